@@ -37,6 +37,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/schemas"
 	"github.com/berth-dev/berth/internal/watches"
 )
 
@@ -78,6 +79,11 @@ func (l *Live) Discovery() (Discovery, error) {
 		return Discovery{}, fmt.Errorf("asking the API server what it serves: %w", err)
 	}
 	return Discovery{Groups: groups, Resources: resources}, nil
+}
+
+// TypeChecker returns a checker that compares policies with the schemas that the API server publishes.
+func (l *Live) TypeChecker() *schemas.Checker {
+	return schemas.NewChecker(l.catalog, l.discovery.OpenAPIV3())
 }
 
 // Catalog implements Cluster.

@@ -233,6 +233,12 @@ func (s *Simulation) Policy(name string) *Policy {
 	return s.policies[i]
 }
 
+// Size returns the number of objects of a type that policies read, and an estimate of the memory that they take, in bytes.
+func (s *Simulation) Size(resource schema.GroupVersionResource) (objects int, bytes int64) {
+	objects, bytes, _ = s.data.Size(resource)
+	return objects, bytes
+}
+
 // Clusters returns the names of the clusters in the inventories that policies read, sorted.
 func (s *Simulation) Clusters(ctx context.Context) ([]string, error) {
 	inventories := s.cluster.Catalog().Inventories()

@@ -194,6 +194,22 @@ func (s *Static) Get(_ context.Context, resource schema.GroupVersionResource, na
 	return s.objects[resource][types.NamespacedName{Namespace: namespace, Name: name}], nil
 }
 
+// wellKnown are the types of Berth itself, and the inventory that Kubernetes defines, which is in most of the clusters that
+// have policies on clusters.
+var wellKnown = []struct {
+	schema.GroupVersion
+	metav1.APIResource
+}{
+	{placementv1.GroupVersion, metav1.APIResource{Kind: "PlacementPolicy", Name: "placementpolicies", SingularName: "placementpolicy", ShortNames: []string{"plpol"}}},
+	{placementv1.GroupVersion, metav1.APIResource{Kind: "ScopedQuota", Name: "scopedquotas", SingularName: "scopedquota", Namespaced: true}},
+	{placementv1.GroupVersion, metav1.APIResource{Kind: "ClusterScopedQuota", Name: "clusterscopedquotas", SingularName: "clusterscopedquota"}},
+	{placementv1.GroupVersion, metav1.APIResource{Kind: "LimitedResource", Name: "limitedresources", SingularName: "limitedresource"}},
+	{
+		schema.GroupVersion{Group: "multicluster.x-k8s.io", Version: "v1alpha1"},
+		metav1.APIResource{Kind: "ClusterProfile", Name: "clusterprofiles", SingularName: "clusterprofile", Namespaced: true},
+	},
+}
+
 // definitions are the types of a Static.
 type definitions struct {
 	Discovery
@@ -216,14 +232,8 @@ func newDefinitions(served Discovery) *definitions {
 			}
 		}
 	}
-	for kind, r := range map[string]metav1.APIResource{
-		"PlacementPolicy":    {Name: "placementpolicies", SingularName: "placementpolicy", ShortNames: []string{"plpol"}},
-		"ScopedQuota":        {Name: "scopedquotas", SingularName: "scopedquota", Namespaced: true},
-		"ClusterScopedQuota": {Name: "clusterscopedquotas", SingularName: "clusterscopedquota"},
-		"LimitedResource":    {Name: "limitedresources", SingularName: "limitedresource"},
-	} {
-		r.Kind = kind
-		d.add(placementv1.GroupVersion, r)
+	for _, own := range wellKnown {
+		d.add(own.GroupVersion, own.APIResource)
 	}
 	return d
 }

@@ -90,7 +90,7 @@ type Validator struct {
 	// Bound returns the API groups that a generation of a policy is bound to, or nil if that generation is not in
 	// force. If Bound is nil, no policy is treated as bound.
 	Bound func(name string, uid types.UID, generation int64) policy.Bindings
-	// Secrets reads the Secrets in Namespace, the manager's own namespace.
+	// Secrets reads the Secrets in Namespace, the manager's own namespace. If it is nil, they are not checked.
 	Secrets   Secrets
 	Namespace string
 	// Namespaces reads the labels of all namespaces. If it is nil, they are not checked.
@@ -323,7 +323,7 @@ func refuseRule(old, obj *placementv1.PlacementPolicy, r *policy.Remote, path *f
 // warnOfSecrets warns about Secrets that an engine needs and that are missing or incomplete. They may be created after
 // the policy.
 func (v *Validator) warnOfSecrets(ctx context.Context, r *policy.Remote) admission.Warnings {
-	if r == nil {
+	if r == nil || v.Secrets == nil {
 		return nil
 	}
 	var out admission.Warnings

@@ -1,0 +1,315 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/simulation"
+	"github.com/berth-dev/berth/webhooks/policyvalidator"
+)
+
+const checkLong = `Check policies in files without applying them. The errors and warnings are those that Berth's webhook returns when the
+policies are applied. For each policy the command also prints what it reads and the rights that Berth needs for it.
+
+Without --from or --live the command knows the types of Kubernetes itself, and those of the objects and
+CustomResourceDefinitions in the files. --live checks against the cluster of the kubeconfig, also the types of fields.
+
+The exit code is 0 if no policy has an error, and 1 otherwise. With --strict warnings count as errors.`
+
+const checkExample = `  # Policies in a directory, without a cluster
+  kubectl berth check -f policies/
+
+  # Against what the cluster serves
+  kubectl berth check -f policy.yaml --live --strict`
+
+// checkOptions are the flags of the check command.
+type checkOptions struct {
+	simulationFlags
+	files        resource.FilenameOptions
+	live, strict bool
+	output       string
+}
+
+func newCheck(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &checkOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
+	cmd := &cobra.Command{
+		Use:     "check -f FILENAME",
+		Short:   "Check policies without applying them",
+		Long:    checkLong,
+		Example: checkExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.addFlags(cmd.Flags())
+	f := cmd.Flags()
+	f.StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with policies.")
+	f.BoolVarP(&o.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
+	f.BoolVar(&o.live, "live", false, "Check against the cluster that the kubeconfig names.")
+	f.BoolVar(&o.strict, "strict", false, "Treat warnings as errors.")
+	f.StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
+	cmd.MarkFlagsMutuallyExclusive("live", "from")
+	return cmd
+}
+
+// checkedPolicy is the result of checking one policy.
+type checkedPolicy struct {
+	Policy   string   `json:"policy"`
+	Errors   []string `json:"errors,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	// Reads are the types that the policy reads, with the fields.
+	Reads []readType `json:"reads,omitempty"`
+}
+
+// readType is a type that a policy reads. Berth needs the right to list and watch it.
+type readType struct {
+	Group    string   `json:"group"`
+	Resource string   `json:"resource"`
+	Fields   []string `json:"fields"`
+}
+
+func (o *checkOptions) run(ctx context.Context) error {
+	if len(o.files.Filenames) == 0 {
+		return errors.New("name the files with policies: -f policy.yaml")
+	}
+	objects, err := o.manifests(&o.files)
+	if err != nil {
+		return err
+	}
+	var results []checkedPolicy
+	cluster, validator, err := o.validator(ctx, objects)
+	if err != nil {
+		return err
+	}
+	for _, obj := range objects {
+		if obj.GroupVersionKind() == placementv1.GroupVersion.WithKind("PlacementPolicy") {
+			results = append(results, check(ctx, cluster, validator, obj))
+		}
+	}
+	if len(results) == 0 {
+		return errors.New("the files contain no PlacementPolicy")
+	}
+	if o.output != "" {
+		err = printStructured(o.Out, o.output, results)
+	} else {
+		p := &printer{out: o.Out}
+		printChecked(p, results)
+		err = p.err
+	}
+	if err != nil {
+		return err
+	}
+	bad := func(r checkedPolicy) bool { return len(r.Errors) > 0 || o.strict && len(r.Warnings) > 0 }
+	if n := len(slices.DeleteFunc(slices.Clone(results), func(r checkedPolicy) bool { return !bad(r) })); n > 0 {
+		return fmt.Errorf("%d of %d policies have mistakes, see above", n, len(results))
+	}
+	return nil
+}
+
+// validator returns the cluster to check against, and the validator of the webhook on it.
+func (o *checkOptions) validator(ctx context.Context, objects []*unstructured.Unstructured) (simulation.Cluster, *policyvalidator.Validator, error) {
+	options, inventories, err := o.settings()
+	if err != nil {
+		return nil, nil, err
+	}
+	out := &policyvalidator.Validator{
+		Checker: embedded.New(embedded.NewData(), embedded.Options{Predicates: options.Predicates}), OwnNamespace: options.OwnNamespace,
+		ClusterPredicates: options.Predicates.NamesOf(predicates.Clusters),
+	}
+	var cluster simulation.Cluster
+	if o.live || len(o.from) > 0 {
+		if cluster, _, err = o.cluster(ctx); err != nil {
+			return nil, nil, err
+		}
+		out.Clusters, out.Namespaces = clustersOf{cluster}, namespacesOf{cluster}
+	} else {
+		others := slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool { return obj.GetKind() == "PlacementPolicy" })
+		if cluster, err = simulation.NewStatic(simulation.KubernetesDiscovery(), inventories, others...); err != nil {
+			return nil, nil, err
+		}
+	}
+	if live, ok := cluster.(*simulation.Live); ok {
+		out.Types = live.TypeChecker()
+	}
+	out.Catalog, out.Scales = cluster.Catalog(), scalesOf{cluster}
+	return cluster, out, nil
+}
+
+// check checks one policy.
+func check(ctx context.Context, cluster simulation.Cluster, v *policyvalidator.Validator, obj *unstructured.Unstructured) checkedPolicy {
+	out := checkedPolicy{Policy: obj.GetName()}
+	var p placementv1.PlacementPolicy
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj.Object, &p, true); err != nil {
+		out.Errors = []string{err.Error()}
+		return out
+	}
+	warnings, err := v.ValidateCreate(ctx, &p)
+	out.Warnings, out.Errors = warnings, messagesOf(err)
+	if err != nil {
+		return out
+	}
+	spec := p.Spec.WithDefaults()
+	// The validator has compiled and bound it.
+	module, err := policy.Compile(p.Name, spec)
+	if err != nil {
+		return out
+	}
+	binding, err := policy.Bind(p.Name, module, spec.Replicate, cluster.Catalog())
+	if err != nil {
+		return out
+	}
+	reads := func(fields map[schema.GroupVersionResource]*projection.FieldSet) {
+		for resource, set := range fields {
+			out.Reads = append(out.Reads, readType{resource.Group, resource.Resource, replication.Paths(set)})
+		}
+	}
+	reads(binding.Fields)
+	if module.Nodes {
+		reads(predicates.Reads())
+	}
+	slices.SortFunc(out.Reads, func(a, b readType) int { return strings.Compare(a.Resource+"."+a.Group, b.Resource+"."+b.Group) })
+	return out
+}
+
+// messagesOf returns the messages of an error of the API machinery, each with its field.
+func messagesOf(err error) []string {
+	if err == nil {
+		return nil
+	}
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || status.ErrStatus.Details == nil || len(status.ErrStatus.Details.Causes) == 0 {
+		return []string{err.Error()}
+	}
+	var out []string
+	for _, cause := range status.ErrStatus.Details.Causes {
+		out = append(out, cause.Field+": "+cause.Message)
+	}
+	return out
+}
+
+func printChecked(p *printer, results []checkedPolicy) {
+	for i, r := range results {
+		if i > 0 {
+			p.line("")
+		}
+		p.line("policy %s", r.Policy)
+		for _, text := range r.Errors {
+			p.line("  error: %s", strings.ReplaceAll(text, "\n", "\n    "))
+		}
+		for _, text := range r.Warnings {
+			p.line("  warning: %s", strings.ReplaceAll(text, "\n", "\n    "))
+		}
+		for _, read := range r.Reads {
+			p.line("  reads %s", schema.GroupResource{Group: read.Group, Resource: read.Resource})
+			for _, field := range read.Fields {
+				p.line("    %s", field)
+			}
+		}
+		if len(r.Reads) > 0 {
+			p.line("  Berth needs the right to list and watch these types.")
+		}
+	}
+}
+
+// clustersOf implements policyvalidator.Clusters.
+type clustersOf struct{ simulation.Cluster }
+
+// All returns the clusters of the inventories in their normal form.
+func (c clustersOf) All(ctx context.Context) ([]map[string]any, error) {
+	inventories := c.Catalog().Inventories()
+	var out []map[string]any
+	for _, resource := range inventories.Resources() {
+		if _, served := c.Catalog().Exact(resource); !served {
+			continue
+		}
+		objects, err := c.List(ctx, resource, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, obj := range objects {
+			if document, ok := inventories.Cluster(resource, obj.Object); ok {
+				out = append(out, document)
+			}
+		}
+	}
+	return out, nil
+}
+
+// namespacesOf implements policyvalidator.Namespaces.
+type namespacesOf struct{ simulation.Cluster }
+
+// All yields the name and labels of each namespace.
+func (n namespacesOf) All(ctx context.Context) (iter.Seq2[string, map[string]string], error) {
+	objects, err := n.List(ctx, corev1.SchemeGroupVersion.WithResource("namespaces"), nil)
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func(string, map[string]string) bool) {
+		for _, obj := range objects {
+			if !yield(obj.GetName(), obj.GetLabels()) {
+				return
+			}
+		}
+	}, nil
+}
+
+// scalesOf implements policyvalidator.Scales.
+type scalesOf struct{ simulation.Cluster }
+
+// ReplicasPath returns the path of the field that the scale subresource of a type sets.
+func (s scalesOf) ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error) {
+	if path, ok := match.BuiltinReplicasPath(resource.GroupResource()); ok {
+		return path, true, nil
+	}
+	obj, err := s.Get(ctx, apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"), "", resource.GroupResource().String())
+	if err != nil || obj == nil {
+		return nil, false, err
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &crd); err != nil {
+		return nil, false, err
+	}
+	for _, v := range crd.Spec.Versions {
+		if v.Name == resource.Version && v.Subresources != nil && v.Subresources.Scale != nil {
+			return strings.Split(strings.TrimPrefix(v.Subresources.Scale.SpecReplicasPath, "."), "."), true, nil
+		}
+	}
+	return nil, false, nil
+}

@@ -1,0 +1,103 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+const depsLong = `Show what policies read: the types, the fields of their objects, the number of objects, and about how much memory they take
+in each replica. Several policies that read the same objects share them.`
+
+const depsExample = `  # All policies
+  kubectl berth deps
+
+  # One policy
+  kubectl berth deps data-residency`
+
+// depsOptions are the flags of the deps command.
+type depsOptions struct {
+	simulationFlags
+	output string
+}
+
+func newDeps(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &depsOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
+	cmd := &cobra.Command{
+		Use:     "deps [POLICY]",
+		Short:   "Show what policies read",
+		Long:    depsLong,
+		Example: depsExample,
+		Args:    cobra.MaximumNArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), strings.Join(args, "")) },
+	}
+	o.addFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, a table.")
+	return cmd
+}
+
+// dependency is a type that a policy reads.
+type dependency struct {
+	Policy   string   `json:"policy"`
+	Resource string   `json:"resource"`
+	Fields   []string `json:"fields"`
+	Objects  int      `json:"objects"`
+	// Bytes is an estimate of the memory that the fields take which all policies together read.
+	Bytes int64 `json:"bytes"`
+}
+
+func (o *depsOptions) run(ctx context.Context, policy string) error {
+	s, err := o.simulate(ctx)
+	if err != nil {
+		return err
+	}
+	if policy != "" && s.Policy(policy) == nil {
+		return fmt.Errorf("there is no PlacementPolicy %q", policy)
+	}
+	out := []dependency{}
+	for _, p := range s.Policies() {
+		if policy != "" && p.Name != policy || p.Binding == nil {
+			continue
+		}
+		for _, r := range p.Binding.Resources {
+			objects, bytes := s.Size(r.GroupVersionResource)
+			out = append(out, dependency{p.Name, r.GroupResource().String(), replication.Paths(p.Binding.Fields[r.GroupVersionResource]), objects, bytes})
+		}
+	}
+	if o.output != "" {
+		return printStructured(o.Out, o.output, out)
+	}
+	w := printers.GetNewTabWriter(o.Out)
+	if _, err := fmt.Fprintln(w, "POLICY\tREADS\tOBJECTS\tBYTES\tFIELDS"); err != nil {
+		return err
+	}
+	for _, d := range out {
+		if _, err := fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", d.Policy, d.Resource, d.Objects, d.Bytes, strings.Join(d.Fields, " ")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
