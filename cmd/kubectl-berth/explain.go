@@ -21,7 +21,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -143,9 +142,9 @@ func printExplanation(p *printer, e *explain.Explanation) {
 		p.line("Values")
 	}
 	for _, k := range e.Keys {
-		p.line("  %s %s: %s", strings.TrimSuffix(k.Field, "s"), k.Key, optionalText(k.Decided))
+		p.line("  %s %s: %s", strings.TrimSuffix(k.Field, "s"), k.Key, plainText(k.Decided))
 		if k.Policy != "" {
-			p.line("    decided by %s; requested: %s; current: %s", k.Policy, optionalText(k.Requested), optionalText(k.Current))
+			p.line("    decided by %s; requested: %s; current: %s", k.Policy, plainText(k.Requested), plainText(k.Current))
 		}
 		for _, other := range k.Overrides {
 			p.line("    %s sets another value and has less precedence", other)
@@ -177,13 +176,6 @@ func printDecision(p *printer, d *explain.Decision) {
 	}
 }
 
-func optionalText(value *string) string {
-	if value == nil {
-		return "(none)"
-	}
-	return fmt.Sprintf("%q", *value)
-}
-
 func printCandidates(p *printer, title string, c *explain.Candidates) {
 	if c == nil {
 		return
@@ -205,7 +197,9 @@ func printCandidates(p *printer, title string, c *explain.Candidates) {
 func printReason(p *printer, indent string, r *explain.Reason) {
 	switch {
 	case r.Expression != "":
-		p.line("%s%s.rego:%d (rule %s): fails: %s", indent, r.Policy, r.Line, r.Rule, r.Expression)
+		p.line("%s%s.rego:%d (rule %s) fails:", indent, r.Policy, r.Line, r.Rule)
+		indent += "  "
+		p.line("%s%s", indent, r.Expression)
 	case r.Rule != "":
 		p.line("%s%s.rego:%d: rule %s %s", indent, r.Policy, r.Line, r.Rule, r.Message)
 	case r.Policy != "":

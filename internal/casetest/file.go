@@ -153,10 +153,11 @@ func Load(path string) (*File, error) {
 		return nil, err
 	}
 	out := &File{path: path}
-	if err := decode(text, out); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	unknown, err := decode(text, out)
+	if err == nil {
+		err = out.validate(unknown)
 	}
-	if err := out.validate(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for _, name := range slices.Concat(out.Policies, out.World) {
@@ -170,19 +171,22 @@ func Load(path string) (*File, error) {
 	return out, nil
 }
 
-// decode decodes YAML and rejects unknown and duplicate fields.
-func decode(text []byte, out any) error {
+// decode decodes YAML. unknown are errors for unknown and duplicate fields.
+func decode(text []byte, out any) (unknown []error, err error) {
 	asJSON, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	unknown, err := json.UnmarshalStrict(asJSON, out)
-	return errors.Join(append(unknown, err)...)
+	return json.UnmarshalStrict(asJSON, out)
 }
 
-func (f *File) validate() error {
+// validate returns the first mistake. The type comes first, because another type has other fields.
+func (f *File) validate(unknown []error) error {
 	if f.APIVersion != APIVersion || f.Kind != Kind {
 		return fmt.Errorf("apiVersion is %q and kind is %q, must be %s and %s", f.APIVersion, f.Kind, APIVersion, Kind)
+	}
+	if len(unknown) > 0 {
+		return unknown[0]
 	}
 	if len(f.Policies) == 0 || len(f.Cases) == 0 {
 		return errors.New("policies and cases are required")
@@ -262,7 +266,7 @@ func (c Case) replace(old, value string) (Case, error) {
 		return c, err
 	}
 	var out Case
-	err = decode([]byte(strings.ReplaceAll(string(text), old, value)), &out)
+	_, err = decode([]byte(strings.ReplaceAll(string(text), old, value)), &out)
 	return out, err
 }
 

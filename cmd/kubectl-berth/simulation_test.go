@@ -1,0 +1,264 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// files are the files that the tests of commands read.
+var files = map[string]string{
+	"policy.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: region, generation: 2}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  rego: |
+    package region
+
+    clusters contains name if {
+      some name, c in data.clusters
+      c.labels.region == input.metadata.labels.region
+    }
+
+    errors contains "no owner" if not input.metadata.annotations.owner
+`,
+	"wrong.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: wrong}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployment]}]}
+  rego: "package wrong\n\ncluster := {\"a\"}\n"
+`,
+	"broken.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: region}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rego: "package region\n\nlabels.a := b\n"
+`,
+	"clusters.yaml": `apiVersion: multicluster.x-k8s.io/v1alpha1
+kind: ClusterProfile
+metadata: {name: eu-1, namespace: fleet, labels: {region: eu}}
+---
+apiVersion: multicluster.x-k8s.io/v1alpha1
+kind: ClusterProfile
+metadata: {name: us-1, namespace: fleet, labels: {region: us}}
+`,
+	"web.yaml": `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, labels: {region: eu}, annotations: {owner: me}}
+`,
+	"region_test.yaml": `apiVersion: config.berth.dev/v1alpha1
+kind: PolicyTest
+policies: [policy.yaml]
+world: [clusters.yaml]
+cases:
+- name: placed
+  object: {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, labels: {region: eu}, annotations: {owner: me}}}
+  expect: {clusters: [eu-1]}
+- name: denied
+  object: {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, labels: {region: eu}}}
+  expect: {denied: [nobody]}
+`,
+}
+
+// command runs the plugin in a directory with the files.
+func command(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("KUBECONFIG", filepath.Join(dir, "none"))
+	t.Chdir(dir)
+	for name, text := range files {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
+	cmd := newCommand(streams)
+	cmd.SetArgs(args)
+	err = cmd.ExecuteContext(t.Context())
+	return out.String(), errOut.String(), err
+}
+
+const from = "--from=policy.yaml,clusters.yaml,web.yaml"
+
+func TestExplain(t *testing.T) {
+	stdout, _, err := command(t, "explain", "deploy/web", "-n", "shop", from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `Deployment shop/web
+
+Policy region (generation 2, priority 0, Enforce)
+  reads clusterprofiles.multicluster.x-k8s.io
+  allows the clusters: eu-1
+
+Values
+  annotation placement.berth.dev/clusters: ["eu-1"]
+    decided by region; requested: (none); current: (none)
+
+Clusters: 1 of 2 chosen
+  eu-1 is chosen
+  us-1
+    region.rego:5 (rule clusters) fails:
+      c.labels.region == input.metadata.labels.region
+        c.labels.region is "us"
+        input.metadata.labels.region is "eu"
+`
+	if diff := cmp.Diff(want, stdout); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	if stdout, _, err = command(t, "explain", "-f", "web.yaml", from, "-o", "yaml", "--why-not", "us-1"); err != nil || !strings.Contains(stdout, "line: 5") {
+		t.Errorf("output %s, error %v", stdout, err)
+	}
+}
+
+// TestWhatifExitCodes checks what the exit code says of the changes.
+func TestWhatifExitCodes(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want error
+		text string
+	}{
+		"nothing changes":           {[]string{"--set", "clusterprofiles/fleet/us-1:metadata.labels.other=x"}, nil, "1 object unchanged"},
+		"something moves":           {[]string{"--set", "clusterprofiles/fleet/us-1:metadata.labels.region=eu"}, exitChanges, `["eu-1"] -> ["eu-1","us-1"] (region)`},
+		"as much as is allowed":     {[]string{"--set", "clusterprofiles/fleet/us-1:metadata.labels.region=eu", "--max-moves=1"}, nil, "Moved: 1 object"},
+		"more than is allowed":      {[]string{"--set", "clusterprofiles/fleet/us-1:metadata.labels.region=eu", "--max-moves=0"}, exitDenials, "Moved: 1 object"},
+		"something is denied":       {[]string{"--delete", "clusterprofiles/fleet/eu-1"}, exitDenials, "no cluster is left"},
+		"a policy does not compile": {[]string{"-f", "broken.yaml"}, exitDenials, "policy region: error: the policy does not compile"},
+		"a field is removed":        {[]string{"--set", "deployments/shop/web:metadata.annotations.owner"}, exitDenials, "region: no owner"},
+		"names with dots":           {[]string{"--set", "deployments/shop/web:metadata.annotations['a.b/c']=d"}, nil, "1 object unchanged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, _, err := command(t, append([]string{"whatif", from}, test.args...)...)
+			if !errors.Is(err, test.want) || !strings.Contains(stdout, test.text) {
+				t.Errorf("error %v, want %v; output %s", err, test.want, stdout)
+			}
+		})
+	}
+}
+
+func TestTest(t *testing.T) {
+	stdout, _, err := command(t, "test", ".", "--coverage")
+	if err == nil || err.Error() != "1 of 2 cases failed" {
+		t.Errorf("error %v", err)
+	}
+	for _, want := range []string{"FAIL region_test.yaml: denied\n", `denied: want ["nobody"], got ["no owner"]`, "policy region: 100.0 % covered\n", "1 of 2 cases passed\n"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q lacks %q", stdout, want)
+		}
+	}
+	stdout, _, err = command(t, "test", "--run", "placed", "-o", "json")
+	var report testReport
+	if err != nil || json.Unmarshal([]byte(stdout), &report) != nil || len(report.Results) != 1 {
+		t.Errorf("output %s, error %v", stdout, err)
+	}
+	stdout, _, err = command(t, "test", "-o", "junit")
+	var suites junitSuites
+	if err == nil || xml.Unmarshal([]byte(stdout), &suites) != nil || len(suites.Suites) != 1 || suites.Suites[0].Failures != 1 || suites.Suites[0].Tests != 2 {
+		t.Errorf("output %s, error %v", stdout, err)
+	}
+	if _, _, err = command(t, "test", "--run", "placed", "--coverage-min", "90"); err == nil || !strings.Contains(err.Error(), "--coverage-min is 90.0") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	stdout, _, err := command(t, "check", "-f", "policy.yaml", "-f", "wrong.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"policy region\n  reads clusterprofiles.multicluster.x-k8s.io\n    labels.region\n", "did you mean deployments?", "the rule cluster decides nothing", "Did you mean clusters?",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q lacks %q", stdout, want)
+		}
+	}
+	if _, _, err = command(t, "check", "-f", "wrong.yaml", "--strict"); err == nil || err.Error() != "1 of 1 policies have mistakes, see above" {
+		t.Errorf("error %v", err)
+	}
+	if stdout, _, err = command(t, "check", "-f", "broken.yaml"); err == nil || !strings.Contains(stdout, "error: spec.rego: Invalid value: region.rego:3:13: rego_unsafe_var_error: var b is unsafe") {
+		t.Errorf("output %s, error %v", stdout, err)
+	}
+}
+
+func TestDepsAndViolations(t *testing.T) {
+	stdout, _, err := command(t, "deps", from)
+	if err != nil || !strings.Contains(stdout, "region   clusterprofiles.multicluster.x-k8s.io   2 ") {
+		t.Errorf("output %s, error %v", stdout, err)
+	}
+	stdout, _, err = command(t, "violations", "region", from)
+	if err != nil || !strings.Contains(stdout, "deployments.apps shop/web: policy region\n  annotation placement.berth.dev/clusters is absent, should be [\"eu-1\"]\n") {
+		t.Errorf("output %s, error %v", stdout, err)
+	}
+}
+
+// TestBadInput checks that each error is one sentence that says what to do.
+func TestBadInput(t *testing.T) {
+	for args, want := range map[string]string{
+		"explain":                                       "name an object, for example deployment/web, or a file with -f",
+		"explain deployment/none -n shop":               `deployments.apps "none" is not in --from: name its namespace by -n, or explain a manifest of it by -f`,
+		"explain deploymnet/web":                        "the type \"deploymnet\" is not known (did you mean deployments?)",
+		"explain web":                                   `"web" does not name an object: write TYPE/NAME, for example deployment/web`,
+		"explain deploy/web -n shop --why-not moon":     "--why-not: no inventory has a cluster \"moon\"; there are eu-1, us-1",
+		"explain deploy/web -n shop -o xml":             `--output: "xml" is none of json, yaml`,
+		"explain deploy/web -n shop --config none.yaml": "--config: open none.yaml: no such file or directory",
+		"whatif":                               "name a change: -f policy.yaml, --delete TYPE/NAME, or --set TYPE/NAME:PATH=VALUE",
+		"whatif --delete nodes":                `--delete: "nodes" is not TYPE/NAME or TYPE/NAMESPACE/NAME`,
+		"whatif --delete clusterprofiles/eu-1": `--delete: "clusterprofiles/eu-1": write TYPE/NAMESPACE/NAME for clusterprofiles.multicluster.x-k8s.io`,
+		"whatif --delete nodes/n1":             "nodes /n1 does not exist, so it can't be deleted",
+		"whatif --set nodes/n1":                `--set: "nodes/n1" is not TYPE/[NAMESPACE/]NAME:PATH=VALUE`,
+		"whatif --set nodes/n1:a['b=c":         "a bracket is not closed",
+		"whatif --set nodes/n1:a..b=c":         `--set: "a..b": a name is empty`,
+		"violations none":                      `there is no PlacementPolicy "none"`,
+		"deps none":                            `there is no PlacementPolicy "none"`,
+		"snapshot":                             "name the file to write with -o, for example -o cluster.json.gz",
+		"snapshot -o x.json":                   "a snapshot is of a live cluster: leave out --from",
+	} {
+		_, _, err := command(t, append(strings.Fields(args), from)...)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, want %q", args, err, want)
+		}
+	}
+	for args, want := range map[string]string{
+		"check":                     "name the files with policies: -f policy.yaml",
+		"check -f web.yaml":         "the files contain no PlacementPolicy",
+		"test none":                 "stat none: no such file or directory",
+		"test web.yaml":             `web.yaml: apiVersion is "apps/v1" and kind is "Deployment", must be config.berth.dev/v1alpha1 and PolicyTest`,
+		"test --run (":              "--run: error parsing regexp",
+		"test --run nothing":        `--run: no case matches "nothing"`,
+		"test -o xml":               `--output: "xml" is none of json, junit`,
+		"explain x/y --from none":   `--from: the path "none" does not exist`,
+		"explain x/y --from bad.gz": `--from: the path "bad.gz" does not exist`,
+	} {
+		if _, _, err := command(t, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", args, err, want)
+		}
+	}
+}
