@@ -105,7 +105,7 @@ func encodeSnapshot(out io.Writer, s *simulation.Snapshot) error {
 }
 
 func writeSnapshot(path string, s *simulation.Snapshot) (err error) {
-	// The snapshot may contain what not everybody may read.
+	// The snapshot may contain objects that other users may not read.
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

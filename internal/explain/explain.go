@@ -36,7 +36,7 @@ import (
 // Explanation is the explanation of the placement of one object. Its JSON form is the output of the plugin.
 type Explanation struct {
 	Object ObjectReference `json:"object"`
-	// Exists reports whether the object exists. Otherwise the explanation is about its creation.
+	// Exists reports whether the object exists. Otherwise the explanation concerns its creation.
 	Exists bool `json:"exists"`
 	// Policies are the policies that match the object, in order of precedence.
 	Policies []Policy `json:"policies"`
@@ -101,7 +101,7 @@ type Key struct {
 	Requested *string `json:"requested"`
 	Current   *string `json:"current"`
 	Decided   *string `json:"decided"`
-	// Policy is the policy that determines the value; empty if the developer's value stands.
+	// Policy is the policy that determines the value; empty if the developer's value is used.
 	Policy string `json:"policy,omitempty"`
 	// Overrides are the policies that set the key to another value and lost.
 	Overrides []string `json:"overrides,omitempty"`

@@ -151,7 +151,7 @@ func NewKeyring(key []byte) (*Keyring, error) {
 func NewUnverifiedKeyring() *Keyring { return &Keyring{unverified: true} }
 
 // NewTrustingKeyring returns a keyring that trusts every record, for users who can't read the key, and signs with a key
-// that nobody else has. A record that it signs is for comparison only: it must not be written to a cluster.
+// that no other process has. A record that it signs is for comparison only: it must not be written to a cluster.
 //
 // It takes the record of a ReplicaSet that has a controller for the copy that it usually is, and drops it.
 func NewTrustingKeyring() *Keyring {

@@ -103,21 +103,39 @@ func TestSnapshot(t *testing.T) {
 			t.Errorf("the snapshot contains %q", leaked)
 		}
 	}
-	decoded, err := simulation.DecodeSnapshot(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := decoded.Cluster(replication.Known())
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := simulation.New(t.Context(), cluster, simulation.Options{OwnNamespace: "berth-system"})
+	again, err := simulation.New(t.Context(), recorded(t, s.Cluster()), simulation.Options{OwnNamespace: "berth-system"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, decisions(t, again)); diff != "" {
 		t.Errorf("decisions (-want +got):\n%s", diff)
 	}
+}
+
+// recorded returns the cluster that a snapshot of another one contains.
+func recorded(t *testing.T, from simulation.Cluster) *simulation.Static {
+	t.Helper()
+	s, err := simulation.New(t.Context(), from, simulation.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := s.Snapshot(t.Context(), simulation.KubernetesDiscovery())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded, err := simulation.DecodeSnapshot(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := decoded.Cluster(replication.Known())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // TestBadSnapshots checks that the errors say what to do.

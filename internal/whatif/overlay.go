@@ -65,7 +65,7 @@ type overlay struct {
 
 var _ simulation.Cluster = (*overlay)(nil)
 
-// newOverlay returns the cluster with the changes. An error names the object that a change is about.
+// newOverlay returns the cluster with the changes. An error names the object of the change.
 func newOverlay(ctx context.Context, base simulation.Cluster, c Changes) (*overlay, error) {
 	o := &overlay{Cluster: base, changed: map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured{}}
 	for _, obj := range c.Apply {

@@ -29,7 +29,7 @@ type Violation struct {
 	Resource  string `json:"resource"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Messages say what differs, why the policy denies the object, or why it can't decide.
+	// Messages list the differences, or say why the policy denies the object, or why it can't decide.
 	Messages []string `json:"messages"`
 }
 

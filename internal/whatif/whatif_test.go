@@ -235,7 +235,7 @@ func TestBadChanges(t *testing.T) {
 	}
 }
 
-// TestViolations checks that objects that differ are listed with what differs, and objects that are placed are not.
+// TestViolations checks that objects that differ are listed with the difference, and objects that are placed are not.
 func TestViolations(t *testing.T) {
 	violations := func(cluster simulation.Cluster, policy string) ([]whatif.Violation, error) {
 		t.Helper()
