@@ -160,7 +160,8 @@ func (o *checkOptions) validator(ctx context.Context, objects []*unstructured.Un
 		}
 		out.Clusters, out.Namespaces = clustersOf{cluster}, namespacesOf{cluster}
 	} else {
-		others := slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool { return obj.GetKind() == "PlacementPolicy" })
+		// Directories also have files of other tools, without objects.
+		others := slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool { return obj.GetKind() == "PlacementPolicy" || obj.GetName() == "" })
 		if cluster, err = simulation.NewStatic(simulation.KubernetesDiscovery(), inventories, others...); err != nil {
 			return nil, nil, err
 		}

@@ -188,6 +188,20 @@ func TestTest(t *testing.T) {
 	}
 }
 
+// TestLibrary runs the tests of the policy library, which evaluate all of its policies.
+func TestLibrary(t *testing.T) {
+	library, err := filepath.Abs("../../library")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stdout, _, err := command(t, "test", library, "--coverage-min=100"); err != nil {
+		t.Errorf("error %v, output %s", err, stdout)
+	}
+	if stdout, _, err := command(t, "check", "-R", "-f", library, "--strict"); err != nil {
+		t.Errorf("error %v, output %s", err, stdout)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	stdout, _, err := command(t, "check", "-f", "policy.yaml", "-f", "wrong.yaml")
 	if err != nil {

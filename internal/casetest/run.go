@@ -371,6 +371,8 @@ func (c *Coverage) Report() (policies []PolicyCoverage, percent float64) {
 				}
 			}
 		}
+		slices.Sort(own.NotCovered)
+		own.NotCovered = slices.Compact(own.NotCovered)
 		policies = append(policies, own)
 	}
 	if total == 0 {

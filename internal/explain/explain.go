@@ -217,12 +217,23 @@ func keysOf(current, requested *unstructured.Unstructured, verdicts []*placement
 				}
 			}
 		}
+		if k := clustersKey(v, get); k != nil && k.Policy == "" {
+			k.Policy = v.Policy.Name
+		}
 		for _, c := range v.Changes {
 			k := get(c.Field, c.Key)
 			k.Policy, k.Current, k.Decided, k.Kept = v.Policy.Name, c.From, c.To, c.Immutable
 		}
 	}
 	return slices.SortedFunc(valuesOf(maps.Values(keys)), func(a, b Key) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) })
+}
+
+// clustersKey returns the annotation with the clusters if the policy restricts them, or nil.
+func clustersKey(v *placement.Verdict, get func(field, name string) *Key) *Key {
+	if v.Decision.Clusters == nil {
+		return nil
+	}
+	return get("annotations", placementv1.ClustersAnnotation)
 }
 
 func valuesOf(keys func(func(*Key) bool)) func(func(Key) bool) {

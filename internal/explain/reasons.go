@@ -195,7 +195,7 @@ func (s *search) firstFailure(ctx context.Context, rule string, before ast.Body,
 // culprit returns the index of the expression in pending without which the others have a solution, and that solution. The
 // index is -1 if there is none.
 func (s *search) culprit(ctx context.Context, solved, pending ast.Body, also []*ast.Expr) (index int, solution map[string]any) {
-	for i := len(pending) - 1; i >= 0; i-- {
+	for i := range slices.Backward(pending) {
 		others := slices.Concat(solved, pending[:i], pending[i+1:], also)
 		if len(others) == 0 {
 			continue

@@ -110,7 +110,7 @@ clusters contains name if {
 		AddReportEntry("explanation", out)
 		Expect(out).To(And(
 			ContainSubstring("Policy region (generation 1, priority 0, Enforce)"), ContainSubstring("eu-1 is chosen"),
-			ContainSubstring("region.rego:5 (rule clusters): fails: c.labels.region == \"eu\""), ContainSubstring("c.labels.region is \"us\"")))
+			ContainSubstring("region.rego:5 (rule clusters) fails:\n      c.labels.region == \"eu\"\n"), ContainSubstring("c.labels.region is \"us\"")))
 
 		By("explaining it from a snapshot, without the cluster")
 		snapshot := filepath.Join(GinkgoT().TempDir(), "cluster.json.gz")
@@ -215,7 +215,7 @@ func changesToPredict() int {
 		Expect(err).NotTo(HaveOccurred())
 		return n
 	}
-	return 12
+	return 8
 }
 
 func randomLabels(r *rand.Rand) map[string]string {
@@ -371,6 +371,51 @@ func (w *predicted) state(ctx context.Context, g Gomega) map[string]map[string]s
 	}
 	return out
 }
+
+var _ = Describe("kubectl berth check", func() {
+	It("says what the webhook says when a policy is applied", func(ctx SpecContext) {
+		for _, text := range []string{
+			"package p\n\nannotation.a := \"b\"\n", "package p\n\nlabels.a := b\n", "package p\n\nlabels.a := \"b\" if input.metadata.lables.a\n",
+			"package p\n\nwarnings contains x if some x in data.kubernetes.gadgets\n", "package p\n\nlabels.a := \"b\"\n",
+		} {
+			p := framework.NewPolicy("checked", text, "apps", "deployments")
+			manifest := writeManifest(p)
+			applied, applyErr := f.Kubectl(ctx, "", "apply", "--dry-run=server", "-f", manifest)
+			out, checkErr := f.Shell(ctx, "kubectl berth check --live -o json -f "+manifest+" 2>/dev/null")
+			Expect(checkErr == nil).To(Equal(applyErr == nil), "%s%s", out, applied)
+			var checked []struct{ Errors, Warnings []string }
+			Expect(json.Unmarshal([]byte(out), &checked)).To(Succeed(), out)
+			Expect(checked).To(HaveLen(1))
+			var warnings []string
+			for line := range strings.Lines(applied) {
+				if warning, ok := strings.CutPrefix(strings.TrimSpace(line), "Warning: "); ok {
+					warnings = append(warnings, warning)
+				}
+			}
+			Expect(checked[0].Warnings).To(ConsistOf(warnings))
+			for _, message := range checked[0].Errors {
+				_, message, _ = strings.Cut(message, ": ")
+				Expect(applied).To(ContainSubstring(message))
+			}
+		}
+	})
+
+	It("finds nothing in the policy library, which the API server accepts without a warning", func(ctx SpecContext) {
+		entries, err := os.ReadDir("../../../library")
+		Expect(err).NotTo(HaveOccurred())
+		for _, entry := range entries {
+			if !entry.IsDir() {
+				continue
+			}
+			out := f.MustKubectl(ctx, "", "apply", "--dry-run=server", "-k", "library/"+entry.Name())
+			if strings.HasPrefix(entry.Name(), "quota") {
+				// The class and the namespaces of the example do not exist here.
+				continue
+			}
+			Expect(out).NotTo(ContainSubstring("Warning"), entry.Name())
+		}
+	})
+})
 
 var _ = Describe("a simulation", func() {
 	It("decides as the webhook does, while policies and clusters change", func(ctx SpecContext) {
