@@ -161,7 +161,9 @@ func (o *checkOptions) validator(ctx context.Context, objects []*unstructured.Un
 		out.Clusters, out.Namespaces = clustersOf{cluster}, namespacesOf{cluster}
 	} else {
 		// Directories also have files of other tools, without objects.
-		others := slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool { return obj.GetKind() == "PlacementPolicy" || obj.GetName() == "" })
+		others := slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool {
+			return obj.GetKind() == "PlacementPolicy" || obj.GetName() == ""
+		})
 		if cluster, err = simulation.NewStatic(simulation.KubernetesDiscovery(), inventories, others...); err != nil {
 			return nil, nil, err
 		}
