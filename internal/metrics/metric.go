@@ -141,22 +141,22 @@ var (
 	}
 	decisionMemo = Metric{
 		Name: "berth_decision_memo_total", Type: Counter, Reporter: EachReplica,
-		Help:   "Decisions that were asked for where decisions are remembered, by whether this one was.",
+		Help:   "Lookups in the decision cache, by result.",
 		Labels: []Label{{Name: "result", Values: []string{MemoHit, MemoMiss}}},
 	}
 	decisionMemoMismatch = Metric{
 		Name: "berth_decision_memo_mismatch_total", Type: Counter, Reporter: EachReplica,
-		Help:   "Policies whose decisions are no longer remembered, since a check found one that was wrong.",
+		Help:   "Policies whose caches were turned off because a check found a wrong decision.",
 		Labels: []Label{ofPolicy},
 	}
 	ruleMemo = Metric{
 		Name: "berth_rule_memo_total", Type: Counter, Reporter: EachReplica,
-		Help:   "Rules that evaluations asked for among those whose values are remembered, by whether this one was.",
+		Help:   "Lookups in the rule cache, by result.",
 		Labels: []Label{{Name: "result", Values: []string{MemoHit, MemoMiss}}},
 	}
 	admissionDuration = Metric{
 		Name: "berth_admission_duration_seconds", Type: Histogram, Reporter: EachReplica,
-		Help:   "Time to answer one admission request that policies match, by answer.",
+		Help:   "Time to answer an admission request that policies match, by answer.",
 		Labels: []Label{{Name: "answer", Values: []string{AnswerAllowed, AnswerPatched, AnswerDenied, AnswerError}}}, buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
 	}
 	policies = Metric{
@@ -166,17 +166,17 @@ var (
 	}
 	policyQuarantined = Metric{
 		Name: "berth_policy_quarantined", Type: Gauge, Reporter: EachReplica,
-		Help:   "Whether a policy is not evaluated for a while, since it kept running into its deadline: 1 or 0.",
+		Help:   "Whether a policy is in quarantine because its evaluations kept exceeding their deadline: 1 or 0.",
 		Labels: []Label{ofPolicy},
 	}
 	policyQuarantinedNamespaces = Metric{
 		Name: "berth_policy_quarantined_namespaces", Type: Gauge, Reporter: EachReplica,
-		Help:   "Namespaces on whose objects a policy is not evaluated for a while, since it kept running into its deadline on them.",
+		Help:   "Namespaces for whose objects a policy is in quarantine because its evaluations kept exceeding their deadline.",
 		Labels: []Label{ofPolicy},
 	}
 	policyQuarantines = Metric{
 		Name: "berth_policy_quarantines_total", Type: Counter, Reporter: EachReplica,
-		Help:   "Quarantines of policies that kept running into their deadline.",
+		Help:   "Quarantines of policies whose evaluations kept exceeding their deadline.",
 		Labels: []Label{ofPolicy},
 	}
 	replicatedObjects = Metric{
@@ -186,12 +186,12 @@ var (
 	}
 	replicatedBytes = Metric{
 		Name: "berth_replicated_bytes", Type: Gauge, Reporter: EachReplica,
-		Help:   "About how much memory this replica takes for policy data, by resource type: of objects that show the same, once.",
+		Help:   "Estimated memory that this replica uses for policy data, by resource type, with equal projections counted once.",
 		Labels: []Label{ofResource},
 	}
 	replicatedConfirmed = Metric{
 		Name: "berth_replicated_confirmed_timestamp_seconds", Type: Gauge, Reporter: EachReplica,
-		Help:   "When the API server last told this replica of a resource type that is policy data, be it that nothing changed, in Unix time.",
+		Help:   "Time at which the API server last confirmed a resource type that this replica holds as policy data, as Unix time.",
 		Labels: []Label{ofResource},
 	}
 	violations = Metric{
@@ -201,7 +201,7 @@ var (
 	}
 	policyPaused = Metric{
 		Name: "berth_policy_paused", Type: Gauge, Reporter: TheLeader,
-		Help:   "Whether remediation of a policy is paused, since a change would harm too many existing objects: 1 or 0.",
+		Help:   "Whether remediation of a policy is paused because a change would affect too many existing objects: 1 or 0.",
 		Labels: []Label{ofPolicy},
 	}
 	remediations = Metric{
@@ -211,12 +211,12 @@ var (
 	}
 	quotaUsed = Metric{
 		Name: "berth_quota_used", Type: Gauge, Reporter: TheLeader,
-		Help:   "What is used of a quota at the moment of the scrape, in the resource's own unit.",
+		Help:   "Usage of a quota at the time of the scrape, in the resource's own unit.",
 		Labels: append(slices.Clip(ofQuota), ofResource),
 	}
 	quotaHard = Metric{
 		Name: "berth_quota_hard", Type: Gauge, Reporter: TheLeader,
-		Help:   "The limit of a quota at the moment of the scrape, in the resource's own unit.",
+		Help:   "Limit of a quota at the time of the scrape, in the resource's own unit.",
 		Labels: append(slices.Clip(ofQuota), ofResource),
 	}
 	quotaAdmissionDuration = Metric{
@@ -226,23 +226,23 @@ var (
 	}
 	quotaDenials = Metric{
 		Name: "berth_quota_denials_total", Type: Counter, Reporter: EachReplica,
-		Help: "Requests that a quota or a LimitedResource denied, by each that did.", Labels: ofDenier,
+		Help: "Requests that a quota or a LimitedResource denied, counted for each of them.", Labels: ofDenier,
 	}
 	quotaChargeConflicts = Metric{
 		Name: "berth_quota_charge_conflicts_total", Type: Counter, Reporter: EachReplica,
-		Help: "Rounds of decisions that were repeated since a quota had changed meanwhile.",
+		Help: "Rounds of quota decisions that were repeated because a quota had changed.",
 	}
 	quotaDrift = Metric{
 		Name: "berth_quota_drift_total", Type: Counter, Reporter: TheLeader,
-		Help: "Recounts that corrected usage which nothing that is known had changed.", Labels: ofQuota,
+		Help: "Recounts that corrected usage that no known request had changed.", Labels: ofQuota,
 	}
 	unauthenticatedRequests = Metric{
 		Name: "berth_webhook_unauthenticated_requests_total", Type: Counter, Reporter: EachReplica,
-		Help: "Requests to a webhook that were refused since their path has no valid token.",
+		Help: "Requests to a webhook that were refused because their path has no valid token.",
 	}
 	certificateExpiry = Metric{
 		Name: "berth_webhook_certificate_expiry_timestamp_seconds", Type: Gauge, Reporter: EachReplica,
-		Help:   "When the certificate that this replica serves ends, in Unix time.",
+		Help:   "Expiry time of the certificate that this replica serves, as Unix time.",
 		Labels: []Label{{Name: "management", Values: []string{ManagementSelf, ManagementExternal}}},
 	}
 )

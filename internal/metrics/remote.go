@@ -44,32 +44,32 @@ var (
 
 	remoteRequests = Metric{
 		Name: "berth_remote_requests_total", Type: Counter, Reporter: EachReplica,
-		Help:   "Requests to engines elsewhere, each attempt by itself, by what was wrong; circuit_open is one that was not sent.",
+		Help:   "Requests to remote engines, counted for each attempt, by fault; circuit_open means that none was sent.",
 		Labels: []Label{ofEndpoint, ofFault},
 	}
 	remoteDuration = Metric{
 		Name: "berth_remote_request_duration_seconds", Type: Histogram, Reporter: EachReplica,
-		Help:   "Time of one request to an engine elsewhere, whether it answered or not.",
+		Help:   "Time of a request to a remote engine, whether it answered or not.",
 		Labels: []Label{ofEndpoint}, buckets: prometheus.ExponentialBuckets(250e-6, 2, 16),
 	}
 	remoteCircuitOpen = Metric{
 		Name: "berth_remote_circuit_open", Type: Gauge, Reporter: EachReplica,
-		Help:   "Whether an engine elsewhere is asked only now and then, since it kept failing: 1 or 0.",
+		Help:   "Whether the circuit breaker of a remote engine is open because the engine kept failing: 1 or 0.",
 		Labels: []Label{ofEndpoint},
 	}
 	remotePushes = Metric{
 		Name: "berth_remote_pushes_total", Type: Counter, Reporter: TheLeader,
-		Help:   "Requests that were to change what an engine elsewhere has of Berth, by what was wrong.",
+		Help:   "Requests to push data and modules to a remote engine, by fault.",
 		Labels: []Label{ofEndpoint, ofFault},
 	}
 	remoteLoads = Metric{
 		Name: "berth_remote_loads_total", Type: Counter, Reporter: TheLeader,
-		Help:   "Times that everything was loaded into an engine elsewhere: at first, and after it had lost anything.",
+		Help:   "Full loads of a remote engine: the first one, and those after it had lost data.",
 		Labels: []Label{ofEndpoint},
 	}
 	remotePending = Metric{
 		Name: "berth_remote_pending_changes", Type: Gauge, Reporter: TheLeader,
-		Help:   "Changes of objects that wait to be sent to an engine elsewhere.",
+		Help:   "Changes of objects that wait to be pushed to a remote engine.",
 		Labels: []Label{ofEndpoint},
 	}
 )
