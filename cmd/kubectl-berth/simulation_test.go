@@ -150,7 +150,7 @@ func TestWhatifExitCodes(t *testing.T) {
 		"as much as is allowed":     {[]string{"--set", "clusterprofiles/fleet/us-1:metadata.labels.region=eu", "--max-moves=1"}, nil, "Moved: 1 object"},
 		"more than is allowed":      {[]string{"--set", "clusterprofiles/fleet/us-1:metadata.labels.region=eu", "--max-moves=0"}, exitDenials, "Moved: 1 object"},
 		"something is denied":       {[]string{"--delete", "clusterprofiles/fleet/eu-1"}, exitDenials, "no cluster is left"},
-		"a policy does not compile": {[]string{"-f", "broken.yaml"}, exitDenials, "policy region: error: the policy does not compile"},
+		"a policy does not compile": {[]string{"-f", "broken.yaml"}, exitDenials, "PlacementPolicy region: error: the policy does not compile"},
 		"a field is removed":        {[]string{"--set", "deployments/shop/web:metadata.annotations.owner"}, exitDenials, "region: no owner"},
 		"names with dots":           {[]string{"--set", "deployments/shop/web:metadata.annotations['a.b/c']=d"}, nil, "1 object unchanged"},
 	} {

@@ -125,6 +125,9 @@ func (o *whatifOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if live, ok := cluster.(*simulation.Live); ok {
+		session.Types = live.TypeChecker()
+	}
 	report, err := session.WhatIf(ctx, changes)
 	if err != nil {
 		return err
@@ -269,7 +272,7 @@ func printReport(p *printer, r *whatif.Report) {
 		if f.Error {
 			kind = "error"
 		}
-		p.line("policy %s: %s: %s", f.Policy, kind, f.Message)
+		p.line("%s: %s: %s", f.Object, kind, f.Message)
 	}
 	for i, o := range r.Objects {
 		if i == 0 || r.Objects[i-1].Transition != o.Transition {

@@ -22,7 +22,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -35,6 +34,8 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/schemas"
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
@@ -74,7 +75,7 @@ type Report struct {
 	Namespaces map[string]map[Transition]int `json:"namespaces"`
 	// Unchanged is the number of other objects that policies match.
 	Unchanged int `json:"unchanged"`
-	// Findings are errors and warnings about the policies that change.
+	// Findings are errors and warnings about the policies and quotas that change.
 	Findings []Finding `json:"findings,omitempty"`
 }
 
@@ -101,16 +102,26 @@ type Value struct {
 	Policy string `json:"policy"`
 }
 
-// Finding is an error or a warning about a policy.
+// Finding is an error or a warning about an object that changes.
 type Finding struct {
-	Policy  string `json:"policy"`
+	// Object is the kind and name of the object, for example "PlacementPolicy data-residency".
+	Object  string `json:"object"`
 	Error   bool   `json:"error"`
 	Message string `json:"message"`
+}
+
+// Types checks the types of policies.
+type Types interface {
+	// Check returns the findings. An error means that the schemas could not be read.
+	Check(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (*schemas.Report, error)
 }
 
 // Session answers several questions about one state of a cluster. The first one decides all objects, and the next ones
 // decide only what may change. It is not safe for concurrent use.
 type Session struct {
+	// Types checks the types of the policies that change. If it is nil, they are not checked.
+	Types Types
+
 	cluster *simulation.Cached
 	options simulation.Options
 	before  *simulation.Simulation
@@ -506,48 +517,4 @@ func newReport(results []result) *Report {
 			strings.Compare(a.Resource, b.Resource), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return out
-}
-
-// findings returns the errors and warnings of the policies that change.
-func (q *question) findings(ctx context.Context) ([]Finding, error) {
-	var out []Finding
-	changed := q.changed.changed[placementv1.GroupVersion.WithResource("placementpolicies")]
-	for _, key := range slices.SortedFunc(maps.Keys(changed), func(a, b types.NamespacedName) int { return strings.Compare(a.Name, b.Name) }) {
-		p := q.after.Policy(key.Name)
-		if p == nil {
-			continue
-		}
-		if p.Err != nil {
-			out = append(out, Finding{key.Name, true, p.Err.Error()})
-		}
-		if p.Module != nil {
-			for _, warning := range p.Module.Warnings {
-				out = append(out, Finding{key.Name, false, warning})
-			}
-		}
-		matched, err := q.matchesAny(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		if !matched {
-			out = append(out, Finding{key.Name, false, "spec.match matches no existing object"})
-		}
-	}
-	return out, nil
-}
-
-// matchesAny reports whether a policy matches an existing object.
-func (q *question) matchesAny(ctx context.Context, p *simulation.Policy) (bool, error) {
-	for o, err := range q.after.Matched(ctx) {
-		if err != nil {
-			return false, err
-		}
-		if !p.Matcher.SelectsResource(o.Resource) {
-			continue
-		}
-		if mismatch, err := q.after.Mismatch(ctx, p, o); err != nil || mismatch == nil {
-			return true, err
-		}
-	}
-	return false, nil
 }

@@ -65,6 +65,12 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: unmatched, namespace: shop}
 ---
+apiVersion: placement.berth.dev/v1alpha1
+kind: ScopedQuota
+metadata: {name: pods, namespace: shop}
+spec: {hard: {pods: "10", requests.cpu: "4"}}
+status: {used: {pods: "5", requests.cpu: "1"}}
+---
 `
 
 const region = `apiVersion: placement.berth.dev/v1alpha1
@@ -141,7 +147,7 @@ func summary(r *whatif.Report) []string {
 		out = append(out, strings.TrimSpace(line+" "+strings.Join(o.Reasons, "; ")))
 	}
 	for _, f := range r.Findings {
-		out = append(out, fmt.Sprintf("finding %s %t %s", f.Policy, f.Error, f.Message))
+		out = append(out, fmt.Sprintf("finding %s %t %s", f.Object, f.Error, f.Message))
 	}
 	return append(out, fmt.Sprintf("unchanged %d", r.Unchanged))
 }
@@ -181,12 +187,18 @@ func TestWhatIf(t *testing.T) {
 			want: []string{
 				"Undecidable deployments.apps bank/db region: the policy does not compile: region.rego:5:3: rego_unsafe_var_error: var d is unsafe",
 				"Undecidable deployments.apps shop/web region: the policy does not compile: region.rego:5:3: rego_unsafe_var_error: var d is unsafe",
-				"finding region true the policy does not compile: region.rego:5:3: rego_unsafe_var_error: var d is unsafe", "unchanged 0",
+				"finding PlacementPolicy region true the policy does not compile: region.rego:5:3: rego_unsafe_var_error: var d is unsafe", "unchanged 0",
 			},
 		},
 		"a new policy matches nothing": {
 			apply: strings.NewReplacer("name: region", "name: other", "[apps]", "[batch]", "[deployments]", "[jobs]").Replace(region),
-			want:  []string{"finding other false spec.match matches no existing object", "unchanged 2"},
+			want:  []string{"finding PlacementPolicy other false spec.match matches no existing object", "unchanged 2"},
+		},
+		"a quota is lowered": {
+			changes: whatif.Changes{Set: []whatif.Assignment{{
+				Reference: reference("placement.berth.dev", "v1alpha1", "scopedquotas", "shop", "pods"), Path: []string{"spec", "hard", "pods"}, Value: "2",
+			}}},
+			want: []string{"finding ScopedQuota shop/pods false 5 of pods are used, which exceeds the limit 2", "unchanged 2"},
 		},
 		"an object gets another label": {
 			changes: whatif.Changes{Set: []whatif.Assignment{{
