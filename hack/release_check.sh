@@ -20,6 +20,12 @@ for program in manager kubectl-berth; do
   says=$("$work/$program" --version)
   [[ " $says " == *" $version "* ]] || fail "$program reports the version: $says"
 done
+archives=0
+while read -r name sum; do
+  [[ $(sha256sum "$name" | cut -d' ' -f1) == "$sum" ]] || fail "krew.yaml has another checksum of $name"
+  archives=$((archives + 1))
+done < <(sed -n -e 's,^ *uri: .*/,,p' -e 's,^ *sha256: ,,p' krew.yaml | paste - -)
+[[ $archives == $(find . -name 'kubectl-berth_*.tar.gz' | wc -l) ]] || fail "krew.yaml lists $archives archives"
 grep --quiet "image: ghcr.io/berth-dev/berth:$version\$" install.yaml || fail "install.yaml does not install the image of $version"
 tar --extract --gzip --to-stdout --file="berth-${version#v}.tgz" berth/Chart.yaml | grep --quiet "^appVersion: .*${version#v}" ||
   fail "the chart is not of $version"

@@ -63,6 +63,7 @@ func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 		Example: explainExample,
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
+	cmd.ValidArgsFunction = o.completeObjects
 	o.addFlags(cmd.Flags())
 	cmd.Flags().StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with objects that need not exist.")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")

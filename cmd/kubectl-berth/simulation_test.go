@@ -233,6 +233,17 @@ func TestDepsAndViolations(t *testing.T) {
 	}
 }
 
+func TestCompletion(t *testing.T) {
+	for args, want := range map[string]string{
+		"deps " + from + " r": "region\n:4\n", "violations " + from + " region x": ":4\n", "explain " + from + " -n shop deploy/": "deploy/web\n:4\n",
+		"explain " + from + " dep": ":2\n", "explain " + from + " gadget/": ":4\n",
+	} {
+		if stdout, _, err := command(t, append([]string{"__complete"}, strings.Fields(args)...)...); err != nil || stdout != want {
+			t.Errorf("%s: %q, error %v, want %q", args, stdout, err, want)
+		}
+	}
+}
+
 // TestBadInput checks that each error is one sentence that says what to do.
 func TestBadInput(t *testing.T) {
 	for args, want := range map[string]string{

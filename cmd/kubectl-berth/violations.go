@@ -52,6 +52,7 @@ func newViolations(flags *genericclioptions.ConfigFlags, streams genericiooption
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), strings.Join(args, "")) },
 	}
+	cmd.ValidArgsFunction = o.completePolicies
 	o.addFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
 	return cmd

@@ -154,6 +154,12 @@ func keptFields(fields *projection.FieldSet) *projection.FieldSet {
 	if fields == nil {
 		return nil
 	}
+	return projection.Union(IdentityFields(), fields)
+}
+
+// IdentityFields returns the fields that each object of a Cluster has, sealed: those that identify it, its labels and
+// annotations, and its owners.
+func IdentityFields() *projection.FieldSet {
 	own := &projection.FieldSet{}
 	own.AddName("apiVersion")
 	own.AddName("kind")
@@ -164,7 +170,7 @@ func keptFields(fields *projection.FieldSet) *projection.FieldSet {
 	for _, name := range []string{"labels", "annotations", "ownerReferences"} {
 		metadata.AddName(name).AddAll()
 	}
-	return projection.Union(own.Seal(), fields)
+	return own.Seal()
 }
 
 // Get implements Cluster.
