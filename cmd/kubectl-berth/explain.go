@@ -202,7 +202,9 @@ func printReason(p *printer, indent string, r *explain.Reason) {
 		indent += "  "
 		p.line("%s%s", indent, r.Expression)
 	case r.Rule != "":
-		p.line("%s%s.rego:%d: rule %s %s", indent, r.Policy, r.Line, r.Rule, r.Message)
+		p.line("%s%s.rego:%d (rule %s):", indent, r.Policy, r.Line, r.Rule)
+		indent += "  "
+		p.line("%s%s", indent, r.Message)
 	case r.Policy != "":
 		p.line("%s%s: %s", indent, r.Policy, r.Message)
 	default:

@@ -117,7 +117,7 @@ func (s *search) termLacks(ctx context.Context, rule *ast.Rule, name string, bef
 		return nil, ok
 	}
 	whole := s.reasonAt(name, term.Location, rule.Location)
-	whole.Message = "does not contain it"
+	whole.Message = textOf(term.Location) + " does not contain it"
 	if depth >= maxDepth {
 		return whole, false
 	}
@@ -150,7 +150,7 @@ func (s *search) operationLacks(ctx context.Context, rule *ast.Rule, name string
 	if operator == ast.Minus.Name {
 		member := ast.Member.Expr(ast.StringTerm(candidate), right)
 		if _, excluded, _ := s.inspection.Solve(ctx, append(slices.Clone(before), member), s.module.Imports); excluded {
-			whole.Message = "excludes it: " + textOf(right.Location) + " contains it"
+			whole.Message = textOf(right.Location) + " contains it, and is subtracted"
 			return whole, false
 		}
 		return s.termLacks(ctx, rule, name, before, left, candidate, depth+1)
@@ -211,7 +211,11 @@ func (s *search) culprit(ctx context.Context, solved, pending ast.Body, also []*
 func (s *search) failure(ctx context.Context, rule string, solved ast.Body, e *ast.Expr, solution map[string]any, depth int) *Reason {
 	out := s.reasonAt(rule, e.Location, e.Location)
 	out.Expression = textOf(e.Location)
-	out.Values = s.valuesIn(ctx, e, solution)
+	if len(e.With) > 0 {
+		// The expression sees another input or other data than the rest of the policy.
+		return out
+	}
+	out.Values = s.valuesIn(ctx, solved, e, solution)
 	if depth < maxDepth && !e.Negated {
 		out.Because = s.causes(ctx, solved, e, solution, depth+1)
 	}
@@ -221,6 +225,14 @@ func (s *search) failure(ctx context.Context, rule string, solved ast.Body, e *a
 // causes returns why a rule or function that an expression uses fails.
 func (s *search) causes(ctx context.Context, solved ast.Body, e *ast.Expr, solution map[string]any, depth int) []Reason {
 	switch terms := e.Terms.(type) {
+	case *ast.SomeDecl:
+		call, ok := terms.Symbols[0].Value.(ast.Call)
+		if !ok || len(call) != 3 {
+			return nil
+		}
+		if name, ok := call[2].Value.(ast.Var); ok {
+			return s.ruleFails(ctx, string(name), call[1], solution, depth)
+		}
 	case *ast.Term:
 		name, key := "", (*ast.Term)(nil)
 		switch value := terms.Value.(type) {
@@ -366,31 +378,54 @@ func textValue(t *ast.Term, solution map[string]any) (string, bool) {
 	return "", false
 }
 
-// valuesIn returns the values of the references in an expression, in the order of the text, each once.
-func (s *search) valuesIn(ctx context.Context, e *ast.Expr, solution map[string]any) []Value {
+// valuesIn returns the values of the references and function calls in an expression, in the order of the text, each once.
+// solved are the expressions before it, of which solution is a solution.
+func (s *search) valuesIn(ctx context.Context, solved ast.Body, e *ast.Expr, solution map[string]any) []Value {
 	var out []Value
-	add := func(reference string, value any) {
+	add := func(t *ast.Term, value any) {
+		reference := readable(t)
 		if !slices.ContainsFunc(out, func(v Value) bool { return v.Reference == reference }) {
 			out = append(out, Value{reference, value})
 		}
 	}
 	ast.WalkTerms(e, func(t *ast.Term) bool {
 		switch value := t.Value.(type) {
-		case ast.Call, *ast.SetComprehension, *ast.ArrayComprehension, *ast.ObjectComprehension:
-			return false
+		case *ast.SetComprehension, *ast.ArrayComprehension, *ast.ObjectComprehension:
+			return true
+		case ast.Call:
+			if _, own := s.rules[value[0].String()]; own {
+				if found, ok := s.evaluate(ctx, solved, t); ok {
+					add(t, found)
+				}
+				return true
+			}
 		case ast.Var:
 			if found, ok := solution[string(value)]; ok && isScalar(found) && t.Location != nil && !value.IsWildcard() {
-				add(readable(t), found)
+				add(t, found)
 			}
 		case ast.Ref:
-			if found, known := s.valueOf(ctx, value, solution); known {
-				add(readable(t), found)
+			found, known := s.valueOf(ctx, value, solution)
+			if _, isRule := s.rules[value[0].String()]; isRule && !known && len(value) > 1 {
+				found, known = s.evaluate(ctx, solved, t)
+			}
+			if known {
+				add(t, found)
 			}
 			return true
 		}
 		return false
 	})
 	return out
+}
+
+// evaluate returns the value of a term after the expressions in solved, if it is a scalar.
+func (s *search) evaluate(ctx context.Context, solved ast.Body, t *ast.Term) (value any, ok bool) {
+	const name = "berth_value"
+	solution, ok, err := s.inspection.Solve(ctx, append(slices.Clone(solved), ast.Equality.Expr(ast.VarTerm(name), t)), s.module.Imports)
+	if err != nil || !ok || !isScalar(solution[name]) {
+		return nil, false
+	}
+	return solution[name], true
 }
 
 // readable returns a term as it is written, without the prefixes of renamed variables.
@@ -416,6 +451,11 @@ func (s *search) valueOf(ctx context.Context, ref ast.Ref, solution map[string]a
 		path = append(path, text)
 	}
 	head, _ := ref[0].Value.(ast.Var)
+	for _, i := range s.module.Imports {
+		if imported, ok := i.Path.Value.(ast.Ref); ok && i.Name() == head && len(imported) > 1 {
+			return s.valueOf(ctx, imported.Concat(ref[1:]), solution)
+		}
+	}
 	switch {
 	case ref[0].Equal(ast.InputRootDocument):
 		return lookup(s.input, path), true

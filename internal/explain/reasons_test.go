@@ -182,12 +182,12 @@ certified contains name if {
 }
 
 closed contains "eu-1"`, map[string][]string{
-			"eu-1": {`clusters:3 excludes it: closed contains it`},
+			"eu-1": {`clusters:3 closed contains it, and is subtracted`},
 			"us-1": {
-				`clusters:3 does not contain it`, `- clusters:3 does not contain it`,
+				`clusters:3 (european & certified) does not contain it`, `- clusters:3 european does not contain it`,
 				`- - european:5 data.clusters[name].labels.region == "eu" | data.clusters[name].labels.region=us`,
 			},
-			"eu-2": {`clusters:3 does not contain it`, `- clusters:3 does not contain it`, `- - certified:9 c.labels.pci == "2" | c.labels.pci=1`},
+			"eu-2": {`clusters:3 (european & certified) does not contain it`, `- clusters:3 certified does not contain it`, `- - certified:9 c.labels.pci == "2" | c.labels.pci=1`},
 		}},
 		"a negation and a condition on the object": {`
 package p
@@ -214,10 +214,55 @@ clusters contains name if {
 }`, map[string][]string{
 			"us-1": {`clusters:5 c.labels.region == "eu" | c.labels.region=us`, `clusters:10 c.labels.pci == "3" | c.labels.pci=2`},
 		}},
+		"a function that has a value": {`
+package p
+
+clusters contains name if {
+  some name, c in data.clusters
+  kind(c) == "good"
+}
+
+kind(c) := "good" if c.labels.region == "eu"
+
+else := "bad"`, map[string][]string{"us-1": {`clusters:5 kind(c) == "good" | kind(c)=bad`}}},
+		"a rule that is an object": {`
+package p
+
+regions[name] := c.labels.region if some name, c in data.clusters
+
+clusters contains name if regions[name] == "eu"`, map[string][]string{"us-1": {`clusters:5 regions[name] == "eu" | regions[name]=us`}}},
+		"an imported name": {`
+package p
+
+import data.clusters as fleet
+import input.metadata.labels as wanted
+
+clusters contains c.name if {
+  c := fleet[_]
+  c.labels.region == wanted.region
+}`, map[string][]string{"us-1": {`clusters:8 c.labels.region == wanted.region | c.labels.region=us | wanted.region=eu`}}},
+		"another input": {`
+package p
+
+clusters contains name if {
+  some name, c in data.clusters
+  allowed with input.region as c.labels.region
+}
+
+allowed if input.region == "eu"`, map[string][]string{"us-1": {`clusters:5 allowed with input.region as c.labels.region`}}},
+		"members of a rule": {`
+package p
+
+good contains name if {
+  some name, c in data.clusters
+  c.labels.region == "eu"
+}
+
+clusters := {name | some name in good}`, map[string][]string{"us-1": {`clusters:8 some name in good | name=us-1`, `- good:5 c.labels.region == "eu" | c.labels.region=us`}}},
 		"a constant": {`
 package p
 
-clusters := {"eu-1"} if data.clusters`, map[string][]string{"us-1": {`clusters:3 does not contain it`}}},
+clusters := {"eu-1"} if data.clusters`, map[string][]string{"us-1": {`clusters:3 {"eu-1"} does not contain it`}}},
 		"a name that no inventory has": {`
 package p
 
