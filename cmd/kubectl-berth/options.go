@@ -186,7 +186,7 @@ func readSnapshot(path string) (*simulation.Snapshot, error) {
 	var reader io.Reader = file
 	if strings.HasSuffix(path, ".gz") {
 		if reader, err = gzip.NewReader(file); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("it is not compressed as its name says: %w", err)
 		}
 	}
 	buffered := bufio.NewReader(reader)

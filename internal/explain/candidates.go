@@ -145,6 +145,11 @@ func (e *explainer) lost(ctx context.Context, name string) []Reason {
 	if len(out) == 0 && len(requested) > 0 && !slices.Contains(requested, name) {
 		out = append(out, Reason{Message: "the developer requested only " + shortList(requested)})
 	}
+	for _, v := range e.outcome.Verdicts {
+		if len(out) == 0 && v.Err == nil && v.Decision.Clusters != nil && v.Policy.Mode != placementv1.ModeEnforce {
+			out = append(out, Reason{Policy: v.Policy.Name, Message: "allows it, and changes nothing in mode " + string(v.Policy.Mode)})
+		}
+	}
 	if len(out) == 0 {
 		out = append(out, Reason{Message: "the object keeps its current clusters"})
 	}

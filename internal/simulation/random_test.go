@@ -83,8 +83,11 @@ func decide(t *testing.T, cluster simulation.Cluster) []string {
 //
 //	go test ./internal/simulation -run=RandomPolicies -args -policies=10000
 func TestSnapshotsOfRandomPolicies(t *testing.T) {
-	decided := 0
-	for seed := range *randomPolicies {
+	decided, policies := 0, *randomPolicies
+	if testing.Short() {
+		policies /= 5
+	}
+	for seed := range policies {
 		g := &policytest.Generator{Bytes: policytest.RandomBytes(seed), Wide: true}
 		text := g.Policy()
 		version := placementv1.RegoV1
@@ -111,7 +114,7 @@ func TestSnapshotsOfRandomPolicies(t *testing.T) {
 		}
 		decided += len(want)
 	}
-	if uint64(decided) < *randomPolicies {
+	if uint64(decided) < policies {
 		t.Errorf("only %d decisions", decided)
 	}
 }

@@ -249,6 +249,7 @@ metadata: {name: b}`
 // TestBadObjects checks that the errors name the object.
 func TestBadObjects(t *testing.T) {
 	for text, want := range map[string]string{
+		"{}": "object 1: apiVersion and kind are required",
 		"apiVersion: v1\nkind: Pod\nmetadata: {namespace: a}":                                                            "Pod a/: metadata.name is missing",
 		"apiVersion: placement.berth.dev/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: p}\nspec: {regoo: package p}": `PlacementPolicy p: `,
 	} {

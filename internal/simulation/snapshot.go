@@ -121,6 +121,8 @@ func DecodeSnapshot(text []byte) (*Snapshot, error) {
 			out.APIVersion, out.Kind, SnapshotAPIVersion, SnapshotKind)
 	case len(unknown) > 0:
 		return nil, fmt.Errorf("the snapshot is damaged: %w", errors.Join(unknown...))
+	case slices.Contains(out.Discovery.Groups, nil) || slices.Contains(out.Discovery.Resources, nil):
+		return nil, errors.New("the snapshot is damaged: discovery has an empty entry")
 	}
 	return out, nil
 }

@@ -141,8 +141,9 @@ func recorded(t *testing.T, from simulation.Cluster) *simulation.Static {
 // TestBadSnapshots checks that the errors say what to do.
 func TestBadSnapshots(t *testing.T) {
 	for text, want := range map[string]string{
-		"no JSON":                    "not a snapshot",
-		`{"kind":"ClusterSnapshot"}`: "record it again with this version of the plugin",
+		"no JSON": "not a snapshot",
+		`{"kind":"ClusterSnapshot","apiVersion":"config.berth.dev/v1alpha1","discovery":{"groups":[null]}}`: "discovery has an empty entry",
+		`{"kind":"ClusterSnapshot"}`:                                                                      "record it again with this version of the plugin",
 		`{"kind":"ClusterSnapshot","apiVersion":"config.berth.dev/v1"}`:                                   "must be config.berth.dev/v1alpha1",
 		`{"kind":"ClusterSnapshot","apiVersion":"config.berth.dev/v1alpha1","more":1}`:                    `unknown field "more"`,
 		`{"kind":"ClusterSnapshot","apiVersion":"config.berth.dev/v1alpha1","discovery":{},"objects":{}}`: "not a snapshot, or a damaged one",

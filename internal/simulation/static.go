@@ -17,9 +17,11 @@ limitations under the License.
 package simulation
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -95,9 +97,9 @@ func NewStatic(served Discovery, inventories *replication.Inventories, objects .
 		resources: d.resources, objects: map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured{},
 		catalog: watches.NewStaticCatalog(d.Groups, d.Resources, inventories),
 	}
-	for _, obj := range objects {
+	for i, obj := range objects {
 		if err := out.add(obj); err != nil {
-			return nil, fmt.Errorf("%s: %w", Describe(obj), err)
+			return nil, fmt.Errorf("%s: %w", cmp.Or(Describe(obj), fmt.Sprintf("object %d", i+1)), err)
 		}
 	}
 	slices.SortFunc(out.policies, func(a, b placementv1.PlacementPolicy) int { return strings.Compare(a.Name, b.Name) })
@@ -114,6 +116,9 @@ func Describe(obj *unstructured.Unstructured) string {
 }
 
 func (s *Static) add(obj *unstructured.Unstructured) error {
+	if obj.GetKind() == "" || obj.GetAPIVersion() == "" {
+		return errors.New("apiVersion and kind are required")
+	}
 	resource, err := s.Resource(obj.GroupVersionKind())
 	if err != nil {
 		return err

@@ -17,11 +17,14 @@ limitations under the License.
 package whatif
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -105,13 +108,17 @@ func (o *overlay) apply(ctx context.Context, obj *unstructured.Unstructured) err
 	}
 	r := Reference{resource.GroupVersionResource, types.NamespacedName{Name: obj.GetName()}}
 	if resource.Namespaced {
-		r.Namespace = obj.GetNamespace()
+		r.Namespace = cmp.Or(obj.GetNamespace(), metav1.NamespaceDefault)
+	}
+	if r.Name == "" {
+		return errors.New("metadata.name is missing")
 	}
 	existing, err := o.Get(ctx, r.Resource, r.Namespace, r.Name)
 	if err != nil {
 		return err
 	}
 	next := obj.DeepCopy()
+	next.SetNamespace(r.Namespace)
 	if existing != nil {
 		adopt(next, existing)
 	}
@@ -153,6 +160,9 @@ func (o *overlay) set(ctx context.Context, s Assignment) error {
 		unstructured.RemoveNestedField(next.Object, s.Path...)
 	} else if err := unstructured.SetNestedField(next.Object, s.Value, s.Path...); err != nil {
 		return err
+	}
+	if next.GetName() != existing.GetName() || next.GetNamespace() != existing.GetNamespace() || next.GroupVersionKind() != existing.GroupVersionKind() {
+		return errors.New("its type, namespace, and name can't be changed")
 	}
 	o.put(s.Reference, next)
 	return nil

@@ -200,6 +200,10 @@ func TestWhatIf(t *testing.T) {
 			}}},
 			want: []string{"finding ScopedQuota shop/pods false 5 of pods are used, which exceeds the limit 2", "unchanged 2"},
 		},
+		"an object of the default namespace": {
+			apply: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: api, labels: {region: eu}}",
+			want:  []string{`Moved deployments.apps default/api placement.berth.dev/clusters: none -> ["eu-1"]`, "unchanged 2"},
+		},
 		"an object gets another label": {
 			changes: whatif.Changes{Set: []whatif.Assignment{{
 				Reference: reference("apps", "v1", "deployments", "shop", "web"), Path: []string{"metadata", "labels", "region"}, Value: "us",
@@ -237,6 +241,10 @@ func TestBadChanges(t *testing.T) {
 		"nodes /n1 does not exist, so it can't be deleted":         {Delete: []whatif.Reference{none}},
 		"nodes /n1: does not exist, so no field of it can be set":  {Set: []whatif.Assignment{{Reference: none, Path: []string{"a"}, Value: "b"}}},
 		"Gadget a: the kind Gadget of example.com/v1 is not known": {Apply: parse(t, "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: a}")},
+		"deployments.apps shop/web: its type, namespace, and name can't be changed": {
+			Set: []whatif.Assignment{{Reference: reference("apps", "v1", "deployments", "shop", "web"), Path: []string{"metadata"}, Value: "x"}},
+		},
+		"ConfigMap: metadata.name is missing": {Apply: parse(t, "apiVersion: v1\nkind: ConfigMap\n")},
 		`PlacementPolicy p: strict decoding error: unknown field "spec.regoo"`: {
 			Apply: parse(t, "apiVersion: placement.berth.dev/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: p}\nspec: {regoo: a}"),
 		},
