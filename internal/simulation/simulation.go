@@ -266,6 +266,9 @@ func (s *Simulation) Cluster() Cluster { return s.cluster }
 // Evaluate evaluates a policy on an input, which it must not change.
 type Evaluate = func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error)
 
+// Identity returns the name of the manager's user.
+func (s *Simulation) Identity() string { return s.options.Identity.Username }
+
 // Object is an object to decide.
 type Object struct {
 	Resource schema.GroupVersionResource

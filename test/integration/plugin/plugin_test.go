@@ -372,6 +372,26 @@ func (w *predicted) state(ctx context.Context, g Gomega) map[string]map[string]s
 	return out
 }
 
+var _ = Describe("kubectl berth doctor", func() {
+	It("says what is wrong, and where to read on", func(ctx SpecContext) {
+		p := framework.NewPolicy("unserved", "package p\n\nwarnings contains name if some name in object.keys(data.kubernetes.gizmos)\n", "apps", "deployments", "nowhere")
+		f.CreatePolicy(ctx, p)
+		Eventually(func(ctx context.Context) (string, error) { return f.Shell(ctx, "kubectl berth doctor; echo exit code $?") }).WithContext(ctx).Should(And(
+			ContainSubstring("error: PlacementPolicy unserved: is not ready: NotServed: "), ContainSubstring("  see docs/runbook.md#notserved\n"),
+			// The suite's manager is not in the cluster.
+			ContainSubstring("error: Deployment berth-controller-manager: does not exist in the namespace berth-system"),
+			ContainSubstring("exit code 1"), Not(ContainSubstring("is not checked")), Not(ContainSubstring("the clock")),
+		))
+		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		text, err := f.Plane.Kubeconfig("stranger")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(kubeconfig, text, 0o600)).To(Succeed())
+		out, err := f.Shell(ctx, "kubectl berth doctor --kubeconfig "+kubeconfig+"; echo exit code $?")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(And(ContainSubstring("warning: Lease berth.placement.berth.dev: is not checked: "), ContainSubstring("exit code 0")))
+	})
+})
+
 var _ = Describe("kubectl berth check", func() {
 	It("says what the webhook says when a policy is applied", func(ctx SpecContext) {
 		for _, text := range []string{

@@ -1,0 +1,261 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/certs"
+	"github.com/berth-dev/berth/internal/doctor"
+)
+
+const doctorLong = `Check whether Berth works in a cluster: its Deployment and version, the leader, certificates, webhook configurations, policies
+and quotas that are not ready, the rights that policies need, and clocks. What you may not read is reported as not checked.
+
+The exit code is 0 if nothing is an error, and 1 otherwise.`
+
+const doctorExample = `  # What is wrong?
+  kubectl berth doctor`
+
+// doctorOptions are the flags of the doctor command.
+type doctorOptions struct {
+	simulationFlags
+	output string
+	clock  clock.PassiveClock
+}
+
+func newDoctor(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &doctorOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}, clock: clock.RealClock{}}
+	cmd := &cobra.Command{
+		Use:     "doctor",
+		Short:   "Check whether Berth works in a cluster",
+		Long:    doctorLong,
+		Example: doctorExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.addSettings(cmd.Flags())
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
+	return cmd
+}
+
+func (o *doctorOptions) run(ctx context.Context) error {
+	config, err := o.flags.ToRESTConfig()
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	r := &examiner{namespace: o.berthNamespace, found: doctor.Installation{Namespace: o.berthNamespace, Version: version()}}
+	if r.typed, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	if r.dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return err
+	}
+	if err := r.readClock(ctx, config, o.clock); err != nil {
+		return fmt.Errorf("asking the API server: %w", err)
+	}
+	r.readInstallation(ctx)
+	r.readObjects(ctx)
+	r.readRights(ctx, o)
+	findings := doctor.Check(r.found)
+	if o.output != "" {
+		if err := printStructured(o.Out, o.output, findings); err != nil {
+			return err
+		}
+	} else if err := printFindings(&printer{out: o.Out}, findings); err != nil {
+		return err
+	}
+	if len(findings) > 0 && findings[0].Severity == doctor.Error {
+		return exitError(1)
+	}
+	return nil
+}
+
+func printFindings(p *printer, findings []doctor.Finding) error {
+	for _, f := range findings {
+		p.line("%s: %s: %s", f.Severity, f.Object, f.Message)
+		if f.Runbook != "" {
+			p.line("  see docs/runbook.md#%s", f.Runbook)
+		}
+	}
+	if len(findings) == 0 {
+		p.line("Nothing is wrong.")
+	}
+	return p.err
+}
+
+// examiner reads the state of an installation.
+type examiner struct {
+	namespace string
+	typed     kubernetes.Interface
+	dynamic   dynamic.Interface
+	found     doctor.Installation
+}
+
+// note records what could not be read. It reports whether the object was read; one that does not exist was.
+func (r *examiner) note(object string, err error) bool {
+	if err != nil && !apierrors.IsNotFound(err) {
+		r.found.Unread = append(r.found.Unread, doctor.Unread{Object: object, Err: err})
+	}
+	return err == nil
+}
+
+// readClock reads the API server's time from a response.
+func (r *examiner) readClock(ctx context.Context, config *rest.Config, c clock.PassiveClock) error {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.typed.Discovery().RESTClient().Get().AbsPath("/version").URL().String(), nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	r.found.LocalTime = c.Now()
+	if r.found.ServerTime, err = http.ParseTime(response.Header.Get("Date")); err != nil {
+		r.note(doctor.ObjectClock, fmt.Errorf("the API server does not tell its time: %w", err))
+		r.found.ServerTime = r.found.LocalTime
+	}
+	return nil
+}
+
+// readInstallation reads the objects of Berth itself.
+func (r *examiner) readInstallation(ctx context.Context) {
+	d, err := r.typed.AppsV1().Deployments(r.namespace).Get(ctx, "berth-controller-manager", metav1.GetOptions{})
+	if r.note(doctor.ObjectDeployment, err) {
+		r.found.Deployment = d
+	}
+	lease, err := r.typed.CoordinationV1().Leases(r.namespace).Get(ctx, "berth.placement.berth.dev", metav1.GetOptions{})
+	if r.note(doctor.ObjectLease, err) {
+		r.found.Lease = lease
+	}
+	secret, err := r.typed.CoreV1().Secrets(r.namespace).Get(ctx, certs.SecretName, metav1.GetOptions{})
+	if r.note(doctor.ObjectCertificate, err) {
+		r.found.Certificate = secret.Data[corev1.TLSCertKey]
+	}
+	selector := metav1.ListOptions{LabelSelector: managed}
+	mutating, err := r.typed.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, selector)
+	if r.note(doctor.ObjectMutating, err) {
+		r.found.Mutating = mutating.Items
+	}
+	validating, err := r.typed.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, selector)
+	if r.note(doctor.ObjectValidating, err) {
+		r.found.Validating = validating.Items
+	}
+}
+
+// readObjects reads the policies and quotas.
+func (r *examiner) readObjects(ctx context.Context) {
+	for _, plural := range []string{"placementpolicies", "scopedquotas", "clusterscopedquotas", "limitedresources"} {
+		list, err := r.dynamic.Resource(placementv1.GroupVersion.WithResource(plural)).List(ctx, metav1.ListOptions{})
+		if !r.note(plural, err) {
+			continue
+		}
+		for i := range list.Items {
+			r.found.Objects = append(r.found.Objects, objectOf(&list.Items[i]))
+		}
+	}
+}
+
+// objectOf returns what is checked of a policy or quota.
+func objectOf(obj *unstructured.Unstructured) doctor.Object {
+	out := doctor.Object{Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName(), Generation: obj.GetGeneration()}
+	var status struct {
+		ObservedGeneration int64              `json:"observedGeneration"`
+		Conditions         []metav1.Condition `json:"conditions"`
+	}
+	if content, ok, _ := unstructured.NestedMap(obj.Object, "status"); ok {
+		// A status that is not one of Berth counts as missing.
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &status)
+	}
+	out.ObservedGeneration, out.Conditions = status.ObservedGeneration, status.Conditions
+	mode, _, _ := unstructured.NestedString(obj.Object, "spec", "mode")
+	out.Enforced = mode == "" || mode == string(placementv1.ModeEnforce)
+	return out
+}
+
+// rightsTimeout bounds the questions about rights.
+const rightsTimeout = 20 * time.Second
+
+// readRights asks whether the manager may read what the policies read.
+func (r *examiner) readRights(ctx context.Context, o *doctorOptions) {
+	const object = "the rights of the ServiceAccount berth-controller-manager"
+	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
+	defer cancel()
+	s, err := o.simulate(ctx)
+	if !r.note(object, err) {
+		return
+	}
+	known := map[schema.GroupResource]string{}
+	for _, p := range s.Policies() {
+		if p.Binding == nil {
+			continue
+		}
+		for _, resource := range p.Binding.Resources {
+			verb, asked := known[resource.GroupResource()]
+			if !asked {
+				if verb, err = r.deniedVerb(ctx, s.Identity(), resource.GroupResource()); !r.note(object, err) {
+					return
+				}
+				known[resource.GroupResource()] = verb
+			}
+			if verb != "" {
+				r.found.Denied = append(r.found.Denied, doctor.Denied{Policy: p.Name, Verb: verb, Resource: resource.GroupResource().String()})
+			}
+		}
+	}
+}
+
+// deniedVerb returns the first verb that the manager needs and may not use on a type; "" if there is none.
+func (r *examiner) deniedVerb(ctx context.Context, user string, resource schema.GroupResource) (string, error) {
+	for _, verb := range []string{"list", "watch"} {
+		review, err := r.typed.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + r.namespace, "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: resource.Group, Resource: resource.Resource},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			return "", err
+		}
+		if !review.Status.Allowed {
+			return verb, nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,283 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package doctor finds what is wrong with an installation of Berth. Check is pure: its caller reads the objects.
+package doctor
+
+import (
+	"cmp"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Severity says how bad a finding is.
+type Severity string
+
+const (
+	// Error means that Berth does not do what it should.
+	Error Severity = "error"
+	// Warning means that something will go wrong, or could not be checked.
+	Warning Severity = "warning"
+)
+
+// Finding is something that is wrong.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	// Object is the kind and name of the object.
+	Object string `json:"object"`
+	// Message says what is wrong and what to do.
+	Message string `json:"message"`
+	// Runbook is the section of the runbook that says more.
+	Runbook string `json:"runbook,omitempty"`
+}
+
+// Installation is the state of an installation, as far as it could be read. A nil object does not exist, unless Unread says
+// that it could not be read.
+type Installation struct {
+	// Namespace is Berth's own.
+	Namespace  string
+	Deployment *appsv1.Deployment
+	// Version is that of the program that checks.
+	Version string
+	// Certificate is the serving certificate of the webhooks, in PEM.
+	Certificate []byte
+	Mutating    []admissionregistrationv1.MutatingWebhookConfiguration
+	Validating  []admissionregistrationv1.ValidatingWebhookConfiguration
+	Lease       *coordinationv1.Lease
+	// Objects are the policies and quotas.
+	Objects []Object
+	// Denied are the types that policies read and that Berth may not list and watch.
+	Denied []Denied
+	// Unread are the objects that could not be read.
+	Unread []Unread
+	// ServerTime is the time of the API server, and LocalTime the time of this machine at that moment.
+	ServerTime, LocalTime time.Time
+}
+
+// Object is a policy or a quota.
+type Object struct {
+	Kind, Namespace, Name string
+	Generation            int64
+	ObservedGeneration    int64
+	Conditions            []metav1.Condition
+	// Enforced reports whether it is a policy or quota that changes or denies requests.
+	Enforced bool
+}
+
+// Denied is a type that Berth may not read.
+type Denied struct {
+	Policy, Verb, Resource string
+}
+
+// Unread is what could not be read, and why.
+type Unread struct {
+	Object string
+	Err    error
+}
+
+// unread reports whether an object could not be read.
+func (i *Installation) unread(object string) bool {
+	return slices.ContainsFunc(i.Unread, func(u Unread) bool { return u.Object == object })
+}
+
+// Names of what is checked.
+const (
+	ObjectDeployment  = "Deployment berth-controller-manager"
+	ObjectCertificate = "Secret berth-webhook-cert"
+	ObjectLease       = "Lease berth.placement.berth.dev"
+	ObjectMutating    = "MutatingWebhookConfigurations"
+	ObjectValidating  = "ValidatingWebhookConfigurations"
+	ObjectClock       = "the clock"
+)
+
+// Check returns the findings, errors first.
+func Check(i Installation) []Finding {
+	out := slices.Concat(i.checkUnread(), i.checkDeployment(), i.checkLease(), i.checkCertificate(), i.checkWebhooks(), i.checkObjects(), i.checkRights(), i.checkClock())
+	slices.SortStableFunc(out, func(a, b Finding) int { return cmp.Compare(a.Severity, b.Severity) })
+	return out
+}
+
+func (i *Installation) checkUnread() []Finding {
+	var out []Finding
+	for _, u := range i.Unread {
+		out = append(out, Finding{Warning, u.Object, fmt.Sprintf("is not checked: %v", u.Err), ""})
+	}
+	return out
+}
+
+func (i *Installation) checkDeployment() []Finding {
+	d := i.Deployment
+	if d == nil {
+		if i.unread(ObjectDeployment) {
+			return nil
+		}
+		return []Finding{{Error, ObjectDeployment, fmt.Sprintf("does not exist in the namespace %s: install Berth, or name its namespace by --berth-namespace", i.Namespace), ""}}
+	}
+	var out []Finding
+	wanted := int32(1)
+	if d.Spec.Replicas != nil {
+		wanted = *d.Spec.Replicas
+	}
+	switch {
+	case d.Status.ReadyReplicas == 0:
+		out = append(out, Finding{Error, ObjectDeployment, fmt.Sprintf("no replica of %d is ready: look at the pods and their logs", wanted), "check-the-state"})
+	case d.Status.ReadyReplicas < wanted:
+		out = append(out, Finding{Warning, ObjectDeployment, fmt.Sprintf("%d of %d replicas are ready: look at the pods and their logs", d.Status.ReadyReplicas, wanted), "check-the-state"})
+	}
+	for _, c := range d.Spec.Template.Spec.Containers {
+		if _, tag, ok := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":"); ok && c.Name == "manager" && strings.HasPrefix(tag, "v") && tag != i.Version {
+			out = append(out, Finding{Warning, ObjectDeployment, fmt.Sprintf("its version is %s, and this plugin's is %s: their decisions may differ, install the same version", tag, i.Version), ""})
+		}
+	}
+	return out
+}
+
+// leaseGrace is how long a lease may be past its end.
+const leaseGrace = 15 * time.Second
+
+func (i *Installation) checkLease() []Finding {
+	if i.unread(ObjectLease) || i.Deployment == nil {
+		return nil
+	}
+	l := i.Lease
+	if l == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || l.Spec.RenewTime == nil || l.Spec.LeaseDurationSeconds == nil {
+		return []Finding{{Error, ObjectLease, "no replica is the leader: nothing is remediated, and no webhook configuration is written; look at the logs of the pods", "check-the-state"}}
+	}
+	end := l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second + leaseGrace)
+	if i.ServerTime.After(end) {
+		return []Finding{{Error, ObjectLease, fmt.Sprintf("%s is the leader and renewed the lease last at %s: look at its logs", *l.Spec.HolderIdentity, l.Spec.RenewTime.UTC().Format(time.RFC3339)), "check-the-state"}}
+	}
+	return nil
+}
+
+// expiryWarning is how long before its end a certificate should have been renewed.
+const expiryWarning = 7 * 24 * time.Hour
+
+func (i *Installation) checkCertificate() []Finding {
+	if i.unread(ObjectCertificate) || i.Deployment == nil {
+		return nil
+	}
+	block, _ := pem.Decode(i.Certificate)
+	if block == nil {
+		return []Finding{{Error, ObjectCertificate, "has no certificate: the webhooks can't be called; look at the logs of the leader", ""}}
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return []Finding{{Error, ObjectCertificate, fmt.Sprintf("its certificate is damaged: %v; delete the Secret, and Berth creates it again", err), ""}}
+	}
+	switch left := certificate.NotAfter.Sub(i.ServerTime); {
+	case left < 0:
+		return []Finding{{Error, ObjectCertificate, "its certificate has expired: delete the Secret, and Berth creates it again", ""}}
+	case left < expiryWarning:
+		return []Finding{{Warning, ObjectCertificate, fmt.Sprintf("its certificate expires at %s, and should have been renewed", certificate.NotAfter.UTC().Format(time.RFC3339)), ""}}
+	}
+	return i.checkAuthorities(certificate)
+}
+
+// checkAuthorities checks that each webhook trusts the serving certificate.
+func (i *Installation) checkAuthorities(certificate *x509.Certificate) []Finding {
+	var out []Finding
+	check := func(configuration, webhook string, bundle []byte) {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(bundle)
+		if _, err := certificate.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: i.ServerTime}); err != nil {
+			out = append(out, Finding{Error, configuration, fmt.Sprintf("the caBundle of %s does not verify the serving certificate: %v", webhook, err), "webhookpending"})
+		}
+	}
+	for _, c := range i.Mutating {
+		for _, w := range c.Webhooks {
+			check("MutatingWebhookConfiguration "+c.Name, w.Name, w.ClientConfig.CABundle)
+		}
+	}
+	for _, c := range i.Validating {
+		for _, w := range c.Webhooks {
+			check("ValidatingWebhookConfiguration "+c.Name, w.Name, w.ClientConfig.CABundle)
+		}
+	}
+	return out
+}
+
+// checkWebhooks checks that the API server calls Berth if there is something to call it for.
+func (i *Installation) checkWebhooks() []Finding {
+	enforced := func(kinds ...string) bool {
+		return slices.ContainsFunc(i.Objects, func(o Object) bool { return o.Enforced && slices.Contains(kinds, o.Kind) })
+	}
+	var out []Finding
+	if len(i.Mutating) == 0 && enforced("PlacementPolicy") && !i.unread(ObjectMutating) {
+		out = append(out, Finding{Error, ObjectMutating, "there is none of Berth, so no policy decides requests: look at the logs of the leader", "webhookpending"})
+	}
+	if len(i.Validating) == 0 && len(i.Objects) > 0 && !i.unread(ObjectValidating) {
+		out = append(out, Finding{Error, ObjectValidating, "there is none of Berth, so policies are not checked when they are applied, and no quota is charged: look at the logs of the leader", "webhookpending"})
+	}
+	return out
+}
+
+// checkObjects checks that policies and quotas are in force.
+func (i *Installation) checkObjects() []Finding {
+	var out []Finding
+	for _, o := range i.Objects {
+		name := o.Name
+		if o.Namespace != "" {
+			name = o.Namespace + "/" + name
+		}
+		object := o.Kind + " " + name
+		ready := meta.FindStatusCondition(o.Conditions, placementv1.ConditionReady)
+		switch {
+		case ready == nil || o.ObservedGeneration < o.Generation:
+			out = append(out, Finding{Error, object, "its status is older than its spec: the leader has not processed it", "check-the-state"})
+			continue
+		case ready.Status != metav1.ConditionTrue:
+			out = append(out, Finding{Error, object, fmt.Sprintf("is not ready: %s: %s", ready.Reason, ready.Message), strings.ToLower(ready.Reason)})
+		}
+		if paused := meta.FindStatusCondition(o.Conditions, placementv1.ConditionPaused); paused != nil && paused.Status == metav1.ConditionTrue {
+			out = append(out, Finding{Warning, object, fmt.Sprintf("its remediation is paused: %s", paused.Message), strings.ToLower(paused.Reason)})
+		}
+	}
+	return out
+}
+
+func (i *Installation) checkRights() []Finding {
+	var out []Finding
+	for _, d := range i.Denied {
+		out = append(out, Finding{Error, "PlacementPolicy " + d.Policy, fmt.Sprintf("reads %s, which Berth may not %s: grant the right to its ServiceAccount", d.Resource, d.Verb), "forbidden"})
+	}
+	return out
+}
+
+// maxSkew is how much clocks may differ.
+const maxSkew = 30 * time.Second
+
+func (i *Installation) checkClock() []Finding {
+	if i.ServerTime.IsZero() {
+		return nil
+	}
+	if skew := i.LocalTime.Sub(i.ServerTime).Abs(); skew > maxSkew {
+		return []Finding{{Warning, ObjectClock, fmt.Sprintf("this machine and the API server differ by %s: certificates and leases depend on correct clocks", skew.Round(time.Second)), ""}}
+	}
+	return nil
+}
