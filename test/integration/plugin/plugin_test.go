@@ -376,7 +376,9 @@ var _ = Describe("kubectl berth doctor", func() {
 	It("says what is wrong, and where to read on", func(ctx SpecContext) {
 		p := framework.NewPolicy("unserved", "package p\n\nwarnings contains name if some name in object.keys(data.kubernetes.gizmos)\n", "apps", "deployments", "nowhere")
 		f.CreatePolicy(ctx, p)
-		Eventually(func(ctx context.Context) (string, error) { return f.Shell(ctx, "kubectl berth doctor; echo exit code $?") }).WithContext(ctx).Should(And(
+		Eventually(func(ctx context.Context) (string, error) {
+			return f.Shell(ctx, "kubectl berth doctor; echo exit code $?")
+		}).WithContext(ctx).Should(And(
 			ContainSubstring("error: PlacementPolicy unserved: is not ready: NotServed: "), ContainSubstring("  see docs/runbook.md#notserved\n"),
 			// The suite's manager is not in the cluster.
 			ContainSubstring("error: Deployment berth-controller-manager: does not exist in the namespace berth-system"),
