@@ -129,7 +129,7 @@ func (o *checkOptions) run(ctx context.Context) error {
 	if o.output != "" {
 		err = printStructured(o.Out, o.output, results)
 	} else {
-		p := &printer{out: o.Out}
+		p := newPrinter(o.Out)
 		printChecked(p, results)
 		err = p.err
 	}

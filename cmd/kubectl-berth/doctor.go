@@ -95,7 +95,7 @@ func (o *doctorOptions) run(ctx context.Context) error {
 		if err := printStructured(o.Out, o.output, findings); err != nil {
 			return err
 		}
-	} else if err := printFindings(&printer{out: o.Out}, findings); err != nil {
+	} else if err := printFindings(newPrinter(o.Out), findings); err != nil {
 		return err
 	}
 	if len(findings) > 0 && findings[0].Severity == doctor.Error {

@@ -99,7 +99,7 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if o.output != "" {
 		return printStructured(o.Out, o.output, all)
 	}
-	p := &printer{out: o.Out}
+	p := newPrinter(o.Out)
 	for i, e := range all {
 		if i > 0 {
 			p.line("")
@@ -122,15 +122,19 @@ func printExplanation(p *printer, e *explain.Explanation) {
 	if e.Object.Namespace != "" {
 		name = e.Object.Namespace + "/" + name
 	}
-	p.line("%s %s", e.Object.Kind, name)
+	p.line("%s", p.style(bold, e.Object.Kind+" "+name))
 	if len(e.Policies) == 0 {
 		p.line("No policy matches it.")
 	}
 	for _, policy := range e.Policies {
 		p.line("")
-		p.line("Policy %s (generation %d, priority %d, %s)", policy.Name, policy.Generation, policy.Priority, policy.Mode)
-		if len(policy.Reads) > 0 {
-			p.line("  reads %s", strings.Join(policy.Reads, ", "))
+		p.line("%s (generation %d, priority %d, %s)", p.style(bold, "Policy "+policy.Name), policy.Generation, policy.Priority, policy.Mode)
+		for _, read := range policy.Reads {
+			revision := ""
+			if read.Revision != "" {
+				revision = ", resourceVersion " + read.Revision
+			}
+			p.line("  reads %s (%s%s)", read.Resource, objects(read.Objects), revision)
 		}
 		if policy.Error != "" {
 			p.line("  can't decide: %s", policy.Error)
@@ -140,7 +144,7 @@ func printExplanation(p *printer, e *explain.Explanation) {
 	}
 	if len(e.Keys) > 0 {
 		p.line("")
-		p.line("Values")
+		p.line("%s", p.style(bold, "Values"))
 	}
 	for _, k := range e.Keys {
 		p.line("  %s %s: %s", strings.TrimSuffix(k.Field, "s"), k.Key, plainText(k.Decided))
@@ -158,7 +162,7 @@ func printExplanation(p *printer, e *explain.Explanation) {
 	printCandidates(p, "Nodes", e.Nodes)
 	if len(e.Mismatches) > 0 {
 		p.line("")
-		p.line("Policies that do not match")
+		p.line("%s", p.style(bold, "Policies that do not match"))
 	}
 	for _, m := range e.Mismatches {
 		p.line("  %s: spec.match.%s: %s", m.Policy, m.Part, m.Reason)
@@ -167,7 +171,7 @@ func printExplanation(p *printer, e *explain.Explanation) {
 
 func printDecision(p *printer, d *explain.Decision) {
 	for _, text := range d.Errors {
-		p.line("  denies it: %s", text)
+		p.line("  %s %s", p.style(red, "denies it:"), text)
 	}
 	for _, text := range d.Warnings {
 		p.line("  warns: %s", text)
@@ -182,13 +186,13 @@ func printCandidates(p *printer, title string, c *explain.Candidates) {
 		return
 	}
 	p.line("")
-	p.line("%s: %d of %d chosen", title, c.Chosen, c.Total)
+	p.line("%s: %d of %d chosen", p.style(bold, title), c.Chosen, c.Total)
 	for _, candidate := range c.Listed {
 		if candidate.Chosen {
-			p.line("  %s is chosen", candidate.Name)
+			p.line("  %s", p.style(green, candidate.Name+" is chosen"))
 			continue
 		}
-		p.line("  %s", candidate.Name)
+		p.line("  %s", p.style(red, candidate.Name))
 		for i := range candidate.Reasons {
 			printReason(p, "    ", &candidate.Reasons[i])
 		}

@@ -38,6 +38,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"github.com/berth-dev/berth/internal/certs"
 	"github.com/berth-dev/berth/internal/configuration"
@@ -283,6 +284,30 @@ func collect(builder *resource.Builder) ([]*unstructured.Unstructured, error) {
 type printer struct {
 	out io.Writer
 	err error
+	// styled reports whether the output is a terminal, which shows styles.
+	styled bool
+}
+
+// newPrinter returns a printer with styles if the output is a terminal, unless the environment variable NO_COLOR is set
+// (https://no-color.org).
+func newPrinter(out io.Writer) *printer {
+	file, ok := out.(*os.File)
+	return &printer{out: out, styled: ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(file.Fd()))}
+}
+
+// Styles of text on terminals, as parameters of the control sequence Select Graphic Rendition of ECMA-48.
+const (
+	bold  = "1"
+	red   = "31"
+	green = "32"
+)
+
+// style returns the text in a style, if the output shows styles.
+func (p *printer) style(style, text string) string {
+	if !p.styled {
+		return text
+	}
+	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
 
 func (p *printer) line(format string, args ...any) {

@@ -17,15 +17,19 @@ limitations under the License.
 package main
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
@@ -115,7 +119,7 @@ func TestExplain(t *testing.T) {
 	want := `Deployment shop/web
 
 Policy region (generation 2, priority 0, Enforce)
-  reads clusterprofiles.multicluster.x-k8s.io
+  reads clusterprofiles.multicluster.x-k8s.io (2 objects)
   allows the clusters: eu-1
 
 Values
@@ -230,6 +234,80 @@ func TestDepsAndViolations(t *testing.T) {
 	stdout, _, err = command(t, "violations", "region", from)
 	if err != nil || !strings.Contains(stdout, "deployments.apps shop/web: policy region\n  annotation placement.berth.dev/clusters is absent, should be [\"eu-1\"]\n") {
 		t.Errorf("output %s, error %v", stdout, err)
+	}
+}
+
+// TestExamples checks that the examples of each command are commands with flags that exist.
+func TestExamples(t *testing.T) {
+	found := 0
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+		for line := range strings.Lines(c.Example) {
+			text, ok := strings.CutPrefix(strings.TrimSpace(line), "kubectl berth ")
+			if !ok {
+				continue
+			}
+			found++
+			text, _, _ = strings.Cut(text, " | ")
+			text, _, _ = strings.Cut(text, " > ")
+			args := strings.Fields(strings.ReplaceAll(text, "'", ""))
+			target, rest, err := newCommand(genericiooptions.NewTestIOStreamsDiscard()).Find(args)
+			if err != nil || !target.Runnable() {
+				t.Errorf("%s: the command is %s, error %v", line, target.CommandPath(), err)
+				continue
+			}
+			if err := target.ParseFlags(rest); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+	}
+	visit(newCommand(genericiooptions.NewTestIOStreamsDiscard()))
+	if found < 10 {
+		t.Errorf("found only %d examples", found)
+	}
+}
+
+// TestWatch checks that the cases run again after a change of a file.
+func TestWatch(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reader, writer := io.Pipe()
+	cmd := newCommand(genericiooptions.IOStreams{Out: writer, ErrOut: io.Discard})
+	cmd.SetArgs([]string{"test", "--watch", "--run=placed", dir})
+	done := make(chan error, 1)
+	go func() { done <- cmd.ExecuteContext(ctx) }()
+	lines := bufio.NewScanner(reader)
+	for _, want := range []string{"1 of 1 cases passed", "2 of 2 cases passed"} {
+		if !lines.Scan() || lines.Text() != want {
+			t.Fatalf("%q, want %q", lines.Text(), want)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "more_test.yaml"), []byte(files["region_test.yaml"]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	// The command may be writing.
+	go func() { _, _ = io.Copy(io.Discard, reader) }()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStyles(t *testing.T) {
+	if got := (&printer{styled: true}).style(bold, "x"); got != "\x1b[1mx\x1b[0m" {
+		t.Errorf("styled %q", got)
+	}
+	if p := newPrinter(&strings.Builder{}); p.style(bold, "x") != "x" {
+		t.Error("styles an output that is no terminal")
 	}
 }
 

@@ -21,8 +21,11 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -50,6 +53,7 @@ type testOptions struct {
 	simulationFlags
 	run, output string
 	coverage    bool
+	watch       bool
 	coverageMin float64
 }
 
@@ -60,11 +64,20 @@ func newTest(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOSt
 		Short:   "Test policies by cases in files",
 		Long:    testLong,
 		Example: testExample,
-		RunE:    func(cmd *cobra.Command, args []string) error { return o.runAll(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args = []string{"."}
+			}
+			if o.watch {
+				return o.runOnChanges(cmd.Context(), args)
+			}
+			return o.runAll(cmd.Context(), args)
+		},
 	}
 	o.addSettings(cmd.Flags())
 	f := cmd.Flags()
 	f.StringVar(&o.run, "run", "", "A regular expression. Only cases whose names match it run.")
+	f.BoolVar(&o.watch, "watch", false, "Run the cases again each time a file in the directories of the paths changes, until the command is interrupted.")
 	f.BoolVar(&o.coverage, "coverage", false, "Print how much of the policies' text the cases evaluate.")
 	f.Float64Var(&o.coverageMin, "coverage-min", 0, "Fail if the cases evaluate fewer than this many percent of the lines with expressions.")
 	f.StringVarP(&o.output, "output", "o", "", "Output format: json or junit. Without it, text.")
@@ -90,16 +103,13 @@ func (r *testReport) failed() int {
 }
 
 func (o *testOptions) runAll(ctx context.Context, paths []string) error {
-	if len(paths) == 0 {
-		paths = []string{"."}
-	}
 	report, err := o.results(ctx, paths)
 	if err != nil {
 		return err
 	}
 	switch o.output {
 	case "":
-		p := &printer{out: o.Out}
+		p := newPrinter(o.Out)
 		printResults(p, report)
 		err = p.err
 	case "junit":
@@ -120,6 +130,58 @@ func (o *testOptions) runAll(ctx context.Context, paths []string) error {
 		return fmt.Errorf("the cases evaluate %.1f %% of the lines with expressions, --coverage-min is %.1f", *report.CoveragePercent, o.coverageMin)
 	}
 	return nil
+}
+
+// watchInterval is how often the files are looked at. Notifications of file systems differ too much between platforms.
+const watchInterval = 500 * time.Millisecond
+
+// runOnChanges runs the cases at once, and after each change of a file, until ctx ends.
+func (o *testOptions) runOnChanges(ctx context.Context, paths []string) error {
+	before := ""
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
+	for {
+		now, err := stateOfFiles(paths)
+		if err != nil {
+			return err
+		}
+		if now != before {
+			before = now
+			if err := o.runAll(ctx, paths); err != nil {
+				// There is no other place to report an error of this message.
+				_, _ = fmt.Fprintln(o.ErrOut, "Error:", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// stateOfFiles returns a text that changes with the files in the directories of the paths.
+func stateOfFiles(paths []string) (string, error) {
+	var out strings.Builder
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			path = filepath.Dir(path)
+		}
+		err := filepath.WalkDir(path, func(name string, entry os.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			info, err := entry.Info()
+			if err == nil {
+				fmt.Fprintln(&out, name, info.Size(), info.ModTime().UnixNano())
+			}
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return out.String(), nil
 }
 
 // results runs the cases in the paths.

@@ -70,7 +70,7 @@ func (o *violationsOptions) run(ctx context.Context, policy string) error {
 	if o.output != "" {
 		return printStructured(o.Out, o.output, violations)
 	}
-	p := &printer{out: o.Out}
+	p := newPrinter(o.Out)
 	for _, v := range violations {
 		p.line("%s %s: policy %s", v.Resource, qualifiedName(v.Namespace, v.Name), v.Policy)
 		for _, message := range v.Messages {

@@ -87,6 +87,7 @@ func newWhatif(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 	f.StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with objects that are created or replaced.")
 	f.BoolVarP(&o.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
 	f.StringArrayVar(&o.deleted, "delete", nil, "An object that is deleted, as TYPE/NAME or TYPE/NAMESPACE/NAME.")
+	f.StringArrayVar(&o.deleted, "remove", nil, "The same as --delete.")
 	f.StringArrayVar(&o.assignments, "set", nil, "A field that is set, as TYPE/[NAMESPACE/]NAME:PATH=VALUE. Names with dots are in brackets, as in metadata.labels['a.b/c']=d. "+
 		"Without =VALUE the field is removed.")
 	f.IntVar(&o.maxMoves, "max-moves", 0, "How many objects may change for the exit code 0.")
@@ -136,7 +137,7 @@ func (o *whatifOptions) run(ctx context.Context) error {
 	if o.output != "" {
 		err = printStructured(o.Out, o.output, report)
 	} else {
-		p := &printer{out: o.Out}
+		p := newPrinter(o.Out)
 		printReport(p, report)
 		err = p.err
 	}
@@ -279,7 +280,11 @@ func printReport(p *printer, r *whatif.Report) {
 			if i > 0 || len(r.Findings) > 0 {
 				p.line("")
 			}
-			p.line("%s: %s", o.Transition, objects(r.Totals[o.Transition]))
+			style := bold
+			if o.Transition == whatif.Denied || o.Transition == whatif.Undecidable {
+				style = red
+			}
+			p.line("%s: %s", p.style(style, string(o.Transition)), objects(r.Totals[o.Transition]))
 		}
 		p.line("  %s %s", o.Resource, qualifiedName(o.Namespace, o.Name))
 		for _, v := range o.Values {

@@ -68,8 +68,16 @@ type Policy struct {
 	Decision *Decision `json:"decision,omitempty"`
 	// Error says why the policy can't decide.
 	Error string `json:"error,omitempty"`
-	// Reads are the types that the policy reads.
-	Reads []string `json:"reads,omitempty"`
+	// Reads is the data that the policy reads.
+	Reads []Read `json:"reads,omitempty"`
+}
+
+// Read is a type that a policy reads.
+type Read struct {
+	Resource string `json:"resource"`
+	Objects  int    `json:"objects"`
+	// Revision is the highest resourceVersion of the objects; empty if they have none. A change of one of them raises it.
+	Revision string `json:"revision,omitempty"`
 }
 
 // Decision is the decision of one policy in the form of the decision contract.
@@ -145,7 +153,8 @@ func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
 	out := Policy{Name: v.Policy.Name, Generation: v.Policy.Generation, Priority: v.Policy.Priority, Mode: v.Policy.Mode}
 	if p := s.Policy(v.Policy.Name); p.Binding != nil {
 		for _, r := range p.Binding.Resources {
-			out.Reads = append(out.Reads, r.GroupResource().String())
+			objects, _ := s.Size(r.GroupVersionResource)
+			out.Reads = append(out.Reads, Read{r.GroupResource().String(), objects, s.Revision(r.GroupVersionResource)})
 		}
 	}
 	if v.Err != nil {

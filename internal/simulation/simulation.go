@@ -23,6 +23,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -75,6 +76,8 @@ type Simulation struct {
 	data     *embedded.Data
 	world    *predicates.NodeCache
 	engine   *embedded.Engine
+	// revisions are the highest resource versions of the objects that policies read, by type.
+	revisions map[schema.GroupVersionResource]uint64
 }
 
 // Policy is a policy of a simulation. Its version in force is the newest one, even if the manager still uses an earlier
@@ -96,7 +99,7 @@ func New(ctx context.Context, cluster Cluster, o Options) (*Simulation, error) {
 	if o.Keyring == nil {
 		o.Keyring = placement.NewTrustingKeyring()
 	}
-	s := &Simulation{cluster: cluster, options: o, data: embedded.NewData(), world: predicates.NewNodeCache()}
+	s := &Simulation{cluster: cluster, options: o, data: embedded.NewData(), world: predicates.NewNodeCache(), revisions: map[schema.GroupVersionResource]uint64{}}
 	s.engine = embedded.New(s.data, embedded.Options{
 		Timeout: evaluationTimeout, Concurrency: concurrency, Predicates: o.Predicates, Templates: o.Templates, World: s.world,
 	})
@@ -187,6 +190,10 @@ func (s *Simulation) load(ctx context.Context) error {
 		prepared := make([]*unstructured.Unstructured, len(objects))
 		for i, obj := range objects {
 			prepared[i] = obj.DeepCopy()
+			// Objects from files have no resource version.
+			if revision, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64); err == nil {
+				s.revisions[resource] = max(s.revisions[resource], revision)
+			}
 			inventories.Prepare(resource, prepared[i])
 		}
 		s.data.Load(resource, fields, prepared)
@@ -237,6 +244,14 @@ func (s *Simulation) Policy(name string) *Policy {
 func (s *Simulation) Size(resource schema.GroupVersionResource) (objects int, bytes int64) {
 	objects, bytes, _ = s.data.Size(resource)
 	return objects, bytes
+}
+
+// Revision returns the highest resource version of the objects of a type that policies read; "" if they have none.
+func (s *Simulation) Revision(resource schema.GroupVersionResource) string {
+	if revision, ok := s.revisions[resource]; ok {
+		return strconv.FormatUint(revision, 10)
+	}
+	return ""
 }
 
 // Clusters returns the names of the clusters in the inventories that policies read, sorted.
