@@ -53,8 +53,8 @@ const (
 
 // Reasons of Paused.
 const (
-	// ReasonBlastRadius: a change would leave more of the matched objects denied, without clusters or undecided than
-	// spec.remediation.blastRadius allows. Berth patches none of them.
+	// ReasonBlastRadius: a change of the policy or of its data would newly leave more of the matched objects denied, without
+	// clusters or undecided than spec.remediation.blastRadius allows. Berth patches none of them.
 	ReasonBlastRadius = "BlastRadius"
 )
 

@@ -80,8 +80,8 @@ type Remote struct {
 	// +optional
 	Retry RemoteRetry `json:"retry,omitzero"`
 
-	// cacheSeconds is how long Berth may reuse a response for the same object, in seconds. 0 disables the cache. Must
-	// be from 0 to 3600. Defaults to 0.
+	// cacheSeconds is how long Berth may reuse a response of the engine for an object with the same content, in seconds. 0
+	// disables the cache. Must be from 0 to 3600. Defaults to 0.
 	// +optional
 	// +default=0
 	// +kubebuilder:validation:Minimum=0

@@ -80,7 +80,7 @@ type Deps struct {
 	Policies client.Reader
 }
 
-// Controller remediates existing objects. Create it with New.
+// Controller patches existing objects that differ from what the policies decide for them. Create it with New.
 type Controller struct {
 	Deps
 	objects      *objectCache

@@ -49,7 +49,8 @@ func (c *Controller) decide(ctx context.Context, s *scope) (proceed bool, err er
 		return false, nil
 	}
 	if slices.ContainsFunc(s.outcome.Verdicts, isPending) {
-		// A remote engine may be slow. It must not delay the patches of policies that do not match the object.
+		// A policy patches nothing before all objects of an assessment are decided. A remote engine may be slow, so from now on
+		// only the policies that match the object wait for it.
 		c.Ledger.Await(s.key, remediation.Names(s.outcome.Verdicts)...)
 		c.conclude(ctx)
 		return false, nil

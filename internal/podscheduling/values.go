@@ -353,7 +353,8 @@ func Merge(object map[string]any, podSpec []string, scheduling map[string]string
 	return WithPodSpec(object, podSpec, Apply(spec, existing, next), spec), nil
 }
 
-// AffinityKey returns the key of what a policy adds to the affinity.
+// AffinityKey returns the merge key under which the addition of a policy to the affinity is kept, for example affinity/gpu-pools,
+// so that the additions of several policies stay apart.
 func AffinityKey(policy string) string { return Affinity + "/" + policy }
 
 // Subject describes a scheduling key for messages.

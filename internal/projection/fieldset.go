@@ -51,7 +51,8 @@ type namedMember struct {
 	fields *FieldSet
 }
 
-// AddName adds the member of that name to the set and returns the member's fields.
+// AddName adds the object member (the JSON key) of that name to the set. It returns the set of the fields below the member,
+// for chaining: adding to it adds to the whole set. Without such additions, only the member itself is in the set.
 func (f *FieldSet) AddName(name string) *FieldSet {
 	next, ok := f.named[name]
 	if !ok {

@@ -29,7 +29,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// Prepare prepares a compiled module for evaluation. The policy engine provides it.
+// Prepare returns the rules of a compiled module, ready to be evaluated any number of times. The policy engine provides it.
 type Prepare func(ctx context.Context, name string, m *policy.Module) (policy.Rules, error)
 
 // maxCachedModules bounds the number of cached modules. One takes some hundred kilobytes.
@@ -95,7 +95,8 @@ func (c *Compiler) Quota(ctx context.Context, q placementv1.Quota) (*Rules, erro
 	return c.rules(ctx, q, quotaSpec{q.QuotaSpec()}, func() string { return generateQuota(q.QuotaSpec()) }, quotaRuleNames)
 }
 
-// Limit returns the compiled rules of a limit.
+// Limit returns the compiled rules of a LimitedResource, which say what it matches and whether a quota covers that. Equal specs
+// share one compilation.
 func (c *Compiler) Limit(ctx context.Context, l *placementv1.LimitedResource) (*Rules, error) {
 	return c.rules(ctx, l, limitSpec{&l.Spec}, func() string { return generateLimit(&l.Spec) }, limitRuleNames)
 }

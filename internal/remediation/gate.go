@@ -360,8 +360,9 @@ func (p *policyGate) report(now time.Time) bool {
 	return true
 }
 
-// Refuse records that a patch failed for a reason of the object's own. It returns the delay before the next attempt.
-// report is true if the failure should be logged.
+// Refuse records that the API server refused a patch because of the object itself, such as an object that is invalid. policies
+// are those whose decisions the patch would have applied. It returns the delay before the next attempt. report is true if the
+// failure should be logged.
 func (g *Gate) Refuse(now time.Time, key Key, policies ...string) (report bool, retry time.Duration) {
 	g.Leave(key, policies...)
 	g.mu.Lock()

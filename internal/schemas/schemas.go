@@ -57,7 +57,8 @@ type Checker struct {
 	documents weakcache.Cache[typecheck.Kinds]
 }
 
-// NewChecker returns a checker that reads schemas with the client.
+// NewChecker returns a checker that compares the types in policies with the OpenAPI schemas that it reads with the client. catalog
+// knows the types that the API server serves.
 func NewChecker(catalog Catalog, client openapi.Client) *Checker {
 	return &Checker{catalog: catalog, client: client}
 }

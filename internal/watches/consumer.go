@@ -203,7 +203,7 @@ func (c *Consumer) Reopen(resource schema.GroupVersionResource) { c.hub.reopen(r
 type view struct {
 	consumer *Consumer
 	resource schema.GroupVersionResource
-	// fields is the field set that was last requested from the hub. Set alone uses it.
+	// fields is the field set that was last requested from the hub. Only the method Set, whose calls do not overlap, uses it.
 	fields *projection.FieldSet
 	// current is the subscription that may call the sink, or nil. It changes while the lock of the hub is held.
 	current atomic.Pointer[subscription]

@@ -229,7 +229,8 @@ func Path(path, token string) string {
 	return path + "/" + token
 }
 
-// TokenIn returns the token in the path of a configured webhook. ok is false if the path is none of paths.
+// TokenIn returns the token in the path of a configured webhook, which has the form PATH/TOKEN. ok is false if PATH is none of
+// paths. The token is empty if the path has none.
 func TokenIn(w admissionregistrationv1.WebhookClientConfig, paths ...string) (token string, ok bool) {
 	var have string
 	switch {

@@ -496,8 +496,8 @@ func (p *evaluator) run(ctx context.Context, admitted admission, state evaluatio
 			}
 			inTime := over.CompareAndSwap(false, true)
 			if !inTime {
-				// This comes before the slot is freed: the next evaluation in that slot may be the trial that waits for this one to
-				// end.
+				// This comes before the slot is freed: the next evaluation in that slot may be the trial that ends a quarantine, and
+				// no trial is admitted while an abandoned evaluation runs.
 				p.quarantine.abandonedEnded(abandoned)
 			}
 			p.engine.slots.release(p.name, admitted.namespace)

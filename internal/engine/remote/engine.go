@@ -56,10 +56,10 @@ type Options struct {
 	AllowSecrets bool
 }
 
-// Engine evaluates policies with remote engines. It is safe for concurrent use.
+// Engine evaluates policies with remote engines, which are servers with OPA's API. It is safe for concurrent use.
 //
-// Evaluators share the state of an engine and its connections. Both are freed soon after the last evaluator that uses
-// them. Evaluators need not be closed.
+// The evaluators of one server share its state, such as the circuit breaker, and its connections. Both are freed soon after the
+// last evaluator that uses them. Evaluators need not be closed.
 type Engine struct {
 	options         Options
 	evaluators      weakcache.Cache[evaluator]

@@ -218,7 +218,8 @@ func ClusterProperties(compiler *ast.Compiler) []ClusterProperty {
 	s.assignments(module)
 	s.arguments(module)
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
-		// A variable may denote a part of the reference, so the key is one of the parts that are written here.
+		// A variable at the head of the reference may denote data.clusters or a part of it, as c in c.properties.gpu. Of the whole
+		// reference, only the keys that are written here have a position in the text.
 		whole, ok := s.clusterRef(ast.NewTerm(ref))
 		field, _ := language.Part(whole, 3)
 		if key := len(ref) - len(whole) + 4; ok && field == fieldProperties && len(whole) > 4 && key > 0 {
