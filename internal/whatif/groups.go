@@ -32,6 +32,7 @@ type groups struct {
 }
 
 type group struct {
+	once sync.Once
 	// input has what the policy reads of a member, whose namespace is namespace.
 	input     map[string]any
 	namespace string
@@ -53,20 +54,30 @@ func (g *groups) evaluateFor(index int) func(ctx context.Context, p *placement.P
 			// An input without a key is alone in its group. No key starts like this.
 			key = fmt.Appendf(nil, "object %d", index)
 		}
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.byPolicy[p] == nil {
-			g.byPolicy[p] = map[string]*group{}
-		}
-		known, there := g.byPolicy[p][string(key)]
-		if !there {
-			known = &group{input: fields.Project(input), namespace: placement.NamespaceOf(ctx)}
+		known := g.join(p, string(key), index)
+		// Other groups are evaluated at the same time.
+		known.once.Do(func() {
+			known.input, known.namespace = fields.Project(input), placement.NamespaceOf(ctx)
 			known.decision, known.err = p.Evaluator.Evaluate(ctx, input)
-			g.byPolicy[p][string(key)] = known
-		}
-		known.members = append(known.members, index)
+		})
 		return known.decision, known.err
 	}
+}
+
+// join adds the object of the index to the group of the key.
+func (g *groups) join(p *placement.Policy, key string, index int) *group {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.byPolicy[p] == nil {
+		g.byPolicy[p] = map[string]*group{}
+	}
+	known, ok := g.byPolicy[p][key]
+	if !ok {
+		known = &group{}
+		g.byPolicy[p][key] = known
+	}
+	known.members = append(known.members, index)
+	return known
 }
 
 // each calls f for each group of a policy.
