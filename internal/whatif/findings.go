@@ -26,8 +26,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
@@ -77,6 +79,14 @@ func (q *question) policyFindings(ctx context.Context, p *simulation.Policy) ([]
 		for _, f := range report.Findings {
 			out = append(out, Finding{object, p.Object.Spec.Strict, fmt.Sprintf("%s.rego:%d:%d: %s", p.Name, f.Line, f.Column, f.Message)})
 		}
+	}
+	path := field.NewPath("spec", "match")
+	coverage := p.Matcher.Coverage(q.after.Cluster().Catalog().Served(), path, q.options.OwnNamespace)
+	for _, warning := range slices.Concat(match.Warnings(p.Object.Spec.WithDefaults().Match, path), coverage.Unserved) {
+		out = append(out, Finding{object, false, warning})
+	}
+	if coverage.Impossible != "" {
+		return append(out, Finding{object, false, "spec.match can't match any object: " + coverage.Impossible}), nil
 	}
 	matches, err := q.matchesAny(ctx, p)
 	if err == nil && !matches {

@@ -19,16 +19,20 @@ package whatif
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/projection"
@@ -37,8 +41,9 @@ import (
 
 // Changes are changes of a cluster that are not made.
 type Changes struct {
-	// Apply are objects that are created, or replace those of their name: their spec and other fields replace the existing
-	// ones, their labels and annotations are added, and the status stays.
+	// Apply are objects that are created, or applied to the existing ones of their name as `kubectl apply` does: fields that
+	// the manifest before had and the new one lacks are removed. The spec of a PlacementPolicy is replaced as a whole. The
+	// status stays.
 	Apply []*unstructured.Unstructured
 	// Delete are objects that are deleted.
 	Delete []Reference
@@ -57,6 +62,8 @@ type Assignment struct {
 	Reference
 	Path  []string
 	Value any
+	// Text is the value as the user wrote it. It replaces text by text, whatever it looks like: 1.30 stays a version.
+	Text string
 }
 
 // overlay is a cluster with changes.
@@ -120,31 +127,44 @@ func (o *overlay) apply(ctx context.Context, obj *unstructured.Unstructured) err
 	next := obj.DeepCopy()
 	next.SetNamespace(r.Namespace)
 	if existing != nil {
-		adopt(next, existing)
+		if next, err = merge(existing, next); err != nil {
+			return err
+		}
 	}
 	o.put(r, next)
 	return nil
 }
 
-// adopt adds to an applied object what applying leaves alone in the existing one.
-func adopt(next, existing *unstructured.Unstructured) {
-	labels, annotations := maps.Clone(existing.GetLabels()), maps.Clone(existing.GetAnnotations())
-	add := func(to *map[string]string, from map[string]string) {
-		if *to == nil {
-			*to = map[string]string{}
-		}
-		maps.Copy(*to, from)
+// merge returns an existing object after a manifest was applied.
+func merge(existing, manifest *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	// Its controller writes the status.
+	delete(manifest.Object, "status")
+	current, err := json.Marshal(existing.Object)
+	if err != nil {
+		return nil, err
 	}
-	add(&labels, next.GetLabels())
-	add(&annotations, next.GetAnnotations())
-	next.SetLabels(labels)
-	next.SetAnnotations(annotations)
-	next.SetUID(existing.GetUID())
-	next.SetOwnerReferences(existing.GetOwnerReferences())
-	next.SetGeneration(existing.GetGeneration() + 1)
-	if status, ok := existing.Object["status"]; ok {
-		next.Object["status"] = status
+	applied, err := json.Marshal(manifest.Object)
+	if err != nil {
+		return nil, err
 	}
+	last := []byte(existing.GetAnnotations()[corev1.LastAppliedConfigAnnotation])
+	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(last, applied, current)
+	if err != nil {
+		return nil, fmt.Errorf("applying it to the existing object: %w", err)
+	}
+	merged, err := jsonpatch.MergePatch(current, patch)
+	if err != nil {
+		return nil, fmt.Errorf("applying it to the existing object: %w", err)
+	}
+	out := &unstructured.Unstructured{}
+	if err := out.UnmarshalJSON(merged); err != nil {
+		return nil, err
+	}
+	if spec, ok := manifest.Object["spec"]; ok && out.GroupVersionKind().Group == placementv1.GroupVersion.Group {
+		out.Object["spec"] = spec
+	}
+	out.SetGeneration(existing.GetGeneration() + 1)
+	return out, nil
 }
 
 func (o *overlay) set(ctx context.Context, s Assignment) error {
@@ -156,6 +176,9 @@ func (o *overlay) set(ctx context.Context, s Assignment) error {
 		return fmt.Errorf("does not exist, so no field of it can be set")
 	}
 	next := existing.DeepCopy()
+	if _, isText, _ := unstructured.NestedString(next.Object, s.Path...); isText && s.Text != "" {
+		s.Value = s.Text
+	}
 	if s.Value == nil {
 		unstructured.RemoveNestedField(next.Object, s.Path...)
 	} else if err := unstructured.SetNestedField(next.Object, s.Value, s.Path...); err != nil {
@@ -189,11 +212,18 @@ func (o *overlay) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, 
 		}
 		out = append(out, p)
 	}
+	slices.SortFunc(out, func(a, b placementv1.PlacementPolicy) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
 // List implements simulation.Cluster.
 func (o *overlay) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+	for other := range o.changed {
+		if other != resource && other.GroupResource() == resource.GroupResource() {
+			return nil, fmt.Errorf("policies read or match %s in version %s: write the change in this version, not in %s",
+				resource.GroupResource(), resource.Version, other.Version)
+		}
+	}
 	before, err := o.Cluster.List(ctx, resource, fields)
 	changed := o.changed[resource]
 	if err != nil || len(changed) == 0 {

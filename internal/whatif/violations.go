@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
@@ -34,6 +35,7 @@ type Violation struct {
 }
 
 // Violations returns the violations of a policy, or of all policies if the name is empty, by type, namespace, and name.
+// Policies that apply to new objects only have none.
 func Violations(ctx context.Context, s *simulation.Simulation, policy string) ([]Violation, error) {
 	if policy != "" && s.Policy(policy) == nil {
 		return nil, fmt.Errorf("there is no PlacementPolicy %q", policy)
@@ -48,7 +50,7 @@ func Violations(ctx context.Context, s *simulation.Simulation, policy string) ([
 			return nil, fmt.Errorf("deciding %s: %w", simulation.Describe(o.Content), err)
 		}
 		for _, v := range verdicts {
-			if policy != "" && v.Policy.Name != policy {
+			if policy != "" && v.Policy.Name != policy || v.Policy.Remediation == placementv1.RemediationNewOnly {
 				continue
 			}
 			violation := Violation{Policy: v.Policy.Name, Resource: o.Resource.GroupResource().String(), Namespace: o.Namespace, Name: o.Content.GetName()}

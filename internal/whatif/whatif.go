@@ -22,6 +22,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -35,6 +36,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/schemas"
 	"github.com/berth-dev/berth/internal/simulation"
 )
@@ -369,7 +371,16 @@ func (q *question) compare(ctx context.Context, p pair) (result, error) {
 	if len(p.state.matched)+len(after.matched) == 0 {
 		return result{unmatched: true}, nil
 	}
-	out := p.state.to(after)
+	before := *p.state
+	if p.before.Content != p.after.Content {
+		// Values of the content before are not those that this content keeps.
+		before.wanted = maps.Clone(before.wanted)
+		maps.DeleteFunc(before.wanted, func(key valueKey, _ wanted) bool {
+			_, ok := after.wanted[key]
+			return !ok
+		})
+	}
+	out := before.to(after)
 	if out == nil {
 		return result{}, nil
 	}
@@ -403,6 +414,9 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	if err != nil {
 		return nil, fmt.Errorf("deciding %s: %w", simulation.Describe(o.Content), err)
 	}
+	if o.Exists {
+		remediation.Freeze(o.Content, verdicts)
+	}
 	for _, v := range verdicts {
 		out.matched = append(out.matched, v.Policy.Name)
 		if v.Policy.Mode != placementv1.ModeEnforce {
@@ -416,6 +430,10 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		out.blocked = out.blocked || len(v.Decision.Errors) > 0
 		for _, text := range v.Decision.Errors {
 			out.denials = append(out.denials, v.Policy.Name+": "+text)
+		}
+		if o.Exists && v.Policy.Remediation == placementv1.RemediationNewOnly {
+			// Existing objects keep their values, also at their next update.
+			continue
 		}
 		for _, c := range v.Changes {
 			if c.Immutable == "" {

@@ -51,7 +51,12 @@ metadata: {name: eu-1, namespace: fleet, labels: {region: eu}}
 ---
 apiVersion: multicluster.x-k8s.io/v1alpha1
 kind: ClusterProfile
-metadata: {name: us-1, namespace: fleet, labels: {region: us}}
+metadata:
+  name: us-1
+  namespace: fleet
+  labels: {region: us}
+  annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"metadata":{"labels":{"region":"us"}}}'}
+spec: {displayName: "1.2"}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -152,6 +157,12 @@ func summary(r *whatif.Report) []string {
 	return append(out, fmt.Sprintf("unchanged %d", r.Unchanged))
 }
 
+// parsedProfile is the ClusterProfile us-1 as it was last applied, with its region and the label tier.
+const parsedProfile = `apiVersion: multicluster.x-k8s.io/v1alpha1
+kind: ClusterProfile
+metadata: {name: us-1, namespace: fleet, labels: {region: us, tier: gold}}
+`
+
 func TestWhatIf(t *testing.T) {
 	profile := func(name string) whatif.Reference {
 		return reference("multicluster.x-k8s.io", "v1alpha1", "clusterprofiles", "fleet", name)
@@ -210,6 +221,39 @@ func TestWhatIf(t *testing.T) {
 			}}},
 			want: []string{`Moved deployments.apps shop/web placement.berth.dev/clusters: ["eu-1"] -> ["us-1"]`, "unchanged 1"},
 		},
+		"a manifest lacks a label that the one before had": {
+			apply: strings.Replace(parsedProfile, "region: us, ", "", 1),
+			want:  []string{`Denied deployments.apps bank/db region: no cluster is left: this policy allows none`, "unchanged 1"},
+		},
+		"a manifest lacks a label that somebody else set": {
+			apply: strings.Replace(parsedProfile, ", tier: gold", "", 1),
+			want:  []string{"unchanged 2"},
+		},
+		"text that looks like a number": {
+			changes: whatif.Changes{Set: []whatif.Assignment{{Reference: profile("us-1"), Path: []string{"spec", "displayName"}, Value: 1.3, Text: "1.30"}}},
+			apply:   strings.NewReplacer("name: region", "name: display", "clusters contains name if", "labels.display := c.displayName if", "c.labels.region == input.metadata.labels.region", `name == "us-1"`, "data.clusters", `data.kubernetes.clusterprofiles.fleet; c := {"displayName": p.spec.displayName}`, "some name, c in", "some name, p in").Replace(region),
+			want: []string{
+				"Changed deployments.apps bank/db display: none -> 1.30", "Changed deployments.apps shop/web display: none -> 1.30", "unchanged 0",
+			},
+		},
+		"a policy for new objects": {
+			apply: strings.NewReplacer("name: region", "name: other", "Automatic", "NewOnly", "clusters contains name if", `labels["other"] := name if`, "c.labels.region == input.metadata.labels.region", `name == "eu-1"`).Replace(region),
+			want:  []string{"Matched deployments.apps bank/db other", "Matched deployments.apps shop/web other", "unchanged 0"},
+		},
+		"an object that is being deleted": {
+			changes: whatif.Changes{Set: []whatif.Assignment{
+				{Reference: reference("apps", "v1", "deployments", "shop", "web"), Path: []string{"metadata", "deletionTimestamp"}, Value: "2026-01-01T00:00:00Z"},
+				{Reference: profile("us-1"), Path: []string{"metadata", "labels", "region"}, Value: "eu"},
+				{Reference: reference("apps", "v1", "deployments", "bank", "db"), Path: []string{"metadata", "labels", "region"}, Value: "eu"},
+			}},
+			want: []string{`Moved deployments.apps bank/db placement.berth.dev/clusters: ["us-1"] -> ["eu-1","us-1"]`, "unchanged 1"},
+		},
+		"a resource rule that matches nothing": {
+			apply: strings.Replace(region, "[deployments]", "[deployments, deploymentz]", 1),
+			want: []string{
+				"finding PlacementPolicy region false spec.match.resourceRules[0].resources[1]: the API server does not serve \"deploymentz\" in apiGroups [\"apps\"], apiVersions [\"v1\"] (did you mean deployments?)", "unchanged 2",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := whatif.NewSession(t.Context(), placed(t, world+region), simulation.Options{})
@@ -236,6 +280,8 @@ func TestBadChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	scaler := "apiVersion: autoscaling/v1\nkind: HorizontalPodAutoscaler\nmetadata: {name: a, namespace: shop}"
+	reader := strings.NewReplacer("name: region", "name: reader", "data.clusters", "data.kubernetes.horizontalpodautoscalers.shop").Replace(region)
 	none := reference("", "v1", "nodes", "", "n1")
 	for want, changes := range map[string]whatif.Changes{
 		"nodes /n1 does not exist, so it can't be deleted":         {Delete: []whatif.Reference{none}},
@@ -245,6 +291,7 @@ func TestBadChanges(t *testing.T) {
 			Set: []whatif.Assignment{{Reference: reference("apps", "v1", "deployments", "shop", "web"), Path: []string{"metadata"}, Value: "x"}},
 		},
 		"ConfigMap: metadata.name is missing": {Apply: parse(t, "apiVersion: v1\nkind: ConfigMap\n")},
+		"policies read or match horizontalpodautoscalers.autoscaling in version v2: write the change in this version, not in v1": {Apply: parse(t, scaler+"\n---\n"+reader)},
 		`PlacementPolicy p: strict decoding error: unknown field "spec.regoo"`: {
 			Apply: parse(t, "apiVersion: placement.berth.dev/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: p}\nspec: {regoo: a}"),
 		},
