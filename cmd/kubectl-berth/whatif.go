@@ -33,6 +33,8 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/simulation"
 	"github.com/berth-dev/berth/internal/whatif"
 )
@@ -63,6 +65,7 @@ type whatifOptions struct {
 	simulationFlags
 	files       resource.FilenameOptions
 	deleted     []string
+	removed     []string
 	assignments []string
 	output      string
 	maxMoves    int
@@ -86,8 +89,8 @@ func newWhatif(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 	f := cmd.Flags()
 	f.StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with objects that are created or replaced.")
 	f.BoolVarP(&o.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
-	f.StringArrayVar(&o.deleted, "delete", nil, "An object that is deleted, as TYPE/NAME or TYPE/NAMESPACE/NAME.")
-	f.StringArrayVar(&o.deleted, "remove", nil, "The same as --delete.")
+	f.StringArrayVar(&o.deleted, "delete", nil, "An object that is deleted, as TYPE/[NAMESPACE/]NAME, for example policy/pci. Without the namespace, the name must be unique.")
+	f.StringArrayVar(&o.removed, "remove", nil, "The same as --delete.")
 	f.StringArrayVar(&o.assignments, "set", nil, "A field that is set, as TYPE/[NAMESPACE/]NAME:PATH=VALUE. Names with dots are in brackets, as in metadata.labels['a.b/c']=d. "+
 		"Without =VALUE the field is removed.")
 	f.IntVar(&o.maxMoves, "max-moves", 0, "How many objects may change for the exit code 0.")
@@ -118,7 +121,7 @@ func (o *whatifOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	changes, err := o.changes(cluster)
+	changes, err := o.changes(ctx, cluster)
 	if err != nil {
 		return err
 	}
@@ -158,9 +161,9 @@ func (o *whatifOptions) exit(r *whatif.Report) error {
 }
 
 // changes parses the flags.
-func (o *whatifOptions) changes(cluster simulation.Cluster) (whatif.Changes, error) {
+func (o *whatifOptions) changes(ctx context.Context, cluster simulation.Cluster) (whatif.Changes, error) {
 	var out whatif.Changes
-	if len(o.files.Filenames)+len(o.deleted)+len(o.assignments) == 0 {
+	if len(o.files.Filenames)+len(o.deleted)+len(o.removed)+len(o.assignments) == 0 {
 		return out, errors.New("name a change: -f policy.yaml, --delete TYPE/NAME, or --set TYPE/NAME:PATH=VALUE")
 	}
 	var err error
@@ -169,15 +172,15 @@ func (o *whatifOptions) changes(cluster simulation.Cluster) (whatif.Changes, err
 			return out, err
 		}
 	}
-	for _, text := range o.deleted {
-		r, err := parseReference(cluster, text)
+	for _, text := range slices.Concat(o.deleted, o.removed) {
+		r, err := parseReference(ctx, cluster, text)
 		if err != nil {
 			return out, fmt.Errorf("--delete: %w", err)
 		}
 		out.Delete = append(out.Delete, r)
 	}
 	for _, text := range o.assignments {
-		a, err := parseAssignment(cluster, text)
+		a, err := parseAssignment(ctx, cluster, text)
 		if err != nil {
 			return out, fmt.Errorf("--set: %w", err)
 		}
@@ -186,38 +189,60 @@ func (o *whatifOptions) changes(cluster simulation.Cluster) (whatif.Changes, err
 	return out, nil
 }
 
-// parseReference parses TYPE/NAME or TYPE/NAMESPACE/NAME.
-func parseReference(cluster simulation.Cluster, text string) (whatif.Reference, error) {
+// parseReference parses TYPE/[NAMESPACE/]NAME. Without the namespace, it finds the only object of that name.
+func parseReference(ctx context.Context, cluster simulation.Cluster, text string) (whatif.Reference, error) {
 	parts := strings.Split(text, "/")
 	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
 		return whatif.Reference{}, fmt.Errorf("%q is not TYPE/NAME or TYPE/NAMESPACE/NAME", text)
+	}
+	if parts[0] == "policy" {
+		parts[0] = "placementpolicies"
 	}
 	found, err := simulation.FindType(cluster.Catalog(), parts[0])
 	if err != nil {
 		return whatif.Reference{}, err
 	}
-	if found.Namespaced != (len(parts) == 3) {
-		form := "TYPE/NAME"
-		if found.Namespaced {
-			form = "TYPE/NAMESPACE/NAME"
-		}
-		return whatif.Reference{}, fmt.Errorf("%q: write %s for %s", text, form, found.GroupResource())
-	}
 	out := whatif.Reference{Resource: found.GroupVersionResource, NamespacedName: types.NamespacedName{Name: parts[len(parts)-1]}}
-	if found.Namespaced {
+	switch {
+	case found.Namespaced && len(parts) == 3:
 		out.Namespace = parts[1]
+	case found.Namespaced:
+		out.Namespace, err = namespaceOf(ctx, cluster, found, out.Name)
+	case len(parts) == 3:
+		err = fmt.Errorf("%q: write TYPE/NAME for %s, which have no namespace", text, found.GroupResource())
 	}
-	return out, nil
+	return out, err
+}
+
+// namespaceOf returns the namespace of the only object of a name.
+func namespaceOf(ctx context.Context, cluster simulation.Cluster, resource policy.Resource, name string) (string, error) {
+	objects, err := cluster.List(ctx, resource.GroupVersionResource, (&projection.FieldSet{}).Seal())
+	if err != nil {
+		return "", err
+	}
+	var namespaces []string
+	for _, obj := range objects {
+		if obj.GetName() == name {
+			namespaces = append(namespaces, obj.GetNamespace())
+		}
+	}
+	switch len(namespaces) {
+	case 1:
+		return namespaces[0], nil
+	case 0:
+		return "", fmt.Errorf("no namespace has an object %q of %s: check the name", name, resource.GroupResource())
+	}
+	return "", fmt.Errorf("the namespaces %s have an object %q of %s: write TYPE/NAMESPACE/NAME", strings.Join(namespaces, ", "), name, resource.GroupResource())
 }
 
 // parseAssignment parses TYPE/[NAMESPACE/]NAME:PATH=VALUE.
-func parseAssignment(cluster simulation.Cluster, text string) (whatif.Assignment, error) {
+func parseAssignment(ctx context.Context, cluster simulation.Cluster, text string) (whatif.Assignment, error) {
 	name, assignment, ok := strings.Cut(text, ":")
 	path, value, hasValue := strings.Cut(assignment, "=")
 	if !ok || path == "" {
 		return whatif.Assignment{}, fmt.Errorf("%q is not TYPE/[NAMESPACE/]NAME:PATH=VALUE", text)
 	}
-	r, err := parseReference(cluster, name)
+	r, err := parseReference(ctx, cluster, name)
 	if err != nil {
 		return whatif.Assignment{}, err
 	}
@@ -228,7 +253,7 @@ func parseAssignment(cluster simulation.Cluster, text string) (whatif.Assignment
 	if !hasValue {
 		return out, nil
 	}
-	out.Value = value
+	out.Value, out.Text = value, value
 	if inMetadata := len(out.Path) > 1 && out.Path[0] == "metadata" && (out.Path[1] == "labels" || out.Path[1] == "annotations"); inMetadata {
 		return out, nil
 	}
