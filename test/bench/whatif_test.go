@@ -18,6 +18,7 @@ package bench_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -51,6 +52,7 @@ clusters contains name if {
 //
 //   - part=First reads and decides all objects, as the first what-if of a session does before it answers.
 //   - part=Next is each what-if of the session.
+//   - part=Policy is a what-if of another text of the policy, which allows one cluster less.
 func BenchmarkWhatIf(b *testing.B) {
 	cluster := simulatedCluster(b)
 	newSession := func() *whatif.Session {
@@ -79,10 +81,33 @@ func BenchmarkWhatIf(b *testing.B) {
 			}
 		})
 	})
+	b.Run("part=Policy", func(b *testing.B) {
+		s := newSession()
+		measure(b, func(i int) {
+			report, err := s.WhatIf(b.Context(), whatif.Changes{Apply: []*unstructured.Unstructured{regionWithout(b, i%simulatedClusters)}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if want := simulatedDeployments / simulatedRegions; report.Totals[whatif.Moved] != want {
+				b.Fatalf("%v, want %d moved", report.Totals, want)
+			}
+		})
+	})
 }
 
-// simulatedCluster returns a cluster with Deployments, clusters, and one policy.
-func simulatedCluster(b *testing.B) *simulation.Static {
+// regionWithout returns the policy without one of the clusters.
+func regionWithout(b *testing.B, cluster int) *unstructured.Unstructured {
+	b.Helper()
+	out := encodedPolicy(b)
+	text := strings.Replace(regionPolicy, "  c.labels", fmt.Sprintf("  name != \"cluster-%d\"\n  c.labels", cluster), 1)
+	if err := unstructured.SetNestedField(out.Object, text, "spec", "rego"); err != nil {
+		b.Fatal(err)
+	}
+	return out
+}
+
+// encodedPolicy returns the policy of the cluster.
+func encodedPolicy(b *testing.B) *unstructured.Unstructured {
 	b.Helper()
 	policy := &placementv1.PlacementPolicy{Spec: placementv1.PlacementPolicySpec{
 		Match: placementv1.Match{ResourceRules: []placementv1.ResourceRule{{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}}}},
@@ -93,7 +118,13 @@ func simulatedCluster(b *testing.B) *simulation.Static {
 	if err != nil {
 		b.Fatal(err)
 	}
-	objects := []*unstructured.Unstructured{{Object: encoded}}
+	return &unstructured.Unstructured{Object: encoded}
+}
+
+// simulatedCluster returns a cluster with Deployments, clusters, and one policy.
+func simulatedCluster(b *testing.B) *simulation.Static {
+	b.Helper()
+	objects := []*unstructured.Unstructured{encodedPolicy(b)}
 	add := func(apiVersion, kind, namespace, name string, region int) {
 		obj := &unstructured.Unstructured{Object: map[string]any{}}
 		obj.SetAPIVersion(apiVersion)
