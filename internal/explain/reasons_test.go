@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/internal/explain"
+	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/simulation"
 )
@@ -80,11 +81,19 @@ spec:
 
 func explainObject(t *testing.T, world, object string, options explain.Options) *explain.Explanation {
 	t.Helper()
+	registry, err := predicates.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed, err := registry.New(registry.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
 	cluster, err := simulation.NewStatic(simulation.KubernetesDiscovery(), replication.Known(), parse(t, world)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := simulation.New(t.Context(), cluster, simulation.Options{})
+	s, err := simulation.New(t.Context(), cluster, simulation.Options{Predicates: allowed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,5 +295,82 @@ clusters contains name if {
 				t.Errorf("reasons (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+const pinned = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, labels: {region: eu}}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {nodeSelector: {pci: "2"}, containers: [{name: main, image: web}]}`
+
+// TestPredicates checks that the reasons of predicates are explained, for clusters and for nodes.
+func TestPredicates(t *testing.T) {
+	policy := strings.Replace(policyOf("fits", "package fits\n\nclusters contains name if {\n  some name, c in data.clusters\n  c.labels.region == \"eu\"\n}"),
+		"  mode: Enforce\n", "  mode: Enforce\n  predicates: {candidates: Clusters, names: [NodeAffinity]}\n", 1)
+	e := explainObject(t, fleet+"---\n"+policy, pinned, explain.Options{Limit: 10})
+	got := map[string][]string{}
+	for _, c := range e.Clusters.Listed {
+		got[c.Name] = lines(c.Reasons, "")
+	}
+	want := map[string][]string{
+		"eu-1": nil, "eu-2": {"predicate NodeAffinity: node(s) didn't match Pod's node affinity/selector"},
+		"us-1": {`clusters:5 c.labels.region == "eu" | c.labels.region=us`}, "bare": {`clusters:5 c.labels.region == "eu" | c.labels.region=<nil>`},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("clusters (-want +got):\n%s", diff)
+	}
+
+	nodes := `apiVersion: v1
+kind: Node
+metadata: {name: n1, labels: {pci: "2"}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n2, labels: {pci: "1"}}
+`
+	policy = strings.Replace(policyOf("nodes", "package nodes\n\nlabels.a := \"b\""), "  mode: Enforce\n", "  mode: Enforce\n  predicates: {candidates: Nodes, names: [NodeAffinity]}\n", 1)
+	e = explainObject(t, nodes+"---\n"+policy, pinned, explain.Options{Limit: 10})
+	if e.Nodes == nil || e.Nodes.Total != 2 || e.Nodes.Chosen != 1 || len(e.Nodes.Listed) != 2 || !strings.Contains(strings.Join(lines(e.Nodes.Listed[1].Reasons, ""), ""), "NodeAffinity") {
+		t.Errorf("nodes: %+v", e.Nodes)
+	}
+	if e = explainObject(t, nodes+"---\n"+policy, pinned, explain.Options{WhyNot: "n2"}); len(e.Nodes.Listed) != 1 || e.Nodes.Listed[0].Name != "n2" {
+		t.Errorf("nodes: %+v", e.Nodes)
+	}
+}
+
+// TestPoliciesAndKeys checks which policies are listed, and who determines each key.
+func TestPoliciesAndKeys(t *testing.T) {
+	world := policyOf("high", "package high\n\nlabels.tier := \"gold\"\n\nannotations.note := \"n\"") + "---\n" + policyOf("low", "package low\n\nlabels.tier := \"silver\"") + "---\n" +
+		strings.Replace(policyOf("payments", "package payments\n\nlabels.a := \"b\""), "  mode:", "    objectSelector: {matchLabels: {team: payments}}\n  mode:", 1) + "---\n" +
+		strings.Replace(policyOf("versions", "package versions\n\nlabels.a := \"b\""), "apiVersions: [v1]", "apiVersions: [v2]", 1) + "---\n" +
+		strings.Replace(policyOf("jobs", "package jobs\n\nlabels.a := \"b\""), "resources: [deployments]", "resources: [jobs]", 1)
+	world = strings.Replace(world, "match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}\n    objectSelector:", "match:\n    resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]\n    objectSelector:", 1)
+	e := explainObject(t, strings.Replace(world, "{name: high}\nspec:\n", "{name: high}\nspec:\n  priority: 5\n", 1), web, explain.Options{})
+	type key struct{ Field, Key, Policy, Requested, Decided, Overrides string }
+	text := func(value *string) string {
+		if value == nil {
+			return "-"
+		}
+		return *value
+	}
+	var keys []key
+	for _, k := range e.Keys {
+		keys = append(keys, key{k.Field, k.Key, k.Policy, text(k.Requested), text(k.Decided), strings.Join(k.Overrides, " ")})
+	}
+	want := []key{{"annotations", "note", "high", "-", "n", ""}, {"labels", "tier", "high", "-", "gold", "low"}}
+	if diff := cmp.Diff(want, keys); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+	mismatches := []explain.Mismatch{
+		{Policy: "payments", Part: "objectSelector", Reason: "requires team=payments, and the object does not have this label"},
+		{Policy: "versions", Part: "resourceRules", Reason: "no rule selects deployments.apps in version v1"},
+	}
+	if diff := cmp.Diff(mismatches, e.Mismatches); diff != "" {
+		t.Errorf("mismatches (-want +got):\n%s", diff)
 	}
 }
