@@ -20,6 +20,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -78,6 +80,16 @@ func decide(t *testing.T, cluster simulation.Cluster) []string {
 	return out
 }
 
+// anonymous returns decisions without the names of the objects, sorted.
+func anonymous(decisions []string) []string {
+	out := make([]string, len(decisions))
+	for i, text := range decisions {
+		_, out[i], _ = strings.Cut(text, ": ")
+	}
+	slices.Sort(out)
+	return out
+}
+
 // TestSnapshotsOfRandomPolicies checks that random policies decide random objects on a snapshot, which has only the fields
 // that the analysis found, as they decide them in the cluster. To try more policies:
 //
@@ -111,6 +123,9 @@ func TestSnapshotsOfRandomPolicies(t *testing.T) {
 		want := decide(t, cluster)
 		if got := decide(t, recorded(t, cluster)); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("seed %d: on the snapshot\n%q\nin the cluster\n%q\n%s", seed, got, want, text)
+		}
+		if got := decide(t, recorded(t, cluster, (*simulation.Simulation).Redact)); !slices.Equal(anonymous(got), anonymous(want)) {
+			t.Errorf("seed %d: on the redacted snapshot\n%q\nin the cluster\n%q\n%s", seed, got, want, text)
 		}
 		decided += len(want)
 	}

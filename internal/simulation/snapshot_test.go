@@ -113,7 +113,7 @@ func TestSnapshot(t *testing.T) {
 }
 
 // recorded returns the cluster that a snapshot of another one contains.
-func recorded(t *testing.T, from simulation.Cluster) *simulation.Static {
+func recorded(t *testing.T, from simulation.Cluster, changes ...func(*simulation.Simulation, *simulation.Snapshot)) *simulation.Static {
 	t.Helper()
 	s, err := simulation.New(t.Context(), from, simulation.Options{})
 	if err != nil {
@@ -122,6 +122,9 @@ func recorded(t *testing.T, from simulation.Cluster) *simulation.Static {
 	snapshot, err := s.Snapshot(t.Context(), simulation.KubernetesDiscovery())
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, change := range changes {
+		change(s, snapshot)
 	}
 	text, err := json.Marshal(snapshot)
 	if err != nil {
@@ -136,6 +139,34 @@ func recorded(t *testing.T, from simulation.Cluster) *simulation.Static {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// TestRedact checks which names and values are hashed.
+func TestRedact(t *testing.T) {
+	text := strings.Replace(fleet, `    annotations["example.com/region"] := input.metadata.labels.region`, "", 1)
+	for _, replaced := range []string{"labels: {region: eu}}\nspec: {template: {spec: {containers: [{name: main, image: web}]}}}\n---"} {
+		text = strings.Replace(text, replaced, "labels: {region: eu, owner: alice}, annotations: {contact: alice@example.com}}\nspec: {}\n---", 1)
+	}
+	s := newSimulation(t, text)
+	snapshot, err := s.Snapshot(t.Context(), simulation.KubernetesDiscovery())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Redact(snapshot)
+	encoded, err := json.Marshal(snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"alice", `"name":"web"`} {
+		if strings.Contains(string(encoded), secret) {
+			t.Errorf("the redacted snapshot contains %s", secret)
+		}
+	}
+	for _, needed := range []string{`"region":"eu"`, `"name":"eu-1"`, `"namespace":"shop"`, `"owner":"redacted-`, `"name":"redacted-`} {
+		if !strings.Contains(string(encoded), needed) {
+			t.Errorf("the redacted snapshot lacks %s: %s", needed, encoded)
+		}
+	}
 }
 
 // TestBadSnapshots checks that the errors say what to do.

@@ -1,0 +1,122 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package simulation
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// Redact replaces the names of the objects that policies match, and the values of their labels and annotations, by hashes, as
+// far as no policy reads them. So each policy of the snapshot decides each object as before, also after other data changed.
+// Objects that policies read, namespaces, and the policies themselves stay readable. Equal texts get equal hashes in one
+// snapshot, and other hashes in another one.
+func (s *Simulation) Redact(snapshot *Snapshot) {
+	salt := make([]byte, sha256.Size)
+	// Read never returns an error.
+	_, _ = rand.Read(salt)
+	read := s.union(func(b *policy.Binding) fieldsByType { return b.Fields })
+	for resource, fields := range s.union(func(b *policy.Binding) fieldsByType { return b.PredicateReads }) {
+		read[resource] = fields
+	}
+	kept := append(s.cluster.Catalog().Inventories().Resources(), placementv1.GroupVersion.WithResource("placementpolicies"), schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	for _, content := range snapshot.Objects {
+		obj := &unstructured.Unstructured{Object: content}
+		resource, err := s.cluster.Resource(obj.GroupVersionKind())
+		if err != nil || read[resource.GroupVersionResource] != nil || slices.Contains(kept, resource.GroupVersionResource) {
+			continue
+		}
+		s.redact(obj, resource.GroupVersionResource, func(text string) string {
+			mac := hmac.New(sha256.New, salt)
+			mac.Write([]byte(text))
+			return "redacted-" + hex.EncodeToString(mac.Sum(nil))[:hashLength]
+		})
+	}
+}
+
+// hashLength is the length of a hash in hexadecimal digits. It is long enough that the names of all objects differ.
+const hashLength = 24
+
+// redact redacts one object.
+func (s *Simulation) redact(obj *unstructured.Unstructured, resource schema.GroupVersionResource, hash func(string) string) {
+	reads := s.reader(resource)
+	if !reads("metadata", "name") {
+		obj.SetName(hash(obj.GetName()))
+	}
+	if !reads("metadata", "generateName") {
+		unstructured.RemoveNestedField(obj.Object, "metadata", "generateName")
+	}
+	for _, field := range []string{"labels", "annotations"} {
+		values, _, _ := unstructured.NestedStringMap(obj.Object, "metadata", field)
+		for key, value := range values {
+			if !reads("metadata", field, key) && !strings.HasPrefix(key, placementv1.GroupVersion.Group+"/") {
+				values[key] = hash(value)
+			}
+		}
+		if len(values) > 0 {
+			// The map came from this field.
+			_ = unstructured.SetNestedStringMap(obj.Object, values, "metadata", field)
+		}
+	}
+}
+
+// reader returns a function that reports whether a policy on a type reads, selects by, or sets a field of its objects.
+func (s *Simulation) reader(resource schema.GroupVersionResource) func(path ...string) bool {
+	var policies []*Policy
+	for _, p := range s.policies {
+		if p.Matcher.SelectsResource(resource) {
+			policies = append(policies, p)
+		}
+	}
+	return func(path ...string) bool {
+		field := &projection.FieldSet{}
+		at := field
+		for _, name := range path {
+			at = at.AddName(name)
+		}
+		sealed := field.Seal()
+		return slices.ContainsFunc(policies, func(p *Policy) bool {
+			return p.Matcher.Conditional() || p.Evaluator.Input().Covers(sealed) || len(path) == 3 && (selectsBy(p.Object.Spec.Match.ObjectSelector, path[2]) || p.mayWrite())
+		})
+	}
+}
+
+// mayWrite reports whether the policy may set labels or annotations, which then count as requested values.
+func (p *Policy) mayWrite() bool {
+	return p.Module == nil || slices.Contains(p.Module.Rules, "labels") || slices.Contains(p.Module.Rules, "annotations")
+}
+
+// selectsBy reports whether a selector has a requirement on a label.
+func selectsBy(selector *metav1.LabelSelector, key string) bool {
+	if selector == nil {
+		return false
+	}
+	_, ok := selector.MatchLabels[key]
+	return ok || slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
+}
