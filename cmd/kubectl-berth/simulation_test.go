@@ -58,6 +58,13 @@ spec:
   match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployment]}]}
   rego: "package wrong\n\ncluster := {\"a\"}\n"
 `,
+	"unused.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: unused}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rego: "package unused\n\nhelper(x) := x + 1\n\ntest_labels if labels\n\nused := \"b\"\n\nlabels.a := used\n"
+`,
 	"broken.yaml": `apiVersion: placement.berth.dev/v1alpha1
 kind: PlacementPolicy
 metadata: {name: region}
@@ -219,6 +226,9 @@ func TestCheck(t *testing.T) {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("%q lacks %q", stdout, want)
 		}
+	}
+	if stdout, _, err = command(t, "check", "-f", "unused.yaml"); err != nil || !strings.Contains(stdout, "warning: unused.rego:3:1: the rule helper has no effect: no rule that Berth evaluates uses it\n") {
+		t.Errorf("output %s, error %v", stdout, err)
 	}
 	if _, _, err = command(t, "check", "-f", "wrong.yaml", "--strict"); err == nil || err.Error() != "1 of 1 policies have mistakes, see above" {
 		t.Errorf("error %v", err)

@@ -63,6 +63,8 @@ type Module struct {
 	Warnings []string
 	// Findings are the parts of the Rego that have no effect. Warnings contains their messages, too.
 	Findings []lint.Finding
+	// Unused are the rules that no contract rule uses. Warnings does not contain them.
+	Unused []lint.Finding
 
 	// unit keeps the shared compilation alive in the weak cache while this module is in use.
 	unit *compilation

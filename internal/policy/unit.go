@@ -102,7 +102,7 @@ func newCompilation(regoVersion placementv1.RegoVersion, text string, listed boo
 	}
 	v0 := regoVersion == placementv1.RegoV0
 	u.report = lint.Check(parsed, module, compiler.Graph, v0)
-	m.Findings = u.report.NoEffect
+	m.Findings, m.Unused = u.report.NoEffect, u.report.Unused
 	if m.warn(u.report.Warnings); v0 {
 		slices.Sort(m.Warnings)
 		m.Warnings = slices.Compact(m.Warnings)

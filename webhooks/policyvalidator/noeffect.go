@@ -45,6 +45,21 @@ func warnOfPredicates(module *policy.Module, judging []string) admission.Warning
 	return out
 }
 
+// maxUnused is the maximum number of unused rules for which there are warnings.
+const maxUnused = 5
+
+// warnOfUnused warns about rules that no rule that Berth evaluates uses. name is the name of the policy.
+func warnOfUnused(name string, module *policy.Module) admission.Warnings {
+	var out admission.Warnings
+	for i, f := range module.Unused {
+		if i == maxUnused {
+			return append(out, fmt.Sprintf("%s.rego: %d more rules have no effect", name, len(module.Unused)-i))
+		}
+		out = append(out, fmt.Sprintf("%s.rego:%d:%d: %s", name, f.Row, f.Col, f.Message))
+	}
+	return out
+}
+
 // warnOfBlastRadius warns about a blast radius other than the default in a mode that does not patch existing objects
 // automatically.
 func warnOfBlastRadius(spec placementv1.PlacementPolicySpec) admission.Warnings {

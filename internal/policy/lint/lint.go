@@ -35,6 +35,9 @@ type Finding struct {
 type Report struct {
 	// Warnings are all of them. NoEffect are those that have no effect.
 	Warnings, NoEffect []Finding
+	// Unused are the rules and functions that no contract rule uses. They are not in Warnings, because an author may keep rules
+	// for other purposes.
+	Unused []Finding
 	// eachEntry are clauses that deny every object if no term matches all entries of a collection.
 	eachEntry []eachEntry
 }
@@ -45,6 +48,7 @@ func Check(parsed, compiled *ast.Module, graph *ast.Graph, v0 bool) *Report {
 	r := &Report{}
 	used := usedByContract(graph, compiled)
 	r.checkNearNames(compiled, used)
+	r.checkUnused(compiled, used)
 	r.checkPlaceholders(parsed, used)
 	r.checkManyValues(compiled)
 	module := moduleNames(parsed)

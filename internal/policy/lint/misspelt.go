@@ -59,6 +59,23 @@ func (r *Report) checkNearNames(module *ast.Module, used map[string]bool) {
 	}
 }
 
+// checkUnused finds the rules and functions that no contract rule uses, directly or indirectly. It leaves out rules that have a
+// warning because of their name, and rules for OPA's test runner. It finds none in a policy without contract rules.
+func (r *Report) checkUnused(module *ast.Module, used map[string]bool) {
+	if len(used) == 0 {
+		return
+	}
+	seen := map[string]bool{}
+	for _, rule := range module.Rules {
+		name := language.RuleName(rule)
+		if used[name] || seen[name] || suggestRule(name) != "" || strings.HasPrefix(name, "test_") {
+			continue
+		}
+		seen[name] = true
+		r.Unused = append(r.Unused, Finding{Row: rule.Head.Location.Row, Col: rule.Head.Location.Col, Message: "the rule " + name + " has no effect: no rule that Berth evaluates uses it"})
+	}
+}
+
 // suggestRule returns the rule that a name probably stands for, as the end of a question; "" if there is none.
 func suggestRule(name string) string {
 	meant, ok := foreignRules[name]
