@@ -21,6 +21,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"strings"
 
@@ -42,9 +43,7 @@ func (s *Simulation) Redact(snapshot *Snapshot) {
 	// Read never returns an error.
 	_, _ = rand.Read(salt)
 	read := s.union(func(b *policy.Binding) fieldsByType { return b.Fields })
-	for resource, fields := range s.union(func(b *policy.Binding) fieldsByType { return b.PredicateReads }) {
-		read[resource] = fields
-	}
+	maps.Copy(read, s.union(func(b *policy.Binding) fieldsByType { return b.PredicateReads }))
 	kept := append(s.cluster.Catalog().Inventories().Resources(), placementv1.GroupVersion.WithResource("placementpolicies"), schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
 	for _, content := range snapshot.Objects {
 		obj := &unstructured.Unstructured{Object: content}
