@@ -181,7 +181,7 @@ func TestTest(t *testing.T) {
 	if err == nil || err.Error() != "1 of 2 cases failed" {
 		t.Errorf("error %v", err)
 	}
-	for _, want := range []string{"FAIL region_test.yaml: denied\n", `denied: want ["nobody"], got ["no owner"]`, "policy region: 100.0 % covered\n", "1 of 2 cases passed\n"} {
+	for _, want := range []string{"FAIL region_test.yaml: denied\n", `denied: want ["nobody"], got ["no owner"]`, "policy region: 100.0 % covered, 2 of 2 clauses\n", "1 of 2 cases passed\n"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("%q lacks %q", stdout, want)
 		}

@@ -232,7 +232,7 @@ func printResults(p *printer, r *testReport) {
 		}
 	}
 	for _, c := range r.Coverage {
-		line := fmt.Sprintf("policy %s: %.1f %% covered", c.Policy, c.Percent)
+		line := fmt.Sprintf("policy %s: %.1f %% covered, %d of %d clauses", c.Policy, c.Percent, c.RulesCovered, c.Rules)
 		if len(c.NotCovered) > 0 {
 			line += fmt.Sprintf(", not lines %s", strings.Trim(strings.ReplaceAll(fmt.Sprint(c.NotCovered), " ", ", "), "[]"))
 		}

@@ -353,6 +353,9 @@ type PolicyCoverage struct {
 	// Percent is the share of the lines with expressions that were evaluated, and NotCovered are the others.
 	Percent    float64 `json:"percent"`
 	NotCovered []int   `json:"notCovered,omitempty"`
+	// Rules and RulesCovered count the clauses of rules and functions, and those that had a value in a case.
+	Rules        int `json:"rules"`
+	RulesCovered int `json:"rulesCovered"`
 }
 
 // Report returns the coverage of each policy, sorted by name, and of all of them in percent.
@@ -368,6 +371,14 @@ func (c *Coverage) Report() (policies []PolicyCoverage, percent float64) {
 			for _, lines := range file.NotCovered {
 				for row := lines.Start.Row; row <= lines.End.Row; row++ {
 					own.NotCovered = append(own.NotCovered, row)
+				}
+			}
+		}
+		for _, module := range p.module.Compiler.Modules {
+			for _, rule := range module.Rules {
+				own.Rules++
+				if at := rule.Head.Location; !report.Files[at.File].IsNotCovered(at.Row) {
+					own.RulesCovered++
 				}
 			}
 		}

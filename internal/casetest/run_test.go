@@ -180,7 +180,7 @@ func TestCoverage(t *testing.T) {
 		t.Fatal(err)
 	}
 	policies, some := c.Report()
-	if len(policies) != 1 || policies[0].Policy != "region" || len(policies[0].NotCovered) == 0 || some <= 0 || some >= 100 {
+	if len(policies) != 1 || policies[0].Policy != "region" || len(policies[0].NotCovered) == 0 || some <= 0 || some >= 100 || policies[0].Rules != 4 || policies[0].RulesCovered != 1 {
 		t.Errorf("coverage %v, %v", policies, some)
 	}
 	if _, err := run(t, passing, casetest.Options{Cover: c}); err != nil {

@@ -173,7 +173,7 @@ var _ = Describe("kubectl berth whatif", func() {
 		for i := range 2 {
 			w.apply(ctx, w.newPolicy(i))
 		}
-		for range changesToPredict() {
+		for range setting("BERTH_WHATIF_CHANGES", 8) {
 			w.predict(ctx)
 		}
 		Expect(w.moved).To(BeNumerically(">", 0))
@@ -208,14 +208,16 @@ func writeManifest(p *placementv1.PlacementPolicy) string {
 	return out
 }
 
-// changesToPredict is how many changes the suite carries out: BERTH_WHATIF_CHANGES, or as many as are quick.
-func changesToPredict() int {
-	if text := os.Getenv("BERTH_WHATIF_CHANGES"); text != "" {
-		n, err := strconv.Atoi(text)
-		Expect(err).NotTo(HaveOccurred())
-		return n
+// setting returns a number from the environment, or the default, which is quick.
+func setting(name string, otherwise int) int {
+	GinkgoHelper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
 	}
-	return 8
+	n, err := strconv.Atoi(text)
+	Expect(err).NotTo(HaveOccurred())
+	return n
 }
 
 func randomLabels(r *rand.Rand) map[string]string {
@@ -463,7 +465,8 @@ var _ = Describe("a simulation", func() {
 			f.CreatePolicy(ctx, p)
 			names = append(names, p.Name)
 		}
-		for round := range 4 {
+		rounds := setting("BERTH_COMPARED_ROUNDS", 4)
+		for round := range rounds {
 			if round > 0 {
 				By("changing a cluster and a policy")
 				patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{"region":%q}}}`, string("abc"[r.IntN(3)])))
@@ -476,14 +479,14 @@ var _ = Describe("a simulation", func() {
 			}
 			Eventually(func(g Gomega, ctx context.Context) {
 				s := simulate(ctx)
-				for range 25 {
+				for range setting("BERTH_COMPARED_OBJECTS", 25) {
 					object := framework.NewObject(framework.Deployment, namespace, "web", labels())
 					object.SetLabels(labels())
 					compare(ctx, g, s, object)
 				}
 			}).WithContext(ctx).Should(Succeed())
 		}
-	})
+	}, SpecTimeout(30*time.Minute))
 
 	It("knows the types of the API server without asking it", func(ctx SpecContext) {
 		client, err := discovery.NewDiscoveryClientForConfig(f.Config)
