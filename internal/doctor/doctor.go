@@ -22,6 +22,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -130,6 +131,9 @@ func (i *Installation) checkUnread() []Finding {
 	return out
 }
 
+// released matches the versions of releases, which can be compared. Other builds have commits or dates in their version.
+var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
+
 func (i *Installation) checkDeployment() []Finding {
 	d := i.Deployment
 	if d == nil {
@@ -150,7 +154,7 @@ func (i *Installation) checkDeployment() []Finding {
 		out = append(out, Finding{Warning, ObjectDeployment, fmt.Sprintf("%d of %d replicas are ready: look at the pods and their logs", d.Status.ReadyReplicas, wanted), "check-the-state"})
 	}
 	for _, c := range d.Spec.Template.Spec.Containers {
-		if _, tag, ok := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":"); ok && c.Name == "manager" && strings.HasPrefix(tag, "v") && tag != i.Version {
+		if _, tag, ok := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":"); ok && c.Name == "manager" && released.MatchString(tag) && released.MatchString(i.Version) && tag != i.Version {
 			out = append(out, Finding{Warning, ObjectDeployment, fmt.Sprintf("its version is %s, and this plugin's is %s: their decisions may differ, install the same version", tag, i.Version), ""})
 		}
 	}

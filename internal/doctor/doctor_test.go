@@ -88,14 +88,15 @@ func TestCheck(t *testing.T) {
 		"no Deployment": {func(i *doctor.Installation) { i.Deployment = nil }, []string{
 			"error Deployment berth-controller-manager does not exist in the namespace berth-system: install Berth, or name its namespace by --berth-namespace",
 		}},
-		"no replica":     {func(i *doctor.Installation) { i.Deployment.Status.ReadyReplicas = 0 }, []string{"error Deployment berth-controller-manager no replica of 2 is ready"}},
-		"some replicas":  {func(i *doctor.Installation) { i.Deployment.Status.ReadyReplicas = 1 }, []string{"warning Deployment berth-controller-manager 1 of 2 replicas are ready"}},
-		"other version":  {func(i *doctor.Installation) { i.Version = "v0.2.0" }, []string{"warning Deployment berth-controller-manager its version is v0.1.0, and this plugin's is v0.2.0"}},
-		"no leader":      {func(i *doctor.Installation) { i.Lease.Spec.HolderIdentity = nil }, []string{"error Lease berth.placement.berth.dev no replica is the leader"}},
-		"silent leader":  {func(i *doctor.Installation) { i.Lease.Spec.RenewTime.Time = now.Add(-time.Minute) }, []string{"error Lease berth.placement.berth.dev pod-1 is the leader and renewed the lease last at 2026-01-02T03:03:05Z"}},
-		"no certificate": {func(i *doctor.Installation) { i.Certificate = nil }, []string{"error Secret berth-webhook-cert has no certificate"}},
-		"expired":        {func(i *doctor.Installation) { i.Certificate = certificate(t, now.Add(-time.Minute)) }, []string{"error Secret berth-webhook-cert its certificate has expired"}},
-		"expires soon":   {func(i *doctor.Installation) { i.Certificate = certificate(t, now.Add(time.Hour)) }, []string{"warning Secret berth-webhook-cert its certificate expires at 2026-01-02T04:04:05Z"}},
+		"no replica":          {func(i *doctor.Installation) { i.Deployment.Status.ReadyReplicas = 0 }, []string{"error Deployment berth-controller-manager no replica of 2 is ready"}},
+		"some replicas":       {func(i *doctor.Installation) { i.Deployment.Status.ReadyReplicas = 1 }, []string{"warning Deployment berth-controller-manager 1 of 2 replicas are ready"}},
+		"other version":       {func(i *doctor.Installation) { i.Version = "v0.2.0" }, []string{"warning Deployment berth-controller-manager its version is v0.1.0, and this plugin's is v0.2.0"}},
+		"a build of a commit": {func(i *doctor.Installation) { i.Version = "v0.0.0-20260102030405-abcdef012345+dirty" }, nil},
+		"no leader":           {func(i *doctor.Installation) { i.Lease.Spec.HolderIdentity = nil }, []string{"error Lease berth.placement.berth.dev no replica is the leader"}},
+		"silent leader":       {func(i *doctor.Installation) { i.Lease.Spec.RenewTime.Time = now.Add(-time.Minute) }, []string{"error Lease berth.placement.berth.dev pod-1 is the leader and renewed the lease last at 2026-01-02T03:03:05Z"}},
+		"no certificate":      {func(i *doctor.Installation) { i.Certificate = nil }, []string{"error Secret berth-webhook-cert has no certificate"}},
+		"expired":             {func(i *doctor.Installation) { i.Certificate = certificate(t, now.Add(-time.Minute)) }, []string{"error Secret berth-webhook-cert its certificate has expired"}},
+		"expires soon":        {func(i *doctor.Installation) { i.Certificate = certificate(t, now.Add(time.Hour)) }, []string{"warning Secret berth-webhook-cert its certificate expires at 2026-01-02T04:04:05Z"}},
 		"another authority": {func(i *doctor.Installation) {
 			i.Mutating[0].Webhooks[0].ClientConfig.CABundle = certificate(t, now.AddDate(1, 0, 0))
 		}, []string{

@@ -73,6 +73,7 @@ var _ = Describe("Berth", Ordered, func() {
 			expectReady(ctx)
 			l.await(ctx, 40)
 			l.expectAllAdmitted()
+			follow(ctx, "docs/plugin.md#Check the installation")
 		})
 		Describe("at work", atWork)
 		Describe("on decks", onDecks)
