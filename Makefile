@@ -189,16 +189,16 @@ test-race: $(engine) ## Run the unit tests under the race detector; needs a C co
 
 # What is found is written to the package's testdata/fuzz, and is a test from then on.
 FUZZTIME ?= 20s
-# How many inputs FuzzCost measures. A measurement takes a good part of a second, and the end of a time limit in the midst of
-# one fails the search with "context deadline exceeded".
+# How many inputs FuzzCost measures, and how many recipes FuzzAdmission carries out. Either takes a good part of a second, and
+# a time limit that ends in the midst of one fails the search with "context deadline exceeded": the coordinator of Go's
+# fuzzing returns that error where a worker meets the end of the time before the coordinator does.
 FUZZ_COST_RUNS ?= 150x
-# Beside the time that it takes to start the cluster, once for all workers.
-FUZZ_ADMISSION_TIME ?= 45s
+FUZZ_ADMISSION_RUNS ?= 600x
 # Minimizing a recipe takes hundreds of requests to the API server.
 FUZZ_ADMISSION = go test ./test/fuzz/admission -run='^$$' -fuzz='^FuzzAdmission$$' -fuzzminimizetime=10x -parallel=2
 
 .PHONY: fuzz
-fuzz: $(assets) ## Look for policies that the engine or the analysis of fields gets wrong, pods that predicates get wrong, objects that admission alters or that cost too much, for FUZZTIME or FUZZ_COST_RUNS each; and for requests that get past policies, for FUZZ_ADMISSION_TIME.
+fuzz: $(assets) ## Look for policies that the engine or the analysis of fields gets wrong, pods that predicates get wrong, objects that admission alters or that cost too much, for FUZZTIME or FUZZ_COST_RUNS each; and for requests that get past policies, in FUZZ_ADMISSION_RUNS recipes.
 	go test ./internal/policy/analysis -run='^$$' -fuzz='^FuzzFields$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test ./internal/engine/embedded -run='^$$' -fuzz='^FuzzRandomPolicies$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test ./internal/projection -run='^$$' -fuzz='^FuzzIntegers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
@@ -206,11 +206,11 @@ fuzz: $(assets) ## Look for policies that the engine or the analysis of fields g
 	go test ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzCost$$' -fuzztime=$(FUZZ_COST_RUNS) -fuzzminimizetime=1x -parallel=1
 	go test ./internal/workload -run='^$$' -fuzz='^FuzzOf$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test ./internal/predicates -run='^$$' -fuzz='^FuzzVerdicts$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	$(FUZZ_ADMISSION) -fuzztime=$(FUZZ_ADMISSION_TIME)
+	$(FUZZ_ADMISSION) -fuzztime=$(FUZZ_ADMISSION_RUNS)
 
 .PHONY: soak
-soak: $(assets) ## Look for requests that get past policies, for ten minutes.
-	$(FUZZ_ADMISSION) -fuzztime=10m
+soak: $(assets) ## Look for requests that get past policies, in 8000 recipes: about ten minutes.
+	$(FUZZ_ADMISSION) -fuzztime=8000x
 
 # Benchmarks run in turns: a round is every one of them once. The runner knows which of the packages measures end to end.
 BENCH ?= .
