@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -45,11 +46,13 @@ undecidable, or be matched by other policies, with the values before and after.
 Changes are manifests of policies, or of any objects that policies read (--filename), objects that are deleted
 (--delete), and fields that are set (--set). Several can be combined.
 
-A policy that is not enforced changes nothing. An object that a policy denies stays; its next update is denied. Policies
-whose remediation is not Automatic change objects at their next update.
+A policy that is not enforced changes nothing. An object that a policy denies stays; its next update is denied. Values of
+policies whose remediation is not Automatic are pending: the object can get them at its next update. An object that is
+itself among the changes is decided as its creation or update.
 
 The exit code is 0 if nothing changes, 2 if something does, and 3 if something would be denied or become undecidable.
-With --max-moves it is 0 if at most that many objects would change and none would be denied, and 3 otherwise.`
+With --max-moves it is 0 if at most that many objects would get other values at once and none would be denied, and 3
+otherwise.`
 
 const whatifExample = `  # A new version of a policy
   kubectl berth whatif -f policy.yaml
@@ -93,7 +96,7 @@ func newWhatif(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 	f.StringArrayVar(&o.removed, "remove", nil, "The same as --delete.")
 	f.StringArrayVar(&o.assignments, "set", nil, "A field that is set, as TYPE/[NAMESPACE/]NAME:PATH=VALUE. Names with dots are in brackets, as in metadata.labels['a.b/c']=d. "+
 		"Without =VALUE the field is removed.")
-	f.IntVar(&o.maxMoves, "max-moves", 0, "How many objects may change for the exit code 0.")
+	f.IntVar(&o.maxMoves, "max-moves", 0, "How many objects may get other values at once for the exit code 0.")
 	f.StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
 	return cmd
 }
@@ -149,10 +152,9 @@ func (o *whatifOptions) run(ctx context.Context) error {
 
 // exit returns the error that sets the exit code; nil for 0.
 func (o *whatifOptions) exit(r *whatif.Report) error {
-	moves := r.Totals[whatif.Moved] + r.Totals[whatif.Changed]
 	broken := slices.ContainsFunc(r.Findings, func(f whatif.Finding) bool { return f.Error })
 	switch {
-	case broken, r.Totals[whatif.Denied]+r.Totals[whatif.Undecidable] > 0, o.limitMoves && moves > o.maxMoves:
+	case broken, r.Totals[whatif.Denied]+r.Totals[whatif.Undecidable] > 0, o.limitMoves && r.Moves() > o.maxMoves:
 		return exitDenials
 	case len(r.Objects) > 0 && !o.limitMoves:
 		return exitChanges
@@ -250,11 +252,14 @@ func parseAssignment(ctx context.Context, cluster simulation.Cluster, text strin
 	if out.Path, err = parsePath(path); err != nil {
 		return whatif.Assignment{}, err
 	}
+	if inLabels(out.Path) && len(out.Path) > 3 {
+		return whatif.Assignment{}, fmt.Errorf("%q: a key with dots is in brackets: metadata.%s['%s']", text, out.Path[1], strings.Join(out.Path[2:], "."))
+	}
 	if !hasValue {
 		return out, nil
 	}
 	out.Value, out.Text = value, value
-	if inMetadata := len(out.Path) > 1 && out.Path[0] == "metadata" && (out.Path[1] == "labels" || out.Path[1] == "annotations"); inMetadata {
+	if inLabels(out.Path) {
 		return out, nil
 	}
 	if err := yaml.Unmarshal([]byte(value), &out.Value); err != nil {
@@ -266,21 +271,27 @@ func parseAssignment(ctx context.Context, cluster simulation.Cluster, text strin
 	return out, nil
 }
 
+// inLabels reports whether a path is within the labels or annotations of an object.
+func inLabels(path []string) bool {
+	return len(path) > 2 && path[0] == "metadata" && (path[1] == "labels" || path[1] == "annotations")
+}
+
+// bracket is a name in brackets and quotes at the beginning of a path.
+var bracket = regexp.MustCompile(`^\[(?:'([^']+)'|"([^"]+)")\]`)
+
 // parsePath parses names that are joined by dots, or in brackets and quotes.
 func parsePath(text string) ([]string, error) {
 	var out []string
 	for rest := text; rest != ""; {
-		if inner, ok := strings.CutPrefix(rest, "['"); ok {
-			name, after, closed := strings.Cut(inner, "']")
-			if !closed {
-				return nil, fmt.Errorf("%q: a bracket is not closed, as in metadata.labels['a.b/c']", text)
-			}
-			out, rest = append(out, name), strings.TrimPrefix(after, ".")
+		if found := bracket.FindStringSubmatch(rest); found != nil {
+			out, rest = append(out, found[1]+found[2]), strings.TrimPrefix(rest[len(found[0]):], ".")
 			continue
 		}
-		end := strings.IndexAny(rest, ".[")
+		if strings.HasPrefix(rest, "[") {
+			return nil, fmt.Errorf("%q: brackets hold a name in quotes, as in metadata.labels['a.b/c']; to change an item of a list, use --filename", text)
+		}
 		name := rest
-		if end >= 0 {
+		if end := strings.IndexAny(rest, ".["); end >= 0 {
 			name = rest[:end]
 		}
 		if name == "" {
@@ -313,7 +324,11 @@ func printReport(p *printer, r *whatif.Report) {
 		}
 		p.line("  %s %s", o.Resource, qualifiedName(o.Namespace, o.Name))
 		for _, v := range o.Values {
-			p.line("    %s %s: %s -> %s (%s)", strings.TrimSuffix(v.Field, "s"), v.Key, plainText(v.From), plainText(v.To), v.Policy)
+			when := ""
+			if v.Pending {
+				when = " at its next update"
+			}
+			p.line("    %s %s: %s -> %s%s (%s)", strings.TrimSuffix(v.Field, "s"), v.Key, plainText(v.From), plainText(v.To), when, v.Policy)
 		}
 		for _, reason := range o.Reasons {
 			p.line("    %s", reason)

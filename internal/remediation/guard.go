@@ -55,13 +55,18 @@ func harmOf(v *placement.Verdict) harm {
 		return undecided
 	case len(v.Decision.Errors) > 0:
 		return denied
-	case v.Decision.Empty() || removesAllClusters(v):
+	case v.Decision.Empty() || RemovesAllClusters(v):
 		return emptied
 	}
 	return unharmed
 }
 
-func removesAllClusters(v *placement.Verdict) bool {
+// Harms reports whether a verdict's policy patches existing objects, and leaves the object without a placement: it denies it,
+// can't decide it, or names no cluster.
+func Harms(v *placement.Verdict) bool { return harmOf(v) != unharmed }
+
+// RemovesAllClusters reports whether a verdict removes all clusters from the object.
+func RemovesAllClusters(v *placement.Verdict) bool {
 	return slices.ContainsFunc(v.Changes, placement.Change.Empties)
 }
 
@@ -306,7 +311,7 @@ func (l *Ledger) count(key Key, v *placement.Verdict, before finding, known bool
 	case g.bound.Percent >= 100:
 		// At 100 percent, the guard is disabled.
 	case known && before.harm == unharmed && (assessed || before.version == now.version),
-		!known && !g.released && (g.resuming || assessed && removesAllClusters(v)):
+		!known && !g.released && (g.resuming || assessed && RemovesAllClusters(v)):
 		g.harmed[key] = harmed{harm: now.harm}
 		g.kinds[now.harm]++
 		g.fresh = append(g.fresh, key)
@@ -436,13 +441,19 @@ func (l *Ledger) ConcludeAssessments(now time.Time) AssessmentResult {
 	return out
 }
 
+// ExceedsBlastRadius reports whether a change that harms so many of the matched objects pauses remediation of a policy. All
+// fields of the limit are set.
+func ExceedsBlastRadius(limit placementv1.BlastRadius, harmed, matched int) bool {
+	return limit.Percent < 100 && harmed >= int(limit.MinObjects) && harmed*100 > int(limit.Percent)*matched
+}
+
 // concludePolicy pauses or resumes remediation of a policy.
 func (l *Ledger) concludePolicy(name string, g *policyGuard, now time.Time, out *AssessmentResult) {
 	g.dirty = false
 	g.sweep(now)
 	next := l.summarize(name, g)
 	harmed := next.Objects() - g.allowed
-	over := g.bound.Percent < 100 && harmed >= int(g.bound.MinObjects) && harmed*100 > int(g.bound.Percent)*next.Matched
+	over := ExceedsBlastRadius(g.bound, harmed, next.Matched)
 	identity := func() string { return fmt.Sprintf("%d-%s", g.generation, strconv.FormatInt(now.UnixMilli(), 36)) }
 	switch {
 	case over && g.pause == nil:

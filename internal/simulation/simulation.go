@@ -290,7 +290,10 @@ type Object struct {
 	// Namespace is empty for cluster-scoped objects.
 	Namespace string
 	Content   *unstructured.Unstructured
-	// Exists reports whether the object exists. It is then decided as remediation decides it; otherwise as its creation.
+	// Old is the object before an update, and Content the object that its developer sends. It is nil if nothing is updated.
+	Old *unstructured.Unstructured
+	// Exists reports whether the object exists and is not updated. It is then decided as remediation decides it. Otherwise it
+	// is decided as its update, or as its creation if Old is nil.
 	Exists bool
 }
 
@@ -359,8 +362,11 @@ func (s *Simulation) request(o Object) placement.Request {
 			Operation: admissionv1.Create, UserInfo: s.options.Identity, DryRun: new(false),
 		},
 	}
-	if o.Exists {
+	switch {
+	case o.Exists:
 		out.Old, out.AutomaticOnly, out.Admission.Operation = o.Content, true, admissionv1.Update
+	case o.Old != nil:
+		out.Old, out.Admission.Operation = o.Old, admissionv1.Update
 	}
 	return out
 }

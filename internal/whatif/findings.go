@@ -36,8 +36,8 @@ import (
 // findings returns the errors and warnings about the policies and quotas that change, sorted by kind and name.
 func (q *question) findings(ctx context.Context) ([]Finding, error) {
 	var out []Finding
-	for name, obj := range q.changed.changed[placementv1.GroupVersion.WithResource("placementpolicies")] {
-		if obj == nil {
+	for name, c := range q.changed.changed[placementPolicies] {
+		if c.after == nil {
 			continue
 		}
 		found, err := q.policyFindings(ctx, q.after.Policy(name.Name))
@@ -49,8 +49,8 @@ func (q *question) findings(ctx context.Context) ([]Finding, error) {
 	for _, plural := range []string{"scopedquotas", "clusterscopedquotas"} {
 		changed := q.changed.changed[placementv1.GroupVersion.WithResource(plural)]
 		for _, name := range slices.SortedFunc(maps.Keys(changed), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }) {
-			if changed[name] != nil {
-				out = append(out, quotaFindings(changed[name])...)
+			if changed[name].after != nil {
+				out = append(out, quotaFindings(changed[name].after)...)
 			}
 		}
 	}

@@ -33,6 +33,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/projection"
@@ -42,8 +44,8 @@ import (
 // Changes are changes of a cluster that are not made.
 type Changes struct {
 	// Apply are objects that are created, or applied to the existing ones of their name as `kubectl apply` does: fields that
-	// the manifest before had and the new one lacks are removed. The spec of a PlacementPolicy is replaced as a whole. The
-	// status stays.
+	// the manifest before had and the new one lacks are removed. The spec of a PlacementPolicy or quota that was not applied
+	// before is replaced as a whole. The status stays.
 	Apply []*unstructured.Unstructured
 	// Delete are objects that are deleted.
 	Delete []Reference
@@ -69,15 +71,17 @@ type Assignment struct {
 // overlay is a cluster with changes.
 type overlay struct {
 	simulation.Cluster
-	// changed are the objects that differ from those of the cluster; nil stands for a deleted one.
-	changed map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured
+	changed map[schema.GroupVersionResource]map[types.NamespacedName]change
 }
+
+// change is an object before and after the changes; nil stands for one that does not exist.
+type change struct{ before, after *unstructured.Unstructured }
 
 var _ simulation.Cluster = (*overlay)(nil)
 
 // newOverlay returns the cluster with the changes. An error names the object of the change.
 func newOverlay(ctx context.Context, base simulation.Cluster, c Changes) (*overlay, error) {
-	o := &overlay{Cluster: base, changed: map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured{}}
+	o := &overlay{Cluster: base, changed: map[schema.GroupVersionResource]map[types.NamespacedName]change{}}
 	for _, obj := range c.Apply {
 		if err := o.apply(ctx, obj); err != nil {
 			return nil, fmt.Errorf("%s: %w", simulation.Describe(obj), err)
@@ -96,16 +100,26 @@ func newOverlay(ctx context.Context, base simulation.Cluster, c Changes) (*overl
 		if obj == nil {
 			return nil, fmt.Errorf("%s %s does not exist, so it can't be deleted", r.Resource.GroupResource(), r.NamespacedName)
 		}
-		o.put(r, nil)
+		o.put(r, obj, nil)
 	}
 	return o, nil
 }
 
-func (o *overlay) put(r Reference, obj *unstructured.Unstructured) {
+// put changes an object. before is the object before this change.
+func (o *overlay) put(r Reference, before, after *unstructured.Unstructured) {
 	if o.changed[r.Resource] == nil {
-		o.changed[r.Resource] = map[types.NamespacedName]*unstructured.Unstructured{}
+		o.changed[r.Resource] = map[types.NamespacedName]change{}
 	}
-	o.changed[r.Resource][r.NamespacedName] = obj
+	if earlier, ok := o.changed[r.Resource][r.NamespacedName]; ok {
+		before = earlier.before
+	}
+	o.changed[r.Resource][r.NamespacedName] = change{before, after}
+}
+
+// change returns how an object changes. ok is false if it does not.
+func (o *overlay) change(key objectKey) (c change, ok bool) {
+	c, ok = o.changed[key.resource][key.name]
+	return c, ok
 }
 
 func (o *overlay) apply(ctx context.Context, obj *unstructured.Unstructured) error {
@@ -131,7 +145,7 @@ func (o *overlay) apply(ctx context.Context, obj *unstructured.Unstructured) err
 			return err
 		}
 	}
-	o.put(r, next)
+	o.put(r, existing, next)
 	return nil
 }
 
@@ -147,12 +161,8 @@ func merge(existing, manifest *unstructured.Unstructured) (*unstructured.Unstruc
 	if err != nil {
 		return nil, err
 	}
-	last := []byte(existing.GetAnnotations()[corev1.LastAppliedConfigAnnotation])
-	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(last, applied, current)
-	if err != nil {
-		return nil, fmt.Errorf("applying it to the existing object: %w", err)
-	}
-	merged, err := jsonpatch.MergePatch(current, patch)
+	last := existing.GetAnnotations()[corev1.LastAppliedConfigAnnotation]
+	merged, err := threeWayMerge(existing.GroupVersionKind(), []byte(last), applied, current)
 	if err != nil {
 		return nil, fmt.Errorf("applying it to the existing object: %w", err)
 	}
@@ -160,11 +170,36 @@ func merge(existing, manifest *unstructured.Unstructured) (*unstructured.Unstruc
 	if err := out.UnmarshalJSON(merged); err != nil {
 		return nil, err
 	}
-	if spec, ok := manifest.Object["spec"]; ok && out.GroupVersionKind().Group == placementv1.GroupVersion.Group {
+	if spec, ok := manifest.Object["spec"]; ok && last == "" && out.GroupVersionKind().Group == placementv1.GroupVersion.Group {
 		out.Object["spec"] = spec
 	}
 	out.SetGeneration(existing.GetGeneration() + 1)
 	return out, nil
+}
+
+// threeWayMerge returns the current object with what the manifest adds to it, and without what the last one had and this one
+// lacks. Lists of Kubernetes' own kinds are merged by their keys, as kubectl does.
+func threeWayMerge(gvk schema.GroupVersionKind, last, manifest, current []byte) ([]byte, error) {
+	builtin, err := scheme.Scheme.New(gvk)
+	if runtime.IsNotRegisteredError(err) {
+		patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(last, manifest, current)
+		if err != nil {
+			return nil, err
+		}
+		return jsonpatch.MergePatch(current, patch)
+	}
+	if err != nil {
+		return nil, err
+	}
+	keys, err := strategicpatch.NewPatchMetaFromStruct(builtin)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := strategicpatch.CreateThreeWayMergePatch(last, manifest, current, keys, true)
+	if err != nil {
+		return nil, err
+	}
+	return strategicpatch.StrategicMergePatchUsingLookupPatchMeta(current, patch, keys)
 }
 
 func (o *overlay) set(ctx context.Context, s Assignment) error {
@@ -187,7 +222,7 @@ func (o *overlay) set(ctx context.Context, s Assignment) error {
 	if next.GetName() != existing.GetName() || next.GetNamespace() != existing.GetNamespace() || next.GroupVersionKind() != existing.GroupVersionKind() {
 		return errors.New("its type, namespace, and name can't be changed")
 	}
-	o.put(s.Reference, next)
+	o.put(s.Reference, existing, next)
 	return nil
 }
 
@@ -197,12 +232,13 @@ func (o *overlay) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, 
 	if err != nil {
 		return nil, err
 	}
-	changed := o.changed[placementv1.GroupVersion.WithResource("placementpolicies")]
+	changed := o.changed[placementPolicies]
 	out := slices.DeleteFunc(slices.Clone(before), func(p placementv1.PlacementPolicy) bool {
 		_, ok := changed[types.NamespacedName{Name: p.Name}]
 		return ok
 	})
-	for _, obj := range changed {
+	for _, c := range changed {
+		obj := c.after
 		if obj == nil {
 			continue
 		}
@@ -233,9 +269,9 @@ func (o *overlay) List(ctx context.Context, resource schema.GroupVersionResource
 		_, ok := changed[types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}]
 		return ok
 	})
-	for _, obj := range changed {
-		if obj != nil {
-			out = append(out, obj)
+	for _, c := range changed {
+		if c.after != nil {
+			out = append(out, c.after)
 		}
 	}
 	return out, nil
@@ -243,8 +279,8 @@ func (o *overlay) List(ctx context.Context, resource schema.GroupVersionResource
 
 // Get implements simulation.Cluster.
 func (o *overlay) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
-	if obj, ok := o.changed[resource][types.NamespacedName{Namespace: namespace, Name: name}]; ok {
-		return obj, nil
+	if c, ok := o.change(objectKey{resource, types.NamespacedName{Namespace: namespace, Name: name}}); ok {
+		return c.after, nil
 	}
 	return o.Cluster.Get(ctx, resource, namespace, name)
 }

@@ -21,96 +21,24 @@ package whatif
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/policy"
-	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/schemas"
 	"github.com/berth-dev/berth/internal/simulation"
 )
-
-// Transition is what changes do to an object.
-type Transition string
-
-const (
-	// Denied means that a policy denies the object after the changes, and did not before. An existing object stays, and its
-	// next update is denied.
-	Denied Transition = "Denied"
-	// Undecidable means that a policy can't decide the object after the changes, and could before.
-	Undecidable Transition = "Undecidable"
-	// Allowed means that no policy denies the object any more, and that all can decide it.
-	Allowed Transition = "Allowed"
-	// Moved means that the object's clusters or the scheduling fields of its pods change.
-	Moved Transition = "Moved"
-	// Changed means that only other labels or annotations change.
-	Changed Transition = "Changed"
-	// Matched means that policies match the object that did not before, and that nothing changes.
-	Matched Transition = "Matched"
-	// Unmatched means that fewer policies match the object, and that nothing changes.
-	Unmatched Transition = "Unmatched"
-)
-
-// Transitions returns all transitions, the gravest first.
-func Transitions() []Transition {
-	return []Transition{Denied, Undecidable, Allowed, Moved, Changed, Matched, Unmatched}
-}
-
-// Report is what changes would do.
-type Report struct {
-	// Objects are the objects to which something happens, by transition, type, namespace, and name.
-	Objects []Object `json:"objects"`
-	// Totals count them.
-	Totals map[Transition]int `json:"totals"`
-	// Namespaces count them by namespace; cluster-scoped objects are under "".
-	Namespaces map[string]map[Transition]int `json:"namespaces"`
-	// Unchanged is the number of other objects that policies match.
-	Unchanged int `json:"unchanged"`
-	// Findings are errors and warnings about the policies and quotas that change.
-	Findings []Finding `json:"findings,omitempty"`
-}
-
-// Object is an object to which something happens.
-type Object struct {
-	Kind       string     `json:"kind"`
-	Resource   string     `json:"resource"`
-	Namespace  string     `json:"namespace,omitempty"`
-	Name       string     `json:"name"`
-	Transition Transition `json:"transition"`
-	// Values are the annotations, labels, and scheduling fields that change.
-	Values []Value `json:"values,omitempty"`
-	// Reasons are messages of policies for Denied, Undecidable, and Allowed, and names of policies for Matched and Unmatched.
-	Reasons []string `json:"reasons,omitempty"`
-}
-
-// Value is a value that changes; nil stands for an absent one.
-type Value struct {
-	Field string  `json:"field"`
-	Key   string  `json:"key"`
-	From  *string `json:"from"`
-	To    *string `json:"to"`
-	// Policy is the policy that sets the new value, or that set the old one.
-	Policy string `json:"policy"`
-}
-
-// Finding is an error or a warning about an object that changes.
-type Finding struct {
-	// Object is the kind and name of the object, for example "PlacementPolicy data-residency".
-	Object  string `json:"object"`
-	Error   bool   `json:"error"`
-	Message string `json:"message"`
-}
 
 // Types checks the types of policies.
 type Types interface {
@@ -172,6 +100,11 @@ func parallel(n int, f func(i int) error) error {
 	return cmp.Or(errs...)
 }
 
+var (
+	placementPolicies = placementv1.GroupVersion.WithResource("placementpolicies")
+	namespaces        = corev1.SchemeGroupVersion.WithResource("namespaces")
+)
+
 type objectKey struct {
 	resource schema.GroupVersionResource
 	name     types.NamespacedName
@@ -192,6 +125,9 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 		return nil, err
 	}
 	q := &question{Session: s, after: after, changed: changed, marked: make([]bool, len(s.objects))}
+	if err := q.read(ctx); err != nil {
+		return nil, err
+	}
 	if err := q.mark(ctx); err != nil {
 		return nil, err
 	}
@@ -199,15 +135,15 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	results := make([]result, len(pairs))
+	q.results = make([]result, len(pairs))
 	err = parallel(len(pairs), func(i int) (err error) {
-		results[i], err = q.compare(ctx, pairs[i])
+		q.results[i], err = q.compare(ctx, pairs[i])
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := newReport(results)
+	out := newReport(q.results)
 	for i, marked := range q.marked {
 		if !marked && len(s.states[i].matched) > 0 {
 			out.Unchanged++
@@ -222,26 +158,51 @@ type question struct {
 	*Session
 	after   *simulation.Simulation
 	changed *overlay
+	// contents are the objects of the session, with the fields that policies after the changes read. Those that do not exist
+	// any more, because the type was read again, have no content.
+	contents []simulation.Object
+	// others are the objects that policies may match after the changes only.
+	others []simulation.Object
 	// marked are the objects to which something may happen, by their index.
-	marked []bool
+	marked  []bool
+	results []result
+}
+
+// read reads the objects with the fields that policies after the changes read.
+func (q *question) read(ctx context.Context) error {
+	q.contents = slices.Clone(q.objects)
+	found := make([]bool, len(q.objects))
+	for o, err := range q.after.Matched(ctx) {
+		if err != nil {
+			return err
+		}
+		if i, known := q.index[keyOf(o)]; known {
+			q.contents[i], found[i] = o, true
+			continue
+		}
+		q.others = append(q.others, o)
+	}
+	for i, o := range q.objects {
+		_, changes := q.changed.change(keyOf(o))
+		if !found[i] && !changes && slices.ContainsFunc(q.after.Policies(), func(p *simulation.Policy) bool { return p.Matcher.SelectsResource(o.Resource) }) {
+			q.contents[i].Content = nil
+		}
+	}
+	return nil
 }
 
 // mark marks the objects to which something may happen: those that change, and those for which a policy that changes, or
 // that reads something that changes, decides something else.
 func (q *question) mark(ctx context.Context) error {
-	for resource, objects := range q.changed.changed {
-		for name := range objects {
-			if i, ok := q.index[objectKey{resource, name}]; ok {
-				q.marked[i] = true
-			}
-		}
+	for i, o := range q.objects {
+		_, q.marked[i] = q.changed.change(keyOf(o))
 	}
 	for _, before := range q.before.Policies() {
 		if !q.affected(before) {
 			continue
 		}
 		after := q.after.Policy(before.Name)
-		if after == nil || !comparable(before, after) {
+		if after == nil || !alike(before, after) {
 			q.groups.each(before.Policy, func(g *group) { q.markAll(g) })
 			continue
 		}
@@ -254,7 +215,7 @@ func (q *question) mark(ctx context.Context) error {
 	}
 	for _, after := range q.after.Policies() {
 		before := q.before.Policy(after.Name)
-		if before != nil && (!q.affected(after) || comparable(before, after)) {
+		if before != nil && (!q.affected(after) || alike(before, after)) {
 			continue
 		}
 		if err := q.markMatched(ctx, after); err != nil {
@@ -273,10 +234,10 @@ func (q *question) markAll(g *group) {
 // markMatched marks the objects that a policy matches after the changes.
 func (q *question) markMatched(ctx context.Context, p *simulation.Policy) error {
 	return parallel(len(q.objects), func(i int) error {
-		if q.marked[i] || !p.Matcher.SelectsResource(q.objects[i].Resource) {
+		if q.marked[i] || q.contents[i].Content == nil || !p.Matcher.SelectsResource(q.contents[i].Resource) {
 			return nil
 		}
-		mismatch, err := q.after.Mismatch(ctx, p, q.objects[i])
+		mismatch, err := q.after.Mismatch(ctx, p, q.contents[i])
 		q.marked[i] = mismatch == nil
 		return err
 	})
@@ -284,7 +245,7 @@ func (q *question) markMatched(ctx context.Context, p *simulation.Policy) error 
 
 // affected reports whether a policy changes, or reads something that changes.
 func (q *question) affected(p *simulation.Policy) bool {
-	if _, changes := q.changed.changed[placementv1.GroupVersion.WithResource("placementpolicies")][types.NamespacedName{Name: p.Name}]; changes {
+	if _, changes := q.changed.change(objectKey{placementPolicies, types.NamespacedName{Name: p.Name}}); changes {
 		return true
 	}
 	for resource := range q.changed.changed {
@@ -296,13 +257,13 @@ func (q *question) affected(p *simulation.Policy) bool {
 }
 
 func (q *question) changesNamespaces() bool {
-	return len(q.changed.changed[corev1.SchemeGroupVersion.WithResource("namespaces")]) > 0
+	return len(q.changed.changed[namespaces]) > 0
 }
 
-// comparable reports whether two versions of a policy match the same objects and treat equal decisions alike, and whether
+// alike reports whether two versions of a policy match the same objects and treat equal decisions alike, and whether
 // the later one reads no more of objects than the earlier one. Then equal decisions on one member of each group mean that
 // nothing happens to the others.
-func comparable(before, after *simulation.Policy) bool {
+func alike(before, after *simulation.Policy) bool {
 	text := func(spec placementv1.PlacementPolicySpec) placementv1.PlacementPolicySpec {
 		spec.Rego, spec.RegoVersion, spec.Data, spec.Replicate = "", "", nil, nil
 		return spec
@@ -312,42 +273,47 @@ func comparable(before, after *simulation.Policy) bool {
 		equality.Semantic.DeepEqual(text(before.Object.Spec.WithDefaults()), text(after.Object.Spec.WithDefaults()))
 }
 
-// pair is an object before and after the changes, with what policies make of it before. One of the objects has no content
-// if it is created or deleted.
+// pair is an object after the changes, with what policies made of it before. An object that is deleted has no content.
 type pair struct {
-	before, after simulation.Object
-	state         *state
+	simulation.Object
+	// original is the object before, if the changes alter or delete it.
+	original *unstructured.Unstructured
+	before   *state
 }
 
 // pairs returns the marked objects, and those that only policies after the changes may match.
 func (q *question) pairs(ctx context.Context) ([]pair, error) {
 	var out []pair
+	add := func(o simulation.Object, before *state) error {
+		p := pair{Object: o, before: before}
+		if c, changes := q.changed.change(keyOf(o)); changes {
+			p.original, p.Content = c.before, c.after
+			p.Exists, p.Old = false, c.before
+		}
+		if p.before == nil {
+			p.before = &state{}
+			if o := (simulation.Object{Resource: p.Resource, Namespace: p.Namespace, Content: cmp.Or(p.original, p.Content), Exists: true}); p.Exists || p.original != nil {
+				var err error
+				if p.before, err = stateOf(ctx, q.before, o, nil); err != nil {
+					return err
+				}
+			}
+		}
+		out = append(out, p)
+		return nil
+	}
 	for i, marked := range q.marked {
 		if !marked {
 			continue
 		}
-		p := pair{before: q.objects[i], after: q.objects[i], state: q.states[i]}
-		if next, changes := q.changed.changed[p.before.Resource][keyOf(p.before).name]; changes {
-			p.after.Content = next
+		if err := add(q.contents[i], q.states[i]); err != nil {
+			return nil, err
 		}
-		out = append(out, p)
 	}
-	for o, err := range q.after.Matched(ctx) {
-		if err != nil {
+	for _, o := range q.others {
+		if err := add(o, nil); err != nil {
 			return nil, err
 		}
-		if _, known := q.index[keyOf(o)]; known {
-			continue
-		}
-		p := pair{after: o, state: &state{}}
-		existing, err := q.cluster.Get(ctx, o.Resource, o.Namespace, o.Content.GetName())
-		if err != nil {
-			return nil, err
-		}
-		if p.after.Exists = existing != nil; p.after.Exists {
-			p.before = o
-		}
-		out = append(out, p)
 	}
 	return out, nil
 }
@@ -357,182 +323,45 @@ func (q *question) pairs(ctx context.Context) ([]pair, error) {
 type result struct {
 	*Object
 	unmatched bool
+	// matched are the policies that match the object after the changes, and harmed those of them that would newly leave it
+	// without a placement.
+	matched, harmed []string
 }
 
 // compare returns what happens to an object.
 func (q *question) compare(ctx context.Context, p pair) (result, error) {
-	if p.after.Content == nil {
+	if p.Content == nil {
 		return result{unmatched: true}, nil
 	}
-	after, err := stateOf(ctx, q.after, p.after, nil)
+	after, err := stateOf(ctx, q.after, p.Object, nil)
 	if err != nil {
 		return result{}, err
 	}
-	if len(p.state.matched)+len(after.matched) == 0 {
+	if len(p.before.matched)+len(after.matched) == 0 {
 		return result{unmatched: true}, nil
 	}
-	before := *p.state
-	if p.before.Content != p.after.Content {
-		// Values of the content before are not those that this content keeps.
-		before.wanted = maps.Clone(before.wanted)
-		maps.DeleteFunc(before.wanted, func(key valueKey, _ wanted) bool {
-			_, ok := after.wanted[key]
-			return !ok
-		})
+	before := *p.before
+	if p.original != nil {
+		before.wanted, after.wanted = withoutOwn(before.wanted, after.wanted, p.original, p.Content)
 	}
-	out := before.to(after)
-	if out == nil {
-		return result{}, nil
+	out := result{matched: after.matched, harmed: before.harmedBy(after)}
+	if out.Object = before.to(after, !p.Exists); out.Object == nil {
+		return out, nil
 	}
-	o := p.after
+	o := p.Object
 	out.Kind, out.Resource, out.Namespace, out.Name = o.Content.GetKind(), o.Resource.GroupResource().String(), o.Namespace, o.Content.GetName()
-	return result{Object: out}, nil
-}
-
-// state is what policies make of an object.
-type state struct {
-	matched []string
-	// denials and failures are why policies deny the object, or can't decide it.
-	denials, failures []string
-	// blocked reports whether the object keeps its values because a policy denies it or fails. wanted are the keys whose
-	// value changes otherwise.
-	blocked bool
-	wanted  map[valueKey]wanted
-}
-
-type valueKey struct{ field, key string }
-
-type wanted struct {
-	from, to *string
-	policy   string
-}
-
-// stateOf decides an object.
-func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object, evaluate simulation.Evaluate) (*state, error) {
-	out := &state{}
-	verdicts, err := s.VerdictsBy(ctx, o, evaluate)
-	if err != nil {
-		return nil, fmt.Errorf("deciding %s: %w", simulation.Describe(o.Content), err)
-	}
-	if o.Exists {
-		remediation.Freeze(o.Content, verdicts)
-	}
-	for _, v := range verdicts {
-		out.matched = append(out.matched, v.Policy.Name)
-		if v.Policy.Mode != placementv1.ModeEnforce {
-			continue
-		}
-		if v.Err != nil {
-			out.failures = append(out.failures, v.Policy.Name+": "+v.Err.Error())
-			out.blocked = out.blocked || v.Policy.FailurePolicy == placementv1.FailurePolicyFail
-			continue
-		}
-		out.blocked = out.blocked || len(v.Decision.Errors) > 0
-		for _, text := range v.Decision.Errors {
-			out.denials = append(out.denials, v.Policy.Name+": "+text)
-		}
-		if o.Exists && v.Policy.Remediation == placementv1.RemediationNewOnly {
-			// Existing objects keep their values, also at their next update.
-			continue
-		}
-		for _, c := range v.Changes {
-			if c.Immutable == "" {
-				if out.wanted == nil {
-					out.wanted = map[valueKey]wanted{}
-				}
-				out.wanted[valueKey{c.Field, c.Key}] = wanted{c.From, c.To, v.Policy.Name}
-			}
-		}
-	}
-	slices.Sort(out.matched)
-	if out.blocked {
-		out.wanted = nil
-	}
 	return out, nil
 }
 
-// to returns what happens to an object whose state changes; nil if nothing does.
-func (s *state) to(after *state) *Object {
-	out := &Object{Values: s.valuesTo(after)}
-	switch added, removed := lacking(after.matched, s.matched), lacking(s.matched, after.matched); {
-	case len(after.failures) > 0 && len(s.failures) == 0:
-		out.Transition, out.Reasons = Undecidable, after.failures
-	case len(after.denials) > 0 && len(lacking(after.denials, s.denials)) > 0:
-		out.Transition, out.Reasons = Denied, lacking(after.denials, s.denials)
-	case len(s.denials)+len(s.failures) > 0 && len(after.denials)+len(after.failures) == 0:
-		out.Transition, out.Reasons = Allowed, slices.Concat(s.denials, s.failures)
-	case slices.ContainsFunc(out.Values, moves):
-		out.Transition = Moved
-	case len(out.Values) > 0:
-		out.Transition = Changed
-	case len(added) > 0:
-		out.Transition, out.Reasons = Matched, added
-	case len(removed) > 0:
-		out.Transition, out.Reasons = Unmatched, removed
-	default:
-		return nil
-	}
-	return out
-}
-
-func moves(v Value) bool {
-	return v.Field == "scheduling" || v.Key == placementv1.ClustersAnnotation || v.Key == placement.PreferencesAnnotation
-}
-
-// lacking returns the texts of a that b lacks.
-func lacking(a, b []string) []string {
-	return slices.DeleteFunc(slices.Clone(a), func(text string) bool { return slices.Contains(b, text) })
-}
-
-// valuesTo returns the values that differ between what the policies want before and after.
-func (s *state) valuesTo(after *state) []Value {
-	if after.blocked {
-		return nil
-	}
-	var out []Value
-	for key, next := range after.wanted {
-		from := next.from
-		if before, ok := s.wanted[key]; ok {
-			from = before.to
-		}
-		if !equal(from, next.to) {
-			out = append(out, Value{key.field, key.key, from, next.to, next.policy})
-		}
-	}
-	for key, before := range s.wanted {
-		// The object keeps its current value.
-		if _, ok := after.wanted[key]; !ok && !equal(before.to, before.from) {
-			out = append(out, Value{key.field, key.key, before.to, before.from, before.policy})
-		}
-	}
-	slices.SortFunc(out, func(a, b Value) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) })
-	return out
-}
-
-func equal(a, b *string) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
-
-// newReport returns the report on the results.
-func newReport(results []result) *Report {
-	out := &Report{Objects: []Object{}, Totals: map[Transition]int{}, Namespaces: map[string]map[Transition]int{}}
-	for _, r := range results {
-		if r.unmatched {
-			continue
-		}
-		if r.Object == nil {
-			out.Unchanged++
-			continue
-		}
-		out.Objects = append(out.Objects, *r.Object)
-		out.Totals[r.Transition]++
-		if out.Namespaces[r.Namespace] == nil {
-			out.Namespaces[r.Namespace] = map[Transition]int{}
-		}
-		out.Namespaces[r.Namespace][r.Transition]++
-	}
-	transitions := Transitions()
-	slices.SortFunc(out.Objects, func(a, b Object) int {
-		return cmp.Or(cmp.Compare(slices.Index(transitions, a.Transition), slices.Index(transitions, b.Transition)),
-			strings.Compare(a.Resource, b.Resource), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+// withoutOwn removes the values from the states before and after an update that the update itself sets, or that stay.
+func withoutOwn(before, after map[valueKey]wanted, old, updated *unstructured.Unstructured) (_, _ map[valueKey]wanted) {
+	before, after = maps.Clone(before), maps.Clone(after)
+	maps.DeleteFunc(before, func(key valueKey, w wanted) bool {
+		_, decided := after[key]
+		kept := w.Change
+		kept.To = w.From
+		return !decided && !podscheduling.IsContribution(key.key) && !kept.Done(updated)
 	})
-	return out
+	maps.DeleteFunc(after, func(key valueKey, w wanted) bool { return !before[key].due && w.Done(old) })
+	return before, after
 }

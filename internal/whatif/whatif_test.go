@@ -17,16 +17,19 @@ limitations under the License.
 package whatif_test
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/simulation"
 	"github.com/berth-dev/berth/internal/whatif"
@@ -94,8 +97,8 @@ spec:
     }
 `
 
-// placed returns the objects of the world after the policies placed them.
-func placed(t *testing.T, text string) *simulation.Static {
+// bare returns the objects of the world as they are requested.
+func bare(t *testing.T, text string) *simulation.Static {
 	t.Helper()
 	objects := parse(t, text)
 	for _, obj := range objects {
@@ -103,14 +106,22 @@ func placed(t *testing.T, text string) *simulation.Static {
 			obj.SetAnnotations(nil)
 		}
 	}
-	bare, err := simulation.NewStatic(simulation.KubernetesDiscovery(), replication.Known(), objects...)
+	out, err := simulation.NewStatic(simulation.KubernetesDiscovery(), replication.Known(), objects...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := simulation.New(t.Context(), bare, simulation.Options{})
+	return out
+}
+
+// placed returns the objects of the world after the policies placed them.
+func placed(t *testing.T, text string) *simulation.Static {
+	t.Helper()
+	requested := bare(t, text)
+	s, err := simulation.New(t.Context(), requested, simulation.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	objects := parse(t, text)
 	for o, err := range s.Matched(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
@@ -120,7 +131,9 @@ func placed(t *testing.T, text string) *simulation.Static {
 		if err != nil {
 			t.Fatal(err)
 		}
-		objects = append(objects, outcome.Object)
+		if outcome.Object != nil {
+			objects = append(objects, outcome.Object)
+		}
 	}
 	out, err := simulation.NewStatic(simulation.KubernetesDiscovery(), replication.Known(), objects...)
 	if err != nil {
@@ -148,6 +161,9 @@ func summary(r *whatif.Report) []string {
 		line := fmt.Sprintf("%s %s %s/%s", o.Transition, o.Resource, o.Namespace, o.Name)
 		for _, v := range o.Values {
 			line += fmt.Sprintf(" %s: %s -> %s", v.Key, text(v.From), text(v.To))
+			if v.Pending {
+				line += " (pending)"
+			}
 		}
 		out = append(out, strings.TrimSpace(line+" "+strings.Join(o.Reasons, "; ")))
 	}
@@ -168,10 +184,23 @@ func TestWhatIf(t *testing.T) {
 		return reference("multicluster.x-k8s.io", "v1alpha1", "clusterprofiles", "fleet", name)
 	}
 	policy := reference("placement.berth.dev", "v1alpha1", "placementpolicies", "", "region")
+	web := reference("apps", "v1", "deployments", "shop", "web")
+	set := func(r whatif.Reference, value any, path ...string) whatif.Assignment {
+		return whatif.Assignment{Reference: r, Path: path, Value: value}
+	}
+	manual := strings.Replace(region, "Automatic", "Manual", 1)
+	newOnly := strings.Replace(region, "Automatic", "NewOnly", 1)
+	denying := strings.Replace(region, "clusters contains", "errors contains \"no\" if input.metadata.namespace == \"bank\"\n\n    clusters contains", 1)
+	failing := strings.Replace(strings.Replace(region, "name: region", "name: failing", 1), "c.labels", "d.labels", 1)
+	ignored := strings.Replace(failing, "mode: Enforce", "mode: Enforce\n  failurePolicy: Ignore", 1)
 	for name, test := range map[string]struct {
-		changes whatif.Changes
-		apply   string
-		want    []string
+		// world is added to the objects, and policies replace the policy region. The policies place the Deployments, unless
+		// unplaced is true.
+		world, policies string
+		unplaced        bool
+		changes         whatif.Changes
+		apply           string
+		want            []string
 	}{
 		"nothing": {want: []string{"unchanged 2"}},
 		"a cluster moves to another region": {
@@ -229,6 +258,29 @@ func TestWhatIf(t *testing.T) {
 			apply: strings.Replace(parsedProfile, ", tier: gold", "", 1),
 			want:  []string{"unchanged 2"},
 		},
+		"a manifest of a built-in kind": {
+			world: `apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: two
+  namespace: shop
+  labels: {region: eu}
+spec: {template: {spec: {containers: [{name: a, image: "1"}, {name: b, image: "1"}]}}}
+---
+`,
+			policies: strings.Replace(region, "clusters contains", "errors contains \"one container\" if count(input.spec.template.spec.containers) == 1\n\n    clusters contains", 1), unplaced: true,
+			apply: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: two, namespace: shop}\nspec: {template: {spec: {containers: [{name: b, image: \"2\"}]}}}",
+			want:  []string{"unchanged 3"},
+		},
+		"a policy that was applied before": {
+			policies: strings.Replace(manual, "metadata: {name: region}", `metadata: {name: region, annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"mode":"Enforce"}}'}}`, 1),
+			// Another client set the mode of remediation, and no manifest has it.
+			apply: strings.Replace(strings.Replace(region, "  remediation: {mode: Automatic}\n", "", 1), "c.labels.region ==", "c.labels.region !=", 1),
+			want: []string{
+				`Pending deployments.apps bank/db placement.berth.dev/clusters: ["us-1"] -> ["eu-1"] (pending)`,
+				`Pending deployments.apps shop/web placement.berth.dev/clusters: ["eu-1"] -> ["us-1"] (pending)`, "unchanged 0",
+			},
+		},
 		"text that looks like a number": {
 			changes: whatif.Changes{Set: []whatif.Assignment{{Reference: profile("us-1"), Path: []string{"spec", "displayName"}, Value: 1.3, Text: "1.30"}}},
 			apply:   strings.NewReplacer("name: region", "name: display", "clusters contains name if", "labels.display := c.displayName if", "c.labels.region == input.metadata.labels.region", `name == "us-1"`, "data.clusters", `data.kubernetes.clusterprofiles.fleet; c := {"displayName": p.spec.displayName}`, "some name, c in", "some name, p in").Replace(region),
@@ -241,12 +293,83 @@ func TestWhatIf(t *testing.T) {
 			want:  []string{"Matched deployments.apps bank/db other", "Matched deployments.apps shop/web other", "unchanged 0"},
 		},
 		"an object that is being deleted": {
+			world: `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [example.com/a]}
+---
+`,
+			changes: whatif.Changes{Set: []whatif.Assignment{set(profile("us-1"), "eu", "metadata", "labels", "region")}},
+			want: []string{
+				`Denied deployments.apps bank/db region: no cluster is left: this policy allows none`,
+				`Moved deployments.apps shop/web placement.berth.dev/clusters: ["eu-1"] -> ["eu-1","us-1"]`, "unchanged 1",
+			},
+		},
+		"a policy begins to change existing objects": {
+			policies: manual, unplaced: true, apply: region,
+			want: []string{
+				`Moved deployments.apps bank/db placement.berth.dev/clusters: none -> ["us-1"]`,
+				`Moved deployments.apps shop/web placement.berth.dev/clusters: none -> ["eu-1"]`, "unchanged 0",
+			},
+		},
+		"a policy stops changing existing objects": {
+			apply: manual, want: []string{"unchanged 2"},
+		},
+		"a policy that leaves existing objects alone decides otherwise": {
+			policies: manual,
+			changes:  whatif.Changes{Set: []whatif.Assignment{set(profile("us-1"), "eu", "metadata", "labels", "region"), set(profile("eu-1"), "us", "metadata", "labels", "region")}},
+			want: []string{
+				`Pending deployments.apps bank/db placement.berth.dev/clusters: ["us-1"] -> ["eu-1"] (pending)`,
+				`Pending deployments.apps shop/web placement.berth.dev/clusters: ["eu-1"] -> ["us-1"] (pending)`, "unchanged 0",
+			},
+		},
+		"a policy that leaves existing objects alone is deleted": {
+			policies: manual, unplaced: true, changes: whatif.Changes{Delete: []whatif.Reference{policy}},
+			want: []string{"Unmatched deployments.apps bank/db region", "Unmatched deployments.apps shop/web region", "unchanged 0"},
+		},
+		"an update of what a manual policy reads": {
+			policies: manual,
+			changes:  whatif.Changes{Set: []whatif.Assignment{set(web, "us", "metadata", "labels", "region")}},
+			want:     []string{`Moved deployments.apps shop/web placement.berth.dev/clusters: ["eu-1"] -> ["us-1"]`, "unchanged 1"},
+		},
+		"an update of something else while a manual policy decides otherwise": {
+			policies: manual,
 			changes: whatif.Changes{Set: []whatif.Assignment{
-				{Reference: reference("apps", "v1", "deployments", "shop", "web"), Path: []string{"metadata", "deletionTimestamp"}, Value: "2026-01-01T00:00:00Z"},
-				{Reference: profile("us-1"), Path: []string{"metadata", "labels", "region"}, Value: "eu"},
-				{Reference: reference("apps", "v1", "deployments", "bank", "db"), Path: []string{"metadata", "labels", "region"}, Value: "eu"},
+				set(profile("us-1"), "eu", "metadata", "labels", "region"), set(web, "b", "metadata", "labels", "a"),
 			}},
-			want: []string{`Moved deployments.apps bank/db placement.berth.dev/clusters: ["us-1"] -> ["eu-1","us-1"]`, "unchanged 1"},
+			want: []string{"unchanged 2"},
+		},
+		"an update with a policy for new objects": {
+			policies: newOnly,
+			changes:  whatif.Changes{Set: []whatif.Assignment{set(web, "us", "metadata", "labels", "region")}},
+			want:     []string{"unchanged 2"},
+		},
+		"an update that a policy takes back": {
+			changes: whatif.Changes{Set: []whatif.Assignment{set(web, "[\"us-1\"]", "metadata", "annotations", "placement.berth.dev/preferences")}},
+			want:    []string{"unchanged 2"},
+		},
+		"an update of an object that is denied": {
+			policies: denying, unplaced: true,
+			changes: whatif.Changes{Set: []whatif.Assignment{set(reference("apps", "v1", "deployments", "bank", "db"), "b", "metadata", "labels", "a")}},
+			want:    []string{"Denied deployments.apps bank/db region: no", "unchanged 1"},
+		},
+		"an update that is allowed again": {
+			world: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: asia, namespace: shop, labels: {region: asia}}\n---\n", unplaced: true,
+			changes: whatif.Changes{Set: []whatif.Assignment{set(reference("apps", "v1", "deployments", "shop", "asia"), "eu", "metadata", "labels", "region")}},
+			want: []string{
+				`Allowed deployments.apps shop/asia placement.berth.dev/clusters: none -> ["eu-1"] region: no cluster is left: this policy allows none`, "unchanged 2",
+			},
+		},
+		"another policy fails": {
+			policies: region + "---\n" + failing, apply: strings.Replace(failing, "name: failing", "name: second", 1),
+			want: []string{
+				"Undecidable deployments.apps bank/db second: the policy does not compile: second.rego:5:3: rego_unsafe_var_error: var d is unsafe",
+				"Undecidable deployments.apps shop/web second: the policy does not compile: second.rego:5:3: rego_unsafe_var_error: var d is unsafe",
+				"finding PlacementPolicy second true the policy does not compile: second.rego:5:3: rego_unsafe_var_error: var d is unsafe", "unchanged 0",
+			},
+		},
+		"a denial ends while a policy fails that is ignored": {
+			policies: denying + "---\n" + ignored, apply: region,
+			want: []string{"Allowed deployments.apps bank/db region: no", "unchanged 1"},
 		},
 		"a resource rule that matches nothing": {
 			apply: strings.Replace(region, "[deployments]", "[deployments, deploymentz]", 1),
@@ -256,7 +379,11 @@ func TestWhatIf(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := whatif.NewSession(t.Context(), placed(t, world+region), simulation.Options{})
+			cluster := bare
+			if !test.unplaced {
+				cluster = placed
+			}
+			s, err := whatif.NewSession(t.Context(), cluster(t, world+test.world+cmp.Or(test.policies, region)), simulation.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -267,10 +394,60 @@ func TestWhatIf(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, summary(report)); diff != "" {
+			if diff := gocmp.Diff(test.want, summary(report)); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// cut is a cluster that returns no more fields than are needed, as an API server's objects are kept.
+type cut struct{ simulation.Cluster }
+
+func (c cut) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+	objects, err := c.Cluster.List(ctx, resource, fields)
+	if err != nil || fields == nil {
+		return objects, err
+	}
+	var out []*unstructured.Unstructured
+	for _, obj := range objects {
+		out = append(out, &unstructured.Unstructured{Object: projection.Union(simulation.IdentityFields(), fields).Project(obj.Object)})
+	}
+	return out, nil
+}
+
+// TestFieldsOfLaterPolicies checks that policies decide with fields that only they read.
+func TestFieldsOfLaterPolicies(t *testing.T) {
+	large := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: large, namespace: shop, labels: {region: eu}}\nspec: {replicas: 9}\n---\n"
+	denying := strings.Replace(region, "clusters contains", "errors contains \"too many\" if input.spec.replicas > 5\n\n    clusters contains", 1)
+	conditional := strings.Replace(strings.Replace(region, "name: region", "name: conditional", 1), "  match: {", "  match: {matchConditions: [{name: large, expression: 'object.?spec.?replicas.orValue(1) > 5'}], ", 1)
+	for want, apply := range map[string]string{
+		"Denied deployments.apps shop/large region: too many":  denying,
+		"Matched deployments.apps shop/large conditional":      conditional,
+		"Denied deployments.apps shop/large another: too many": strings.Replace(denying, "name: region", "name: another", 1),
+	} {
+		s, err := whatif.NewSession(t.Context(), cut{placed(t, world+large+region)}, simulation.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := s.WhatIf(t.Context(), whatif.Changes{Apply: parse(t, apply)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := summary(report); got[0] != want {
+			t.Errorf("report %q, want first %q", got, want)
+		}
+	}
+}
+
+// TestMoves checks that objects with values that change at once count, whatever else happens to them.
+func TestMoves(t *testing.T) {
+	r := &whatif.Report{Objects: []whatif.Object{
+		{Transition: whatif.Moved, Values: []whatif.Value{{Key: "a"}}}, {Transition: whatif.Allowed, Values: []whatif.Value{{Key: "a"}, {Key: "b", Pending: true}}},
+		{Transition: whatif.Pending, Values: []whatif.Value{{Key: "a", Pending: true}}}, {Transition: whatif.Denied},
+	}}
+	if got := r.Moves(); got != 2 {
+		t.Errorf("moves %d, want 2", got)
 	}
 }
 
@@ -330,7 +507,7 @@ metadata: {name: new, namespace: shop, labels: {region: eu}}
 	want := []whatif.Violation{{
 		Policy: "region", Resource: "deployments.apps", Namespace: "shop", Name: "new", Messages: []string{`annotation placement.berth.dev/clusters is absent, should be ["eu-1"]`},
 	}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("violations (-want +got):\n%s", diff)
 	}
 	if _, err := violations(bare, "none"); err == nil || !strings.Contains(err.Error(), `there is no PlacementPolicy "none"`) {
