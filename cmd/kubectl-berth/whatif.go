@@ -133,7 +133,7 @@ func (o *whatifOptions) run(ctx context.Context) error {
 		return err
 	}
 	if live, ok := cluster.(*simulation.Live); ok {
-		session.Types = live.TypeChecker()
+		session.Types, session.Recount = live.TypeChecker(), true
 	}
 	report, err := session.WhatIf(ctx, changes)
 	if err != nil {

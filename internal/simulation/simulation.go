@@ -278,6 +278,11 @@ func (s *Simulation) Clusters(ctx context.Context) ([]string, error) {
 // Cluster returns the cluster that the simulation was made from.
 func (s *Simulation) Cluster() Cluster { return s.cluster }
 
+// PrepareGenerated prepares a module that Berth generated, as those of quotas.
+func (s *Simulation) PrepareGenerated(ctx context.Context, name string, m *policy.Module) (policy.Rules, error) {
+	return s.engine.PrepareGenerated(ctx, name, m)
+}
+
 // Evaluate evaluates a policy on an input, which it must not change.
 type Evaluate = func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error)
 

@@ -17,45 +17,149 @@ limitations under the License.
 package whatif
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-// findings returns the errors and warnings about the policies and quotas that change, sorted by kind and name.
+// findings returns the errors and warnings about the changes, sorted by kind and name.
 func (q *question) findings(ctx context.Context) ([]Finding, error) {
 	var out []Finding
-	for name, c := range q.changed.changed[placementPolicies] {
-		if c.after == nil {
+	for resource, objects := range q.changed.changed {
+		for name, c := range objects {
+			found, err := q.changeFindings(ctx, resource, name, c)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, found...)
+		}
+	}
+	quotas, err := q.quotaFindings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out = slices.Concat(out, quotas, q.pauses())
+	slices.SortStableFunc(out, func(a, b Finding) int { return strings.Compare(a.Object, b.Object) })
+	return out, nil
+}
+
+// changeFindings returns the findings about the change of one object.
+func (q *question) changeFindings(ctx context.Context, resource schema.GroupVersionResource, name types.NamespacedName, c change) ([]Finding, error) {
+	switch {
+	case resource == placementPolicies && c.after != nil:
+		return q.policyFindings(ctx, q.after.Policy(name.Name))
+	case resource.Group == placementv1.GroupVersion.Group && resource.Resource == "limitedresources":
+		return []Finding{{simulation.Describe(cmp.Or(c.after, c.before)), false, "which requests this leaves without a quota is not considered"}}, nil
+	case resource.Group == placementv1.GroupVersion.Group:
+		return nil, nil
+	}
+	object := simulation.Describe(cmp.Or(c.after, c.before))
+	if text := q.withoutEffect(resource, c); text != "" {
+		return []Finding{{object, false, text}}, nil
+	}
+	if resource == namespaces && c.after == nil {
+		return []Finding{{object, false, "the objects in the namespace are deleted with it, which is not considered"}}, nil
+	}
+	return nil, nil
+}
+
+// withoutEffect returns why the change of an object moves nothing; "" if policies may decide otherwise because of it.
+func (q *question) withoutEffect(resource schema.GroupVersionResource, c change) string {
+	if c.before != nil && c.after != nil && equality.Semantic.DeepEqual(ownContent(c.before), ownContent(c.after)) {
+		return "the object is like this already"
+	}
+	inventories := q.after.Cluster().Catalog().Inventories()
+	read := false
+	for _, p := range slices.Concat(q.before.Policies(), q.after.Policies()) {
+		if p.Matcher.SelectsResource(resource) || resource == namespaces && (p.Matcher.SelectsNamespaces() || p.Matcher.Conditional()) {
+			return ""
+		}
+		if p.Binding == nil {
 			continue
 		}
-		found, err := q.policyFindings(ctx, q.after.Policy(name.Name))
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, found...)
-	}
-	for _, plural := range []string{"scopedquotas", "clusterscopedquotas"} {
-		changed := q.changed.changed[placementv1.GroupVersion.WithResource(plural)]
-		for _, name := range slices.SortedFunc(maps.Keys(changed), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }) {
-			if changed[name].after != nil {
-				out = append(out, quotaFindings(changed[name].after)...)
+		for _, fields := range []*projection.FieldSet{p.Binding.Fields[resource], p.Binding.PredicateReads[resource]} {
+			if fields == nil {
+				continue
+			}
+			read = true
+			if !reflect.DeepEqual(readOf(c.before, resource, fields, inventories), readOf(c.after, resource, fields, inventories)) {
+				return ""
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Finding) int { return strings.Compare(a.Object, b.Object) })
-	return out, nil
+	if read {
+		return "no policy reads what changes, so it moves nothing"
+	}
+	return fmt.Sprintf("no policy matches or reads %s, so the change moves nothing", resource.GroupResource())
+}
+
+// ownContent returns the object without its generation, which the API server counts.
+func ownContent(obj *unstructured.Unstructured) map[string]any {
+	out := obj.DeepCopy()
+	out.SetGeneration(0)
+	return out.Object
+}
+
+// readOf returns what policies read of an object; nil if there is none.
+func readOf(obj *unstructured.Unstructured, resource schema.GroupVersionResource, fields *projection.FieldSet, inventories *replication.Inventories) map[string]any {
+	if obj == nil {
+		return nil
+	}
+	prepared := obj.DeepCopy()
+	inventories.Prepare(resource, prepared)
+	return fields.Project(prepared.Object)
+}
+
+// pauses returns the policies whose remediation the changes would pause, because they harm too many of the matched objects.
+func (q *question) pauses() []Finding {
+	harmed := map[string]int{}
+	for _, r := range q.results {
+		for _, name := range r.harmed {
+			harmed[name]++
+		}
+	}
+	var out []Finding
+	for name, n := range harmed {
+		limit, matched := q.after.Policy(name).BlastRadius.WithDefaults(), q.matched(name)
+		if remediation.ExceedsBlastRadius(limit, n, matched) {
+			out = append(out, Finding{"PlacementPolicy " + name, false, fmt.Sprintf(
+				"%d of %d matched objects would be left denied, undecided, or without clusters, which is more than %d %%: Berth pauses the policy and moves none of its objects until the change is released",
+				n, matched, limit.Percent)})
+		}
+	}
+	return out
+}
+
+// matched returns the number of objects that a policy matches after the changes.
+func (q *question) matched(policy string) int {
+	out := 0
+	for _, r := range q.results {
+		if slices.Contains(r.matched, policy) {
+			out++
+		}
+	}
+	for i, marked := range q.marked {
+		if !marked && slices.Contains(q.states[i].matched, policy) {
+			out++
+		}
+	}
+	return out
 }
 
 // policyFindings returns why a policy does not compile, the warnings about its text, what the type checker finds, and whether
@@ -93,23 +197,6 @@ func (q *question) policyFindings(ctx context.Context, p *simulation.Policy) ([]
 		out = append(out, Finding{object, false, "spec.match matches no existing object"})
 	}
 	return out, err
-}
-
-// quotaFindings returns the resources of which more is used than the changed quota allows. Nothing is removed for that, but
-// requests that need more are denied.
-func quotaFindings(quota *unstructured.Unstructured) []Finding {
-	hard, _, _ := unstructured.NestedMap(quota.Object, "spec", "hard")
-	used, _, _ := unstructured.NestedMap(quota.Object, "status", "used")
-	var out []Finding
-	for _, name := range slices.Sorted(maps.Keys(hard)) {
-		limit, limitErr := resource.ParseQuantity(fmt.Sprint(hard[name]))
-		usage, usageErr := resource.ParseQuantity(fmt.Sprint(used[name]))
-		if limitErr != nil || usageErr != nil || usage.Cmp(limit) <= 0 {
-			continue
-		}
-		out = append(out, Finding{simulation.Describe(quota), false, fmt.Sprintf("%s of %s are used, which exceeds the limit %s", usage.String(), name, limit.String())})
-	}
-	return out
 }
 
 // matchesAny reports whether a policy matches an existing object.

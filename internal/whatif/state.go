@@ -22,6 +22,8 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
@@ -33,10 +35,11 @@ type state struct {
 	matched []string
 	// denials and failures are why policies deny the object, or can't decide it.
 	denials, failures []reason
-	// blocked reports whether the object keeps its values because a policy denies it or fails. wanted are the keys for which
-	// policies decide another value otherwise.
-	blocked bool
-	wanted  map[valueKey]wanted
+	// blocked reports whether policies deny requests for the object, and held whether the object keeps its values because
+	// they would deny remediation's.
+	blocked, held bool
+	// wanted are the keys for which policies decide another value.
+	wanted map[valueKey]*wanted
 	// harmed are the policies that leave the object without a placement, and whether they remove all of its clusters.
 	harmed map[string]bool
 }
@@ -56,86 +59,167 @@ func texts(reasons []reason) []string {
 
 type valueKey struct{ field, key string }
 
-// wanted is a value that a policy decides.
+// wanted are the values that policies decide for a key.
 type wanted struct {
+	// Change is the change that is made at once, or the pending one if there is none.
 	placement.Change
-	policy string
-	// due reports whether the object gets the value at once. Otherwise it may get it at its next update.
-	due bool
+	// due is what the object gets at once, and pending what it may get at its next update; nil if it keeps the value.
+	due, pending *target
 }
 
-// value returns the value of a key after remediation.
-func (w wanted) value() *string {
-	if w.due {
-		return w.To
+// target is a value, and the policy that decides it.
+type target struct {
+	value  *string
+	policy string
+}
+
+// add adds the change that a policy makes.
+func (w *wanted) add(c placement.Change, policy string, due bool) {
+	if w.due == nil {
+		w.Change = c
+	}
+	if due {
+		w.due = &target{c.To, policy}
+	} else {
+		w.pending = &target{c.To, policy}
+	}
+}
+
+// value returns the value of the key after remediation.
+func (w *wanted) value() *string {
+	if w.due != nil {
+		return w.due.value
 	}
 	return w.From
 }
 
-// stateOf decides an object. The state after an update has the values that the update leads to.
+// later returns the value that the key may have after the next update.
+func (w *wanted) later() *string {
+	if w.pending != nil {
+		return w.pending.value
+	}
+	return w.value()
+}
+
+// policy returns a policy that decides a value of the key.
+func (w *wanted) policy() string { return cmp.Or(w.due, w.pending).policy }
+
+// stateOf decides an object. The state of an existing object has what remediation and the next update lead to, and that of
+// any other object what the request for it leads to.
 func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object, evaluate simulation.Evaluate) (*state, error) {
-	verdicts, made, err := decide(ctx, s, o, evaluate)
+	d, err := decide(ctx, s, o, evaluate)
 	if err != nil {
 		return nil, fmt.Errorf("deciding %s: %w", simulation.Describe(o.Content), err)
 	}
-	out := &state{}
-	for _, v := range verdicts {
-		out.matched = append(out.matched, v.Policy.Name)
-		if v.Policy.Mode != placementv1.ModeEnforce {
-			continue
+	out := &state{held: blocks(d.verdicts)}
+	for _, v := range d.answers {
+		switch {
+		case v.Policy.Mode != placementv1.ModeEnforce:
+		case v.Err != nil:
+			out.failures = append(out.failures, reason{v.Policy.Name, v.Err.Error()})
+		default:
+			for _, text := range v.Decision.Errors {
+				out.denials = append(out.denials, reason{v.Policy.Name, text})
+			}
 		}
+	}
+	out.blocked = blocks(d.answers)
+	for _, v := range d.verdicts {
+		out.matched = append(out.matched, v.Policy.Name)
 		if remediation.Harms(v) {
 			if out.harmed == nil {
 				out.harmed = map[string]bool{}
 			}
 			out.harmed[v.Policy.Name] = remediation.RemovesAllClusters(v)
 		}
-		if v.Err != nil {
-			out.failures = append(out.failures, reason{v.Policy.Name, v.Err.Error()})
-			out.blocked = out.blocked || v.Policy.FailurePolicy == placementv1.FailurePolicyFail
+		if v.Policy.Mode != placementv1.ModeEnforce || v.Err != nil || o.Exists && v.Policy.Remediation == placementv1.RemediationNewOnly {
+			// Policies for new objects leave existing ones alone, also at their next update.
 			continue
 		}
-		out.blocked = out.blocked || len(v.Decision.Errors) > 0
-		for _, text := range v.Decision.Errors {
-			out.denials = append(out.denials, reason{v.Policy.Name, text})
-		}
-		if o.Exists && v.Policy.Remediation == placementv1.RemediationNewOnly {
-			// Existing objects keep their values, also at their next update.
+		due := !out.held && (!o.Exists || v.Policy.PatchesExisting())
+		if !due && out.blocked {
 			continue
 		}
 		for _, c := range v.Changes {
-			if c.Immutable != "" || !made(c) {
-				continue
+			if c.Immutable == "" && (d.made == nil || d.made(c)) {
+				out.add(c, v.Policy.Name, due)
 			}
-			if out.wanted == nil {
-				out.wanted = map[valueKey]wanted{}
-			}
-			out.wanted[valueKey{c.Field, c.Key}] = wanted{c, v.Policy.Name, !o.Exists || v.Policy.PatchesExisting()}
 		}
 	}
 	slices.Sort(out.matched)
-	if out.blocked {
-		out.wanted = nil
-	}
 	return out, nil
 }
 
-// decide returns the verdicts on an object, and a function that reports whether a change is made if no policy denies the
-// object.
-func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, evaluate simulation.Evaluate) ([]*placement.Verdict, func(placement.Change) bool, error) {
-	if o.Old == nil {
-		verdicts, err := s.VerdictsBy(ctx, o, evaluate)
-		if o.Exists {
-			remediation.Freeze(o.Content, verdicts)
+// blocks reports whether a policy denies the object, or denies it because it can't decide.
+func blocks(verdicts []*placement.Verdict) bool {
+	return slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool {
+		return v.Policy.Mode == placementv1.ModeEnforce && (v.Err == nil && len(v.Decision.Errors) > 0 || v.Err != nil && v.Policy.FailurePolicy == placementv1.FailurePolicyFail)
+	})
+}
+
+// add adds the change that a policy makes.
+func (s *state) add(c placement.Change, policy string, due bool) {
+	if s.wanted == nil {
+		s.wanted = map[valueKey]*wanted{}
+	}
+	key := valueKey{c.Field, c.Key}
+	if s.wanted[key] == nil {
+		s.wanted[key] = &wanted{}
+	}
+	s.wanted[key].add(c, policy, due)
+}
+
+// decisions are what the policies decide of an object.
+type decisions struct {
+	// verdicts say what changes, and answers whether a request for the object is denied.
+	verdicts, answers []*placement.Verdict
+	// made reports whether a change is made; nil stands for all changes.
+	made func(placement.Change) bool
+}
+
+// decide decides an object. For an existing one, the verdicts are those of remediation, and the answers those to an update
+// that changes nothing.
+func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, evaluate simulation.Evaluate) (decisions, error) {
+	if o.Old != nil {
+		// An update may leave the values of policies that do not change existing objects as they were.
+		outcome, err := s.Decide(ctx, o)
+		if err != nil {
+			return decisions{}, err
 		}
-		return verdicts, func(placement.Change) bool { return true }, err
+		return decisions{outcome.Verdicts, outcome.Verdicts, func(c placement.Change) bool { return c.Done(outcome.Object) }}, nil
 	}
-	// An update may leave the values of policies that do not change existing objects as they were.
-	outcome, err := s.Decide(ctx, o)
-	if err != nil || outcome.Object == nil {
-		return nil, nil, err
+	known := map[*placement.Policy]evaluation{}
+	verdicts, err := s.VerdictsBy(ctx, o, func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+		var e evaluation
+		if evaluate == nil {
+			e.decision, e.err = p.Evaluator.Evaluate(ctx, input)
+		} else {
+			e.decision, e.err = evaluate(ctx, p, input)
+		}
+		known[p] = e
+		return e.decision, e.err
+	})
+	if err != nil || !o.Exists {
+		return decisions{verdicts: verdicts, answers: verdicts}, err
 	}
-	return outcome.Verdicts, func(c placement.Change) bool { return c.Done(outcome.Object) }, nil
+	remediation.Freeze(o.Content, verdicts)
+	if !slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool {
+		return v.Policy.Mode == placementv1.ModeEnforce && v.Policy.Remediation != placementv1.RemediationAutomatic
+	}) {
+		return decisions{verdicts: verdicts, answers: verdicts}, nil
+	}
+	// Remediation leaves the keys of other policies as they are, and an update does not.
+	update := simulation.Object{Resource: o.Resource, Namespace: o.Namespace, Content: o.Content, Old: &unstructured.Unstructured{Object: o.Content.Object}}
+	answers, err := s.VerdictsBy(ctx, update, func(_ context.Context, p *placement.Policy, _ map[string]any) (placement.Decision, error) {
+		return known[p].decision, known[p].err
+	})
+	return decisions{verdicts: verdicts, answers: answers}, err
+}
+
+// evaluation is the result of the evaluation of a policy.
+type evaluation struct {
+	decision placement.Decision
+	err      error
 }
 
 // to returns what happens to an object whose state changes; nil if nothing does. A request, which the changes make, is
@@ -200,9 +284,6 @@ func lacking[T comparable](a, b []T) []T {
 // valuesTo returns the values that change. These are the values after remediation, or those that the object can get at its
 // next update if the policies did not decide the same before.
 func (s *state) valuesTo(after *state) []Value {
-	if after.blocked {
-		return nil
-	}
 	var out []Value
 	add := func(key valueKey, from, to *string, policy string, pending bool) {
 		if !equal(from, to) {
@@ -210,21 +291,21 @@ func (s *state) valuesTo(after *state) []Value {
 		}
 	}
 	for key, next := range after.wanted {
-		before, ok := s.wanted[key]
-		if !ok {
-			before.Change.From = next.From
+		before := s.wanted[key]
+		if before == nil {
+			before = &wanted{Change: placement.Change{From: next.From}}
 		}
 		switch {
 		case !equal(before.value(), next.value()):
-			add(key, before.value(), next.value(), next.policy, false)
-		case !next.due && !(ok && equal(before.To, next.To)):
-			add(key, next.From, next.To, next.policy, true)
+			add(key, before.value(), next.value(), next.policy(), false)
+		case next.pending != nil && !equal(before.later(), next.later()):
+			add(key, next.value(), next.later(), next.pending.policy, true)
 		}
 	}
 	for key, before := range s.wanted {
-		// The object keeps its current value.
-		if _, ok := after.wanted[key]; !ok {
-			add(key, before.value(), before.From, before.policy, false)
+		// The object keeps its current value. If a policy denies it, that is said already.
+		if after.wanted[key] == nil && !after.held {
+			add(key, before.value(), before.From, before.policy(), false)
 		}
 	}
 	slices.SortFunc(out, func(a, b Value) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) })

@@ -51,6 +51,9 @@ type Types interface {
 type Session struct {
 	// Types checks the types of the policies that change. If it is nil, they are not checked.
 	Types Types
+	// Recount reports whether the cluster has all objects that quotas count. If it has not, as a snapshot, their usage is what
+	// their status says.
+	Recount bool
 
 	cluster *simulation.Cached
 	options simulation.Options
@@ -354,14 +357,16 @@ func (q *question) compare(ctx context.Context, p pair) (result, error) {
 }
 
 // withoutOwn removes the values from the states before and after an update that the update itself sets, or that stay.
-func withoutOwn(before, after map[valueKey]wanted, old, updated *unstructured.Unstructured) (_, _ map[valueKey]wanted) {
+func withoutOwn(before, after map[valueKey]*wanted, old, updated *unstructured.Unstructured) (_, _ map[valueKey]*wanted) {
 	before, after = maps.Clone(before), maps.Clone(after)
-	maps.DeleteFunc(before, func(key valueKey, w wanted) bool {
+	maps.DeleteFunc(before, func(key valueKey, w *wanted) bool {
 		_, decided := after[key]
 		kept := w.Change
 		kept.To = w.From
 		return !decided && !podscheduling.IsContribution(key.key) && !kept.Done(updated)
 	})
-	maps.DeleteFunc(after, func(key valueKey, w wanted) bool { return !before[key].due && w.Done(old) })
+	maps.DeleteFunc(after, func(key valueKey, w *wanted) bool {
+		return (before[key] == nil || before[key].due == nil) && w.Done(old)
+	})
 	return before, after
 }

@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -142,6 +143,24 @@ func placed(t *testing.T, text string) *simulation.Static {
 	return out
 }
 
+// deployment returns a Deployment in the region eu.
+func deployment(name string) string {
+	return fmt.Sprintf("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: %s, namespace: many, labels: {region: eu}}\n---\n", name)
+}
+
+func pod(name, namespace string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: %s}\nspec: {containers: [{name: a, resources: {requests: {cpu: 100m}}}]}\n---\n", name, namespace)
+}
+
+// denials returns the lines of denied Deployments.
+func denials(namespace string, names ...string) []string {
+	var out []string
+	for _, name := range names {
+		out = append(out, fmt.Sprintf("Denied deployments.apps %s/%s region: no", namespace, name))
+	}
+	return out
+}
+
 func reference(group, version, resource, namespace, name string) whatif.Reference {
 	return whatif.Reference{
 		Resource: schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, NamespacedName: types.NamespacedName{Namespace: namespace, Name: name},
@@ -198,6 +217,7 @@ func TestWhatIf(t *testing.T) {
 		// unplaced is true.
 		world, policies string
 		unplaced        bool
+		recount         bool
 		changes         whatif.Changes
 		apply           string
 		want            []string
@@ -256,7 +276,7 @@ func TestWhatIf(t *testing.T) {
 		},
 		"a manifest lacks a label that somebody else set": {
 			apply: strings.Replace(parsedProfile, ", tier: gold", "", 1),
-			want:  []string{"unchanged 2"},
+			want:  []string{"finding ClusterProfile fleet/us-1 false the object is like this already", "unchanged 2"},
 		},
 		"a manifest of a built-in kind": {
 			world: `apiVersion: apps/v1
@@ -306,6 +326,13 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 		},
 		"a policy begins to change existing objects": {
 			policies: manual, unplaced: true, apply: region,
+			want: []string{
+				`Moved deployments.apps bank/db placement.berth.dev/clusters: none -> ["us-1"]`,
+				`Moved deployments.apps shop/web placement.berth.dev/clusters: none -> ["eu-1"]`, "unchanged 0",
+			},
+		},
+		"a policy begins to change existing objects of which another policy leaves the clusters alone": {
+			policies: strings.Replace(region, "Enforce", "DryRun", 1) + "---\n" + strings.NewReplacer("name: region", "name: second", "Automatic", "\"Off\"").Replace(region), unplaced: true, apply: region,
 			want: []string{
 				`Moved deployments.apps bank/db placement.berth.dev/clusters: none -> ["us-1"]`,
 				`Moved deployments.apps shop/web placement.berth.dev/clusters: none -> ["eu-1"]`, "unchanged 0",
@@ -371,6 +398,63 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 			policies: denying + "---\n" + ignored, apply: region,
 			want: []string{"Allowed deployments.apps bank/db region: no", "unchanged 1"},
 		},
+		"a policy that leaves existing objects alone forbids what another keeps": {
+			// An update asks both, and remediation the first one only.
+			policies: strings.NewReplacer("name: region", "name: first", "input.metadata.labels.region", `"eu"`).Replace(region) + "---\n" + strings.NewReplacer("name: region", "name: second", "Automatic", "\"Off\"", "input.metadata.labels.region", `"eu"`).Replace(region),
+			apply:    strings.NewReplacer("name: region", "name: first", "input.metadata.labels.region", `"us"`).Replace(region) + "---\n" + strings.NewReplacer("name: region", "name: second", "Automatic", "\"Off\"", "input.metadata.labels.region", `"us"`).Replace(region),
+			want: []string{
+				`Pending deployments.apps bank/db placement.berth.dev/clusters: ["eu-1"] -> ["us-1"] (pending)`,
+				`Pending deployments.apps shop/web placement.berth.dev/clusters: ["eu-1"] -> ["us-1"] (pending)`, "unchanged 0",
+			},
+		},
+		"a change of what no policy reads": {
+			changes: whatif.Changes{Set: []whatif.Assignment{set(reference("", "v1", "configmaps", "shop", "unmatched"), "b", "data", "a")}},
+			want:    []string{"finding ConfigMap shop/unmatched false no policy matches or reads configmaps, so the change moves nothing", "unchanged 2"},
+		},
+		"a change of a field that no policy reads": {
+			policies: strings.NewReplacer("some name, c in data.clusters", `some name, c in data.kubernetes.configmaps.shop`, "c.labels.region == input.metadata.labels.region", `c.data.region == "eu"`).Replace(region), unplaced: true,
+			changes: whatif.Changes{Set: []whatif.Assignment{set(reference("", "v1", "configmaps", "shop", "unmatched"), "b", "metadata", "labels", "a")}},
+			want:    []string{"finding ConfigMap shop/unmatched false no policy reads what changes, so it moves nothing", "unchanged 2"},
+		},
+		"a namespace is deleted": {
+			world:    "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {stage: dev}}\n---\n",
+			policies: strings.Replace(region, "  match: {", "  match: {namespaceSelector: {matchLabels: {stage: dev}}, ", 1),
+			changes:  whatif.Changes{Delete: []whatif.Reference{reference("", "v1", "namespaces", "", "shop")}},
+			want: []string{
+				"Unmatched deployments.apps shop/web region",
+				"finding Namespace shop false the objects in the namespace are deleted with it, which is not considered", "unchanged 0",
+			},
+		},
+		"a policy whose remediation would be paused": {
+			world: strings.Join([]string{deployment("a"), deployment("b"), deployment("c"), deployment("d"), deployment("e"), deployment("f"), deployment("g"), deployment("h"), deployment("i"), deployment("j"), ""}, ""),
+			apply: strings.Replace(region, "clusters contains", "errors contains \"no\" if input.metadata.namespace == \"many\"\n\n    clusters contains", 1),
+			want: slices.Concat(denials("many", "a", "b", "c", "d", "e", "f", "g", "h", "i", "j"), []string{
+				"finding PlacementPolicy region false 10 of 12 matched objects would be left denied, undecided, or without clusters, which is more than 10 %: Berth pauses the policy and moves none of its objects until the change is released", "unchanged 2",
+			}),
+		},
+		"a new quota": {
+			recount: true, world: pod("a", "shop") + pod("b", "shop") + pod("c", "bank"),
+			apply: "apiVersion: placement.berth.dev/v1alpha1\nkind: ScopedQuota\nmetadata: {name: new, namespace: shop}\nspec: {hard: {pods: \"1\", requests.cpu: \"2\"}}",
+			want:  []string{"finding ScopedQuota shop/new false 2 of pods are used, which exceeds the limit 1", "unchanged 2"},
+		},
+		"a new quota in a snapshot": {
+			apply: "apiVersion: placement.berth.dev/v1alpha1\nkind: ScopedQuota\nmetadata: {name: new, namespace: shop}\nspec: {hard: {pods: \"1\"}}",
+			want:  []string{"finding ScopedQuota shop/new false how much of pods is used is not known here: ask the cluster instead of a snapshot", "unchanged 2"},
+		},
+		"a quota selects another namespace": {
+			recount: true,
+			world: pod("a", "shop") + pod("b", "bank") + "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: bank}\n---\n" +
+				"apiVersion: placement.berth.dev/v1alpha1\nkind: ClusterScopedQuota\nmetadata: {name: team}\nspec: {hard: {pods: \"1\"}, namespaceSelector: {matchLabels: {team: a}}}\n---\n",
+			changes: whatif.Changes{Set: []whatif.Assignment{set(reference("", "v1", "namespaces", "", "bank"), "a", "metadata", "labels", "team")}},
+			want: []string{
+				"finding ClusterScopedQuota team false 2 of pods are used, which exceeds the limit 1",
+				"finding Namespace bank false no policy matches or reads namespaces, so the change moves nothing", "unchanged 2",
+			},
+		},
+		"a limit of quotas": {
+			apply: "apiVersion: placement.berth.dev/v1alpha1\nkind: LimitedResource\nmetadata: {name: gpus}\nspec: {resource: pods}",
+			want:  []string{"finding LimitedResource gpus false which requests this leaves without a quota is not considered", "unchanged 2"},
+		},
 		"a resource rule that matches nothing": {
 			apply: strings.Replace(region, "[deployments]", "[deployments, deploymentz]", 1),
 			want: []string{
@@ -387,6 +471,7 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 			if err != nil {
 				t.Fatal(err)
 			}
+			s.Recount = test.recount
 			if test.apply != "" {
 				test.changes.Apply = parse(t, test.apply)
 			}

@@ -25,7 +25,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,12 +33,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -164,20 +159,18 @@ var _ = Describe("kubectl berth whatif", func() {
 		for i := range 4 {
 			createCluster(ctx, fmt.Sprintf("c%d", i), randomLabels(r))
 		}
-		w := &predicted{r: r, namespace: namespace, policies: map[string]bool{}}
-		for i := range 20 {
-			object := framework.NewObject(framework.Deployment, namespace, fmt.Sprintf("web-%d", i), map[string]string{"tier": string("abc"[r.IntN(3)]), "region": string("abc"[r.IntN(3)])})
-			object.SetLabels(randomLabels(r))
-			Expect(f.Client.Create(ctx, object)).To(Succeed())
+		w := &predicted{r: r, namespace: namespace, policies: map[string]*placementv1.PlacementPolicy{}, transitions: map[whatif.Transition]int{}}
+		for range 20 {
+			Expect(f.Client.Create(ctx, w.newObject())).To(Succeed())
 		}
 		for i := range 2 {
 			w.apply(ctx, w.newPolicy(i))
 		}
-		for range setting("BERTH_WHATIF_CHANGES", 8) {
+		for range setting("BERTH_WHATIF_CHANGES", 200) {
 			w.predict(ctx)
 		}
-		Expect(w.moved).To(BeNumerically(">", 0))
-		AddReportEntry("moved and denied objects", fmt.Sprint(w.moved, " ", w.denied))
+		AddReportEntry("transitions", fmt.Sprint(w.transitions))
+		Expect(w.transitions).To(And(HaveKey(whatif.Moved), HaveKey(whatif.Changed), HaveKey(whatif.Pending), HaveKey(whatif.Denied), HaveKey(whatif.Allowed)))
 	}, SpecTimeout(40*time.Minute))
 
 	It("prints the difference, and sets the exit code", func(ctx SpecContext) {
@@ -226,150 +219,6 @@ func randomLabels(r *rand.Rand) map[string]string {
 		if r.IntN(4) > 0 {
 			out[key] = string("abc"[r.IntN(3)])
 		}
-	}
-	return out
-}
-
-// predicted carries out changes after it asked what they would do.
-type predicted struct {
-	r             *rand.Rand
-	namespace     string
-	policies      map[string]bool
-	moved, denied int
-}
-
-func (w *predicted) newPolicy(number int) *placementv1.PlacementPolicy {
-	p := framework.NewPolicy(fmt.Sprintf("predicted-%d", number%3), generatePolicy(w.r, number), "apps", "deployments", w.namespace)
-	p.Spec.Priority, p.Spec.Mode = int32(w.r.IntN(3)), placementv1.ModeEnforce
-	p.Spec.Remediation.Mode = placementv1.RemediationAutomatic
-	// Nothing pauses the policy.
-	p.Spec.Remediation.BlastRadius = &placementv1.BlastRadius{Percent: 100}
-	return p
-}
-
-func (w *predicted) apply(ctx context.Context, p *placementv1.PlacementPolicy) {
-	GinkgoHelper()
-	if w.policies[p.Name] {
-		f.ChangePolicy(ctx, p.Name, func(existing *placementv1.PlacementPolicy) { existing.Spec = p.Spec })
-	} else {
-		f.CreatePolicy(ctx, p)
-	}
-	w.policies[p.Name] = true
-	f.AwaitReady(ctx, p.Name)
-}
-
-// patience is how long remediation may take: it holds patches back for a while if data changes often.
-const patience = 4 * time.Minute
-
-// predict asks what a random change would do, makes it, and compares object by object.
-func (w *predicted) predict(ctx context.Context) {
-	GinkgoHelper()
-	profile := whatif.Reference{
-		Resource:       schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"},
-		NamespacedName: types.NamespacedName{Namespace: "fleet-system", Name: fmt.Sprintf("c%d", w.r.IntN(4))},
-	}
-	var changes whatif.Changes
-	var carryOut func()
-	names := slices.Sorted(maps.Keys(w.policies))
-	switch name := names[w.r.IntN(len(names))]; w.r.IntN(5) {
-	case 0:
-		p := w.newPolicy(w.r.IntN(1000))
-		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&placementv1.PlacementPolicy{
-			TypeMeta: metav1.TypeMeta{APIVersion: placementv1.GroupVersion.String(), Kind: "PlacementPolicy"}, ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Spec: p.Spec,
-		})
-		Expect(err).NotTo(HaveOccurred())
-		changes.Apply = []*unstructured.Unstructured{{Object: object}}
-		carryOut = func() { w.apply(ctx, p) }
-	case 1:
-		if len(names) == 1 {
-			return
-		}
-		changes.Delete = []whatif.Reference{{Resource: placementv1.GroupVersion.WithResource("placementpolicies"), NamespacedName: types.NamespacedName{Name: name}}}
-		carryOut = func() {
-			f.DeletePolicy(ctx, name)
-			delete(w.policies, name)
-		}
-	default:
-		value := string("abc"[w.r.IntN(3)])
-		changes.Set = []whatif.Assignment{{Reference: profile, Path: []string{"metadata", "labels", "region"}, Value: value}}
-		carryOut = func() {
-			patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{"region":%q}}}`, value))
-			Expect(f.Client.Patch(ctx, framework.NewObject(clusterProfile, "fleet-system", profile.Name, nil), patch)).To(Succeed())
-		}
-	}
-	// What earlier changes caused has to be over.
-	var report *whatif.Report
-	var before map[string]map[string]string
-	Eventually(func(g Gomega, ctx context.Context) {
-		violations, err := whatif.Violations(ctx, simulate(ctx), "")
-		g.Expect(err).NotTo(HaveOccurred())
-		denied := sets.New[string]()
-		for _, v := range violations {
-			if slices.ContainsFunc(v.Messages, func(m string) bool { return strings.HasPrefix(m, "denied: ") }) {
-				denied.Insert(v.Name)
-			}
-		}
-		// A denied object keeps its values.
-		g.Expect(slices.DeleteFunc(violations, func(v whatif.Violation) bool { return denied.Has(v.Name) })).To(BeEmpty())
-		cluster, err := simulation.NewLive(ctx, f.Config, replication.Known())
-		g.Expect(err).NotTo(HaveOccurred())
-		session, err := whatif.NewSession(ctx, cluster, simulation.Options{OwnNamespace: "berth-system"})
-		g.Expect(err).NotTo(HaveOccurred())
-		report, err = session.WhatIf(ctx, changes)
-		g.Expect(err).NotTo(HaveOccurred())
-		before = w.state(ctx, g)
-	}).WithContext(ctx).WithTimeout(patience).Should(Succeed())
-	want := before
-	for _, o := range report.Objects {
-		switch o.Transition {
-		case whatif.Moved, whatif.Changed:
-			w.moved++
-		case whatif.Denied:
-			w.denied++
-			continue
-		}
-		for _, v := range o.Values {
-			if v.To == nil {
-				delete(want[o.Name], v.Field+" "+v.Key)
-			} else {
-				want[o.Name][v.Field+" "+v.Key] = *v.To
-			}
-		}
-	}
-	carryOut()
-	Eventually(func(g Gomega, ctx context.Context) { g.Expect(cmp.Diff(want, w.state(ctx, g))).To(BeEmpty()) }).
-		WithContext(ctx).WithTimeout(patience).Should(Succeed(), "%+v\n%+v", changes, report)
-	for _, o := range report.Objects {
-		object, err := f.Get(ctx, framework.Deployment, w.namespace, o.Name)
-		Expect(err).NotTo(HaveOccurred())
-		err = f.Client.Update(ctx, object, client.DryRunAll)
-		switch o.Transition {
-		case whatif.Denied:
-			Expect(err).To(HaveOccurred(), "%+v", o)
-		case whatif.Allowed, whatif.Moved, whatif.Changed:
-			Expect(err).NotTo(HaveOccurred(), "%+v", o)
-		}
-	}
-}
-
-// state returns the labels and annotations of the objects.
-func (w *predicted) state(ctx context.Context, g Gomega) map[string]map[string]string {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(framework.Deployment)
-	g.Expect(f.Client.List(ctx, list, client.InNamespace(w.namespace))).To(Succeed())
-	out := map[string]map[string]string{}
-	for i := range list.Items {
-		obj := &list.Items[i]
-		values := map[string]string{}
-		for key, value := range obj.GetLabels() {
-			values["labels "+key] = value
-		}
-		for key, value := range obj.GetAnnotations() {
-			if key != placementv1.RequestedAnnotation {
-				values["annotations "+key] = value
-			}
-		}
-		out[obj.GetName()] = values
 	}
 	return out
 }
