@@ -188,6 +188,13 @@ func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, 
 		}
 		return decisions{outcome.Verdicts, outcome.Verdicts, func(c placement.Change) bool { return c.Done(outcome.Object) }}, nil
 	}
+	if !o.Exists || !slices.ContainsFunc(s.Policies(), leavesExisting) {
+		verdicts, err := s.VerdictsBy(ctx, o, evaluate)
+		if o.Exists {
+			remediation.Freeze(o.Content, verdicts)
+		}
+		return decisions{verdicts: verdicts, answers: verdicts}, err
+	}
 	known := map[*placement.Policy]evaluation{}
 	verdicts, err := s.VerdictsBy(ctx, o, func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 		var e evaluation
@@ -199,21 +206,21 @@ func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, 
 		known[p] = e
 		return e.decision, e.err
 	})
-	if err != nil || !o.Exists {
-		return decisions{verdicts: verdicts, answers: verdicts}, err
+	if err != nil {
+		return decisions{}, err
 	}
 	remediation.Freeze(o.Content, verdicts)
-	if !slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool {
-		return v.Policy.Mode == placementv1.ModeEnforce && v.Policy.Remediation != placementv1.RemediationAutomatic
-	}) {
-		return decisions{verdicts: verdicts, answers: verdicts}, nil
-	}
 	// Remediation leaves the keys of other policies as they are, and an update does not.
 	update := simulation.Object{Resource: o.Resource, Namespace: o.Namespace, Content: o.Content, Old: &unstructured.Unstructured{Object: o.Content.Object}}
 	answers, err := s.VerdictsBy(ctx, update, func(_ context.Context, p *placement.Policy, _ map[string]any) (placement.Decision, error) {
 		return known[p].decision, known[p].err
 	})
 	return decisions{verdicts: verdicts, answers: answers}, err
+}
+
+// leavesExisting reports whether an enforced policy leaves existing objects to their next update.
+func leavesExisting(p *simulation.Policy) bool {
+	return p.Mode == placementv1.ModeEnforce && p.Remediation != placementv1.RemediationAutomatic
 }
 
 // evaluation is the result of the evaluation of a policy.

@@ -175,19 +175,29 @@ type question struct {
 func (q *question) read(ctx context.Context) error {
 	q.contents = slices.Clone(q.objects)
 	found := make([]bool, len(q.objects))
+	next := 0
 	for o, err := range q.after.Matched(ctx) {
 		if err != nil {
 			return err
 		}
-		if i, known := q.index[keyOf(o)]; known {
-			q.contents[i], found[i] = o, true
+		// Most objects come as they did before, and in the same order.
+		i, known := next, next < len(q.objects) && q.objects[next].Content == o.Content
+		if !known {
+			i, known = q.index[keyOf(o)]
+		}
+		if !known {
+			q.others = append(q.others, o)
 			continue
 		}
-		q.others = append(q.others, o)
+		q.contents[i], found[i] = o, true
+		next = i + 1
 	}
 	for i, o := range q.objects {
+		if found[i] {
+			continue
+		}
 		_, changes := q.changed.change(keyOf(o))
-		if !found[i] && !changes && slices.ContainsFunc(q.after.Policies(), func(p *simulation.Policy) bool { return p.Matcher.SelectsResource(o.Resource) }) {
+		if !changes && slices.ContainsFunc(q.after.Policies(), func(p *simulation.Policy) bool { return p.Matcher.SelectsResource(o.Resource) }) {
 			q.contents[i].Content = nil
 		}
 	}
@@ -197,8 +207,12 @@ func (q *question) read(ctx context.Context) error {
 // mark marks the objects to which something may happen: those that change, and those for which a policy that changes, or
 // that reads something that changes, decides something else.
 func (q *question) mark(ctx context.Context) error {
-	for i, o := range q.objects {
-		_, q.marked[i] = q.changed.change(keyOf(o))
+	for resource, objects := range q.changed.changed {
+		for name := range objects {
+			if i, ok := q.index[objectKey{resource, name}]; ok {
+				q.marked[i] = true
+			}
+		}
 	}
 	for _, before := range q.before.Policies() {
 		if !q.affected(before) {
