@@ -111,19 +111,8 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	if err != nil {
 		return nil, fmt.Errorf("deciding %s: %w", simulation.Describe(o.Content), err)
 	}
-	out := &state{held: blocks(d.verdicts)}
-	for _, v := range d.answers {
-		switch {
-		case v.Policy.Mode != placementv1.ModeEnforce:
-		case v.Err != nil:
-			out.failures = append(out.failures, reason{v.Policy.Name, v.Err.Error()})
-		default:
-			for _, text := range v.Decision.Errors {
-				out.denials = append(out.denials, reason{v.Policy.Name, text})
-			}
-		}
-	}
-	out.blocked = blocks(d.answers)
+	out := &state{held: blocks(d.verdicts), blocked: blocks(d.answers)}
+	out.denials, out.failures = reasons(d.answers)
 	for _, v := range d.verdicts {
 		out.matched = append(out.matched, v.Policy.Name)
 		if remediation.Harms(v) {
@@ -148,6 +137,22 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	}
 	slices.Sort(out.matched)
 	return out, nil
+}
+
+// reasons returns why enforced policies deny the object, or can't decide it.
+func reasons(verdicts []*placement.Verdict) (denials, failures []reason) {
+	for _, v := range verdicts {
+		switch {
+		case v.Policy.Mode != placementv1.ModeEnforce:
+		case v.Err != nil:
+			failures = append(failures, reason{v.Policy.Name, v.Err.Error()})
+		default:
+			for _, text := range v.Decision.Errors {
+				denials = append(denials, reason{v.Policy.Name, text})
+			}
+		}
+	}
+	return denials, failures
 }
 
 // blocks reports whether a policy denies the object, or denies it because it can't decide.
