@@ -190,7 +190,7 @@ func (m *merger) setClusters(shares clusterShares, requested, next *string, valu
 func (m *merger) hypotheticalClusters(shares clusterShares, requested, current *string, values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	next, err := requested, error(nil)
-	if len(shares.wanted) > 0 {
+	if len(shares.differing) > 0 && len(shares.wanted) > 0 {
 		next, err = joinClusters(requested, shares.wanted)
 	}
 	for _, v := range shares.differing {
@@ -223,6 +223,10 @@ var errNoCluster = errors.New("no cluster is left")
 // returns that list as it is written. It returns an error if the developer's list cannot be parsed, or if no cluster is
 // left and a policy denies that.
 func joinClusters(requested *string, shares []clusterShare) (*string, error) {
+	if alone := shares[0]; len(shares) == 1 && requested == nil && !alone.kept && len(alone.names) > 0 {
+		// This is the most frequent case, and what a policy decides is sorted.
+		return new(clustersText(alone.names)), nil
+	}
 	names := sets.New(shares[0].names...)
 	for _, s := range shares[1:] {
 		names = names.Intersection(sets.New(s.names...))
