@@ -17,6 +17,7 @@ limitations under the License.
 package bench_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -51,6 +52,7 @@ clusters contains name if {
 // BenchmarkWhatIf is a what-if of another label of one cluster, which moves one in twenty of the Deployments.
 //
 //   - part=First reads and decides all objects, as the first what-if of a session does before it answers.
+//   - part=Snapshot is the same from the text of a snapshot, with the answer.
 //   - part=Next is each what-if of the session.
 //   - part=Policy is a what-if of another text of the policy, which allows one cluster less.
 func BenchmarkWhatIf(b *testing.B) {
@@ -63,6 +65,26 @@ func BenchmarkWhatIf(b *testing.B) {
 		return s
 	}
 	b.Run("part=First", func(b *testing.B) { measure(b, func(int) { newSession() }) })
+	b.Run("part=Snapshot", func(b *testing.B) {
+		text := snapshotText(b, cluster)
+		measure(b, func(i int) {
+			recorded, err := simulation.DecodeSnapshot(text)
+			if err != nil {
+				b.Fatal(err)
+			}
+			cluster, err := recorded.Cluster(replication.Known())
+			if err != nil {
+				b.Fatal(err)
+			}
+			s, err := whatif.NewSession(b.Context(), cluster, simulation.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := s.WhatIf(b.Context(), whatif.Changes{Apply: []*unstructured.Unstructured{regionWithout(b, i%simulatedClusters)}}); err != nil {
+				b.Fatal(err)
+			}
+		})
+	})
 	b.Run("part=Next", func(b *testing.B) {
 		s := newSession()
 		measure(b, func(i int) {
@@ -93,6 +115,24 @@ func BenchmarkWhatIf(b *testing.B) {
 			}
 		})
 	})
+}
+
+// snapshotText returns the snapshot of a cluster.
+func snapshotText(b *testing.B, cluster simulation.Cluster) []byte {
+	b.Helper()
+	s, err := simulation.New(b.Context(), cluster, simulation.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	recorded, err := s.Snapshot(b.Context(), simulation.KubernetesDiscovery())
+	if err != nil {
+		b.Fatal(err)
+	}
+	text, err := json.Marshal(recorded)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return text
 }
 
 // regionWithout returns the policy without one of the clusters.
