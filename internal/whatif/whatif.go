@@ -148,7 +148,7 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 	}
 	out := newReport(q.results)
 	for i, marked := range q.marked {
-		if !marked && len(s.states[i].matched) > 0 {
+		if !marked && q.contents[i].Content != nil && len(s.states[i].matched) > 0 {
 			out.Unchanged++
 		}
 	}
@@ -320,7 +320,7 @@ func (q *question) pairs(ctx context.Context) ([]pair, error) {
 		return nil
 	}
 	for i, marked := range q.marked {
-		if !marked {
+		if !marked || q.contents[i].Content == nil {
 			continue
 		}
 		if err := add(q.contents[i], q.states[i]); err != nil {
@@ -361,7 +361,11 @@ func (q *question) compare(ctx context.Context, p pair) (result, error) {
 	if p.original != nil {
 		before.wanted, after.wanted = withoutOwn(before.wanted, after.wanted, p.original, p.Content)
 	}
-	out := result{matched: after.matched, harmed: before.harmedBy(after)}
+	out := result{matched: after.matched}
+	if p.Exists {
+		// What developers do to their objects pauses no policy.
+		out.harmed = before.harmedBy(after)
+	}
 	if out.Object = before.to(after, !p.Exists); out.Object == nil {
 		return out, nil
 	}

@@ -525,6 +525,39 @@ func TestFieldsOfLaterPolicies(t *testing.T) {
 	}
 }
 
+// vanishing is a cluster in which the Deployment web is deleted after the Deployments were read once.
+type vanishing struct {
+	cut
+	read *bool
+}
+
+func (v vanishing) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+	objects, err := v.cut.List(ctx, resource, fields)
+	if resource.Resource != "deployments" {
+		return objects, err
+	}
+	if *v.read {
+		objects = slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool { return o.GetName() == "web" })
+	}
+	*v.read = true
+	return objects, err
+}
+
+// TestObjectThatVanishes checks that an object is left out that is deleted before its type is read again with more fields.
+func TestObjectThatVanishes(t *testing.T) {
+	s, err := whatif.NewSession(t.Context(), vanishing{cut{placed(t, world+region)}, new(bool)}, simulation.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := s.WhatIf(t.Context(), whatif.Changes{Apply: parse(t, strings.Replace(region, "clusters contains", "errors contains \"no\" if not input.spec.replicas\n\n    clusters contains", 1))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff([]string{"Denied deployments.apps bank/db region: no", "unchanged 0"}, summary(report)); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
+	}
+}
+
 // TestMoves checks that objects with values that change at once count, whatever else happens to them.
 func TestMoves(t *testing.T) {
 	r := &whatif.Report{Objects: []whatif.Object{
