@@ -197,6 +197,7 @@ func TestCancelled(t *testing.T) {
 		"What a predicate makes of it is not its own": fwk.AsStatus(errors.New("cancelled")),
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
+		cancelled := make(chan struct{})
 		var asked atomic.Int64
 		s := setOf(t, []string{"Mine"}, predicate("Mine", func(string) *fwk.Status {
 			switch n := asked.Add(1); {
@@ -204,9 +205,11 @@ func TestCancelled(t *testing.T) {
 				return nil
 			case n == 5:
 				cancel()
+				close(cancelled)
 			}
-			// Do not let other workers overtake the one that cancels.
-			<-ctx.Done()
+			// Do not let other workers overtake the one that cancels. ctx.Done is closed before the contexts derived from ctx
+			// are cancelled.
+			<-cancelled
 			return answer
 		}))
 		for range 2 {
