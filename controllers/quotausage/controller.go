@@ -21,7 +21,6 @@ package quotausage
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -31,8 +30,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
@@ -49,7 +50,6 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/notify"
-	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/status"
@@ -58,7 +58,8 @@ import (
 
 // Catalog knows the types that the API server serves.
 type Catalog interface {
-	ByPlural(plural string) []policy.Resource
+	// Namespaced returns the preferred version of a type. ok is false if the type is not served or not namespaced.
+	Namespaced(schema.GroupResource) (_ schema.GroupVersionResource, ok bool)
 	// Served returns all types that the API server serves, or nil if they are not known.
 	Served() *match.ServedTypes
 }
@@ -125,18 +126,15 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	quotas := &quotaEvents{controller: c}
-	for _, object := range []client.Object{&placementv1.ScopedQuota{}, &placementv1.ClusterScopedQuota{}, &placementv1.LimitedResource{}} {
-		if err := ctl.Watch(source.TypedKind(mgr.GetCache(), object, quotas)); err != nil {
-			return err
-		}
-	}
-	var namespaces client.Object = watches.NewNamespace()
-	if err := ctl.Watch(source.TypedKind(mgr.GetCache(), namespaces, &namespaceEvents{controller: c})); err != nil {
-		return err
-	}
-	for _, class := range []client.Object{watches.NewPriorityClass(), watches.NewStorageClass()} {
-		if err := ctl.Watch(source.TypedKind(mgr.GetCache(), class, &classEvents{controller: c})); err != nil {
+	for object, handler := range map[client.Object]events{
+		&placementv1.ScopedQuota{}:        c.quotaEvents(),
+		&placementv1.ClusterScopedQuota{}: c.quotaEvents(),
+		&placementv1.LimitedResource{}:    c.quotaEvents(),
+		watches.NewNamespace():            c.namespaceEvents(),
+		watches.NewPriorityClass():        c.classEvents(),
+		watches.NewStorageClass():         c.classEvents(),
+	} {
+		if err := ctl.Watch(source.TypedKind(mgr.GetCache(), object, handler)); err != nil {
 			return err
 		}
 	}
@@ -197,23 +195,12 @@ func (c *Controller) wantedTypes(ctx context.Context) (map[schema.GroupVersionRe
 	for _, q := range quotas {
 		types, _ := c.Evaluators.Types(q.QuotaSpec())
 		for t := range types {
-			if served, ok := c.servedVersion(t); ok {
+			if served, ok := c.Catalog.Namespaced(t); ok {
 				out[served] = projection.AllFields()
 			}
 		}
 	}
 	return out, nil
-}
-
-// servedVersion returns the version in which the controller counts objects of a type. ok is false if the type is not
-// served or not namespaced.
-func (c *Controller) servedVersion(t schema.GroupResource) (schema.GroupVersionResource, bool) {
-	for _, r := range c.Catalog.ByPlural(t.Resource) {
-		if r.Group == t.Group && r.Namespaced {
-			return r.GroupVersionResource, true
-		}
-	}
-	return schema.GroupVersionResource{}, false
 }
 
 // listQuotas returns the quotas of both kinds, for reading only. If namespace is not empty, it returns only the
@@ -329,13 +316,13 @@ type recountBasis struct {
 	generation int64
 	revision   uint64
 	next       time.Time
-	selected   selection
+	selected   sets.Set[string]
 }
 
 // explains reports whether the change from an earlier basis may explain a change of usage.
 func (b recountBasis) explains(earlier recountBasis, now time.Time) bool {
 	lapsed := !earlier.next.IsZero() && !now.Before(earlier.next)
-	return b.uid != earlier.uid || b.generation != earlier.generation || b.revision != earlier.revision || lapsed || !maps.Equal(b.selected, earlier.selected)
+	return b.uid != earlier.uid || b.generation != earlier.generation || b.revision != earlier.revision || lapsed || !b.selected.Equal(earlier.selected)
 }
 
 // conflictBackoff is the backoff for retries of a recount that conflicts with charges by webhooks.
@@ -359,9 +346,9 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	}
 	c.lookUpExpired(ctx, q, selected, keepExpired)
 	counted, err := c.meter.Recount(ctx, q, rules, quota.RecountInput{
-		Selects: selected.has,
+		Selects: selected.Has,
 		NotServed: func(t schema.GroupResource) bool {
-			_, served := c.servedVersion(t)
+			_, served := c.Catalog.Namespaced(t)
 			return !served
 		},
 		KeepExpired: keepExpired,
@@ -371,7 +358,7 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	}
 	states := map[schema.GroupResource]watches.State{}
 	for _, t := range counted.Missing {
-		served, _ := c.servedVersion(t)
+		served, _ := c.Catalog.Namespaced(t)
 		states[t], _ = c.watches.State(served)
 		if states[t].Err == nil && q.QuotaStatus().ObservedGeneration == q.GetGeneration() {
 			// The quota is enqueued again when the watch has its first content. Until then the previous leader's count
@@ -391,7 +378,7 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 }
 
 // reach returns what a quota's scopes and selector name that does not exist, or can never match.
-func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected selection) (*status.QuotaReach, error) {
+func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected sets.Set[string]) (*status.QuotaReach, error) {
 	out := &status.QuotaReach{}
 	if cluster, ok := q.(*placementv1.ClusterScopedQuota); ok && cluster.Spec.NamespaceSelector != nil {
 		if why := match.ReasonSelectsNone(cluster.Spec.NamespaceSelector.Upstream(), c.OwnNamespace); why != "" {
@@ -404,7 +391,7 @@ func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected se
 	}
 	types, _ := c.Evaluators.Types(q.QuotaSpec())
 	for t := range types {
-		if _, served := c.servedVersion(t); served {
+		if _, served := c.Catalog.Namespaced(t); served {
 			out.Served = true
 		} else {
 			out.Unserved = append(out.Unserved, t)
@@ -416,21 +403,25 @@ func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected se
 
 // unknownClasses adds to out the classes that a quota names and that do not exist.
 func (c *Controller) unknownClasses(ctx context.Context, spec *placementv1.QuotaSpec, out *status.QuotaReach) error {
-	if c.Classes != nil && len(priorityClasses(spec, nil)) > 0 {
-		known, err := c.Classes.Names(ctx)
-		if err != nil {
-			return err
-		}
-		out.UnknownClasses = priorityClasses(spec, known)
+	var err error
+	if out.UnknownClasses, err = unknownNames(ctx, spec, c.Classes, priorityClasses); err != nil {
+		return err
 	}
-	if c.StorageClasses != nil && len(quota.UnknownStorageClasses(spec, nil)) > 0 {
-		known, err := c.StorageClasses.Names(ctx)
-		if err != nil {
-			return err
-		}
-		out.UnknownStorageClasses = quota.UnknownStorageClasses(spec, known)
+	out.UnknownStorageClasses, err = unknownNames(ctx, spec, c.StorageClasses, quota.UnknownStorageClasses)
+	return err
+}
+
+// unknownNames returns the classes of one kind that a quota names and that do not exist. unknown returns those that are
+// not among the known ones.
+func unknownNames(ctx context.Context, spec *placementv1.QuotaSpec, classes Classes, unknown func(_ *placementv1.QuotaSpec, known []string) []string) ([]string, error) {
+	if classes == nil || len(unknown(spec, nil)) == 0 {
+		return nil, nil
 	}
-	return nil
+	known, err := classes.Names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return unknown(spec, known), nil
 }
 
 // priorityClasses returns the priority classes that a quota's scopes name and that are not in known.
@@ -477,7 +468,7 @@ func (c *Controller) Unsettled(q placementv1.Quota) []placementv1.Reservation {
 	if err != nil {
 		return all
 	}
-	return c.meter.Unsettled(all, selected.has)
+	return c.meter.Unsettled(all, selected.Has)
 }
 
 // isLeader reports whether this replica is the leader and counts.
@@ -493,11 +484,11 @@ const maxLookups = 16
 // lookUpExpired queries the API server for the objects of expired reservations that are not in keepExpired yet, and
 // adds the results to keepExpired by reservation UID. A result is true if the change exists or may exist. So a watch
 // that is far behind can't free quota that is in use.
-func (c *Controller) lookUpExpired(ctx context.Context, q placementv1.Quota, selected selection, keepExpired map[string]bool) {
+func (c *Controller) lookUpExpired(ctx context.Context, q placementv1.Quota, selected sets.Set[string], keepExpired map[string]bool) {
 	now := c.Clock.Now()
 	var expired []placementv1.Reservation
 	for _, r := range q.QuotaStatus().Reservations {
-		if _, known := keepExpired[r.UID]; !known && quota.Expired(r, now) && selected.has(r.Namespace) {
+		if _, known := keepExpired[r.UID]; !known && quota.Expired(r, now) && selected.Has(r.Namespace) {
 			expired = append(expired, r)
 		}
 	}
@@ -512,7 +503,7 @@ func (c *Controller) lookUpExpired(ctx context.Context, q placementv1.Quota, sel
 
 // changeMayExist reports whether the change that a reservation was made for is stored in the API server, or may be.
 func (c *Controller) changeMayExist(ctx context.Context, r placementv1.Reservation) bool {
-	served, ok := c.servedVersion(schema.ParseGroupResource(r.Resource))
+	served, ok := c.Catalog.Namespaced(schema.ParseGroupResource(r.Resource))
 	if !ok || r.Name == "" {
 		return false
 	}
@@ -544,7 +535,7 @@ const settleInterval = time.Second
 
 // write updates the status if it changed. It returns the time at which the quota must be counted again, or zero if the
 // regular recount is enough.
-func (c *Controller) write(ctx context.Context, key quota.Key, selected selection, facts status.QuotaFacts) (time.Time, error) {
+func (c *Controller) write(ctx context.Context, key quota.Key, selected sets.Set[string], facts status.QuotaFacts) (time.Time, error) {
 	q, next := facts.Quota, facts.Recount.Next
 	before, _ := q.DeepCopyObject().(placementv1.Quota)
 	*q.QuotaStatus() = status.ComputeQuota(facts)
@@ -621,32 +612,19 @@ func newQuota(key quota.Key) placementv1.Quota {
 	return &placementv1.ScopedQuota{}
 }
 
-// selection is a set of namespaces.
-type selection map[string]bool
-
-func (s selection) has(namespace string) bool { return s[namespace] }
-
 // selected returns the namespaces whose objects a quota counts.
-func (c *Controller) selected(ctx context.Context, q placementv1.Quota) (selection, error) {
-	cluster, ok := q.(*placementv1.ClusterScopedQuota)
-	if !ok {
-		return selection{q.GetNamespace(): q.GetNamespace() != c.OwnNamespace}, nil
-	}
-	selector, err := quota.NamespaceSelector(cluster.Spec.NamespaceSelector)
-	if err != nil {
-		return nil, fmt.Errorf("spec.namespaceSelector: %w", err)
-	}
-	list := watches.NewNamespaceList()
-	if err := c.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, fmt.Errorf("listing namespaces: %w", err)
-	}
-	out := selection{}
-	for i := range list.Items {
-		out[list.Items[i].Name] = true
-	}
-	delete(out, match.NamespaceSystem)
-	delete(out, c.OwnNamespace)
-	return out, nil
+func (c *Controller) selected(ctx context.Context, q placementv1.Quota) (sets.Set[string], error) {
+	return quota.CountedNamespaces(q, c.OwnNamespace, func(selector labels.Selector) ([]string, error) {
+		list := watches.NewNamespaceList()
+		if err := c.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+			return nil, fmt.Errorf("listing namespaces: %w", err)
+		}
+		var names []string
+		for _, namespace := range list.Items {
+			names = append(names, namespace.Name)
+		}
+		return names, nil
+	})
 }
 
 func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
@@ -659,7 +637,7 @@ func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
 		return err
 	}
 	never := match.NeverMatched(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
-	_, served := c.servedVersion(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
+	_, served := c.Catalog.Namespaced(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
 	next := status.ComputeLimit(limit, rules, c.WebhookState(key), status.LimitedType{
 		Never: never, Served: served, Impossible: c.Evaluators.CheckMatchContains(&limit.Spec).LimitsNothing,
 	})

@@ -35,23 +35,24 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-type workQueue = workqueue.TypedRateLimitingInterface[quota.Key]
+type (
+	workQueue = workqueue.TypedRateLimitingInterface[quota.Key]
+	events    = handler.TypedFuncs[client.Object, quota.Key]
+)
 
 // quotaEvents handles events of the quotas and LimitedResources themselves.
-type quotaEvents struct {
-	controller *Controller
-}
-
-var _ handler.TypedEventHandler[client.Object, quota.Key] = (*quotaEvents)(nil)
-
-// Create implements handler.TypedEventHandler.
-func (h *quotaEvents) Create(_ context.Context, e event.TypedCreateEvent[client.Object], _ workQueue) {
-	h.changed(e.Object, true)
-}
-
-// Update implements handler.TypedEventHandler.
-func (h *quotaEvents) Update(_ context.Context, e event.TypedUpdateEvent[client.Object], _ workQueue) {
-	h.changed(e.ObjectNew, !sameSpec(e.ObjectOld, e.ObjectNew))
+func (c *Controller) quotaEvents() events {
+	return events{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], _ workQueue) {
+			c.quotaChanged(e.Object, true)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], _ workQueue) {
+			c.quotaChanged(e.ObjectNew, !sameSpec(e.ObjectOld, e.ObjectNew))
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], _ workQueue) {
+			c.quotaChanged(e.Object, true)
+		},
+	}
 }
 
 // sameSpec reports whether two versions of an object have the same spec. It compares more than generations: after a
@@ -65,76 +66,49 @@ func sameSpec(a, b client.Object) bool {
 	return !isQuota || equality.Semantic.DeepEqual(before.QuotaSpec(), after.QuotaSpec())
 }
 
-// Delete implements handler.TypedEventHandler.
-func (h *quotaEvents) Delete(_ context.Context, e event.TypedDeleteEvent[client.Object], _ workQueue) {
-	h.changed(e.Object, true)
-}
-
-// Generic implements handler.TypedEventHandler.
-func (*quotaEvents) Generic(context.Context, event.TypedGenericEvent[client.Object], workQueue) {}
-
-func (h *quotaEvents) changed(o client.Object, spec bool) {
+// quotaChanged enqueues a quota or a LimitedResource. If its spec changed, the controller computes the watched types
+// again.
+func (c *Controller) quotaChanged(o client.Object, spec bool) {
 	key, ok := quota.KeyOf(o)
 	if !ok {
 		return
 	}
 	if spec {
-		h.controller.Rewatch()
+		c.Rewatch()
 	}
-	h.controller.enqueue(key)
+	c.enqueue(key)
 }
 
 // namespaceEvents handles events of namespaces, which ClusterScopedQuotas may start or stop to select.
-type namespaceEvents struct {
-	controller *Controller
-}
-
-var _ handler.TypedEventHandler[client.Object, quota.Key] = (*namespaceEvents)(nil)
-
-// Create implements handler.TypedEventHandler.
-func (h *namespaceEvents) Create(ctx context.Context, _ event.TypedCreateEvent[client.Object], _ workQueue) {
-	h.controller.namespacesChanged(ctx)
-}
-
-// Update implements handler.TypedEventHandler.
-func (h *namespaceEvents) Update(ctx context.Context, e event.TypedUpdateEvent[client.Object], _ workQueue) {
-	if !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) {
-		h.controller.namespacesChanged(ctx)
+func (c *Controller) namespaceEvents() events {
+	return events{
+		CreateFunc: func(ctx context.Context, _ event.TypedCreateEvent[client.Object], _ workQueue) {
+			c.namespacesChanged(ctx)
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[client.Object], _ workQueue) {
+			if !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) {
+				c.namespacesChanged(ctx)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, _ event.TypedDeleteEvent[client.Object], _ workQueue) {
+			c.namespacesChanged(ctx)
+		},
 	}
 }
-
-// Delete implements handler.TypedEventHandler.
-func (h *namespaceEvents) Delete(ctx context.Context, _ event.TypedDeleteEvent[client.Object], _ workQueue) {
-	h.controller.namespacesChanged(ctx)
-}
-
-// Generic implements handler.TypedEventHandler.
-func (*namespaceEvents) Generic(context.Context, event.TypedGenericEvent[client.Object], workQueue) {}
 
 // classEvents handles the creation and deletion of priority classes and storage classes.
-type classEvents struct {
-	controller *Controller
-}
-
-var _ handler.TypedEventHandler[client.Object, quota.Key] = (*classEvents)(nil)
-
-// Create implements handler.TypedEventHandler.
-func (h *classEvents) Create(ctx context.Context, e event.TypedCreateEvent[client.Object], _ workQueue) {
-	if !e.IsInInitialList {
-		h.controller.classesChanged(ctx, e.Object.GetName())
+func (c *Controller) classEvents() events {
+	return events{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[client.Object], _ workQueue) {
+			if !e.IsInInitialList {
+				c.classesChanged(ctx, e.Object.GetName())
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[client.Object], _ workQueue) {
+			c.classesChanged(ctx, e.Object.GetName())
+		},
 	}
 }
-
-// Update implements handler.TypedEventHandler.
-func (*classEvents) Update(context.Context, event.TypedUpdateEvent[client.Object], workQueue) {}
-
-// Delete implements handler.TypedEventHandler.
-func (h *classEvents) Delete(ctx context.Context, e event.TypedDeleteEvent[client.Object], _ workQueue) {
-	h.controller.classesChanged(ctx, e.Object.GetName())
-}
-
-// Generic implements handler.TypedEventHandler.
-func (*classEvents) Generic(context.Context, event.TypedGenericEvent[client.Object], workQueue) {}
 
 // sink passes the objects of the watched types to the meter.
 type sink struct {

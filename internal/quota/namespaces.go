@@ -17,10 +17,14 @@ limitations under the License.
 package quota
 
 import (
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
 )
 
 // NamespaceSelector parses the selector of a ClusterScopedQuota or a LimitedResource. No selector and an empty one select
@@ -34,4 +38,23 @@ func orMatchAll(s *metav1.LabelSelector) *metav1.LabelSelector {
 		return &metav1.LabelSelector{}
 	}
 	return s
+}
+
+// CountedNamespaces returns the namespaces whose objects a quota counts: its own, or those that its selector selects,
+// without the namespace own of Berth itself and, for a ClusterScopedQuota, without kube-system. list returns the names
+// of the namespaces with matching labels.
+func CountedNamespaces(q placementv1.Quota, own string, list func(labels.Selector) ([]string, error)) (sets.Set[string], error) {
+	cluster, ok := q.(*placementv1.ClusterScopedQuota)
+	if !ok {
+		return sets.New(q.GetNamespace()).Delete(own), nil
+	}
+	selector, err := NamespaceSelector(cluster.Spec.NamespaceSelector)
+	if err != nil {
+		return nil, fmt.Errorf("spec.namespaceSelector: %w", err)
+	}
+	names, err := list(selector)
+	if err != nil {
+		return nil, err
+	}
+	return sets.New(names...).Delete(match.NamespaceSystem, own), nil
 }

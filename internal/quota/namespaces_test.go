@@ -19,7 +19,10 @@ package quota_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/quota"
@@ -44,6 +47,42 @@ func TestNamespaceSelector(t *testing.T) {
 			}
 			if err == nil && (selector.Matches(labels.Set{"env": "prod"}) != test.prod || selector.Matches(labels.Set{}) != test.bare) {
 				t.Errorf("%v", selector)
+			}
+		})
+	}
+}
+
+func TestCountedNamespaces(t *testing.T) {
+	existing := map[string]labels.Set{"prod": {"env": "prod"}, "test": {"env": "test"}, "kube-system": {"env": "prod"}, "berth-system": {"env": "prod"}}
+	list := func(selector labels.Selector) ([]string, error) {
+		var out []string
+		for name, l := range existing {
+			if selector.Matches(l) {
+				out = append(out, name)
+			}
+		}
+		return out, nil
+	}
+	scoped := func(namespace string) placementv1.Quota {
+		return &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "q"}}
+	}
+	shared := func(s *placementv1.NamespaceSelector) placementv1.Quota {
+		return &placementv1.ClusterScopedQuota{Spec: placementv1.ClusterScopedQuotaSpec{NamespaceSelector: s}}
+	}
+	for name, test := range map[string]struct {
+		quota placementv1.Quota
+		want  []string
+	}{
+		"its own":                {scoped("prod"), []string{"prod"}},
+		"its own, kube-system":   {scoped("kube-system"), []string{"kube-system"}},
+		"its own, Berth's":       {scoped("berth-system"), nil},
+		"selected":               {shared(&placementv1.NamespaceSelector{MatchLabels: map[string]placementv1.LabelValue{"env": "prod"}}), []string{"prod"}},
+		"all but protected ones": {shared(nil), []string{"prod", "test"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := quota.CountedNamespaces(test.quota, "berth-system", list)
+			if diff := cmp.Diff(sets.New(test.want...), got); diff != "" || err != nil {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
 		})
 	}

@@ -254,6 +254,16 @@ func (c *Catalog) ByPlural(plural string) []policy.Resource {
 	return c.current.Load().byPlural[plural]
 }
 
+// Namespaced returns the preferred version of a type. ok is false if the type is not served or not namespaced.
+func (c *Catalog) Namespaced(t schema.GroupResource) (_ schema.GroupVersionResource, ok bool) {
+	for _, r := range c.ByPlural(t.Resource) {
+		if r.Group == t.Group && r.Namespaced {
+			return r.GroupVersionResource, true
+		}
+	}
+	return schema.GroupVersionResource{}, false
+}
+
 // Exact implements policy.ServedTypes.
 func (c *Catalog) Exact(resource schema.GroupVersionResource) (policy.Resource, bool) {
 	r, ok := c.current.Load().exact[resource]

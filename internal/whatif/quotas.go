@@ -28,11 +28,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/match"
-	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/simulation"
@@ -50,21 +49,20 @@ func (q *question) quotaFindings(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	used, err := q.usage(ctx, quotas)
+	if err != nil {
+		return nil, err
+	}
 	var out []Finding
-	for _, obj := range quotas {
-		used, err := q.usage(ctx, obj)
-		if err != nil {
-			return nil, err
-		}
-		object := describeQuota(obj)
+	for i, obj := range quotas {
 		for _, name := range slices.Sorted(maps.Keys(obj.QuotaSpec().Hard)) {
 			limit := obj.QuotaSpec().Hard[name]
-			usage, known := used[name]
+			usage, known := used[i][name]
 			switch {
 			case !known:
-				out = append(out, Finding{object, false, fmt.Sprintf("how much of %s is used is not known here: ask the cluster instead of a snapshot", name)})
+				out = append(out, Finding{describeQuota(obj), false, fmt.Sprintf("how much of %s is used is not known here: ask the cluster instead of a snapshot", name)})
 			case usage.Cmp(limit) > 0:
-				out = append(out, Finding{object, false, fmt.Sprintf("%s of %s are used, which exceeds the limit %s", usage.String(), name, limit.String())})
+				out = append(out, Finding{describeQuota(obj), false, fmt.Sprintf("%s of %s are used, which exceeds the limit %s", usage.String(), name, limit.String())})
 			}
 		}
 	}
@@ -112,67 +110,74 @@ func (q *question) quotas(ctx context.Context) ([]placementv1.Quota, error) {
 	return out, nil
 }
 
-// usage returns what the objects that a quota counts take after the changes. If these objects are not known, it is what
-// the quota's status says.
-func (q *question) usage(ctx context.Context, obj placementv1.Quota) (corev1.ResourceList, error) {
+// usage returns, for each quota, what the objects that it counts take after the changes. If these objects are not known,
+// it is what the quota's status says.
+func (q *question) usage(ctx context.Context, quotas []placementv1.Quota) ([]corev1.ResourceList, error) {
+	out := make([]corev1.ResourceList, len(quotas))
 	if !q.Recount {
-		return obj.QuotaStatus().Used, nil
+		for i, obj := range quotas {
+			out[i] = obj.QuotaStatus().Used
+		}
+		return out, nil
 	}
 	evaluators := quota.NewEvaluators(clock.RealClock{})
 	meter := quota.NewMeter(evaluators, clock.RealClock{})
-	types, _ := evaluators.Types(obj.QuotaSpec())
-	notServed := map[schema.GroupResource]bool{}
-	for counted := range types {
-		served := q.changed.Catalog().ByPlural(counted.Resource)
-		i := slices.IndexFunc(served, func(r policy.Resource) bool { return r.Group == counted.Group && r.Namespaced })
-		if i < 0 {
-			notServed[counted] = true
-			continue
-		}
-		objects, err := q.changed.List(ctx, served[i].GroupVersionResource, nil)
+	if err := q.measure(ctx, meter, evaluators, quotas); err != nil {
+		return nil, err
+	}
+	compiler := quota.NewCompiler(q.after.PrepareGenerated)
+	for i, obj := range quotas {
+		rules, err := compiler.Quota(ctx, obj)
 		if err != nil {
 			return nil, err
 		}
-		if err := meter.Replace(counted, objects); err != nil {
+		selected, err := quota.CountedNamespaces(obj, q.options.OwnNamespace, func(selector labels.Selector) ([]string, error) { return q.selected(ctx, selector) })
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", describeQuota(obj), err)
+		}
+		counted, err := meter.Recount(ctx, obj, rules, quota.RecountInput{Selects: selected.Has, NotServed: func(t schema.GroupResource) bool {
+			_, served := q.changed.Catalog().Namespaced(t)
+			return !served
+		}})
+		if err != nil {
 			return nil, err
 		}
+		out[i] = counted.Used
 	}
-	rules, err := quota.NewCompiler(q.after.PrepareGenerated).Quota(ctx, obj)
-	if err != nil {
-		return nil, err
-	}
-	selects, err := q.selects(ctx, obj)
-	if err != nil {
-		return nil, err
-	}
-	counted, err := meter.Recount(ctx, obj, rules, quota.RecountInput{Selects: selects, NotServed: func(t schema.GroupResource) bool { return notServed[t] }})
-	if err != nil {
-		return nil, err
-	}
-	return counted.Used, nil
+	return out, nil
 }
 
-// selects returns a function that reports whether a quota counts a namespace.
-func (q *question) selects(ctx context.Context, obj placementv1.Quota) (func(string) bool, error) {
-	cluster, ok := obj.(*placementv1.ClusterScopedQuota)
-	if !ok {
-		return func(namespace string) bool {
-			return namespace == obj.GetNamespace() && namespace != q.options.OwnNamespace
-		}, nil
+// measure passes the objects of all types that quotas count to a meter.
+func (q *question) measure(ctx context.Context, meter *quota.Meter, evaluators *quota.Evaluators, quotas []placementv1.Quota) error {
+	measured := sets.New[schema.GroupResource]()
+	for _, obj := range quotas {
+		types, _ := evaluators.Types(obj.QuotaSpec())
+		for t := range types {
+			served, ok := q.changed.Catalog().Namespaced(t)
+			if !ok || measured.Has(t) {
+				continue
+			}
+			measured.Insert(t)
+			objects, err := q.changed.List(ctx, served, nil)
+			if err != nil {
+				return err
+			}
+			if err := meter.Replace(t, objects); err != nil {
+				return err
+			}
+		}
 	}
-	selector, err := quota.NamespaceSelector(cluster.Spec.NamespaceSelector)
-	if err != nil {
-		return nil, fmt.Errorf("%s: spec.namespaceSelector: %w", describeQuota(obj), err)
-	}
+	return nil
+}
+
+// selected returns the names of the namespaces with matching labels.
+func (q *question) selected(ctx context.Context, selector labels.Selector) ([]string, error) {
 	list, err := q.changed.List(ctx, namespaces, (&projection.FieldSet{}).Seal())
-	if err != nil {
-		return nil, err
-	}
-	selected := map[string]bool{}
+	var names []string
 	for _, namespace := range list {
-		selected[namespace.GetName()] = selector.Matches(labels.Set(namespace.GetLabels()))
+		if selector.Matches(labels.Set(namespace.GetLabels())) {
+			names = append(names, namespace.GetName())
+		}
 	}
-	delete(selected, match.NamespaceSystem)
-	delete(selected, q.options.OwnNamespace)
-	return func(namespace string) bool { return selected[namespace] }, nil
+	return names, err
 }
