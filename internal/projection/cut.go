@@ -17,6 +17,8 @@ limitations under the License.
 package projection
 
 import (
+	"slices"
+
 	"github.com/open-policy-agent/opa/v1/ast"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -36,17 +38,11 @@ func (f *FieldSet) Covers(other *FieldSet) bool {
 	if other.all || other.each != nil && (f.each == nil || !f.each.Covers(other.each)) {
 		return false
 	}
-	for _, n := range other.names {
+	return !slices.ContainsFunc(other.names, func(n namedMember) bool {
 		// In a sealed set, the fields of a name include those of every member.
-		next, ok := f.named[n.text]
-		if !ok {
-			next = f.each
-		}
-		if next == nil || !next.Covers(n.fields) {
-			return false
-		}
-	}
-	return true
+		next := f.member(n.text)
+		return next == nil || !next.Covers(n.fields)
+	})
 }
 
 // Project returns a document that has only the fields of the sealed set. It has the same Value and the same key as the
@@ -66,23 +62,12 @@ func (f *FieldSet) projectObject(document map[string]any, whole func(any) any) m
 	if f.all {
 		return whole(document).(map[string]any)
 	}
+	size := len(document)
 	if f.each == nil {
-		out := make(map[string]any, min(len(f.names), len(document)))
-		for _, n := range f.names {
-			if member, ok := document[n.text]; ok {
-				out[n.text] = n.fields.project(member, whole)
-			}
-		}
-		return out
+		size = min(len(f.names), size)
 	}
-	out := make(map[string]any, len(document))
-	for key, member := range document {
-		fields, ok := f.named[key]
-		if !ok {
-			fields = f.each
-		}
-		out[key] = fields.project(member, whole)
-	}
+	out := make(map[string]any, size)
+	f.visit(document, func(n namedMember, value any) { out[n.text] = n.fields.project(value, whole) })
 	return out
 }
 
@@ -109,8 +94,7 @@ func (f *FieldSet) project(document any, whole func(any) any) any {
 
 // Nest returns a sealed set of the form {name: fields}: the given sealed set becomes the fields of the member name.
 func Nest(name string, fields *FieldSet) *FieldSet {
-	budget := maxFields
-	return union([]*FieldSet{{named: map[string]*FieldSet{name: fields}}}, &budget)
+	return Union(&FieldSet{named: map[string]*FieldSet{name: fields}})
 }
 
 // EqualValues reports whether two values are equal in the fields of the sealed set, so that cutting them gives equal
@@ -132,7 +116,7 @@ func (f *FieldSet) EqualValues(a, b ast.Value) bool {
 }
 
 func (f *FieldSet) equalObjects(a, b ast.Object) bool {
-	if !f.all && f.each == nil {
+	if f.items() == nil {
 		for _, n := range f.names {
 			x, y := a.Get(n.term), b.Get(n.term)
 			if (x == nil) != (y == nil) || x != nil && x != y && !n.fields.EqualValues(x.Value, y.Value) {
@@ -143,28 +127,16 @@ func (f *FieldSet) equalObjects(a, b ast.Object) bool {
 	}
 	return a.Len() == b.Len() && !a.Until(func(key, x *ast.Term) bool {
 		y := b.Get(key)
-		return y == nil || x != y && !f.member(key).EqualValues(x.Value, y.Value)
+		fields := f.items()
+		if name, ok := key.Value.(ast.String); ok {
+			fields = f.member(string(name))
+		}
+		return y == nil || x != y && !fields.EqualValues(x.Value, y.Value)
 	})
 }
 
-// member returns the fields of a member of an object all of whose names are read.
-func (f *FieldSet) member(key *ast.Term) *FieldSet {
-	if f.all {
-		return f
-	}
-	if name, ok := key.Value.(ast.String); ok {
-		if next, ok := f.named[string(name)]; ok {
-			return next
-		}
-	}
-	return f.each
-}
-
 func (f *FieldSet) equalArrays(a, b *ast.Array) bool {
-	fields := f.each
-	if f.all {
-		fields = f
-	}
+	fields := f.items()
 	if fields == nil {
 		return true
 	}

@@ -80,6 +80,8 @@ func (f *FieldSet) AddAll() { f.all = true }
 // IsAll reports whether the set contains the whole document.
 func (f *FieldSet) IsAll() bool { return f.all }
 
+var allFields = &FieldSet{all: true}
+
 // AllFields returns the sealed set of all fields. It returns the same pointer each time.
 func AllFields() *FieldSet { return allFields }
 
@@ -111,9 +113,41 @@ func (f *FieldSet) NamedMembers() iter.Seq2[string, *FieldSet] {
 }
 
 // Seal returns a read-only copy of the set.
-func (f *FieldSet) Seal() *FieldSet {
-	budget := maxFields
-	return union([]*FieldSet{f}, &budget)
+func (f *FieldSet) Seal() *FieldSet { return Union(f) }
+
+// member returns the fields of the member called name; nil if the set has none of them.
+func (f *FieldSet) member(name string) *FieldSet {
+	if f.all {
+		return f
+	}
+	if fields, ok := f.named[name]; ok {
+		return fields
+	}
+	return f.each
+}
+
+// items returns the fields of each item of an array; nil if the set has none of them.
+func (f *FieldSet) items() *FieldSet {
+	if f.all {
+		return f
+	}
+	return f.each
+}
+
+// visit calls member for each member of an object that is in the set, with the fields of the member. The term of a name
+// is nil if all members are in the set.
+func (f *FieldSet) visit(object map[string]any, member func(n namedMember, value any)) {
+	if f.items() != nil {
+		for name, value := range object {
+			member(namedMember{text: name, fields: f.member(name)}, value)
+		}
+		return
+	}
+	for _, n := range f.names {
+		if value, ok := object[n.text]; ok {
+			member(n, value)
+		}
+	}
 }
 
 // union seals several sets as one.
@@ -157,17 +191,9 @@ func union(sets []*FieldSet, budget *int) *FieldSet {
 func (f *FieldSet) AtPath(path ...string) *FieldSet {
 	at := f
 	for _, name := range path {
-		if at.all {
-			return at
-		}
-		next, ok := at.named[name]
-		if !ok {
-			next = at.each
-		}
-		if next == nil {
+		if at = at.member(name); at == nil {
 			return &FieldSet{}
 		}
-		at = next
 	}
 	return at
 }
@@ -190,8 +216,7 @@ func (f *FieldSet) UnionAtDepth(levels int) *FieldSet {
 		}
 		sets = next
 	}
-	budget := maxFields
-	return union(sets, &budget)
+	return Union(sets...)
 }
 
 // Paths returns the fields as sorted texts. Names follow dots, or are in brackets if they are not identifiers. "*"

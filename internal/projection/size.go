@@ -29,10 +29,7 @@ func (f *FieldSet) Size(document any) int {
 	case map[string]any:
 		return f.objectSize(d)
 	case []any:
-		fields := f.each
-		if f.all {
-			fields = allFields
-		}
+		fields := f.items()
 		if fields == nil || len(d) == 0 {
 			return len("[]")
 		}
@@ -66,30 +63,10 @@ func (f *FieldSet) Size(document any) int {
 
 func (f *FieldSet) objectSize(object map[string]any) int {
 	size, members := len("{}"), 0
-	add := func(fields *FieldSet, name string, member any) {
-		size += textSize(name) + len(":") + fields.Size(member)
+	f.visit(object, func(n namedMember, member any) {
+		size += textSize(n.text) + len(":") + n.fields.Size(member)
 		members++
-	}
-	switch {
-	case f.all:
-		for name, member := range object {
-			add(allFields, name, member)
-		}
-	case f.each != nil:
-		for name, member := range object {
-			fields, ok := f.named[name]
-			if !ok {
-				fields = f.each
-			}
-			add(fields, name, member)
-		}
-	default:
-		for _, n := range f.names {
-			if member, ok := object[n.text]; ok {
-				add(n.fields, n.text, member)
-			}
-		}
-	}
+	})
 	// Commas separate the members.
 	return size + max(0, members-1)
 }

@@ -100,29 +100,20 @@ func plainNumbers(document any) (plain any, differs bool) {
 
 func (f *FieldSet) object(document map[string]any) (ast.Value, error) {
 	var members [][2]*ast.Term
-	add := func(key *ast.Term, fields *FieldSet, member any) error {
-		value, err := fields.Value(member)
-		members = append(members, [2]*ast.Term{key, ast.NewTerm(value)})
-		return err
-	}
-	if f.each == nil {
-		for _, n := range f.names {
-			if member, ok := document[n.text]; ok {
-				if err := add(n.term, n.fields, member); err != nil {
-					return nil, err
-				}
-			}
+	var err error
+	f.visit(document, func(n namedMember, member any) {
+		if err != nil {
+			return
 		}
-		return ast.NewObject(members...), nil
-	}
-	for key, member := range document {
-		fields, ok := f.named[key]
-		if !ok {
-			fields = f.each
+		var value ast.Value
+		value, err = n.fields.Value(member)
+		if n.term == nil {
+			n.term = ast.StringTerm(n.text)
 		}
-		if err := add(ast.StringTerm(key), fields, member); err != nil {
-			return nil, err
-		}
+		members = append(members, [2]*ast.Term{n.term, ast.NewTerm(value)})
+	})
+	if err != nil {
+		return nil, err
 	}
 	return ast.NewObject(members...), nil
 }
@@ -207,15 +198,9 @@ func appendText(out []byte, text string) []byte {
 	return append(binary.AppendUvarint(out, uint64(len(text))), text...)
 }
 
-// allFields is the field set of everything below a field that is read completely.
-var allFields = &FieldSet{all: true}
-
 func (f *FieldSet) appendArray(out []byte, array []any, space *[]string) ([]byte, bool) {
 	out = append(out, keyArray)
-	fields := f.each
-	if f.all {
-		fields = allFields
-	}
+	fields := f.items()
 	if fields == nil {
 		return out, true
 	}
@@ -232,7 +217,7 @@ func (f *FieldSet) appendArray(out []byte, array []any, space *[]string) ([]byte
 func (f *FieldSet) appendObject(out []byte, object map[string]any, space *[]string) ([]byte, bool) {
 	out = append(out, keyObject)
 	ok := true
-	if !f.all && f.each == nil {
+	if f.items() == nil {
 		for _, n := range f.names {
 			member, present := object[n.text]
 			if !present {
@@ -255,13 +240,7 @@ func (f *FieldSet) appendObject(out []byte, object map[string]any, space *[]stri
 	slices.Sort((*space)[from:to])
 	for i := from; i < to && ok; i++ {
 		key := (*space)[i]
-		fields := allFields
-		if !f.all {
-			if fields = f.named[key]; fields == nil {
-				fields = f.each
-			}
-		}
-		out, ok = fields.appendKey(appendText(out, key), object[key], space)
+		out, ok = f.member(key).appendKey(appendText(out, key), object[key], space)
 	}
 	// Clear the names, so that the pool does not keep documents alive.
 	clear((*space)[from:to])
