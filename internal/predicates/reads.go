@@ -47,100 +47,59 @@ func Reads() map[schema.GroupVersionResource]*projection.FieldSet { return maps.
 
 var reads = sync.OnceValue(func() map[schema.GroupVersionResource]*projection.FieldSet {
 	return map[schema.GroupVersionResource]*projection.FieldSet{
-		nodeResource:      nodeFields().Seal(),
-		podResource:       podFields().Seal(),
-		namespaceResource: namespaceFields().Seal(),
+		nodeResource: projection.Fields(
+			"metadata.name",
+			// Read by NodeAffinity, PodTopologySpread, InterPodAffinity, VolumeZone, and VolumeBinding.
+			"metadata.labels.**",
+			"spec.unschedulable",
+			// Read by TaintToleration, and by PodTopologySpread if it honors taints.
+			"spec.taints.*.key", "spec.taints.*.value", "spec.taints.*.effect",
+			// Read by NodeInfo.SetNode.
+			"status.allocatable.**", "status.declaredFeatures.**",
+		),
+		podResource: projection.Fields(podFields...),
+		// InterPodAffinity reads the labels for a term's namespaceSelector.
+		namespaceResource: projection.Fields("metadata.name", "metadata.labels.**"),
 	}
 })
 
-func namespaceFields() *projection.FieldSet {
-	f := &projection.FieldSet{}
-	f.AddName("metadata").AddName("name")
-	// InterPodAffinity reads them for a term's namespaceSelector.
-	f.AddName("metadata").AddName("labels").AddAll()
-	return f
-}
-
-func nodeFields() *projection.FieldSet {
-	f := &projection.FieldSet{}
-	f.AddName("metadata").AddName("name")
-	// Read by NodeAffinity, PodTopologySpread, InterPodAffinity, VolumeZone, and VolumeBinding.
-	f.AddName("metadata").AddName("labels").AddAll()
-	f.AddName("spec").AddName("unschedulable")
-	// Read by TaintToleration, and by PodTopologySpread if it honors taints.
-	taint := f.AddName("spec").AddName("taints").AddEach()
-	taint.AddName("key")
-	taint.AddName("value")
-	taint.AddName("effect")
-	// Read by NodeInfo.SetNode.
-	f.AddName("status").AddName("allocatable").AddAll()
-	f.AddName("status").AddName("declaredFeatures").AddAll()
-	return f
-}
-
-func podFields() *projection.FieldSet {
-	f := &projection.FieldSet{}
-	meta := f.AddName("metadata")
-	meta.AddName("name")
-	meta.AddName("namespace")
+var podFields = []string{
+	"metadata.name", "metadata.namespace",
 	// NodeInfo identifies pods by the UID. NodeVolumeLimits compares it with the owner of a claim.
-	meta.AddName("uid")
-	meta.AddName("labels").AddAll()
+	"metadata.uid",
+	"metadata.labels.**",
 	// PodTopologySpread does not count pods that are being deleted.
-	meta.AddName("deletionTimestamp")
+	"metadata.deletionTimestamp",
 
-	spec := f.AddName("spec")
-	spec.AddName("nodeName")
+	"spec.nodeName",
 	// Read by PodInfo for its terms. The pod's own node affinity no longer matters.
-	spec.AddName("affinity").AddName("podAffinity").AddAll()
-	spec.AddName("affinity").AddName("podAntiAffinity").AddAll()
+	"spec.affinity.podAffinity.**", "spec.affinity.podAntiAffinity.**",
 	// Read by PodInfo.CalculateResource, which calls resource.PodRequests, and by util.GetHostPorts.
-	spec.AddName("overhead").AddAll()
-	spec.AddName("resources").AddName("requests").AddAll()
-	for _, name := range []string{"containers", "initContainers"} {
-		container := spec.AddName(name).AddEach()
-		container.AddName("name")
-		container.AddName("resources").AddName("requests").AddAll()
-		port := container.AddName("ports").AddEach()
-		port.AddName("hostPort")
-		port.AddName("hostIP")
-		port.AddName("protocol")
-		if name == "initContainers" {
-			container.AddName("restartPolicy")
-		}
-	}
-	volumeFields(spec.AddName("volumes").AddEach())
+	"spec.overhead.**", "spec.resources.requests.**",
+	"spec.containers.*.name", "spec.containers.*.resources.requests.**",
+	"spec.containers.*.ports.*.hostPort", "spec.containers.*.ports.*.hostIP", "spec.containers.*.ports.*.protocol",
+	"spec.initContainers.*.name", "spec.initContainers.*.resources.requests.**",
+	"spec.initContainers.*.ports.*.hostPort", "spec.initContainers.*.ports.*.hostIP", "spec.initContainers.*.ports.*.protocol",
+	"spec.initContainers.*.restartPolicy",
+
+	// The volume sources that VolumeRestrictions compares and those that NodeVolumeLimits counts: claims, and in-tree
+	// volumes that CSI drivers have taken over.
+	"spec.volumes.*.name",
+	"spec.volumes.*.persistentVolumeClaim.claimName",
+	// The name of its claim is derived from the names of the pod and the volume.
+	"spec.volumes.*.ephemeral",
+	"spec.volumes.*.awsElasticBlockStore.**", "spec.volumes.*.azureDisk.**", "spec.volumes.*.azureFile.**",
+	"spec.volumes.*.cinder.**", "spec.volumes.*.gcePersistentDisk.**", "spec.volumes.*.iscsi.**",
+	"spec.volumes.*.portworxVolume.**", "spec.volumes.*.rbd.**", "spec.volumes.*.vsphereVolume.**",
 
 	// A pod that is resized in place counts with its allocated as well as its requested resources.
-	status := f.AddName("status")
-	status.AddName("phase")
-	condition := status.AddName("conditions").AddEach()
-	condition.AddName("type")
-	condition.AddName("reason")
-	status.AddName("allocatedResources").AddAll()
-	status.AddName("resources").AddName("requests").AddAll()
-	for _, name := range []string{"containerStatuses", "initContainerStatuses"} {
-		container := status.AddName(name).AddEach()
-		container.AddName("name")
-		container.AddName("allocatedResources").AddAll()
-		container.AddName("resources").AddName("requests").AddAll()
-	}
-	return f
-}
-
-// volumeFields adds the volume sources that VolumeRestrictions compares and those that NodeVolumeLimits counts: claims,
-// and in-tree volumes that CSI drivers have taken over.
-func volumeFields(f *projection.FieldSet) {
-	f.AddName("name")
-	f.AddName("persistentVolumeClaim").AddName("claimName")
-	// The name of its claim is derived from the names of the pod and the volume.
-	f.AddName("ephemeral")
-	for _, source := range []string{
-		"awsElasticBlockStore", "azureDisk", "azureFile", "cinder", "gcePersistentDisk", "iscsi", "portworxVolume", "rbd",
-		"vsphereVolume",
-	} {
-		f.AddName(source).AddAll()
-	}
+	"status.phase",
+	"status.conditions.*.type", "status.conditions.*.reason",
+	"status.allocatedResources.**", "status.resources.requests.**",
+	"status.containerStatuses.*.name", "status.containerStatuses.*.allocatedResources.**",
+	"status.containerStatuses.*.resources.requests.**",
+	"status.initContainerStatuses.*.name", "status.initContainerStatuses.*.allocatedResources.**",
+	"status.initContainerStatuses.*.resources.requests.**",
 }
 
 // digest identifies an object's projection: it is the first half of the SHA-256 of its key. Collisions are not

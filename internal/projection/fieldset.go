@@ -51,6 +51,26 @@ type namedMember struct {
 	fields *FieldSet
 }
 
+// Fields returns the sealed set of the fields at some paths. The names of a path are separated by dots. "*" stands for every
+// member, and "**" at the end for everything below.
+func Fields(paths ...string) *FieldSet {
+	f := &FieldSet{}
+	for _, path := range paths {
+		at := f
+		for name := range strings.SplitSeq(path, ".") {
+			switch name {
+			case "*":
+				at = at.AddEach()
+			case "**":
+				at.AddAll()
+			default:
+				at = at.AddName(name)
+			}
+		}
+	}
+	return f.Seal()
+}
+
 // AddName adds the object member (the JSON key) of that name to the set. It returns the set of the fields below the member,
 // for chaining: adding to it adds to the whole set. Without such additions, only the member itself is in the set.
 func (f *FieldSet) AddName(name string) *FieldSet {
