@@ -29,7 +29,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/cel/environment"
 
@@ -38,7 +37,7 @@ import (
 )
 
 // namespacesResource is the resource of Namespaces.
-var namespacesResource = schema.GroupResource{Resource: "namespaces"}
+var namespacesResource = corev1.Resource("namespaces")
 
 // warnOfNamespaceName returns a warning if the object selector has the label that only Namespaces have, unless the
 // rules match Namespaces.
@@ -105,17 +104,9 @@ func warnOfOperations(expression string, path *field.Path) []string {
 	}))
 	if constants := requiredOperations(root); len(out) == 0 && len(constants) > 0 {
 		out = append(out, fmt.Sprintf("%s: the API server does not send %s to Berth, so the condition is never true: it sends %s",
-			path, quoted(constants), strings.Join(decided, " and ")))
+			path, quoted(constants, " and "), strings.Join(decided, " and ")))
 	}
 	return out
-}
-
-func quoted(list []string) string {
-	texts := make([]string, len(list))
-	for i, text := range list {
-		texts[i] = fmt.Sprintf("%q", text)
-	}
-	return strings.Join(texts, " and ")
 }
 
 // requiredOperations returns operations one of which is required for the expression to be true, if Berth receives none

@@ -55,33 +55,42 @@ var neverMatchedGroups = []string{
 
 // neverMatchedResources are single resource types that are never matched. A cluster does not work without nodes and leases. An
 // event that reports a denial must not be denied itself, which would cause another event.
-var neverMatchedResources = []schema.GroupResource{
-	{Group: "", Resource: "events"},
-	{Group: "events.k8s.io", Resource: "events"},
-	{Group: "", Resource: "nodes"},
-	{Group: "coordination.k8s.io", Resource: "leases"},
-	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
-}
+var neverMatchedResources = groupResources(
+	"events",
+	"events.events.k8s.io",
+	"nodes",
+	"leases.coordination.k8s.io",
+	"customresourcedefinitions.apiextensions.k8s.io",
+)
 
 // bootstrapResources are resource types that a wildcard does not match, because the cluster writes them when it starts
 // or when nodes join. The API server exits if it cannot create its roles, and the kubelet if it cannot create its
 // CSINode.
-var bootstrapResources = []schema.GroupResource{
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"},
-	{Group: "rbac.authorization.k8s.io", Resource: "roles"},
-	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"},
-	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"},
-	{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"},
-	{Group: "scheduling.k8s.io", Resource: "priorityclasses"},
-	{Group: "networking.k8s.io", Resource: "servicecidrs"},
-	{Group: "networking.k8s.io", Resource: "ipaddresses"},
-	{Group: "coordination.k8s.io", Resource: "leasecandidates"},
-	{Group: "internal.apiserver.k8s.io", Resource: "storageversions"},
-	{Group: "storagemigration.k8s.io", Resource: "storageversionmigrations"},
-	{Group: "storage.k8s.io", Resource: "csinodes"},
-	{Group: "storage.k8s.io", Resource: "volumeattachments"},
-	{Group: "resource.k8s.io", Resource: "resourceslices"},
+var bootstrapResources = groupResources(
+	"clusterroles.rbac.authorization.k8s.io",
+	"clusterrolebindings.rbac.authorization.k8s.io",
+	"roles.rbac.authorization.k8s.io",
+	"rolebindings.rbac.authorization.k8s.io",
+	"flowschemas.flowcontrol.apiserver.k8s.io",
+	"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+	"priorityclasses.scheduling.k8s.io",
+	"servicecidrs.networking.k8s.io",
+	"ipaddresses.networking.k8s.io",
+	"leasecandidates.coordination.k8s.io",
+	"storageversions.internal.apiserver.k8s.io",
+	"storageversionmigrations.storagemigration.k8s.io",
+	"csinodes.storage.k8s.io",
+	"volumeattachments.storage.k8s.io",
+	"resourceslices.resource.k8s.io",
+)
+
+// groupResources returns the resource types with these names, each followed by its group.
+func groupResources(names ...string) []schema.GroupResource {
+	out := make([]schema.GroupResource, len(names))
+	for i, name := range names {
+		out[i] = schema.ParseGroupResource(name)
+	}
+	return out
 }
 
 // mixedGroups are API groups in which the API server writes objects of its own beside those of users: the Service
@@ -123,13 +132,8 @@ func sentByAPIServer(r *admissionv1.AdmissionRequest) bool {
 
 // selects reports whether a rule selects a resource. The resource must not be one for which NeverMatched is true.
 func selects(rule placementv1.ResourceRule, resource schema.GroupVersionResource) bool {
-	if !contains(rule.APIVersions, resource.Version) {
-		return false
-	}
-	if names(rule, resource.GroupResource()) {
-		return true
-	}
-	return covers(rule, resource.GroupResource()) && !IsBootstrapType(resource.GroupResource())
+	gr := resource.GroupResource()
+	return contains(rule.APIVersions, resource.Version) && (names(rule, gr) || covers(rule, gr) && !IsBootstrapType(gr))
 }
 
 // covers reports whether a rule has the resource in some version, by name or by wildcard.
@@ -256,12 +260,15 @@ func guardCondition(rules []admissionregistrationv1.RuleWithOperations) admissio
 	}
 }
 
-func stringList(list []string) string {
-	quoted := make([]string, len(list))
+func stringList(list []string) string { return "[" + quoted(list, ", ") + "]" }
+
+// quoted returns the texts in quotes, with a separator between them.
+func quoted(list []string, separator string) string {
+	texts := make([]string, len(list))
 	for i, text := range list {
-		quoted[i] = strconv.Quote(text)
+		texts[i] = strconv.Quote(text)
 	}
-	return "[" + strings.Join(quoted, ", ") + "]"
+	return strings.Join(texts, separator)
 }
 
 func resourceList(resources []schema.GroupResource) string {

@@ -21,6 +21,8 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/projection"
@@ -46,14 +48,14 @@ type subresource struct {
 }
 
 var builtinSubresources = []subresource{
-	{schema.GroupResource{Group: "apps", Resource: "deployments"}, SubresourceScale, [][]string{specReplicas}},
-	{schema.GroupResource{Group: "apps", Resource: "replicasets"}, SubresourceScale, [][]string{specReplicas}},
-	{schema.GroupResource{Group: "apps", Resource: "statefulsets"}, SubresourceScale, [][]string{specReplicas}},
-	{schema.GroupResource{Resource: "pods"}, SubresourceEphemeralContainers, [][]string{{"spec", "ephemeralContainers"}}},
-	{schema.GroupResource{Resource: "pods"}, SubresourceResize, [][]string{
+	{appsv1.Resource("deployments"), SubresourceScale, [][]string{specReplicas}},
+	{appsv1.Resource("replicasets"), SubresourceScale, [][]string{specReplicas}},
+	{appsv1.Resource("statefulsets"), SubresourceScale, [][]string{specReplicas}},
+	{corev1.Resource("pods"), SubresourceEphemeralContainers, [][]string{{"spec", "ephemeralContainers"}}},
+	{corev1.Resource("pods"), SubresourceResize, [][]string{
 		{"spec", "containers", every, "resources"}, {"spec", "initContainers", every, "resources"}, {"spec", "resources"},
 	}},
-	{schema.GroupResource{Resource: "replicationcontrollers"}, SubresourceScale, [][]string{specReplicas}},
+	{corev1.Resource("replicationcontrollers"), SubresourceScale, [][]string{specReplicas}},
 }
 
 var specReplicas = []string{"spec", "replicas"}
@@ -91,9 +93,7 @@ func readsPath(fields *projection.FieldSet, path []string) bool {
 			fields = fields.UnionAtDepth(1)
 			continue
 		}
-		one := &projection.FieldSet{}
-		one.AddName(name)
-		if !fields.Covers(one.Seal()) {
+		if !fields.Covers(projection.Fields(name)) {
 			return false
 		}
 		fields = fields.AtPath(name)
