@@ -58,7 +58,8 @@ func (m *Matcher) Coverage(served *ServedTypes, path *field.Path, ownNamespace s
 	for i, rule := range m.match.ResourceRules[:m.rules] {
 		for j, resource := range rule.Resources {
 			at := path.Child("resourceRules").Index(i).Child("resources").Index(j)
-			entry := placementv1.ResourceRule{APIGroups: rule.APIGroups, APIVersions: rule.APIVersions, Resources: []string{resource}}
+			entry := rule
+			entry.Resources = []string{resource}
 			matched, covered := served.matched(entry)
 			switch {
 			case len(matched) > 0:
@@ -99,7 +100,8 @@ func (m *Matcher) Types(served *ServedTypes) (types []ServedType, ok bool) {
 			return nil, false
 		}
 		for _, resource := range rule.Resources {
-			matched, _ := served.matched(placementv1.ResourceRule{APIGroups: rule.APIGroups, APIVersions: rule.APIVersions, Resources: []string{resource}})
+			rule.Resources = []string{resource}
+			matched, _ := served.matched(rule)
 			if len(matched) == 0 {
 				return nil, false
 			}

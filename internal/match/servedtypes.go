@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/suggest"
@@ -54,10 +55,7 @@ func (s *ServedTypes) Equal(other *ServedTypes) bool {
 	if s == nil || other == nil {
 		return s == other
 	}
-	return slices.Equal(s.undiscovered, other.undiscovered) && slices.EqualFunc(s.types, other.types, func(a, b ServedType) bool {
-		return a.GroupVersionResource == b.GroupVersionResource && a.Kind == b.Kind && a.Singular == b.Singular && a.Namespaced == b.Namespaced &&
-			slices.Equal(a.ShortNames, b.ShortNames)
-	})
+	return slices.Equal(s.undiscovered, other.undiscovered) && equality.Semantic.DeepEqual(s.types, other.types)
 }
 
 // Namespaced reports whether the API server serves the resource as namespaced. It also returns true if nothing is known
