@@ -23,8 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
-
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
 const (
@@ -55,11 +53,11 @@ type bucket[T comparable] struct {
 	byNamespace []T
 }
 
-// required is a label of an object or its namespace that must have one of the values.
+// required is a label of an object or its namespace that must have one of several values.
 type required struct {
 	ofNamespace bool
-	key         string
-	values      []string
+	// keys are the index keys of the label with each of the values.
+	keys [][]byte
 }
 
 // NewIndex returns an empty index. matcher returns an item's Matcher; it must always return the same one. An item whose
@@ -122,22 +120,16 @@ func (m *Matcher) types() (keys [][]byte, few bool) {
 		return nil, false
 	}
 	for _, rule := range m.match.ResourceRules {
-		keys = append(keys, ruleTypes(rule)...)
-	}
-	slices.SortFunc(keys, slices.Compare)
-	return slices.CompactFunc(keys, slices.Equal), true
-}
-
-func ruleTypes(rule placementv1.ResourceRule) [][]byte {
-	var keys [][]byte
-	for _, group := range rule.APIGroups {
-		for _, version := range rule.APIVersions {
-			for _, resource := range rule.Resources {
-				keys = append(keys, typeKey(nil, group, version, resource))
+		for _, group := range rule.APIGroups {
+			for _, version := range rule.APIVersions {
+				for _, resource := range rule.Resources {
+					keys = append(keys, typeKey(nil, group, version, resource))
+				}
 			}
 		}
 	}
-	return keys
+	slices.SortFunc(keys, slices.Compare)
+	return slices.CompactFunc(keys, slices.Equal), true
 }
 
 // typeKey and labelKey append index keys. The parts of a key cannot contain the separator.
@@ -164,9 +156,15 @@ func requirements(namespaces, objects labels.Selector) []required {
 		for _, r := range all {
 			switch r.Operator() {
 			case selection.In, selection.Equals, selection.DoubleEquals:
-				if values := r.Values(); len(values) <= maxValues {
-					out = append(out, required{ofNamespace, r.Key(), values.List()})
+				values := r.Values()
+				if len(values) > maxValues {
+					continue
 				}
+				one := required{ofNamespace: ofNamespace}
+				for _, value := range values.List() {
+					one.keys = append(one.keys, labelKey(nil, ofNamespace, r.Key(), value))
+				}
+				out = append(out, one)
 			}
 		}
 	}
@@ -181,8 +179,8 @@ func (b bucket[T]) with(m *Matcher, item T) bucket[T] {
 	best, fewest := -1, 0
 	for i, r := range m.required {
 		others := 0
-		for _, value := range r.values {
-			list, _ := b.labelled.Get(labelKey(nil, r.ofNamespace, r.key, value))
+		for _, key := range r.keys {
+			list, _ := b.labelled.Get(key)
 			others += len(list)
 		}
 		if best < 0 || others < fewest {
@@ -195,8 +193,7 @@ func (b bucket[T]) with(m *Matcher, item T) bucket[T] {
 	}
 	r := m.required[best]
 	txn := b.labelled.Txn()
-	for _, value := range r.values {
-		key := labelKey(nil, r.ofNamespace, r.key, value)
+	for _, key := range r.keys {
 		list, _ := txn.Get(key)
 		txn.Insert(key, slices.Concat(list, []T{item}))
 	}
@@ -214,8 +211,7 @@ func (b bucket[T]) without(m *Matcher, item T) bucket[T] {
 	}
 	txn := b.labelled.Txn()
 	for _, r := range m.required {
-		for _, value := range r.values {
-			key := labelKey(nil, r.ofNamespace, r.key, value)
+		for _, key := range r.keys {
 			list, ok := txn.Get(key)
 			switch next := without(list, item); {
 			case !ok:

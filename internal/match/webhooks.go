@@ -173,7 +173,7 @@ func draftsOf(hooks []PolicyWebhook) []*draftWebhook {
 			p.rules = appendRule(p.rules, rule)
 		}
 	}
-	for _, hook := range sortedByPolicy(hooks) {
+	for _, hook := range slices.SortedFunc(slices.Values(hooks), func(a, b PolicyWebhook) int { return strings.Compare(a.Policy, b.Policy) }) {
 		add(hook.Policy, sharingKeyOf(hook), objectRules(hook))
 		if rules := subresourceRules(hook); len(rules) > 0 {
 			add(hook.Policy, subresourceSharingKey(hook), rules)
@@ -232,10 +232,6 @@ func (p *draftWebhook) withoutEachLabel() []draftWithoutLabel {
 		}
 	}
 	return out
-}
-
-func sortedByPolicy(hooks []PolicyWebhook) []PolicyWebhook {
-	return slices.SortedFunc(slices.Values(hooks), func(a, b PolicyWebhook) int { return strings.Compare(a.Policy, b.Policy) })
 }
 
 func keyText(key any) string {
