@@ -104,31 +104,21 @@ type (
 		informers.SharedInformerFactory
 		world *lister
 	}
-	group struct {
-		core.Interface
-		world *lister
-	}
-	version struct {
-		corev1informers.Interface
-		world *lister
-	}
-	resource struct {
-		corev1informers.NamespaceInformer
-		world *lister
-	}
 	namespaces struct {
+		corev1informers.Interface
+		corev1informers.NamespaceInformer
 		corev1listers.NamespaceListerExpansion
 		world *lister
 	}
 )
 
-func (f factory) Core() core.Interface { return group{world: f.world} }
+func (f factory) Core() core.Interface { return namespaces{world: f.world} }
 
-func (g group) V1() corev1informers.Interface { return version{world: g.world} }
+func (n namespaces) V1() corev1informers.Interface { return n }
 
-func (v version) Namespaces() corev1informers.NamespaceInformer { return resource{world: v.world} }
+func (n namespaces) Namespaces() corev1informers.NamespaceInformer { return n }
 
-func (r resource) Lister() corev1listers.NamespaceLister { return namespaces{world: r.world} }
+func (n namespaces) Lister() corev1listers.NamespaceLister { return n }
 
 func (n namespaces) List(selector labels.Selector) ([]*corev1.Namespace, error) {
 	var out []*corev1.Namespace
