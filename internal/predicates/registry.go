@@ -23,6 +23,7 @@ import (
 	"unicode"
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	fwk "k8s.io/kube-scheduler/framework"
 	plfeature "k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeaffinity"
@@ -109,35 +110,36 @@ type Registry struct {
 // them.
 func scheduler() []knownPredicate {
 	fts := plfeature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
+	type adaptable = frameworkruntime.PluginFactoryWithFts[fwk.Plugin]
 	both, nodes := Nodes|Clusters, Nodes
-	own := func(name string, judges Candidates, local bool, factory Factory) knownPredicate {
-		return knownPredicate{Predicate: Predicate{Name: name, New: factory, Candidates: judges, Local: local}, inTree: true}
+	own := func(name string, judges Candidates, local bool, factory adaptable) knownPredicate {
+		return knownPredicate{Predicate: Predicate{Name: name, New: frameworkruntime.FactoryAdapter(fts, factory), Candidates: judges, Local: local}, inTree: true}
 	}
-	podless := func(name string, judges Candidates, factory Factory) knownPredicate {
+	podless := func(name string, judges Candidates, factory adaptable) knownPredicate {
 		k := own(name, judges, true, factory)
 		k.podless = true
 		return k
 	}
-	volumes := func(name string, factory Factory) knownPredicate {
+	volumes := func(name string, factory adaptable) knownPredicate {
 		k := own(name, nodes, false, factory)
 		k.optional, k.volumes = true, true
 		return k
 	}
-	fit := own(noderesources.Name, both, true, frameworkruntime.FactoryAdapter(fts, noderesources.NewFit))
+	fit := own(noderesources.Name, both, true, noderesources.NewFit)
 	fit.resources = true
 	return []knownPredicate{
-		podless(nodeunschedulable.Name, both, frameworkruntime.FactoryAdapter(fts, nodeunschedulable.New)),
-		podless(nodename.Name, nodes, frameworkruntime.FactoryAdapter(fts, nodename.New)),
-		podless(tainttoleration.Name, both, frameworkruntime.FactoryAdapter(fts, tainttoleration.New)),
-		podless(nodeaffinity.Name, both, frameworkruntime.FactoryAdapter(fts, nodeaffinity.New)),
-		own(nodeports.Name, nodes, true, frameworkruntime.FactoryAdapter(fts, nodeports.New)),
+		podless(nodeunschedulable.Name, both, nodeunschedulable.New),
+		podless(nodename.Name, nodes, nodename.New),
+		podless(tainttoleration.Name, both, tainttoleration.New),
+		podless(nodeaffinity.Name, both, nodeaffinity.New),
+		own(nodeports.Name, nodes, true, nodeports.New),
 		fit,
-		volumes(volumerestrictions.Name, frameworkruntime.FactoryAdapter(fts, volumerestrictions.New)),
-		volumes(nodevolumelimits.CSIName, frameworkruntime.FactoryAdapter(fts, nodevolumelimits.NewCSI)),
-		volumes(volumebinding.Name, frameworkruntime.FactoryAdapter(fts, volumebinding.New)),
-		volumes(volumezone.Name, frameworkruntime.FactoryAdapter(fts, volumezone.New)),
-		own(podtopologyspread.Name, nodes, false, frameworkruntime.FactoryAdapter(fts, podtopologyspread.New)),
-		own(interpodaffinity.Name, nodes, false, frameworkruntime.FactoryAdapter(fts, interpodaffinity.New)),
+		volumes(volumerestrictions.Name, volumerestrictions.New),
+		volumes(nodevolumelimits.CSIName, nodevolumelimits.NewCSI),
+		volumes(volumebinding.Name, volumebinding.New),
+		volumes(volumezone.Name, volumezone.New),
+		own(podtopologyspread.Name, nodes, false, podtopologyspread.New),
+		own(interpodaffinity.Name, nodes, false, interpodaffinity.New),
 	}
 }
 
