@@ -181,12 +181,10 @@ func (w *NodeCache) Size(resource schema.GroupVersionResource) (objects int, ok 
 	if !w.loaded[resource] {
 		return 0, false
 	}
-	switch resource {
-	case podResource:
+	if resource == podResource {
 		return w.pods.Len(), true
-	default:
-		return len(w.names(resource)), true
 	}
+	return len(w.names(resource)), true
 }
 
 // Revision returns the revision that a new snapshot would have. It is 0 while the world is incomplete.
@@ -372,11 +370,7 @@ func (w *NodeCache) setPod(p *pod) bool {
 	w.pods.ReplaceOrInsert(place)
 	seen := replaced && w.removeFromNode(old.pod)
 	node := p.object.Spec.NodeName
-	h, ok := w.hosts[node]
-	if !ok {
-		h = &host{info: framework.NewNodeInfo(), epoch: w.epoch}
-		w.hosts[node] = h
-	}
+	h := w.host(node)
 	w.mutableInfo(h, node).AddPodInfo(&p.info)
 	return h.known() || seen
 }
@@ -396,15 +390,21 @@ func (w *NodeCache) removeFromNode(p *pod) bool {
 }
 
 func (w *NodeCache) setNode(node *corev1.Node, key digest) bool {
-	h, ok := w.hosts[node.Name]
-	if !ok {
-		h = &host{info: framework.NewNodeInfo(), epoch: w.epoch}
-		w.hosts[node.Name] = h
-	}
+	h := w.host(node.Name)
 	w.nodesAddedOrRemoved = w.nodesAddedOrRemoved || !h.known()
 	w.mutableInfo(h, node.Name).SetNode(node)
 	h.key = key
 	return true
+}
+
+// host returns the host with the name, and adds it if it is missing.
+func (w *NodeCache) host(name string) *host {
+	h, ok := w.hosts[name]
+	if !ok {
+		h = &host{info: framework.NewNodeInfo(), epoch: w.epoch}
+		w.hosts[name] = h
+	}
+	return h
 }
 
 func (w *NodeCache) removeNode(name string) bool {

@@ -55,7 +55,6 @@ func complete(s *Set) *Set {
 	if s.narrowed == nil {
 		s.narrowed = &sync.Map{}
 	}
-	s.nodes.kind, s.clusters.kind = Nodes, Clusters
 	s.nodes.predicates = predicatesFor(Nodes, s.predicates)
 	s.clusters.predicates = predicatesFor(Clusters, s.predicates)
 	kept, _ := s.narrowed.LoadOrStore(strings.Join(s.names, ","), s)
@@ -109,7 +108,6 @@ func (s *Set) Narrow(names []string) (*Set, error) {
 // pool holds the plugins of a set that evaluate one kind of candidates. There are as many instances of each plugin as
 // there were concurrent evaluations, because a plugin sees the snapshot of only one evaluation.
 type pool struct {
-	kind       Candidates
 	predicates []configuredPredicate
 
 	mu   sync.Mutex
