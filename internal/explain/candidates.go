@@ -188,7 +188,7 @@ func (e *explainer) searchIn(p *placement.Policy) *search {
 	if !ok || own.Object.Spec.Rego == "" {
 		return nil
 	}
-	module, _, err := policy.ParseRego(p.Name+".rego", own.Object.Spec.Rego, own.Object.Spec.WithDefaults().RegoVersion)
+	module, err := policy.ParseRego(p.Name+".rego", own.Object.Spec.Rego, own.Object.Spec.WithDefaults().RegoVersion)
 	if err != nil {
 		return nil
 	}

@@ -23,7 +23,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // CompileGenerated compiles Rego that Berth itself generated, in the language and with the builtin functions of
@@ -31,12 +30,11 @@ import (
 // own rules. The parameter name is used as the file name in messages. An error means a bug in the generator.
 func CompileGenerated(name, text string, rules []string) (*Module, error) {
 	file := name + ".rego"
-	version, capabilities := language.Of(placementv1.RegoV1)
-	parsed, err := ast.ParseModuleWithOpts(file, text, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
+	parsed, err := ParseRego(file, text, placementv1.RegoV1)
 	if err != nil {
-		return nil, fmt.Errorf("generated module: %w", compileError(file, err))
+		return nil, fmt.Errorf("generated module: %w", err)
 	}
-	compiler := newCompiler(capabilities).WithDefaultRegoVersion(version)
+	compiler, _ := newPolicyCompiler(placementv1.RegoV1)
 	if compiler.Compile(map[string]*ast.Module{file: parsed}); compiler.Failed() {
 		return nil, fmt.Errorf("generated module: %w", compileError(file, compiler.Errors))
 	}

@@ -247,11 +247,24 @@ func shadowed(document map[string]any, pkg ast.Ref) bool {
 }
 
 func oneError(file string, at *ast.Location, code, message string) *CompileError {
+	return &CompileError{Diagnostics: []Diagnostic{diagnostic(file, at, code, message)}}
+}
+
+func diagnostic(file string, at *ast.Location, code, message string) Diagnostic {
 	d := Diagnostic{File: file, Code: code, Message: message}
 	if at != nil {
 		d.Row, d.Col = at.Row, at.Col
 	}
-	return &CompileError{Diagnostics: []Diagnostic{d}}
+	return d
+}
+
+// checkPackage rejects a module in a package that would hide the documents below data that Berth fills.
+func checkPackage(file string, pkg *ast.Package) error {
+	if root, _ := language.Part(pkg.Path, 1); !slices.Contains(language.Roots, root) || root == language.RootKubernetes && len(pkg.Path) != 2 {
+		return nil
+	}
+	return oneError(file, pkg.Location, codeContract,
+		fmt.Sprintf("the package %s is where Berth keeps cluster data: use another one, such as %s.placement", pkg.Path, language.RootKubernetes))
 }
 
 // compileError converts OPA's errors. It adds an explanation if a known function is not allowed or was renamed.
@@ -264,7 +277,7 @@ func compileError(file string, err error) *CompileError {
 	}
 	out := &CompileError{}
 	for _, e := range list {
-		d := oneError(file, e.Location, e.Code, e.Message).Diagnostics[0]
+		d := diagnostic(file, e.Location, e.Code, e.Message)
 		if detail, ok := e.Details.(*ast.ParserErrorDetail); ok {
 			d.Message += sourceLine(detail)
 		}
@@ -294,18 +307,17 @@ func sourceLine(detail *ast.ParserErrorDetail) string {
 	return "\n\t" + line + "\n\t" + strings.Repeat(" ", at) + "^"
 }
 
-// otherLanguage returns a diagnostic if the Rego does not parse in its policy's language version but parses in the
-// other one; otherwise nil. The parameter first is the first parse error.
-func otherLanguage(regoVersion placementv1.RegoVersion, text string, first Diagnostic) *CompileError {
+// otherLanguage returns the error for Rego that does not parse in its policy's language version. If it parses in the
+// other version, the error says so.
+func otherLanguage(regoVersion placementv1.RegoVersion, text string, wrong *CompileError) error {
 	other, message := placementv1.RegoV0, "the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0, or rewrite it by opa fmt --v0-v1 (as v1: %s)"
 	if regoVersion == placementv1.RegoV0 {
 		other, message = placementv1.RegoV1, "the text is Rego v1: remove spec.regoVersion: v0 (as v0: %s)"
 	}
-	version, capabilities := language.Of(other)
-	parsed, err := ast.ParseModuleWithOpts(textFile, text, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
-	if err != nil || parsed == nil {
-		return nil
+	if parsed, err := ParseRego(textFile, text, other); err != nil || parsed == nil {
+		return wrong
 	}
+	first := wrong.Diagnostics[0]
 	why, _, _ := strings.Cut(first.Message, "\n")
 	first.Message = fmt.Sprintf(message, why)
 	return &CompileError{Diagnostics: []Diagnostic{first}}
@@ -319,8 +331,7 @@ func explainRecursion(err error, spec placementv1.PlacementPolicySpec) error {
 	if !ok || spec.Data == nil || json.Unmarshal(spec.Data.Raw, &document) != nil {
 		return err
 	}
-	version, capabilities := language.Of(spec.RegoVersion)
-	parsed, parseErr := ast.ParseModuleWithOpts(textFile, spec.Rego, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
+	parsed, parseErr := ParseRego(textFile, spec.Rego, spec.RegoVersion)
 	if parseErr != nil || parsed == nil {
 		return err
 	}

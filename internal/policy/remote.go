@@ -132,7 +132,10 @@ const codeRemote = "berth_remote_error"
 // compileRemote compiles spec.remote. The error is a *CompileError.
 func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	r := &Remote{Policy: name, Spec: spec}
-	wrong := r.locate()
+	var wrong []Diagnostic
+	if problem := r.locate(); problem != "" {
+		wrong = append(wrong, remoteError("url", problem))
+	}
 	if len(spec.CABundle) > 0 && !x509.NewCertPool().AppendCertsFromPEM(spec.CABundle) {
 		wrong = append(wrong, remoteError("caBundle", "has no certificate in PEM"))
 	}
@@ -157,10 +160,7 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 		}
 		parsed[moduleFile(text)] = module
 	}
-	if len(wrong) > 0 {
-		return nil, &CompileError{Diagnostics: wrong}
-	}
-	if len(r.Modules) > 0 {
+	if len(wrong) == 0 && len(r.Modules) > 0 {
 		r.ModulesDigest = hex.EncodeToString(sum.Sum(nil))
 		for _, module := range parsed {
 			r.OwnPackage = r.OwnPackage || len(module.Rules) > 0 && r.asksFor(module.Package.Path)
@@ -172,7 +172,7 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 			at := max(0, slices.IndexFunc(spec.Modules, func(text placementv1.RemoteModule) bool {
 				return e.Location != nil && moduleFile(text) == e.Location.File
 			}))
-			d := oneError(moduleFile(spec.Modules[at]), e.Location, e.Code, e.Message).Diagnostics[0]
+			d := diagnostic(moduleFile(spec.Modules[at]), e.Location, e.Code, e.Message)
 			d.Field = moduleField(at)
 			wrong = append(wrong, d)
 		}
@@ -183,30 +183,30 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	return m, nil
 }
 
-// locate derives the engine's addresses from the URL. It returns the errors in the URL.
-func (r *Remote) locate() []Diagnostic {
+// locate derives the engine's addresses from the URL. It returns what is wrong with the URL; "" for nothing.
+func (r *Remote) locate() string {
 	var err error
 	if r.Document, err = url.Parse(r.Spec.URL); err != nil {
-		return []Diagnostic{remoteError("url", err.Error())}
+		return err.Error()
 	}
 	document := r.Document
 	port, err := strconv.ParseUint(cmp.Or(document.Port(), "443"), 10, 16)
 	switch {
 	case document.Scheme != "https" && document.Scheme != "http" || document.Hostname() == "":
-		return []Diagnostic{remoteError("url", "must be https://<host>[:<port>]/<path>")}
+		return "must be https://<host>[:<port>]/<path>"
 	case err != nil || port == 0:
-		return []Diagnostic{remoteError("url", fmt.Sprintf("%s is no port", document.Port()))}
+		return document.Port() + " is no port"
 	case document.Scheme == "http" && !r.Spec.Insecure:
-		return []Diagnostic{remoteError("url", "plain http needs insecure: true")}
+		return "plain http needs insecure: true"
 	case document.User != nil || document.RawQuery != "" || document.ForceQuery || document.Fragment != "":
-		return []Diagnostic{remoteError("url", "must have neither user and password nor query or fragment")}
+		return "must have neither user and password nor query or fragment"
 	}
 	document.Host = hostOf(document)
 	r.Base, r.V0 = baseOf(document)
 	if r.Base == nil && len(r.Spec.Replicate)+len(r.Spec.Modules) > 0 {
-		return []Diagnostic{remoteError("url", "must have a path below /v1/data or /v0/data, for data and modules to be kept there")}
+		return "must have a path below /v1/data or /v0/data, for data and modules to be kept there"
 	}
-	return nil
+	return ""
 }
 
 // hostOf returns the normalized host and port of an address. Without normalization, two spellings of one engine would
@@ -287,11 +287,7 @@ func parseRemote(m placementv1.RemoteModule) (*ast.Module, error) {
 		}
 		module = old
 	}
-	if root, _ := language.Part(module.Package.Path, 1); slices.Contains(language.Roots, root) && (root != language.RootKubernetes || len(module.Package.Path) == 2) {
-		return nil, oneError(file, module.Package.Location, codeContract,
-			fmt.Sprintf("the package %s is where Berth keeps cluster data: use another one, such as %s.placement", module.Package.Path, language.RootKubernetes))
-	}
-	return module, nil
+	return module, checkPackage(file, module.Package)
 }
 
 // further reports whether the first error of a comes after that of b.
@@ -312,7 +308,7 @@ func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []
 	}
 	capabilities := ast.CapabilitiesForThisVersion()
 	capabilities.AllowNet = []string{}
-	compiler := newCompiler(capabilities)
+	compiler, _ := newCompiler(capabilities)
 	compiler.Compile(modules)
 	for _, e := range compiler.Errors {
 		if e.Code == ast.TypeErr && strings.HasPrefix(e.Message, "undefined function ") {

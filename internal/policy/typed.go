@@ -25,14 +25,23 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// ParseRego parses a policy's Rego for a separate compilation. It also returns the capabilities of policies.
-func ParseRego(file, text string, version placementv1.RegoVersion) (*ast.Module, *ast.Capabilities, error) {
+// ParseRego parses a policy's Rego. The module is nil for a text without a package. The error is a *CompileError.
+func ParseRego(file, text string, version placementv1.RegoVersion) (*ast.Module, error) {
 	parser, capabilities := language.Of(version)
 	module, err := ast.ParseModuleWithOpts(file, text, ast.ParserOptions{RegoVersion: parser, Capabilities: capabilities})
 	if err != nil {
-		return nil, nil, compileError(file, err)
+		return nil, compileError(file, err)
 	}
-	return module, capabilities, nil
+	return module, nil
+}
+
+// newPolicyCompiler returns a compiler for policies, with additional builtin functions.
+func newPolicyCompiler(version placementv1.RegoVersion, builtins ...*ast.Builtin) (*ast.Compiler, *typeWork) {
+	parser, capabilities := language.Of(version)
+	more := *capabilities
+	more.Builtins = slices.Concat(capabilities.Builtins, builtins)
+	compiler, work := newCompiler(&more)
+	return compiler.WithDefaultRegoVersion(parser), work
 }
 
 // TypedCompiler is a compiler for policies that may have more type information than the compiler of a Module.
@@ -46,11 +55,8 @@ type TypedCompiler struct {
 // rejects Rego whose types would take too much work to check. No engine implements the additional functions, so the
 // result is useful for the type checker only.
 func NewCompilerWith(version placementv1.RegoVersion, builtins []*ast.Builtin) *TypedCompiler {
-	parser, capabilities := language.Of(version)
-	more := *capabilities
-	more.Builtins = slices.Concat(capabilities.Builtins, builtins)
-	compiler, work := newTypedCompiler(&more)
-	return &TypedCompiler{Compiler: compiler.WithDefaultRegoVersion(parser), work: work, v0: version == placementv1.RegoV0}
+	compiler, work := newPolicyCompiler(version, builtins...)
+	return &TypedCompiler{Compiler: compiler, work: work, v0: version == placementv1.RegoV0}
 }
 
 // Contract returns the clauses of contract rules in a module that can never have a valid value, sorted by position. It

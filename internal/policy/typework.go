@@ -17,6 +17,7 @@ limitations under the License.
 package policy
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 
@@ -32,33 +33,17 @@ const maxTypeWork = 2_000_000
 
 // newCompiler returns a compiler that rejects Rego whose types would take too much work to check. OPA's type checker
 // can't be canceled, and it compares types as trees: two variables that were each doubled sixteen times take 4^16
-// steps.
-func newCompiler(capabilities *ast.Capabilities) *ast.Compiler {
-	compiler, _ := newTypedCompiler(capabilities)
-	return compiler
-}
-
-// newTypedCompiler returns such a compiler. The typeWork has the types of the clauses of contract rules after
-// compilation.
-func newTypedCompiler(capabilities *ast.Capabilities) (*ast.Compiler, *typeWork) {
+// steps. The typeWork has the types of the clauses of contract rules after compilation.
+func newCompiler(capabilities *ast.Capabilities) (*ast.Compiler, *typeWork) {
 	w := newTypeWork(capabilities)
 	return ast.NewCompiler().WithCapabilities(capabilities).WithStageAfterID(ast.StageCheckRecursion, ast.CompilerStageDefinition{
-		Name: "BerthBoundTypes", MetricName: "compile_stage_berth_bound_types",
-		Stage: func(c *ast.Compiler) *ast.Error {
-			_, err := w.bound(c)
-			return err
-		},
+		Name: "BerthBoundTypes", MetricName: "compile_stage_berth_bound_types", Stage: w.bound,
 	}), w
 }
 
-// boundTypes counts the steps of the type checker for the compiler's modules. If they exceed maxTypeWork, the error has
-// the location where they do. The function itself takes no more steps than that.
-func boundTypes(c *ast.Compiler, capabilities *ast.Capabilities) (spent int, err *ast.Error) {
-	return newTypeWork(capabilities).bound(c)
-}
-
-// bound implements boundTypes.
-func (w *typeWork) bound(c *ast.Compiler) (spent int, err *ast.Error) {
+// bound counts the steps of the type checker for the compiler's modules. If they exceed maxTypeWork, the error has the
+// location where they do. The function itself takes no more steps than that.
+func (w *typeWork) bound(c *ast.Compiler) *ast.Error {
 	sorted, _ := c.Graph.Sort()
 	for _, node := range sorted {
 		rule, ok := node.(*ast.Rule)
@@ -66,16 +51,12 @@ func (w *typeWork) bound(c *ast.Compiler) (spent int, err *ast.Error) {
 			continue
 		}
 		if w.rule(rule); w.over() {
-			place := rule.Location
-			if w.place != nil {
-				place = w.place
-			}
-			return w.spent, ast.NewError(codeSize, place, "the types of the values here take more than %d steps to check: "+
+			return ast.NewError(codeSize, cmp.Or(w.place, rule.Location), "the types of the values here take more than %d steps to check: "+
 				"values that hold other values several times double in each step; build large values in fewer steps, "+
 				"or keep tables in spec.data", maxTypeWork)
 		}
 	}
-	return w.spent, nil
+	return nil
 }
 
 // typeWork counts the steps that OPA's type checker takes. It infers the same types in the same order. It counts the
@@ -653,16 +634,19 @@ func (w *typeWork) selectOne(tpe types.Type, term *ast.Term) types.Type {
 		return nil
 	}
 	w.charge(1)
-	either, ok := tpe.(types.Any)
-	if !ok {
-		return types.Select(tpe, key)
+	if either, ok := tpe.(types.Any); ok {
+		return w.union(either, func(one types.Type) types.Type { return types.Select(one, key) })
 	}
+	return types.Select(tpe, key)
+}
+
+// union returns the union of the types that part returns for the alternatives of a type.
+func (w *typeWork) union(either types.Any, part func(types.Type) types.Type) (out types.Type) {
 	if len(either) == 0 {
 		return types.A
 	}
-	var out types.Type
 	for _, one := range either {
-		out = w.or(types.Select(one, key), out)
+		out = w.or(part(one), out)
 	}
 	return out
 }
@@ -670,18 +654,10 @@ func (w *typeWork) selectOne(tpe types.Type, term *ast.Term) types.Type {
 // keys returns the type of a value's keys.
 func (w *typeWork) keys(tpe types.Type) types.Type {
 	w.charge(width(tpe))
-	either, ok := tpe.(types.Any)
-	if !ok {
-		return types.Keys(tpe)
+	if either, ok := tpe.(types.Any); ok {
+		return w.union(either, w.keys)
 	}
-	if len(either) == 0 {
-		return types.A
-	}
-	var out types.Type
-	for _, one := range either {
-		out = w.or(w.keys(one), out)
-	}
-	return out
+	return types.Keys(tpe)
 }
 
 func (w *typeWork) values(tpe types.Type) types.Type {
@@ -701,14 +677,9 @@ func (w *typeWork) values(tpe types.Type) types.Type {
 	case *types.Set:
 		return tpe.Of()
 	case types.Any:
-		if len(tpe) == 0 {
-			return types.A
-		}
-		for _, one := range tpe {
-			out = w.or(w.values(one), out)
-		}
+		return w.union(tpe, w.values)
 	}
-	return out
+	return nil
 }
 
 // or returns the union of two types.
@@ -793,20 +764,19 @@ func (w *typeWork) steps(a, b types.Type) int {
 }
 
 func (w *typeWork) stepsOfParts(a, b types.Type) int {
+	steps := 1
+	add := func(times int, a, b types.Type) { steps = min(steps+times*w.steps(a, b), maxTypeWork) }
 	x, isEither := a.(types.Any)
 	y, areEither := b.(types.Any)
 	if isEither || areEither {
-		steps := 1
 		for _, one := range x {
-			steps = min(steps+w.steps(one, b), maxTypeWork)
+			add(1, one, b)
 		}
 		for _, one := range y {
-			steps = min(steps+w.steps(one, a), maxTypeWork)
+			add(1, one, a)
 		}
 		return steps
 	}
-	steps := 1
-	add := func(times int, a, b types.Type) { steps = min(steps+times*w.steps(a, b), maxTypeWork) }
 	switch a := a.(type) {
 	case *types.Array:
 		if b, ok := b.(*types.Array); ok {

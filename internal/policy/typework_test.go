@@ -169,8 +169,9 @@ func TestTypesOfPoliciesAreTaken(t *testing.T) {
 				if compiler.Compile(map[string]*ast.Module{path: module}); compiler.Failed() {
 					continue
 				}
-				if steps, err := boundTypes(compiler, capabilities); err != nil || steps > maxTypeWork/100 {
-					t.Errorf("%s takes %d steps, %v", path, steps, err)
+				work := newTypeWork(capabilities)
+				if err := work.bound(compiler); err != nil || work.spent > maxTypeWork/100 {
+					t.Errorf("%s takes %d steps, %v", path, work.spent, err)
 				}
 				checked++
 			}

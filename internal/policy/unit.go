@@ -28,7 +28,6 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy/analysis"
-	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/weakcache"
 )
@@ -68,14 +67,9 @@ func compilationOf(spec placementv1.PlacementPolicySpec) (*compilation, error) {
 
 // newCompilation compiles and analyses a policy's Rego. The parameter listed reports whether spec.replicate is set.
 func newCompilation(regoVersion placementv1.RegoVersion, text string, listed bool) (*compilation, error) {
-	version, capabilities := language.Of(regoVersion)
-	parsed, err := ast.ParseModuleWithOpts(textFile, text, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
-	if err != nil {
-		wrong := compileError(textFile, err)
-		if other := otherLanguage(regoVersion, text, wrong.Diagnostics[0]); other != nil {
-			wrong = other
-		}
-		return nil, wrong
+	parsed, err := ParseRego(textFile, text, regoVersion)
+	if wrong, ok := errors.AsType[*CompileError](err); ok {
+		return nil, otherLanguage(regoVersion, text, wrong)
 	}
 	if parsed == nil {
 		return nil, oneError(textFile, nil, ast.ParseErr, "the text has no package")
@@ -83,14 +77,12 @@ func newCompilation(regoVersion placementv1.RegoVersion, text string, listed boo
 	if err := checkBounds(textFile, parsed); err != nil {
 		return nil, err
 	}
-	compiler, inferred := newTypedCompiler(capabilities)
-	compiler = compiler.WithDefaultRegoVersion(version)
+	compiler, inferred := newPolicyCompiler(regoVersion)
 	if compiler.Compile(map[string]*ast.Module{textFile: parsed}); compiler.Failed() {
 		return nil, explainUnsafe(compileError(textFile, compiler.Errors), parsed)
 	}
-	if root, _ := language.Part(parsed.Package.Path, 1); slices.Contains(language.Roots, root) && (root != language.RootKubernetes || len(parsed.Package.Path) == 2) {
-		return nil, oneError(textFile, parsed.Package.Location, codeContract,
-			fmt.Sprintf("the package %s is where Berth keeps cluster data: use another one, such as %s.placement", parsed.Package.Path, language.RootKubernetes))
+	if err := checkPackage(textFile, parsed.Package); err != nil {
+		return nil, err
 	}
 	u := &compilation{module: Module{Compiler: compiler, Package: parsed.Package.Path}}
 	m, module := &u.module, compiler.Modules[textFile]

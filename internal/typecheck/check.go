@@ -99,7 +99,7 @@ const textFile = "policy.rego"
 // the compilation. The policy must compile without types. If its types take too much work to check, the result has no
 // findings.
 func Check(in Input) Result {
-	source, _, err := policy.ParseRego(textFile, in.Spec.Rego, in.Spec.RegoVersion)
+	source, err := policy.ParseRego(textFile, in.Spec.Rego, in.Spec.RegoVersion)
 	if err != nil {
 		return Result{Unchecked: err.Error()}
 	}
@@ -192,7 +192,7 @@ func checkKind(in Input, input types.Type) ([]Finding, error) {
 // compiler has the type checker's errors. The stage changes the modules before the type checker runs. The policy may
 // then also call the given builtin functions.
 func compile(in Input, input types.Type, builtins []*ast.Builtin, stage func(*ast.Compiler) *ast.Error) (*policy.TypedCompiler, error) {
-	text, _, err := policy.ParseRego(textFile, in.Spec.Rego, in.Spec.RegoVersion)
+	text, err := policy.ParseRego(textFile, in.Spec.Rego, in.Spec.RegoVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +279,7 @@ func replaceWhole(m *ast.Module, known []document) {
 // module returns a module with one rule, whose value has the document's type because it is the result of a builtin
 // function declared with that type.
 func (d document) module(function string, version placementv1.RegoVersion) (*ast.Module, error) {
-	m, _, err := policy.ParseRego("document.rego", "package document\n\nvalue := "+function+"()\n", version)
+	m, err := policy.ParseRego("document.rego", "package document\n\nvalue := "+function+"()\n", version)
 	if err != nil {
 		return nil, err
 	}
