@@ -145,8 +145,7 @@ func BindWithRecorded(name string, m *Module, listed []placementv1.ReplicatedRes
 		b.bindListed(m, l, served)
 	}
 	slices.SortFunc(b.Paths, func(x, y BoundPath) int { return slices.Compare(x.Path, y.Path) })
-	slices.SortFunc(b.Resources, func(x, y Resource) int { return strings.Compare(x.String(), y.String()) })
-	b.Resources = slices.Compact(b.Resources)
+	b.Resources = sorted(b.Resources)
 	return b, nil
 }
 
@@ -158,22 +157,20 @@ func (b *Binding) bindRead(name string, m *Module, read analysis.Read, served Se
 		}
 	case read.Quotas != "":
 		resource, _ := language.QuotaResource(read.Quotas)
-		r, ok := served.Exact(resource)
-		if !ok {
+		if r, ok := served.Exact(resource); ok {
+			b.add(r, replication.NormalFields(m.ObjectFields(read, r.Namespaced)), read.Path()...)
+			b.Paths[len(b.Paths)-1].Quota = true
+		} else {
 			b.Missing = append(b.Missing, read)
-			return nil
 		}
-		b.add(r, replication.NormalFields(m.ObjectFields(read, r.Namespaced)), read.Path()...)
-		b.Paths[len(b.Paths)-1].Quota = true
 	case read.GroupVersion != "":
 		// The analysis has already parsed the value, so that it is valid.
 		gv, _ := schema.ParseGroupVersion(read.GroupVersion)
-		r, ok := served.Exact(gv.WithResource(read.Plural))
-		if !ok {
+		if r, ok := served.Exact(gv.WithResource(read.Plural)); ok {
+			b.add(r, m.ObjectFields(read, r.Namespaced), read.Path()...)
+		} else {
 			b.Missing = append(b.Missing, read)
-			return nil
 		}
-		b.add(r, m.ObjectFields(read, r.Namespaced), read.Path()...)
 	default:
 		candidates := served.ByPlural(read.Plural)
 		if group, known := recorded[read.Plural]; known {
@@ -270,12 +267,12 @@ func NewNotServedCompileError(name string, missing []analysis.Read, meant func(p
 		if read.Plural != "" {
 			text += meant(read.Plural)
 		}
-		err := oneError(name+".rego", nil, codeNotServed, text+": the policy could not decide any more. Install the type first, or correct its name")
-		err.Diagnostics[0].Row, err.Diagnostics[0].Col = read.Row, read.Col
+		d := diagnostic(name+".rego", nil, codeNotServed, text+": the policy could not decide any more. Install the type first, or correct its name")
+		d.Row, d.Col = read.Row, read.Col
 		if read.Row == 0 {
-			err.Diagnostics[0].Field = "spec.replicate"
+			d.Field = "spec.replicate"
 		}
-		out.Diagnostics = append(out.Diagnostics, err.Diagnostics...)
+		out.Diagnostics = append(out.Diagnostics, d)
 	}
 	return out
 }
@@ -330,8 +327,13 @@ func (b *Binding) bindPushed(listed []placementv1.ReplicatedResource, served Ser
 			b.PushedTypes = append(b.PushedTypes, r)
 		}
 	}
-	slices.SortFunc(b.PushedTypes, func(x, y Resource) int { return strings.Compare(x.String(), y.String()) })
-	b.PushedTypes = slices.Compact(b.PushedTypes)
+	b.PushedTypes = sorted(b.PushedTypes)
+}
+
+// sorted sorts resources and removes duplicates.
+func sorted(resources []Resource) []Resource {
+	slices.SortFunc(resources, func(x, y Resource) int { return strings.Compare(x.String(), y.String()) })
+	return slices.Compact(resources)
 }
 
 // served returns the resource for a type that a policy lists. If the type is not served, it is added to Missing.

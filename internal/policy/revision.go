@@ -44,7 +44,11 @@ type Revision struct {
 
 // SameRegoAndData reports whether two specs have the same Rego, language version, and data.
 func SameRegoAndData(a, b placementv1.PlacementPolicySpec) bool {
-	return a.Rego == b.Rego && cmp.Or(a.RegoVersion, placementv1.RegoV1) == cmp.Or(b.RegoVersion, placementv1.RegoV1) && equality.Semantic.DeepEqual(a.Data, b.Data)
+	return sameRego(a, b) && equality.Semantic.DeepEqual(a.Data, b.Data)
+}
+
+func sameRego(a, b placementv1.PlacementPolicySpec) bool {
+	return a.Rego == b.Rego && cmp.Or(a.RegoVersion, placementv1.RegoV1) == cmp.Or(b.RegoVersion, placementv1.RegoV1)
 }
 
 // RevisionName returns the name of the object that stores a policy's revision. It uses a digest, because a policy's
@@ -74,5 +78,5 @@ func DecodeRevision(text []byte) (Revision, error) {
 
 // SameRegoAndReplicate reports whether two specs have the same Rego, language version, and spec.replicate.
 func SameRegoAndReplicate(a, b placementv1.PlacementPolicySpec) bool {
-	return a.Rego == b.Rego && cmp.Or(a.RegoVersion, placementv1.RegoV1) == cmp.Or(b.RegoVersion, placementv1.RegoV1) && slices.Equal(a.Replicate, b.Replicate)
+	return sameRego(a, b) && slices.Equal(a.Replicate, b.Replicate)
 }
