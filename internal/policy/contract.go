@@ -58,23 +58,18 @@ type contractChecker struct {
 // union over all clauses of a rule. A clause is checked only if that union contains an invalid alternative, too.
 // Thus a difference between the two inferences is never reported.
 func (m *Module) checkContract(module *ast.Module, c *contractChecker, clauses map[*ast.Rule]types.Type) []Diagnostic {
-	var all []*ast.Rule
-	for _, rule := range module.Rules {
-		for ; rule != nil; rule = rule.Else {
-			all = append(all, rule)
-		}
-	}
-	for _, rule := range all {
+	ast.WalkRules(module, func(rule *ast.Rule) bool {
 		c.rule, c.clause = language.RuleName(rule), rule
 		if !slices.Contains(language.ContractRules, c.rule) {
-			continue
+			return false
 		}
 		found, tpe := len(c.found), clauses[rule]
 		if tpe != nil && c.doubted(m.Compiler.TypeEnv.GetByRef(append(slices.Clone(m.Package), ast.StringTerm(c.rule)))) {
 			c.check(tpe)
 		}
 		c.checkLiterals(rule, len(c.found) == found)
-	}
+		return false
+	})
 	slices.SortStableFunc(c.found, func(x, y Diagnostic) int { return cmp.Or(cmp.Compare(x.Row, y.Row), cmp.Compare(x.Col, y.Col)) })
 	return c.found
 }
@@ -142,7 +137,7 @@ func spread(tpe types.Type, left *int) []types.Type {
 }
 
 func (c *contractChecker) fail(format string, args ...any) {
-	d := oneError(textFile, c.clause.Location, codeContract, fmt.Sprintf(format, args...)).Diagnostics[0]
+	d := diagnostic(textFile, c.clause.Location, codeContract, fmt.Sprintf(format, args...))
 	d.contract = true
 	c.found = append(c.found, d)
 }
@@ -154,11 +149,13 @@ func (c *contractChecker) check(tpe types.Type) {
 	}
 	switch c.rule {
 	case language.RuleAnnotations:
-		c.checkMap(tpe, nil)
+		c.checkMap(tpe, false)
 	case language.RuleLabels:
-		c.checkMap(tpe, isText)
+		c.checkMap(tpe, true)
 	case language.RuleScheduling:
-		c.checkScheduling(tpe)
+		if object := c.checkObject(tpe); object != nil {
+			c.checkMembers(c.rule, object, podscheduling.Types, false)
+		}
 	default:
 		c.checkTexts(tpe)
 	}
@@ -205,7 +202,7 @@ func (c *contractChecker) checkTexts(tpe types.Type) {
 		}
 	}
 	for _, part := range arrays {
-		members := slices.Clone(arrayMembers(part))
+		members := arrayMembers(part)
 		if i := slices.IndexFunc(members, func(of types.Type) bool { return !isText(of) }); i >= 0 {
 			c.failMember(members[i])
 		}
@@ -232,29 +229,37 @@ func arrayMembers(a *types.Array) []types.Type {
 	return out
 }
 
-// checkMap requires an object with valid metadata keys and with values that takes accepts. A nil takes accepts all
-// values.
-func (c *contractChecker) checkMap(tpe types.Type, takes func(types.Type) bool) {
+// checkObject requires an object, and returns its type. It returns nil if the type has several objects among its
+// alternatives.
+func (c *contractChecker) checkObject(tpe types.Type) *types.Object {
 	objects, ok := alternatives[*types.Object](tpe)
 	if !ok {
 		c.fail("%s must be an object, is %s; write: %s", c.rule, DescribeType(tpe), c.example())
-		return
 	}
 	if len(objects) != 1 {
+		return nil
+	}
+	return objects[0]
+}
+
+// checkMap requires an object with valid metadata keys. If texts is true, the values must be strings.
+func (c *contractChecker) checkMap(tpe types.Type, texts bool) {
+	object := c.checkObject(tpe)
+	if object == nil {
 		return
 	}
-	for _, property := range objects[0].StaticProperties() {
+	for _, property := range object.StaticProperties() {
 		key, isString := property.Key.(string)
 		if !isString {
 			continue
 		}
 		if why := wrongKey(c.rule, key); why != "" {
 			c.fail("%s: key %q: %s", c.rule, key, why)
-		} else if takes != nil && !takes(property.Value) {
+		} else if texts && !isText(property.Value) {
 			c.fail("%s: key %q: must be a string, is %s", c.rule, key, DescribeType(property.Value))
 		}
 	}
-	if d := objects[0].DynamicProperties(); d != nil && takes != nil && !takes(d.Value) {
+	if d := object.DynamicProperties(); d != nil && texts && !isText(d.Value) {
 		c.fail("%s must hold strings, holds %s; write: %s", c.rule, DescribeType(d.Value), c.example())
 	}
 }
@@ -279,18 +284,6 @@ func wrongKey(rule, key string) string {
 	return ""
 }
 
-// checkScheduling requires an object with members of a pod's spec.
-func (c *contractChecker) checkScheduling(tpe types.Type) {
-	objects, ok := alternatives[*types.Object](tpe)
-	if !ok {
-		c.fail("%s must be an object, is %s; write: %s", c.rule, DescribeType(tpe), c.example())
-		return
-	}
-	if len(objects) == 1 {
-		c.checkMembers(c.rule, objects[0], podscheduling.Types, false)
-	}
-}
-
 // checkMembers requires an object whose members have the API's types. If nullable is true, members may be null.
 func (c *contractChecker) checkMembers(path string, object *types.Object, known map[string]reflect.Type, nullable bool) {
 	for _, property := range object.StaticProperties() {
@@ -304,11 +297,9 @@ func (c *contractChecker) checkMembers(path string, object *types.Object, known 
 			continue
 		}
 		if !isKnown {
-			names, hint := slices.Sorted(maps.Keys(known)), ""
+			names, hint := slices.Sorted(maps.Keys(known)), "."
 			if near, ok := suggest.Nearest(name, names); ok {
 				hint = fmt.Sprintf("; did you mean %s?", near)
-			} else {
-				hint = "."
 			}
 			c.fail("%s: unknown%s Known are %s", at, hint, strings.Join(names, ", "))
 			continue
@@ -486,26 +477,18 @@ func (c *contractChecker) checkClusterNames(value *ast.Term) {
 
 // example returns an example clause for the rule, in the policy's language version.
 func (c *contractChecker) example() string {
-	v1 := map[string]string{
-		language.RuleAnnotations: `annotations["example.com/key"] := "<value>" if { ... }`,
-		language.RuleLabels:      `labels["example.com/key"] := "<value>" if { ... }`,
-		language.RuleScheduling:  `scheduling.nodeSelector["example.com/disk"] := "ssd" if { ... }`,
-		language.RuleClusters:    `clusters := {"<cluster>"} if { ... }`,
-		language.RuleErrors:      `errors contains "<message>" if { ... }`,
-		language.RuleWarnings:    `warnings contains "<message>" if { ... }`,
-	}
-	v0 := map[string]string{
-		language.RuleAnnotations: `annotations["example.com/key"] = "<value>" { ... }`,
-		language.RuleLabels:      `labels["example.com/key"] = "<value>" { ... }`,
-		language.RuleScheduling:  `scheduling = {"nodeSelector": {"example.com/disk": "ssd"}} { ... }`,
-		language.RuleClusters:    `clusters = {"<cluster>"} { ... }`,
-		language.RuleErrors:      `errors["<message>"] { ... }`,
-		language.RuleWarnings:    `warnings["<message>"] { ... }`,
-	}
+	both := map[string]struct{ v1, v0 string }{
+		language.RuleAnnotations: {`annotations["example.com/key"] := "<value>" if { ... }`, `annotations["example.com/key"] = "<value>" { ... }`},
+		language.RuleLabels:      {`labels["example.com/key"] := "<value>" if { ... }`, `labels["example.com/key"] = "<value>" { ... }`},
+		language.RuleScheduling:  {`scheduling.nodeSelector["example.com/disk"] := "ssd" if { ... }`, `scheduling = {"nodeSelector": {"example.com/disk": "ssd"}} { ... }`},
+		language.RuleClusters:    {`clusters := {"<cluster>"} if { ... }`, `clusters = {"<cluster>"} { ... }`},
+		language.RuleErrors:      {`errors contains "<message>" if { ... }`, `errors["<message>"] { ... }`},
+		language.RuleWarnings:    {`warnings contains "<message>" if { ... }`, `warnings["<message>"] { ... }`},
+	}[c.rule]
 	if c.v0 {
-		return v0[c.rule]
+		return both.v0
 	}
-	return v1[c.rule]
+	return both.v1
 }
 
 // DescribeType returns a description of a type for messages, such as "a boolean" or "a string or null".
