@@ -147,7 +147,11 @@ func (a *fieldAnalyser) cacheableRules(pkg ast.Ref) []CacheableRule {
 			continue
 		}
 		// The rule cache keeps the complete value, so the value counts as read completely.
-		whole := a.within(func() { a.deepenValue(g.value) })
+		whole := a.within(func() {
+			for _, f := range g.value.fields {
+				a.reader.read(a.nodes[f.at], true)
+			}
+		})
 		whole.uses = append(whole.uses, g.reader)
 		reads := a.closure(whole, &steps)
 		if reads == nil {
@@ -187,13 +191,6 @@ func (a *fieldAnalyser) overlapped(g *ruleGroup) bool {
 		}
 	}
 	return false
-}
-
-// deepenValue marks all of a value as read by the current reader. It does not change the fields that the module reads.
-func (a *fieldAnalyser) deepenValue(p places) {
-	for _, f := range p.fields {
-		a.reader.read(a.nodes[f.at], true)
-	}
 }
 
 // fieldsOf returns the fields that are read, sealed.

@@ -273,10 +273,7 @@ func isIndex(name string) bool {
 
 // dataRef evaluates a reference that starts with `data`. It may refer to cluster data, to rules, or to both.
 func (a *fieldAnalyser) dataRef(s *fieldScope, ref ast.Ref) places {
-	operands := make([]operand, 0, len(ref)-1)
-	for _, term := range ref[1:] {
-		operands = append(operands, s.operand(term))
-	}
+	operands := s.operands(ref[1:])
 	base := a.follow(places{fields: []place{{at: a.data}}}, operands)
 	path := constantPath(ref)
 	var hits, overlaps []*ruleGroup
@@ -471,9 +468,6 @@ func (a *fieldAnalyser) readClusters() {
 	cluster := a.follow(places{fields: []place{{at: a.data}}}, []operand{{texts: []string{language.RootClusters}}, {many: true}})
 	a.deepen(a.follow(cluster, []operand{{texts: clusterFields}}))
 }
-
-// readWorkload records the fields that predicates read of a value from which a workload is built.
-func (a *fieldAnalyser) readWorkload(p places) { a.readFields(p, workload.Fields()) }
 
 // readFields marks a sealed field set below a value as read.
 func (a *fieldAnalyser) readFields(p places, fields *projection.FieldSet) {

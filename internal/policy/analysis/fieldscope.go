@@ -22,6 +22,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/workload"
 )
 
 // fieldScope is the analysis of one rule. Variables of the same name are treated as one variable, also across nested
@@ -304,11 +305,16 @@ func (s *fieldScope) ref(ref ast.Ref) places {
 	if len(ref) == 1 {
 		return s.value(ref[0])
 	}
-	operands := make([]operand, 0, len(ref)-1)
-	for _, t := range ref[1:] {
-		operands = append(operands, s.operand(t))
-	}
+	operands := s.operands(ref[1:])
 	return s.a.follow(s.value(ref[0]), operands)
+}
+
+func (s *fieldScope) operands(path []*ast.Term) []operand {
+	out := make([]operand, len(path))
+	for i, t := range path {
+		out[i] = s.operand(t)
+	}
+	return out
 }
 
 // operand evaluates one part of a reference. A variable is compared with the existing names, unless it can only be one
@@ -401,7 +407,8 @@ func (s *fieldScope) call(terms []*ast.Term) places {
 	case name == ast.ObjectGet.Name:
 		return s.objectGet(operands)
 	case name == language.Feasible.Name, name == language.FeasibleClusters.Name:
-		s.a.readWorkload(s.value(operands[0]))
+		// The value is one that a workload is built from.
+		s.a.readFields(s.value(operands[0]), workload.Fields())
 		for _, t := range operands[1:] {
 			s.deep(t)
 		}
