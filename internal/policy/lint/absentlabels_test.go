@@ -32,9 +32,9 @@ func TestAbsentLabels(t *testing.T) {
 		body string
 		want []lint.AbsentLabel
 	}{
-		"One":         {`errors contains "no" if not input.metadata.labels["example.com/owner"]`, []lint.AbsentLabel{{Row: 2, Col: 25, Key: "example.com/owner"}}},
-		"Beside":      {"errors contains \"no\" if {\n\tinput.spec.x\n\tnot input.metadata.labels.a\n\tnot input.metadata.labels.b\n}", []lint.AbsentLabel{{Row: 4, Col: 2, Key: "a"}, {Row: 5, Col: 2, Key: "b"}}},
-		"All":         {"errors contains \"no\" if not input.metadata.labels.a\nlabels.x := \"y\" if not input.metadata.labels.a", []lint.AbsentLabel{{Row: 2, Col: 25, Key: "a"}}},
+		"One":         {`errors contains "no" if not input.metadata.labels["example.com/owner"]`, []lint.AbsentLabel{{Position: lint.Position{Row: 2, Col: 25}, Key: "example.com/owner"}}},
+		"Beside":      {"errors contains \"no\" if {\n\tinput.spec.x\n\tnot input.metadata.labels.a\n\tnot input.metadata.labels.b\n}", []lint.AbsentLabel{{Position: lint.Position{Row: 4, Col: 2}, Key: "a"}, {Position: lint.Position{Row: 5, Col: 2}, Key: "b"}}},
+		"All":         {"errors contains \"no\" if not input.metadata.labels.a\nlabels.x := \"y\" if not input.metadata.labels.a", []lint.AbsentLabel{{Position: lint.Position{Row: 2, Col: 25}, Key: "a"}}},
 		"Some":        {"errors contains \"no\" if not input.metadata.labels.a\nlabels.x := \"y\"", nil},
 		"Else":        {"labels.x := \"y\" if {\n\tnot input.metadata.labels.a\n} else := \"z\"", nil},
 		"Value":       {`errors contains "no" if not input.metadata.labels.a == "b"`, nil},

@@ -27,8 +27,8 @@ import (
 
 // ClusterConstant is a constant in a policy that denotes a cluster's name or the value of a cluster's field.
 type ClusterConstant struct {
-	// Row and Col are the position of the constant. Both count from 1.
-	Row, Col int
+	// Position is the position of the constant.
+	Position
 	// Value is the constant's value.
 	Value string
 	// Given reports whether the value of the rule clusters contains the constant.
@@ -46,9 +46,9 @@ func ClusterConstants(compiler *ast.Compiler) []ClusterConstant {
 	s.names(module)
 	s.fields(module)
 	out := s.found
-	slices.SortStableFunc(out, func(a, b ClusterConstant) int { return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.Col, b.Col)) })
+	slices.SortStableFunc(out, func(a, b ClusterConstant) int { return a.compare(b.Position) })
 	return slices.CompactFunc(out, func(a, b ClusterConstant) bool {
-		return a.Row == b.Row && a.Col == b.Col && a.Value == b.Value && slices.Equal(a.Field, b.Field)
+		return a.Position == b.Position && a.Value == b.Value && slices.Equal(a.Field, b.Field)
 	})
 }
 
@@ -60,39 +60,39 @@ type constantSearch struct {
 }
 
 func (s *constantSearch) add(t *ast.Term, fallback *ast.Location, given bool, field []string) {
+	if text, at := textAt(t, fallback); at != nil {
+		s.found = append(s.found, ClusterConstant{Position: positionOf(at), Value: text, Given: given, Field: field})
+	}
+}
+
+// textAt returns a constant string and its location, or fallback if the term has none. It returns no location for other
+// terms.
+func textAt(t *ast.Term, fallback *ast.Location) (string, *ast.Location) {
 	text, ok := t.Value.(ast.String)
-	at := t.Location
-	if at == nil {
-		at = fallback
+	if !ok {
+		return "", nil
 	}
-	if ok && at != nil {
-		s.found = append(s.found, ClusterConstant{Row: at.Row, Col: at.Col, Value: string(text), Given: given, Field: field})
-	}
+	return string(text), cmp.Or(t.Location, fallback)
 }
 
 // names collects the constants in the values of the rule clusters.
 func (s *constantSearch) names(module *ast.Module) {
-	for _, rule := range module.Rules {
-		if language.RuleName(rule) != language.RuleClusters {
-			continue
+	ast.WalkRules(module, func(clause *ast.Rule) bool {
+		switch {
+		case language.RuleName(clause) != language.RuleClusters:
+		case clause.Head.RuleKind() == ast.MultiValue:
+			s.add(clause.Head.Key, clause.Location, true, nil)
+		case clause.Head.Value != nil:
+			s.each(clause.Head.Value, clause.Location, true, nil)
 		}
-		for clause := rule; clause != nil; clause = clause.Else {
-			if clause.Head.RuleKind() == ast.MultiValue {
-				s.add(clause.Head.Key, clause.Location, true, nil)
-			} else if clause.Head.Value != nil {
-				s.each(clause.Head.Value, clause.Location, true, nil)
-			}
-		}
-	}
+		return false
+	})
 }
 
 // each adds the members of a constant array or set.
 func (s *constantSearch) each(t *ast.Term, at *ast.Location, given bool, field []string) {
-	switch v := t.Value.(type) {
-	case ast.Set:
-		v.Foreach(func(member *ast.Term) { s.add(member, at, given, field) })
-	case *ast.Array:
-		v.Foreach(func(member *ast.Term) { s.add(member, at, given, field) })
+	for _, member := range members(t) {
+		s.add(member, at, given, field)
 	}
 }
 
@@ -193,8 +193,8 @@ const fieldProperties = "properties"
 
 // ClusterProperty is a property of clusters that a policy reads by a constant name.
 type ClusterProperty struct {
-	// Row and Col are the position of the name's first use. Both count from 1.
-	Row, Col int
+	// Position is the position of the name's first use.
+	Position
 	// Name is the key in data.clusters[name].properties.
 	Name string
 }
@@ -205,13 +205,8 @@ func ClusterProperties(compiler *ast.Compiler) []ClusterProperty {
 	module := moduleOf(compiler)
 	var out []ClusterProperty
 	add := func(key *ast.Term, fallback *ast.Location) {
-		name, ok := key.Value.(ast.String)
-		at := key.Location
-		if at == nil {
-			at = fallback
-		}
-		if ok && at != nil {
-			out = append(out, ClusterProperty{Row: at.Row, Col: at.Col, Name: string(name)})
+		if name, at := textAt(key, fallback); at != nil {
+			out = append(out, ClusterProperty{Position: positionOf(at), Name: name})
 		}
 	}
 	s := &constantSearch{assigned: map[ast.Var]ast.Ref{}}
@@ -236,7 +231,7 @@ func ClusterProperties(compiler *ast.Compiler) []ClusterProperty {
 		}
 		return false
 	})
-	slices.SortStableFunc(out, func(a, b ClusterProperty) int { return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.Col, b.Col)) })
+	slices.SortStableFunc(out, func(a, b ClusterProperty) int { return a.compare(b.Position) })
 	seen := map[string]bool{}
 	return slices.DeleteFunc(out, func(p ClusterProperty) bool {
 		repeated := seen[p.Name]

@@ -50,7 +50,7 @@ func (r *Report) EachEntry(static ast.Object) []Finding {
 	var out []Finding
 	for _, c := range r.eachEntry {
 		if all := entries(c.collection, static); c.exclusive(all[:min(len(all), maxEntries)]) {
-			out = append(out, Finding{Row: c.at.Row, Col: c.at.Col, Message: c.message})
+			out = append(out, Finding{Position: positionOf(c.at), Message: c.message})
 		}
 	}
 	return out
@@ -96,15 +96,15 @@ func entries(collection *ast.Term, static ast.Object) []*ast.Term {
 		object.Foreach(func(_, value *ast.Term) { out = append(out, value) })
 		return out
 	}
-	if array, ok := collection.Value.(*ast.Array); ok {
-		return members(ast.NewTerm(array.Slice(0, min(array.Len(), maxEntries))))
+	if _, ok := collection.Value.(*ast.Array); ok {
+		return members(collection)
 	}
-	return members(collection)
+	return fewMembers(collection)
 }
 
 // findEachEntry returns the clauses of a rule that EachEntry checks.
 func findEachEntry(rule *ast.Rule, n *names) []eachEntry {
-	if language.RuleName(rule) != language.RuleErrors || slices.ContainsFunc(rule.Body, func(e *ast.Expr) bool { return len(e.With) > 0 }) {
+	if language.RuleName(rule) != language.RuleErrors || slices.ContainsFunc(rule.Body, hasWith) {
 		return nil
 	}
 	mentioned := map[ast.Var][]*ast.Expr{}

@@ -26,8 +26,8 @@ import (
 
 // InputConstant is a constant that a policy compares with a field of the input that identifies the object's type.
 type InputConstant struct {
-	// Row and Col are the position of the comparison. Both count from 1.
-	Row, Col int
+	// Position is the position of the comparison.
+	Position
 	// Field is "kind" or "apiVersion".
 	Field string
 	Value string
@@ -54,12 +54,7 @@ func InputConstants(compiler *ast.Compiler) []InputConstant {
 		out = append(out, comparedConstants(compiler, e, refs)...)
 		return false
 	})
-	slices.SortStableFunc(out, func(a, b InputConstant) int {
-		if a.Row != b.Row {
-			return a.Row - b.Row
-		}
-		return a.Col - b.Col
-	})
+	slices.SortStableFunc(out, func(a, b InputConstant) int { return a.compare(b.Position) })
 	return out
 }
 
@@ -110,7 +105,7 @@ func comparedConstants(compiler *ast.Compiler, e *ast.Expr, refs references) []I
 	if !e.IsCall() || len(operands) != 2 || e.Location == nil {
 		return nil
 	}
-	at := InputConstant{Row: e.Location.Row, Col: e.Location.Col, Differs: e.Negated}
+	at := InputConstant{Position: positionOf(e.Location), Differs: e.Negated}
 	var values []*ast.Term
 	operator := e.Operator()
 	switch {
@@ -144,21 +139,14 @@ func constantMembers(compiler *ast.Compiler, term *ast.Term, refs references) []
 		}
 		term = rules[0].Head.Value
 	}
-	var out []*ast.Term
-	switch v := term.Value.(type) {
-	case ast.Set:
-		out = v.Slice()
-	case *ast.Array:
-		v.Foreach(func(t *ast.Term) { out = append(out, t) })
-	}
-	return out
+	return members(term)
 }
 
 // AbsentLabel is a label that an object must not have. The policy decides nothing about an object that has it.
 type AbsentLabel struct {
-	// Row and Col are the position of the first condition that requires the absence. Both count from 1.
-	Row, Col int
-	Key      string
+	// Position is the position of the first condition that requires the absence.
+	Position
+	Key string
 }
 
 // AbsentLabels returns the labels that every clause of the contract rules requires to be absent, as in `not
@@ -200,7 +188,7 @@ func absentLabels(body ast.Body) []AbsentLabel {
 			continue
 		}
 		if key, isText := language.Part(ref, len(labelsRef)); isText {
-			out = append(out, AbsentLabel{Row: expr.Location.Row, Col: expr.Location.Col, Key: key})
+			out = append(out, AbsentLabel{Position: positionOf(expr.Location), Key: key})
 		}
 	}
 	return out

@@ -30,7 +30,7 @@ import (
 func TestInputConstants(t *testing.T) {
 	v0, v1 := placementv1.RegoV0, placementv1.RegoV1
 	kind := func(row, col int, value string) lint.InputConstant {
-		return lint.InputConstant{Row: row, Col: col, Field: "kind", Value: value}
+		return lint.InputConstant{Position: lint.Position{Row: row, Col: col}, Field: "kind", Value: value}
 	}
 	differs := func(c lint.InputConstant) lint.InputConstant {
 		c.Differs = true
@@ -44,7 +44,7 @@ func TestInputConstants(t *testing.T) {
 		"Equal":      {v1, `errors contains "no" if input.kind == "pods"`, []lint.InputConstant{kind(2, 25, "pods")}},
 		"Turned":     {v1, `errors contains "no" if "pods" == input.kind`, []lint.InputConstant{kind(2, 25, "pods")}},
 		"Unified":    {v0, `errors["no"] { input.kind = "pods" }`, []lint.InputConstant{kind(2, 16, "pods")}},
-		"APIVersion": {v1, `errors contains "no" if input.apiVersion == "v1"`, []lint.InputConstant{{Row: 2, Col: 25, Field: "apiVersion", Value: "v1"}}},
+		"APIVersion": {v1, `errors contains "no" if input.apiVersion == "v1"`, []lint.InputConstant{{Position: lint.Position{Row: 2, Col: 25}, Field: "apiVersion", Value: "v1"}}},
 		"Differs":    {v1, `errors contains "no" if input.kind != "pods"`, []lint.InputConstant{differs(kind(2, 25, "pods"))}},
 		"Negated":    {v1, `errors contains "no" if not input.kind == "pods"`, []lint.InputConstant{differs(kind(2, 25, "pods"))}},
 		"Set":        {v1, `errors contains "no" if input.kind in {"pods", "Job"}`, []lint.InputConstant{kind(2, 25, "Job"), kind(2, 25, "pods")}},

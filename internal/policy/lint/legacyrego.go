@@ -28,14 +28,10 @@ import (
 // checkLegacyRego warns about parts of a Rego v0 policy that had another meaning in the OPA version that the policy may
 // have been written for. The module must be parsed, not compiled.
 func (r *Report) checkLegacyRego(parsed *ast.Module) {
-	for _, rule := range parsed.Rules {
-		for ; rule != nil; rule = rule.Else {
-			ast.WalkBodies(rule, func(body ast.Body) bool {
-				r.checkNegation(body)
-				return false
-			})
-		}
-	}
+	ast.WalkBodies(parsed, func(body ast.Body) bool {
+		r.checkNegation(body)
+		return false
+	})
 	ast.WalkRefs(parsed, func(ref ast.Ref) bool {
 		if isLegacyInput(ref) && ref[0].Location != nil {
 			r.warnAt(ref[0].Location, "input.resource: the object is input itself, and an object has no member resource: write input in place of input.resource")

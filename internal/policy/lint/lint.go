@@ -19,14 +19,24 @@ limitations under the License.
 package lint
 
 import (
+	"cmp"
+
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
+// Position is a position in a policy's Rego. Both numbers count from 1.
+type Position struct{ Row, Col int }
+
+func positionOf(at *ast.Location) Position { return Position{at.Row, at.Col} }
+
+func (p Position) compare(other Position) int {
+	return cmp.Or(cmp.Compare(p.Row, other.Row), cmp.Compare(p.Col, other.Col))
+}
+
 // Finding is a part of a policy's Rego that is probably a mistake.
 type Finding struct {
-	// Row and Col are its position. Both count from 1.
-	Row, Col int
-	Message  string
+	Position
+	Message string
 	// Undefined reports whether the part is an expression that never has a value.
 	Undefined bool
 }
@@ -47,7 +57,6 @@ type Report struct {
 func Check(parsed, compiled *ast.Module, graph *ast.Graph, v0 bool) *Report {
 	r := &Report{}
 	used := usedByContract(graph, compiled)
-	r.checkNearNames(compiled, used)
 	r.checkUnused(compiled, used)
 	r.checkPlaceholders(parsed, used)
 	r.checkManyValues(compiled)
@@ -79,5 +88,5 @@ func moduleOf(compiler *ast.Compiler) *ast.Module {
 var withoutRules = ast.MustParseModule("package empty")
 
 func (r *Report) warnAt(at *ast.Location, message string) {
-	r.Warnings = append(r.Warnings, Finding{Row: at.Row, Col: at.Col, Message: message})
+	r.Warnings = append(r.Warnings, Finding{Position: positionOf(at), Message: message})
 }

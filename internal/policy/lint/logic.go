@@ -80,7 +80,7 @@ func (n *names) comparison(expr *ast.Expr) (c comparison, ok bool) {
 	operator, left, right := expr.Operator().String(), expr.Operand(0), n.resolve(expr.Operand(1))
 	c = comparison{operator: operator, expr: expr}
 	if operator == ast.Member.Name {
-		c.values = members(right)
+		c.values = fewMembers(right)
 	} else if flipped, known := mirrored[operator]; known {
 		if ast.IsConstant(right.Value) {
 			c.operator = mirrored[flipped]
@@ -116,24 +116,25 @@ func (n *names) subject(term *ast.Term) string {
 // maxMembers limits the size of the constant collections that are examined.
 const maxMembers = 64
 
-// members returns the members of a set or an array. It returns nil for other terms, and for more than maxMembers
+// fewMembers returns the members of a set or an array. It returns nil for other terms, and for more than maxMembers
 // members.
-func members(collection *ast.Term) []*ast.Term {
+func fewMembers(collection *ast.Term) []*ast.Term {
+	all := members(collection)
+	if len(all) > maxMembers {
+		return nil
+	}
+	return all
+}
+
+// members returns the members of a set or an array; nil for other terms.
+func members(collection *ast.Term) (out []*ast.Term) {
 	switch c := collection.Value.(type) {
 	case ast.Set:
-		if c.Len() > maxMembers {
-			return nil
-		}
 		return c.Slice()
 	case *ast.Array:
-		if c.Len() > maxMembers {
-			return nil
-		}
-		var out []*ast.Term
 		c.Foreach(func(t *ast.Term) { out = append(out, t) })
-		return out
 	}
-	return nil
+	return out
 }
 
 // single reports whether a term has only one value in each solution of a body, even if it is written several times.
@@ -267,7 +268,7 @@ func compared(operator string, constant *ast.Term) (values []string, whole bool)
 	case ast.Equality.Name, ast.Equal.Name, ast.NotEqual.Name:
 		whole = true
 	case ast.Member.Name:
-		terms, whole = members(constant), true
+		terms, whole = fewMembers(constant), true
 	case ast.StartsWith.Name, ast.EndsWith.Name, ast.Contains.Name:
 	default:
 		return nil, false

@@ -50,7 +50,7 @@ const maxManyValues = 8
 
 // manyValues returns the collection over whose keys a clause's value ranges; nil if there is none.
 func manyValues(clause *ast.Rule) ast.Ref {
-	if slices.ContainsFunc(clause.Body, func(e *ast.Expr) bool { return len(e.With) > 0 }) {
+	if slices.ContainsFunc(clause.Body, hasWith) {
 		return nil
 	}
 	keys := valueKeys(clause)

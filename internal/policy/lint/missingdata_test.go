@@ -38,12 +38,12 @@ func TestFindings(t *testing.T) {
 		want    []lint.Finding
 	}{
 		"OldLayout": {placementv1.RegoV0, "package p\nannotations[\"a\"] = x { x := data.io.k8s.x }\nerrors[\"b\"] { data.io }\n", []lint.Finding{
-			{Row: 2, Col: 29, Message: missing, Undefined: true}, {Row: 3, Col: 15, Message: missing, Undefined: true}}},
+			{Position: lint.Position{Row: 2, Col: 29}, Message: missing, Undefined: true}, {Position: lint.Position{Row: 3, Col: 15}, Message: missing, Undefined: true}}},
 		"Import": {placementv1.RegoV0, "package p\nimport data.io.k8s as k\nannotations[\"a\"] = x { x := k.x }\n", []lint.Finding{
-			{Row: 3, Col: 29, Message: missing, Undefined: true}}},
+			{Position: lint.Position{Row: 3, Col: 29}, Message: missing, Undefined: true}}},
 		"There": {placementv1.RegoV1, "package p\nlabels[\"a\"] := data.acme.x\n", nil},
 		"Near": {placementv1.RegoV1, "package p\nlabels := {}\ndeny contains \"x\" if input.y\n", []lint.Finding{
-			{Row: 3, Col: 1, Message: "the rule deny decides nothing: Berth evaluates annotations, labels, scheduling, clusters, errors, warnings. Did you mean errors?"}}},
+			{Position: lint.Position{Row: 3, Col: 1}, Message: "the rule deny decides nothing: Berth evaluates annotations, labels, scheduling, clusters, errors, warnings. Did you mean errors?"}}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -24,60 +24,48 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
+	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// foreignRules maps rule names that other tools evaluate, and members of contract rules that authors mistake for rules,
-// to the contract rules to use instead.
+// foreignRules maps rule names that other tools evaluate to the contract rules to use instead.
 var foreignRules = map[string]string{
 	"deny": language.RuleErrors, "denied": language.RuleErrors, "denies": language.RuleErrors, "violation": language.RuleErrors, "violations": language.RuleErrors, "reject": language.RuleErrors,
 	"warn":  language.RuleWarnings,
 	"patch": language.RuleAnnotations + " or " + language.RuleLabels, "patches": language.RuleAnnotations + " or " + language.RuleLabels, "mutate": language.RuleAnnotations + " or " + language.RuleLabels,
-	"allow":        language.RuleErrors + "? Without " + language.RuleErrors + " everything is allowed",
-	"nodeSelector": language.RuleScheduling + ".nodeSelector", "affinity": language.RuleScheduling + ".affinity", "tolerations": language.RuleScheduling + ".tolerations",
-	"topologySpreadConstraints": language.RuleScheduling + ".topologySpreadConstraints", "priorityClassName": language.RuleScheduling + ".priorityClassName",
-	"schedulerName": language.RuleScheduling + ".schedulerName",
+	"allow": language.RuleErrors + "? Without " + language.RuleErrors + " everything is allowed",
 }
 
-// checkNearNames warns about rules that Berth does not evaluate, that no contract rule uses, and whose authors
-// probably meant a contract rule.
-func (r *Report) checkNearNames(module *ast.Module, used map[string]bool) {
-	seen := map[string]bool{}
-	for _, rule := range module.Rules {
-		name := language.RuleName(rule)
-		if seen[name] || len(rule.Head.Args) > 0 || len(rule.Head.Ref()) > 1 && !rule.Head.Ref()[1].IsGround() || slices.Contains(language.ContractRules, name) {
-			continue
-		}
-		meant := suggestRule(name)
-		if meant == "" || used[name] {
-			continue
-		}
-		seen[name] = true
-		r.warnAt(rule.Head.Location, fmt.Sprintf("the rule %s decides nothing: Berth evaluates %s. Did you mean %s", name, strings.Join(language.ContractRules, ", "), meant))
-		r.NoEffect = append(r.NoEffect, r.Warnings[len(r.Warnings)-1])
-	}
-}
-
-// checkUnused finds the rules and functions that no contract rule uses, directly or indirectly. It leaves out rules that have a
-// warning because of their name, and rules for OPA's test runner. It finds none in a policy without contract rules.
+// checkUnused finds the rules and functions that no contract rule uses, directly or indirectly. It warns about rules whose
+// authors probably meant a contract rule. The others are unused, except rules for OPA's test runner. In a policy without
+// contract rules, none is unused.
 func (r *Report) checkUnused(module *ast.Module, used map[string]bool) {
-	if len(used) == 0 {
-		return
-	}
 	seen := map[string]bool{}
 	for _, rule := range module.Rules {
-		name := language.RuleName(rule)
-		if used[name] || seen[name] || suggestRule(name) != "" || strings.HasPrefix(name, "test_") {
+		name, ref := language.RuleName(rule), rule.Head.Ref()
+		if used[name] || seen[name] {
+			continue
+		}
+		switch meant := suggestRule(name); {
+		case meant == "" && len(used) > 0 && !strings.HasPrefix(name, "test_"):
+			r.Unused = append(r.Unused, Finding{Position: positionOf(rule.Head.Location), Message: "the rule " + name + " has no effect: no rule that Berth evaluates uses it"})
+		case meant != "" && len(rule.Head.Args) == 0 && (len(ref) == 1 || ref[1].IsGround()):
+			r.warnAt(rule.Head.Location, fmt.Sprintf("the rule %s decides nothing: Berth evaluates %s. Did you mean %s", name, strings.Join(language.ContractRules, ", "), meant))
+			r.NoEffect = append(r.NoEffect, r.Warnings[len(r.Warnings)-1])
+		default:
 			continue
 		}
 		seen[name] = true
-		r.Unused = append(r.Unused, Finding{Row: rule.Head.Location.Row, Col: rule.Head.Location.Col, Message: "the rule " + name + " has no effect: no rule that Berth evaluates uses it"})
 	}
 }
 
 // suggestRule returns the rule that a name probably stands for, as the end of a question; "" if there is none.
 func suggestRule(name string) string {
+	// Authors mistake members of the rule scheduling for rules.
+	if _, member := podscheduling.Types[name]; member {
+		return language.RuleScheduling + "." + name + "?"
+	}
 	meant, ok := foreignRules[name]
 	if !ok {
 		if meant, ok = suggest.Nearest(name, language.ContractRules); !ok || meant == name {
@@ -101,13 +89,12 @@ func usedByContract(graph *ast.Graph, module *ast.Module) map[string]bool {
 			queue = append(queue, rule)
 		}
 	}
-	for _, rule := range module.Rules {
+	ast.WalkRules(module, func(rule *ast.Rule) bool {
 		if slices.Contains(language.ContractRules, language.RuleName(rule)) {
-			for ; rule != nil; rule = rule.Else {
-				add(rule)
-			}
+			add(rule)
 		}
-	}
+		return false
+	})
 	for len(queue) > 0 {
 		next := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
@@ -144,7 +131,7 @@ func MissingData(read map[string][]*ast.Location, static ast.Object) (findings [
 		message := missingData([]string{name}, present, candidates)
 		for _, at := range read[name] {
 			if at != nil {
-				findings = append(findings, Finding{Row: at.Row, Col: at.Col, Message: message, Undefined: true})
+				findings = append(findings, Finding{Position: positionOf(at), Message: message, Undefined: true})
 			}
 		}
 	}

@@ -166,6 +166,8 @@ type funcCall struct {
 	at       *ast.Location
 }
 
+func hasWith(expr *ast.Expr) bool { return len(expr.With) > 0 }
+
 // eachCall calls visit for each call in a node, except in expressions with `with`.
 func eachCall(node any, visit func(funcCall)) {
 	ast.NewGenericVisitor(func(x any) bool {
@@ -173,7 +175,7 @@ func eachCall(node any, visit func(funcCall)) {
 		case *ast.SomeDecl:
 			return true
 		case *ast.Expr:
-			if len(x.With) > 0 {
+			if hasWith(x) {
 				return true
 			}
 			if x.IsCall() {

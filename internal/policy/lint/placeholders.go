@@ -56,19 +56,15 @@ func (r *Report) checkPlaceholders(parsed *ast.Module, used map[string]bool) {
 		}
 	}
 	for _, rule := range parsed.Rules {
-		if !used[language.RuleName(rule)] {
-			continue
-		}
-		for ; rule != nil; rule = rule.Else {
-			walkValues(rule.Head, check)
-			walkValues(rule.Body, check)
+		if used[language.RuleName(rule)] {
+			walkValues(rule, check)
 		}
 	}
 }
 
-// walkValues calls check with the strings in a rule's head, and with the strings that its body assigns to variables.
+// walkValues calls check with the strings in the heads of a rule and its else clauses, and with the strings that their bodies assign to variables.
 // Strings that a body compares, or passes to functions, are not values.
-func walkValues(node any, check func(text *ast.Term, value string)) {
+func walkValues(rule *ast.Rule, check func(text *ast.Term, value string)) {
 	ast.NewGenericVisitor(func(x any) bool {
 		switch x := x.(type) {
 		case *ast.Expr:
@@ -81,7 +77,7 @@ func walkValues(node any, check func(text *ast.Term, value string)) {
 			}
 		}
 		return false
-	}).Walk(node)
+	}).Walk(rule)
 }
 
 // givesValue reports whether an expression is `x := value` or `x = value`.
