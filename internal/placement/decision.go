@@ -28,20 +28,20 @@ import (
 	"github.com/berth-dev/berth/internal/podscheduling"
 )
 
-// Decision is the result of evaluating one policy on one object.
+// Decision is the result of evaluating one policy on one object. Outcome.Digest depends on its JSON.
 type Decision struct {
 	// Annotations and Labels are merged into the object's metadata.
-	Annotations map[string]string
-	Labels      map[string]string
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
 	// Scheduling holds the values for the object's pod spec, by merge key. Package podscheduling describes the keys.
-	Scheduling map[string]string
+	Scheduling map[string]string `json:"scheduling,omitempty"`
 	// Clusters are the names of the clusters that the policy allows, sorted. nil means that the policy does not
 	// restrict clusters; an empty list means that it allows none.
-	Clusters []string
+	Clusters []string `json:"clusters,omitzero"`
 	// Errors are the reasons to deny the object, sorted.
-	Errors []string
+	Errors []string `json:"errors,omitempty"`
 	// Warnings are messages for the client, sorted.
-	Warnings []string
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Equal reports whether two decisions are equal.

@@ -30,13 +30,8 @@ type digestEntry struct {
 	Mode   placementv1.Mode `json:"mode"`
 	// Failed is the failure policy of a policy that could not decide. The error itself is left out: errors contain
 	// addresses and durations, which vary between equal outcomes.
-	Failed      placementv1.FailurePolicy `json:"failed,omitempty"`
-	Annotations map[string]string         `json:"annotations,omitempty"`
-	Labels      map[string]string         `json:"labels,omitempty"`
-	Scheduling  map[string]string         `json:"scheduling,omitempty"`
-	Clusters    []string                  `json:"clusters,omitzero"`
-	Errors      []string                  `json:"errors,omitempty"`
-	Warnings    []string                  `json:"warnings,omitempty"`
+	Failed placementv1.FailurePolicy `json:"failed,omitempty"`
+	Decision
 }
 
 // Digest returns an identifier of what the policies decided: "sha256:" and 64 hexadecimal digits, or "" if no policy
@@ -52,11 +47,9 @@ func (o *Outcome) Digest() string {
 		opinions[i] = digestEntry{Policy: v.Policy.Name, Mode: v.Policy.Mode}
 		if v.Err != nil {
 			opinions[i].Failed = v.Policy.FailurePolicy
-			continue
+		} else {
+			opinions[i].Decision = v.Decision
 		}
-		d := &v.Decision
-		opinions[i].Annotations, opinions[i].Labels, opinions[i].Scheduling, opinions[i].Clusters = d.Annotations, d.Labels, d.Scheduling, d.Clusters
-		opinions[i].Errors, opinions[i].Warnings = d.Errors, d.Warnings
 	}
 	// Maps are encoded with sorted keys. Marshaling does not fail: all values are strings.
 	text, _ := json.Marshal(opinions)
