@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
@@ -272,11 +273,7 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 	}
 	owned := d.templateIsOwned(ctx, &r, &current, verdicts)
 	d.keepImmutable(&current, &r, id)
-	m := &merger{
-		intent: current, verdicts: verdicts,
-		fixed: func(key string, values ...*string) string { return fixed(&r, owned, key, values...) },
-		held:  r.held,
-	}
+	m := &merger{intent: current, verdicts: verdicts, request: &r, owned: owned}
 	values, next, err := m.merge()
 	if err != nil {
 		return nil, err
@@ -377,7 +374,7 @@ func (d *Decider) keepImmutable(current *intent, r *Request, id identity) {
 	values := current.current[fieldScheduling]
 	for key, entry := range before.applied.Scheduling {
 		previous := before.current[fieldScheduling][key]
-		if _, stands := current.applied.Scheduling[key]; stands || !equalOptional(optional(values, key), entry.Requested) || fixed(r, false, key, &previous) == "" {
+		if _, stands := current.applied.Scheduling[key]; stands || !ptr.Equal(optional(values, key), entry.Requested) || fixed(r, false, key, &previous) == "" {
 			continue
 		}
 		values[key] = previous

@@ -22,6 +22,8 @@ import (
 	"reflect"
 	"slices"
 
+	"k8s.io/utils/ptr"
+
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/projection"
@@ -141,7 +143,7 @@ func sameKeys(v *Verdict, before, current *intent) bool {
 			if podscheduling.IsContribution(key) && field == fieldScheduling {
 				key = podscheduling.Affinity
 			}
-			if !equalOptional(optional(before.wanted[field], key), optional(current.wanted[field], key)) {
+			if !ptr.Equal(optional(before.wanted[field], key), optional(current.wanted[field], key)) {
 				return false
 			}
 		}

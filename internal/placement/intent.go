@@ -251,7 +251,7 @@ func (k *Keyring) readExtension(r record) extension {
 // decodeExtension returns an empty extension if the text is not valid.
 func decodeExtension(text json.RawMessage) extension {
 	var out extension
-	if len(text) == 0 || json.Unmarshal(text, &out) != nil {
+	if json.Unmarshal(text, &out) != nil {
 		return extension{}
 	}
 	return out

@@ -24,6 +24,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/podscheduling"
@@ -122,11 +123,7 @@ func (c Change) Done(obj *unstructured.Unstructured) bool {
 	} else {
 		values = metadataOf(obj, c.Field)
 	}
-	value, there := values[key]
-	if want == nil {
-		return !there
-	}
-	return there && value == *want
+	return ptr.Equal(optional(values, key), want)
 }
 
 // Conflict is a key that two policies set to different values.
@@ -154,11 +151,9 @@ type winner struct {
 type merger struct {
 	intent   intent
 	verdicts []*Verdict
-	// held reports whether the merge must leave the policy's keys as they are in the object.
-	held func(*Verdict) bool
-	// fixed returns why a scheduling key can no longer get one of the values; "" if it can. fixed is the function of
-	// that name, bound to the request.
-	fixed func(key string, values ...*string) string
+	request  *Request
+	// owned reports whether the object is a ReplicaSet that must keep its template; see Decider.templateIsOwned.
+	owned bool
 	next  record
 }
 
@@ -274,7 +269,7 @@ func (m *merger) applyWins(field string, wins map[string]winner, values map[stri
 		// If the developer's own affinity already implies the addition, there is nothing to add.
 		needless := field == fieldScheduling && podscheduling.IsContribution(key) && podscheduling.Implied(optional(values, podscheduling.Affinity), win.value)
 		changed := !there && !needless || there && present != win.value
-		if changed && !m.change(v, Change{Field: field, Key: key, From: optional(current, key), To: &win.value}) || m.held(v) {
+		if changed && !m.change(v, Change{Field: field, Key: key, From: optional(current, key), To: &win.value}) || m.request.held(v) {
 			m.leave(field, key, values)
 			continue
 		}
@@ -282,7 +277,7 @@ func (m *merger) applyWins(field string, wins map[string]winner, values map[stri
 			continue
 		}
 		requested := optional(values, key)
-		if requested == nil || *requested != win.value {
+		if !ptr.Equal(requested, &win.value) {
 			entry := overwritten{Requested: requested, By: v.Policy.Name, Set: digest(win.value)}
 			if field == fieldScheduling && podscheduling.IsContribution(key) {
 				entry.Value = &win.value
@@ -309,7 +304,7 @@ func (m *merger) restoreUnclaimed(field string, wins map[string]winner, values m
 			continue
 		}
 		v := m.verdicts[i]
-		if !m.change(v, Change{Field: field, Key: key, From: optional(current, key), To: entry.Requested}) || m.held(v) {
+		if !m.change(v, Change{Field: field, Key: key, From: optional(current, key), To: entry.Requested}) || m.request.held(v) {
 			m.leave(field, key, values)
 		}
 	}
@@ -318,7 +313,7 @@ func (m *merger) restoreUnclaimed(field string, wins map[string]winner, values m
 // change adds a change to a verdict, and reports whether the API server would accept it.
 func (m *merger) change(v *Verdict, c Change) bool {
 	if c.Field == fieldScheduling {
-		c.Immutable = m.fixed(c.Key, c.From, c.To)
+		c.Immutable = fixed(m.request, m.owned, c.Key, c.From, c.To)
 	}
 	v.Changes = append(v.Changes, c)
 	return c.Immutable == ""
@@ -377,8 +372,6 @@ func (v *Verdict) decided(field string) map[string]string {
 	out[podscheduling.AffinityKey(v.Policy.Name)] = text
 	return out
 }
-
-func equalOptional(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func optional(values map[string]string, key string) *string {
 	if value, ok := values[key]; ok {

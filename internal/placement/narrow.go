@@ -24,6 +24,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
@@ -45,7 +46,12 @@ type clusterShare struct {
 // must if the policy may be held later, or if the developer's list does not count.
 func (s clusterShare) mustRecord() bool {
 	p := s.verdict.Policy
-	return s.kept || p.Remediation != placementv1.RemediationAutomatic || p.Clusters.DeveloperChoice == placementv1.DeveloperChoiceOverride
+	return s.kept || p.Remediation != placementv1.RemediationAutomatic || !s.narrows()
+}
+
+// narrows reports whether the developer's list counts beside the policy's.
+func (s clusterShare) narrows() bool {
+	return s.verdict.Policy.Clusters.DeveloperChoice != placementv1.DeveloperChoiceOverride
 }
 
 // clusterShares are the cluster lists of all policies that concern an object.
@@ -73,24 +79,26 @@ func (m *merger) mergeClusters(values map[string]string) {
 	}
 	requested, current := optional(values, key), optional(m.intent.current[fieldAnnotations], key)
 	shares := m.clusterShares(entry, standing)
-	next, err := requested, error(nil)
-	if len(shares.counted) > 0 {
-		next, err = joinClusters(requested, shares.counted)
-	}
+	next, err := joinClusters(requested, shares.counted)
 	if err != nil && shares.decided {
-		deny(requested, shares.counted, err, m.held)
+		deny(requested, shares.counted, err, m.request.held)
 	}
 	if err != nil || !shares.decided {
 		m.leaveClusters(values)
 	} else {
 		m.setClusters(shares, requested, next, values)
-		if !equalOptional(current, next) {
-			for _, v := range shares.moved {
-				m.change(v, Change{Field: fieldAnnotations, Key: key, From: current, To: next})
-			}
+		for _, v := range shares.moved {
+			m.changeClusters(v, current, next)
 		}
 	}
 	m.hypotheticalClusters(shares, requested, current, values)
+}
+
+// changeClusters adds a change of the annotation to a verdict if there is one.
+func (m *merger) changeClusters(v *Verdict, from, to *string) {
+	if !ptr.Equal(from, to) {
+		m.change(v, Change{Field: fieldAnnotations, Key: placementv1.ClustersAnnotation, From: from, To: to})
+	}
 }
 
 // clusterShares determines which clusters each enforced policy allows. entry is the annotation's record entry; standing
@@ -115,9 +123,9 @@ func (m *merger) clusterShares(entry overwritten, standing bool) clusterShares {
 		same := had == says && slices.Equal(stood, names)
 		switch {
 		case v.Err != nil || !had && !says:
-		case m.held(v) && !same:
+		case m.request.held(v) && !same:
 			out.differing = append(out.differing, v)
-		case m.held(v):
+		case m.request.held(v):
 		default:
 			out.decided = true
 			if says {
@@ -150,7 +158,7 @@ func (m *merger) allowedBefore(entry overwritten, standing bool) map[string][]st
 // those that it allows now. So it moves nothing, and no other policy adds a cluster that it forbids. counts is false if
 // the policy is neither held nor failed, or has no list to count.
 func (m *merger) heldShare(v *Verdict, stood []string, had bool) (s clusterShare, counts bool) {
-	switch held := m.held(v); {
+	switch held := m.request.held(v); {
 	case !held && v.Err == nil:
 		return clusterShare{}, false
 	case had:
@@ -171,7 +179,7 @@ func (m *merger) leaveClusters(values map[string]string) {
 // setClusters sets the annotation. It records what the developer requested and, where needed, what each policy allows.
 func (m *merger) setClusters(shares clusterShares, requested, next *string, values map[string]string) {
 	const key = placementv1.ClustersAnnotation
-	if next == nil || equalOptional(requested, next) && !slices.ContainsFunc(shares.counted, clusterShare.mustRecord) {
+	if next == nil || ptr.Equal(requested, next) && !slices.ContainsFunc(shares.counted, clusterShare.mustRecord) {
 		return
 	}
 	values[key] = *next
@@ -189,16 +197,12 @@ func (m *merger) setClusters(shares clusterShares, requested, next *string, valu
 // hypotheticalClusters adds the changes that policies would make that are held or are not enforced.
 func (m *merger) hypotheticalClusters(shares clusterShares, requested, current *string, values map[string]string) {
 	const key = placementv1.ClustersAnnotation
-	next, err := requested, error(nil)
-	if len(shares.differing) > 0 && len(shares.wanted) > 0 {
-		next, err = joinClusters(requested, shares.wanted)
-	}
 	for _, v := range shares.differing {
-		switch {
-		case err != nil:
+		next, err := joinClusters(requested, shares.wanted)
+		if err != nil {
 			v.Changes = append(v.Changes, Change{Field: fieldAnnotations, Key: key, From: current, To: new(clustersText(nil)), Immutable: err.Error()})
-		case !equalOptional(current, next):
-			m.change(v, Change{Field: fieldAnnotations, Key: key, From: current, To: next})
+		} else {
+			m.changeClusters(v, current, next)
 		}
 	}
 	for _, v := range m.verdicts {
@@ -209,8 +213,8 @@ func (m *merger) hypotheticalClusters(shares clusterShares, requested, current *
 		next, err := joinClusters(requested, with)
 		if err != nil {
 			deny(requested, with, err, func(other *Verdict) bool { return other != v })
-		} else if from := optional(values, key); !equalOptional(from, next) {
-			m.change(v, Change{Field: fieldAnnotations, Key: key, From: from, To: next})
+		} else {
+			m.changeClusters(v, optional(values, key), next)
 		}
 	}
 }
@@ -220,9 +224,12 @@ var errNoCluster = errors.New("no cluster is left")
 
 // joinClusters returns the annotation's value: the clusters that every policy allows and, unless all policies override
 // the developer's choice, that the developer requests. If the result has the same clusters as the developer's list, it
-// returns that list as it is written. It returns an error if the developer's list cannot be parsed, or if no cluster is
-// left and a policy denies that.
+// returns that list as it is written, as it does without policies. It returns an error if the developer's list cannot be
+// parsed, or if no cluster is left and a policy denies that.
 func joinClusters(requested *string, shares []clusterShare) (*string, error) {
+	if len(shares) == 0 {
+		return requested, nil
+	}
 	if alone := shares[0]; len(shares) == 1 && requested == nil && !alone.kept && len(alone.names) > 0 {
 		// This is the most frequent case, and what a policy decides is sorted.
 		return new(clustersText(alone.names)), nil
@@ -231,9 +238,7 @@ func joinClusters(requested *string, shares []clusterShare) (*string, error) {
 	for _, s := range shares[1:] {
 		names = names.Intersection(sets.New(s.names...))
 	}
-	narrows := slices.ContainsFunc(shares, func(s clusterShare) bool {
-		return s.verdict.Policy.Clusters.DeveloperChoice != placementv1.DeveloperChoiceOverride
-	})
+	narrows := slices.ContainsFunc(shares, clusterShare.narrows)
 	denies := slices.ContainsFunc(shares, func(s clusterShare) bool { return s.verdict.Policy.Clusters.OnEmpty != placementv1.OnEmptyClear })
 	var own []string
 	var err error
@@ -300,23 +305,22 @@ const (
 // allowances describes which clusters each party allows. The message is for the policy of the i-th share.
 func allowances(requested *string, shares []clusterShare, i int) string {
 	parts := []string{"this policy allows " + firstNames(shares[i].names)}
-	narrows := func(s clusterShare) bool {
-		return s.verdict.Policy.Clusters.DeveloperChoice != placementv1.DeveloperChoiceOverride
-	}
-	if requested != nil && slices.ContainsFunc(shares, narrows) {
+	if requested != nil && slices.ContainsFunc(shares, clusterShare.narrows) {
 		own, _ := parseClusterNames(*requested)
 		parts = append(parts, fmt.Sprintf("annotation %s asks for %s", placementv1.ClustersAnnotation, firstNames(own)))
 	}
 	for j, s := range shares {
-		switch {
-		case j == i:
-		case len(parts) > maxPolicies:
-			return strings.Join(append(parts, "..."), "; ")
-		case s.kept:
-			parts = append(parts, fmt.Sprintf("PlacementPolicy %q allowed %s", s.verdict.Policy.Name, firstNames(s.names)))
-		default:
-			parts = append(parts, fmt.Sprintf("PlacementPolicy %q allows %s", s.verdict.Policy.Name, firstNames(s.names)))
+		if j == i {
+			continue
 		}
+		if len(parts) > maxPolicies {
+			return strings.Join(append(parts, "..."), "; ")
+		}
+		allows := "allows"
+		if s.kept {
+			allows = "allowed"
+		}
+		parts = append(parts, fmt.Sprintf("PlacementPolicy %q %s %s", s.verdict.Policy.Name, allows, firstNames(s.names)))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -91,11 +91,7 @@ func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource
 			return nil, err
 		}
 	}
-	m := &merger{
-		intent: current, verdicts: withdrawnVerdicts(&current.applied),
-		fixed: func(key string, values ...*string) string { return fixed(r, owned, key, values...) },
-		held:  func(*Verdict) bool { return false },
-	}
+	m := &merger{intent: current, verdicts: withdrawnVerdicts(&current.applied), request: r, owned: owned}
 	values, _, err := m.merge()
 	if err != nil {
 		return nil, err
