@@ -230,7 +230,7 @@ func Apply(spec map[string]any, existing, next map[string]string) map[string]any
 		set(Affinity, JSONValue(text), there)
 	}
 	if changed := differing(existing, next, NodeSelector); len(changed) > 0 {
-		selector, _ := maps.Clone(spec)[NodeSelector].(map[string]any)
+		selector, _ := spec[NodeSelector].(map[string]any)
 		selector = maps.Clone(selector)
 		if selector == nil {
 			selector = map[string]any{}
@@ -293,15 +293,15 @@ func sameAt(a, b map[string]string, key string) bool {
 
 // differing returns the keys of a member that have different values in a and b, sorted.
 func differing(a, b map[string]string, member string) []string {
-	keys := map[string]bool{}
+	keys := sets.New[string]()
 	for _, m := range []map[string]string{a, b} {
 		for key := range m {
 			if strings.HasPrefix(key, member+"/") && !sameAt(a, b, key) {
-				keys[key] = true
+				keys.Insert(key)
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(keys))
+	return sets.List(keys)
 }
 
 // PodSpecOf returns the pod spec at the path in an object.
