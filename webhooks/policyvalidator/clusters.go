@@ -19,10 +19,10 @@ package policyvalidator
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -92,31 +92,23 @@ func (v *Validator) warnOfConstants(ctx context.Context, name string, module *po
 	}
 	known := propertiesOf(clusters)
 	for _, p := range properties {
-		if text := unknownProperty(p.Name, known); text != "" {
-			out = append(out, fmt.Sprintf("%s.rego:%d:%d: %s", name, p.Row, p.Col, text))
+		if !slices.Contains(known, p.Name) {
+			out = append(out, fmt.Sprintf("%s.rego:%d:%d: no cluster has the property %q%s", name, p.Row, p.Col, p.Name, suggestion(p.Name, known)))
 		}
 	}
 	return out
 }
 
-// unknownProperty returns the problem with the name of a property, or "" if a cluster has the property.
-func unknownProperty(name string, known []string) string {
-	if slices.Contains(known, name) {
-		return ""
-	}
-	return fmt.Sprintf("no cluster has the property %q%s", name, suggestion(name, known))
-}
-
 // propertiesOf returns the sorted names of the properties that clusters have.
 func propertiesOf(clusters []map[string]any) []string {
-	seen := map[string]bool{}
+	seen := sets.New[string]()
 	for _, cluster := range clusters {
 		properties, _ := cluster["properties"].(map[string]any)
 		for name := range properties {
-			seen[name] = true
+			seen.Insert(name)
 		}
 	}
-	return slices.Sorted(maps.Keys(seen))
+	return sets.List(seen)
 }
 
 // unknownCluster returns the problem with the name of a cluster, or "" if the cluster exists.
@@ -171,7 +163,7 @@ func spelling(text string) string {
 // valuesOf returns the sorted strings that clusters have at a path. If there is an array, it returns the array's
 // strings.
 func valuesOf(clusters []map[string]any, path []string) []string {
-	seen := map[string]bool{}
+	seen := sets.New[string]()
 	for _, cluster := range clusters {
 		var value any = cluster
 		for _, name := range path {
@@ -184,9 +176,9 @@ func valuesOf(clusters []map[string]any, path []string) []string {
 		}
 		for _, member := range members {
 			if text, ok := member.(string); ok {
-				seen[text] = true
+				seen.Insert(text)
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(seen))
+	return sets.List(seen)
 }

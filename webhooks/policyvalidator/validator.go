@@ -170,12 +170,10 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 		found, errs, err = v.checkTypes(ctx, obj.Name, lenient(old, spec), bound)
 		warnings = append(warnings, found...)
 	}
-	var compileError *policy.CompileError
-	switch {
-	case errors.As(err, &compileError):
-		refused, left := mistakes(old, obj, compileError, path)
+	if list, ok := errors.AsType[*policy.CompileError](err); ok {
+		refused, left := mistakes(old, obj, list, path)
 		errs, warnings = append(errs, refused...), append(warnings, asWarnings(left)...)
-	case err != nil:
+	} else if err != nil {
 		return warnings, err
 	}
 	if len(errs) > 0 {
