@@ -97,7 +97,11 @@ func (h *Handler) updateOf(ctx context.Context, req admission.Request) (update, 
 	case match.SubresourceScale:
 		out, err = h.Parents.scaled(ctx, req)
 	case match.SubresourceResize, match.SubresourceEphemeralContainers:
-		out, err = carried(req)
+		// The request contains the whole parent object.
+		var decoded *objects
+		if decoded, err = decode(req, true); err == nil {
+			out = update{before: decoded.old.object, after: decoded.obj.object}
+		}
 	default:
 		err = fmt.Errorf("the subresource %s is never decided: remove its rule from the webhook configuration", req.SubResource)
 	}
@@ -105,15 +109,6 @@ func (h *Handler) updateOf(ctx context.Context, req admission.Request) (update, 
 		return update{after: review.Named(req)}, err
 	}
 	return out, nil
-}
-
-// carried returns the update for a request that contains the whole parent object.
-func carried(req admission.Request) (update, error) {
-	decoded, err := decode(req, true)
-	if err != nil {
-		return update{}, err
-	}
-	return update{before: decoded.old.object, after: decoded.obj.object}, nil
 }
 
 // scaled returns the update for a request that contains a Scale. It reads the stored parent object. That object may
