@@ -104,7 +104,7 @@ const quantityPattern = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[n
 func (c *converter) convert(s *openAPISchema) types.Type {
 	t := c.bare(s)
 	if s != nil && (s.Nullable || s.Format == "date-time") {
-		if either, ok := t.(types.Any); ok && len(either) == 0 {
+		if isAny(t) {
 			return t
 		}
 		return types.Or(t, types.Nl)
