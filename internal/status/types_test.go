@@ -31,7 +31,7 @@ import (
 
 func TestTypeChecked(t *testing.T) {
 	found := typecheck.Result{
-		Findings: []typecheck.Finding{{Line: 3, Column: 7, Message: "input.spek is undefined"}}, Total: 12,
+		Findings: []typecheck.Finding{{Position: typecheck.Position{Line: 3, Column: 7}, Message: "input.spek is undefined"}}, Total: 12,
 	}
 	fatal := found
 	fatal.Impossible = []string{"annotations"}

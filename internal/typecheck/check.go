@@ -46,7 +46,7 @@ type Input struct {
 	Known []lint.Finding
 
 	// optional has the positions of references that may be undefined.
-	optional map[position]bool
+	optional map[Position]bool
 }
 
 // Kind is a kind that a policy matches.
@@ -56,11 +56,15 @@ type Kind struct {
 	Type     types.Type
 }
 
+// Position is a position in the policy's Rego. Both of its parts count from 1.
+type Position struct{ Line, Column int }
+
+func positionOf(at *ast.Location) Position { return Position{at.Row, at.Col} }
+
 // Finding is an expression that can't have the value that its author intended.
 type Finding struct {
-	// Line and Column are its position in the Rego. Both count from 1.
-	Line, Column int
-	Message      string
+	Position
+	Message string
 	// Rule is the contract rule that can't have a value because of the finding; empty if there is none.
 	Rule string
 	// Warned reports whether the warnings of policy.Module already contain the finding.
@@ -73,7 +77,7 @@ type Finding struct {
 
 // samePosition reports whether two findings have the same position.
 func (f Finding) samePosition(other Finding) bool {
-	return f.Line == other.Line && f.Column == other.Column
+	return f.Position == other.Position
 }
 
 // Result is the result of a check.
@@ -117,7 +121,7 @@ func Check(in Input) Result {
 		found = common(found, next)
 	}
 	for _, known := range in.Known {
-		found = append(found, Finding{Line: known.Row, Column: known.Col, Message: known.Message, Warned: true, holds: !known.Undefined})
+		found = append(found, Finding{Position: Position{known.Row, known.Col}, Message: known.Message, Warned: true, holds: !known.Undefined})
 	}
 	impossible := locate(source, found)
 	if !byKind && len(impossible) < len(contractRules(source)) {
@@ -179,7 +183,7 @@ func checkKind(in Input, input types.Type) ([]Finding, error) {
 		return nil, err
 	}
 	for _, d := range compiler.Contract(textFile) {
-		f := Finding{Line: d.Row, Column: d.Col, Message: d.Message}
+		f := Finding{Position: Position{d.Row, d.Col}, Message: d.Message}
 		// One finding per clause is enough, because the others concern the same value.
 		if !slices.ContainsFunc(found, f.samePosition) {
 			found = append(found, f)
@@ -197,8 +201,8 @@ func compile(in Input, input types.Type, builtins []*ast.Builtin, stage func(*as
 		return nil, err
 	}
 	known := documents(in)
-	redirectInput(text)
 	replaceWhole(text, known)
+	redirectInput(text)
 	modules := map[string]*ast.Module{textFile: text}
 	typed := append(known, document{[]string{typeRoot, inputName}, input}, document{[]string{typeRoot, anyName}, types.A})
 	for i, d := range typed {
@@ -238,16 +242,6 @@ func typed(name string, at *ast.Location) ast.Ref {
 
 // redirectInput replaces references to `input` in a module with references to the typed document.
 func redirectInput(m *ast.Module) {
-	ast.WalkExprs(m, func(e *ast.Expr) bool {
-		for _, with := range e.With {
-			// `with` can replace a document that a rule defines only as a whole.
-			if ref, ok := with.Target.Value.(ast.Ref); ok && ref[0].Equal(ast.InputRootDocument) && len(ref) > 1 {
-				with.Target.Value = ref[:1]
-				with.Value = ast.NewTerm(typed(anyName, with.Value.Location)).SetLocation(with.Value.Location)
-			}
-		}
-		return false
-	})
 	ast.WalkTerms(m, func(t *ast.Term) bool {
 		if ref, ok := t.Value.(ast.Ref); ok && ref[0].Equal(ast.InputRootDocument) {
 			t.Value = append(typed(inputName, ref[0].Location), ref[1:]...)
@@ -256,24 +250,35 @@ func redirectInput(m *ast.Module) {
 	})
 }
 
-// replaceWhole changes each `with` that replaces a part of a known document: it then replaces the whole document by any
-// value. `with` can replace a document that a rule defines only as a whole.
+// replaceWhole changes each `with` that replaces a part of `input` or of a known document: it then replaces the whole
+// document by any value. `with` can replace a document that a rule defines only as a whole.
 func replaceWhole(m *ast.Module, known []document) {
 	ast.WalkExprs(m, func(e *ast.Expr) bool {
 		for _, with := range e.With {
-			ref, ok := with.Target.Value.(ast.Ref)
-			if !ok || !ref[0].Equal(ast.DefaultRootDocument) {
-				continue
-			}
-			for _, d := range known {
-				if len(ref) > len(d.path)+1 && d.hides(ref) {
-					with.Target.Value = ref[:len(d.path)+1]
-					with.Value = ast.NewTerm(typed(anyName, with.Value.Location)).SetLocation(with.Value.Location)
-				}
+			ref, _ := with.Target.Value.(ast.Ref)
+			if whole := wholeDocument(ref, known); len(whole) < len(ref) {
+				with.Target.Value = whole
+				with.Value = ast.NewTerm(typed(anyName, with.Value.Location)).SetLocation(with.Value.Location)
 			}
 		}
 		return false
 	})
+}
+
+// wholeDocument returns the beginning of a reference that names all of `input` or of a known document. It returns other
+// references unchanged.
+func wholeDocument(ref ast.Ref, known []document) ast.Ref {
+	switch {
+	case ref.HasPrefix(ast.InputRootRef):
+		return ref[:1]
+	case ref.HasPrefix(ast.DefaultRootRef):
+		for _, d := range known {
+			if len(ref) > len(d.path) && d.hides(ref) {
+				return ref[:len(d.path)+1]
+			}
+		}
+	}
+	return ref
 }
 
 // module returns a module with one rule, whose value has the document's type because it is the result of a builtin
@@ -296,15 +301,15 @@ func (d document) module(function string, version placementv1.RegoVersion) (*ast
 
 // optionalReads returns the positions of references to spec.data under `not`. The policy's author decides which fields
 // the entries have, and may add a field later that no entry has now.
-func optionalReads(source *ast.Module) map[position]bool {
-	out := map[position]bool{}
+func optionalReads(source *ast.Module) map[Position]bool {
+	out := map[Position]bool{}
 	ast.WalkExprs(source, func(e *ast.Expr) bool {
 		if !e.Negated {
 			return false
 		}
 		ast.WalkRefs(e, func(ref ast.Ref) bool {
 			if at := ref[0].Location; at != nil && readsOwnData(ref) {
-				out[position{at.Row, at.Col}] = true
+				out[positionOf(at)] = true
 			}
 			return false
 		})
@@ -314,15 +319,12 @@ func optionalReads(source *ast.Module) map[position]bool {
 }
 
 func readsOwnData(ref ast.Ref) bool {
-	if len(ref) < 2 || !ref[0].Equal(ast.DefaultRootDocument) {
-		return false
-	}
-	name, ok := ref[1].Value.(ast.String)
-	return ok && !slices.Contains(language.Roots, string(name))
+	name, ok := language.Part(ref, 1)
+	return ok && ref[0].Equal(ast.DefaultRootDocument) && !slices.Contains(language.Roots, name)
 }
 
 // comparisons has the operators of a policy's comparisons, keyed by position.
-type comparisons map[position]string
+type comparisons map[Position]string
 
 // unify is a compiler stage that replaces comparison operators with equality, which requires operands of one type. The
 // result is not evaluated.
@@ -334,7 +336,7 @@ func (o comparisons) unify(c *ast.Compiler) *ast.Error {
 			}
 			if operator := e.Operator().String(); slices.Contains(compared, operator) {
 				if e.Location != nil {
-					o[position{e.Location.Row, e.Location.Col}] = operator
+					o[positionOf(e.Location)] = operator
 				}
 				e.SetOperator(ast.NewTerm(ast.Equality.Ref()).SetLocation(e.Location))
 			}
@@ -356,7 +358,7 @@ func isNull(t *ast.Term) bool {
 // findings converts the type checker's errors to findings, sorted by position and without duplicates. It returns an
 // error if the policy can't be checked. References at optional positions may be undefined, unless a field was probably
 // misspelt.
-func findings(errs ast.Errors, operators comparisons, optional map[position]bool) ([]Finding, error) {
+func findings(errs ast.Errors, operators comparisons, optional map[Position]bool) ([]Finding, error) {
 	var out []Finding
 	for _, err := range errs {
 		if err.Code != ast.TypeErr {
@@ -365,12 +367,12 @@ func findings(errs ast.Errors, operators comparisons, optional map[position]bool
 		if err.Location == nil || err.Location.File != textFile {
 			continue
 		}
-		at := position{err.Location.Row, err.Location.Col}
+		at := positionOf(err.Location)
 		message, holds, ok := explain(err, operators[at])
 		suggests := strings.Contains(message, didYouMean)
 		_, undefined := err.Details.(*ast.RefErrInvalidDetail)
 		if ok && (suggests || !undefined || !optional[at]) {
-			out = append(out, Finding{Line: at.line, Column: at.column, Message: message, suggests: suggests, holds: holds})
+			out = append(out, Finding{Position: at, Message: message, suggests: suggests, holds: holds})
 		}
 	}
 	return sorted(out), nil

@@ -40,11 +40,11 @@ type document struct {
 }
 
 var (
-	stringsByName    = types.NewObject(nil, types.NewDynamicProperty(types.S, types.S))
-	anythingByName   = types.NewObject(nil, types.NewDynamicProperty(types.S, types.A))
-	quantitiesByName = types.NewObject(nil, types.NewDynamicProperty(types.S, quantity))
+	stringsByName    = byName(types.S)
+	anythingByName   = byName(types.A)
+	quantitiesByName = byName(quantity)
 	// amountsByName is the type of quantities in an inventory: strings or numbers.
-	amountsByName = types.NewObject(nil, types.NewDynamicProperty(types.S, types.NewAny(types.S, types.N)))
+	amountsByName = byName(types.NewAny(types.S, types.N))
 )
 
 // objectOf returns the type of an object that has the given fields and no others.
@@ -100,10 +100,9 @@ func documents(in Input) []document {
 		} else if t = in.Objects[bound.Resource]; t == nil {
 			continue
 		}
+		t = replicated(bound.Resource.GroupResource(), t)
 		if namespaced(in.Binding, bound.Resource) {
-			t = byName(replicated(bound.Resource.GroupResource(), t))
-		} else {
-			t = replicated(bound.Resource.GroupResource(), t)
+			t = byName(t)
 		}
 		out = append(out, document{bound.Path, byName(t)})
 	}
@@ -182,10 +181,7 @@ func typeOf(value any) types.Type {
 // hides reports whether a document is at or above the package of a module. Two modules can't both define rules there.
 func (d document) hides(pkg ast.Ref) bool {
 	for i, name := range d.path {
-		if i+1 >= len(pkg) {
-			return false
-		}
-		if at, _ := pkg[i+1].Value.(ast.String); string(at) != name {
+		if at, ok := language.Part(pkg, i+1); !ok || at != name {
 			return false
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/types"
 
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
@@ -61,7 +62,7 @@ func explain(err *ast.Error, operator string) (message string, holds, ok bool) {
 	return "", false, false
 }
 
-// order has the types in the order in which Rego sorts values of different types.
+// order has the types in the order in which Rego sorts values of different types. The first four are those of scalars.
 var order = []string{"null", "a boolean", "a number", "a string", "an array", "an object", "a set"}
 
 // outcome describes the result of a comparison of values of different types, and reports whether it may be true.
@@ -135,20 +136,16 @@ func hint(ref ast.Ref, pos int, fields []string) string {
 			return "input is the object itself, with apiVersion, kind, metadata, and spec"
 		}
 	}
-	if at := 2; len(ref) > at && ref[:at].Equal(ast.MustParseRef("data.kubernetes")) && ref[at].Equal(ast.StringTerm("secrets")) && (name == "data" || name == "stringData") {
+	if ref.HasPrefix(ast.MustParseRef("data.kubernetes.secrets")) && slices.Contains(secretPayload, name) {
 		return "the payload of Secrets is never replicated"
 	}
 	// The reference has an extra level, as in cluster.metadata.labels.
-	if pos+1 < len(ref) {
-		if next, ok := ref[pos+1].Value.(ast.String); ok {
-			if slices.Contains(fields, string(next)) {
-				return fmt.Sprintf(didYouMean+" %s?", append(ref[:pos:pos], ref[pos+1:]...))
-			}
-		}
+	if next, ok := language.Part(ref, pos+1); ok && slices.Contains(fields, next) {
+		return fmt.Sprintf(didYouMean+" %s?", append(ref[:pos:pos], ref[pos+1:]...))
 	}
-	near, ok := suggest.Nearest(name, fields)
-	if swapped, found := transposed(name, fields); found {
-		near, ok = swapped, true
+	near, ok := transposed(name, fields)
+	if !ok {
+		near, ok = suggest.Nearest(name, fields)
 	}
 	if ok {
 		meant := append(ref[:pos:pos], ast.StringTerm(near))

@@ -25,24 +25,22 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// position is a line and a column in the policy's Rego.
-type position struct{ line, column int }
-
 // locate sets the Rule of each finding that prevents a definition of a contract rule from ever having a value. It
 // returns the contract rules that have no other definitions, in the contract's order.
 func locate(module *ast.Module, findings []Finding) []string {
 	if len(findings) == 0 {
 		return nil
 	}
-	broken := map[position]bool{}
+	broken := map[Position]bool{}
 	for _, f := range findings {
 		if !f.holds {
-			broken[position{f.Line, f.Column}] = true
+			broken[f.Position] = true
 		}
 	}
 	rules := map[string][]*ast.Rule{}
 	for _, rule := range module.Rules {
-		rules[nameOf(rule)] = append(rules[nameOf(rule)], rule)
+		name := language.RuleName(rule)
+		rules[name] = append(rules[name], rule)
 	}
 	dead := map[string]bool{}
 	isDead := func(rule *ast.Rule) bool {
@@ -68,20 +66,13 @@ func locate(module *ast.Module, findings []Finding) []string {
 		for _, rule := range definitions {
 			at, _ := failure(module.Package.Path, rule, broken, dead)
 			for i := range findings {
-				if at == (position{findings[i].Line, findings[i].Column}) {
+				if at == findings[i].Position {
 					findings[i].Rule = name
 				}
 			}
 		}
 	}
 	return out
-}
-
-func nameOf(rule *ast.Rule) string {
-	if name, ok := rule.Head.Ref()[0].Value.(ast.Var); ok {
-		return string(name)
-	}
-	return ""
 }
 
 // hasValueAnyway reports whether a rule's document exists even if none of its bodies is ever true.
@@ -91,13 +82,13 @@ func hasValueAnyway(rule *ast.Rule) bool {
 
 // failure reports whether a rule's body or head can never have a value, and returns the position of the finding that
 // causes this. The position is zero if the cause is a helper.
-func failure(pkg ast.Ref, rule *ast.Rule, broken map[position]bool, dead map[string]bool) (position, bool) {
+func failure(pkg ast.Ref, rule *ast.Rule, broken map[Position]bool, dead map[string]bool) (Position, bool) {
 	if rule.Else != nil {
 		if _, found := failure(pkg, rule.Else, broken, dead); !found {
-			return position{}, false
+			return Position{}, false
 		}
 	}
-	if at := (position{rule.Location.Row, rule.Location.Col}); broken[at] {
+	if at := positionOf(rule.Location); broken[at] {
 		return at, true
 	}
 	dead = visible(rule, dead)
@@ -147,10 +138,10 @@ func visible(rule *ast.Rule, dead map[string]bool) map[string]bool {
 
 // failureIn searches a node for a finding, or for a helper without a value, that prevents the node from having a value.
 // It skips comprehensions and negations, which do not.
-func failureIn(pkg ast.Ref, node any, broken map[position]bool, dead map[string]bool) (at position, found bool) {
+func failureIn(pkg ast.Ref, node any, broken map[Position]bool, dead map[string]bool) (at Position, found bool) {
 	look := func(location *ast.Location) {
-		if location != nil && !found && broken[position{location.Row, location.Col}] {
-			at, found = position{location.Row, location.Col}, true
+		if location != nil && !found && broken[positionOf(location)] {
+			at, found = positionOf(location), true
 		}
 	}
 	ast.NewGenericVisitor(func(x any) bool {
@@ -181,9 +172,6 @@ func refersToDead(pkg, ref ast.Ref, dead map[string]bool) bool {
 	if name, ok := ref[0].Value.(ast.Var); ok && dead[string(name)] {
 		return true
 	}
-	if ref.HasPrefix(pkg) && len(ref) > len(pkg) {
-		name, ok := ref[len(pkg)].Value.(ast.String)
-		return ok && dead[string(name)]
-	}
-	return false
+	name, ok := language.Part(ref, len(pkg))
+	return ok && ref.HasPrefix(pkg) && dead[name]
 }

@@ -30,21 +30,29 @@ import (
 // asksMembers reports whether a policy uses the operator `in` outside of `some`, where `in` declares variables.
 func asksMembers(source *ast.Module) bool {
 	asks := false
+	eachOperator(source, func(operator string) { asks = asks || operator == ast.Member.Name })
+	return asks
+}
+
+// eachOperator calls f with the name of each function and operator that a policy calls.
+func eachOperator(source *ast.Module, f func(operator string)) {
 	ast.WalkExprs(source, func(e *ast.Expr) bool {
-		asks = asks || e.IsCall() && e.Operator().Equal(ast.Member.Ref())
-		return asks
+		if e.IsCall() {
+			f(e.Operator().String())
+		}
+		return false
 	})
 	ast.WalkTerms(source, func(t *ast.Term) bool {
-		call, ok := t.Value.(ast.Call)
-		asks = asks || ok && call[0].Equal(ast.NewTerm(ast.Member.Ref()))
-		return asks
+		if call, ok := t.Value.(ast.Call); ok {
+			f(call[0].String())
+		}
+		return false
 	})
-	return asks
 }
 
 // memberships has the uses of the operator `in` in a policy, keyed by position.
 type memberships struct {
-	at map[position]membership
+	at map[Position]membership
 	// assigned maps variables to the references that are assigned to them.
 	assigned map[ast.Var]ast.Ref
 	// rewritten maps the compiler's variables to their names in the policy.
@@ -64,7 +72,7 @@ func (m *memberships) ask(c *ast.Compiler) *ast.Error {
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
 		switch {
 		case e.IsCall() && e.Operator().Equal(ast.Member.Ref()) && len(e.Operands()) == 2 && e.Location != nil:
-			m.at[position{e.Location.Row, e.Location.Col}] = membership{element: e.Operand(0), collection: e.Operand(1)}
+			m.at[positionOf(e.Location)] = membership{element: e.Operand(0), collection: e.Operand(1)}
 			e.SetOperator(ast.NewTerm(operands.Ref()).SetLocation(e.Location))
 		case e.IsEquality():
 			name, isVar := e.Operand(0).Value.(ast.Var)
@@ -80,7 +88,7 @@ func (m *memberships) ask(c *ast.Compiler) *ast.Error {
 // withMembers adds the findings about the operator `in` to the findings of a kind. The operator tests the values of a
 // collection. A new finding replaces the type checker's finding at the same position.
 func withMembers(in Input, input types.Type, found []Finding) ([]Finding, error) {
-	m := &memberships{at: map[position]membership{}, assigned: map[ast.Var]ast.Ref{}}
+	m := &memberships{at: map[Position]membership{}, assigned: map[ast.Var]ast.Ref{}}
 	compiler, err := compile(in, input, []*ast.Builtin{operands}, m.ask)
 	if err != nil {
 		return nil, err
@@ -90,8 +98,8 @@ func withMembers(in Input, input types.Type, found []Finding) ([]Finding, error)
 		if !ok || err.Location == nil || err.Location.File != textFile || len(d.Have) < 2 {
 			continue
 		}
-		f := Finding{Line: err.Location.Row, Column: err.Location.Col}
-		asked, ok := m.at[position{f.Line, f.Column}]
+		f := Finding{Position: positionOf(err.Location)}
+		asked, ok := m.at[f.Position]
 		if !ok {
 			continue
 		}
@@ -146,7 +154,7 @@ func (m *memberships) ofScalar(asked membership, collection types.Type, expressi
 		each = types.Any{collection}
 	}
 	if len(each) == 0 || slices.ContainsFunc(each, func(t types.Type) bool {
-		return !slices.Contains([]string{policy.DescribeType(types.S), policy.DescribeType(types.N), policy.DescribeType(types.B), policy.DescribeType(types.Nl)}, policy.DescribeType(t))
+		return !slices.Contains(order[:4], policy.DescribeType(t))
 	}) {
 		return ""
 	}

@@ -91,7 +91,7 @@ func causeOf(found, shared []Finding) (Finding, bool) {
 // contractRules returns the contract rules that a policy defines.
 func contractRules(source *ast.Module) []string {
 	return slices.DeleteFunc(slices.Clone(language.ContractRules), func(name string) bool {
-		return !slices.ContainsFunc(source.Rules, func(r *ast.Rule) bool { return nameOf(r) == name })
+		return !slices.ContainsFunc(source.Rules, func(r *ast.Rule) bool { return language.RuleName(r) == name })
 	})
 }
 
@@ -99,15 +99,10 @@ func contractRules(source *ast.Module) []string {
 func readsKind(source *ast.Module) bool {
 	reads := false
 	ast.WalkRefs(source, func(ref ast.Ref) bool {
-		if !ref[0].Equal(ast.InputRootDocument) {
-			return false
+		if ref[0].Equal(ast.InputRootDocument) {
+			name, ok := language.Part(ref, 1)
+			reads = reads || !ok || name == "kind" || name == "apiVersion"
 		}
-		if len(ref) == 1 {
-			reads = true
-			return false
-		}
-		name, ok := ref[1].Value.(ast.String)
-		reads = reads || !ok || name == "kind" || name == "apiVersion"
 		return false
 	})
 	return reads

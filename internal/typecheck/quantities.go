@@ -77,22 +77,9 @@ func quantities(in Input, source *ast.Module, byKind bool) []Finding {
 // orders reports whether a policy orders values without checking their types.
 func orders(source *ast.Module) bool {
 	ordered, asked := false, false
-	look := func(operator string) {
-		_, isOrdering := ordering[operator]
-		ordered = ordered || isOrdering
+	eachOperator(source, func(operator string) {
+		ordered = ordered || ordering[operator] != nil
 		asked = asked || slices.Contains([]string{ast.IsNumber.Name, ast.IsString.Name, ast.TypeNameBuiltin.Name}, operator)
-	}
-	ast.WalkExprs(source, func(e *ast.Expr) bool {
-		if e.IsCall() {
-			look(e.Operator().String())
-		}
-		return false
-	})
-	ast.WalkTerms(source, func(t *ast.Term) bool {
-		if call, ok := t.Value.(ast.Call); ok {
-			look(call[0].String())
-		}
-		return false
 	})
 	return ordered && !asked
 }
@@ -104,7 +91,7 @@ func (o comparisons) ask(c *ast.Compiler) *ast.Error {
 			return false
 		}
 		if operator := e.Operator().String(); ordering[operator] != nil && e.Location != nil {
-			o[position{e.Location.Row, e.Location.Col}] = operator
+			o[positionOf(e.Location)] = operator
 			e.SetOperator(ast.NewTerm(operands.Ref()).SetLocation(e.Location))
 		}
 		return false
@@ -120,7 +107,7 @@ func quantityFindings(errs ast.Errors, operators comparisons) []Finding {
 		if !ok || err.Location == nil || err.Location.File != textFile || !slices.ContainsFunc(d.Have, isQuantity) {
 			continue
 		}
-		at := position{err.Location.Row, err.Location.Col}
+		at := positionOf(err.Location)
 		operator, ok := ordering[operators[at]]
 		if !ok {
 			continue
@@ -129,7 +116,7 @@ func quantityFindings(errs ast.Errors, operators comparisons) []Finding {
 		if slices.ContainsFunc(d.Have, func(t types.Type) bool { return t != nil && policy.DescribeType(t) == policy.DescribeType(types.N) }) {
 			compares = "a quantity with a number: the result is the same for every amount, since quantities are text"
 		}
-		out = append(out, Finding{Line: at.line, Column: at.column, holds: true, Message: fmt.Sprintf(
+		out = append(out, Finding{Position: at, holds: true, Message: fmt.Sprintf(
 			"%s compares %s; use k8s.quantity.compare(x, y) %s 0", sourceOf(err.Location), compares, operator.Infix)})
 	}
 	return out
