@@ -18,7 +18,7 @@ package migration
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
+	"fmt"
 	"path"
 	"regexp"
 	"strings"
@@ -32,14 +32,14 @@ import (
 func nameAll(drafts []*draft) {
 	taken := map[string]bool{}
 	open := drafts
-	for form := range nameForms {
+	for _, form := range nameForms {
 		wanted := map[string]int{}
 		for _, d := range open {
-			wanted[nameForms[form](d.modules[0].source)]++
+			wanted[form(d.modules[0].source)]++
 		}
 		var next []*draft
 		for _, d := range open {
-			name := nameForms[form](d.modules[0].source)
+			name := form(d.modules[0].source)
 			if wanted[name] == 1 && !taken[name] && len(validation.IsDNS1123Subdomain(name)) == 0 {
 				d.name, taken[name] = name, true
 			} else {
@@ -50,7 +50,7 @@ func nameAll(drafts []*draft) {
 	}
 	for _, d := range open {
 		sum := sha256.Sum256([]byte(d.modules[0].source.String()))
-		hash := hex.EncodeToString(sum[:5])
+		hash := fmt.Sprintf("%x", sum[:5])
 		name := nameForms[len(nameForms)-1](d.modules[0].source)
 		if most := validation.DNS1123SubdomainMaxLength - len(hash) - 1; len(name) > most {
 			name = name[:most]
