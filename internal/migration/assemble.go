@@ -26,11 +26,12 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // assemble joins the modules of a package, and the modules of other packages that it reads, into one text. A package of
 // one module that reads no others keeps its text.
-func (w *moduleSet) assemble(p *pkg) (*draft, error) {
+func (w moduleSet) assemble(p *pkg) (*draft, error) {
 	modules, err := w.closure(p)
 	if err != nil {
 		return nil, err
@@ -38,11 +39,11 @@ func (w *moduleSet) assemble(p *pkg) (*draft, error) {
 	if m, ref := admission(modules); ref != nil {
 		return nil, fmt.Errorf("%s reads %s, so it is admission control: %s", m.source, ref, admissionAdvice)
 	}
-	language, err := common(modules)
+	version, err := common(modules)
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{pkg: p, modules: modules, language: language, text: modules[0].text}
+	d := &draft{pkg: p, modules: modules, language: version, text: modules[0].text}
 	if len(modules) == 1 {
 		return d, nil
 	}
@@ -54,7 +55,7 @@ func (w *moduleSet) assemble(p *pkg) (*draft, error) {
 }
 
 // closure returns the package's modules and the modules of other packages that they read, directly or indirectly.
-func (w *moduleSet) closure(p *pkg) ([]*module, error) {
+func (w moduleSet) closure(p *pkg) ([]*module, error) {
 	modules := slices.Clone(p.modules)
 	for i := 0; i < len(modules); i++ {
 		var err error
@@ -134,7 +135,7 @@ func newAssembly(d *draft) *assembly {
 			continue
 		}
 		for _, rule := range parsed[m.source.String()].Rules {
-			t := target{pkg: m.pkg, name: headName(rule)}
+			t := target{pkg: m.pkg, name: language.RuleName(rule)}
 			if a.names[t] != "" {
 				continue
 			}
@@ -264,7 +265,7 @@ func (a *assembly) ofOther(i *ast.Import) bool {
 
 // heading returns the edit that renames a rule at its definition.
 func (a *assembly) heading(m *module, rule *ast.Rule) (edit, bool) {
-	name := headName(rule)
+	name := language.RuleName(rule)
 	at := rule.Head.Ref()[0].Location
 	if at == nil || at.Offset >= len(m.text) || identifier.FindString(m.text[at.Offset:]) != name {
 		// Additional bodies and else branches do not repeat the name in the text.
@@ -388,7 +389,7 @@ func (a *assembly) check() error {
 			}
 			if !numbered.Equal(want) {
 				return fmt.Errorf("they belong in one module, but there the rule %s of %s would mean something else: a name of it is an import or a rule of another of them, or a keyword; rename it or the import",
-					headName(rule), m.source)
+					language.RuleName(rule), m.source)
 			}
 			at++
 		}
@@ -420,7 +421,7 @@ func (a *assembly) rename(m *module, rule *ast.Rule) (*ast.Rule, error) {
 		return nil, err
 	}
 	if m.pkg != a.draft.pkg {
-		old := headName(rule)
+		old := language.RuleName(rule)
 		name := ast.Var(a.names[target{pkg: m.pkg, name: old}])
 		for r := out; r != nil; r = r.Else {
 			if len(r.Head.Reference) > 0 {
@@ -469,7 +470,7 @@ func transform(rule *ast.Rule, f func(any) any) (*ast.Rule, error) {
 	})
 	out, err := ast.Transform(t, rule.Copy())
 	if err != nil {
-		return nil, fmt.Errorf("changing the rule %s: %w", headName(rule), err)
+		return nil, fmt.Errorf("changing the rule %s: %w", language.RuleName(rule), err)
 	}
 	return out.(*ast.Rule), nil
 }

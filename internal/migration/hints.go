@@ -68,7 +68,7 @@ func (c *converter) hints(d *draft) []string {
 }
 
 // survey returns the kinds that the draft compares input.kind with, whether it reads data.kubernetes.clusters, and the
-// documents that it reads and that no ConfigMap contains.
+// documents that it reads and that no ConfigMap contains. It may return a kind or a document twice.
 func (c *converter) survey(d *draft) (kinds []string, clusters bool, missing []string) {
 	for _, m := range d.modules {
 		for _, rule := range m.resolved {
@@ -89,8 +89,7 @@ func (c *converter) survey(d *draft) (kinds []string, clusters bool, missing []s
 			}
 		}
 	}
-	slices.Sort(kinds)
-	return slices.Compact(kinds), clusters, missing
+	return kinds, clusters, missing
 }
 
 // askedKind returns the constant with which the expression compares the object's kind.
@@ -117,10 +116,7 @@ func plural(kind string) string {
 }
 
 func (c *converter) matches(resource string) bool {
-	for _, rule := range c.options.Resources {
-		if slices.Contains(rule.Resources, resource) || slices.Contains(rule.Resources, "*") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.options.Resources, func(rule placementv1.ResourceRule) bool {
+		return slices.Contains(rule.Resources, resource) || slices.Contains(rule.Resources, "*")
+	})
 }

@@ -43,7 +43,7 @@ func updateLegacyRego(text string) (modern string, notes []string) {
 	}
 	defined := map[string]bool{}
 	for _, rule := range parsed.Rules {
-		defined[headName(rule)] = true
+		defined[language.RuleName(rule)] = true
 	}
 	var all []replacement
 	replace := func(at *ast.Location, old, new string) {
@@ -86,7 +86,7 @@ var failing = []string{
 func failures(m *module) []string {
 	var out []string
 	for _, rule := range m.resolved {
-		if name := headName(rule); name != "errors" && !slices.Contains(denials, name) {
+		if name := language.RuleName(rule); name != "errors" && !slices.Contains(denials, name) {
 			continue
 		}
 		ast.WalkExprs(rule, func(e *ast.Expr) bool {

@@ -87,10 +87,7 @@ type Source struct {
 
 // String returns the name that kube-mgmt gives a module in OPA. It omits parts that are empty.
 func (s Source) String() string {
-	if s.Key == "" {
-		return s.Namespace + "/" + s.ConfigMap
-	}
-	return s.Namespace + "/" + s.ConfigMap + "/" + s.Key
+	return strings.TrimSuffix(s.Namespace+"/"+s.ConfigMap+"/"+s.Key, "/")
 }
 
 // Outcome is the result for a source.
@@ -179,7 +176,7 @@ type converter struct {
 	options   Options
 	modules   []*module
 	documents []*document
-	world     *moduleSet
+	world     moduleSet
 	result    Result
 }
 
@@ -285,57 +282,57 @@ type draft struct {
 func (c *converter) drafts() []*draft {
 	var out []*draft
 	for _, name := range c.options.Packages {
-		if !slices.ContainsFunc(c.world.packages, func(p *pkg) bool { return p.String() == name }) {
+		if !slices.ContainsFunc(c.world, func(p *pkg) bool { return p.String() == name }) {
 			c.find(Source{}, LeftOut, "no module is of the package %s", name)
 		}
 	}
-	for _, p := range c.world.packages {
+	for _, p := range c.world {
 		if !c.wanted(p) {
 			continue
 		}
-		d, err := c.world.assemble(p)
-		if err != nil {
-			for _, m := range p.modules {
-				m.refused = err.Error()
-			}
-			continue
+		if d, err := c.world.assemble(p); err != nil {
+			p.refuse(err)
+		} else {
+			out = append(out, d)
 		}
-		out = append(out, d)
 	}
 	return out
 }
 
 // wanted reports whether the package should become a policy.
 func (c *converter) wanted(p *pkg) bool {
-	if len(c.options.Packages) > 0 {
-		return slices.Contains(c.options.Packages, p.String())
-	}
-	return p.definesAny(designRules)
+	return !c.unnamed(p) && (len(c.options.Packages) > 0 || p.definesAny(designRules))
+}
+
+// unnamed reports whether the user named the packages to convert, and not this one.
+func (c *converter) unnamed(p *pkg) bool {
+	return len(c.options.Packages) > 0 && !slices.Contains(c.options.Packages, p.String())
 }
 
 // finish compiles a draft as the webhook will, and adds the policy to the result.
 func (c *converter) finish(d *draft) {
-	object, used, err := c.object(d)
-	if err == nil {
-		var compiled *policy.Module
-		if compiled, err = policy.Compile(d.name, object.Spec); err == nil {
-			c.accept(d, object, used, compiled)
-			return
-		}
+	used := c.read(d)
+	object, err := c.object(d, used)
+	if err != nil {
+		d.pkg.refuse(err)
+		return
 	}
-	for _, m := range d.pkg.modules {
-		m.refused = err.Error()
+	compiled, err := policy.Compile(d.name, object.Spec)
+	if err != nil {
+		d.pkg.refuse(err)
+		return
 	}
+	c.accept(d, object, used, compiled)
 }
 
-func (c *converter) object(d *draft) (*placementv1.PlacementPolicy, []*document, error) {
+// object returns the policy of a draft with the documents that it reads.
+func (c *converter) object(d *draft, used []*document) (*placementv1.PlacementPolicy, error) {
 	if n := utf8.RuneCountInString(d.text); n > maxText {
-		return nil, nil, fmt.Errorf("its policy would have a text of %d characters, and %d are allowed: move tables into data, or split what is independent into packages of their own", n, maxText)
+		return nil, fmt.Errorf("its policy would have a text of %d characters, and %d are allowed: move tables into data, or split what is independent into packages of their own", n, maxText)
 	}
-	used := c.read(d)
 	data, err := tree(used)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	object := &placementv1.PlacementPolicy{
 		TypeMeta: metav1.TypeMeta{APIVersion: placementv1.GroupVersion.String(), Kind: "PlacementPolicy"},
@@ -356,12 +353,12 @@ func (c *converter) object(d *draft) (*placementv1.PlacementPolicy, []*document,
 	}
 	encoded, err := json.Marshal(object.Spec)
 	if err != nil {
-		return nil, nil, fmt.Errorf("encoding the policy: %w", err)
+		return nil, fmt.Errorf("encoding the policy: %w", err)
 	}
 	if len(encoded) > maxSpec {
-		return nil, nil, fmt.Errorf("its policy would take %d bytes with the data that it reads, and %d are allowed: read less, or keep the data in objects of the cluster, which Berth replicates", len(encoded), maxSpec)
+		return nil, fmt.Errorf("its policy would take %d bytes with the data that it reads, and %d are allowed: read less, or keep the data in objects of the cluster, which Berth replicates", len(encoded), maxSpec)
 	}
-	return object, used, nil
+	return object, nil
 }
 
 // read returns the documents that the draft may read.
@@ -386,13 +383,15 @@ func tree(documents []*document) (*apiextensionsv1.JSON, error) {
 	}
 	root := map[string]map[string]map[string]json.RawMessage{}
 	for _, d := range documents {
-		if root[d.source.Namespace] == nil {
-			root[d.source.Namespace] = map[string]map[string]json.RawMessage{}
+		namespace := root[d.source.Namespace]
+		if namespace == nil {
+			namespace = map[string]map[string]json.RawMessage{}
+			root[d.source.Namespace] = namespace
 		}
-		if root[d.source.Namespace][d.source.ConfigMap] == nil {
-			root[d.source.Namespace][d.source.ConfigMap] = map[string]json.RawMessage{}
+		if namespace[d.source.ConfigMap] == nil {
+			namespace[d.source.ConfigMap] = map[string]json.RawMessage{}
 		}
-		root[d.source.Namespace][d.source.ConfigMap][d.source.Key] = d.value
+		namespace[d.source.ConfigMap][d.source.Key] = d.value
 	}
 	raw, err := json.Marshal(root)
 	if err != nil {
@@ -415,9 +414,8 @@ func (c *converter) accept(d *draft, object *placementv1.PlacementPolicy, used [
 		doc.used = true
 		c.result.Findings = append(c.result.Findings, Finding{Source: doc.source, Outcome: Converted, Policy: d.name, Message: "as its data"})
 	}
-	first := d.pkg.modules[0].source
 	for _, w := range append(compiled.Warnings, c.hints(d)...) {
-		c.result.Findings = append(c.result.Findings, Finding{Source: first, Outcome: Warning, Message: w})
+		c.find(d.pkg.modules[0].source, Warning, "%s", w)
 	}
 }
 
@@ -429,8 +427,11 @@ func (c *converter) settle() {
 			c.find(m.source, LeftOut, "other packages have what they read of it, but it is no policy itself: %s", m.refused)
 		case m.refused != "":
 			c.find(m.source, LeftOut, "%s", m.refused)
-		case !m.converted:
-			c.find(m.source, c.leftOver(m), "%s", c.world.reasonOmitted(m, c.options.Packages))
+		case m.converted:
+		case c.unnamed(m.pkg):
+			c.find(m.source, Unneeded, "neither is its package %s among those named, nor does one of them read it", m.pkg)
+		default:
+			c.find(m.source, LeftOut, "%s", reasonOmitted(m.pkg))
 		}
 	}
 	for _, d := range c.documents {
@@ -438,14 +439,6 @@ func (c *converter) settle() {
 			c.find(d.source, Unneeded, "no policy that was made reads %s", referenceTo(d.path()))
 		}
 	}
-}
-
-// leftOver returns the outcome for an unused module. It is Unneeded if the user named the packages to convert.
-func (c *converter) leftOver(m *module) Outcome {
-	if len(c.options.Packages) > 0 && !slices.Contains(c.options.Packages, m.pkg.String()) {
-		return Unneeded
-	}
-	return LeftOut
 }
 
 func sourcesOf(modules []*module) string {

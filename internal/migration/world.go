@@ -26,6 +26,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // languages are the versions of Rego, newest first.
@@ -60,12 +61,12 @@ func (m *module) language() placementv1.RegoVersion {
 	return placementv1.RegoV0
 }
 
-// parse parses a module in the given version, or in each version if language is empty.
-func parse(source Source, text string, language placementv1.RegoVersion) (*module, error) {
+// parse parses a module in the given version, or in each one if version is empty.
+func parse(source Source, text string, version placementv1.RegoVersion) (*module, error) {
 	m := &module{source: source, text: text, parsed: map[placementv1.RegoVersion]*ast.Module{}}
 	var errs []error
 	for _, l := range languages {
-		if language != "" && l != language {
+		if version != "" && l != version {
 			continue
 		}
 		parsed, err := ast.ParseModuleWithOpts(source.String(), text, ast.ParserOptions{RegoVersion: parserVersions[l]})
@@ -96,6 +97,13 @@ type pkg struct {
 	rules map[string][]*module
 }
 
+// refuse leaves the package's modules out of the policies because of an error.
+func (p *pkg) refuse(err error) {
+	for _, m := range p.modules {
+		m.refused = err.Error()
+	}
+}
+
 // String returns the path as a module writes it, without "data.".
 func (p *pkg) String() string { return strings.TrimPrefix(referenceTo(p.path), "data.") }
 
@@ -112,14 +120,11 @@ func (p *pkg) definesAny(rules []string) bool {
 	return slices.ContainsFunc(rules, func(name string) bool { return p.rules[name] != nil })
 }
 
-// moduleSet is the set of all modules in one OPA.
-type moduleSet struct {
-	// packages are sorted by path.
-	packages []*pkg
-}
+// moduleSet is the set of all modules in one OPA: its packages, sorted by path.
+type moduleSet []*pkg
 
 // newModuleSet groups modules into packages and resolves their references. The modules must be sorted by source.
-func newModuleSet(modules []*module) *moduleSet {
+func newModuleSet(modules []*module) moduleSet {
 	packages := map[string]*pkg{}
 	parsed := map[string]*ast.Module{}
 	for _, m := range modules {
@@ -132,7 +137,7 @@ func newModuleSet(modules []*module) *moduleSet {
 		m.pkg = packages[key]
 		m.pkg.modules = append(m.pkg.modules, m)
 		for _, rule := range one.Rules {
-			name := headName(rule)
+			name := language.RuleName(rule)
 			if defines := m.pkg.rules[name]; !slices.Contains(defines, m) {
 				m.pkg.rules[name] = append(defines, m)
 			}
@@ -143,7 +148,7 @@ func newModuleSet(modules []*module) *moduleSet {
 	for _, m := range modules {
 		m.resolved = resolved[m.source.String()]
 	}
-	return &moduleSet{packages: slices.SortedFunc(maps.Values(packages), func(x, y *pkg) int { return slices.Compare(x.path, y.path) })}
+	return slices.SortedFunc(maps.Values(packages), func(x, y *pkg) int { return slices.Compare(x.path, y.path) })
 }
 
 // errStop ends a compilation after the stage of interest. OPA requires an error of its own type.
@@ -166,14 +171,6 @@ func resolve(modules map[string]*ast.Module) map[string][]*ast.Rule {
 	})
 	compiler.Compile(modules)
 	return out
-}
-
-// headName returns the first part of a rule's name.
-func headName(rule *ast.Rule) string {
-	if name, ok := rule.Head.Ref()[0].Value.(ast.Var); ok {
-		return string(name)
-	}
-	return ""
 }
 
 // constants returns the constant parts of a reference below data, up to the first part that is known only at
@@ -216,8 +213,8 @@ type target struct {
 
 // targets returns the rule that a path below data names. If it names none, targets returns the packages that the path
 // reads completely or may read completely.
-func (w *moduleSet) targets(path []string) (rule *target, whole []*pkg) {
-	for _, p := range w.packages {
+func (w moduleSet) targets(path []string) (rule *target, whole []*pkg) {
+	for _, p := range w {
 		switch {
 		case !agree(path, p.path):
 		case len(path) <= len(p.path):
@@ -234,7 +231,7 @@ func (w *moduleSet) targets(path []string) (rule *target, whole []*pkg) {
 
 // reads returns the paths below data at which the module reads documents, up to the first part that is known only at
 // evaluation.
-func (w *moduleSet) reads(m *module) [][]string {
+func (w moduleSet) reads(m *module) [][]string {
 	var out [][]string
 	m.references(func(_ ast.Ref, path []string) {
 		if rule, _ := w.targets(path); rule == nil && len(path) > 0 {
@@ -278,17 +275,14 @@ var denials = []string{"deny", "violation"}
 const admissionAdvice = "a placement policy's input is the object itself: write input.metadata for input.request.object.metadata and so on; " +
 	"operation, user and old object are not available, except in spec.match.matchConditions; and name the set of messages errors in place of deny"
 
-// reasonOmitted returns why no policy contains a module that parses.
-func (w *moduleSet) reasonOmitted(m *module, wanted []string) string {
-	if len(wanted) > 0 && !slices.Contains(wanted, m.pkg.String()) {
-		return fmt.Sprintf("neither is its package %s among those named, nor does one of them read it", m.pkg)
+// reasonOmitted returns why no policy contains the modules of a package, which parse.
+func reasonOmitted(p *pkg) string {
+	if _, ref := admission(p.modules); ref != nil {
+		return fmt.Sprintf("its package %s is admission control, it reads %s: %s", p, ref, admissionAdvice)
 	}
-	if _, ref := admission(m.pkg.modules); ref != nil {
-		return fmt.Sprintf("its package %s is admission control, it reads %s: %s", m.pkg, ref, admissionAdvice)
-	}
-	missing := fmt.Sprintf("its package %s defines none of %s, and no policy reads it", m.pkg, strings.Join(designRules, ", "))
+	missing := fmt.Sprintf("its package %s defines none of %s, and no policy reads it", p, strings.Join(designRules, ", "))
 	for _, name := range denials {
-		if m.pkg.rules[name] != nil {
+		if p.rules[name] != nil {
 			return fmt.Sprintf("%s: Berth looks for errors in place of %s, a set of messages", missing, name)
 		}
 	}
