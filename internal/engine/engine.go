@@ -117,12 +117,13 @@ type QuarantinedError struct {
 }
 
 func (e *QuarantinedError) Error() string {
+	since, until := e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339)
 	if e.Namespace != "" {
 		return fmt.Sprintf("%d evaluations in a row of objects in namespace %s ran into their deadline: the policy is in quarantine for that namespace since %s, and is tried again there from %s on",
-			e.After, e.Namespace, e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339))
+			e.After, e.Namespace, since, until)
 	}
 	return fmt.Sprintf("%d evaluations in a row ran into their deadline: the policy is in quarantine since %s, and is tried again from %s on",
-		e.After, e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339))
+		e.After, since, until)
 }
 
 // Fault is a kind of failure of a remote engine.
@@ -173,13 +174,14 @@ type RemoteError struct {
 }
 
 func (e *RemoteError) Error() string {
-	switch e.Attempts {
-	case 0:
-		return fmt.Sprintf("engine %s: %v (%s)", e.Endpoint, e.Err, e.Fault)
-	case 1:
-		return fmt.Sprintf("engine %s: %v (%s, 1 attempt)", e.Endpoint, e.Err, e.Fault)
+	attempts := ""
+	switch {
+	case e.Attempts == 1:
+		attempts = ", 1 attempt"
+	case e.Attempts > 1:
+		attempts = fmt.Sprintf(", %d attempts", e.Attempts)
 	}
-	return fmt.Sprintf("engine %s: %v (%s, %d attempts)", e.Endpoint, e.Err, e.Fault, e.Attempts)
+	return fmt.Sprintf("engine %s: %v (%s%s)", e.Endpoint, e.Err, e.Fault, attempts)
 }
 
 func (e *RemoteError) Unwrap() error { return e.Err }
