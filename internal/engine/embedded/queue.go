@@ -40,20 +40,29 @@ type queue struct {
 	grants uint64
 }
 
-// policyQueue is a policy that has slots or waits for some.
-type policyQueue struct {
+// slotUse is the slots of a policy or of a namespace.
+type slotUse struct {
 	slots int
 	// lastGrant is the value of queue.grants at its last grant, or at its arrival.
-	lastGrant  uint64
+	lastGrant uint64
+}
+
+// before reports whether a waiter with this use is served before one with the other.
+func (u slotUse) before(other slotUse) bool {
+	return u.slots < other.slots || u.slots == other.slots && u.lastGrant < other.lastGrant
+}
+
+// policyQueue is a policy that has slots or waits for some.
+type policyQueue struct {
+	slotUse
 	namespaces map[string]*namespaceQueue
 }
 
 // namespaceQueue is a namespace of a policy whose evaluations have slots or wait for some.
 type namespaceQueue struct {
-	slots int
+	slotUse
 	// share is the maximum number of its slots: half of the policy's share, or all of it for objects in no namespace.
-	share     int
-	lastGrant uint64
+	share int
 	// waiting has a channel for each waiter, which is closed when the slot is granted.
 	waiting list.List
 }
@@ -138,7 +147,7 @@ func (q *queue) dispatch() {
 		var next *policyQueue
 		var within *namespaceQueue
 		for _, t := range q.policies {
-			if t.slots >= q.share || next != nil && !servedBefore(t.slots, t.lastGrant, next.slots, next.lastGrant) {
+			if t.slots >= q.share || next != nil && !t.before(next.slotUse) {
 				continue
 			}
 			if s := t.next(); s != nil {
@@ -157,16 +166,11 @@ func (q *queue) dispatch() {
 func (t *policyQueue) next() *namespaceQueue {
 	var next *namespaceQueue
 	for _, s := range t.namespaces {
-		if s.waiting.Len() > 0 && s.slots < s.share && (next == nil || servedBefore(s.slots, s.lastGrant, next.slots, next.lastGrant)) {
+		if s.waiting.Len() > 0 && s.slots < s.share && (next == nil || s.before(next.slotUse)) {
 			next = s
 		}
 	}
 	return next
-}
-
-// servedBefore reports whether a waiter with these slots and this last grant is served before the other.
-func servedBefore(slots int, lastGrant uint64, otherSlots int, otherLastGrant uint64) bool {
-	return slots < otherSlots || slots == otherSlots && lastGrant < otherLastGrant
 }
 
 func (q *queue) grant(t *policyQueue, s *namespaceQueue) {
@@ -181,13 +185,13 @@ func (q *queue) queuesOf(name, namespace string) (*policyQueue, *namespaceQueue)
 	t := q.policies[name]
 	if t == nil {
 		q.grants++
-		t = &policyQueue{lastGrant: q.grants, namespaces: map[string]*namespaceQueue{}}
+		t = &policyQueue{slotUse: slotUse{lastGrant: q.grants}, namespaces: map[string]*namespaceQueue{}}
 		q.policies[name] = t
 	}
 	s := t.namespaces[namespace]
 	if s == nil {
 		q.grants++
-		s = &namespaceQueue{lastGrant: q.grants, share: max(1, q.share/2)}
+		s = &namespaceQueue{slotUse: slotUse{lastGrant: q.grants}, share: max(1, q.share/2)}
 		if namespace == "" {
 			s.share = q.share
 		}
