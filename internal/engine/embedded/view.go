@@ -128,25 +128,16 @@ func (*view) Truncate(context.Context, storage.Transaction, storage.TransactionP
 func (*view) Read(_ context.Context, txn storage.Transaction, path storage.Path) (any, error) {
 	// Only this package makes transactions, all of this type.
 	seen := txn.(*transaction)
-	snap, at := seen.snapshot, seen.view.root
-	for i, name := range path {
-		if len(at.children) == 0 {
-			return documentOrNotFound(path, snap.lookup(at, path[i:]))
-		}
-		next, ok := at.children[name]
-		if !ok {
-			return documentOrNotFound(path, nil)
-		}
-		at = next
+	at, rest := seen.view.root, path
+	for at != nil && len(at.children) > 0 && len(rest) > 0 {
+		at, rest = at.children[rest[0]], rest[1:]
 	}
-	return documentOrNotFound(path, snap.lookup(at, nil))
-}
-
-func documentOrNotFound(path storage.Path, value ast.Value) (any, error) {
-	if value == nil {
-		return nil, &storage.Error{Code: storage.NotFoundErr, Message: path.String() + ": document does not exist"}
+	if at != nil {
+		if value := seen.snapshot.lookup(at, rest); value != nil {
+			return value, nil
+		}
 	}
-	return value, nil
+	return nil, &storage.Error{Code: storage.NotFoundErr, Message: path.String() + ": document does not exist"}
 }
 
 // lookup returns the document at a path below a node; nil if there is none.
