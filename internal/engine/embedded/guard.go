@@ -17,6 +17,7 @@ limitations under the License.
 package embedded
 
 import (
+	"cmp"
 	"errors"
 	"regexp/syntax"
 	"strconv"
@@ -69,69 +70,79 @@ const (
 // than the call itself.
 type check func(operands []*ast.Term) *engine.LimitError
 
+// Checks that many functions have: tree and trees limit the first operand, or the first two, with everything in them.
+// bothMembers limits the members of the first two operands. findOne and findAll limit the work of a regular expression.
+var (
+	tree        = each(checkTree, 0)
+	trees       = each(checkTree, 0, 1)
+	bothMembers = each(members, 0, 1)
+	findOne     = expression(0, 1, maxSteps)
+	findAll     = expression(0, 1, maxStepsAll)
+)
+
 // guards are the checks by function, in addition to the limits on strings and numbers that apply to all functions.
 var guards = map[string]check{
-	"and":                              each(members, 0, 1),
+	"and":                              bothMembers,
 	"array.concat":                     sum(0, 1),
 	"array.flatten":                    nested,
 	"array.reverse":                    each(members, 0),
 	"cast_array":                       each(members, 0),
 	"cast_set":                         each(keyList, 0),
 	"concat":                           joined,
-	"equal":                            each(checkTree, 0, 1),
+	"equal":                            trees,
 	"glob.match":                       all(product(2), each(members, 1)),
-	"gt":                               each(checkTree, 0, 1),
-	"gte":                              each(checkTree, 0, 1),
+	"gt":                               trees,
+	"gte":                              trees,
 	"indexof":                          product(1),
 	"indexof_n":                        product(1),
 	"internal.member_2":                contained,
-	"internal.member_3":                each(checkTree, 0, 1),
-	"internal.template_string":         each(checkTree, 0),
+	"internal.member_3":                trees,
+	"internal.template_string":         tree,
 	"intersection":                     nested,
-	"json.filter":                      all(each(checkTree, 0, 1), each(members, 1)),
-	"json.marshal":                     each(checkTree, 0),
+	"json.filter":                      all(trees, each(members, 1)),
+	"json.marshal":                     tree,
 	"json.marshal_with_options":        indented,
 	"json.patch":                       patched,
-	"json.remove":                      each(checkTree, 0, 1),
-	"lt":                               each(checkTree, 0, 1),
-	"lte":                              each(checkTree, 0, 1),
-	"max":                              each(checkTree, 0),
-	"min":                              each(checkTree, 0),
-	"minus":                            each(members, 0, 1),
-	"neq":                              each(checkTree, 0, 1),
+	"json.remove":                      trees,
+	"lt":                               trees,
+	"lte":                              trees,
+	"max":                              tree,
+	"min":                              tree,
+	"minus":                            bothMembers,
+	"neq":                              trees,
 	"net.cidr_contains_matches":        matched,
-	"net.cidr_merge":                   each(cidrs, 0),
+	"net.cidr_merge":                   atMost(maxCIDRs, "members"),
 	"numbers.range":                    counted,
 	"numbers.range_step":               counted,
 	"object.filter":                    each(keyList, 1),
 	"object.remove":                    each(keyList, 1),
 	"object.subset":                    subset,
-	"object.union":                     each(checkTree, 0, 1),
-	"object.union_n":                   each(checkTree, 0),
-	"or":                               each(members, 0, 1),
+	"object.union":                     trees,
+	"object.union_n":                   tree,
+	"or":                               bothMembers,
 	"product":                          multiplied,
-	"re_match":                         expression(0, 1, maxSteps),
-	"regex.find_all_string_submatch_n": expression(0, 1, maxStepsAll),
-	"regex.find_n":                     expression(0, 1, maxStepsAll),
+	"re_match":                         findOne,
+	"regex.find_all_string_submatch_n": findAll,
+	"regex.find_n":                     findAll,
 	"regex.globs_match":                product(1),
-	"regex.match":                      expression(0, 1, maxSteps),
+	"regex.match":                      findOne,
 	"regex.replace":                    all(expression(1, 0, maxStepsAll), product(2)),
-	"regex.split":                      expression(0, 1, maxStepsAll),
-	"regex.template_match":             expression(0, 1, maxSteps),
+	"regex.split":                      findAll,
+	"regex.template_match":             findOne,
 	"replace":                          replaced,
-	"set_diff":                         each(members, 0, 1),
-	"sort":                             each(checkTree, 0),
+	"set_diff":                         bothMembers,
+	"sort":                             tree,
 	"sprintf":                          formatted,
-	"strings.any_prefix_match":         each(checkTree, 0, 1),
-	"strings.any_suffix_match":         each(checkTree, 0, 1),
+	"strings.any_prefix_match":         trees,
+	"strings.any_suffix_match":         trees,
 	"strings.replace_n":                replacedAll,
-	"sum":                              each(checkTree, 0),
-	"time.add_date":                    each(checkTree, 0),
-	"time.clock":                       each(checkTree, 0),
-	"time.date":                        each(checkTree, 0),
-	"time.diff":                        each(checkTree, 0, 1),
-	"time.format":                      each(checkTree, 0),
-	"time.weekday":                     each(checkTree, 0),
+	"sum":                              tree,
+	"time.add_date":                    tree,
+	"time.clock":                       tree,
+	"time.date":                        tree,
+	"time.diff":                        trees,
+	"time.format":                      tree,
+	"time.weekday":                     tree,
 	"to_number":                        each(numeral, 0),
 	"trim":                             product(1),
 	"trim_left":                        product(1),
@@ -139,11 +150,11 @@ var guards = map[string]check{
 	"union":                            nested,
 	"units.parse":                      each(numeral, 0),
 	"units.parse_bytes":                each(numeral, 0),
-	"urlquery.encode_object":           each(checkTree, 0),
+	"urlquery.encode_object":           tree,
 	"walk":                             walked,
-	"yaml.is_valid":                    each(yamlText, 0),
+	"yaml.is_valid":                    atMost(maxYAML, "bytes"),
 	"yaml.marshal":                     indented,
-	"yaml.unmarshal":                   each(yamlText, 0),
+	"yaml.unmarshal":                   atMost(maxYAML, "bytes"),
 }
 
 // guardBuiltins wraps OPA's builtin functions with their guards, once for the process. OPA keeps these functions in one
@@ -262,12 +273,11 @@ func members(v ast.Value, operand int) *engine.LimitError {
 	return over(operand, length(v), maxMembers, "members")
 }
 
-func cidrs(v ast.Value, operand int) *engine.LimitError {
-	return over(operand, length(v), maxCIDRs, "members")
-}
-
-func yamlText(v ast.Value, operand int) *engine.LimitError {
-	return over(operand, length(v), maxYAML, "bytes")
+// atMost returns a check that limits the length of the first operand.
+func atMost(limit int, unit string) check {
+	return func(operands []*ast.Term) *engine.LimitError {
+		return over(0, length(operands[0].Value), limit, unit)
+	}
 }
 
 // numeral limits a string that is parsed as a number, with or without a unit.
@@ -316,11 +326,15 @@ func product(y int) check {
 	}
 }
 
-// elements calls f for each member of a list or set until f returns true.
+// collection is an array or a set.
+type collection interface {
+	// Until calls f for each member until f returns true. It reports whether f did.
+	Until(f func(*ast.Term) bool) bool
+}
+
+// elements calls f for each member of an array or set until f returns true.
 func elements(v ast.Value, f func(*ast.Term) bool) {
-	if v, ok := v.(interface {
-		Until(f func(*ast.Term) bool) bool
-	}); ok {
+	if v, ok := v.(collection); ok {
 		v.Until(f)
 	}
 }
@@ -362,8 +376,8 @@ func contained(operands []*ast.Term) *engine.LimitError {
 	if scalar(operands[0].Value) {
 		return nil
 	}
-	m := measure(operands[0].Value)
-	if err := m.over(0); err != nil {
+	m, err := measure(operands[0].Value, 0)
+	if err != nil {
 		return err
 	}
 	return overAll(m.nodes*length(operands[1].Value), maxPairs, "comparisons")
@@ -398,11 +412,12 @@ func counted(operands []*ast.Term) *engine.LimitError {
 
 // subset limits the comparisons of object.subset, which searches for one list in another at each position.
 func subset(operands []*ast.Term) *engine.LimitError {
-	super, sub := measure(operands[0].Value), measure(operands[1].Value)
-	if err := super.over(0); err != nil {
+	super, err := measure(operands[0].Value, 0)
+	if err != nil {
 		return err
 	}
-	if err := sub.over(1); err != nil {
+	sub, err := measure(operands[1].Value, 1)
+	if err != nil {
 		return err
 	}
 	return overAll(super.nodes*sub.list, maxPairs, "comparisons")
@@ -410,7 +425,7 @@ func subset(operands []*ast.Term) *engine.LimitError {
 
 // patched limits a JSON patch. One operation may visit all members at the top level.
 func patched(operands []*ast.Term) *engine.LimitError {
-	if err := each(checkTree, 0, 1)(operands); err != nil {
+	if err := trees(operands); err != nil {
 		return err
 	}
 	return overAll(length(operands[0].Value)*length(operands[1].Value), maxPairs>>4, "steps")
@@ -434,8 +449,8 @@ func walked(operands []*ast.Term) *engine.LimitError {
 
 // indented limits text whose indentation grows with the depth of the value.
 func indented(operands []*ast.Term) *engine.LimitError {
-	m := measure(operands[0].Value)
-	if err := m.over(0); err != nil {
+	m, err := measure(operands[0].Value, 0)
+	if err != nil {
 		return err
 	}
 	indent := 4
@@ -488,8 +503,8 @@ func formatted(operands []*ast.Term) *engine.LimitError {
 	if !isText || !isList {
 		return nil
 	}
-	m := measure(list)
-	if err := m.over(1); err != nil {
+	m, err := measure(list, 1)
+	if err != nil {
 		return err
 	}
 	text := string(format)
@@ -559,8 +574,8 @@ func checkTree(v ast.Value, operand int) *engine.LimitError {
 	if scalar(v) {
 		return nil
 	}
-	m := measure(v)
-	return m.over(operand)
+	_, err := measure(v, operand)
+	return err
 }
 
 // scalar reports whether a value contains no other values.
@@ -581,21 +596,15 @@ type measurement struct {
 	digits int
 }
 
-// measure measures a value. It stops once the value is too large.
-func measure(v ast.Value) measurement {
+// measure measures a value. It stops once the value is too large, and returns the error for the operand with that value.
+func measure(v ast.Value, operand int) (measurement, *engine.LimitError) {
 	m := measurement{}
 	m.add(v, 0)
-	return m
-}
-
-func (m *measurement) over(operand int) *engine.LimitError {
-	if err := over(operand, m.nodes, maxNodes, "values"); err != nil {
-		return err
-	}
-	if err := over(operand, m.digits, maxDigits, "digits in a number"); err != nil {
-		return err
-	}
-	return over(operand, m.bytes, maxNodeBytes, "bytes")
+	return m, cmp.Or(
+		over(operand, m.nodes, maxNodes, "values"),
+		over(operand, m.digits, maxDigits, "digits in a number"),
+		over(operand, m.bytes, maxNodeBytes, "bytes"),
+	)
 }
 
 // add adds a value at a depth. It returns true once the measurement is too large.
@@ -626,8 +635,7 @@ func (m *measurement) add(v ast.Value, depth int) bool {
 // boundedJSON converts a result to a Go value as rego does, if it is within the limits. As with operands, a small
 // result can represent a large tree.
 func boundedJSON(t *ast.Term, _ *rego.EvalContext) (any, error) {
-	m := measure(t.Value)
-	if err := m.over(0); err != nil {
+	if _, err := measure(t.Value, 0); err != nil {
 		err.Operand = "the decision"
 		return nil, err
 	}
