@@ -66,7 +66,7 @@ type explainer struct {
 	requested  *unstructured.Unstructured
 	outcome    *placement.Outcome
 	searches   map[string]*search
-	reports    map[string][]embedded.CandidateReport
+	reports    map[string][]*predicates.Report
 }
 
 // clusters explains the clusters, if a policy restricts them. The error says that --why-not names no cluster.
@@ -201,7 +201,7 @@ func (e *explainer) searchIn(p *placement.Policy) *search {
 }
 
 // reportsOf returns the reports of the predicates that a policy evaluates for the object.
-func (e *explainer) reportsOf(ctx context.Context, p *placement.Policy) []embedded.CandidateReport {
+func (e *explainer) reportsOf(ctx context.Context, p *placement.Policy) []*predicates.Report {
 	if known, ok := e.reports[p.Name]; ok {
 		return known
 	}

@@ -28,8 +28,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
@@ -138,7 +138,7 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	}
 	out.Keys = keysOf(o.Content, requested, outcome.Verdicts)
 	e := &explainer{
-		simulation: s, options: options, object: o, requested: requested, outcome: outcome, searches: map[string]*search{}, reports: map[string][]embedded.CandidateReport{},
+		simulation: s, options: options, object: o, requested: requested, outcome: outcome, searches: map[string]*search{}, reports: map[string][]*predicates.Report{},
 	}
 	out.Nodes = e.nodes(ctx)
 	out.Clusters, err = e.clusters(ctx)

@@ -19,7 +19,6 @@ package embedded
 import (
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"unique"
@@ -122,7 +121,7 @@ func recordKey(namespace, name string) record {
 // NewData returns a store without any resource type.
 func NewData() *Data {
 	d := &Data{stores: map[schema.GroupVersionResource]*store{}, fieldSets: map[schema.GroupVersionResource][]weak.Pointer[fieldSet]{}}
-	d.current.Store(&snapshot{merged: &sync.Map{}})
+	d.current.Store(&snapshot{tables: map[schema.GroupVersionResource]*table{}, merged: &sync.Map{}})
 	return d
 }
 
@@ -294,9 +293,6 @@ func (d *Data) publish(resource schema.GroupVersionResource, next *table, change
 	current := d.current.Load()
 	old := current.tables[resource]
 	tables := maps.Clone(current.tables)
-	if tables == nil {
-		tables = map[schema.GroupVersionResource]*table{}
-	}
 	if next == nil {
 		delete(tables, resource)
 	} else {
@@ -555,9 +551,4 @@ func (s *snapshot) merge(of *inventories) ast.Value {
 		})
 	}
 	return sorted(out)
-}
-
-// resourceText returns a resource type as messages name it.
-func resourceText(r schema.GroupVersionResource) string {
-	return strings.TrimSuffix(r.Resource+"."+r.Group, ".")
 }

@@ -146,9 +146,21 @@ type decisionCache struct {
 	young, old map[string]*cachedDecision
 	size       int
 
+	spotChecks
+}
+
+// spotChecks decides which uses of a cache are checked by an evaluation without it.
+type spotChecks struct {
 	hits atomic.Uint64
-	// off reports whether the policy turned out to read more than its key contains.
+	// off reports whether such an evaluation read more than the keys of the cache contain.
 	off atomic.Bool
+}
+
+// sample counts an evaluation that found values in the cache, and reports whether to check it, if one of every such
+// evaluations is checked.
+func (c *spotChecks) sample(every uint64) bool {
+	n := c.hits.Add(1)
+	return n%every == 0 || n < every && n&(n-1) == 0
 }
 
 // get returns the cached decision of a key; nil if there is none.
@@ -158,14 +170,6 @@ func (m *decisionCache) get(revision uint64, key []byte) *cachedDecision {
 		m.put(revision, key, r)
 	}
 	return r
-}
-
-// sample counts a hit and reports whether to check it.
-func (m *decisionCache) sample() bool { return sampled(m.hits.Add(1), checkEvery) }
-
-// sampled reports whether to check the n-th hit, if one of every hits is checked.
-func sampled(n, every uint64) bool {
-	return n%every == 0 || n < every && n&(n-1) == 0
 }
 
 func (m *decisionCache) find(revision uint64, key []byte) (r *cachedDecision, young bool) {

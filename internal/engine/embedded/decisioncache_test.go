@@ -152,7 +152,9 @@ func blinded(t *testing.T, e *Engine, text string) *evaluator {
 	t.Helper()
 	ev, _ := prepare(t, e, v1(text))
 	out := ev.(*evaluator)
-	out.fields = (&projection.FieldSet{}).Seal()
+	module := *out.module
+	module.Input = (&projection.FieldSet{}).Seal()
+	out.module = &module
 	return out
 }
 
@@ -214,7 +216,7 @@ func TestChecksAreRareAndFirstOften(t *testing.T) {
 		if m.get(noData, []byte("a")) == nil {
 			t.Fatal("not known")
 		}
-		if m.sample() {
+		if m.sample(checkEvery) {
 			at = append(at, n)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,7 +36,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 	"k8s.io/utils/clock"
 
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -71,31 +71,22 @@ type Options struct {
 
 // Engine evaluates policies over its Data.
 type Engine struct {
-	data       *Data
-	timeout    time.Duration
-	slots      *queue
-	observer   Observer
-	clock      clock.PassiveClock
-	predicates *predicates.Set
-	templates  *workload.Templates
-	world      *predicates.NodeCache
+	Options
+	data  *Data
+	slots *queue
 	// queries are the prepared queries by the digest of the policy's text. Policies with the same text share one.
 	queries weakcache.Cache[rego.PreparedEvalQuery]
 }
 
 // New returns an engine that reads data.
 func New(data *Data, o Options) *Engine {
-	e := &Engine{
-		data: data, timeout: o.Timeout, slots: newQueue(o.Concurrency), observer: o.Observer, clock: o.Clock,
-		predicates: o.Predicates, templates: o.Templates, world: o.World,
+	if o.Observer == nil {
+		o.Observer = noObserver{}
 	}
-	if e.observer == nil {
-		e.observer = noObserver{}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
 	}
-	if e.clock == nil {
-		e.clock = clock.RealClock{}
-	}
-	return e
+	return &Engine{Options: o, data: data, slots: newQueue(o.Concurrency)}
 }
 
 // Name is the engine's name in the status of a policy that it decides.
@@ -107,20 +98,20 @@ const resultVariable = "result"
 // Check verifies that the engine has the predicates that the policy refers to by name. The error is a
 // *policy.CompileError.
 func (e *Engine) Check(m *policy.Module) error {
-	if e.predicates == nil {
+	if e.Predicates == nil {
 		return nil
 	}
-	return m.CheckPredicates(e.predicates.Names())
+	return m.CheckPredicates(e.Predicates.Names())
 }
 
 // Prepare returns the evaluator of a policy. The caller drops it when it no longer needs it: it holds no resources that
 // need to be released.
 func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
 	out := &evaluator{
-		engine: e, name: name, module: m, fieldSets: e.data.fieldSetsOf(b), fields: m.Input, inputBytes: m.InputBytes, ruleCache: newRuleCache(m),
-		callsNodePredicates: m.Nodes, candidates: m.Candidates, inventories: e.data.inventoriesOf(b.Clusters),
+		engine: e, name: name, module: m, fieldSets: e.data.fieldSetsOf(b), ruleCache: newRuleCache(m),
+		inventories: e.data.inventoriesOf(b.Clusters),
 	}
-	out.quarantine.clock, out.quarantine.wholePolicy.clock = e.clock, e.clock
+	out.quarantine.clock, out.quarantine.wholePolicy.clock = e.Clock, e.Clock
 	var err error
 	if out.predicates, err = e.allowed(m); err != nil {
 		return nil, err
@@ -147,13 +138,13 @@ func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *
 
 // allowed returns the predicates that a policy may call; nil if the engine has none.
 func (e *Engine) allowed(m *policy.Module) (*predicates.Set, error) {
-	if e.predicates == nil || m.Predicates == nil {
-		return e.predicates, nil
+	if e.Predicates == nil || m.Predicates == nil {
+		return e.Predicates, nil
 	}
 	if err := e.Check(m); err != nil {
 		return nil, err
 	}
-	return e.predicates.Narrow(m.Predicates)
+	return e.Predicates.Narrow(m.Predicates)
 }
 
 // sharedQuery returns the query that all policies with the module's text share.
@@ -225,22 +216,15 @@ type evaluator struct {
 	// fieldSets are the field sets of the resource types that the policy reads.
 	fieldSets []*fieldSet
 	missing   []string
-	// fields is the field set of the input that the policy reads. inputBytes is the maximum size of these fields.
-	fields     *projection.FieldSet
-	inputBytes int
 	// decisionCache is the decision cache; nil if the policy reads all of the input.
 	decisionCache *decisionCache
 	// quarantine belongs to this version of the policy: a new version starts without a quarantine.
 	quarantine quarantines
 	// ruleCache is the rule cache; nil if every rule reads as much as the policy.
 	ruleCache *ruleCache
-	// predicates are the predicates that the policy may call; nil for none. callsNodePredicates reports whether it calls
-	// predicates on nodes. candidates are the candidates that spec.predicates checks the decisions against. inventories
-	// are the sources of data.clusters.
-	predicates          *predicates.Set
-	callsNodePredicates bool
-	candidates          placementv1.PredicateCandidates
-	inventories         *inventories
+	// predicates are the predicates that the policy may call; nil for none. inventories are the sources of data.clusters.
+	predicates  *predicates.Set
+	inventories *inventories
 }
 
 // evaluationState is the state that one evaluation reads: a snapshot of the replica data and one of the nodes.
@@ -253,11 +237,11 @@ type evaluationState struct {
 // currentState returns the current state. The error is an *engine.NotReplicatedError if some of it is missing.
 func (p *evaluator) currentState() (evaluationState, error) {
 	state := evaluationState{snapshot: p.engine.data.current.Load()}
-	if err := p.checkReplicated(state.snapshot); err != nil || !p.callsNodePredicates || p.engine.world == nil {
+	if err := p.checkReplicated(state.snapshot); err != nil || !p.module.Nodes || p.engine.World == nil {
 		return state, err
 	}
 	var err error
-	if state.nodes, err = p.engine.world.Snapshot(); err != nil {
+	if state.nodes, err = p.engine.World.Snapshot(); err != nil {
 		missing := err.Error()
 		if incomplete, ok := errors.AsType[*predicates.IncompleteError](err); ok {
 			missing = strings.Join(incomplete.Missing, ", ")
@@ -275,10 +259,10 @@ func (p *evaluator) Revision() uint64 {
 	if p.checkReplicated(snap) != nil {
 		return 0
 	}
-	if !p.callsNodePredicates || p.engine.world == nil {
+	if !p.module.Nodes || p.engine.World == nil {
 		return p.revision(snap)
 	}
-	world := p.engine.world.Revision()
+	world := p.engine.World.Revision()
 	if world == 0 {
 		return 0
 	}
@@ -302,7 +286,7 @@ func (p *evaluator) Input() *projection.FieldSet {
 	if p.decisionCache == nil || p.decisionCache.off.Load() {
 		return projection.AllFields()
 	}
-	return p.fields
+	return p.module.Input
 }
 
 // keyBuffers is a pool of buffers for the keys of inputs.
@@ -312,7 +296,7 @@ var keyBuffers = sync.Pool{New: func() any { return new([]byte) }}
 // wraps engine.ErrDeadline if the evaluation exceeded its deadline. Callers share decisions and must not change them.
 func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
 	state, err := p.currentState()
-	if err != nil || p.query == nil && p.candidates == "" {
+	if err != nil || p.query == nil && p.module.Candidates == "" {
 		return placement.Decision{}, err
 	}
 	if p.decisionCache == nil || p.decisionCache.off.Load() {
@@ -321,7 +305,7 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	}
 	buffer := keyBuffers.Get().(*[]byte)
 	defer keyBuffers.Put(buffer)
-	key, ok := p.fields.AppendKey((*buffer)[:0], input)
+	key, ok := p.module.Input.AppendKey((*buffer)[:0], input)
 	*buffer = key
 	if !ok {
 		a, err := p.evaluate(ctx, state, projection.AllFields(), input, nil)
@@ -332,7 +316,7 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	if before != nil && before.validAt(state) {
 		return p.useCached(ctx, state, input, before)
 	}
-	a, err := p.evaluate(ctx, state, p.fields, input, before)
+	a, err := p.evaluate(ctx, state, p.module.Input, input, before)
 	switch {
 	case a.fromCache:
 		before.markValid(state)
@@ -340,15 +324,15 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	case err == nil:
 		p.decisionCache.put(revision, key, newCachedDecision(state, a))
 	}
-	p.engine.observer.DecisionCacheMiss()
+	p.engine.Observer.DecisionCacheMiss()
 	return a.decision, err
 }
 
 // useCached returns a cached decision. One of many calls checks the decision by an evaluation, and then returns what
 // that evaluation decides.
 func (p *evaluator) useCached(ctx context.Context, state evaluationState, input map[string]any, r *cachedDecision) (placement.Decision, error) {
-	p.engine.observer.DecisionCacheHit()
-	if p.decisionCache.sample() {
+	p.engine.Observer.DecisionCacheHit()
+	if p.decisionCache.sample(checkEvery) {
 		return p.checkCached(ctx, state, input, r.decision, nil)
 	}
 	return r.decision, nil
@@ -368,7 +352,7 @@ func (p *evaluator) checkCached(ctx context.Context, state evaluationState, inpu
 	if ctx.Err() != nil || p.quarantine.inForceError(admitted) != nil || !p.engine.slots.tryAcquire(p.name, admitted.namespace) {
 		return cached, failed
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.engine.timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.engine.Timeout)
 	defer cancel()
 	a, err := p.run(ctx, admitted, state, value, nil, nil)
 	switch {
@@ -377,7 +361,7 @@ func (p *evaluator) checkCached(ctx context.Context, state evaluationState, inpu
 		return cached, failed
 	}
 	if p.disableCaches() {
-		p.engine.observer.CacheMismatch(p.name)
+		p.engine.Observer.CacheMismatch(p.name)
 	}
 	return a.decision, err
 }
@@ -407,7 +391,7 @@ type evaluation struct {
 // evaluation slot. before is a cached decision for the same input and data, whose node reports may be outdated; nil for
 // none.
 func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields *projection.FieldSet, input map[string]any, before *cachedDecision) (evaluation, error) {
-	if err := engine.CheckInput(fields, input, p.inputBytes); err != nil {
+	if err := engine.CheckInput(fields, input, p.module.InputBytes); err != nil {
 		return evaluation{}, err
 	}
 	admitted, err := p.quarantine.admit(placement.NamespaceOf(ctx))
@@ -426,19 +410,19 @@ func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields 
 	began, ended, namespaceBegan, namespaceEnded := p.quarantine.recordOutcome(admitted, how)
 	switch {
 	case began:
-		p.engine.observer.Quarantined(p.name)
+		p.engine.Observer.Quarantined(p.name)
 	case ended:
-		p.engine.observer.Released(p.name)
+		p.engine.Observer.Released(p.name)
 	}
 	if namespaceBegan || namespaceEnded {
-		p.engine.observer.NamespaceQuarantined(p.name, admitted.namespace, namespaceBegan)
+		p.engine.Observer.NamespaceQuarantined(p.name, admitted.namespace, namespaceBegan)
 	}
 	// An evaluation that was abandoned at its deadline may still be using rules.
 	if rules == nil || errors.Is(err, engine.ErrDeadline) {
 		return a, err
 	}
-	p.engine.observer.RuleCacheUsed(rules.hits, rules.misses)
-	if rules.hits > 0 && p.ruleCache.sample() {
+	p.engine.Observer.RuleCacheUsed(rules.hits, rules.misses)
+	if rules.hits > 0 && p.ruleCache.sample(rulesCheckEvery) {
 		a.decision, err = p.checkCached(ctx, state, input, a.decision, err)
 	}
 	return a, err
@@ -447,16 +431,16 @@ func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields 
 // runInSlot waits for a slot and evaluates the policy in it. The wait has a deadline of its own, so that the time that
 // other policies take does not count against this one.
 func (p *evaluator) runInSlot(ctx context.Context, admitted admission, run func(context.Context) (evaluation, error)) (evaluation, outcome, error) {
-	wait, cancel := context.WithTimeout(ctx, p.engine.timeout)
+	wait, cancel := context.WithTimeout(ctx, p.engine.Timeout)
 	defer cancel()
 	if !p.engine.slots.acquire(wait, p.name, admitted.namespace) {
-		return evaluation{}, outcomeUnknown, fmt.Errorf("%w of %s while waiting for other evaluations", engine.ErrDeadline, p.engine.timeout)
+		return evaluation{}, outcomeUnknown, fmt.Errorf("%w of %s while waiting for other evaluations", engine.ErrDeadline, p.engine.Timeout)
 	}
 	if err := p.quarantine.inForceError(admitted); err != nil {
 		p.engine.slots.release(p.name, admitted.namespace)
 		return evaluation{}, outcomeUnknown, err
 	}
-	own, cancel := context.WithTimeout(ctx, p.engine.timeout)
+	own, cancel := context.WithTimeout(ctx, p.engine.Timeout)
 	defer cancel()
 	a, err := run(own)
 	switch {
@@ -470,7 +454,9 @@ func (p *evaluator) runInSlot(ctx context.Context, admitted admission, run func(
 }
 
 // Quarantined implements placement.Quarantinable.
-func (p *evaluator) Quarantined() (since time.Time, ok bool) { return p.quarantine.quarantined() }
+func (p *evaluator) Quarantined() (since time.Time, ok bool) {
+	return p.quarantine.wholePolicy.quarantined()
+}
 
 // QuarantinedNamespaces implements placement.Quarantinable.
 func (p *evaluator) QuarantinedNamespaces() int { return p.quarantine.namespacesInForce() }
@@ -513,7 +499,7 @@ func (p *evaluator) run(ctx context.Context, admitted admission, state evaluatio
 	case <-ctx.Done():
 		abandoned = p.quarantine.markAbandoned(admitted)
 		if over.CompareAndSwap(false, true) {
-			return evaluation{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
+			return evaluation{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.Timeout)
 		}
 		p.quarantine.abandonedEnded(abandoned)
 		r := <-results
@@ -528,7 +514,7 @@ func (p *evaluator) checkReplicated(snap *snapshot) error {
 	}
 	for _, l := range p.fieldSets {
 		if snap.revision(l) == 0 {
-			return &engine.NotReplicatedError{Data: resourceText(l.resource)}
+			return &engine.NotReplicatedError{Data: l.resource.GroupResource().String()}
 		}
 	}
 	return nil
@@ -538,15 +524,22 @@ func (p *evaluator) decide(ctx context.Context, state evaluationState, input ast
 	if before != nil && before.revalidate(ctx, p.predicates, state) {
 		return evaluation{decision: before.decision, fromCache: true}, nil
 	}
-	caller := &predicateCaller{set: p.predicates, templates: p.engine.templates, evaluationState: state, inventories: p.inventories}
+	caller := p.newCaller(state)
 	decision, err := p.evaluateRules(ctx, caller, input, known)
-	if err == nil && p.candidates != "" {
-		decision, err = caller.checkDecision(ctx, p.candidates, input, decision)
+	if err == nil && p.module.Candidates != "" {
+		decision, err = caller.checkDecision(ctx, p.module.Candidates, input, decision)
 	}
 	if err != nil && (ctx.Err() != nil || errors.Is(err, &topdown.Error{Code: topdown.CancelErr})) {
-		err = fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
+		err = fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.Timeout)
 	}
-	return evaluation{decision: decision, reports: caller.reports}, err
+	// A change of the nodes may outdate reports on them. Reports on clusters derive from the data of the evaluation.
+	onNodes := slices.DeleteFunc(caller.reports, func(r *predicates.Report) bool { return r.Kind != predicates.Nodes })
+	return evaluation{decision: decision, reports: onNodes}, err
+}
+
+// newCaller returns the caller of predicates for one evaluation.
+func (p *evaluator) newCaller(state evaluationState) *predicateCaller {
+	return &predicateCaller{set: p.predicates, templates: p.engine.Templates, evaluationState: state, inventories: p.inventories}
 }
 
 // evaluateRules evaluates the decision contract's rules on the caller's snapshot.

@@ -405,7 +405,7 @@ func TestSlots(t *testing.T) {
 	// All slots are returned. Taking all of them waits for evaluations that still run.
 	awaitFree(t, e, concurrency)
 	idle(t, e.slots, concurrency)
-	e.timeout = time.Minute
+	e.Timeout = time.Minute
 	sane, _ := prepare(t, e, v1("package p\nlabels := {\"a\": \"b\"}"))
 	if got, err := sane.Evaluate(t.Context(), map[string]any{}); err != nil || got.Labels["a"] != "b" {
 		t.Errorf("decision %v, %v", got, err)

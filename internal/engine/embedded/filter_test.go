@@ -287,7 +287,7 @@ func TestEveryWorldAnew(t *testing.T) {
 	for i := range 40 {
 		w.put(t, "pods", podOn([]string{"a", "b"}[i%2], fmt.Sprint("p", i%5), fmt.Sprint(i%3)))
 		got := decide(t, ev, input(t, web))
-		fresh, _ := prepare(t, New(w.data, Options{Timeout: time.Minute, Concurrency: 1, Predicates: w.predicates, World: w.nodes}), filtered(placementv1.PredicateCandidatesNodes, text))
+		fresh, _ := prepare(t, New(w.data, Options{Timeout: time.Minute, Concurrency: 1, Predicates: w.Predicates, World: w.nodes}), filtered(placementv1.PredicateCandidatesNodes, text))
 		if want := decide(t, fresh, input(t, web)); !got.Equal(want) {
 			t.Fatalf("round %d (-want +got):\n%s", i, cmp.Diff(want, got))
 		}

@@ -25,7 +25,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
-	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
 )
@@ -41,17 +40,8 @@ type Inspectable interface {
 // slots, and never decides anything. It is not safe for concurrent use.
 type Inspection struct {
 	evaluator *evaluator
-	module    *policy.Module
-	state     evaluationState
 	input     ast.Value
 	caller    *predicateCaller
-	reports   []CandidateReport
-}
-
-// CandidateReport is a report of predicates with the kind of its candidates.
-type CandidateReport struct {
-	Kind predicates.Candidates
-	*predicates.Report
 }
 
 var _ Inspectable = (*evaluator)(nil)
@@ -66,31 +56,24 @@ func (p *evaluator) Inspect(input map[string]any) (*Inspection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("converting input: %w", err)
 	}
-	out := &Inspection{evaluator: p, module: p.module, state: state, input: value}
-	out.caller = &predicateCaller{
-		set: p.predicates, templates: p.engine.templates, evaluationState: state, inventories: p.inventories,
-		observed: func(kind predicates.Candidates, report *predicates.Report) {
-			out.reports = append(out.reports, CandidateReport{kind, report})
-		},
-	}
-	return out, nil
+	return &Inspection{evaluator: p, input: value, caller: p.newCaller(state)}, nil
 }
 
 // Reports decides the object and returns the reports of the predicates that the policy evaluated for the decision.
-func (i *Inspection) Reports(ctx context.Context) ([]CandidateReport, error) {
-	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.timeout)
+func (i *Inspection) Reports(ctx context.Context) ([]*predicates.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.Timeout)
 	defer cancel()
 	decision, err := i.evaluator.evaluateRules(ctx, i.caller, i.input, nil)
-	if err == nil && i.evaluator.candidates != "" {
-		_, err = i.caller.checkDecision(ctx, i.evaluator.candidates, i.input, decision)
+	if err == nil && i.evaluator.module.Candidates != "" {
+		_, err = i.caller.checkDecision(ctx, i.evaluator.module.Candidates, i.input, decision)
 	}
-	return i.reports, err
+	return i.caller.reports, err
 }
 
 // Trace evaluates the rules of the policy and passes all steps to the tracer. It evaluates all clauses of each rule, also
 // those that the index of a rule leaves out.
 func (i *Inspection) Trace(ctx context.Context, tracer topdown.QueryTracer) {
-	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.timeout)
+	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.Timeout)
 	defer cancel()
 	// An error is that of the decision.
 	_, _ = i.evaluator.evaluateRules(ctx, i.caller, i.input, nil, rego.EvalQueryTracer(tracer), rego.EvalRuleIndexing(false), rego.EvalEarlyExit(false))
@@ -100,20 +83,20 @@ func (i *Inspection) Trace(ctx context.Context, tracer topdown.QueryTracer) {
 // body of a rule of the policy; imports are those of its text. ok is false if there is no solution. The error is an
 // ast.Errors if the expressions do not compile, for example because a variable is unsafe.
 func (i *Inspection) Solve(ctx context.Context, body ast.Body, imports []*ast.Import) (solution map[string]any, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.timeout)
+	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.Timeout)
 	defer cancel()
 	guardBuiltins()
 	body = withUnification(body)
 	options := append([]func(*rego.Rego){
-		rego.ParsedQuery(body), rego.Compiler(i.module.Compiler), rego.ParsedImports(imports), rego.Store(emptyStore),
-		rego.ParsedPackage(&ast.Package{Path: i.module.Package}),
+		rego.ParsedQuery(body), rego.Compiler(i.evaluator.module.Compiler), rego.ParsedImports(imports), rego.Store(emptyStore),
+		rego.ParsedPackage(&ast.Package{Path: i.evaluator.module.Package}),
 	}, builtins...)
 	query, err := rego.New(options...).PrepareForEval(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	results, err := query.Eval(context.WithValue(ctx, predicateCallerKey{}, i.caller), rego.EvalParsedInput(i.input),
-		rego.EvalTransaction(i.evaluator.view.transaction(i.state.snapshot)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(boundedJSON))
+		rego.EvalTransaction(i.evaluator.view.transaction(i.caller.snapshot)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(boundedJSON))
 	if err != nil || len(results) == 0 {
 		return nil, false, err
 	}
@@ -136,7 +119,7 @@ func withUnification(body ast.Body) ast.Body {
 
 // Lookup returns the value at a path below data as the policy sees it, or nil if there is none.
 func (i *Inspection) Lookup(ctx context.Context, path []string) any {
-	found, err := i.evaluator.view.Read(ctx, i.evaluator.view.transaction(i.state.snapshot), path)
+	found, err := i.evaluator.view.Read(ctx, i.evaluator.view.transaction(i.caller.snapshot), path)
 	if err != nil {
 		return nil
 	}

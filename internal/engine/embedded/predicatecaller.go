@@ -62,11 +62,8 @@ type predicateCaller struct {
 		of ast.Object
 		workload.Workload
 	}
-	// reports are the reports on nodes, which a change of the nodes may outdate. Reports on clusters are not kept: they
-	// derive from the data of the evaluation.
+	// reports are the results of the calls.
 	reports []*predicates.Report
-	// observed is called with each report, also with those on clusters; nil for no calls.
-	observed func(predicates.Candidates, *predicates.Report)
 	// failed is the error of the call that ended the evaluation. OPA returns only its text.
 	failed error
 }
@@ -90,11 +87,8 @@ func (c *predicateCaller) evaluate(ctx context.Context, w workload.Workload, q p
 		return nil, errNoNodes
 	}
 	report, err := c.set.Evaluate(ctx, snapshot, w, q)
-	if err == nil && q.Kind == predicates.Nodes {
+	if err == nil {
 		c.reports = append(c.reports, report)
-	}
-	if err == nil && c.observed != nil {
-		c.observed(q.Kind, report)
 	}
 	return report, err
 }
@@ -146,11 +140,7 @@ func toMap(v ast.Value) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, ok := plain.(map[string]any)
-	if !ok {
-		return nil, errors.New("must be an object")
-	}
-	return out, nil
+	return plain.(map[string]any), nil
 }
 
 // predicateFunction implements a builtin function that evaluates predicates. OPA keeps its results for the duration of
@@ -226,11 +216,7 @@ func query(v ast.Value) (predicates.Query, error) {
 		if v == "*" {
 			return predicates.Query{}, nil
 		}
-	case *ast.Array:
-		if !v.Until(add) {
-			return predicates.Query{Names: distinct(names)}, nil
-		}
-	case ast.Set:
+	case collection:
 		if !v.Until(add) {
 			return predicates.Query{Names: distinct(names)}, nil
 		}

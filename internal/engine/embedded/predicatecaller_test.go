@@ -335,14 +335,14 @@ func TestPredicatesFail(t *testing.T) {
 		},
 		"NoPredicates": {
 			breaks: func(t *testing.T, w *judgedWorld) context.Context {
-				w.predicates = nil
+				w.Predicates = nil
 				return t.Context()
 			},
 			is: func(err error) bool { return errors.Is(err, errNoPredicates) },
 		},
 		"NoWorld": {
 			breaks: func(t *testing.T, w *judgedWorld) context.Context {
-				w.world = nil
+				w.World = nil
 				return t.Context()
 			},
 			is:    func(err error) bool { return errors.Is(err, errNoNodes) },

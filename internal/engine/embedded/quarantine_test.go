@@ -108,10 +108,10 @@ func TestQuarantinedPoliciesTakeNoSlot(t *testing.T) {
 	runaway, _ := prepare(t, e, v1(`package p
 errors contains "x" if { input.endless; some i in numbers.range(1, 1000); some j in numbers.range(1, 1000); some k in numbers.range(1, 1000); i + j + k == -1 }
 labels := {"a": input.name}`))
-	e.timeout = time.Minute
+	e.Timeout = time.Minute
 	known := map[string]any{"name": "known"}
 	decide(t, runaway, known)
-	e.timeout = 20 * time.Millisecond
+	e.Timeout = 20 * time.Millisecond
 	evaluate := func(name string, endless bool) error {
 		_, err := runaway.Evaluate(t.Context(), map[string]any{"name": name, "endless": endless})
 		awaitFree(t, e, concurrency)
@@ -144,7 +144,7 @@ labels := {"a": input.name}`))
 	}
 	// Another version of the same policy starts without a quarantine.
 	next, _ := prepare(t, e, v1("package p\nlabels := {\"a\": \"b\"}"))
-	e.timeout = time.Minute
+	e.Timeout = time.Minute
 	decide(t, next, known)
 
 	clock.SetTime(clock.Now().Add(quarantinePause))

@@ -19,7 +19,6 @@ package embedded
 import (
 	"errors"
 	"sync"
-	"time"
 
 	"k8s.io/utils/clock"
 
@@ -216,6 +215,3 @@ func (q *quarantine) begin() bool {
 	q.until = q.since.Add(q.pause)
 	return true
 }
-
-// quarantined returns since when the policy has been in quarantine for all objects.
-func (q *quarantines) quarantined() (since time.Time, ok bool) { return q.wholePolicy.quarantined() }

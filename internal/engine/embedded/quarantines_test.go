@@ -48,9 +48,9 @@ func TestQuarantineIsOfANamespace(t *testing.T) {
 	p, _ := prepare(t, e, v1(runsAway))
 	evaluate := func(namespace, name string, endless bool) error {
 		// Evaluations that end get enough time for slow machines.
-		e.timeout = time.Minute
+		e.Timeout = time.Minute
 		if endless {
-			e.timeout = 20 * time.Millisecond
+			e.Timeout = 20 * time.Millisecond
 		}
 		_, err := p.Evaluate(placement.WithNamespace(t.Context(), namespace), map[string]any{"name": name, "endless": endless})
 		awaitFree(t, e, concurrency)

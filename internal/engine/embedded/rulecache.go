@@ -55,15 +55,7 @@ type ruleCache struct {
 	slots []int
 
 	current atomic.Pointer[ruleTable]
-	// reuses counts the evaluations that found values in the cache.
-	reuses atomic.Uint64
-	// off reports whether a rule turned out to read more than its key contains.
-	off atomic.Bool
-}
-
-// sample counts an evaluation that found values in the cache and reports whether to check it.
-func (m *ruleCache) sample() bool {
-	return sampled(m.reuses.Add(1), rulesCheckEvery)
+	spotChecks
 }
 
 // cachedRule is a rule whose values are cached.
@@ -342,16 +334,12 @@ func prepareForSharing(value ast.Value, limit int) (size int, ok bool) {
 	case *ast.Array:
 		v.Foreach(add)
 	case ast.Set:
-		// Slice sorts the members.
-		for _, member := range v.Slice() {
-			add(member)
-		}
+		v.Foreach(add)
 	case ast.Object:
-		members := v.KeysIterator()
-		for key, more := members.Next(); more; key, more = members.Next() {
+		v.Foreach(func(key, member *ast.Term) {
 			add(key)
-			add(v.Get(key))
-		}
+			add(member)
+		})
 	default:
 		return size, false
 	}
