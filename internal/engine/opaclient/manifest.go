@@ -77,28 +77,26 @@ func ParseType(name string) (schema.GroupVersionResource, bool) {
 	return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}, true
 }
 
-// Missing compares the manifest with what a policy needs. missing describes what is not there, in words for users; it
-// is empty if everything is there. superseded reports that the modules are newer than those that the policy had when it
-// was bound. Such modules don't count as missing.
-func (h *Manifest) Missing(name string, r *policy.Remote, b *policy.Binding) (missing string, superseded bool) {
+// Missing compares the manifest, which may be nil, with what a policy needs. missing describes what is not there, in
+// words for users; it is empty if everything is there. superseded reports that the modules are newer than those that the
+// policy had when it was bound. Such modules don't count as missing.
+func (h *Manifest) Missing(b *policy.Binding) (missing string, superseded bool) {
+	if h == nil {
+		h = &Manifest{}
+	}
 	var missingParts []string
 	for _, read := range b.Missing {
 		missingParts = append(missingParts, fmt.Sprintf("%s, which the API server does not serve", read))
 	}
 	for _, resource := range b.PushedTypes {
-		if h == nil || !h.Types[TypeName(resource.GroupVersionResource)] {
+		if !h.Types[TypeName(resource.GroupVersionResource)] {
 			missingParts = append(missingParts, resource.GroupResource().String())
 		}
 	}
-	if r.ModulesDigest != "" {
-		var pushed ManifestModules
-		if h != nil {
-			pushed = h.Modules[name]
-		}
-		if pushed.Digest != r.ModulesDigest {
-			if superseded = slices.Contains(pushed.Superseded, r.ModulesDigest); !superseded {
-				missingParts = append(missingParts, "the policy's modules")
-			}
+	digest, pushed := b.Remote.ModulesDigest, h.Modules[b.Remote.Policy]
+	if digest != "" && pushed.Digest != digest {
+		if superseded = slices.Contains(pushed.Superseded, digest); !superseded {
+			missingParts = append(missingParts, "the policy's modules")
 		}
 	}
 	if len(missingParts) == 0 {

@@ -59,7 +59,9 @@ func TestManifestHas(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			missing, superseded := tc.manifest.Missing("p", tc.remote, tc.binding)
+			binding := *tc.binding
+			binding.Remote = &policy.Remote{Policy: "p", ModulesDigest: tc.remote.ModulesDigest}
+			missing, superseded := tc.manifest.Missing(&binding)
 			if missing != tc.missing || superseded != tc.superseded {
 				t.Errorf("got %q, %v, want %q, %v", missing, superseded, tc.missing, tc.superseded)
 			}

@@ -94,7 +94,7 @@ func TestPusherRealOPA(t *testing.T) {
 				h, _ = opaclient.ParseManifest(toJSON(map[string]any{"result": berth["holdings"]}))
 			}
 			for _, w := range all {
-				if missing, _ := h.Missing(w.Policy, w.Remote, &policy.Binding{PushedTypes: w.Types}); missing != "" {
+				if missing, _ := h.Missing(&policy.Binding{Remote: w.Remote, PushedTypes: w.Types}); missing != "" {
 					return fmt.Errorf("the engine %s: %w; %s", missing, k.pusher.Failure(w.Policy), toJSON(document))
 				}
 			}
@@ -182,7 +182,7 @@ func TestPusherRealOPALosesObjects(t *testing.T) {
 	loaded := func() error {
 		document, _ := opa.GetData("berth/holdings")
 		h, _ := opaclient.ParseManifest(toJSON(map[string]any{"result": document}))
-		if missing, _ := h.Missing("a", a.Remote, &policy.Binding{PushedTypes: a.Types}); missing != "" {
+		if missing, _ := h.Missing(&policy.Binding{Remote: a.Remote, PushedTypes: a.Types}); missing != "" {
 			return fmt.Errorf("the engine %s: %w", missing, k.pusher.Failure("a"))
 		}
 		if h.LoadID == load {

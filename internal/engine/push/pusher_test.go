@@ -318,7 +318,7 @@ func thing(namespace, name, value string) *unstructured.Unstructured {
 func needsWith(name string, types []policy.Resource, modules ...string) PolicyNeeds {
 	base := &url.URL{Scheme: "http", Host: "opa.example", Path: "/"}
 	out := PolicyNeeds{Policy: name, Types: types, Remote: &policy.Remote{
-		Document: base.JoinPath("v1/data/p"), Base: base, ModulesDigest: strings.Join(modules, "|"),
+		Policy: name, Document: base.JoinPath("v1/data/p"), Base: base, ModulesDigest: strings.Join(modules, "|"),
 	}}
 	for i, rego := range modules {
 		// A text may start with the name of its module.
@@ -1167,7 +1167,7 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 	expect(t, "modules", texts, api.policies)
 	for _, w := range wanted {
 		h, _ := opaclient.ParseManifest(toJSON(map[string]any{"result": api.document("berth", "holdings")}))
-		if missing, _ := h.Missing(w.Policy, w.Remote, &policy.Binding{PushedTypes: slices.DeleteFunc(slices.Clone(w.Types), func(r policy.Resource) bool { return !k.known[r.GroupVersionResource] })}); missing != "" {
+		if missing, _ := h.Missing(&policy.Binding{Remote: w.Remote, PushedTypes: slices.DeleteFunc(slices.Clone(w.Types), func(r policy.Resource) bool { return !k.known[r.GroupVersionResource] })}); missing != "" {
 			t.Errorf("%s: the engine %s", w.Policy, missing)
 		}
 		if err := k.pusher.Failure(w.Policy); err != nil {

@@ -19,11 +19,6 @@ package remote
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"time"
-
-	"k8s.io/apimachinery/pkg/util/cache"
-
-	"github.com/berth-dev/berth/internal/placement"
 )
 
 const (
@@ -32,16 +27,6 @@ const (
 	// maxCachedResponse is the maximum size in bytes of a response whose decision is cached.
 	maxCachedResponse = 16 << 10
 )
-
-// decisionCache is the decision cache of all remote policies. Each policy sets the time for which its decisions are
-// kept. It is safe for concurrent use.
-type decisionCache struct {
-	lru *cache.LRUExpireCache
-}
-
-func newDecisionCache() decisionCache {
-	return decisionCache{cache.NewLRUExpireCache(maxCachedDecisions)}
-}
 
 // requestKey identifies a policy's request at a revision of its data.
 type requestKey [sha256.Size]byte
@@ -54,20 +39,4 @@ func requestKeyOf(revision uint64, body []byte) (key requestKey) {
 	sum.Write(body)
 	sum.Sum(key[:0])
 	return key
-}
-
-func (a decisionCache) get(key requestKey) (placement.Decision, bool) {
-	got, ok := a.lru.Get(key)
-	if !ok {
-		return placement.Decision{}, false
-	}
-	d, ok := got.(placement.Decision)
-	return d, ok
-}
-
-// put caches a decision. size is the size of the engine's response in bytes.
-func (a decisionCache) put(key requestKey, d placement.Decision, size int, ttl time.Duration) {
-	if size <= maxCachedResponse {
-		a.lru.Add(key, d, ttl)
-	}
 }

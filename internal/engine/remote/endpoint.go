@@ -99,7 +99,7 @@ func (e *endpoint) breakerChanged(from, to gobreaker.State) {
 		e.trial = now.Add(e.pause)
 	case gobreaker.StateClosed:
 		e.openSince = time.Time{}
-		e.health.recovered()
+		e.health.fault = nil
 	}
 }
 
@@ -108,12 +108,11 @@ func (e *endpoint) breakerChanged(from, to gobreaker.State) {
 func (e *endpoint) recordNamespace(namespace string, outcome error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var fault *engine.RemoteError
 	switch {
 	case outcome == nil:
 		e.failing, e.broken = nil, false
-	case !errors.As(outcome, &fault):
-	case namespace == "" || !ofNamespace(fault):
+	case errors.Is(outcome, errInconclusive):
+	case namespace == "" || !ofNamespace(outcome):
 		e.broken = true
 	case len(e.failing) < namespacesToOpen:
 		if e.failing == nil {
@@ -179,7 +178,7 @@ func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool),
 		return nil, err
 	}
 	if e.inFlight.Acquire(ctx, 1) != nil {
-		leaveNamespace(nil)
+		leaveNamespace(errInconclusive)
 		return nil, &engine.RemoteError{Endpoint: e.name, Fault: engine.FaultTimeout, Err: errBusy}
 	}
 	e.mu.Lock()
@@ -191,32 +190,19 @@ func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool),
 	}
 	if quiet || err != nil {
 		e.inFlight.Release(1)
-		leaveNamespace(nil)
+		leaveNamespace(errInconclusive)
 		return nil, e.circuitOpenError()
 	}
 	return func(err error) bool {
 		defer e.inFlight.Release(1)
 		outcome := breakerOutcome(err)
-		leaveNamespace(objectFault(outcome))
+		leaveNamespace(outcome)
 		e.recordNamespace(namespace, outcome)
 		before := e.state()
 		done(outcome)
 		e.recordOutcome(outcome)
 		return e.state() != before
 	}, nil
-}
-
-// objectFault reports whether an outcome is a fault that the object may have caused. It returns nil if the outcome says
-// nothing about that.
-func objectFault(outcome error) *bool {
-	var fault *engine.RemoteError
-	switch {
-	case outcome == nil:
-		return new(false)
-	case errors.As(outcome, &fault) && ofNamespace(fault):
-		return new(true)
-	}
-	return nil
 }
 
 // setQuietUntil sets quietUntil to the time that a fault requests with Retry-After.

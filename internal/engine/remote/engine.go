@@ -22,6 +22,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/cache"
+
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/placement"
@@ -65,7 +67,9 @@ type Engine struct {
 	evaluators      weakcache.Cache[evaluator]
 	endpoints       weakcache.Cache[endpoint]
 	manifestReaders weakcache.Cache[manifestReader]
-	decisionCache   decisionCache
+	// decisions has the cached decisions of all policies by requestKey. Each policy sets the time for which its decisions
+	// are kept.
+	decisions *cache.LRUExpireCache
 }
 
 // New returns an engine.
@@ -73,7 +77,7 @@ func New(o Options) *Engine {
 	if o.Clients == nil {
 		o.Clients = opaclient.NewPool(opaclient.Options{})
 	}
-	return &Engine{options: o, decisionCache: newDecisionCache()}
+	return &Engine{options: o, decisions: cache.NewLRUExpireCache(maxCachedDecisions)}
 }
 
 // DataReady reports whether a policy's engine has the data and the modules that the policy needs there, as far as this
@@ -92,7 +96,7 @@ func (e *Engine) DataReady(b *policy.Binding) bool {
 	}
 	w.poll(timeoutOf(b.Remote))
 	current := w.latest()
-	missing, _ := current.Missing(b.Remote.Policy, b.Remote, b)
+	missing, _ := current.Missing(b)
 	return current != nil && missing == ""
 }
 

@@ -93,7 +93,8 @@ func (e *Engine) newEvaluator(name string, m *policy.Module, b *policy.Binding) 
 	if p.client, err = e.options.Clients.Client(r); err != nil {
 		return nil, err
 	}
-	if p.endpoint, err = e.endpoints.Get(p.client.Endpoint(), func() (*endpoint, error) { return newEndpoint(p.client.Endpoint()), nil }); err != nil {
+	address := opaclient.EndpointOf(r)
+	if p.endpoint, err = e.endpoints.Get(address, func() (*endpoint, error) { return newEndpoint(address), nil }); err != nil {
 		return nil, err
 	}
 	if r.NeedsPush() {
@@ -101,7 +102,7 @@ func (e *Engine) newEvaluator(name string, m *policy.Module, b *policy.Binding) 
 			return nil, err
 		}
 	}
-	p.notifiedHealth = placement.RemoteHealth{Endpoint: p.client.Endpoint()}
+	p.notifiedHealth = placement.RemoteHealth{Endpoint: address}
 	p.scheduleRefresh(time.Now())
 	p.newRevision()
 	return p, nil
@@ -133,13 +134,13 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	if ttl > 0 {
 		// The revision is read before the request, so the decision is of this revision or a newer one.
 		key = requestKeyOf(p.revision.Load(), body)
-		if decision, ok := p.engine.decisionCache.get(key); ok {
-			return decision, nil
+		if cached, ok := p.engine.decisions.Get(key); ok {
+			return cached.(placement.Decision), nil
 		}
 	}
 	out, err := retry(ctx, p.remote.Spec, func(ctx context.Context) (sizedDecision, error) { return p.attempt(ctx, body) })
-	if err == nil && ttl > 0 {
-		p.engine.decisionCache.put(key, out.decision, out.size, ttl)
+	if err == nil && ttl > 0 && out.size <= maxCachedResponse {
+		p.engine.decisions.Add(key, out.decision, ttl)
 	}
 	return out.decision, err
 }
@@ -178,7 +179,7 @@ func (p *evaluator) request(ctx context.Context, body []byte) (sizedDecision, er
 	var before *opaclient.Manifest
 	if p.manifestReader != nil {
 		var err error
-		if before, err = p.manifestReader.verifyBefore(ctx, p.name, p.remote, p.binding); err != nil {
+		if before, err = p.manifestReader.verifyBefore(ctx, p.binding); err != nil {
 			return sizedDecision{}, err
 		}
 		p.wasComplete.Store(true)
@@ -189,7 +190,7 @@ func (p *evaluator) request(ctx context.Context, body []byte) (sizedDecision, er
 	}
 	superseded := false
 	if p.manifestReader != nil {
-		if superseded, err = p.manifestReader.verifyAfter(ctx, before, p.name, p.remote, p.binding); err != nil {
+		if superseded, err = p.manifestReader.verifyAfter(ctx, before, p.binding); err != nil {
 			return sizedDecision{}, err
 		}
 	}

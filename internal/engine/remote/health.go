@@ -58,9 +58,6 @@ func (h *health) expire(now time.Time) {
 	}
 }
 
-// recovered removes the fault.
-func (h *health) recovered() { h.fault = nil }
-
 // kind returns the kind of the fault; empty for none.
 func (h *health) kind() engine.Fault {
 	if h.fault == nil {

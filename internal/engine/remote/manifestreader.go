@@ -74,7 +74,9 @@ func (w *manifestReader) latest() *opaclient.Manifest {
 // read reads the manifest with a request that begins after the call. Callers that arrive while a request is running
 // share the next one, which uses the timeout of the first of them.
 func (w *manifestReader) read(ctx context.Context, timeout time.Duration) (*opaclient.Manifest, error) {
+	w.mu.Lock()
 	l := w.startRequest(timeout)
+	w.mu.Unlock()
 	select {
 	case <-l.done:
 		return l.manifest, l.err
@@ -86,20 +88,15 @@ func (w *manifestReader) read(ctx context.Context, timeout time.Duration) (*opac
 // poll starts a request for the manifest unless it did so recently. It does not wait for the result.
 func (w *manifestReader) poll(timeout time.Duration) {
 	w.mu.Lock()
-	now := time.Now()
-	due := now.Sub(w.polled) >= minPollInterval
-	if due {
+	defer w.mu.Unlock()
+	if now := time.Now(); now.Sub(w.polled) >= minPollInterval {
 		w.polled = now
-	}
-	w.mu.Unlock()
-	if due {
 		w.startRequest(timeout)
 	}
 }
 
+// startRequest starts a request for the manifest, or schedules it after the current one. The caller holds the lock.
 func (w *manifestReader) startRequest(timeout time.Duration) *manifestRequest {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.next != nil {
 		return w.next
 	}
@@ -145,16 +142,16 @@ func (w *manifestReader) fetch(ctx context.Context) (*opaclient.Manifest, error)
 
 // verifyBefore returns a manifest that lists everything that the policy needs, as read before the engine decides. The
 // error is an *engine.RemoteError.
-func (w *manifestReader) verifyBefore(ctx context.Context, name string, r *policy.Remote, b *policy.Binding) (*opaclient.Manifest, error) {
+func (w *manifestReader) verifyBefore(ctx context.Context, b *policy.Binding) (*opaclient.Manifest, error) {
 	current := w.latest()
-	if missing, _ := current.Missing(name, r, b); missing == "" && current != nil {
+	if missing, _ := current.Missing(b); missing == "" && current != nil {
 		return current, nil
 	}
-	current, err := w.read(ctx, timeoutOf(r))
+	current, err := w.read(ctx, timeoutOf(b.Remote))
 	if err != nil {
 		return nil, err
 	}
-	if missing, _ := current.Missing(name, r, b); missing != "" {
+	if missing, _ := current.Missing(b); missing != "" {
 		return nil, w.client.Fault(engine.FaultIncomplete, errors.New("it "+missing))
 	}
 	return current, nil
@@ -163,12 +160,12 @@ func (w *manifestReader) verifyBefore(ctx context.Context, name string, r *polic
 // verifyAfter verifies that the engine had everything that the policy needs from before until now, and so while it
 // decided. superseded reports that the engine has newer modules than the policy, so that an undefined result means
 // nothing. The error is an *engine.RemoteError.
-func (w *manifestReader) verifyAfter(ctx context.Context, before *opaclient.Manifest, name string, r *policy.Remote, b *policy.Binding) (superseded bool, err error) {
-	current, err := w.read(ctx, timeoutOf(r))
+func (w *manifestReader) verifyAfter(ctx context.Context, before *opaclient.Manifest, b *policy.Binding) (superseded bool, err error) {
+	current, err := w.read(ctx, timeoutOf(b.Remote))
 	if err != nil {
 		return false, err
 	}
-	missing, superseded := current.Missing(name, r, b)
+	missing, superseded := current.Missing(b)
 	switch {
 	case missing != "":
 		return false, w.client.Fault(engine.FaultIncomplete, errors.New("it "+missing))

@@ -59,11 +59,11 @@ type namespaceState struct {
 	used   uint64
 }
 
-// enter waits until a request may be sent. The caller must call leave exactly once, and tell whether there was a fault
-// that the object may have caused; nil means neither such a fault nor a success.
-func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (leave func(fault *bool), err error) {
+// enter waits until a request may be sent. The caller must call leave exactly once, with the outcome of the request as
+// breakerOutcome returns it, or with errInconclusive if no request was sent.
+func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (leave func(outcome error), err error) {
 	if namespace == "" {
-		return func(*bool) {}, nil
+		return func(error) {}, nil
 	}
 	n.mu.Lock()
 	s := n.state(namespace)
@@ -81,12 +81,12 @@ func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (lea
 	s.waiting++
 	n.mu.Unlock()
 	if s.inFlight.Acquire(ctx, 1) != nil {
-		n.done(s, nil)
+		n.done(s, errInconclusive)
 		return nil, &engine.RemoteError{Endpoint: endpoint, Fault: engine.FaultTimeout, Err: errNamespaceBusy}
 	}
-	return func(fault *bool) {
+	return func(outcome error) {
 		s.inFlight.Release(1)
-		n.done(s, fault)
+		n.done(s, outcome)
 	}, nil
 }
 
@@ -94,15 +94,15 @@ func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (lea
 // running.
 var errNamespaceBusy = errors.New("many requests about objects of this namespace are under way, and none ended in time")
 
-func (n *namespaces) done(s *namespaceState, fault *bool) {
+func (n *namespaces) done(s *namespaceState, outcome error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s.waiting--
 	switch {
-	case fault == nil:
-		return
-	case !*fault:
+	case outcome == nil:
 		s.faults, s.pause = 0, 0
+		return
+	case !ofNamespace(outcome):
 		return
 	}
 	if s.faults++; s.faults < faultsToOpen {
@@ -146,9 +146,9 @@ func (n *namespaces) evict() {
 	delete(n.known, oldest)
 }
 
-// ofNamespace reports whether the object of the request may have caused the fault.
-func ofNamespace(fault *engine.RemoteError) bool {
-	switch fault.Fault {
+// ofNamespace reports whether an outcome is a fault that the object of the request may have caused.
+func ofNamespace(outcome error) bool {
+	switch engine.FaultOf(outcome) {
 	case engine.FaultTimeout, engine.FaultServer, engine.FaultMalformed:
 		return true
 	}

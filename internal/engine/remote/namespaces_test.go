@@ -106,14 +106,14 @@ func TestNamespacesAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		leave(new(true))
+		leave(&engine.RemoteError{Fault: engine.FaultServer})
 	}
 	for i := range 3 * maxNamespaces {
 		leave, err := n.enter(t.Context(), "e", fmt.Sprint(i))
 		if err != nil {
 			t.Fatal(err)
 		}
-		leave(new(false))
+		leave(nil)
 	}
 	if len(n.known) > maxNamespaces {
 		t.Errorf("%d namespaces are remembered", len(n.known))
