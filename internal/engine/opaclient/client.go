@@ -17,7 +17,6 @@ limitations under the License.
 package opaclient
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -62,7 +61,12 @@ type Pool struct {
 }
 
 // NewPool returns a pool without clients.
-func NewPool(o Options) *Pool { return &Pool{options: o} }
+func NewPool(o Options) *Pool {
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
+	}
+	return &Pool{options: o}
+}
 
 // Client returns the client for a policy's engine. Policies that reach the engine in the same way share it.
 func (p *Pool) Client(r *policy.Remote) (*Client, error) {
@@ -102,16 +106,9 @@ type Client struct {
 	tlsMaterial tlsMaterial
 }
 
-// Endpoint returns the scheme, host, and port of the engine.
-func (c *Client) Endpoint() string { return c.endpoint }
-
 // tlsMaterial is the content of the certificates and the key, in PEM.
 type tlsMaterial struct {
-	authorities, certificate, key []byte
-}
-
-func (m tlsMaterial) equal(o tlsMaterial) bool {
-	return bytes.Equal(m.authorities, o.authorities) && bytes.Equal(m.certificate, o.certificate) && bytes.Equal(m.key, o.key)
+	authorities, certificate, key string
 }
 
 // connections returns connections that use the current content of the Secrets. The error is an *engine.RemoteError.
@@ -122,7 +119,7 @@ func (c *Client) connections(ctx context.Context) (*connections, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current != nil && c.tlsMaterial.equal(m) {
+	if c.current != nil && c.tlsMaterial == m {
 		return c.current, nil
 	}
 	config, err := c.tls(m)
@@ -132,7 +129,7 @@ func (c *Client) connections(ctx context.Context) (*connections, error) {
 	if c.current != nil {
 		c.current.transport.CloseIdleConnections()
 	}
-	c.current, c.tlsMaterial = newConnections(config, c.options.Dial), m
+	c.current, c.tlsMaterial = c.newConnections(config), m
 	return c.current, nil
 }
 
@@ -147,7 +144,7 @@ func (c *Client) CloseIdleConnections() {
 
 // read returns the current certificates and key.
 func (c *Client) read(ctx context.Context) (tlsMaterial, error) {
-	m := tlsMaterial{authorities: c.spec.CABundle}
+	m := tlsMaterial{authorities: string(c.spec.CABundle)}
 	var err error
 	if ref := c.spec.CASecretRef; ref != nil {
 		if m.authorities, err = c.secret(ctx, "caSecretRef", ref.Name, ref.Key); err != nil {
@@ -168,9 +165,9 @@ func (c *Client) read(ctx context.Context) (tlsMaterial, error) {
 // tls returns the TLS configuration for the certificates and the key.
 func (c *Client) tls(m tlsMaterial) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if len(m.authorities) > 0 {
+	if m.authorities != "" {
 		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(m.authorities) {
+		if !config.RootCAs.AppendCertsFromPEM([]byte(m.authorities)) {
 			if ref := c.spec.CASecretRef; ref != nil {
 				return nil, fmt.Errorf("spec.remote.caSecretRef: key %s of Secret %s has no certificate in PEM", ref.Key, ref.Name)
 			}
@@ -178,7 +175,7 @@ func (c *Client) tls(m tlsMaterial) (*tls.Config, error) {
 		}
 	}
 	if ref := c.spec.ClientCertificateSecretRef; ref != nil {
-		pair, err := tls.X509KeyPair(m.certificate, m.key)
+		pair, err := tls.X509KeyPair([]byte(m.certificate), []byte(m.key))
 		if err != nil {
 			return nil, fmt.Errorf("spec.remote.clientCertificateSecretRef: keys %s and %s of Secret %s: %w",
 				corev1.TLSCertKey, corev1.TLSPrivateKeyKey, ref.Name, err)
@@ -199,28 +196,27 @@ func (c *Client) token(ctx context.Context) (string, error) {
 		return "", c.Fault(engine.FaultCredentials, err)
 	}
 	// Secrets made from files often end in a newline.
-	token := bytes.TrimSpace(value)
-	if bytes.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+	bearer := strings.TrimSpace(value)
+	if strings.ContainsFunc(bearer, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return "", c.Fault(engine.FaultCredentials,
 			fmt.Errorf("spec.remote.tokenSecretRef: what key %s of Secret %s has is no bearer token", ref.Key, ref.Name))
 	}
-	bearer := string(token)
 	c.bearer.Store(&bearer)
 	return bearer, nil
 }
 
 // secret returns the value of a Secret's key. An empty value is an error.
-func (c *Client) secret(ctx context.Context, field, name, key string) ([]byte, error) {
+func (c *Client) secret(ctx context.Context, field, name, key string) (string, error) {
 	if c.options.Secrets == nil {
-		return nil, fmt.Errorf("spec.remote.%s: Secret %s: no Secrets are read here", field, name)
+		return "", fmt.Errorf("spec.remote.%s: Secret %s: no Secrets are read here", field, name)
 	}
 	data, err := c.options.Secrets.Secret(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("spec.remote.%s: key %s of Secret %s: %w", field, key, name, err)
+		return "", fmt.Errorf("spec.remote.%s: key %s of Secret %s: %w", field, key, name, err)
 	}
-	value := data[key]
-	if len(bytes.TrimSpace(value)) == 0 {
-		return nil, fmt.Errorf("spec.remote.%s: Secret %s has nothing in its key %s", field, name, key)
+	value := string(data[key])
+	if strings.TrimSpace(value) == "" {
+		return "", fmt.Errorf("spec.remote.%s: Secret %s has nothing in its key %s", field, name, key)
 	}
 	return value, nil
 }
@@ -261,13 +257,10 @@ type connections struct {
 	transport *http.Transport
 }
 
-func newConnections(config *tls.Config, dial func(ctx context.Context, network, address string) (net.Conn, error)) *connections {
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
-	}
+func (c *Client) newConnections(config *tls.Config) *connections {
 	out := &connections{transport: &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            dial,
+		DialContext:            c.options.Dial,
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    connectTimeout,
 		ForceAttemptHTTP2:      true,
