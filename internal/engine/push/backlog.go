@@ -18,7 +18,6 @@ package push
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -41,7 +40,8 @@ const (
 // transaction, so only the last state of an object is kept within a window. Every window is pushed. If there are too
 // many changes to keep, the backlog drops them and stops following their types. These types must be loaded again.
 type backlog struct {
-	limit, window int
+	// window is the maximum size of a window with more than one change, in bytes.
+	window int
 	// followed are the types whose changes are collected. Their earlier changes are loaded or are being loaded.
 	followed map[schema.GroupVersionResource]bool
 	windows  []*window
@@ -61,7 +61,7 @@ type changeKey struct {
 
 // newBacklog returns an empty backlog. window is the size of a window in bytes.
 func newBacklog(window int) backlog {
-	return backlog{limit: maxWindows * window, window: window, followed: map[schema.GroupVersionResource]bool{}}
+	return backlog{window: window, followed: map[schema.GroupVersionResource]bool{}}
 }
 
 // add adds the changes of a type that happened together, by object; nil means that the object was deleted. They are
@@ -95,7 +95,7 @@ func (b *backlog) add(resource schema.GroupVersionResource, changes map[objectKe
 		last.changes[at] = o
 		last.bytes += o.size()
 	}
-	if b.bytes += last.bytes - before; b.bytes > b.limit {
+	if b.bytes += last.bytes - before; b.bytes > maxWindows*b.window {
 		// Types that are not followed are loaded again.
 		for _, w := range b.windows {
 			for at := range w.changes {
@@ -141,17 +141,15 @@ func (b *backlog) len() int {
 	return out
 }
 
-// sorted returns the changes, sorted by type and name.
-func (w *window) sorted() iter.Seq2[changeKey, *record] {
-	return func(yield func(changeKey, *record) bool) {
-		for _, at := range slices.SortedFunc(maps.Keys(w.changes), func(a, b changeKey) int {
-			return cmp.Or(strings.Compare(opaclient.TypeName(a.resource), opaclient.TypeName(b.resource)), compareKeys(a.objectKey, b.objectKey))
-		}) {
-			if !yield(at, w.changes[at]) {
-				return
-			}
-		}
-	}
+// sorted returns the keys of the changes, sorted by type and name.
+func (w *window) sorted() []changeKey {
+	return slices.SortedFunc(maps.Keys(w.changes), func(a, b changeKey) int {
+		return cmp.Or(compareTypes(a.resource, b.resource), compareKeys(a.objectKey, b.objectKey))
+	})
+}
+
+func compareTypes(a, b schema.GroupVersionResource) int {
+	return strings.Compare(opaclient.TypeName(a), opaclient.TypeName(b))
 }
 
 // types returns the types of the changes.

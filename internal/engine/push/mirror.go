@@ -26,7 +26,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
@@ -37,10 +36,6 @@ type mirror struct {
 	// is at data.clusters; nil while Berth does not write data.clusters.
 	clusters        map[string]map[clusterClaim]*record
 	writtenClusters map[string]*record
-}
-
-func newMirror() *mirror {
-	return &mirror{tables: map[schema.GroupVersionResource]*table{}, clusters: map[string]map[clusterClaim]*record{}}
 }
 
 // table is the content of one type.
@@ -322,10 +317,7 @@ func (m *mirror) endClusters(c *change) {
 func (m *mirror) samples(round int) [][]string {
 	var out [][]string
 	add := func(at pointer, names []string) { out = append(out, append(at.names(), names...)) }
-	types := slices.SortedFunc(maps.Keys(m.tables), func(a, b schema.GroupVersionResource) int {
-		return strings.Compare(opaclient.TypeName(a), opaclient.TypeName(b))
-	})
-	if len(types) > 0 {
+	if types := slices.SortedFunc(maps.Keys(m.tables), compareTypes); len(types) > 0 {
 		t := m.tables[types[round%len(types)]]
 		if names, ok := t.sample(); ok {
 			for _, p := range t.places {

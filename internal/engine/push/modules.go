@@ -62,10 +62,7 @@ func (m *modules) keepListed(old, next *opaclient.Manifest, reliable bool) {
 
 // contain reports whether the engine has all of these modules with these texts.
 func (m *modules) contain(wanted []policy.RemoteModule) bool {
-	return !slices.ContainsFunc(wanted, func(w policy.RemoteModule) bool {
-		text, ok := m.texts[w.ID]
-		return !ok || text != w.Text
-	})
+	return !slices.ContainsFunc(wanted, func(w policy.RemoteModule) bool { return m.texts[w.ID] != w.Text })
 }
 
 // maxSuperseded is the maximum number of older digests in the manifest.
@@ -212,7 +209,7 @@ func (m *modules) editsFor(w needs, due []string) []edit {
 	for _, name := range w.names() {
 		for _, module := range w.policies[name].Remote.Modules {
 			wanted[module.ID] = true
-			if text, ok := m.texts[module.ID]; slices.Contains(due, name) && (!ok || text != module.Text) {
+			if slices.Contains(due, name) && m.texts[module.ID] != module.Text {
 				out = append(out, edit{name, module.ID, module.Text})
 			}
 		}

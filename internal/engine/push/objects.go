@@ -23,7 +23,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,7 +45,10 @@ type objects struct {
 }
 
 // reset forgets what is in the engine.
-func (s *objects) reset() { s.mirror, s.parents = newMirror(), map[pointer]bool{} }
+func (s *objects) reset() {
+	s.mirror = &mirror{tables: map[schema.GroupVersionResource]*table{}, clusters: map[string]map[clusterClaim]*record{}}
+	s.parents = map[pointer]bool{}
+}
 
 // keepListed adds the types of the previous manifest to the next one. They stay complete only if they are reliable and
 // needed in the same form.
@@ -101,10 +103,7 @@ func (s *objects) removeTypes(ctx context.Context) (bool, error) {
 	for _, name := range slices.Sorted(maps.Keys(s.session.manifest.Types)) {
 		r, ok := opaclient.ParseType(name)
 		if !ok {
-			if err := s.commit(ctx, s.session.begin(), func(h *opaclient.Manifest) { delete(h.Types, name) }); err != nil {
-				return false, err
-			}
-			return true, nil
+			return true, s.commit(ctx, s.session.begin(), func(h *opaclient.Manifest) { delete(h.Types, name) })
 		}
 		if needed, _ := s.feed.needs(r); !needed {
 			return true, s.removeType(ctx, r)
@@ -185,13 +184,13 @@ func (s *objects) loadTypes(ctx context.Context) (bool, error) {
 	}
 	// Loaded types come first: one of them may have to give up the bare plural name.
 	next := slices.MinFunc(due, func(a, b schema.GroupVersionResource) int {
-		if (s.mirror.tables[a] == nil) != (s.mirror.tables[b] == nil) {
-			if s.mirror.tables[a] != nil {
+		if loaded := s.mirror.tables[a] != nil; loaded != (s.mirror.tables[b] != nil) {
+			if loaded {
 				return -1
 			}
 			return 1
 		}
-		return strings.Compare(opaclient.TypeName(a), opaclient.TypeName(b))
+		return compareTypes(a, b)
 	})
 	objects, ambiguous := s.feed.follow(next)
 	if objects == nil {
@@ -264,8 +263,8 @@ func (s *objects) sendChanges(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	c := s.session.begin()
-	for at, o := range w.sorted() {
-		s.mirror.put(c, at.resource, at.objectKey, o)
+	for _, at := range w.sorted() {
+		s.mirror.put(c, at.resource, at.objectKey, w.changes[at])
 	}
 	if err := s.commit(ctx, c, nil); err != nil {
 		return false, err

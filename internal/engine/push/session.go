@@ -125,11 +125,8 @@ func (s *session) readManifest(ctx context.Context) (*opaclient.Manifest, error)
 	if err != nil {
 		return nil, err
 	}
-	h, err := opaclient.ParseManifest(answer)
-	if err != nil {
-		// The document is not a manifest of Berth.
-		return nil, nil
-	}
+	// An error means that the document is not a manifest of Berth.
+	h, _ := opaclient.ParseManifest(answer)
 	return h, nil
 }
 
