@@ -21,7 +21,7 @@ package enginepusher
 import (
 	"context"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -44,9 +44,9 @@ type Deps struct {
 	// Clients are the clients of the remote engines.
 	Clients     *opaclient.Pool
 	Inventories *replication.Inventories
-	// ContentChanged is called with policies whose data or modules in an engine changed. It may be nil.
+	// ContentChanged is called with policies whose data or modules in an engine changed.
 	ContentChanged func(policies ...string)
-	// Observer is notified of the results of pushes. It may be nil.
+	// Observer is notified of the results of pushes.
 	Observer push.Observer
 	// Loaded reports whether all existing policies have been processed. Until then the controller pushes nothing, so
 	// that it does not remove data that a policy needs which is not loaded yet.
@@ -55,21 +55,25 @@ type Deps struct {
 
 // Controller pushes data and modules to remote engines. Create it with New, and add it to a manager as a Runnable.
 type Controller struct {
-	deps Deps
+	Deps
 	// wake receives a value when the set of policies changed.
 	wake notify.Signal
 	// changes has the policies for which the result of State or Failure may have changed.
 	changes notify.Topic[string]
 
-	mu sync.Mutex
-	// pusher and watches are set while this replica is the leader.
+	// leading is set while this replica is the leader.
+	leading atomic.Pointer[leading]
+}
+
+// leading is what pushes while this replica is the leader.
+type leading struct {
 	pusher  *push.Pusher
 	watches *watches.Consumer
 }
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	c := &Controller{deps: d, wake: notify.NewSignal()}
+	c := &Controller{Deps: d, wake: notify.NewSignal()}
 	d.Registry.Subscribe(func(placement.PolicyChange) { c.wake.Notify() })
 	return c
 }
@@ -88,19 +92,19 @@ const loadedPollInterval = 100 * time.Millisecond
 // Start pushes what the policies need until ctx ends. It does not remove the content of the engines then.
 func (c *Controller) Start(ctx context.Context) error {
 	pusher := push.New(push.Options{
-		Clients: c.deps.Clients, Inventories: c.deps.Inventories, Observer: c.deps.Observer,
-		ContentChanged: c.deps.ContentChanged, StateChanged: c.notify,
+		Clients: c.Clients, Inventories: c.Inventories, Observer: c.Observer,
+		ContentChanged: c.ContentChanged, StateChanged: c.notify,
 	})
-	consumer := c.deps.Watches.NewConsumer(pusher, func(r schema.GroupVersionResource) { c.notify(c.policiesNeeding(r)...) })
-	consumer.Prepare = c.deps.Inventories.Prepare
+	consumer := c.Watches.NewConsumer(pusher, func(r schema.GroupVersionResource) { c.notify(c.policiesNeeding(r)...) })
+	consumer.Prepare = c.Inventories.Prepare
 	// The poll returns an error only if ctx ends.
-	if wait.PollUntilContextCancel(ctx, loadedPollInterval, true, func(ctx context.Context) (bool, error) { return c.deps.Loaded(ctx), nil }) != nil {
+	if wait.PollUntilContextCancel(ctx, loadedPollInterval, true, func(ctx context.Context) (bool, error) { return c.Loaded(ctx), nil }) != nil {
 		return nil
 	}
-	c.setLeading(pusher, consumer)
-	defer c.setLeading(nil, nil)
+	c.leading.Store(&leading{pusher, consumer})
+	defer c.leading.Store(nil)
 	for {
-		needs := needsOf(c.deps.Registry)
+		needs := needsOf(c.Registry)
 		types := map[schema.GroupVersionResource]*projection.FieldSet{}
 		for _, w := range needs {
 			for _, r := range w.Types {
@@ -118,18 +122,6 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
-func (c *Controller) setLeading(pusher *push.Pusher, consumer *watches.Consumer) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pusher, c.watches = pusher, consumer
-}
-
-func (c *Controller) current() (*push.Pusher, *watches.Consumer) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pusher, c.watches
-}
-
 func (c *Controller) notify(policies ...string) {
 	for _, p := range policies {
 		c.changes.Publish(p)
@@ -139,12 +131,12 @@ func (c *Controller) notify(policies ...string) {
 // State returns the state of the push of a type to a policy's engine, and the number of objects there. The state is
 // synced once the engine has all objects.
 func (c *Controller) State(policy string, resource schema.GroupVersionResource) (watches.State, int) {
-	pusher, consumer := c.current()
-	if pusher == nil {
+	now := c.leading.Load()
+	if now == nil {
 		return watches.State{}, 0
 	}
-	state, _ := consumer.State(resource)
-	complete, objects := pusher.Complete(policy, resource)
+	state, _ := now.watches.State(resource)
+	complete, objects := now.pusher.Complete(policy, resource)
 	state.Synced = state.Synced && complete
 	return state, objects
 }
@@ -152,17 +144,17 @@ func (c *Controller) State(policy string, resource schema.GroupVersionResource) 
 // Failure returns the reason why data or modules of a policy can't be pushed to its engine, or nil if no failure is
 // known.
 func (c *Controller) Failure(policy string) error {
-	pusher, _ := c.current()
-	if pusher == nil {
+	now := c.leading.Load()
+	if now == nil {
 		return nil
 	}
-	return pusher.Failure(policy)
+	return now.pusher.Failure(policy)
 }
 
 // policiesNeeding returns the policies that need a type in their engines.
 func (c *Controller) policiesNeeding(resource schema.GroupVersionResource) []string {
 	var out []string
-	for _, w := range needsOf(c.deps.Registry) {
+	for _, w := range needsOf(c.Registry) {
 		if slices.ContainsFunc(w.Types, func(r policy.Resource) bool { return r.GroupVersionResource == resource }) {
 			out = append(out, w.Policy)
 		}

@@ -40,6 +40,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 
 	"github.com/berth-dev/berth/controllers/enginepusher"
+	berthengine "github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -123,6 +124,14 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+// observer ignores all notifications.
+type observer struct{}
+
+func (observer) Pushed(string, berthengine.Fault) {}
+func (observer) Loading(string)                   {}
+func (observer) Pending(string, int)              {}
+func (observer) Released(string)                  {}
+
 // TestController checks that what policies need is read and pushed to their engines while this replica is the leader
 // and knows all policies.
 func TestController(t *testing.T) {
@@ -145,7 +154,7 @@ func TestController(t *testing.T) {
 	var loaded atomic.Bool
 	c := enginepusher.New(enginepusher.Deps{
 		Watches: watches.NewHub(client, nil), Registry: registry, Clients: opaclient.NewPool(opaclient.Options{}), Inventories: replication.Known(),
-		Loaded: func(context.Context) bool { return loaded.Load() },
+		Loaded: func(context.Context) bool { return loaded.Load() }, ContentChanged: func(...string) {}, Observer: observer{},
 	})
 	var notified sync.Map
 	c.Subscribe(func(policy string) { notified.Store(policy, true) })

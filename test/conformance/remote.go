@@ -58,7 +58,10 @@ func NewRemote(base, token string) *Remote {
 	r := &Remote{base: strings.TrimSuffix(base, "/"), token: token, released: make(chan string, 1)}
 	clients := opaclient.NewPool(opaclient.Options{Secrets: r, UserAgent: "berth-conformance"})
 	r.engine = remote.New(remote.Options{Clients: clients, AllowSecrets: true})
-	r.supply = push.New(push.Options{Clients: clients, Inventories: replication.Known(), Observer: observer(r.released)})
+	ignore := func(...string) {}
+	r.supply = push.New(push.Options{
+		Clients: clients, Inventories: replication.Known(), Observer: observer(r.released), ContentChanged: ignore, StateChanged: ignore,
+	})
 	return r
 }
 

@@ -23,13 +23,11 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/policy"
-	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 )
 
@@ -58,10 +56,10 @@ type Options struct {
 	// Clients are the clients of the engines.
 	Clients     *opaclient.Pool
 	Inventories *replication.Inventories
-	// Observer is notified about pushes; nil for no notifications.
+	// Observer is notified about pushes.
 	Observer Observer
 	// ContentChanged is called when the pushed data or modules of policies changed. StateChanged is called when that, or
-	// the error that prevents it, may have changed. Both must return quickly; nil for no calls.
+	// the error that prevents it, may have changed. Both must return quickly.
 	ContentChanged, StateChanged func(policies ...string)
 }
 
@@ -74,7 +72,8 @@ type Options struct {
 // changes in order, as transactions. The manifest in the engine always lists what is there.
 type Pusher struct {
 	options Options
-	store   *store
+	// store receives the objects.
+	*store
 
 	mu sync.Mutex
 	// writers are the writers of the engines by base URL.
@@ -84,14 +83,6 @@ type Pusher struct {
 
 // New returns a Pusher that pushes nothing yet.
 func New(o Options) *Pusher {
-	if o.Observer == nil {
-		o.Observer = noObserver{}
-	}
-	for _, f := range []*func(...string){&o.ContentChanged, &o.StateChanged} {
-		if *f == nil {
-			*f = func(...string) {}
-		}
-	}
 	ranks := map[schema.GroupVersionResource]int{}
 	for i, inventory := range o.Inventories.Resources() {
 		ranks[inventory] = i
@@ -101,14 +92,6 @@ func New(o Options) *Pusher {
 		dropped: map[schema.GroupVersionResource]bool{}, feeds: map[*feed]bool{},
 	}}
 }
-
-// noObserver is an observer that ignores all notifications.
-type noObserver struct{}
-
-func (noObserver) Pushed(string, engine.Fault) {}
-func (noObserver) Loading(string)              {}
-func (noObserver) Pending(string, int)         {}
-func (noObserver) Released(string)             {}
 
 // Set replaces what policies need. wanted is sorted by policy name. If it has several entries of a policy for one
 // engine, their types are combined, and the modules are those of the last entry. An engine that no policy needs any
@@ -143,7 +126,7 @@ func (s *Pusher) newWriter(r *policy.Remote) *writer {
 		sender: &requests{clients: s.options.Clients, observer: s.options.Observer, endpoint: endpoint, status: status},
 		base:   r.Base, published: status.setManifest,
 	}
-	feed := s.store.newFeed(endpoint)
+	feed := s.newFeed(endpoint)
 	return &writer{
 		observer: s.options.Observer, status: status, feed: feed, state: unknown, session: session,
 		objects: &objects{session: session, status: status, feed: feed, contentChanged: s.options.ContentChanged},
@@ -180,24 +163,6 @@ func (s *Pusher) run(ctx context.Context, base string, w *writer) {
 // Wait waits until all goroutines that Set started have ended, after the end of their context.
 func (s *Pusher) Wait() { s.running.Wait() }
 
-// Replace sets the complete content of a type. The objects must have all fields.
-func (s *Pusher) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
-	s.store.replace(resource, objects)
-}
-
-// Put adds or replaces one object.
-func (s *Pusher) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
-	s.store.put(resource, o)
-}
-
-// Delete removes one object.
-func (s *Pusher) Delete(resource schema.GroupVersionResource, namespace, name string) {
-	s.store.delete(resource, objectKey{namespace, name})
-}
-
-// Drop removes a type that is not needed any more or not served.
-func (s *Pusher) Drop(resource schema.GroupVersionResource) { s.store.drop(resource) }
-
 // Complete reports whether all engines that need a type for a policy have it, and returns the number of the type's
 // objects.
 func (s *Pusher) Complete(name string, resource schema.GroupVersionResource) (complete bool, objects int) {
@@ -210,7 +175,7 @@ func (s *Pusher) Complete(name string, resource schema.GroupVersionResource) (co
 			found, complete = true, complete && has
 		}
 	}
-	return found && complete, s.store.size(resource)
+	return found && complete, s.size(resource)
 }
 
 // Failure returns the error that prevents pushing what a policy needs; nil if there is none.

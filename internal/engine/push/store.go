@@ -30,6 +30,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 )
 
@@ -49,8 +50,8 @@ type store struct {
 	feeds   map[*feed]bool
 }
 
-// replace sets the complete content of a type.
-func (s *store) replace(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) {
+// Replace sets the complete content of a type. The objects must have all fields.
+func (s *store) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	next := make(map[objectKey]*record, len(objects))
 	for _, o := range objects {
 		next[keyOfObject(o)] = s.newRecord(resource, o)
@@ -76,8 +77,8 @@ func (s *store) replace(resource schema.GroupVersionResource, objects []*unstruc
 	s.notify(resource, changes)
 }
 
-// put adds or replaces one object of a complete type.
-func (s *store) put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
+// Put adds or replaces one object of a complete type.
+func (s *store) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	next := s.newRecord(resource, o)
 	key := keyOfObject(o)
 	s.mu.Lock()
@@ -90,8 +91,9 @@ func (s *store) put(resource schema.GroupVersionResource, o *unstructured.Unstru
 	s.notify(resource, map[objectKey]*record{key: next})
 }
 
-// delete removes one object.
-func (s *store) delete(resource schema.GroupVersionResource, key objectKey) {
+// Delete removes one object.
+func (s *store) Delete(resource schema.GroupVersionResource, namespace, name string) {
+	key := objectKey{namespace, name}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if all := s.types[resource]; all[key] != nil {
@@ -100,8 +102,8 @@ func (s *store) delete(resource schema.GroupVersionResource, key objectKey) {
 	}
 }
 
-// drop removes a type.
-func (s *store) drop(resource schema.GroupVersionResource) {
+// Drop removes a type that is not needed any more or not served.
+func (s *store) Drop(resource schema.GroupVersionResource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.types, resource)
