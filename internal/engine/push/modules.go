@@ -109,8 +109,12 @@ func (m *modules) list(ctx context.Context) error {
 }
 
 func (m *modules) needsModules() bool {
-	w := m.status.currentNeeds()
-	return slices.ContainsFunc(slices.Collect(maps.Values(w.policies)), func(p PolicyNeeds) bool { return len(p.Remote.Modules) > 0 })
+	for _, p := range m.status.currentNeeds().policies {
+		if len(p.Remote.Modules) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // push brings the modules up to date. The manifest lists the modules of a policy only while the engine has

@@ -71,7 +71,7 @@ type Options struct {
 // An engine gets a full load at first, and again when it has lost data, as after a restart. After that it gets the
 // changes in order, as transactions. The manifest in the engine always lists what is there.
 type Pusher struct {
-	options Options
+	Options
 	// store receives the objects.
 	*store
 
@@ -87,7 +87,7 @@ func New(o Options) *Pusher {
 	for i, inventory := range o.Inventories.Resources() {
 		ranks[inventory] = i
 	}
-	return &Pusher{options: o, writers: map[string]*writer{}, store: &store{
+	return &Pusher{Options: o, writers: map[string]*writer{}, store: &store{
 		ranks: ranks, bodyLimit: maxBody, observer: o.Observer, types: map[schema.GroupVersionResource]map[objectKey]*record{},
 		dropped: map[schema.GroupVersionResource]bool{}, feeds: map[*feed]bool{},
 	}}
@@ -121,17 +121,17 @@ func (s *Pusher) Set(ctx context.Context, wanted []PolicyNeeds) {
 // newWriter returns the writer of an engine.
 func (s *Pusher) newWriter(r *policy.Remote) *writer {
 	endpoint := opaclient.EndpointOf(r)
-	status := &status{changed: s.options.StateChanged, refusals: map[string]refusal{}}
+	status := &status{changed: s.StateChanged, refusals: map[string]refusal{}}
 	session := &session{
-		sender: &requests{clients: s.options.Clients, observer: s.options.Observer, endpoint: endpoint, status: status},
+		sender: &requests{clients: s.Clients, observer: s.Observer, endpoint: endpoint, status: status},
 		base:   r.Base, published: status.setManifest,
 	}
 	feed := s.newFeed(endpoint)
 	return &writer{
-		observer: s.options.Observer, status: status, feed: feed, state: unknown, session: session,
-		objects: &objects{session: session, status: status, feed: feed, contentChanged: s.options.ContentChanged},
+		observer: s.Observer, status: status, feed: feed, state: unknown, session: session,
+		objects: &objects{session: session, status: status, feed: feed, contentChanged: s.ContentChanged},
 		modules: &modules{
-			session: session, status: status, contentChanged: s.options.ContentChanged,
+			session: session, status: status, contentChanged: s.ContentChanged,
 			older: map[string]opaclient.ManifestModules{}, kept: map[string]time.Time{},
 		},
 	}
@@ -153,7 +153,7 @@ func (s *Pusher) run(ctx context.Context, base string, w *writer) {
 			shared = shared || other.feed.endpoint == w.feed.endpoint
 		}
 		if !shared {
-			s.options.Observer.Released(w.feed.endpoint)
+			s.Observer.Released(w.feed.endpoint)
 		}
 		s.mu.Unlock()
 		return

@@ -35,7 +35,7 @@ func (e *Engine) Probe(ctx context.Context, r *policy.Remote) string {
 	if r == nil || r.NeedsPush() {
 		return ""
 	}
-	client, err := e.options.Clients.Client(r)
+	client, err := e.Clients.Client(r)
 	if err != nil {
 		return ""
 	}

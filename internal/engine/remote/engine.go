@@ -63,7 +63,7 @@ type Options struct {
 // The evaluators of one server share its state, such as the circuit breaker, and its connections. Both are freed soon after the
 // last evaluator that uses them. Evaluators need not be closed.
 type Engine struct {
-	options         Options
+	Options
 	evaluators      weakcache.Cache[evaluator]
 	endpoints       weakcache.Cache[endpoint]
 	manifestReaders weakcache.Cache[manifestReader]
@@ -77,7 +77,7 @@ func New(o Options) *Engine {
 	if o.Clients == nil {
 		o.Clients = opaclient.NewPool(opaclient.Options{})
 	}
-	return &Engine{options: o, decisions: cache.NewLRUExpireCache(maxCachedDecisions)}
+	return &Engine{Options: o, decisions: cache.NewLRUExpireCache(maxCachedDecisions)}
 }
 
 // DataReady reports whether a policy's engine has the data and the modules that the policy needs there, as far as this
@@ -86,7 +86,7 @@ func (e *Engine) DataReady(b *policy.Binding) bool {
 	if b.Remote == nil || !b.Remote.NeedsPush() {
 		return true
 	}
-	c, err := e.options.Clients.Client(b.Remote)
+	c, err := e.Clients.Client(b.Remote)
 	if err != nil {
 		return false
 	}
@@ -147,26 +147,26 @@ func (e *Engine) runDue(now time.Time) {
 		if p.refreshDue(now) {
 			e.revise(p)
 		}
-		if e.options.Observer != nil {
-			p.notifyHealth(e.options.Observer)
+		if e.Observer != nil {
+			p.notifyHealth(e.Observer)
 		}
 	}
 }
 
 func (e *Engine) revise(p *evaluator) {
 	p.newRevision()
-	if e.options.Observer != nil {
-		e.options.Observer.Revised(p.name)
+	if e.Observer != nil {
+		e.Observer.Revised(p.name)
 	}
 }
 
 // inForce returns the evaluators of the policies in force that remote engines decide.
 func (e *Engine) inForce() []*evaluator {
-	if e.options.Policies == nil {
+	if e.Policies == nil {
 		return nil
 	}
 	var out []*evaluator
-	for _, p := range e.options.Policies() {
+	for _, p := range e.Policies() {
 		if r, ok := p.Evaluator.(*evaluator); ok {
 			out = append(out, r)
 		}
@@ -175,19 +175,19 @@ func (e *Engine) inForce() []*evaluator {
 }
 
 func (e *Engine) requested(endpoint string, err error, took time.Duration) {
-	if e.options.Observer != nil {
-		e.options.Observer.Requested(endpoint, engine.FaultOf(err), took)
+	if e.Observer != nil {
+		e.Observer.Requested(endpoint, engine.FaultOf(err), took)
 	}
 }
 
 // notifyHealth notifies the observer of the health of each policy in force that the endpoint decides.
 func (e *Engine) notifyHealth(at *endpoint) {
-	if e.options.Observer == nil {
+	if e.Observer == nil {
 		return
 	}
 	for _, p := range e.inForce() {
 		if p.endpoint == at {
-			p.notifyHealth(e.options.Observer)
+			p.notifyHealth(e.Observer)
 		}
 	}
 }

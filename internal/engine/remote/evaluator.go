@@ -90,7 +90,7 @@ func (e *Engine) newEvaluator(name string, m *policy.Module, b *policy.Binding) 
 	r := m.Remote
 	p := &evaluator{engine: e, name: name, remote: r, binding: b, inputBytes: m.InputBytes}
 	var err error
-	if p.client, err = e.options.Clients.Client(r); err != nil {
+	if p.client, err = e.Clients.Client(r); err != nil {
 		return nil, err
 	}
 	address := opaclient.EndpointOf(r)
@@ -110,7 +110,7 @@ func (e *Engine) newEvaluator(name string, m *policy.Module, b *policy.Binding) 
 
 // Check returns a *policy.CompileError if the policy refers to data that the engine must not get.
 func (e *Engine) Check(m *policy.Module) error {
-	if e.options.AllowSecrets {
+	if e.AllowSecrets {
 		return nil
 	}
 	return m.CheckSecrets()

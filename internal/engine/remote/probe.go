@@ -70,7 +70,7 @@ func (p *evaluator) sendProbe(ctx context.Context, body []byte) {
 	if err == nil {
 		defer func() {
 			outcome := err
-			if fault := breakerOutcome(err); fault != nil {
+			if breakerOutcome(err) != nil {
 				p.endpoint.setQuietUntil(err)
 				outcome = errInconclusive
 			}

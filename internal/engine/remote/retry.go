@@ -104,10 +104,10 @@ func transient(f engine.Fault) bool {
 	return false
 }
 
-// sleep waits for a pause and returns true. It returns false if ctx ends first, or if its deadline leaves no time for
-// an attempt after the pause.
+// sleep waits for a pause and returns true. It returns false if ctx, which has a deadline, ends first, or if the
+// deadline leaves no time for an attempt after the pause.
 func sleep(ctx context.Context, pause time.Duration) bool {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause+minAttemptTime {
+	if deadline, _ := ctx.Deadline(); time.Until(deadline) < pause+minAttemptTime {
 		return false
 	}
 	timer := time.NewTimer(pause)
