@@ -355,9 +355,8 @@ func isNull(t *ast.Term) bool {
 	return ok
 }
 
-// findings converts the type checker's errors to findings, sorted by position and without duplicates. It returns an
-// error if the policy can't be checked. References at optional positions may be undefined, unless a field was probably
-// misspelt.
+// findings converts the type checker's errors to findings, in their order. It returns an error if the policy can't be
+// checked. References at optional positions may be undefined, unless a field was probably misspelt.
 func findings(errs ast.Errors, operators comparisons, optional map[Position]bool) ([]Finding, error) {
 	var out []Finding
 	for _, err := range errs {
@@ -375,7 +374,7 @@ func findings(errs ast.Errors, operators comparisons, optional map[Position]bool
 			out = append(out, Finding{Position: at, Message: message, suggests: suggests, holds: holds})
 		}
 	}
-	return sorted(out), nil
+	return out, nil
 }
 
 // sorted sorts findings by position and removes duplicates.
