@@ -322,7 +322,6 @@ func (c *Controller) emitEvents(obj *placementv1.PlacementPolicy, news []status.
 
 func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	f := status.Facts{
-		Spec:        obj.Spec,
 		Generation:  obj.Generation,
 		Engine:      c.Engine,
 		State:       c.Registry.Get(obj.Name),

@@ -25,7 +25,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -43,7 +42,6 @@ import (
 
 // Facts is everything that the leader knows about one policy.
 type Facts struct {
-	Spec       placementv1.PlacementPolicySpec
 	Generation int64
 	// Engine is the name of the engine that evaluates the policy.
 	Engine string
@@ -103,10 +101,10 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 		return old
 	}
 	out := placementv1.PlacementPolicyStatus{Engine: f.Engine, Conditions: slices.Clone(old.Conditions)}
-	s := &setter{out: &out, generation: f.Generation}
+	s := &setter{conditions: conditions{list: &out.Conditions, generation: f.Generation}, out: &out}
 	if f.State == nil {
 		out.ObservedGeneration = old.ObservedGeneration
-		s.set(placementv1.ConditionReady, metav1.ConditionUnknown, placementv1.ReasonNotInForce, "the policy is being loaded")
+		s.set(placementv1.ConditionReady, isUnknown(placementv1.ReasonNotInForce, "the policy is being loaded"))
 		return out
 	}
 	// The API server may already have a newer generation, about which nothing is known yet.
@@ -116,31 +114,27 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	}
 	out.Dependencies = dependencies(f)
 	out.Data = summarize(out.Dependencies)
-	s.compiled(f)
-	s.matched(f)
-	s.reachable(f)
-	s.replicated(f)
-	s.enforced(f)
+	s.set(placementv1.ConditionCompiled, f.compiled())
+	s.set(placementv1.ConditionMatched, f.matched())
+	s.set(placementv1.ConditionReachable, f.reachable(old))
+	s.set(placementv1.ConditionReplicated, f.replicated())
+	s.set(placementv1.ConditionEnforced, f.enforced())
 	s.counts(f, old.Undecided)
-	s.compliant(f)
-	s.conflicted(f)
-	s.typeChecked(old, f)
+	s.set(placementv1.ConditionCompliant, f.compliant())
+	s.set(placementv1.ConditionConflicted, f.conflicted())
+	s.set(placementv1.ConditionTypeChecked, s.typeChecked(old, f))
 	s.paused(old, f)
-	s.ready(f)
-	s.stalled(f)
+	s.set(placementv1.ConditionReady, s.ready(f))
+	s.set(placementv1.ConditionStalled, s.stalled(f))
 	return out
 }
 
 // setter sets the conditions of one policy.
 type setter struct {
-	out        *placementv1.PlacementPolicyStatus
-	generation int64
+	conditions
+	out *placementv1.PlacementPolicyStatus
 	// impossible reports whether the type checker found a contract rule that can never have a value.
 	impossible bool
-}
-
-func (s *setter) set(conditionType string, status metav1.ConditionStatus, reason, message string) {
-	(&conditions{list: &s.out.Conditions, generation: s.generation}).set(conditionType, status, reason, message)
 }
 
 func truncate(s string, limit int) string {
@@ -150,10 +144,9 @@ func truncate(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit-3], "") + "..."
 }
 
-func (s *setter) compiled(f Facts) {
+func (f Facts) compiled() *metav1.Condition {
 	if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); waits {
-		s.set(placementv1.ConditionCompiled, metav1.ConditionTrue, placementv1.ReasonCompiled, "the policy's text compiles")
-		return
+		return isTrue(placementv1.ReasonCompiled, "the policy's text compiles")
 	}
 	if f.State.Err == nil {
 		message := "the policy's text compiles"
@@ -163,14 +156,13 @@ func (s *setter) compiled(f Facts) {
 		if len(f.State.Warnings) > 0 {
 			message += "; " + strings.Join(f.State.Warnings, "; ")
 		}
-		s.set(placementv1.ConditionCompiled, metav1.ConditionTrue, placementv1.ReasonCompiled, message)
-		return
+		return isTrue(placementv1.ReasonCompiled, message)
 	}
 	reason, consequence := placementv1.ReasonLastGoodInForce, fmt.Sprintf("generation %d stays in force", f.State.Policy.Generation)
 	if f.State.Broken {
 		reason, consequence = placementv1.ReasonCompileFailed, "what the policy matches is "+undecided(f.State.Policy.FailurePolicy)
 	}
-	s.set(placementv1.ConditionCompiled, metav1.ConditionFalse, reason, consequence+": "+f.State.Err.Error())
+	return isFalse(reason, consequence+": "+f.State.Err.Error())
 }
 
 // undecided describes what happens to requests for objects that a policy can't decide.
@@ -181,24 +173,21 @@ func undecided(p placementv1.FailurePolicy) string {
 	return "denied"
 }
 
-// matched sets the condition Matched. It removes the condition if the coverage is unknown.
-func (s *setter) matched(f Facts) {
-	set := func(status metav1.ConditionStatus, reason, message string) {
-		s.set(placementv1.ConditionMatched, status, reason, message)
-	}
+// matched returns the condition Matched, or nil if the coverage is unknown.
+func (f Facts) matched() *metav1.Condition {
 	switch c := f.Coverage; {
 	case c == nil:
-		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionMatched)
+		return nil
 	case c.Impossible != "":
-		set(metav1.ConditionFalse, placementv1.ReasonNothingMatched, "the policy can't match anything: "+c.Impossible)
+		return isFalse(placementv1.ReasonNothingMatched, "the policy can't match anything: "+c.Impossible)
 	case !c.Covered:
-		set(metav1.ConditionFalse, placementv1.ReasonNotServed, "the policy matches nothing until the API server serves it: "+strings.Join(c.Unserved, "; "))
+		return isFalse(placementv1.ReasonNotServed, "the policy matches nothing until the API server serves it: "+strings.Join(c.Unserved, "; "))
 	case len(c.Unserved) > 0:
-		set(metav1.ConditionFalse, placementv1.ReasonPartlyServed, strings.Join(c.Unserved, "; "))
+		return isFalse(placementv1.ReasonPartlyServed, strings.Join(c.Unserved, "; "))
 	case f.NoNamespaces && c.Namespaced:
-		set(metav1.ConditionFalse, placementv1.ReasonNoNamespaces, "spec.match.namespaceSelector selects none of the namespaces that there are")
+		return isFalse(placementv1.ReasonNoNamespaces, "spec.match.namespaceSelector selects none of the namespaces that there are")
 	default:
-		set(metav1.ConditionTrue, placementv1.ReasonMatched, "the API server serves what the policy matches")
+		return isTrue(placementv1.ReasonMatched, "the API server serves what the policy matches")
 	}
 }
 
@@ -207,78 +196,69 @@ func effective(matched *metav1.Condition) bool {
 	return matched == nil || matched.Reason != placementv1.ReasonNotServed && matched.Reason != placementv1.ReasonNothingMatched
 }
 
-func (s *setter) stalled(f Facts) {
+func (s *setter) stalled(f Facts) *metav1.Condition {
 	_, waits := errors.AsType[*policy.NotServedError](f.State.Err)
-	matched := meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionMatched)
+	matched := s.find(placementv1.ConditionMatched)
 	switch {
 	case matched != nil && matched.Reason == placementv1.ReasonNothingMatched:
-		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonNothingMatched, "the policy's author has to correct it; see the Matched condition")
+		return isTrue(placementv1.ReasonNothingMatched, "the policy's author has to correct it; see the Matched condition")
 	case f.State.Err != nil && !waits:
-		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonInvalidPolicy, "the policy's author has to correct it; see the Compiled condition")
-	case meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionEnforced).Reason == placementv1.ReasonWebhookRejected:
-		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonWebhookRejected, "the policy's author has to correct it; see the Enforced condition")
+		return isTrue(placementv1.ReasonInvalidPolicy, "the policy's author has to correct it; see the Compiled condition")
+	case s.find(placementv1.ConditionEnforced).Reason == placementv1.ReasonWebhookRejected:
+		return isTrue(placementv1.ReasonWebhookRejected, "the policy's author has to correct it; see the Enforced condition")
 	case f.State.DecidesNothing:
-		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonNothingDecided, "the policy's author has to correct it; see the Ready condition")
+		return isTrue(placementv1.ReasonNothingDecided, "the policy's author has to correct it; see the Ready condition")
 	default:
-		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionStalled)
+		return nil
 	}
 }
 
-func (s *setter) replicated(f Facts) {
+func (f Facts) replicated() *metav1.Condition {
 	if f.State.Binding == nil {
-		s.set(placementv1.ConditionReplicated, metav1.ConditionUnknown, placementv1.ReasonCompileFailed, "what the policy reads is known when it compiles")
-		return
+		return isUnknown(placementv1.ReasonCompileFailed, "what the policy reads is known when it compiles")
 	}
 	if waits, ok := errors.AsType[*policy.NotServedError](f.State.Err); ok {
-		s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonNotServed,
+		return isFalse(placementv1.ReasonNotServed,
 			fmt.Sprintf("the API server does not serve %s; generation %d stays in force until the type is installed or the policy corrected",
 				f.names(waits.Missing), f.State.Policy.Generation))
-		return
 	}
 	if missing := f.State.Binding.Missing; len(missing) > 0 {
-		s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonNotServed,
+		return isFalse(placementv1.ReasonNotServed,
 			fmt.Sprintf("the API server does not serve %s; what the policy matches is not decided until the type is installed", f.names(missing)))
-		return
 	}
 	reads, remote := f.reads(), f.State.Binding.Remote
 	switch {
 	case remote != nil && !remote.NeedsPush():
-		s.set(placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonNoDataRead, "the engine gets no data from Berth")
-		return
+		return isTrue(placementv1.ReasonNoDataRead, "the engine gets no data from Berth")
 	case remote == nil && len(reads) == 0:
-		s.set(placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonNoDataRead, "the policy reads no cluster data")
-		return
+		return isTrue(placementv1.ReasonNoDataRead, "the policy reads no cluster data")
 	}
 	var waiting []string
 	for _, r := range reads {
 		if err := r.state.Err; err != nil && !r.state.Synced {
-			s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, reasonOf(err), explain(r.resource.GroupResource(), err))
-			return
+			return isFalse(reasonOf(err), explain(r.resource.GroupResource(), err))
 		}
 		if !r.state.Synced {
 			waiting = append(waiting, r.resource.GroupResource().String())
 		}
 	}
 	if f.SupplyErr != nil {
-		s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonPushFailed, "the engine does not take what it is to have: "+f.SupplyErr.Error())
-		return
+		return isFalse(placementv1.ReasonPushFailed, "the engine does not take what it is to have: "+f.SupplyErr.Error())
 	}
 	if remote != nil && len(waiting) == 0 && !f.Settled {
 		waiting = []string{"the engine to have all of it"}
 	}
 	if len(waiting) > 0 {
-		s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonReplicating, "waiting for "+strings.Join(waiting, ", "))
-		return
+		return isFalse(placementv1.ReasonReplicating, "waiting for "+strings.Join(waiting, ", "))
 	}
 	if f.Stale != nil {
-		s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonStale, f.Stale.Error())
-		return
+		return isFalse(placementv1.ReasonStale, f.Stale.Error())
 	}
 	message := "everything that the policy reads is replicated"
 	if remote != nil {
 		message = "the engine has all that Berth keeps there"
 	}
-	s.set(placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonReplicated, message)
+	return isTrue(placementv1.ReasonReplicated, message)
 }
 
 // names returns the names of reads whose types are not served, with suggestions.
@@ -416,28 +396,28 @@ func summarize(dependencies []placementv1.Dependency) string {
 	return truncate(firstNames(names), maxDependencyMessage)
 }
 
-func (s *setter) enforced(f Facts) {
+func (f Facts) enforced() *metav1.Condition {
 	mode := f.State.Policy.Mode
 	since, quarantined := f.State.Policy.Quarantined()
 	switch {
 	case f.Webhook.Generation != f.State.Policy.Generation:
-		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWebhookPending, "the webhook configuration does not have the policy's rules yet")
+		return isFalse(placementv1.ReasonWebhookPending, "the webhook configuration does not have the policy's rules yet")
 	case f.Webhook.Rejected != "":
-		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the policy's rules: "+f.Webhook.Rejected)
+		return isFalse(placementv1.ReasonWebhookRejected, "the API server refused the policy's rules: "+f.Webhook.Rejected)
 	case quarantined:
-		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonQuarantined, fmt.Sprintf(
+		return isFalse(placementv1.ReasonQuarantined, fmt.Sprintf(
 			"since %s the policy is evaluated only now and then, as it kept running into its deadline; what it matches is %s",
 			since.UTC().Format(time.RFC3339), undecided(f.State.Policy.FailurePolicy)))
 	case mode == placementv1.ModeWarn:
-		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWarnMode, "the policy warns, and changes and denies nothing")
+		return isFalse(placementv1.ReasonWarnMode, "the policy warns, and changes and denies nothing")
 	case mode == placementv1.ModeDryRun:
-		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonDryRunMode, "the policy counts, and changes and denies nothing")
+		return isFalse(placementv1.ReasonDryRunMode, "the policy counts, and changes and denies nothing")
 	default:
 		message := "the API server asks Berth about what the policy matches"
 		if n := f.State.Policy.QuarantinedNamespaces(); n > 0 {
 			message += fmt.Sprintf("; in %d namespaces the policy is evaluated only now and then, as it kept running into its deadline on their objects", n)
 		}
-		s.set(placementv1.ConditionEnforced, metav1.ConditionTrue, placementv1.ReasonEnforced, message)
+		return isTrue(placementv1.ReasonEnforced, message)
 	}
 }
 
@@ -457,27 +437,24 @@ func (s *setter) counts(f Facts, before *int32) {
 	s.out.ViolationSample = f.Report.Sample
 }
 
-func (s *setter) compliant(f Facts) {
+func (f Facts) compliant() *metav1.Condition {
 	r := f.Report
-	set := func(status metav1.ConditionStatus, reason, message string) {
-		s.set(placementv1.ConditionCompliant, status, reason, message)
-	}
 	switch {
 	case !f.State.Policy.RemediatesExisting():
-		set(metav1.ConditionUnknown, placementv1.ReasonRemediationOff, "existing objects are not looked at: remediation.mode is "+string(f.State.Policy.Remediation))
+		return isUnknown(placementv1.ReasonRemediationOff, "existing objects are not looked at: remediation.mode is "+string(f.State.Policy.Remediation))
 	case f.MatchedWatches.Err != nil && !f.MatchedWatches.Synced:
 		reason, message := targets(f.MatchedWatches.Err)
-		set(metav1.ConditionUnknown, reason, message)
+		return isUnknown(reason, message)
 	case !f.MatchedWatches.Synced:
-		set(metav1.ConditionUnknown, placementv1.ReasonEvaluating, "existing objects are being read")
+		return isUnknown(placementv1.ReasonEvaluating, "existing objects are being read")
 	case len(r.Unsettled) > 0:
-		set(metav1.ConditionFalse, placementv1.ReasonNotSettling, "the decision keeps changing after its own patch, so patching stopped: "+firstNames(r.Unsettled))
+		return isFalse(placementv1.ReasonNotSettling, "the decision keeps changing after its own patch, so patching stopped: "+firstNames(r.Unsettled))
 	case r.Failed > 0:
-		set(metav1.ConditionFalse, placementv1.ReasonEvaluationFailed, fmt.Sprintf("%d objects can't be decided, such as %s", r.Failed, r.FailedMessage))
+		return isFalse(placementv1.ReasonEvaluationFailed, fmt.Sprintf("%d objects can't be decided, such as %s", r.Failed, r.FailedMessage))
 	case r.Violations > 0:
-		set(metav1.ConditionFalse, placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides", r.Violations, r.Matched))
+		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides", r.Violations, r.Matched))
 	default:
-		set(metav1.ConditionTrue, placementv1.ReasonCompliant, "every existing object is as the policy decides")
+		return isTrue(placementv1.ReasonCompliant, "every existing object is as the policy decides")
 	}
 }
 
@@ -489,15 +466,15 @@ func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
 		return
 	}
 	if pause == nil {
-		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionPaused)
+		s.set(placementv1.ConditionPaused, nil)
 		return
 	}
 	s.out.Paused = &placementv1.PausedChange{Change: pause.Change, Objects: int32(pause.Objects()), Before: int32(pause.Before)}
 	if pause.Objects() == 0 {
-		s.set(placementv1.ConditionPaused, metav1.ConditionTrue, placementv1.ReasonBlastRadius, "an earlier leader paused remediation; its objects are being decided again")
+		s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonBlastRadius, "an earlier leader paused remediation; its objects are being decided again"))
 		return
 	}
-	s.set(placementv1.ConditionPaused, metav1.ConditionTrue, placementv1.ReasonBlastRadius, truncate(pause.Message(f.State.Policy.Name), maxConditionMessage))
+	s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonBlastRadius, pause.Message(f.State.Policy.Name)))
 }
 
 // firstNames returns the first names of a sorted list and the number of the others.
@@ -508,37 +485,33 @@ func firstNames(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
 }
 
-func (s *setter) conflicted(f Facts) {
+func (f Facts) conflicted() *metav1.Condition {
 	if len(f.Report.Conflicts) == 0 {
-		s.set(placementv1.ConditionConflicted, metav1.ConditionFalse, placementv1.ReasonNoConflict, "no other policy sets a key of the same object to a different value")
-		return
+		return isFalse(placementv1.ReasonNoConflict, "no other policy sets a key of the same object to a different value")
 	}
-	s.set(placementv1.ConditionConflicted, metav1.ConditionTrue, placementv1.ReasonConflict,
+	return isTrue(placementv1.ReasonConflict,
 		fmt.Sprintf("%s set a key of the same object to a different value; the higher priority wins, and among equals the name that sorts first", firstNames(f.Report.Conflicts)))
 }
 
 // ready derives the condition Ready from the conditions that the policy needs to decide, and from the number of
 // undecided objects.
-func (s *setter) ready(f Facts) {
-	matched := meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionMatched)
+func (s *setter) ready(f Facts) *metav1.Condition {
+	matched := s.find(placementv1.ConditionMatched)
 	for _, part := range []string{placementv1.ConditionCompiled, placementv1.ConditionMatched, placementv1.ConditionReachable, placementv1.ConditionReplicated, placementv1.ConditionEnforced} {
-		c := meta.FindStatusCondition(s.out.Conditions, part)
+		c := s.find(part)
 		if part == placementv1.ConditionReachable && (c == nil || c.Status == metav1.ConditionUnknown) || part == placementv1.ConditionMatched && effective(c) {
 			continue
 		}
 		if c.Status != metav1.ConditionTrue && c.Reason != placementv1.ReasonWarnMode && c.Reason != placementv1.ReasonDryRunMode {
-			s.set(placementv1.ConditionReady, metav1.ConditionFalse, c.Reason, c.Message)
-			return
+			return isFalse(c.Reason, c.Message)
 		}
 	}
 	if s.impossible {
-		c := meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionTypeChecked)
-		s.set(placementv1.ConditionReady, metav1.ConditionFalse, c.Reason, c.Message)
-		return
+		c := s.find(placementv1.ConditionTypeChecked)
+		return isFalse(c.Reason, c.Message)
 	}
 	if f.State.DecidesNothing {
-		s.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonNothingDecided, nothingDecided)
-		return
+		return isFalse(placementv1.ReasonNothingDecided, nothingDecided)
 	}
 	if n := s.out.Undecided; n != nil && *n > 0 {
 		message := fmt.Sprintf("%d objects could not be decided, and are being decided again", *n)
@@ -546,14 +519,13 @@ func (s *setter) ready(f Facts) {
 			message = fmt.Sprintf("%d of %d objects can't be decided, such as %s; a request for such an object is %s",
 				*n, f.Report.Matched, f.Report.FailedMessage, undecided(f.State.Policy.FailurePolicy))
 		}
-		s.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonObjectsUndecided, message)
-		return
+		return isFalse(placementv1.ReasonObjectsUndecided, message)
 	}
 	message := fmt.Sprintf("generation %d decides what the policy matches", f.State.Policy.Generation)
 	if matched != nil && matched.Status != metav1.ConditionTrue {
 		message += "; see the Matched condition: " + matched.Message
 	}
-	s.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonInForce, message)
+	return isTrue(placementv1.ReasonInForce, message)
 }
 
 // nothingDecided is the message about a policy without contract rules.

@@ -81,11 +81,11 @@ func ComputeQuota(f QuotaFacts) placementv1.QuotaStatus {
 		Module:             module(f.Rules),
 	}
 	c := &conditions{list: &out.Conditions, generation: f.Quota.GetGeneration()}
-	c.usage(f)
-	c.reach(f)
-	c.exceeded(f)
-	c.quotaReady(f)
-	c.stall()
+	c.set(placementv1.ConditionUsageCurrent, f.usage())
+	c.set(placementv1.ConditionMatched, f.reach())
+	c.set(placementv1.ConditionExceeded, f.exceeded())
+	c.set(placementv1.ConditionReady, c.quotaReady(f))
+	c.set(placementv1.ConditionStalled, c.stall())
 	return out
 }
 
@@ -107,42 +107,60 @@ type conditions struct {
 	generation int64
 }
 
-func (c *conditions) set(conditionType string, status metav1.ConditionStatus, reason, message string) {
+// set sets a condition to what isTrue, isFalse, or isUnknown returned. It removes the condition if that is nil.
+func (c *conditions) set(conditionType string, next *metav1.Condition) {
+	if next == nil {
+		meta.RemoveStatusCondition(c.list, conditionType)
+		return
+	}
 	meta.SetStatusCondition(c.list, metav1.Condition{
-		Type: conditionType, Status: status, Reason: reason, Message: truncate(message, maxConditionMessage), ObservedGeneration: c.generation,
+		Type: conditionType, Status: next.Status, Reason: next.Reason, Message: truncate(next.Message, maxConditionMessage), ObservedGeneration: c.generation,
 	})
+}
+
+// find returns a condition, or nil if it is not set.
+func (c *conditions) find(conditionType string) *metav1.Condition {
+	return meta.FindStatusCondition(*c.list, conditionType)
+}
+
+func isTrue(reason, message string) *metav1.Condition {
+	return &metav1.Condition{Status: metav1.ConditionTrue, Reason: reason, Message: message}
+}
+
+func isFalse(reason, message string) *metav1.Condition {
+	return &metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}
+
+func isUnknown(reason, message string) *metav1.Condition {
+	return &metav1.Condition{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }
 
 // stalled are the reasons of Ready that remain until the author changes the object.
 var stalled = []string{placementv1.ReasonExempt, placementv1.ReasonNotTracked, placementv1.ReasonNothingMatched, placementv1.ReasonWebhookRejected}
 
 // stall derives the condition Stalled from Ready.
-func (c *conditions) stall() {
-	ready := meta.FindStatusCondition(*c.list, placementv1.ConditionReady)
+func (c *conditions) stall() *metav1.Condition {
+	ready := c.find(placementv1.ConditionReady)
 	if !slices.Contains(stalled, ready.Reason) {
-		meta.RemoveStatusCondition(c.list, placementv1.ConditionStalled)
-		return
+		return nil
 	}
-	c.set(placementv1.ConditionStalled, metav1.ConditionTrue, ready.Reason, ready.Message)
+	return isTrue(ready.Reason, ready.Message)
 }
 
-func (c *conditions) usage(f QuotaFacts) {
+func (f QuotaFacts) usage() *metav1.Condition {
 	for _, missing := range f.Recount.Missing {
 		if err := f.Types[missing].Err; err != nil {
-			c.set(placementv1.ConditionUsageCurrent, metav1.ConditionFalse, reasonOf(err), explain(missing, err)+"; its objects are asked to be tried again until they can be counted")
-			return
+			return isFalse(reasonOf(err), explain(missing, err)+"; its objects are asked to be tried again until they can be counted")
 		}
 	}
 	if len(f.Recount.Missing) > 0 {
-		c.set(placementv1.ConditionUsageCurrent, metav1.ConditionFalse, placementv1.ReasonCounting, "reading "+firstNames(typeNames(f.Recount.Missing)))
-		return
+		return isFalse(placementv1.ReasonCounting, "reading "+firstNames(typeNames(f.Recount.Missing)))
 	}
 	if len(f.Recount.Unserved) > 0 {
-		c.set(placementv1.ConditionUsageCurrent, metav1.ConditionFalse, placementv1.ReasonNotServed,
+		return isFalse(placementv1.ReasonNotServed,
 			fmt.Sprintf("the API server does not serve %s now: what was counted of it stays", firstNames(f.meant(f.Recount.Unserved))))
-		return
 	}
-	c.set(placementv1.ConditionUsageCurrent, metav1.ConditionTrue, placementv1.ReasonCounted, "what is used is counted")
+	return isTrue(placementv1.ReasonCounted, "what is used is counted")
 }
 
 // meant returns the names of types that are not served, with suggestions.
@@ -154,27 +172,27 @@ func (f QuotaFacts) meant(types []schema.GroupResource) []string {
 	return out
 }
 
-// reach sets the condition Matched. It removes the condition if nothing is known about it.
-func (c *conditions) reach(f QuotaFacts) {
+// reach returns the condition Matched, or nil if nothing is known about it.
+func (f QuotaFacts) reach() *metav1.Condition {
 	switch r := f.Reach; {
 	case r == nil:
-		meta.RemoveStatusCondition(c.list, placementv1.ConditionMatched)
+		return nil
 	case r.Impossible != "":
-		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonNothingMatched, "the quota can't count anything: "+r.Impossible)
+		return isFalse(placementv1.ReasonNothingMatched, "the quota can't count anything: "+r.Impossible)
 	case len(r.Unserved) > 0 && !r.Served:
-		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonNotServed,
+		return isFalse(placementv1.ReasonNotServed,
 			"the quota counts nothing until the API server serves "+firstNames(f.meant(r.Unserved))+" in namespaces")
 	case len(r.Unserved) > 0:
-		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonPartlyServed,
+		return isFalse(placementv1.ReasonPartlyServed,
 			"nothing is counted of "+firstNames(f.meant(r.Unserved))+" until the API server serves it in namespaces")
 	case r.NoNamespaces:
-		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonNoNamespaces, "spec.namespaceSelector selects none of the namespaces that there are")
+		return isFalse(placementv1.ReasonNoNamespaces, "spec.namespaceSelector selects none of the namespaces that there are")
 	case len(r.UnknownClasses) > 0:
-		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonUnknownClass, "no pod has these priority classes, which do not exist: "+firstNames(r.UnknownClasses))
+		return isFalse(placementv1.ReasonUnknownClass, "no pod has these priority classes, which do not exist: "+firstNames(r.UnknownClasses))
 	case len(r.UnknownStorageClasses) > 0:
-		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonUnknownClass, "no volume is provisioned of these storage classes, which do not exist: "+firstNames(r.UnknownStorageClasses))
+		return isFalse(placementv1.ReasonUnknownClass, "no volume is provisioned of these storage classes, which do not exist: "+firstNames(r.UnknownStorageClasses))
 	default:
-		c.set(placementv1.ConditionMatched, metav1.ConditionTrue, placementv1.ReasonMatched, "what the quota names exists")
+		return isTrue(placementv1.ReasonMatched, "what the quota names exists")
 	}
 }
 
@@ -186,11 +204,10 @@ func typeNames(types []schema.GroupResource) []string {
 	return out
 }
 
-func (c *conditions) exceeded(f QuotaFacts) {
+func (f QuotaFacts) exceeded() *metav1.Condition {
 	names := quota.Exceeded(f.Quota.QuotaSpec().Hard, f.Recount.Used)
 	if len(names) == 0 {
-		c.set(placementv1.ConditionExceeded, metav1.ConditionFalse, placementv1.ReasonWithinHard, "no more is used than hard")
-		return
+		return isFalse(placementv1.ReasonWithinHard, "no more is used than hard")
 	}
 	texts := make([]string, len(names))
 	for i, name := range names {
@@ -201,33 +218,32 @@ func (c *conditions) exceeded(f QuotaFacts) {
 	if mode := f.Quota.QuotaSpec().Mode; mode == placementv1.ModeWarn || mode == placementv1.ModeDryRun {
 		consequence = ""
 	}
-	c.set(placementv1.ConditionExceeded, metav1.ConditionTrue, placementv1.ReasonAboveHard, "more is used than hard"+consequence+": "+firstNames(texts))
+	return isTrue(placementv1.ReasonAboveHard, "more is used than hard"+consequence+": "+firstNames(texts))
 }
 
-func (c *conditions) quotaReady(f QuotaFacts) {
-	usage := meta.FindStatusCondition(*c.list, placementv1.ConditionUsageCurrent)
-	matched := meta.FindStatusCondition(*c.list, placementv1.ConditionMatched)
+func (c *conditions) quotaReady(f QuotaFacts) *metav1.Condition {
+	usage, matched := c.find(placementv1.ConditionUsageCurrent), c.find(placementv1.ConditionMatched)
 	mode := f.Quota.QuotaSpec().Mode
 	switch {
 	case !effective(matched):
-		c.set(placementv1.ConditionReady, metav1.ConditionFalse, matched.Reason, matched.Message)
+		return isFalse(matched.Reason, matched.Message)
 	case f.Exempt:
-		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonExempt, "in Berth's own namespace nothing is limited: make the quota in another one")
+		return isFalse(placementv1.ReasonExempt, "in Berth's own namespace nothing is limited: make the quota in another one")
 	case len(f.Untracked) > 0:
-		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonNotTracked,
+		return isFalse(placementv1.ReasonNotTracked,
 			fmt.Sprintf("Berth counts nothing under %s: remove it from spec.hard; what is counted are the resources of pods, services and claims, and count/<resource>.<group> of any type but those that a cluster needs to run, such as leases", firstNames(f.Untracked)))
 	case usage.Status != metav1.ConditionTrue:
-		c.set(placementv1.ConditionReady, metav1.ConditionFalse, usage.Reason, usage.Message)
+		return isFalse(usage.Reason, usage.Message)
 	case f.Webhook.Generation != f.Quota.GetGeneration():
-		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookPending, "the webhook configuration does not have the quota's rules yet")
+		return isFalse(placementv1.ReasonWebhookPending, "the webhook configuration does not have the quota's rules yet")
 	case f.Webhook.Rejected != "":
-		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the quota's rules: "+f.Webhook.Rejected)
+		return isFalse(placementv1.ReasonWebhookRejected, "the API server refused the quota's rules: "+f.Webhook.Rejected)
 	case mode == placementv1.ModeWarn:
-		c.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonWarnMode, "the quota counts and warns, and denies nothing")
+		return isTrue(placementv1.ReasonWarnMode, "the quota counts and warns, and denies nothing")
 	case mode == placementv1.ModeDryRun:
-		c.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonDryRunMode, "the quota counts, and denies nothing")
+		return isTrue(placementv1.ReasonDryRunMode, "the quota counts, and denies nothing")
 	default:
-		c.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonInForce, "what exceeds the quota is denied")
+		return isTrue(placementv1.ReasonInForce, "what exceeds the quota is denied")
 	}
 }
 
@@ -252,15 +268,15 @@ type LimitedType struct {
 	Impossible string
 }
 
-// limits sets the condition Matched of a LimitedResource.
-func (c *conditions) limits(name string, t LimitedType) {
+// matched returns the condition Matched of the LimitedResource for the type with the given name.
+func (t LimitedType) matched(name string) *metav1.Condition {
 	switch {
 	case !t.Served:
-		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonNotServed, "nothing is limited until the API server serves "+name+" in namespaces")
+		return isFalse(placementv1.ReasonNotServed, "nothing is limited until the API server serves "+name+" in namespaces")
 	case t.Impossible != "":
-		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonNothingMatched, "the rule can't limit anything: "+t.Impossible)
+		return isFalse(placementv1.ReasonNothingMatched, "the rule can't limit anything: "+t.Impossible)
 	default:
-		c.set(placementv1.ConditionMatched, metav1.ConditionTrue, placementv1.ReasonMatched, "the rule can limit "+name)
+		return isTrue(placementv1.ReasonMatched, "the rule can limit "+name)
 	}
 }
 
@@ -269,22 +285,27 @@ func ComputeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook Webho
 	out := placementv1.LimitedResourceStatus{Conditions: slices.Clone(l.Status.Conditions), ObservedGeneration: l.Generation, Module: module(rules)}
 	c := &conditions{list: &out.Conditions, generation: l.Generation}
 	name := schema.GroupResource{Group: l.Spec.APIGroup, Resource: l.Spec.Resource}.String()
-	c.limits(name, t)
+	c.set(placementv1.ConditionMatched, t.matched(name))
+	c.set(placementv1.ConditionReady, t.ready(name, hook, l.Generation))
+	c.set(placementv1.ConditionStalled, c.stall())
+	return out
+}
+
+// ready returns the condition Ready of the LimitedResource for the type with the given name.
+func (t LimitedType) ready(name string, hook WebhookState, generation int64) *metav1.Condition {
 	switch {
 	case t.Never:
-		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonExempt, name+" are never limited: a cluster could be locked out of itself")
+		return isFalse(placementv1.ReasonExempt, name+" are never limited: a cluster could be locked out of itself")
 	case !t.Served:
-		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonNotServed,
+		return isFalse(placementv1.ReasonNotServed,
 			"the API server serves no "+name+" in namespaces: nothing is limited until it does; check spec.apiGroup and spec.resource, which is a plural name")
 	case t.Impossible != "":
-		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonNothingMatched, "the rule can't limit anything: "+t.Impossible)
-	case hook.Generation != l.Generation:
-		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookPending, "the webhook configuration does not have the rule yet")
+		return isFalse(placementv1.ReasonNothingMatched, "the rule can't limit anything: "+t.Impossible)
+	case hook.Generation != generation:
+		return isFalse(placementv1.ReasonWebhookPending, "the webhook configuration does not have the rule yet")
 	case hook.Rejected != "":
-		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the rule: "+hook.Rejected)
+		return isFalse(placementv1.ReasonWebhookRejected, "the API server refused the rule: "+hook.Rejected)
 	default:
-		c.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonInForce, "what the rule matches is denied where no quota covers it")
+		return isTrue(placementv1.ReasonInForce, "what the rule matches is denied where no quota covers it")
 	}
-	c.stall()
-	return out
 }

@@ -30,33 +30,27 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// reachable sets the condition Reachable from the health of the remote engine. It removes the condition if the policy
-// has no remote engine.
-func (s *setter) reachable(f Facts) {
+// reachable returns the condition Reachable for the health of the remote engine, or nil if the policy has no remote
+// engine.
+func (f Facts) reachable(old placementv1.PlacementPolicyStatus) *metav1.Condition {
 	remote, ok := f.State.Policy.Remote()
 	if !ok {
-		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionReachable)
-		return
-	}
-	set := func(status metav1.ConditionStatus, reason, message string) {
-		s.set(placementv1.ConditionReachable, status, reason, message)
+		return nil
 	}
 	switch h := remote.Health(); {
 	case h.BreakerOpen || h.Err != nil:
 		reason, what := trouble(h)
 		message := fmt.Sprintf("since %s %s; what the policy matches is %s: ", h.Since.UTC().Format(time.RFC3339), what, undecided(f.State.Policy.FailurePolicy))
-		if old := meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionReachable); old != nil && old.Reason == reason && strings.HasPrefix(old.Message, message) {
+		if before := meta.FindStatusCondition(old.Conditions, placementv1.ConditionReachable); before != nil && before.Reason == reason && strings.HasPrefix(before.Message, message) {
 			// Keep the first error of an outage. Later ones differ only in port numbers or in the number of attempts,
 			// and each would be a new status.
-			message = old.Message
-		} else {
-			message += fmt.Sprint(h.Err)
+			return isFalse(reason, before.Message)
 		}
-		set(metav1.ConditionFalse, reason, message)
+		return isFalse(reason, message+fmt.Sprint(h.Err))
 	case !h.Queried:
-		set(metav1.ConditionUnknown, placementv1.ReasonNotAsked, fmt.Sprintf("the leader has not asked the engine %s yet", h.Endpoint))
+		return isUnknown(placementv1.ReasonNotAsked, fmt.Sprintf("the leader has not asked the engine %s yet", h.Endpoint))
 	default:
-		set(metav1.ConditionTrue, placementv1.ReasonAnswering, fmt.Sprintf("the engine %s answers", h.Endpoint))
+		return isTrue(placementv1.ReasonAnswering, fmt.Sprintf("the engine %s answers", h.Endpoint))
 	}
 }
 

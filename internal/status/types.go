@@ -37,31 +37,27 @@ type TypeState struct {
 // maxFindingMessage limits a finding's message. It equals the schema's limit.
 const maxFindingMessage = 512
 
-// typeChecked sets the condition TypeChecked and the findings. Until the generation is checked, it keeps the result in
+// typeChecked returns the condition TypeChecked, or nil for none, and sets the findings. Until the generation is checked, it keeps the result in
 // the old status if that is for the same generation.
-func (s *setter) typeChecked(old placementv1.PlacementPolicyStatus, f Facts) {
+func (s *setter) typeChecked(old placementv1.PlacementPolicyStatus, f Facts) *metav1.Condition {
 	_, remote := f.State.Policy.Remote()
 	kept := meta.FindStatusCondition(old.Conditions, placementv1.ConditionTypeChecked)
 	switch {
 	case remote, f.Types == nil && (kept == nil || kept.ObservedGeneration != s.generation):
-		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionTypeChecked)
-		return
+		return nil
 	case f.Types == nil:
 		s.out.Findings, s.out.FindingCount = old.Findings, old.FindingCount
 		ready := meta.FindStatusCondition(old.Conditions, placementv1.ConditionReady)
 		s.impossible = ready != nil && ready.Reason == placementv1.ReasonTypeErrors
-		return
+		return kept
 	case f.Types.Err != nil:
-		s.set(placementv1.ConditionTypeChecked, metav1.ConditionUnknown, placementv1.ReasonSchemasUnavailable,
+		return isUnknown(placementv1.ReasonSchemasUnavailable,
 			"the schemas could not be read, so the types are not checked: "+f.Types.Err.Error())
-		return
 	case f.Types.Unchecked != "":
-		s.set(placementv1.ConditionTypeChecked, metav1.ConditionUnknown, placementv1.ReasonNotChecked,
+		return isUnknown(placementv1.ReasonNotChecked,
 			"the types are not checked: "+f.Types.Unchecked)
-		return
 	case f.Types.Total == 0:
-		s.set(placementv1.ConditionTypeChecked, metav1.ConditionTrue, placementv1.ReasonTypeChecked, "the type checker finds nothing wrong")
-		return
+		return isTrue(placementv1.ReasonTypeChecked, "the type checker finds nothing wrong")
 	}
 	for _, finding := range f.Types.Findings {
 		s.out.Findings = append(s.out.Findings, placementv1.Finding{
@@ -75,7 +71,7 @@ func (s *setter) typeChecked(old placementv1.PlacementPolicyStatus, f Facts) {
 		message = strings.Join(impossible, ", ") + " can never have a value: " + message
 		s.impossible = true
 	}
-	s.set(placementv1.ConditionTypeChecked, metav1.ConditionFalse, placementv1.ReasonTypeErrors, message)
+	return isFalse(placementv1.ReasonTypeErrors, message)
 }
 
 func countOf(findings int) string {
