@@ -265,7 +265,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := c.Client.Status().Patch(ctx, obj, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	c.emitEvents(obj, status.Notifications(base.Status, next))
+	for _, n := range status.Notifications(base.Status, next) {
+		c.Events.On(obj, n.Kind, n.Message)
+	}
 	return result, nil
 }
 
@@ -300,24 +302,6 @@ func (c *Controller) coverage(ctx context.Context, name string, f *status.Facts)
 		delete(c.nowhere, name)
 	}
 	return nil
-}
-
-// emitEvents emits Events on a policy for changes of its status.
-func (c *Controller) emitEvents(obj *placementv1.PlacementPolicy, news []status.Notification) {
-	for _, n := range news {
-		switch n.Topic {
-		case status.TopicReady:
-			c.Events.PolicyReady(obj, n.Message)
-		case status.TopicNotReady:
-			c.Events.PolicyNotReady(obj, n.Message)
-		case status.TopicUndecided:
-			c.Events.PolicyUndecided(obj, n.Message)
-		case status.TopicDecided:
-			c.Events.PolicyDecided(obj, n.Message)
-		case status.TopicViolated:
-			c.Events.PolicyViolated(obj, n.Message)
-		}
-	}
 }
 
 func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {

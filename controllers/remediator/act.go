@@ -34,6 +34,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/tracing"
@@ -96,7 +97,7 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstru
 		c.count(ctx, due, metrics.RemediationConflict)
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case err != nil:
-		c.Events.RemediationFailed(obj, fmt.Sprintf("%s: %v", due.Policies(), err))
+		c.Events.OnObject(obj, obj.GetNamespace(), events.RemediationFailed, fmt.Sprintf("%s: %v", due.Policies(), err))
 		return c.failed(ctx, key, due, err), nil
 	case got.GetResourceVersion() == obj.GetResourceVersion():
 		return c.failed(ctx, key, due, errNotTaken), nil
@@ -115,9 +116,9 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstru
 		c.Ledger.Remediated(policy)
 		c.Changed(policy)
 	}
-	c.Events.Remediated(got, due.String())
+	c.Events.OnObject(got, got.GetNamespace(), events.Remediated, due.String())
 	if !c.gate.Settles(c.Clock.Now(), key) {
-		c.Events.RemediationStopped(got, fmt.Sprintf("%s: its decision keeps changing after its own patch", due.Policies()))
+		c.Events.OnObject(got, got.GetNamespace(), events.RemediationStopped, fmt.Sprintf("%s: its decision keeps changing after its own patch", due.Policies()))
 	}
 	return reconcile.Result{}, nil
 }

@@ -23,7 +23,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 )
@@ -80,11 +80,11 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 	for _, name := range result.Paused {
 		if pause := c.Ledger.Report(name).Pause; pause != nil {
 			ctrllog.FromContext(ctx).Info("Remediation is paused: a change would harm too many objects", "policy", name, "change", pause.Change, "objects", pause.Objects(), "matched", pause.Matched)
-			c.emitEvent(ctx, name, c.Events.RemediationPaused, pause.Message(name))
+			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, pause.Message(name))
 		}
 	}
 	for _, name := range result.Resumed {
-		c.emitEvent(ctx, name, c.Events.RemediationResumed, "remediation goes on: what the change would do is within the bound again")
+		c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationResumed, "remediation goes on: what the change would do is within the bound again")
 	}
 	for _, name := range append(changed, result.Changed...) {
 		c.Changed(name)
@@ -94,15 +94,6 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 		c.overdue.request(remediation.AssessmentLimit, func() { c.conclude(context.Background()) })
 	}
 	c.progress.Notify()
-}
-
-// emitEvent emits an Event on a policy.
-func (c *Controller) emitEvent(ctx context.Context, policy string, emit func(of runtime.Object, message string), message string) {
-	of := &placementv1.PlacementPolicy{}
-	// There is no Event on a policy that was deleted meanwhile.
-	if err := c.Policies.Get(ctx, client.ObjectKey{Name: policy}, of); err == nil {
-		emit(of, message)
-	}
 }
 
 // resume restores the pauses of an earlier leader from the policies' status. It returns false if ctx ended.
@@ -191,11 +182,11 @@ func (r releases) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	free, ok := r.Ledger.Release(r.Clock.Now(), p.Name, change)
 	if !ok {
 		if paused := r.Ledger.Report(p.Name).Pause; paused != nil {
-			r.Events.RemediationPaused(p, fmt.Sprintf("the annotation %s names the change %s, but the policy is paused for the change %s", placementv1.ReleaseBlastRadiusAnnotation, change, paused.Change))
+			r.Events.On(p, events.RemediationPaused, fmt.Sprintf("the annotation %s names the change %s, but the policy is paused for the change %s", placementv1.ReleaseBlastRadiusAnnotation, change, paused.Change))
 		}
 		return reconcile.Result{}, nil
 	}
-	r.Events.RemediationResumed(p, fmt.Sprintf("remediation goes on: change %s was released", change))
+	r.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation goes on: change %s was released", change))
 	r.Changed(p.Name)
 	r.objects.enqueue(free...)
 	return reconcile.Result{}, nil

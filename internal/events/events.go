@@ -19,14 +19,18 @@ limitations under the License.
 package events
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
 // Reasons and actions of events.
@@ -54,6 +58,49 @@ const (
 	actionRemediate = "Remediate"
 )
 
+// Kind is a kind of events.
+type Kind struct{ Type, Reason, Action string }
+
+// Kinds of events on objects.
+var (
+	// Denied means that a policy denied an object.
+	Denied = Kind{corev1.EventTypeWarning, ReasonDenied, actionAdmit}
+	// EvaluationFailed means that an object could not be decided.
+	EvaluationFailed = Kind{corev1.EventTypeWarning, ReasonEvaluationFailed, actionAdmit}
+	// QuotaUnchecked means that an object was admitted without a quota check.
+	QuotaUnchecked = Kind{corev1.EventTypeWarning, ReasonQuotaUnchecked, actionAdmit}
+	// Remediated means that an existing object was brought into line.
+	Remediated = Kind{corev1.EventTypeNormal, ReasonRemediated, actionRemediate}
+	// RemediationFailed means that an existing object could not be brought into line.
+	RemediationFailed = Kind{corev1.EventTypeWarning, ReasonRemediationFailed, actionRemediate}
+	// RemediationStopped means that an object's decision does not settle, so that the object is no longer patched.
+	RemediationStopped = Kind{corev1.EventTypeWarning, ReasonRemediationStopped, actionRemediate}
+)
+
+// Kinds of events on policies.
+var (
+	// PolicyReady means that the policy is in force.
+	PolicyReady = Kind{corev1.EventTypeNormal, ReasonPolicyReady, actionReport}
+	// PolicyNotReady means that the policy is not in force, for a reason that is not a normal step after it was created
+	// or changed.
+	PolicyNotReady = Kind{corev1.EventTypeWarning, ReasonPolicyNotReady, actionReport}
+	// PolicyUndecided means that the policy can't decide some existing objects, and could decide all before.
+	PolicyUndecided = Kind{corev1.EventTypeWarning, ReasonPolicyUndecided, actionReport}
+	// PolicyDecided means that the policy can decide all existing objects again.
+	PolicyDecided = Kind{corev1.EventTypeNormal, ReasonPolicyDecided, actionReport}
+	// PolicyViolated means that some existing objects now differ from the policy's decision, and none did before.
+	PolicyViolated = Kind{corev1.EventTypeWarning, ReasonPolicyViolated, actionReport}
+	// RemediationPaused means that a change of the policy or of its data would harm too many objects, so that remediation
+	// is paused.
+	RemediationPaused = Kind{corev1.EventTypeWarning, ReasonRemediationPaused, actionRemediate}
+	// RemediationResumed means that the policy's remediation continues after a pause.
+	RemediationResumed = Kind{corev1.EventTypeNormal, ReasonRemediationResumed, actionRemediate}
+	// RemoteFailing means that the policy's remote engine does not answer.
+	RemoteFailing = Kind{corev1.EventTypeWarning, ReasonRemoteFailing, actionAsk}
+	// RemoteRecovered means that the policy's remote engine answers again.
+	RemoteRecovered = Kind{corev1.EventTypeNormal, ReasonRemoteRecovered, actionAsk}
+)
+
 // maxNote is the maximum length of a note in the events API, in bytes.
 const maxNote = 1024
 
@@ -67,110 +114,39 @@ func New(r events.EventRecorder) *Recorder {
 	return &Recorder{recorder: r}
 }
 
-// Denied emits an event that a policy denied an object.
-func (r *Recorder) Denied(obj *unstructured.Unstructured, namespace, message string) {
-	r.emit(obj, namespace, corev1.EventTypeWarning, ReasonDenied, actionAdmit, message)
-}
-
-// EvaluationFailed emits an event that an object could not be decided.
-func (r *Recorder) EvaluationFailed(obj *unstructured.Unstructured, namespace, message string) {
-	r.emit(obj, namespace, corev1.EventTypeWarning, ReasonEvaluationFailed, actionAdmit, message)
-}
-
 // QuotaDenied emits an event that a quota or a limit denied a request in a namespace. The event is on the quota,
 // because the object was not created. Controllers that create objects, such as that of ReplicaSets, emit events about
 // the denial themselves. QuotaDenied does nothing if by is nil.
 func (r *Recorder) QuotaDenied(by runtime.Object, namespace, message string) {
-	if by == nil {
-		return
+	if by != nil {
+		r.On(by, Kind{corev1.EventTypeWarning, ReasonQuotaDenied, actionAdmit}, fmt.Sprintf("in namespace %s: %s", namespace, message))
 	}
-	r.recorder.Eventf(by, nil, corev1.EventTypeWarning, ReasonQuotaDenied, actionAdmit, "%s", short(fmt.Sprintf("in namespace %s: %s", namespace, message)))
 }
 
-// QuotaUnchecked emits an event that an object was admitted without a quota check.
-func (r *Recorder) QuotaUnchecked(obj *unstructured.Unstructured, namespace, message string) {
-	r.emit(obj, namespace, corev1.EventTypeWarning, ReasonQuotaUnchecked, actionAdmit, message)
+// OnPolicy emits an event on the policy of a name. It emits none if the reader has no such policy, because the
+// policy was deleted meanwhile.
+func (r *Recorder) OnPolicy(ctx context.Context, reader client.Reader, name string, kind Kind, message string) {
+	policy := &placementv1.PlacementPolicy{}
+	if err := reader.Get(ctx, client.ObjectKey{Name: name}, policy); err == nil {
+		r.On(policy, kind, message)
+	}
 }
 
-// Remediated emits an event that an existing object was brought into line.
-func (r *Recorder) Remediated(obj *unstructured.Unstructured, message string) {
-	r.emit(obj, obj.GetNamespace(), corev1.EventTypeNormal, ReasonRemediated, actionRemediate, message)
-}
-
-// RemediationFailed emits an event that an existing object could not be brought into line.
-func (r *Recorder) RemediationFailed(obj *unstructured.Unstructured, message string) {
-	r.emit(obj, obj.GetNamespace(), corev1.EventTypeWarning, ReasonRemediationFailed, actionRemediate, message)
-}
-
-// RemediationStopped emits an event that an object's decision does not settle, so that the object is no longer patched.
-func (r *Recorder) RemediationStopped(obj *unstructured.Unstructured, message string) {
-	r.emit(obj, obj.GetNamespace(), corev1.EventTypeWarning, ReasonRemediationStopped, actionRemediate, message)
-}
-
-// PolicyReady emits an event on a policy that it is in force.
-func (r *Recorder) PolicyReady(policy runtime.Object, message string) {
-	r.emitOnPolicy(policy, corev1.EventTypeNormal, ReasonPolicyReady, actionReport, message)
-}
-
-// PolicyNotReady emits an event on a policy that it is not in force.
-func (r *Recorder) PolicyNotReady(policy runtime.Object, message string) {
-	r.emitOnPolicy(policy, corev1.EventTypeWarning, ReasonPolicyNotReady, actionReport, message)
-}
-
-// PolicyUndecided emits an event on a policy that it cannot decide some existing objects.
-func (r *Recorder) PolicyUndecided(policy runtime.Object, message string) {
-	r.emitOnPolicy(policy, corev1.EventTypeWarning, ReasonPolicyUndecided, actionReport, message)
-}
-
-// PolicyDecided emits an event on a policy that it can decide all existing objects again.
-func (r *Recorder) PolicyDecided(policy runtime.Object, message string) {
-	r.emitOnPolicy(policy, corev1.EventTypeNormal, ReasonPolicyDecided, actionReport, message)
-}
-
-// PolicyViolated emits an event on a policy that existing objects violate its decisions.
-func (r *Recorder) PolicyViolated(policy runtime.Object, message string) {
-	r.emitOnPolicy(policy, corev1.EventTypeWarning, ReasonPolicyViolated, actionReport, message)
-}
-
-// RemediationPaused emits an event on a policy that a change of it or of its data would harm too many objects, so that
-// remediation is paused.
-func (r *Recorder) RemediationPaused(policy runtime.Object, message string) {
-	r.emitOnPolicy(policy, corev1.EventTypeWarning, ReasonRemediationPaused, actionRemediate, message)
-}
-
-// RemediationResumed emits an event on a policy that its remediation continues after a pause.
-func (r *Recorder) RemediationResumed(policy runtime.Object, message string) {
-	r.emitOnPolicy(policy, corev1.EventTypeNormal, ReasonRemediationResumed, actionRemediate, message)
-}
-
-// RemoteFailing emits an event on a policy that its remote engine does not answer.
-func (r *Recorder) RemoteFailing(policy runtime.Object, message string) {
-	r.emitOnPolicy(policy, corev1.EventTypeWarning, ReasonRemoteFailing, actionAsk, message)
-}
-
-// RemoteRecovered emits an event on a policy that its remote engine answers again.
-func (r *Recorder) RemoteRecovered(policy runtime.Object, message string) {
-	r.emitOnPolicy(policy, corev1.EventTypeNormal, ReasonRemoteRecovered, actionAsk, message)
-}
-
-func (r *Recorder) emitOnPolicy(policy runtime.Object, eventType, reason, action, message string) {
-	r.recorder.Eventf(policy, nil, eventType, reason, action, "%s", short(message))
-}
-
-func (r *Recorder) emit(obj *unstructured.Unstructured, namespace, eventType, reason, action, message string) {
-	message = short(message)
+// OnObject emits an event on an object in a namespace.
+func (r *Recorder) OnObject(obj *unstructured.Unstructured, namespace string, kind Kind, message string) {
 	// An object that is being created may have no name yet, but the event's reference needs one.
-	name := obj.GetName()
-	if name == "" {
-		name = strings.TrimSuffix(obj.GetGenerateName(), "-")
-	}
-	apiVersion, kind := obj.GroupVersionKind().ToAPIVersionAndKind()
-	about := &corev1.ObjectReference{
-		APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name,
+	name := cmp.Or(obj.GetName(), strings.TrimSuffix(obj.GetGenerateName(), "-"))
+	apiVersion, objectKind := obj.GroupVersionKind().ToAPIVersionAndKind()
+	r.On(&corev1.ObjectReference{
+		APIVersion: apiVersion, Kind: objectKind, Namespace: namespace, Name: name,
 		// Omit the resource version. With it, repeated events on an object would not be combined to a series.
-		UID: types.UID(obj.GetUID()),
-	}
-	r.recorder.Eventf(about, nil, eventType, reason, action, "%s", message)
+		UID: obj.GetUID(),
+	}, kind, message)
+}
+
+// On emits an event on an object that is in the API server, or that a reference names.
+func (r *Recorder) On(about runtime.Object, kind Kind, message string) {
+	r.recorder.Eventf(about, nil, kind.Type, kind.Reason, kind.Action, "%s", short(message))
 }
 
 // short truncates a message to the length that the events API accepts.

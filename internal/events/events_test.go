@@ -61,23 +61,23 @@ func TestEvents(t *testing.T) {
 		emit func(*events.Recorder)
 		want emitted
 	}{
-		"Denied":           {func(r *events.Recorder) { r.Denied(obj, "shop", "no %d") }, emitted{about, "Warning", "PlacementDenied", "Admit", "no %d"}},
-		"EvaluationFailed": {func(r *events.Recorder) { r.EvaluationFailed(obj, "shop", "oh") }, emitted{about, "Warning", "PlacementEvaluationFailed", "Admit", "oh"}},
-		"QuotaUnchecked":   {func(r *events.Recorder) { r.QuotaUnchecked(obj, "shop", "too large") }, emitted{about, "Warning", "QuotaUnchecked", "Admit", "too large"}},
-		"Remediated":       {func(r *events.Recorder) { r.Remediated(obj, "done") }, emitted{about, "Normal", "PlacementRemediated", "Remediate", "done"}},
-		"Failed":           {func(r *events.Recorder) { r.RemediationFailed(obj, "oh") }, emitted{about, "Warning", "PlacementRemediationFailed", "Remediate", "oh"}},
-		"Stopped":          {func(r *events.Recorder) { r.RemediationStopped(obj, "oh") }, emitted{about, "Warning", "PlacementRemediationStopped", "Remediate", "oh"}},
-		"Paused":           {func(r *events.Recorder) { r.RemediationPaused(policy, "too many") }, emitted{*policy, "Warning", "PlacementRemediationPaused", "Remediate", "too many"}},
-		"Resumed":          {func(r *events.Recorder) { r.RemediationResumed(policy, "well") }, emitted{*policy, "Normal", "PlacementRemediationResumed", "Remediate", "well"}},
-		"RemoteFailing":    {func(r *events.Recorder) { r.RemoteFailing(policy, "refused") }, emitted{*policy, "Warning", "RemoteEngineFailing", "Ask", "refused"}},
-		"RemoteRecovered":  {func(r *events.Recorder) { r.RemoteRecovered(policy, "answers") }, emitted{*policy, "Normal", "RemoteEngineRecovered", "Ask", "answers"}},
-		"PolicyReady":      {func(r *events.Recorder) { r.PolicyReady(policy, "decides") }, emitted{*policy, "Normal", "PolicyReady", "Report", "decides"}},
-		"PolicyNotReady":   {func(r *events.Recorder) { r.PolicyNotReady(policy, "NotServed") }, emitted{*policy, "Warning", "PolicyNotReady", "Report", "NotServed"}},
-		"PolicyUndecided":  {func(r *events.Recorder) { r.PolicyUndecided(policy, "2 objects") }, emitted{*policy, "Warning", "PolicyUndecided", "Report", "2 objects"}},
-		"PolicyDecided":    {func(r *events.Recorder) { r.PolicyDecided(policy, "all") }, emitted{*policy, "Normal", "PolicyDecided", "Report", "all"}},
-		"PolicyViolated":   {func(r *events.Recorder) { r.PolicyViolated(policy, "2 objects") }, emitted{*policy, "Warning", "PolicyViolated", "Report", "2 objects"}},
+		"Denied":           {func(r *events.Recorder) { r.OnObject(obj, "shop", events.Denied, "no %d") }, emitted{about, "Warning", "PlacementDenied", "Admit", "no %d"}},
+		"EvaluationFailed": {func(r *events.Recorder) { r.OnObject(obj, "shop", events.EvaluationFailed, "oh") }, emitted{about, "Warning", "PlacementEvaluationFailed", "Admit", "oh"}},
+		"QuotaUnchecked":   {func(r *events.Recorder) { r.OnObject(obj, "shop", events.QuotaUnchecked, "too large") }, emitted{about, "Warning", "QuotaUnchecked", "Admit", "too large"}},
+		"Remediated":       {func(r *events.Recorder) { r.OnObject(obj, "shop", events.Remediated, "done") }, emitted{about, "Normal", "PlacementRemediated", "Remediate", "done"}},
+		"Failed":           {func(r *events.Recorder) { r.OnObject(obj, "shop", events.RemediationFailed, "oh") }, emitted{about, "Warning", "PlacementRemediationFailed", "Remediate", "oh"}},
+		"Stopped":          {func(r *events.Recorder) { r.OnObject(obj, "shop", events.RemediationStopped, "oh") }, emitted{about, "Warning", "PlacementRemediationStopped", "Remediate", "oh"}},
+		"Paused":           {func(r *events.Recorder) { r.On(policy, events.RemediationPaused, "too many") }, emitted{*policy, "Warning", "PlacementRemediationPaused", "Remediate", "too many"}},
+		"Resumed":          {func(r *events.Recorder) { r.On(policy, events.RemediationResumed, "well") }, emitted{*policy, "Normal", "PlacementRemediationResumed", "Remediate", "well"}},
+		"RemoteFailing":    {func(r *events.Recorder) { r.On(policy, events.RemoteFailing, "refused") }, emitted{*policy, "Warning", "RemoteEngineFailing", "Ask", "refused"}},
+		"RemoteRecovered":  {func(r *events.Recorder) { r.On(policy, events.RemoteRecovered, "answers") }, emitted{*policy, "Normal", "RemoteEngineRecovered", "Ask", "answers"}},
+		"PolicyReady":      {func(r *events.Recorder) { r.On(policy, events.PolicyReady, "decides") }, emitted{*policy, "Normal", "PolicyReady", "Report", "decides"}},
+		"PolicyNotReady":   {func(r *events.Recorder) { r.On(policy, events.PolicyNotReady, "NotServed") }, emitted{*policy, "Warning", "PolicyNotReady", "Report", "NotServed"}},
+		"PolicyUndecided":  {func(r *events.Recorder) { r.On(policy, events.PolicyUndecided, "2 objects") }, emitted{*policy, "Warning", "PolicyUndecided", "Report", "2 objects"}},
+		"PolicyDecided":    {func(r *events.Recorder) { r.On(policy, events.PolicyDecided, "all") }, emitted{*policy, "Normal", "PolicyDecided", "Report", "all"}},
+		"PolicyViolated":   {func(r *events.Recorder) { r.On(policy, events.PolicyViolated, "2 objects") }, emitted{*policy, "Warning", "PolicyViolated", "Report", "2 objects"}},
 		"NameToBeMade": {
-			func(r *events.Recorder) { r.Denied(unnamed, "shop", "no") },
+			func(r *events.Recorder) { r.OnObject(unnamed, "shop", events.Denied, "no") },
 			emitted{corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web"}, "Warning", "PlacementDenied", "Admit", "no"},
 		},
 	}
@@ -96,7 +96,7 @@ func TestEvents(t *testing.T) {
 func TestNotesAreBounded(t *testing.T) {
 	for _, n := range []int{0, 1023, 1024, 1025, 5000} {
 		r := &recorder{}
-		events.New(r).Denied(&unstructured.Unstructured{Object: map[string]any{}}, "", "x"+strings.Repeat("é", n))
+		events.New(r).OnObject(&unstructured.Unstructured{Object: map[string]any{}}, "", events.Denied, "x"+strings.Repeat("é", n))
 		note := r.all[0].Note
 		if len(note) > 1024 || !utf8.ValidString(note) {
 			t.Errorf("note of %d bytes", len(note))
@@ -138,10 +138,10 @@ func TestRepeatedEventsAreASeries(t *testing.T) {
 		}
 		r := events.New(broadcaster.NewRecorder(runtime.NewScheme(), "berth"))
 		for i := range 50 {
-			r.Remediated(&unstructured.Unstructured{Object: map[string]any{
+			r.OnObject(&unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "apps/v1", "kind": "Deployment",
 				"metadata": map[string]any{"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": strconv.Itoa(i)},
-			}}, fmt.Sprintf("to cluster %d", i%2))
+			}}, "shop", events.Remediated, fmt.Sprintf("to cluster %d", i%2))
 			synctest.Wait()
 		}
 		if server.created != 1 || server.updated > 1 {

@@ -22,11 +22,9 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine/remote"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
@@ -54,13 +52,13 @@ func (o *remoteObserver) HealthChanged(policy string, before, after placement.Re
 	log := ctrl.Log.WithName("remote").WithValues("policy", policy, "endpoint", after.Endpoint)
 	switch {
 	case severityAfter > severityBefore && severityAfter == severityCircuitOpen:
-		o.emit(policy, o.events.RemoteFailing, fmt.Sprintf("the engine is asked only now and then, as it kept failing: %v", after.Err))
+		o.emit(policy, events.RemoteFailing, fmt.Sprintf("the engine is asked only now and then, as it kept failing: %v", after.Err))
 		log.Error(after.Err, "An engine keeps failing and is asked only now and then")
 	case severityAfter > severityBefore:
-		o.emit(policy, o.events.RemoteFailing, fmt.Sprint(after.Err))
+		o.emit(policy, events.RemoteFailing, fmt.Sprint(after.Err))
 		log.Error(after.Err, "An engine gives no answers")
 	case severityAfter == severityHealthy && severityBefore != severityHealthy:
-		o.emit(policy, o.events.RemoteRecovered, fmt.Sprintf("engine %s: it answers again; it did not since %s", after.Endpoint, before.Since.UTC().Format(time.RFC3339)))
+		o.emit(policy, events.RemoteRecovered, fmt.Sprintf("engine %s: it answers again; it did not since %s", after.Endpoint, before.Since.UTC().Format(time.RFC3339)))
 		log.Info("An engine answers again", "since", before.Since)
 		o.topics.remoteRecovered.Publish(policy)
 	}
@@ -86,14 +84,9 @@ func severityOf(h placement.RemoteHealth) severity {
 	}
 }
 
-func (o *remoteObserver) emit(policy string, emit func(of runtime.Object, message string), message string) {
-	of := &placementv1.PlacementPolicy{}
-	// The cache has the policy because this replica has loaded it. There is no Event on a policy that was deleted
-	// meanwhile.
-	if err := o.reader.Get(context.Background(), client.ObjectKey{Name: policy}, of); err != nil {
-		return
-	}
-	emit(of, message)
+// emit emits an Event on a policy. The cache has the policy because this replica has loaded it.
+func (o *remoteObserver) emit(policy string, kind events.Kind, message string) {
+	o.events.OnPolicy(context.Background(), o.reader, policy, kind, message)
 }
 
 // endpointMetrics keeps the metrics of each remote engine as long as the engine decides a policy in force.

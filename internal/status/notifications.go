@@ -24,28 +24,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-)
-
-// Topic classifies a change of a policy's status.
-type Topic int
-
-const (
-	// TopicReady means that the policy now decides and did not before.
-	TopicReady Topic = iota
-	// TopicNotReady means that the policy does not decide, for a reason that is not a normal step after it was created
-	// or changed.
-	TopicNotReady
-	// TopicUndecided means that some existing objects can't be decided now, and all could before.
-	TopicUndecided
-	// TopicDecided means that all existing objects can be decided now, and some could not before.
-	TopicDecided
-	// TopicViolated means that some existing objects now differ from the policy's decision, and none did before.
-	TopicViolated
+	"github.com/berth-dev/berth/internal/events"
 )
 
 // Notification is a change of a policy's status that is reported to users.
 type Notification struct {
-	Topic   Topic
+	Kind    events.Kind
 	Message string
 }
 
@@ -58,10 +42,10 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 	was, is := readyCondition(before), readyCondition(after)
 	switch {
 	case is.Status == metav1.ConditionTrue && was.Status != metav1.ConditionTrue:
-		out = append(out, Notification{TopicReady, is.Message})
+		out = append(out, Notification{events.PolicyReady, is.Message})
 	case is.Status != metav1.ConditionFalse || is.Reason == placementv1.ReasonObjectsUndecided || slices.Contains(starting, is.Reason):
 	case was.Status != metav1.ConditionFalse || was.Reason != is.Reason:
-		out = append(out, Notification{TopicNotReady, is.Reason + ": " + is.Message})
+		out = append(out, Notification{events.PolicyNotReady, is.Reason + ": " + is.Message})
 	}
 	switch undecidedBefore, undecidedNow := number(before.Undecided), number(after.Undecided); {
 	case undecidedBefore == 0 && undecidedNow > 0:
@@ -69,12 +53,12 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 		if is.Reason == placementv1.ReasonObjectsUndecided {
 			message = is.Message
 		}
-		out = append(out, Notification{TopicUndecided, message})
+		out = append(out, Notification{events.PolicyUndecided, message})
 	case undecidedBefore > 0 && undecidedNow == 0 && after.Undecided != nil:
-		out = append(out, Notification{TopicDecided, "all existing objects can be decided"})
+		out = append(out, Notification{events.PolicyDecided, "all existing objects can be decided"})
 	}
 	if differed, differ := violations(before), violations(after); differed == 0 && differ > 0 {
-		out = append(out, Notification{TopicViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: it would deny %d and move %d",
+		out = append(out, Notification{events.PolicyViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: it would deny %d and move %d",
 			differ, number(after.Matched), number(after.WouldDeny), number(after.WouldMove))})
 	}
 	return out

@@ -40,6 +40,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/analysis"
@@ -477,7 +478,7 @@ func TestChanges(t *testing.T) {
 	violated := computed(func(f *status.Facts) { f.Report.Denied, f.Report.Moved = 1, 2 })
 	more := computed(func(f *status.Facts) { f.Report.Moved = 4 })
 	off := computed(func(f *status.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff })
-	ready := status.Notification{Topic: status.TopicReady, Message: "generation 4 decides what the policy matches"}
+	ready := status.Notification{Kind: events.PolicyReady, Message: "generation 4 decides what the policy matches"}
 	tests := map[string]struct {
 		before, after placementv1.PlacementPolicyStatus
 		want          []status.Notification
@@ -486,15 +487,15 @@ func TestChanges(t *testing.T) {
 		"InForce":         {pending, well, []status.Notification{ready}},
 		"Same":            {well, well, nil},
 		"Updated":         {well, pending, nil},
-		"CreatedBroken":   {none, broken, []status.Notification{{Topic: status.TopicNotReady, Message: "LastGoodInForce: generation 4 stays in force: bad"}}},
+		"CreatedBroken":   {none, broken, []status.Notification{{Kind: events.PolicyNotReady, Message: "LastGoodInForce: generation 4 stays in force: bad"}}},
 		"BrokenStill":     {broken, broken, nil},
-		"BrokenOtherwise": {broken, unserved, []status.Notification{{Topic: status.TopicNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts; what the policy matches is not decided until the type is installed"}}},
+		"BrokenOtherwise": {broken, unserved, []status.Notification{{Kind: events.PolicyNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts; what the policy matches is not decided until the type is installed"}}},
 		"Corrected":       {broken, well, []status.Notification{ready}},
-		"Undecided":       {well, undecided, []status.Notification{{Topic: status.TopicUndecided, Message: "2 of 5 objects can't be decided, such as pods a/b: oh; a request for such an object is denied"}}},
+		"Undecided":       {well, undecided, []status.Notification{{Kind: events.PolicyUndecided, Message: "2 of 5 objects can't be decided, such as pods a/b: oh; a request for such an object is denied"}}},
 		"FewerUndecided":  {undecided, fewer, nil},
-		"Decided":         {fewer, well, []status.Notification{ready, {Topic: status.TopicDecided, Message: "all existing objects can be decided"}}},
+		"Decided":         {fewer, well, []status.Notification{ready, {Kind: events.PolicyDecided, Message: "all existing objects can be decided"}}},
 		"NotLookedAt":     {undecided, off, []status.Notification{ready}},
-		"Violated":        {well, violated, []status.Notification{{Topic: status.TopicViolated, Message: "3 of 5 objects differ from what the policy decides: it would deny 1 and move 2"}}},
+		"Violated":        {well, violated, []status.Notification{{Kind: events.PolicyViolated, Message: "3 of 5 objects differ from what the policy decides: it would deny 1 and move 2"}}},
 		"MoreViolations":  {violated, more, nil},
 		"Compliant":       {violated, well, nil},
 	}

@@ -37,8 +37,8 @@ type TypeState struct {
 // maxFindingMessage limits a finding's message. It equals the schema's limit.
 const maxFindingMessage = 512
 
-// typeChecked returns the condition TypeChecked, or nil for none, and sets the findings. Until the generation is checked, it keeps the result in
-// the old status if that is for the same generation.
+// typeChecked returns the condition TypeChecked, or nil for none, and sets the findings. Until the generation is
+// checked, it keeps the result in the old status if that is for the same generation.
 func (s *setter) typeChecked(old placementv1.PlacementPolicyStatus, f Facts) *metav1.Condition {
 	_, remote := f.State.Policy.Remote()
 	kept := meta.FindStatusCondition(old.Conditions, placementv1.ConditionTypeChecked)
@@ -54,8 +54,7 @@ func (s *setter) typeChecked(old placementv1.PlacementPolicyStatus, f Facts) *me
 		return isUnknown(placementv1.ReasonSchemasUnavailable,
 			"the schemas could not be read, so the types are not checked: "+f.Types.Err.Error())
 	case f.Types.Unchecked != "":
-		return isUnknown(placementv1.ReasonNotChecked,
-			"the types are not checked: "+f.Types.Unchecked)
+		return isUnknown(placementv1.ReasonNotChecked, "the types are not checked: "+f.Types.Unchecked)
 	case f.Types.Total == 0:
 		return isTrue(placementv1.ReasonTypeChecked, "the type checker finds nothing wrong")
 	}

@@ -162,7 +162,7 @@ func (h *Handler) undecidable(req admission.Request, obj *unstructured.Unstructu
 		response = admission.Allowed("").WithWarnings(message)
 	}
 	if !dryRun(req) {
-		h.Events.EvaluationFailed(obj, req.Namespace, message)
+		h.Events.OnObject(obj, req.Namespace, events.EvaluationFailed, message)
 	}
 	response.AuditAnnotations = map[string]string{audit.Outcome: metrics.AnswerError}
 	return response, metrics.AnswerError
@@ -194,7 +194,7 @@ func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstr
 	response, answer := h.answer(ctx, req, obj, outcome, denials, failures)
 	if len(ignored) > 0 && len(failures) == 0 && !dryRun(req) {
 		// A user who applies an object indirectly, for example through a pipeline, does not see warnings.
-		h.Events.EvaluationFailed(obj, req.Namespace, strings.Join(ignored, "; "))
+		h.Events.OnObject(obj, req.Namespace, events.EvaluationFailed, strings.Join(ignored, "; "))
 	}
 	response.Warnings = warnings
 	response.AuditAnnotations = audited(outcome, answer)
@@ -206,14 +206,14 @@ func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstru
 	case len(failures) > 0:
 		message := strings.Join(append(failures, denials...), "; ")
 		if !dryRun(req) {
-			h.Events.EvaluationFailed(obj, req.Namespace, message)
+			h.Events.OnObject(obj, req.Namespace, events.EvaluationFailed, message)
 		}
 		return review.Denied(metav1.Status{Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: message}), metrics.AnswerError
 	case len(denials) > 0:
 		message := strings.Join(denials, "; ")
 		ctrllog.FromContext(ctx).V(2).Info("Denying", "message", message)
 		if !dryRun(req) {
-			h.Events.Denied(obj, req.Namespace, message)
+			h.Events.OnObject(obj, req.Namespace, events.Denied, message)
 		}
 		return review.Denied(metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: message}), metrics.AnswerDenied
 	case outcome.Object == nil:

@@ -89,7 +89,7 @@ func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *
 	response := review.Denied(status)
 	if h.lenient {
 		response = allowUnchecked(err.Error())
-		h.Events.QuotaUnchecked(review.Named(req), req.Namespace, response.Warnings[0])
+		h.Events.OnObject(review.Named(req), req.Namespace, events.QuotaUnchecked, response.Warnings[0])
 	}
 	response.AuditAnnotations = auditAnnotations(nil, metrics.QuotaError)
 	tracing.Answered(ctx, &req.AdmissionRequest, metrics.QuotaError, response.AuditAnnotations)
