@@ -112,6 +112,45 @@ func (m Metric) desc() *prometheus.Desc {
 	return prometheus.NewDesc(m.Name, m.Help, m.labelNames(), nil)
 }
 
+// scraped collects gauges whose values are read at the time of the scrape.
+type scraped struct {
+	// read calls set with the value of each gauge and its labels.
+	read  func(set setGauge)
+	descs map[string]*prometheus.Desc
+}
+
+type setGauge func(m Metric, value float64, labels ...string)
+
+func newScraped(read func(set setGauge), gauges ...Metric) prometheus.Collector {
+	s := &scraped{read: read, descs: map[string]*prometheus.Desc{}}
+	for _, m := range gauges {
+		s.descs[m.Name] = m.desc()
+	}
+	return s
+}
+
+// Describe implements prometheus.Collector.
+func (s *scraped) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range s.descs {
+		out <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *scraped) Collect(out chan<- prometheus.Metric) {
+	s.read(func(m Metric, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(s.descs[m.Name], prometheus.GaugeValue, value, labels...)
+	})
+}
+
+// oneIf returns 1 for true and 0 for false.
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // Labels that several metrics share.
 var (
 	ofPolicy   = Label{Name: "policy"}

@@ -169,11 +169,7 @@ func (m *Metrics) Violations(policy string, objects int) {
 
 // Paused sets whether remediation of a policy is paused.
 func (m *Metrics) Paused(policy string, paused bool) {
-	value := 0.0
-	if paused {
-		value = 1
-	}
-	m.ofPolicies.touch(policy, func() { m.paused.WithLabelValues(policy).Set(value) })
+	m.ofPolicies.touch(policy, func() { m.paused.WithLabelValues(policy).Set(oneIf(paused)) })
 }
 
 // Remediation counts one patch of an existing object.
@@ -198,26 +194,12 @@ func (m *Metrics) ForgetPolicy(policy string) {
 	})
 }
 
-// CertificateExpiry collects the expiry time of the webhook's certificate. It has no value until there is a
-// certificate.
-type CertificateExpiry struct {
-	expiry     func() time.Time
-	management string
-	desc       *prometheus.Desc
-}
-
-// NewCertificateExpiry returns a collector. The function expiry must return the zero time while there is no
-// certificate.
-func NewCertificateExpiry(expiry func() time.Time, management string) *CertificateExpiry {
-	return &CertificateExpiry{expiry: expiry, management: management, desc: certificateExpiry.desc()}
-}
-
-// Describe implements prometheus.Collector.
-func (e *CertificateExpiry) Describe(out chan<- *prometheus.Desc) { out <- e.desc }
-
-// Collect implements prometheus.Collector.
-func (e *CertificateExpiry) Collect(out chan<- prometheus.Metric) {
-	if at := e.expiry(); !at.IsZero() {
-		out <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, float64(at.Unix()), e.management)
-	}
+// NewCertificateExpiry returns a collector of the expiry time of the webhook's certificate. The function expiry must
+// return the zero time while there is no certificate. Until then the metric has no value.
+func NewCertificateExpiry(expiry func() time.Time, management string) prometheus.Collector {
+	return newScraped(func(set setGauge) {
+		if at := expiry(); !at.IsZero() {
+			set(certificateExpiry, float64(at.Unix()), management)
+		}
+	}, certificateExpiry)
 }

@@ -34,7 +34,7 @@ const (
 	QuotaError   = "error"
 )
 
-// quotaMetrics are the metrics of quotas that are updated by events. QuotaUsage collects the others.
+// quotaMetrics are the metrics of quotas that are updated by events. NewQuotaUsage collects the others.
 type quotaMetrics struct {
 	requests  *prometheus.HistogramVec
 	denials   *prometheus.CounterVec
@@ -86,36 +86,19 @@ func (m *Metrics) ForgetQuota(k quota.Key) {
 	})
 }
 
-// QuotaUsage collects the usage and the limits of quotas at the time of the scrape.
-type QuotaUsage struct {
-	list       func() []placementv1.Quota
-	used, hard *prometheus.Desc
-}
-
-var _ prometheus.Collector = (*QuotaUsage)(nil)
-
-// NewQuotaUsage returns a collector. The function list must return immediately, from a cache, and must return quotas on
-// only one replica.
-func NewQuotaUsage(list func() []placementv1.Quota) *QuotaUsage {
-	return &QuotaUsage{list: list, used: quotaUsed.desc(), hard: quotaHard.desc()}
-}
-
-// Describe implements prometheus.Collector.
-func (u *QuotaUsage) Describe(out chan<- *prometheus.Desc) {
-	out <- u.used
-	out <- u.hard
-}
-
-// Collect implements prometheus.Collector.
-func (u *QuotaUsage) Collect(out chan<- prometheus.Metric) {
-	for _, q := range u.list() {
-		k, _ := quota.KeyOf(q)
-		status := q.QuotaStatus()
-		for name, amount := range status.Hard {
-			out <- prometheus.MustNewConstMetric(u.hard, prometheus.GaugeValue, amount.AsApproximateFloat64(), k.Kind, k.Namespace, k.Name, string(name))
+// NewQuotaUsage returns a collector of the usage and the limits of quotas. The function list must return immediately, from
+// a cache, and must return quotas on only one replica.
+func NewQuotaUsage(list func() []placementv1.Quota) prometheus.Collector {
+	return newScraped(func(set setGauge) {
+		for _, q := range list() {
+			k, _ := quota.KeyOf(q)
+			status := q.QuotaStatus()
+			for name, amount := range status.Hard {
+				set(quotaHard, amount.AsApproximateFloat64(), k.Kind, k.Namespace, k.Name, string(name))
+			}
+			for name, amount := range status.Used {
+				set(quotaUsed, amount.AsApproximateFloat64(), k.Kind, k.Namespace, k.Name, string(name))
+			}
 		}
-		for name, amount := range status.Used {
-			out <- prometheus.MustNewConstMetric(u.used, prometheus.GaugeValue, amount.AsApproximateFloat64(), k.Kind, k.Namespace, k.Name, string(name))
-		}
-	}
+	}, quotaHard, quotaUsed)
 }

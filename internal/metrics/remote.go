@@ -18,8 +18,6 @@ package metrics
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -120,9 +118,7 @@ func (r *Remote) Pending(endpoint string, changes int) {
 }
 
 // Released removes the push metrics of an engine to which Berth no longer pushes.
-func (r *Remote) Released(endpoint string) { r.forgetSupply(endpoint) }
-
-func (r *Remote) forgetSupply(endpoint string) {
+func (r *Remote) Released(endpoint string) {
 	labels := prometheus.Labels{"endpoint": endpoint}
 	r.pushes.DeletePartialMatch(labels)
 	r.loads.DeletePartialMatch(labels)
@@ -138,42 +134,23 @@ func (r *Remote) Forget(endpoint string) {
 		labels := prometheus.Labels{"endpoint": endpoint}
 		r.requests.DeletePartialMatch(labels)
 		r.duration.DeletePartialMatch(labels)
-		r.forgetSupply(endpoint)
+		r.Released(endpoint)
 	})
 }
 
-// Circuits collects the engines whose circuit breaker is open at the time of the scrape.
-type Circuits struct {
-	policies func() []*placement.Policy
-	desc     *prometheus.Desc
-}
-
-var _ prometheus.Collector = (*Circuits)(nil)
-
-// NewCircuits returns a collector. The function policies returns the policies in force.
-func NewCircuits(policies func() []*placement.Policy) *Circuits {
-	return &Circuits{policies: policies, desc: remoteCircuitOpen.desc()}
-}
-
-// Describe implements prometheus.Collector.
-func (c *Circuits) Describe(out chan<- *prometheus.Desc) { out <- c.desc }
-
-// Collect implements prometheus.Collector.
-func (c *Circuits) Collect(out chan<- prometheus.Metric) {
-	open := map[string]float64{}
-	for _, p := range c.policies() {
-		remote, ok := p.Remote()
-		if !ok {
-			continue
+// NewCircuits returns a collector of the engines whose circuit breaker is open. The function policies returns the policies
+// in force.
+func NewCircuits(policies func() []*placement.Policy) prometheus.Collector {
+	return newScraped(func(set setGauge) {
+		open := map[string]float64{}
+		for _, p := range policies() {
+			if remote, ok := p.Remote(); ok {
+				health := remote.Health()
+				open[health.Endpoint] = max(open[health.Endpoint], oneIf(health.BreakerOpen))
+			}
 		}
-		health := remote.Health()
-		value := 0.0
-		if health.BreakerOpen {
-			value = 1
+		for endpoint, value := range open {
+			set(remoteCircuitOpen, value, endpoint)
 		}
-		open[health.Endpoint] = max(open[health.Endpoint], value)
-	}
-	for _, endpoint := range slices.Sorted(maps.Keys(open)) {
-		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, open[endpoint], endpoint)
-	}
+	}, remoteCircuitOpen)
 }

@@ -33,34 +33,15 @@ type Replica struct {
 	Confirmed time.Time
 }
 
-// Replication collects the replica data of each resource type at the time of the scrape.
-type Replication struct {
-	list                      func() []Replica
-	objects, bytes, confirmed *prometheus.Desc
-}
-
-var _ prometheus.Collector = (*Replication)(nil)
-
-// NewReplication returns a collector. The function list must return immediately, with each type at most once.
-func NewReplication(list func() []Replica) *Replication {
-	return &Replication{list: list, objects: replicatedObjects.desc(), bytes: replicatedBytes.desc(), confirmed: replicatedConfirmed.desc()}
-}
-
-// Describe implements prometheus.Collector.
-func (r *Replication) Describe(out chan<- *prometheus.Desc) {
-	out <- r.objects
-	out <- r.bytes
-	out <- r.confirmed
-}
-
-// Collect implements prometheus.Collector.
-func (r *Replication) Collect(out chan<- prometheus.Metric) {
-	for _, t := range r.list() {
-		tell := func(desc *prometheus.Desc, value float64) {
-			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, t.Resource.String())
+// NewReplication returns a collector of the replica data of each resource type. The function list must return immediately,
+// with each type at most once.
+func NewReplication(list func() []Replica) prometheus.Collector {
+	return newScraped(func(set setGauge) {
+		for _, t := range list() {
+			resource := t.Resource.String()
+			set(replicatedObjects, float64(t.Objects), resource)
+			set(replicatedBytes, float64(t.Bytes), resource)
+			set(replicatedConfirmed, float64(t.Confirmed.UnixMilli())/1000, resource)
 		}
-		tell(r.objects, float64(t.Objects))
-		tell(r.bytes, float64(t.Bytes))
-		tell(r.confirmed, float64(t.Confirmed.UnixMilli())/1000)
-	}
+	}, replicatedObjects, replicatedBytes, replicatedConfirmed)
 }
