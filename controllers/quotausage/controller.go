@@ -127,12 +127,12 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		return err
 	}
 	for object, handler := range map[client.Object]events{
-		&placementv1.ScopedQuota{}:        c.quotaEvents(),
-		&placementv1.ClusterScopedQuota{}: c.quotaEvents(),
-		&placementv1.LimitedResource{}:    c.quotaEvents(),
-		watches.NewNamespace():            c.namespaceEvents(),
-		watches.NewPriorityClass():        c.classEvents(),
-		watches.NewStorageClass():         c.classEvents(),
+		&placementv1.ScopedQuota{}:                 c.quotaEvents(),
+		&placementv1.ClusterScopedQuota{}:          c.quotaEvents(),
+		&placementv1.LimitedResource{}:             c.quotaEvents(),
+		watches.NewNamespace():                     c.namespaceEvents(),
+		watches.NewMetadata(watches.PriorityClass): c.classEvents(),
+		watches.NewMetadata(watches.StorageClass):  c.classEvents(),
 	} {
 		if err := ctl.Watch(source.TypedKind(mgr.GetCache(), object, handler)); err != nil {
 			return err

@@ -114,7 +114,7 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 		Client: base.mgr.GetClient(), Live: base.mgr.GetAPIReader(), Dynamic: base.served.dynamic, Watches: base.hub, Catalog: evaluation.catalog,
 		Compiler: evaluation.quotaCompiler, Evaluators: evaluation.quotaEvaluators, Metrics: base.metrics, Clock: clock.RealClock{},
 		WebhookState: configurations.QuotaState, OwnNamespace: base.options.exemptNamespace(),
-		Classes: &watches.PriorityClasses{Reader: base.mgr.GetClient()}, StorageClasses: &watches.StorageClasses{Reader: base.mgr.GetClient()},
+		Classes: &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass}, StorageClasses: &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.StorageClass},
 	})
 	configurations.SubscribeQuotas(usage.WebhookStateChanged)
 	evaluation.catalog.Subscribe(usage.ServedChanged)

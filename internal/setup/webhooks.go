@@ -77,9 +77,11 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 			Compilations:      semaphore.NewWeighted(maxCompilations),
 		}))
 	register(webhookconfiguration.PathQuotaSpecs, &admission.Webhook{Handler: &quotaspec.Handler{
-		Catalog: evaluation.catalog, Evaluators: evaluation.quotaEvaluators, Namespaces: base.namespaces, Classes: &watches.PriorityClasses{Reader: base.mgr.GetClient()},
-		StorageClasses: &watches.StorageClasses{Reader: base.mgr.GetClient()}, VolumeAttributesClasses: &watches.VolumeAttributesClasses{Reader: base.mgr.GetAPIReader()},
-		OwnNamespace: base.options.exemptNamespace(), Decoder: admission.NewDecoder(base.mgr.GetScheme()),
+		Catalog: evaluation.catalog, Evaluators: evaluation.quotaEvaluators, Namespaces: base.namespaces,
+		Classes:                 &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},
+		StorageClasses:          &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.StorageClass},
+		VolumeAttributesClasses: &watches.Classes{Reader: base.mgr.GetAPIReader(), Kind: watches.VolumeAttributesClass},
+		OwnNamespace:            base.options.exemptNamespace(), Decoder: admission.NewDecoder(base.mgr.GetScheme()),
 		Live: base.mgr.GetAPIReader(), Cache: base.mgr.GetClient(),
 	}})
 }

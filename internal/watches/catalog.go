@@ -70,7 +70,8 @@ type catalog struct {
 	kinds    map[schema.GroupVersionResource]string
 	// scalable holds the types that have a scale subresource.
 	scalable map[schema.GroupVersionResource]bool
-	// served holds all types, including those that can't be listed or watched.
+	// served holds all types, including those that can't be listed or watched, and the versions of groups that did not
+	// respond.
 	served *match.ServedTypes
 }
 
@@ -148,8 +149,7 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 
 // store replaces the result of discovery, and reports whether it differs from the one before.
 func (c *Catalog) store(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed *discovery.ErrGroupDiscoveryFailed) bool {
-	next := newCatalog(groups, lists)
-	next.served = servedTypes(groups, lists, failed)
+	next := newCatalog(groups, lists, failed)
 	// The comparison includes the plurals because they change when another version becomes the preferred one.
 	if current := c.current.Load(); current != nil && maps.Equal(current.kinds, next.kinds) && maps.Equal(current.scalable, next.scalable) &&
 		maps.EqualFunc(current.byPlural, next.byPlural, slices.Equal) && next.served.Equal(current.served) {
@@ -159,7 +159,7 @@ func (c *Catalog) store(groups []*metav1.APIGroup, lists []*metav1.APIResourceLi
 	return true
 }
 
-func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *catalog {
+func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed *discovery.ErrGroupDiscoveryFailed) *catalog {
 	out := &catalog{
 		byPlural: map[string][]policy.Resource{},
 		exact:    map[schema.GroupVersionResource]policy.Resource{},
@@ -170,27 +170,31 @@ func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *cat
 	for _, list := range lists {
 		byVersion[list.GroupVersion] = list
 	}
+	var types []match.ServedType
 	for _, group := range groups {
 		// The versions are ordered with the preferred one first. The first version that serves a resource represents
 		// its plural.
 		known := map[string]bool{}
 		for _, version := range preferredFirst(group) {
 			list := byVersion[version]
-			if list == nil {
-				continue
-			}
 			gv, err := schema.ParseGroupVersion(version)
-			if err != nil {
+			if list == nil || err != nil {
 				continue
 			}
 			for _, r := range list.APIResources {
-				if parent, subresource, _ := strings.Cut(r.Name, "/"); subresource == match.SubresourceScale {
-					out.scalable[gv.WithResource(parent)] = true
-				}
-				if strings.Contains(r.Name, "/") || !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") {
+				if parent, subresource, isSubresource := strings.Cut(r.Name, "/"); isSubresource {
+					if subresource == match.SubresourceScale {
+						out.scalable[gv.WithResource(parent)] = true
+					}
 					continue
 				}
 				resource := policy.Resource{GroupVersionResource: gv.WithResource(r.Name), Namespaced: r.Namespaced}
+				types = append(types, match.ServedType{
+					GroupVersionResource: resource.GroupVersionResource, Kind: r.Kind, Singular: r.SingularName, ShortNames: r.ShortNames, Namespaced: r.Namespaced,
+				})
+				if !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") {
+					continue
+				}
 				out.exact[resource.GroupVersionResource] = resource
 				out.kinds[resource.GroupVersionResource] = r.Kind
 				if !known[r.Name] {
@@ -200,42 +204,11 @@ func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *cat
 			}
 		}
 	}
-	return out
-}
-
-// servedTypes returns all types in the lists, and the versions of groups that did not respond.
-func servedTypes(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed *discovery.ErrGroupDiscoveryFailed) *match.ServedTypes {
-	byVersion := map[string]*metav1.APIResourceList{}
-	for _, list := range lists {
-		byVersion[list.GroupVersion] = list
-	}
-	var types []match.ServedType
-	for _, group := range groups {
-		for _, version := range preferredFirst(group) {
-			gv, err := schema.ParseGroupVersion(version)
-			if list := byVersion[version]; err == nil && list != nil {
-				types = append(types, typesOf(gv, list.APIResources)...)
-			}
-		}
-	}
 	var silent []schema.GroupVersion
 	if failed != nil {
-		silent = slices.SortedFunc(maps.Keys(failed.Groups), func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
+		silent = slices.SortedFunc(maps.Keys(failed.Groups), compareText[schema.GroupVersion])
 	}
-	return match.NewServedTypes(types, silent...)
-}
-
-// typesOf returns the types of one version of a group.
-func typesOf(gv schema.GroupVersion, resources []metav1.APIResource) []match.ServedType {
-	var out []match.ServedType
-	for _, r := range resources {
-		if strings.Contains(r.Name, "/") {
-			continue
-		}
-		out = append(out, match.ServedType{
-			GroupVersionResource: gv.WithResource(r.Name), Kind: r.Kind, Singular: r.SingularName, ShortNames: r.ShortNames, Namespaced: r.Namespaced,
-		})
-	}
+	out.served = match.NewServedTypes(types, silent...)
 	return out
 }
 
@@ -301,7 +274,7 @@ func (c *Catalog) Scalable(selects func(schema.GroupVersionResource) bool) []sch
 			out = append(out, resource)
 		}
 	}
-	slices.SortFunc(out, func(a, b schema.GroupVersionResource) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(out, compareText[schema.GroupVersionResource])
 	return out
 }
 
@@ -323,12 +296,12 @@ func (c *Catalog) Select(selects func(schema.GroupVersionResource) bool) []polic
 				}
 			}
 			if len(others) > 0 {
-				out = append(out, slices.MaxFunc(others, compareResources))
+				out = append(out, slices.MaxFunc(others, compareText[policy.Resource]))
 			}
 		}
 	}
-	slices.SortFunc(out, compareResources)
+	slices.SortFunc(out, compareText[policy.Resource])
 	return out
 }
 
-func compareResources(a, b policy.Resource) int { return strings.Compare(a.String(), b.String()) }
+func compareText[T fmt.Stringer](a, b T) int { return strings.Compare(a.String(), b.String()) }

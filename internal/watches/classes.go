@@ -20,51 +20,45 @@ import (
 	"context"
 	"fmt"
 
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// StorageClasses reads the names of storage classes. It is safe for concurrent use.
-type StorageClasses struct {
-	// Reader reads metadata from a cache.
+// Kinds of classes.
+var (
+	PriorityClass         = schedulingv1.SchemeGroupVersion.WithKind("PriorityClass")
+	StorageClass          = storagev1.SchemeGroupVersion.WithKind("StorageClass")
+	VolumeAttributesClass = storagev1.SchemeGroupVersion.WithKind("VolumeAttributesClass")
+)
+
+// Classes reads the names of the classes of one kind. It is safe for concurrent use.
+type Classes struct {
+	// Reader reads metadata. It must not read a VolumeAttributesClass from a cache: a cache can't watch a type that older
+	// API servers do not serve.
 	Reader client.Reader
+	Kind   schema.GroupVersionKind
 }
 
-// Names returns the names of all storage classes.
-func (s *StorageClasses) Names(ctx context.Context) ([]string, error) {
-	return namesOf(ctx, s.Reader, storagev1.SchemeGroupVersion.WithKind("StorageClass"))
-}
-
-// NewStorageClass returns an empty storage class in the form that the cache holds, which is metadata only.
-func NewStorageClass() *metav1.PartialObjectMetadata {
-	out := &metav1.PartialObjectMetadata{}
-	out.SetGroupVersionKind(storagev1.SchemeGroupVersion.WithKind("StorageClass"))
-	return out
-}
-
-// VolumeAttributesClasses reads the names of volume attributes classes. It is safe for concurrent use.
-type VolumeAttributesClasses struct {
-	// Reader reads from the API server. A cache can't watch a type that older API servers do not serve.
-	Reader client.Reader
-}
-
-// Names returns the names of all volume attributes classes. It returns an error if the API server does not serve them.
-func (v *VolumeAttributesClasses) Names(ctx context.Context) ([]string, error) {
-	return namesOf(ctx, v.Reader, storagev1.SchemeGroupVersion.WithKind("VolumeAttributesClass"))
-}
-
-// namesOf returns the names of all objects of a cluster-scoped kind.
-func namesOf(ctx context.Context, reader client.Reader, kind schema.GroupVersionKind) ([]string, error) {
+// Names returns the names of all classes. It returns an error if the API server does not serve their kind.
+func (c *Classes) Names(ctx context.Context) ([]string, error) {
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing objects of kind %s: %w", kind.Kind, err)
+	list.SetGroupVersionKind(c.Kind.GroupVersion().WithKind(c.Kind.Kind + "List"))
+	if err := c.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing objects of kind %s: %w", c.Kind.Kind, err)
 	}
 	out := make([]string, len(list.Items))
 	for i := range list.Items {
 		out[i] = list.Items[i].Name
 	}
 	return out, nil
+}
+
+// NewMetadata returns an empty object of a kind in the form that the cache holds, which is metadata only.
+func NewMetadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	out := &metav1.PartialObjectMetadata{}
+	out.SetGroupVersionKind(kind)
+	return out
 }

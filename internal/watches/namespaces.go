@@ -59,14 +59,18 @@ func (n *Namespaces) All(ctx context.Context) (iter.Seq2[string, map[string]stri
 	if err := n.Cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}
-	return allLabels(list), nil
+	return func(yield func(string, map[string]string) bool) {
+		for i := range list.Items {
+			if !yield(list.Items[i].Name, list.Items[i].Labels) {
+				return
+			}
+		}
+	}, nil
 }
 
 // NewNamespace returns an empty namespace in the form that the cache holds, which is metadata only.
 func NewNamespace() *metav1.PartialObjectMetadata {
-	out := &metav1.PartialObjectMetadata{}
-	out.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	return out
+	return NewMetadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
 }
 
 // NewNamespaceList returns an empty list of namespaces in the form that the cache holds, which is metadata only.
@@ -74,15 +78,4 @@ func NewNamespaceList() *metav1.PartialObjectMetadataList {
 	out := &metav1.PartialObjectMetadataList{}
 	out.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
 	return out
-}
-
-// allLabels yields the name and labels of each listed namespace.
-func allLabels(list *metav1.PartialObjectMetadataList) iter.Seq2[string, map[string]string] {
-	return func(yield func(string, map[string]string) bool) {
-		for i := range list.Items {
-			if !yield(list.Items[i].Name, list.Items[i].Labels) {
-				return
-			}
-		}
-	}
 }

@@ -90,30 +90,15 @@ func (h *RestoreDetector) currentEpoch() *epoch {
 func (h *RestoreDetector) Wrap(next cache.ListerWatcher) cache.ListerWatcher {
 	out := &epochListerWatcher{next: cache.ToListerWatcherWithContext(next), detector: h}
 	out.listedEpoch.Store(h.currentEpoch().number)
-	return out
+	return &cache.ListWatch{ListWithContextFunc: out.list, WatchFuncWithContext: out.watch}
 }
 
-// epochListerWatcher is the ListerWatcher of one reflector.
+// epochListerWatcher has the functions of the ListerWatcher of one reflector.
 type epochListerWatcher struct {
 	next     cache.ListerWatcherWithContext
 	detector *RestoreDetector
 	// listedEpoch is the epoch in which the reflector began to read its current content.
 	listedEpoch atomic.Uint64
-}
-
-var (
-	_ cache.ListerWatcherWithContext = (*epochListerWatcher)(nil)
-	_ cache.ListerWatcher            = (*epochListerWatcher)(nil)
-)
-
-// List implements cache.ListerWatcher.
-func (l *epochListerWatcher) List(o metav1.ListOptions) (runtime.Object, error) {
-	return l.ListWithContext(context.Background(), o)
-}
-
-// Watch implements cache.ListerWatcher.
-func (l *epochListerWatcher) Watch(o metav1.ListOptions) (watch.Interface, error) {
-	return l.WatchWithContext(context.Background(), o)
 }
 
 // readsCurrentState reports whether a request reads the current state, independently of what the client has seen.
@@ -126,8 +111,7 @@ func errStoreRestored() error {
 	return apierrors.NewResourceExpired("the API server's store has gone back to an earlier state")
 }
 
-// ListWithContext implements cache.ListerWatcherWithContext.
-func (l *epochListerWatcher) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+func (l *epochListerWatcher) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	now := l.detector.currentEpoch()
 	if !readsCurrentState(o) && l.listedEpoch.Load() != now.number {
 		return nil, errStoreRestored()
@@ -139,8 +123,7 @@ func (l *epochListerWatcher) ListWithContext(ctx context.Context, o metav1.ListO
 	return list, err
 }
 
-// WatchWithContext implements cache.ListerWatcherWithContext.
-func (l *epochListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+func (l *epochListerWatcher) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	now := l.detector.currentEpoch()
 	if !readsCurrentState(o) && l.listedEpoch.Load() != now.number {
 		return nil, errStoreRestored()
