@@ -87,7 +87,7 @@ func TestContractIsCheckedWhereTextsChange(t *testing.T) {
 		obj := from.policies["policy-0"]
 		obj.Spec.Rego = invalid
 		c, registry := newController(t, from)
-		c.revisions = keeper{revisions: map[string]policy.Revision{policy.RevisionName("policy-0"): {UID: obj.UID, Generation: obj.Generation, Spec: *obj.Spec.DeepCopy()}}}
+		c.Revisions = keeper{revisions: map[string]policy.Revision{policy.RevisionName("policy-0"): {UID: obj.UID, Generation: obj.Generation, Spec: *obj.Spec.DeepCopy()}}}
 		check := func(generation int64) {
 			t.Helper()
 			// Loading it again changes nothing.

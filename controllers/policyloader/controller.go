@@ -109,16 +109,7 @@ type Deps struct {
 
 // Controller loads PlacementPolicies into the registry. Create it with New.
 type Controller struct {
-	reader client.Reader
-	// revisions reads from namespace, which may be in another cluster than the policies.
-	revisions client.Reader
-	engine    Engine
-	registry  *placement.Registry
-	catalog   Catalog
-	metrics   *metrics.Metrics
-	// namespace contains the ControllerRevisions of policies that compiled.
-	namespace string
-	settled   func(*policy.Binding) bool
+	Deps
 	// served receives an event when the API server serves other types than before, and data when replicated data changed
 	// while a version waits.
 	served, data chan event.GenericEvent
@@ -139,16 +130,12 @@ type Controller struct {
 	pending   sets.Set[string]
 }
 
-// compiled is a compiled version of a policy with the spec that it was compiled from.
+// compiled is a compiled version of a policy. Its spec has the default values. Its bindings are nil before the first
+// binding.
 type compiled struct {
-	generation int64
-	uid        types.UID
-	spec       placementv1.PlacementPolicySpec
-	module     *policy.Module
-	matcher    *match.Matcher
-	// bindings are the API groups that the policy's type references are bound to. They are nil before the first
-	// binding.
-	bindings policy.Bindings
+	policy.Revision
+	module  *policy.Module
+	matcher *match.Matcher
 	// invalid lists the clauses of contract rules that can never have a valid value; nil if there are none. Such a
 	// version is refused unless it is in force already.
 	invalid error
@@ -163,8 +150,8 @@ type waiting struct {
 // New returns a controller.
 func New(d Deps) *Controller {
 	c := &Controller{
-		reader: d.Policies, revisions: d.Revisions, engine: d.Engine, registry: d.Registry, catalog: d.Catalog, metrics: d.Metrics, namespace: d.Namespace, settled: d.Settled,
-		served: make(chan event.GenericEvent, 1), data: make(chan event.GenericEvent, 1), compiled: map[string]compiled{}, good: map[string]compiled{}, waiting: map[string]waiting{}, states: newStateCounts(d.Metrics.Policies), clock: clock.RealClock{},
+		Deps: d, served: make(chan event.GenericEvent, 1), data: make(chan event.GenericEvent, 1),
+		compiled: map[string]compiled{}, good: map[string]compiled{}, waiting: map[string]waiting{}, states: newStateCounts(d.Metrics.Policies), clock: clock.RealClock{},
 	}
 	d.Catalog.Subscribe(func() { wake(c.served) })
 	return c
@@ -223,17 +210,17 @@ func (c *Controller) invalidate() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) {
 			if !e.IsInInitialList {
-				c.catalog.Invalidate()
+				c.Catalog.Invalidate()
 			}
 		},
-		UpdateFunc: func(context.Context, event.UpdateEvent, queue) { c.catalog.Invalidate() },
-		DeleteFunc: func(context.Context, event.DeleteEvent, queue) { c.catalog.Invalidate() },
+		UpdateFunc: func(context.Context, event.UpdateEvent, queue) { c.Catalog.Invalidate() },
+		DeleteFunc: func(context.Context, event.DeleteEvent, queue) { c.Catalog.Invalidate() },
 	}
 }
 
 func (c *Controller) allPolicies(context.Context, client.Object) []reconcile.Request {
 	var out []reconcile.Request
-	for name := range c.registry.All() {
+	for name := range c.Registry.All() {
 		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 	}
 	return out
@@ -260,7 +247,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	obj := &placementv1.PlacementPolicy{}
-	err := c.reader.Get(ctx, req.NamespacedName, obj)
+	err := c.Policies.Get(ctx, req.NamespacedName, obj)
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
@@ -280,22 +267,22 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if known {
 		state, waits = c.awaitData(req.Name, state)
 	}
-	c.metrics.AddPolicy(req.Name)
-	if differs(c.registry.Get(req.Name), state) {
-		c.registry.Set(req.Name, state)
+	c.Metrics.AddPolicy(req.Name)
+	if differs(c.Registry.Get(req.Name), state) {
+		c.Registry.Set(req.Name, state)
 		c.states.set(req.Name, stateOf(state))
 	}
 	c.loaded(req.Name)
-	if waits && state.Next.Remote != nil {
-		return reconcile.Result{RequeueAfter: remoteInterval}, nil
+	var again time.Duration
+	switch {
+	case waits && state.Next.Remote != nil:
+		again = remoteInterval
+	case waits:
+		again = dataInterval
+	case mayRecover(state):
+		again = missingInterval
 	}
-	if waits {
-		return reconcile.Result{RequeueAfter: dataInterval}, nil
-	}
-	if mayRecover(state) {
-		return reconcile.Result{RequeueAfter: missingInterval}, nil
-	}
-	return reconcile.Result{}, nil
+	return reconcile.Result{RequeueAfter: again}, nil
 }
 
 // mayRecover reports whether the policy's state may improve without a change of any object that Berth watches. A missing
@@ -309,8 +296,8 @@ func mayRecover(s *placement.PolicyState) bool {
 // is incomplete. In the second case the entry records what next waits for. A new version that reads more must not cause
 // denied requests until its data is complete.
 func (c *Controller) awaitData(name string, next *placement.PolicyState) (state *placement.PolicyState, waits bool) {
-	old := c.registry.Get(name)
-	wait := c.settled != nil && old != nil && old.Policy != next.Policy && bound(old) && bound(next) && c.settled(old.Binding) && !c.settled(next.Binding)
+	old := c.Registry.Get(name)
+	wait := c.Settled != nil && old != nil && old.Policy != next.Policy && bound(old) && bound(next) && c.Settled(old.Binding) && !c.Settled(next.Binding)
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -349,14 +336,15 @@ func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy)
 	}
 	if reason == nil {
 		binding, err := c.bindNewest(ctx, obj, next)
+		_, refused := errors.AsType[*policy.CompileError](err)
 		switch {
 		case err == nil && len(binding.Missing) == 0:
 			return c.putInForce(ctx, obj, next, binding)
 		case err == nil:
 			reason, incomplete = &policy.NotServedError{Missing: binding.Missing}, binding
-			next.bindings = binding.Bindings
+			next.Bindings = binding.Bindings
 			c.remember(obj, next, false)
-		case isCompileError(err):
+		case refused:
 			reason = err
 		default:
 			return nil, err
@@ -369,7 +357,7 @@ func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy)
 	if incomplete != nil {
 		return c.putInForce(ctx, obj, next, incomplete)
 	}
-	if state := c.registry.Get(obj.Name); state != nil && !state.Broken && known {
+	if state := c.Registry.Get(obj.Name); state != nil && !state.Broken && known {
 		// The version in force compiles but can't be bound any more. It remains in force with its bindings.
 		kept := *state
 		kept.Generation, kept.Err, kept.Next = obj.Generation, reason, nil
@@ -381,18 +369,18 @@ func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy)
 // newest returns the compiled newest version of a policy. It compiles the version unless that was done before.
 func (c *Controller) newest(obj *placementv1.PlacementPolicy) (compiled, error) {
 	for _, known := range c.versions(obj) {
-		if known.generation == obj.Generation && equality.Semantic.DeepEqual(known.spec, obj.Spec.WithDefaults()) {
+		if known.Generation == obj.Generation && equality.Semantic.DeepEqual(known.Spec, obj.Spec.WithDefaults()) {
 			return known, nil
 		}
 	}
-	return compile(obj.Name, obj.UID, obj.Generation, obj.Spec)
+	return compile(obj.Name, policy.Revision{UID: obj.UID, Generation: obj.Generation, Spec: obj.Spec})
 }
 
 // fallBack puts an earlier version in force because of an error of the newest one. It returns nil if there is none.
 // Among the versions that this replica knows, it prefers the last one of which all types are served. If anyhow is true,
 // the newest version can't be in force at all, and any version that compiled will do.
 func (c *Controller) fallBack(ctx context.Context, obj *placementv1.PlacementPolicy, reason error, anyhow bool) (*placement.PolicyState, error) {
-	candidates := slices.DeleteFunc(c.versions(obj), func(v compiled) bool { return v.generation == obj.Generation })
+	candidates := slices.DeleteFunc(c.versions(obj), func(v compiled) bool { return v.Generation == obj.Generation })
 	if len(candidates) == 0 {
 		kept, ok, err := c.storedVersion(ctx, obj)
 		if err != nil {
@@ -425,9 +413,9 @@ func (c *Controller) fallBack(ctx context.Context, obj *placementv1.PlacementPol
 // bindNewest binds a version to the groups that its source was bound to before, in this replica or in another one, as
 // the leader recorded it.
 func (c *Controller) bindNewest(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled) (*policy.Binding, error) {
-	if text.bindings == nil && text.module.ReadsByPluralOnly() {
+	if text.Bindings == nil && text.module.ReadsByPluralOnly() {
 		var err error
-		if text.bindings, err = c.recorded(ctx, obj, text.module); err != nil {
+		if text.Bindings, err = c.recorded(ctx, obj, text.module); err != nil {
 			return nil, err
 		}
 	}
@@ -438,8 +426,8 @@ func (c *Controller) bindNewest(ctx context.Context, obj *placementv1.PlacementP
 // bound.
 func (c *Controller) recorded(ctx context.Context, obj *placementv1.PlacementPolicy, text *policy.Module) (policy.Bindings, error) {
 	for _, known := range c.versions(obj) {
-		if known.bindings != nil && policy.SameRegoAndReplicate(known.spec, obj.Spec) {
-			return known.bindings, nil
+		if known.Bindings != nil && policy.SameRegoAndReplicate(known.Spec, obj.Spec) {
+			return known.Bindings, nil
 		}
 	}
 	revision, ok, err := c.revision(ctx, obj)
@@ -460,17 +448,18 @@ func bindingsOf(revision policy.Revision, obj *placementv1.PlacementPolicy, text
 
 // compile compiles one generation of a policy. If only spec.match is invalid, it returns a result besides the error.
 // That result leaves out the invalid parts of the match, so it matches more objects and never fewer.
-func compile(name string, uid types.UID, generation int64, spec placementv1.PlacementPolicySpec) (compiled, error) {
-	out := compiled{generation: generation, uid: uid, spec: spec.WithDefaults()}
+func compile(name string, source policy.Revision) (compiled, error) {
+	out := compiled{Revision: source}
+	out.Spec = source.Spec.WithDefaults()
 	var err error
-	if out.module, err = policy.Compile(name, out.spec); err != nil {
+	if out.module, err = policy.Compile(name, out.Spec); err != nil {
 		if list, ok := errors.AsType[*policy.CompileError](err); !ok || !list.ContractOnly() {
 			return compiled{}, err
 		}
 		out.invalid = err
 	}
 	var errs field.ErrorList
-	if out.matcher, errs = match.New(out.spec.Match, matchPath); len(errs) > 0 {
+	if out.matcher, errs = match.New(out.Spec.Match, matchPath); len(errs) > 0 {
 		return out, errs.ToAggregate()
 	}
 	return out, nil
@@ -482,7 +471,7 @@ func compile(name string, uid types.UID, generation int64, spec placementv1.Plac
 func (c *Controller) regoInForce(ctx context.Context, obj *placementv1.PlacementPolicy) (bool, error) {
 	spec := obj.Spec.WithDefaults()
 	if versions := c.versions(obj); len(versions) > 0 {
-		return slices.ContainsFunc(versions, func(v compiled) bool { return policy.SameRegoAndData(v.spec, spec) }), nil
+		return slices.ContainsFunc(versions, func(v compiled) bool { return policy.SameRegoAndData(v.Spec, spec) }), nil
 	}
 	revision, ok, err := c.revision(ctx, obj)
 	return ok && policy.SameRegoAndData(revision.Spec.WithDefaults(), spec), err
@@ -493,7 +482,7 @@ var matchPath = field.NewPath("spec", "match")
 // revision returns the version of a policy that the leader stored. ok is false if there is none.
 func (c *Controller) revision(ctx context.Context, obj *placementv1.PlacementPolicy) (revision policy.Revision, ok bool, err error) {
 	object := &appsv1.ControllerRevision{}
-	if err := c.revisions.Get(ctx, types.NamespacedName{Namespace: c.namespace, Name: policy.RevisionName(obj.Name)}, object); err != nil {
+	if err := c.Revisions.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: policy.RevisionName(obj.Name)}, object); err != nil {
 		return policy.Revision{}, false, client.IgnoreNotFound(err)
 	}
 	revision, err = policy.DecodeRevision(object.Data.Raw)
@@ -510,11 +499,11 @@ func (c *Controller) storedVersion(ctx context.Context, obj *placementv1.Placeme
 		return compiled{}, false, err
 	}
 	// This version of Berth may refuse a source that an older one accepted.
-	out, _ := compile(obj.Name, revision.UID, revision.Generation, revision.Spec)
+	out, _ := compile(obj.Name, revision)
 	if out.module == nil {
 		return compiled{}, false, nil
 	}
-	out.bindings = bindingsOf(revision, obj, out.module)
+	out.Bindings = bindingsOf(revision, obj, out.module)
 	return out, true, nil
 }
 
@@ -522,24 +511,24 @@ func (c *Controller) storedVersion(ctx context.Context, obj *placementv1.Placeme
 func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled, binding *policy.Binding) (*placement.PolicyState, error) {
 	// After a restore of the API server's store from a backup, two sources can have the same generation.
 	known := slices.ContainsFunc(c.versions(obj), func(v compiled) bool { return v.module == text.module })
-	text.bindings = binding.Bindings
+	text.Bindings = binding.Bindings
 	c.remember(obj, text, len(binding.Missing) == 0)
-	warnings := slices.Concat(text.module.Warnings, binding.AmbiguousNames(c.catalog))
+	warnings := slices.Concat(text.module.Warnings, binding.AmbiguousNames(c.Catalog))
 	if known {
 		for _, old := range c.prepared(obj.Name) {
-			if old.Policy.Generation == text.generation && reflect.DeepEqual(old.Binding, binding) {
+			if old.Policy.Generation == text.Generation && reflect.DeepEqual(old.Binding, binding) {
 				same := *old
 				same.Generation, same.Err, same.Next, same.Warnings = obj.Generation, text.invalid, nil, warnings
 				return &same, nil
 			}
 		}
 	}
-	evaluator, err := c.engine.Prepare(ctx, obj.Name, text.module, binding)
+	evaluator, err := c.Engine.Prepare(ctx, obj.Name, text.module, binding)
 	if err != nil {
 		return nil, err
 	}
 	return &placement.PolicyState{
-		Policy:     placement.NewPolicy(obj.Name, text.generation, text.spec, text.matcher, evaluator, slices.Contains(text.module.Rules, language.RuleScheduling)),
+		Policy:     placement.NewPolicy(obj.Name, text.Generation, text.Spec, text.matcher, evaluator, slices.Contains(text.module.Rules, language.RuleScheduling)),
 		Generation: obj.Generation,
 		Err:        text.invalid,
 		Binding:    binding,
@@ -550,17 +539,17 @@ func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementP
 }
 
 func (c *Controller) bind(ctx context.Context, name string, text compiled) (*policy.Binding, error) {
-	if err := c.engine.Check(text.module); err != nil {
+	if err := c.Engine.Check(text.module); err != nil {
 		return nil, err
 	}
-	binding, err := policy.BindToCurrent(ctx, name, text.module, text.spec.Replicate, c.catalog, text.bindings)
+	binding, err := policy.BindToCurrent(ctx, name, text.module, text.Spec.Replicate, c.Catalog, text.Bindings)
 	if err == nil && text.module.Nodes {
 		binding.PredicateReads = predicates.Reads()
 	}
 	if err == nil {
 		binding.MaxStaleness = defaultMaxStaleness
-		if text.spec.MaxStaleness != nil {
-			binding.MaxStaleness = text.spec.MaxStaleness.Duration
+		if text.Spec.MaxStaleness != nil {
+			binding.MaxStaleness = text.Spec.MaxStaleness.Duration
 		}
 	}
 	return binding, err
@@ -595,7 +584,7 @@ func differs(old, next *placement.PolicyState) bool {
 // prepared returns a policy's registry entry, unless it is broken, and the entry that waits for its data.
 func (c *Controller) prepared(name string) []*placement.PolicyState {
 	var out []*placement.PolicyState
-	if s := c.registry.Get(name); s != nil && !s.Broken {
+	if s := c.Registry.Get(name); s != nil && !s.Broken {
 		out = append(out, s)
 	}
 	c.mu.Lock()
@@ -614,7 +603,7 @@ func (c *Controller) versions(obj *placementv1.PlacementPolicy) []compiled {
 	var out []compiled
 	for _, all := range []map[string]compiled{c.good, c.compiled} {
 		// A policy that was deleted and created again under the same name has no earlier versions.
-		if v, ok := all[obj.Name]; ok && v.uid == obj.UID && !slices.ContainsFunc(out, func(o compiled) bool { return o.module == v.module }) {
+		if v, ok := all[obj.Name]; ok && v.UID == obj.UID && !slices.ContainsFunc(out, func(o compiled) bool { return o.module == v.module }) {
 			out = append(out, v)
 		}
 	}
@@ -626,7 +615,7 @@ func (c *Controller) versions(obj *placementv1.PlacementPolicy) []compiled {
 func (c *Controller) remember(obj *placementv1.PlacementPolicy, text compiled, complete bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if text.generation == obj.Generation || !complete {
+	if text.Generation == obj.Generation || !complete {
 		c.compiled[obj.Name] = text
 	}
 	if complete {
@@ -640,10 +629,10 @@ func (c *Controller) forget(name string) {
 	delete(c.good, name)
 	delete(c.waiting, name)
 	c.mu.Unlock()
-	if c.registry.Get(name) != nil {
-		c.registry.Remove(name)
+	if c.Registry.Get(name) != nil {
+		c.Registry.Remove(name)
 	}
-	c.metrics.ForgetPolicy(name)
+	c.Metrics.ForgetPolicy(name)
 	c.states.set(name, "")
 }
 
@@ -697,7 +686,7 @@ func (c *Controller) expectPending(ctx context.Context) error {
 		return nil
 	}
 	list := &placementv1.PlacementPolicyList{}
-	if err := c.reader.List(ctx, list); err != nil {
+	if err := c.Policies.List(ctx, list); err != nil {
 		return fmt.Errorf("listing policies: %w", err)
 	}
 	names := sets.New[string]()
@@ -733,9 +722,4 @@ func (c *Controller) Loaded(ctx context.Context) bool {
 	c.pendingMu.Lock()
 	defer c.pendingMu.Unlock()
 	return len(c.pending) == 0
-}
-
-func isCompileError(err error) bool {
-	var compileError *policy.CompileError
-	return errors.As(err, &compileError)
 }

@@ -58,7 +58,7 @@ func start[T any](r *slowReader, f func() T) (result chan T, list chan []string)
 func TestLoadedWaitsForNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowReader{lists: make(chan chan []string)}
-		c := &Controller{reader: r}
+		c := &Controller{Deps: Deps{Policies: r}}
 		loaded := func(ctx context.Context) func() bool { return func() bool { return c.Loaded(ctx) } }
 
 		slow, list := start(r, loaded(t.Context()))
@@ -84,7 +84,7 @@ func TestLoadedWaitsForNobodyElse(t *testing.T) {
 func TestPendingIsTheFirstList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowReader{lists: make(chan chan []string)}
-		c := &Controller{reader: r}
+		c := &Controller{Deps: Deps{Policies: r}}
 		expect := func() error { return c.expectPending(t.Context()) }
 
 		late, lateList := start(r, expect)
@@ -112,7 +112,7 @@ func TestPendingIsTheFirstList(t *testing.T) {
 func TestPendingIsListedAgainAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowReader{lists: make(chan chan []string)}
-		c := &Controller{reader: r}
+		c := &Controller{Deps: Deps{Policies: r}}
 		ctx, cancel := context.WithCancel(t.Context())
 		failing, _ := start(r, func() error { return c.expectPending(ctx) })
 		cancel()

@@ -71,7 +71,7 @@ func TestUpdatesThatReadWhatIsNotServed(t *testing.T) {
 	from := policiesOf(1, text)
 	c, registry := newController(t, from)
 	world := &changing{cluster: from}
-	c.catalog = world
+	c.Catalog = world
 	load(t, c, "policy-0")
 	first := registry.Get("policy-0")
 	from.change("policy-0", "policy-0", carts)
@@ -140,12 +140,12 @@ func TestRestartsKeepBindings(t *testing.T) {
 			obj := from.policies["policy-0"]
 			obj.Generation = 2
 			c, registry := newController(t, from)
-			c.catalog = &changing{cluster: from, groups: tc.groups}
+			c.Catalog = &changing{cluster: from, groups: tc.groups}
 			revision := &policy.Revision{UID: obj.UID, Generation: 2, Spec: *obj.Spec.DeepCopy(), Bindings: policy.Bindings{"carts": "a.example"}}
 			if tc.revision != nil {
 				tc.revision(revision)
 			}
-			c.revisions = kept{revision: revision}
+			c.Revisions = kept{revision: revision}
 			if strings.HasSuffix(name, "status") {
 				obj.Status.Dependencies = []placementv1.Dependency{{Resource: "namespaces", Version: "v1"}, {Resource: "carts.b.example", Version: "v1"}}
 			}
@@ -177,10 +177,10 @@ func TestFallingBackKeepsTheBindingsOfOlderVersions(t *testing.T) {
 	obj.Generation = 2
 	obj.Status.Dependencies = []placementv1.Dependency{{Resource: "carts.b.example", Version: "v1"}}
 	c, registry := newController(t, from)
-	c.catalog = &changing{cluster: from, groups: []string{"a.example", "b.example"}}
+	c.Catalog = &changing{cluster: from, groups: []string{"a.example", "b.example"}}
 	spec := *obj.Spec.DeepCopy()
 	spec.Rego = carts
-	c.revisions = kept{revision: &policy.Revision{UID: obj.UID, Generation: 1, Spec: spec}}
+	c.Revisions = kept{revision: &policy.Revision{UID: obj.UID, Generation: 1, Spec: spec}}
 	load(t, c, "policy-0")
 	if got := registry.Get("policy-0"); got.Broken || got.Binding.Paths[0].Resource.Group != "b.example" {
 		t.Errorf("broken: %t, error %v", got.Broken, got.Err)
@@ -193,7 +193,7 @@ func TestUpdatesKeepBindings(t *testing.T) {
 	from := policiesOf(1, func(int) string { return carts })
 	c, registry := newController(t, from)
 	world := &changing{cluster: from, groups: []string{"a.example"}}
-	c.catalog = world
+	c.Catalog = world
 	load(t, c, "policy-0")
 	world.groups = []string{"0.example", "a.example"}
 	load(t, c, "policy-0")

@@ -46,7 +46,7 @@ func TestUpdatesWaitForData(t *testing.T) {
 				load(t, c, "policy-0")
 				first := registry.Get("policy-0")
 				settled := false
-				c.settled = func(b *policy.Binding) bool { return b == first.Binding || settled }
+				c.Settled = func(b *policy.Binding) bool { return b == first.Binding || settled }
 
 				update := func() {
 					from.policies["policy-0"].Generation++
@@ -85,7 +85,7 @@ func TestDataChanged(t *testing.T) {
 		c, registry := newController(t, from)
 		loadAll(t, c, from)
 		first, settled := registry.Get("policy-0"), false
-		c.settled = func(b *policy.Binding) bool { return b == first.Binding || settled }
+		c.Settled = func(b *policy.Binding) bool { return b == first.Binding || settled }
 		if c.DataChanged(); len(c.data) != 0 {
 			t.Error("a change of data has an effect while no version waits")
 		}
@@ -112,7 +112,7 @@ func TestDataChanged(t *testing.T) {
 func TestUpdatesOfWhatFailsDoNotWait(t *testing.T) {
 	from := policiesOf(1, text)
 	c, registry := newController(t, from)
-	c.settled = func(*policy.Binding) bool { return false }
+	c.Settled = func(*policy.Binding) bool { return false }
 	load(t, c, "policy-0")
 	from.policies["policy-0"].Generation, from.policies["policy-0"].Spec.Rego = 2, text(1)
 	load(t, c, "policy-0")
@@ -126,7 +126,7 @@ func TestUpdatesOfWhatFailsDoNotWait(t *testing.T) {
 func TestAnotherPolicyOfTheSameName(t *testing.T) {
 	from := policiesOf(1, text)
 	c, registry := newController(t, from)
-	c.settled = func(*policy.Binding) bool { return true }
+	c.Settled = func(*policy.Binding) bool { return true }
 	load(t, c, "policy-0")
 	first := registry.Get("policy-0")
 	from.policies["policy-0"].UID, from.policies["policy-0"].Spec.Rego = "another", text(1)
@@ -158,7 +158,7 @@ func TestUpdatesWaitForModules(t *testing.T) {
 	spec.Remote = &placementv1.Remote{URL: "https://opa.example/v1/data/p", Modules: []placementv1.RemoteModule{{Name: "main", Rego: "package p"}}}
 	c, registry := newController(t, from)
 	e := elsewhere{held: map[string]bool{}}
-	c.engine, c.settled = e, e.settled
+	c.Engine, c.Settled = e, e.settled
 	load(t, c, "policy-0")
 	first := registry.Get("policy-0")
 	// No earlier version decides, so this one does not wait. Its evaluator reports what the engine lacks.
