@@ -317,35 +317,44 @@ func (c *Controller) validatingOwn(name, path string, to access, scope admission
 	}
 }
 
-// applyValidating creates or updates a configuration, or deletes it if it has no webhooks.
+// applyValidating creates or updates a validating configuration, or deletes it if it has no webhooks.
 func (c *Controller) applyValidating(ctx context.Context, name string, owners []metav1.OwnerReference, webhooks []admissionregistrationv1.ValidatingWebhook) error {
-	log := ctrllog.FromContext(ctx).WithValues("configuration", name)
 	have := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	want := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: webhooks}
+	return c.applyConfiguration(ctx, owners, have, want, len(webhooks), func() bool {
+		return equality.Semantic.DeepEqual(have.Webhooks, webhooks)
+	})
+}
+
+// applyConfiguration creates or updates a configuration of a number of webhooks, or deletes it if it has none. It reads
+// the existing configuration into have. Then equal reports whether have and want have equal webhooks.
+func (c *Controller) applyConfiguration(ctx context.Context, owners []metav1.OwnerReference, have, want client.Object, webhooks int, equal func() bool) error {
+	name := want.GetName()
+	log := ctrllog.FromContext(ctx).WithValues("configuration", name)
 	err := c.client.Get(ctx, client.ObjectKey{Name: name}, have)
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	exists := err == nil
-	want := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(), OwnerReferences: c.options.Owners.owned(have.OwnerReferences, owners)}, Webhooks: webhooks,
-	}
+	want.SetLabels(labels())
+	want.SetOwnerReferences(c.options.Owners.owned(have.GetOwnerReferences(), owners))
 	switch {
-	case len(webhooks) == 0 && !exists:
+	case webhooks == 0 && !exists:
 		return nil
-	case len(webhooks) == 0:
+	case webhooks == 0:
 		log.Info("Deleting webhook configuration: nothing needs it any more")
 		return client.IgnoreNotFound(c.client.Delete(ctx, have))
 	case !exists:
 		if err := c.options.Owners.mayCreate(name, owners); err != nil {
 			return err
 		}
-		log.Info("Creating webhook configuration", "webhooks", len(webhooks))
+		log.Info("Creating webhook configuration", "webhooks", webhooks)
 		return c.client.Create(ctx, want)
-	case equality.Semantic.DeepEqual(have.Webhooks, webhooks) && equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences):
+	case equal() && equality.Semantic.DeepEqual(have.GetOwnerReferences(), want.GetOwnerReferences()):
 		return nil
 	}
-	log.Info("Updating webhook configuration", "webhooks", len(webhooks))
-	want.ResourceVersion = have.ResourceVersion
+	log.Info("Updating webhook configuration", "webhooks", webhooks)
+	want.SetResourceVersion(have.GetResourceVersion())
 	return c.client.Update(ctx, want)
 }
 
@@ -387,21 +396,7 @@ func policyWebhooks(policies []*placement.Policy) []match.PolicyWebhook {
 
 func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, groups []match.SharedWebhook, to access) error {
 	have := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	err := c.client.Get(ctx, client.ObjectKey{Name: WorkloadsName}, have)
-	if client.IgnoreNotFound(err) != nil {
-		return err
-	}
-	exists := err == nil
-	if len(groups) == 0 {
-		if !exists {
-			return nil
-		}
-		ctrllog.FromContext(ctx).Info("Deleting webhook configuration for workloads: no policy is left")
-		return client.IgnoreNotFound(c.client.Delete(ctx, have))
-	}
-	want := &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: WorkloadsName, Labels: labels(), OwnerReferences: c.options.Owners.owned(have.OwnerReferences, owners)},
-	}
+	want := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: WorkloadsName}}
 	for _, g := range groups {
 		webhook := g.Webhook
 		path := PathFail
@@ -412,19 +407,9 @@ func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, 
 		webhook.TimeoutSeconds = new(int32(workloadTimeout))
 		want.Webhooks = append(want.Webhooks, webhook)
 	}
-	if !exists {
-		if err := c.options.Owners.mayCreate(WorkloadsName, owners); err != nil {
-			return err
-		}
-		ctrllog.FromContext(ctx).Info("Creating webhook configuration for workloads", "webhooks", len(want.Webhooks))
-		return c.client.Create(ctx, want)
-	}
-	if equality.Semantic.DeepEqual(have.Webhooks, want.Webhooks) && equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences) {
-		return nil
-	}
-	ctrllog.FromContext(ctx).Info("Updating webhook configuration for workloads", "webhooks", len(want.Webhooks))
-	want.ResourceVersion = have.ResourceVersion
-	return c.client.Update(ctx, want)
+	return c.applyConfiguration(ctx, owners, have, want, len(groups), func() bool {
+		return equality.Semantic.DeepEqual(have.Webhooks, want.Webhooks)
+	})
 }
 
 // rejectedWebhook returns the index of the webhook that the API server reports as invalid, and the reason. The index is
