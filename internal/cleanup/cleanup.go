@@ -41,6 +41,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/workload"
 )
 
@@ -75,20 +76,10 @@ type Cleaner struct {
 
 // Target is an object to clean up: one that has a record.
 type Target struct {
-	Resource        schema.GroupVersionResource
-	Namespace, Name string
-	UID             types.UID
+	remediation.Key
+	UID types.UID
 	// controlled reports whether the object has a controller.
 	controlled bool
-}
-
-// String returns resource, namespace, and name, for example "deployments.apps shop/web".
-func (t Target) String() string {
-	name := t.Name
-	if t.Namespace != "" {
-		name = t.Namespace + "/" + name
-	}
-	return t.Resource.GroupResource().String() + " " + name
 }
 
 // Find returns the objects with a record in a namespace, or in the whole cluster if namespace is empty. Objects with a
@@ -171,7 +162,7 @@ func (c *Cleaner) list(ctx context.Context, resource schema.GroupVersionResource
 		for i := range page.Items {
 			item := &page.Items[i]
 			controller := metav1.GetControllerOfNoCopy(item)
-			t := Target{Resource: resource, Namespace: item.Namespace, Name: item.Name, UID: item.UID, controlled: controller != nil}
+			t := Target{remediation.Key{Resource: resource, Namespace: item.Namespace, Name: item.Name}, item.UID, controller != nil}
 			if _, ok := item.Annotations[placementv1.RequestedAnnotation]; ok {
 				out = append(out, t)
 			} else if controller != nil && placement.HoldsRecordCopies(resource.GroupResource()) {
