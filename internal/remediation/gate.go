@@ -18,9 +18,10 @@ package remediation
 
 import (
 	"maps"
-	"slices"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 const (
@@ -106,7 +107,7 @@ type namespaceGate struct {
 
 // waiters holds the objects whose patch waits.
 type waiters struct {
-	held map[Key]struct{}
+	held sets.Set[Key]
 	// wakes is when Open must be called, or zero if no call is scheduled.
 	wakes time.Time
 }
@@ -115,9 +116,9 @@ type waiters struct {
 // scheduled.
 func (w *waiters) wait(key Key, until, now time.Time) time.Duration {
 	if w.held == nil {
-		w.held = map[Key]struct{}{}
+		w.held = sets.New[Key]()
 	}
-	w.held[key] = struct{}{}
+	w.held.Insert(key)
 	if !w.wakes.IsZero() && !until.Before(w.wakes) {
 		return 0
 	}
@@ -127,7 +128,7 @@ func (w *waiters) wait(key Key, until, now time.Time) time.Duration {
 
 // release removes all objects and returns them.
 func (w *waiters) release() []Key {
-	out := slices.Collect(maps.Keys(w.held))
+	out := w.held.UnsortedList()
 	clear(w.held)
 	return out
 }
@@ -148,9 +149,7 @@ func (w *waiters) open(fresh func(Key) bool, now time.Time) (next []Key, wait ti
 	if len(next) == 0 {
 		return w.release(), 0
 	}
-	for _, key := range next {
-		delete(w.held, key)
-	}
+	w.held.Delete(next...)
 	if len(w.held) == 0 {
 		return next, 0
 	}
@@ -170,24 +169,19 @@ func (w *waiters) turn(until time.Time, failed bool) time.Time {
 // failureStreak counts failures since the last success.
 type failureStreak[K comparable] struct {
 	// members holds the objects or namespaces that failed.
-	members map[K]struct{}
+	members sets.Set[K]
 	// failed is when a probe failed last. pace is how long all patches wait after that. probed is when the current
 	// probe started, or zero if there is none.
 	failed, probed time.Time
 	pace           time.Duration
 }
 
-func (s *failureStreak[K]) has(member K) bool {
-	_, ok := s.members[member]
-	return ok
-}
-
 // fail adds a failure. Failures of patches that ran at the same time lengthen the pace only once.
 func (s *failureStreak[K]) fail(member K, now time.Time, maxPace time.Duration) {
 	if s.members == nil {
-		s.members = map[K]struct{}{}
+		s.members = sets.New[K]()
 	}
-	s.members[member] = struct{}{}
+	s.members.Insert(member)
 	s.probed = time.Time{}
 	if !now.Before(s.failed.Add(s.pace)) {
 		s.failed, s.pace = now, min(max(2*s.pace, retryDelay), maxPace)
@@ -266,16 +260,16 @@ func (p *policyGate) failsWidely() bool { return len(p.namespaces.members) >= to
 
 // until returns when a patch of an object may be tried, or zero if it may be tried now.
 func (t *namespaceGate) until(key Key, now time.Time) time.Time {
-	if n := len(t.objects.members); n == 0 || n < toleratedObjects && !t.objects.has(key) {
+	if n := len(t.objects.members); n == 0 || n < toleratedObjects && !t.objects.members.Has(key) {
 		return time.Time{}
 	}
-	return t.turn(t.objects.until(now), t.objects.has(key))
+	return t.turn(t.objects.until(now), t.objects.members.Has(key))
 }
 
 // until returns when a policy's patch of an object may be tried, or zero if it may be tried now. The caller holds mu.
 func (g *Gate) until(key Key, name string, p *policyGate, now time.Time) time.Time {
 	if p.failsWidely() {
-		if until := p.turn(p.namespaces.until(now), p.namespaces.has(key.Namespace)); !until.IsZero() {
+		if until := p.turn(p.namespaces.until(now), p.namespaces.members.Has(key.Namespace)); !until.IsZero() {
 			return until
 		}
 	}
@@ -312,14 +306,14 @@ func (g *Gate) Open(now time.Time, at Place) ([]Key, Place) {
 		if t == nil {
 			return nil, Place{}
 		}
-		next, at.Delay = t.open(func(key Key) bool { return !t.objects.has(key) }, now)
+		next, at.Delay = t.open(func(key Key) bool { return !t.objects.members.Has(key) }, now)
 		p.tidy(at.namespace)
 		return next, at
 	}
 	if p.closed {
 		p.closed, p.revised = false, true
 	}
-	next, at.Delay = p.open(func(key Key) bool { return !p.namespaces.has(key.Namespace) }, now)
+	next, at.Delay = p.open(func(key Key) bool { return !p.namespaces.members.Has(key.Namespace) }, now)
 	return next, at
 }
 
@@ -327,7 +321,7 @@ func (g *Gate) Open(now time.Time, at Place) ([]Key, Place) {
 func (p *policyGate) tidy(namespace string) {
 	if t := p.failing[namespace]; t != nil && len(t.objects.members)+len(t.held) == 0 {
 		delete(p.failing, namespace)
-		delete(p.namespaces.members, namespace)
+		p.namespaces.members.Delete(namespace)
 	}
 }
 
@@ -448,10 +442,10 @@ func (g *Gate) Forget(key Key) {
 	delete(g.refusals, key)
 	delete(g.patches, key)
 	for _, p := range g.policies {
-		delete(p.held, key)
+		p.held.Delete(key)
 		if t := p.failing[key.Namespace]; t != nil {
-			delete(t.held, key)
-			delete(t.objects.members, key)
+			t.held.Delete(key)
+			t.objects.members.Delete(key)
 			p.tidy(key.Namespace)
 		}
 	}

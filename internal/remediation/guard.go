@@ -17,12 +17,15 @@ limitations under the License.
 package remediation
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
@@ -122,7 +125,7 @@ type policyGuard struct {
 	// unwell is the number of all harmed objects, including those that were harmed before the change.
 	unwell int
 	// late are the objects that were not decided when an assessment that includes them ended.
-	late map[Key]struct{}
+	late sets.Set[Key]
 	// held are the objects whose patch is held. waited are those whose patch was held and which have not been patched
 	// since. The times say when the wait began.
 	held, waited map[Key]time.Time
@@ -277,7 +280,7 @@ func (l *Ledger) guard(name string) *policyGuard {
 	g, ok := l.guards[name]
 	if !ok {
 		g = &policyGuard{
-			bound: (*placementv1.BlastRadius)(nil).WithDefaults(), harmed: map[Key]harmed{}, late: map[Key]struct{}{},
+			bound: (*placementv1.BlastRadius)(nil).WithDefaults(), harmed: map[Key]harmed{}, late: sets.New[Key](),
 			held: map[Key]time.Time{}, waited: map[Key]time.Time{},
 		}
 		l.guards[name] = g
@@ -332,8 +335,8 @@ func (l *Ledger) assesses(policy string, key Key) bool {
 // overdue reports whether an assessment ended before the object was decided. It forgets that, because the object is
 // decided now.
 func (g *policyGuard) overdue(key Key) bool {
-	_, late := g.late[key]
-	delete(g.late, key)
+	late := g.late.Has(key)
+	g.late.Delete(key)
 	return late
 }
 
@@ -362,7 +365,7 @@ func (l *Ledger) Hold(now time.Time, key Key, policies ...string) bool {
 		if !ok || g.open == 0 && g.pause == nil {
 			continue
 		}
-		since := g.waiting(key, now)
+		since := cmp.Or(g.held[key], g.waited[key], now)
 		if g.pause == nil && now.Sub(since) >= holdLimit {
 			continue
 		}
@@ -377,17 +380,6 @@ func (l *Ledger) Hold(now time.Time, key Key, policies ...string) bool {
 		}
 	}
 	return false
-}
-
-// waiting returns the time since which an object's patch is held. For a new object, it is now.
-func (g *policyGuard) waiting(key Key, now time.Time) time.Time {
-	if since, ok := g.held[key]; ok {
-		return since
-	}
-	if since, ok := g.waited[key]; ok {
-		return since
-	}
-	return now
 }
 
 // AssessmentResult is the result of ConcludeAssessments.
@@ -422,9 +414,7 @@ func (l *Ledger) ConcludeAssessments(now time.Time) AssessmentResult {
 				continue
 			}
 			if !decided {
-				for key := range a.pending {
-					g.late[key] = struct{}{}
-				}
+				g.late.Insert(slices.Collect(maps.Keys(a.pending))...)
 			}
 			g.open--
 			judged[name] = true
