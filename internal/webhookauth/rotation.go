@@ -20,7 +20,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +27,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -135,10 +135,7 @@ type step struct {
 
 // next returns the next step. have are the tokens in the Secret, and used are the tokens in the webhook configurations.
 func (s *schedule) next(have, used []string, now time.Time) step {
-	out := step{}
-	if len(have) == 0 || s.introduced.IsZero() || now.Sub(s.introduced) >= s.lifetime {
-		out.introduce = true
-	}
+	out := step{introduce: len(have) == 0 || s.introduced.IsZero() || now.Sub(s.introduced) >= s.lifetime}
 	if len(have) > 0 && have[0] != s.newest {
 		s.newest, s.seen = have[0], now
 	}
@@ -186,19 +183,11 @@ func (s *schedule) prune(out *step, have, used []string, now time.Time) {
 		}
 		out.tokens = append(out.tokens, token)
 	}
-	for _, token := range slices.Sorted(maps.Keys(set(used))) {
+	for _, token := range sets.List(sets.New(used...)) {
 		if !slices.Contains(out.tokens, token) {
 			out.tokens = append(out.tokens, token)
 		}
 	}
-}
-
-func set(tokens []string) map[string]bool {
-	out := map[string]bool{}
-	for _, token := range tokens {
-		out[token] = true
-	}
-	return out
 }
 
 // wait limits after to at most d.
