@@ -20,6 +20,7 @@ package policystatus
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -201,14 +202,8 @@ func (c *Controller) selectsNone(ctx context.Context, p *placement.Policy) (bool
 // DataChanged enqueues the policies that read a replicated type because the state of its replica changed.
 func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
 	for name, state := range c.Registry.All() {
-		if state.Binding == nil {
-			continue
-		}
-		for _, r := range state.Binding.Resources {
-			if r.GroupVersionResource == resource {
-				c.Changed(name)
-				break
-			}
+		if state.Binding != nil && slices.ContainsFunc(state.Binding.Resources, func(r policy.Resource) bool { return r.GroupVersionResource == resource }) {
+			c.Changed(name)
 		}
 	}
 }
