@@ -100,6 +100,8 @@ func newSchemaChecker(cfg *rest.Config, catalog *watches.Catalog) (*schemas.Chec
 	return schemas.NewChecker(catalog, discoveryClient.OpenAPIV3()), nil
 }
 
+var engineLog = ctrl.Log.WithName("engine")
+
 // engineObserver records metrics of the decision cache and of quarantined policies, and logs what must not happen. It
 // publishes the policies whose quarantine began or ended, and those that read more than the analysis found.
 type engineObserver struct {
@@ -110,7 +112,7 @@ type engineObserver struct {
 // CacheMismatch implements embedded.Observer.
 func (o engineObserver) CacheMismatch(policy string) {
 	o.Metrics.CacheMismatch(policy)
-	ctrl.Log.WithName("engine").Error(nil, "a remembered decision was wrong: the policy reads more of objects than Berth's analysis found. "+
+	engineLog.Error(nil, "a remembered decision was wrong: the policy reads more of objects than Berth's analysis found. "+
 		"Its decisions are evaluated each time from now on; please report the policy's text", "policy", policy)
 	o.topics.fieldsRead.Publish(policy)
 }
@@ -118,7 +120,7 @@ func (o engineObserver) CacheMismatch(policy string) {
 // Quarantined implements embedded.Observer.
 func (o engineObserver) Quarantined(policy string) {
 	o.Metrics.Quarantined(policy)
-	ctrl.Log.WithName("engine").Error(nil, "a policy keeps running into its deadline and is not evaluated for a while", "policy", policy)
+	engineLog.Error(nil, "a policy keeps running into its deadline and is not evaluated for a while", "policy", policy)
 	o.topics.policyFacts.Publish(policy)
 }
 
@@ -126,15 +128,15 @@ func (o engineObserver) Quarantined(policy string) {
 func (o engineObserver) NamespaceQuarantined(policy, namespace string, began bool) {
 	o.topics.policyFacts.Publish(policy)
 	if !began {
-		ctrl.Log.WithName("engine").Info("A policy ended in time again on the objects of a namespace", "policy", policy, "namespace", namespace)
+		engineLog.Info("A policy ended in time again on the objects of a namespace", "policy", policy, "namespace", namespace)
 		return
 	}
-	ctrl.Log.WithName("engine").Error(nil, "a policy keeps running into its deadline on the objects of a namespace and is not evaluated on them for a while",
+	engineLog.Error(nil, "a policy keeps running into its deadline on the objects of a namespace and is not evaluated on them for a while",
 		"policy", policy, "namespace", namespace)
 }
 
 // Released implements embedded.Observer.
 func (o engineObserver) Released(policy string) {
-	ctrl.Log.WithName("engine").Info("A policy ended in time again and is evaluated as before", "policy", policy)
+	engineLog.Info("A policy ended in time again and is evaluated as before", "policy", policy)
 	o.topics.policyFacts.Publish(policy)
 }

@@ -29,6 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -122,7 +123,7 @@ func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
 	// The identities of controller-runtime consist of a hostname and a random ID.
-	holder, _, isPod := strings.Cut(holderOf(lease), "_")
+	holder, _, isPod := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")
 	if !isPod || holder == l.hostname || len(holder) > longestHostname {
 		return true, nil
 	}
@@ -139,7 +140,7 @@ func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
 	if !expired(lease, l.clock.Now()) || l.clock.Since(l.since) < leaseIdleTime {
 		return false, nil
 	}
-	ctrllog.FromContext(ctx).Info("Releasing the lease of a leader whose pod no longer exists", "lease", leaseName, "holder", holderOf(lease))
+	ctrllog.FromContext(ctx).Info("Releasing the lease of a leader whose pod no longer exists", "lease", leaseName, "holder", ptr.Deref(lease.Spec.HolderIdentity, ""))
 	now := metav1.NewMicroTime(l.clock.Now())
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new(""), new(int32(1))
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
@@ -154,14 +155,6 @@ func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
 func (l *abandonedLease) podExists(ctx context.Context, name string) (bool, error) {
 	err := l.client.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: name}, &corev1.Pod{})
 	return err == nil, client.IgnoreNotFound(err)
-}
-
-// holderOf returns the identity of the lease's holder, or "" for none.
-func holderOf(lease *coordinationv1.Lease) string {
-	if lease.Spec.HolderIdentity == nil {
-		return ""
-	}
-	return *lease.Spec.HolderIdentity
 }
 
 // expired reports whether the holder should have renewed the lease before now.

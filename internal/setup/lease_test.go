@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
@@ -90,8 +91,8 @@ func TestAbandonedLease(t *testing.T) {
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil {
 				t.Fatal(err)
 			}
-			if released := holderOf(lease) == ""; released != tc.released {
-				t.Errorf("the holder is %q", holderOf(lease))
+			if released := ptr.Deref(lease.Spec.HolderIdentity, "") == ""; released != tc.released {
+				t.Errorf("the holder is %q", ptr.Deref(lease.Spec.HolderIdentity, ""))
 			}
 		})
 	}
