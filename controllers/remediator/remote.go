@@ -221,8 +221,9 @@ func (r *remoteQueue) forget(key remediation.Key) {
 	}
 }
 
-// recovered enqueues the objects that a policy's engine could not decide, because the engine responds again.
-func (r *remoteQueue) recovered(policy string) {
+// Recovered enqueues the objects that a policy's engine could not decide, because the engine responds again.
+func (c *Controller) Recovered(policy string) {
+	r := c.remoteQueue
 	r.mu.Lock()
 	var keys []remediation.Key
 	for key, failed := range r.undecided {
@@ -302,9 +303,6 @@ func (r *remoteQueue) runPatch(ctx context.Context, key remediation.Key, p *pend
 		r.objects.enqueue(key)
 	}
 }
-
-// Recovered enqueues the objects that a policy's engine could not decide, because the engine responds again.
-func (c *Controller) Recovered(policy string) { c.remoteQueue.recovered(policy) }
 
 // maxRunningTasks is how many tasks of one queue run concurrently. The limit leaves capacity of an engine for admission
 // requests.
