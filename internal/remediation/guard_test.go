@@ -465,7 +465,7 @@ func TestHealingIsLinear(t *testing.T) {
 			}
 			for i := range n {
 				f.record(i, fine)
-				f.ConcludeAssessments(f.now)
+				f.judge()
 			}
 			if f.pause() != nil {
 				t.Fatal("not healed")
