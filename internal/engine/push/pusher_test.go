@@ -808,7 +808,7 @@ func TestPusherLoadsInPortions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
 		k := keep(t, api.serve(t))
-		k.pusher.store.bodyLimit = 100_000
+		k.pusher.bodyLimit = 100_000
 		a := needsWith("a", []policy.Resource{ofPods})
 		var all []*unstructured.Unstructured
 		large := strings.Repeat("x", 2_500)
@@ -848,7 +848,7 @@ func TestPusherLoadsInPortions(t *testing.T) {
 				k.put(ofPods, thing(fmt.Sprintf("ns-%d", i/30), fmt.Sprintf("p-%d", i), large+fmt.Sprint(rand.Int())))
 			}
 		}
-		if k.pusher.writers["http://opa.example/"].feed.backlog.bytes > maxWindows*k.pusher.store.bodyLimit {
+		if k.pusher.writers["http://opa.example/"].feed.backlog.bytes > maxWindows*k.pusher.bodyLimit {
 			t.Error("the backlog is not bounded")
 		}
 		api.mu.Lock()
@@ -1032,7 +1032,7 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 	k := keep(t, api.serve(t))
 	// Some runs allow only a few objects in a request, and drop the backlog after a dozen changes.
 	body := []int{1 << 20, 4000, 1500}[random.IntN(3)]
-	k.pusher.store.bodyLimit = body
+	k.pusher.bodyLimit = body
 	digests := map[string]map[string]string{}
 	var last *opaclient.Manifest
 	api.changed = func() { last = checkClaims(t, k, api, digests, last) }
@@ -1120,7 +1120,7 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 			api.restart()
 		case n < 35:
 			k.lead()
-			k.pusher.store.bodyLimit = body
+			k.pusher.bodyLimit = body
 			k.setNeeds(wanted...)
 			for _, r := range allTypes {
 				if k.known[r.GroupVersionResource] && random.IntN(3) > 0 {
