@@ -368,6 +368,53 @@ type Remediation struct {
 	// and at least 10 objects.
 	// +optional
 	BlastRadius *BlastRadius `json:"blastRadius,omitempty"`
+
+	// budget bounds how fast Berth patches existing objects while mode is Automatic. If unset, it patches them as fast as
+	// it can.
+	// +optional
+	Budget *RemediationBudget `json:"budget,omitempty"`
+
+	// windows are the periods in which Berth patches existing objects while mode is Automatic. Outside of them, objects
+	// wait. Requests are decided at any time. If empty, Berth patches at any time. At most 16 windows.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Windows []RemediationWindow `json:"windows,omitempty"`
+}
+
+// RemediationBudget bounds how fast Berth patches the existing objects of a policy.
+//
+// +kubebuilder:validation:MinProperties=1
+type RemediationBudget struct {
+	// maxPerMinute is the number of patches a minute. They are spread evenly: 30 means one patch every two seconds. An
+	// object that several policies change waits for each of their budgets. Must be from 1 to 6000.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=6000
+	MaxPerMinute int32 `json:"maxPerMinute,omitempty"`
+}
+
+// RemediationWindow is a recurring period.
+type RemediationWindow struct {
+	// start is the schedule by which the window opens, in the cron format of CronJobs: minute, hour, day of month, month
+	// and day of week, such as "0 22 * * 1-5" for 22:00 from Monday to Friday.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Start string `json:"start,omitempty"`
+
+	// duration is how long the window stays open, such as 6h or 1h30m. Must be from 1m to 168h.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be from 1m to 168h"
+	Duration metav1.Duration `json:"duration,omitzero"`
+
+	// timeZone is the time zone of start: a name in the IANA time zone database, such as Europe/Berlin. Defaults to UTC.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone,omitempty"`
 }
 
 // BlastRadius bounds how many existing objects one change of the policy, or of the data that it reads, may leave
@@ -451,6 +498,13 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Remediated *int64 `json:"remediated,omitempty"`
 
+	// waiting lists why objects that Berth has to patch are not patched yet.
+	// +optional
+	// +listType=map
+	// +listMapKey=reason
+	// +kubebuilder:validation:MaxItems=8
+	Waiting []WaitingObjects `json:"waiting,omitempty"`
+
 	// violationSample lists some of the objects in violation, ordered by resource, namespace and name. At most 10
 	// items.
 	// +optional
@@ -484,6 +538,34 @@ type PlacementPolicyStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Dependencies []Dependency `json:"dependencies,omitempty"`
+}
+
+// WaitingReason is why objects are not patched yet.
+//
+// +kubebuilder:validation:Enum=Budget;Window
+type WaitingReason string
+
+const (
+	// WaitingForBudget means that the number of patches a minute is used up: that of the policy or that of the manager.
+	WaitingForBudget WaitingReason = "Budget"
+	// WaitingForWindow means that no window of the policy is open.
+	WaitingForWindow WaitingReason = "Window"
+)
+
+// WaitingObjects are existing objects that Berth has to patch and that wait.
+type WaitingObjects struct {
+	// reason is why the objects wait. Budget: the number of patches a minute is used up. Window: no window is open.
+	// +required
+	Reason WaitingReason `json:"reason,omitempty"`
+
+	// objects is the number of objects that wait.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Objects int32 `json:"objects,omitempty"`
+
+	// until is when the next window opens. It is absent if the reason is Budget.
+	// +optional
+	Until *metav1.Time `json:"until,omitempty"`
 }
 
 // PausedChange is a change that paused the remediation of a policy.

@@ -85,8 +85,10 @@ type Deps struct {
 	// Resuming reports whether remediation does not know yet which policies an earlier leader paused.
 	Resuming func() bool
 	Ledger   *remediation.Ledger
-	Metrics  *metrics.Metrics
-	Events   *events.Recorder
+	// Budget knows which objects wait for the budgets of policies.
+	Budget  *remediation.Budget
+	Metrics *metrics.Metrics
+	Events  *events.Recorder
 	// Served returns the types that the API server serves, or nil if they are not known.
 	Served func() *match.ServedTypes
 	// OwnNamespace is Berth's own namespace, in which no object is matched. It is empty if the served cluster has none.
@@ -245,6 +247,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if facts.State != nil {
 		c.Metrics.Violations(obj.Name, facts.Report.Violations)
 		c.Metrics.Paused(obj.Name, facts.Report.Pause != nil)
+		c.Metrics.Waiting(obj.Name, facts.Waiting.Paced, facts.Waiting.Closed)
 	}
 	result := reconcile.Result{}
 	if facts.Supply != nil && !facts.Settled || facts.Held(next.Undecided) {
@@ -311,6 +314,7 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	}
 	// Read the report after Resuming: once Resuming returns false, the report contains what an earlier leader paused.
 	f.Report = c.Ledger.Report(obj.Name)
+	f.Waiting = c.Budget.Waiting(obj.Name)
 	if c.Stale != nil {
 		f.Stale = c.Stale(obj.Name)
 	}

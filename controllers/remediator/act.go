@@ -79,12 +79,16 @@ func (c *Controller) openLater(at remediation.Place) {
 // may be ignored. Then the object stays as it is. If the patch contained the placement, the next record of the
 // developer's requested values would contain the old placement as if the developer had requested it.
 func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due remediation.Due) (reconcile.Result, error) {
-	ctrllog.FromContext(ctx).V(2).Info("Patching")
 	policies := remediation.Names(due)
 	body, err := patchBody(obj)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if !c.spend(key, due) {
+		c.gate.Leave(key, policies...)
+		return reconcile.Result{}, nil
+	}
+	ctrllog.FromContext(ctx).V(2).Info("Patching")
 	got, err := c.Client.Resource(key.Resource).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: remediation.FieldManager})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -121,6 +125,41 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstru
 		c.Events.OnObject(got, got.GetNamespace(), events.RemediationStopped, fmt.Sprintf("%s: its decision keeps changing after its own patch", due.Policies()))
 	}
 	return reconcile.Result{}, nil
+}
+
+// spend reports whether the budgets of the policies allow a patch now. If not, the object is enqueued again once they may
+// allow it.
+func (c *Controller) spend(key remediation.Key, due remediation.Due) bool {
+	ok, wake := c.Budget.Spend(c.Clock.Now(), key, due)
+	c.openBudget(wake)
+	if !ok {
+		for _, v := range due {
+			c.Changed(v.Policy.Name)
+		}
+	}
+	return ok
+}
+
+// clockCheck is the maximum time for which the controller relies on the clock to run evenly. Windows open by the time of day,
+// which may be set.
+const clockCheck = time.Minute
+
+// openBudget enqueues, after a delay, the objects that wait for the budget and may be patched then. A delay of 0 means
+// never.
+func (c *Controller) openBudget(wake time.Duration) {
+	if wake == 0 {
+		return
+	}
+	at := c.Clock.Now().Add(wake).Round(0)
+	time.AfterFunc(min(wake, clockCheck), func() {
+		if rest := at.Sub(c.Clock.Now()); rest > 0 {
+			c.openBudget(rest)
+			return
+		}
+		keys, wake := c.Budget.Open(c.Clock.Now())
+		c.openBudget(wake)
+		c.objects.enqueue(keys...)
+	})
 }
 
 func patchBody(obj *unstructured.Unstructured) ([]byte, error) {

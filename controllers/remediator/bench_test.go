@@ -181,7 +181,7 @@ func newLeader(t testing.TB) *leader {
 	}
 	l.Controller = New(Deps{
 		Registry: registry, Decider: &placement.Decider{Policies: registry, Namespaces: teams{}, Keyring: keyring},
-		Catalog: served{}, Ledger: remediation.NewLedger(), Metrics: m, Clock: clock.RealClock{},
+		Catalog: served{}, Ledger: remediation.NewLedger(), Budget: remediation.NewBudget(0), Metrics: m, Clock: clock.RealClock{},
 		Ready: func(context.Context) bool { return true }, Changed: func(string) {},
 	})
 	l.objects.start(l.work)

@@ -65,9 +65,11 @@ type Deps struct {
 	Decider  *placement.Decider
 	Catalog  Catalog
 	Ledger   *remediation.Ledger
-	Events   *events.Recorder
-	Metrics  *metrics.Metrics
-	Clock    clock.Clock
+	// Budget bounds the pace of patches.
+	Budget  *remediation.Budget
+	Events  *events.Recorder
+	Metrics *metrics.Metrics
+	Clock   clock.Clock
 	// Identity is Berth's own user. Match conditions see existing objects as if this user updated them.
 	Identity authenticationv1.UserInfo
 	// Tracing starts a trace for each decided object. It may be nil.

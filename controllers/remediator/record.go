@@ -35,6 +35,9 @@ func (c *Controller) record(ctx context.Context, s *scope) (proceed bool, err er
 	s.result.RequeueAfter = c.remoteQueue.decided(s.key, verdicts)
 	remediation.Freeze(s.object, verdicts)
 	s.due = remediation.DueOf(verdicts)
+	if len(s.due) == 0 {
+		c.Budget.Leave(s.key)
+	}
 	unsettled := len(s.due) > 0 && !c.gate.Settles(c.Clock.Now(), s.key)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(tracing.Decision.String(s.outcome.Digest()))

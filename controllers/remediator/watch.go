@@ -41,6 +41,7 @@ const readyInterval = 200 * time.Millisecond
 // No object may be decided before all policies and data are loaded. So start begins no watch before that: policies that
 // are loaded later would need other fields, and the types would be listed again.
 func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[remediation.Key]) error {
+	c.Budget.Begin(c.Clock.Now())
 	c.objects.start(queue)
 	c.remoteQueue.start(ctx)
 	go func() {

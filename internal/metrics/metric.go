@@ -69,7 +69,7 @@ type Metric struct {
 // All returns Berth's metrics, sorted by name. The caller must not change the result.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
-		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, policyPaused, remediations,
+		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, policyPaused, policyWaiting, remediations,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
 		policyQuarantined, policyQuarantinedNamespaces, policyQuarantines, unauthenticatedRequests,
 		remoteRequests, remoteDuration, remoteCircuitOpen, remotePushes, remoteLoads, remotePending,
@@ -237,6 +237,11 @@ var (
 		Name: "berth_violations", Type: Gauge, Reporter: TheLeader,
 		Help:   "Existing objects that differ from what a policy decides, or that it can't decide.",
 		Labels: []Label{ofPolicy},
+	}
+	policyWaiting = Metric{
+		Name: "berth_policy_waiting", Type: Gauge, Reporter: TheLeader,
+		Help:   "Existing objects that Berth has to patch for a policy and that wait, by reason: budget (the number of patches a minute) or window.",
+		Labels: []Label{ofPolicy, {Name: "reason", Values: []string{WaitingBudget, WaitingWindow}}},
 	}
 	policyPaused = Metric{
 		Name: "berth_policy_paused", Type: Gauge, Reporter: TheLeader,

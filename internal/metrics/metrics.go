@@ -59,6 +59,12 @@ const (
 	RemediationFailed   = "failed"
 )
 
+// Reasons why objects wait.
+const (
+	WaitingBudget = "budget"
+	WaitingWindow = "window"
+)
+
 // States of a policy.
 const (
 	StateInForce  = "in_force"
@@ -86,6 +92,7 @@ type Metrics struct {
 	policies     *prometheus.GaugeVec
 	violations   *prometheus.GaugeVec
 	paused       *prometheus.GaugeVec
+	waiting      *prometheus.GaugeVec
 	remediations *prometheus.CounterVec
 	quotas       *quotaMetrics
 	memo         *memoMetrics
@@ -99,10 +106,10 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		Remote:    newRemote(),
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
 		requests: admissionDuration.histogram(), policies: policies.gauge(),
-		violations: violations.gauge(), paused: policyPaused.gauge(), remediations: remediations.counter(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
+		violations: violations.gauge(), paused: policyPaused.gauge(), waiting: policyWaiting.gauge(), remediations: remediations.counter(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
 		refused: unauthenticatedRequests.counter().WithLabelValues(),
 	}
-	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.violations, m.paused, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines, m.refused}
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.violations, m.paused, m.waiting, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines, m.refused}
 	for _, c := range slices.Concat(own, m.quotas.collectors(), m.Remote.collectors()) {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -167,6 +174,14 @@ func (m *Metrics) Violations(policy string, objects int) {
 	m.ofPolicies.touch(policy, func() { m.violations.WithLabelValues(policy).Set(float64(objects)) })
 }
 
+// Waiting sets how many objects wait for a policy's budget, and for its windows.
+func (m *Metrics) Waiting(policy string, budget, window int) {
+	m.ofPolicies.touch(policy, func() {
+		m.waiting.WithLabelValues(policy, WaitingBudget).Set(float64(budget))
+		m.waiting.WithLabelValues(policy, WaitingWindow).Set(float64(window))
+	})
+}
+
 // Paused sets whether remediation of a policy is paused.
 func (m *Metrics) Paused(policy string, paused bool) {
 	m.ofPolicies.touch(policy, func() { m.paused.WithLabelValues(policy).Set(oneIf(paused)) })
@@ -188,6 +203,7 @@ func (m *Metrics) ForgetPolicy(policy string) {
 		m.errors.DeletePartialMatch(labels)
 		m.violations.DeletePartialMatch(labels)
 		m.paused.DeletePartialMatch(labels)
+		m.waiting.DeletePartialMatch(labels)
 		m.remediations.DeletePartialMatch(labels)
 		m.memo.mismatches.DeletePartialMatch(labels)
 		m.quarantines.DeletePartialMatch(labels)

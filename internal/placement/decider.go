@@ -38,6 +38,7 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/window"
 	"github.com/berth-dev/berth/internal/workload"
 )
 
@@ -122,6 +123,10 @@ type Policy struct {
 	Clusters placementv1.ClustersRule
 	// BlastRadius limits how many existing objects one change may affect. All of its fields are set.
 	BlastRadius placementv1.BlastRadius
+	// MaxPerMinute bounds the patches of existing objects a minute; 0 means no bound. Windows are the periods in which
+	// existing objects are patched.
+	MaxPerMinute int
+	Windows      window.Windows
 	// Schedules reports whether the policy may define the rule scheduling, for which more fields of an object are
 	// decoded. If a policy decides on scheduling although Schedules is false, its verdict is an error.
 	Schedules bool
@@ -132,7 +137,7 @@ type Policy struct {
 // NewPolicy returns a version of a PlacementPolicy with the given parts. spec has its defaults (WithDefaults), and matcher
 // is compiled from its match.
 func NewPolicy(name string, generation int64, spec placementv1.PlacementPolicySpec, matcher *match.Matcher, e Evaluator, schedules bool) *Policy {
-	return &Policy{
+	out := &Policy{
 		Name:          name,
 		Generation:    generation,
 		Priority:      spec.Priority,
@@ -141,10 +146,15 @@ func NewPolicy(name string, generation int64, spec placementv1.PlacementPolicySp
 		Remediation:   spec.Remediation.Mode,
 		Clusters:      spec.Clusters.WithDefaults(),
 		BlastRadius:   spec.Remediation.BlastRadius.WithDefaults(),
+		Windows:       window.ParseAll(spec.Remediation.Windows),
 		Matcher:       matcher,
 		Schedules:     schedules,
 		Evaluator:     e,
 	}
+	if budget := spec.Remediation.Budget; budget != nil {
+		out.MaxPerMinute = int(budget.MaxPerMinute)
+	}
+	return out
 }
 
 // Quarantined returns the time at which the policy's quarantine began. ok is false if the policy is not in quarantine.

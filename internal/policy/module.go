@@ -125,6 +125,7 @@ const (
 	codeAmbiguous = "berth_ambiguous_resource"
 	codeNotServed = "berth_resource_not_served"
 	codePredicate = "berth_predicate_error"
+	codeWindow    = "berth_window_error"
 )
 
 // Compile parses, compiles, and analyses a policy. The parameter name is used as the file name in messages. An error is
@@ -133,6 +134,9 @@ const (
 //
 // Policies with equal Rego share the compilation for as long as one of their modules is in use.
 func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error) {
+	if err := checkWindows(spec.Remediation.Windows); err != nil {
+		return nil, err
+	}
 	if spec.Remote != nil {
 		m, err := compileRemote(name, *spec.WithDefaults().Remote)
 		if err != nil {

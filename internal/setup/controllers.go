@@ -70,10 +70,10 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 		current:     loading.freshness.Current,
 		confirm:     loading.freshness.Confirm,
 	}
-	ledger := remediation.NewLedger()
-	remediation := newRemediation(base, evaluation, loading, ledger, ready)
+	ledger, budget := remediation.NewLedger(), remediation.NewBudget(base.options.RemediationMaxPerMinute)
+	remediation := newRemediation(base, evaluation, loading, ledger, budget, ready)
 	types := newTypeCheck(base, evaluation)
-	status := newStatus(base, evaluation, loading, configurations, ledger, remediation, types)
+	status := newStatus(base, evaluation, loading, configurations, ledger, budget, remediation, types)
 	if err := watchNamespaces(ctx, base.mgr, remediation, status); err != nil {
 		return nil, err
 	}
@@ -135,10 +135,11 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 	return &quotas{usage: usage, charger: charger, synced: synced}, nil
 }
 
-// newRemediation returns the controller that remediates existing objects, and records their violations in ledger.
-func newRemediation(base *base, evaluation *evaluation, loading *loading, ledger *remediation.Ledger, ready *readiness) *remediator.Controller {
+// newRemediation returns the controller that remediates existing objects within the budget, and records their violations in
+// ledger.
+func newRemediation(base *base, evaluation *evaluation, loading *loading, ledger *remediation.Ledger, budget *remediation.Budget, ready *readiness) *remediator.Controller {
 	c := remediator.New(remediator.Deps{
-		Client: base.served.dynamic, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog, Ledger: ledger,
+		Client: base.served.dynamic, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog, Ledger: ledger, Budget: budget,
 		Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{}, Identity: base.served.identity,
 		Ready:    ready.isReady,
 		Tracing:  base.tracing,
@@ -166,13 +167,13 @@ func newTypeCheck(base *base, evaluation *evaluation) *typecheck.Controller {
 }
 
 // newStatus returns the controller that writes the status of policies. It reads facts from all components before it.
-func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller, ledger *remediation.Ledger, remediation *remediator.Controller, types *typecheck.Controller) *policystatus.Controller {
+func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller, ledger *remediation.Ledger, budget *remediation.Budget, remediation *remediator.Controller, types *typecheck.Controller) *policystatus.Controller {
 	c := policystatus.New(policystatus.Deps{
 		Client: base.mgr.GetClient(), Engine: embedded.Name, RemoteEngine: remote.Name, Registry: evaluation.registry,
 		Stale:       loading.replication.Stale,
 		Replication: loading.replication.State, World: loading.replication.PredicateState, Supply: loading.pusher, Settled: evaluation.engines.remote.DataReady,
 		Hook: configurations.State, Targets: remediation.MatchedState, Deciding: remediation.HasUndecided, Resuming: remediation.Resuming,
-		Ledger: ledger, Metrics: base.metrics, Events: base.events,
+		Ledger: ledger, Budget: budget, Metrics: base.metrics, Events: base.events,
 		Served: evaluation.catalog.Served, OwnNamespace: base.options.exemptNamespace(),
 		Types: types.State,
 	})

@@ -125,6 +125,8 @@ type Options struct {
 	// ReservationTTL is how long a charge to a quota is reserved for its object. It must be longer than the API
 	// server's timeout of a request.
 	ReservationTTL time.Duration
+	// RemediationMaxPerMinute bounds the patches of existing objects a minute for all policies together. 0 means no bound.
+	RemediationMaxPerMinute int
 	// AllowRemoteSecrets allows policies with spec.remote to match and replicate Secrets by name.
 	AllowRemoteSecrets bool
 	// Metrics is the registry for Berth's metrics. nil means the registry that MetricsAddress serves.
@@ -162,6 +164,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.Config, "config", "", "Path of a configuration file, a ManagerConfiguration of config.berth.dev/v1alpha1; none if empty.")
 	f.DurationVar(&o.PolicyMaxStaleness, "policy-max-staleness", freshness.DefaultBound, "For how long a replica answers admission requests without a confirmation by the API server that it has the newest policies. Beyond it the replica is not Ready, and its webhooks return an error.")
 	f.DurationVar(&o.ReservationTTL, "quota-reservation-ttl", 65*time.Second, "How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
+	f.IntVar(&o.RemediationMaxPerMinute, "remediation-max-per-minute", 0, "How many existing objects Berth patches a minute at most, for all policies together; 0 for no bound. A policy bounds its own pace by spec.remediation.budget.")
 	f.BoolVar(&o.AllowRemoteSecrets, "allow-remote-secrets", false, "Let policies with spec.remote match and replicate Secrets. Engines get them without their data in any case.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "Deadline for evaluating one policy on one object.")
 	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "How many evaluations run at once.")

@@ -74,6 +74,8 @@ type Facts struct {
 	// Resuming reports whether it is still unknown if an earlier leader paused remediation.
 	Resuming bool
 	Report   remediation.Report
+	// Waiting are the objects that wait for the policy's budget.
+	Waiting remediation.Waiting
 	// Types is the type checker's result for the generation in Standing; nil if there is none yet.
 	Types *TypeState
 	// RemediatedBefore is the count to which the report's count is added.
@@ -435,6 +437,39 @@ func (s *setter) counts(f Facts, before *int32) {
 	s.out.Undecided = &undecided
 	s.out.Conflicted = new(int32(f.Report.Conflicted))
 	s.out.ViolationSample = f.Report.Sample
+	s.out.Waiting = waiting(f.Waiting)
+}
+
+// waiting returns why objects that are due are not patched yet, sorted by reason.
+func waiting(w remediation.Waiting) []placementv1.WaitingObjects {
+	var out []placementv1.WaitingObjects
+	if w.Paced > 0 {
+		out = append(out, placementv1.WaitingObjects{Reason: placementv1.WaitingForBudget, Objects: int32(w.Paced)})
+	}
+	if w.Closed > 0 {
+		next := placementv1.WaitingObjects{Reason: placementv1.WaitingForWindow, Objects: int32(w.Closed)}
+		if !w.Opens.IsZero() {
+			next.Until = new(metav1.NewTime(w.Opens))
+		}
+		out = append(out, next)
+	}
+	return out
+}
+
+// waitingText describes the objects that wait, for appending to a message; "" if there are none.
+func waitingText(w remediation.Waiting) string {
+	var out string
+	if w.Closed > 0 {
+		opens := "none of which ever opens"
+		if !w.Opens.IsZero() {
+			opens = "the next of which opens at " + w.Opens.UTC().Format(time.RFC3339)
+		}
+		out += fmt.Sprintf("; %d of them wait for a window of spec.remediation.windows, %s", w.Closed, opens)
+	}
+	if w.Paced > 0 {
+		out += fmt.Sprintf("; %d of them wait because the number of patches a minute is bounded", w.Paced)
+	}
+	return out
 }
 
 func (f Facts) compliant() *metav1.Condition {
@@ -452,7 +487,7 @@ func (f Facts) compliant() *metav1.Condition {
 	case r.Failed > 0:
 		return isFalse(placementv1.ReasonEvaluationFailed, fmt.Sprintf("%d objects can't be decided, such as %s", r.Failed, r.FailedMessage))
 	case r.Violations > 0:
-		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides", r.Violations, r.Matched))
+		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides%s", r.Violations, r.Matched, waitingText(f.Waiting)))
 	default:
 		return isTrue(placementv1.ReasonCompliant, "every existing object is as the policy decides")
 	}

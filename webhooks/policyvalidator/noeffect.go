@@ -60,14 +60,27 @@ func warnOfUnused(name string, module *policy.Module) admission.Warnings {
 	return out
 }
 
-// warnOfBlastRadius warns about a blast radius other than the default in a mode that does not patch existing objects
-// automatically.
-func warnOfBlastRadius(spec placementv1.PlacementPolicySpec) admission.Warnings {
+// warnOfRemediation warns about bounds of remediation other than the defaults in a mode that does not patch existing
+// objects automatically.
+func warnOfRemediation(spec placementv1.PlacementPolicySpec) admission.Warnings {
 	r := spec.WithDefaults().Remediation
-	if r.BlastRadius == nil || r.Mode == placementv1.RemediationAutomatic || *r.BlastRadius == (*placementv1.BlastRadius)(nil).WithDefaults() {
+	if r.Mode == placementv1.RemediationAutomatic {
 		return nil
 	}
-	return admission.Warnings{fmt.Sprintf("spec.remediation.blastRadius has no effect in mode %s: it bounds what mode Automatic does", r.Mode)}
+	var out admission.Warnings
+	for _, bound := range []struct {
+		field string
+		set   bool
+	}{
+		{"blastRadius", r.BlastRadius != nil && *r.BlastRadius != (*placementv1.BlastRadius)(nil).WithDefaults()},
+		{"budget", r.Budget != nil},
+		{"windows", len(r.Windows) > 0},
+	} {
+		if bound.set {
+			out = append(out, fmt.Sprintf("spec.remediation.%s has no effect in mode %s: it bounds what mode Automatic does", bound.field, r.Mode))
+		}
+	}
+	return out
 }
 
 // warnOfAbsentLabels warns about a policy that decides only objects without a label, and whose match requires that

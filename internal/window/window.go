@@ -1,0 +1,113 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package window finds out whether a recurring time window, such as a maintenance window, is open.
+package window
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	_ "time/tzdata" // The image of the manager has no database of time zones.
+
+	"github.com/robfig/cron/v3"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Window is a period that recurs on a schedule. The zero value is never open. A Window is immutable.
+type Window struct {
+	schedule cron.Schedule
+	length   time.Duration
+}
+
+// Parse returns the window that a policy describes. The field is the name of the invalid field if there is an error.
+//
+// Schedules have the syntax and the meaning of those of CronJobs: both use the parser of the module
+// github.com/robfig/cron.
+func Parse(w placementv1.RemediationWindow) (_ Window, field string, _ error) {
+	if strings.Contains(w.Start, "TZ") {
+		return Window{}, "start", errors.New("a schedule can't contain a time zone: set timeZone")
+	}
+	schedule, err := cron.ParseStandard(w.Start)
+	if err != nil {
+		return Window{}, "start", fmt.Errorf(`%w: five fields are expected, minute, hour, day of month, month, and day of week, such as "0 22 * * 1-5" for 22:00 from Monday to Friday`, err)
+	}
+	at, ok := schedule.(*cron.SpecSchedule)
+	if !ok {
+		return Window{}, "start", errors.New("an interval such as @every does not say when the window opens: use five fields")
+	}
+	if at.Location, err = time.LoadLocation(w.TimeZone); err != nil {
+		return Window{}, "timeZone", fmt.Errorf("%w: the name of a time zone in the IANA database is expected, such as Europe/Berlin", err)
+	}
+	if w.TimeZone == "Local" {
+		return Window{}, "timeZone", errors.New("the time zone of the manager is not known: use a name such as Europe/Berlin")
+	}
+	if w.Duration.Duration <= 0 {
+		return Window{}, "duration", errors.New("the window ends before it starts: the duration must be greater than 0")
+	}
+	if at.Next(time.Unix(0, 0)).IsZero() {
+		return Window{}, "start", errors.New("the window never opens: there is no such date")
+	}
+	return Window{schedule: at, length: w.Duration.Duration}, "", nil
+}
+
+// closes returns the time when the window that is open at a time closes. It returns zero if the window is not open.
+func (w Window) closes(now time.Time) time.Time {
+	if w.schedule == nil {
+		return time.Time{}
+	}
+	// The window is open if it has opened within its length. Next returns only times after its argument.
+	opened := w.schedule.Next(now.Add(-w.length))
+	if opened.IsZero() || opened.After(now) {
+		return time.Time{}
+	}
+	return opened.Add(w.length)
+}
+
+// Windows are the periods in which something may happen. Without any, it may always happen.
+type Windows []Window
+
+// ParseAll parses the windows of a policy. A window that is invalid is never open.
+func ParseAll(specs []placementv1.RemediationWindow) Windows {
+	var out Windows
+	for _, spec := range specs {
+		w, _, _ := Parse(spec)
+		out = append(out, w)
+	}
+	return out
+}
+
+// Open reports whether it may happen at a time. If not, next is the time when the first window opens; it is zero if none
+// ever does.
+func (w Windows) Open(now time.Time) (open bool, next time.Time) {
+	if len(w) == 0 {
+		return true, time.Time{}
+	}
+	for _, one := range w {
+		if !one.closes(now).IsZero() {
+			return true, time.Time{}
+		}
+		if one.schedule == nil {
+			continue
+		}
+		if opens := one.schedule.Next(now); next.IsZero() || !opens.IsZero() && opens.Before(next) {
+			next = opens
+		}
+	}
+	return false, next
+}
