@@ -44,8 +44,9 @@ import (
 type Owners struct {
 	// Name is the name of the ClusterRole. It is empty for none.
 	Name string
-	// Labels select the ClusterRoles instead of Name, even while no ClusterRole has the labels. An installer that uses
-	// labels deletes every object that they select, and may never delete the ClusterRole that Name names.
+	// Labels select the ClusterRoles instead of Name, even while no ClusterRole has the labels. Name is not used
+	// then: an installer that uses labels deletes every object that they select, but possibly not the ClusterRole that Name
+	// names, and the webhook configurations would remain.
 	Labels map[string]string
 }
 

@@ -26,7 +26,7 @@ import (
 
 // Mismatch is the first part of a match that excludes an object.
 type Mismatch struct {
-	// Part is the path of that part below spec.match, for example "objectSelector" or "matchConditions[1]".
+	// Part is the path of the part of the match that excludes the object, below spec.match, for example "objectSelector" or "matchConditions[1]".
 	Part string
 	// Reason says why the part excludes the object.
 	Reason string

@@ -128,7 +128,7 @@ func (f Finding) String() string {
 	return text
 }
 
-// Policy is a converted policy with information about it.
+// Policy is a PlacementPolicy that sources were converted to, with the types that it reads.
 type Policy struct {
 	Object *placementv1.PlacementPolicy
 	// Reads are the resource types that Berth will watch for the policy.

@@ -202,8 +202,8 @@ func (w *worker) replicas(ctx context.Context, info fwk.NodeInfo) (int, error) {
 	return fits + 1, w.extend(ctx, state, info, fits, fwk.PreFilterExtensions.RemovePod)
 }
 
-// bound returns the maximum replica count to try on each of the candidates. It is smaller for pods with many parts,
-// because the cost of adding a copy of a pod grows with its size.
+// bound returns the maximum replica count to try on each of the candidates, the same for all. It is smaller for pods with
+// many containers, ports, and volumes, because the cost of adding a copy of a pod grows with its size.
 func (j *evaluation) bound(candidates int) int {
 	parts := len(j.Pod.Spec.Volumes)
 	for _, containers := range [][]corev1.Container{j.Pod.Spec.InitContainers, j.Pod.Spec.Containers} {

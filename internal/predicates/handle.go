@@ -76,8 +76,8 @@ func (c claimless) ClientSet() kubernetes.Interface { return nil }
 
 func (c claimless) SharedCSIManager() fwk.CSIManager { return nil }
 
-// errClaims says why volumes are not evaluated. To evaluate them, Berth would have to watch claims, volumes, and
-// classes, and tell the scheduler's binder about its assumptions.
+// errClaims is the error for pods with volumes that are claims. To evaluate these, Berth would have to watch claims, volumes,
+// and classes, and tell the scheduler's binder which pods it assumes to run where.
 var errClaims = errors.New("the pod claims volumes, and nothing watches what they are: leave it out for such pods")
 
 // claims reports whether a pod has volumes with claims.

@@ -84,8 +84,8 @@ func (s *Set) NamesOf(kind Candidates) []string {
 }
 
 // Narrow returns the set of the named predicates of s, in the order of s. An empty list stands for all. It returns an
-// error for a name that s does not have, which lists those that it has: Narrow cannot add predicates. Sets with equal
-// names are identical.
+// error for a name that s does not have, which lists those that it has: Narrow cannot add predicates. The same
+// names give the same *Set.
 func (s *Set) Narrow(names []string) (*Set, error) {
 	if len(names) == 0 {
 		return s, nil

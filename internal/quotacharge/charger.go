@@ -47,7 +47,7 @@ var errModule = errors.New("the quota can't be evaluated")
 func Transient(err error) bool { return errors.Is(err, errContended) || errors.Is(err, errUnreachable) }
 
 // unreachable marks an error of reading quotas as errUnreachable, so that the client retries. It leaves errModule as it
-// is, because a retry would not help.
+// is: a quota whose rules can't be evaluated can't be evaluated by a retry either.
 func unreachable(err error) error {
 	if errors.Is(err, errModule) {
 		return err

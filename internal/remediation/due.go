@@ -30,8 +30,9 @@ import (
 // terminating is the reason why a terminating object is reported and not patched.
 const terminating = "being deleted: Berth does not patch it; if it stays, see which finalizers hold it"
 
-// Freeze marks the changes of an object that is terminating as impossible. The owner of a finalizer may depend on the
-// object's content. Besides, the webhook admits, without a decision, a patch that changes nothing of such an object.
+// Freeze marks the changes of an object as impossible if the object is terminating. The owner of a finalizer may depend on
+// the object's content. Besides, a patch would have no effect: Berth sends a patch that changes nothing, so that the webhook
+// decides the object, and the webhook does not decide such patches of terminating objects.
 func Freeze(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
 	if obj.GetDeletionTimestamp() == nil {
 		return

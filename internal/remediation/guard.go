@@ -472,8 +472,8 @@ func (l *Ledger) concludePolicy(name string, g *policyGuard, now time.Time, out 
 	}
 }
 
-// sweep removes harmed objects that are older than blastWindow, unless the policy is paused because of them. Its cost
-// is bounded even if objects are judged one by one.
+// sweep stops counting harmed objects that were found longer than blastWindow ago, unless the policy is paused because of
+// them. It looks for them at most once in expiryInterval, because objects may be judged one by one.
 func (g *policyGuard) sweep(now time.Time) {
 	for _, key := range g.fresh {
 		if entry, counted := g.harmed[key]; counted && entry.since.IsZero() {

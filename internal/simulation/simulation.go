@@ -84,7 +84,7 @@ type Simulation struct {
 // one because this one does not compile.
 type Policy struct {
 	*placement.Policy
-	// Object is the PlacementPolicy.
+	// Object is the PlacementPolicy from which Policy was built.
 	Object *placementv1.PlacementPolicy
 	// Module and Binding are nil if the policy does not compile.
 	Module  *policy.Module

@@ -49,7 +49,8 @@ var operands = func() *ast.Builtin {
 }()
 
 // quantities returns the comparisons in which a policy orders quantities as text. A comparison counts if an operand is
-// a quantity for one kind or, if the policy distinguishes kinds, for all kinds.
+// a quantity for at least one of the matched kinds. If byKind is true, the policy tests the kind of its input, and the
+// operand must be a quantity for all of them: the comparison may be made for some kinds only.
 func quantities(in Input, source *ast.Module, byKind bool) []Finding {
 	if !orders(source) {
 		return nil

@@ -41,7 +41,7 @@ const (
 	defaultSettle = 10 * time.Second
 	// defaultOverlap gives API servers time to follow a changed configuration, and requests in flight time to arrive.
 	defaultOverlap = time.Minute
-	// upgradeSettle replaces a shorter settle time while a configuration has a path without a token. Replicas of an
+	// upgradeSettle is the least time for which replicas learn a new token while a configuration has a path without one. Replicas of an
 	// earlier version of Berth, which serve only such paths, may still be running.
 	upgradeSettle = 5 * time.Minute
 	// maxTokens limits the size of the Secret if the leader changes often. The newest tokens are kept.

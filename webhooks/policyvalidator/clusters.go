@@ -51,7 +51,7 @@ func warnOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Module)
 // maxListed is the maximum number of clusters for which a warning lists the names.
 const maxListed = 8
 
-// warnOfConstants warns about names in the rule clusters that no cluster has. It also warns about constants that differ
+// warnOfConstants warns about names in the policy's rule `clusters` that no cluster has. It also warns about constants that differ
 // only in spelling from the clusters' values of the compared field, and about properties that no cluster has. name is
 // the name of the policy. It returns nil if no cluster is known.
 func (v *Validator) warnOfConstants(ctx context.Context, name string, module *policy.Module) admission.Warnings {

@@ -51,8 +51,8 @@ const (
 	// so a small one can represent an exponentially large tree.
 	maxNodes     = 1_000_000
 	maxNodeBytes = 16 << 20
-	// maxPairs limits comparisons of each member of one operand with each member of another. One comparison takes about a
-	// nanosecond.
+	// maxPairs limits comparisons in functions that compare each member of one operand with each member of another. Above
+	// it, they return an error. One comparison takes about a nanosecond.
 	maxPairs = 1 << 28
 	// maxCIDRPairs and maxCIDRs limit functions of net.cidr, whose single steps take longer.
 	maxCIDRPairs = 100_000

@@ -92,8 +92,8 @@ func (q *queue) request(name, namespace string) (granted chan struct{}, at *list
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t, s := q.queuesOf(name, namespace)
-	// While a slot is free, only policies and namespaces at their share have waiters. So a new request overtakes no
-	// waiter.
+	// While a slot is free, requests wait only if their policy or namespace has all the slots that it may have. A request of
+	// another one may take the free slot: none of those could.
 	if q.free > 0 && t.slots < q.share && s.slots < s.share {
 		q.grant(t, s)
 		return nil, nil

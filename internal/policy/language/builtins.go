@@ -42,7 +42,7 @@ var (
 // candidates: "*" for all, an array or a set of names, or a Kubernetes label selector. The result has an entry for each
 // candidate, keyed by name.
 var (
-	// Feasible is k8s.feasible(pod_or_template, nodes).
+	// Feasible is k8s.feasible(pod_or_template, nodes). It says for each node whether the pod can run there.
 	Feasible = predicateFunction("k8s.feasible", types.Named("pod_or_template", anyObject), types.Named("nodes", candidates))
 	// FeasibleClusters is k8s.feasible_clusters(pod_or_template, replicas, clusters). The operand replicas, at least 1,
 	// is the number of replicas to place. It overrides the number in the object.
