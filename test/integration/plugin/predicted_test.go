@@ -101,6 +101,8 @@ type step struct {
 	object string
 	// own returns the object's values with those that the change itself sets; nil if it deletes the object.
 	own func(values map[string]string) map[string]string
+	// sets is the label or annotation that the change sets, as a key of the object's values; empty if it sets several.
+	sets string
 	// carryOut makes the change. The options are those of a request for the object.
 	carryOut func(dryRun bool) error
 }
@@ -133,7 +135,7 @@ func (w *predicted) next(ctx context.Context, objects []string) step {
 	case 3:
 		field, key, value := oneOf(w.r, "labels", "annotations"), oneOf(w.r, "region", "tier", "example.com/zone", "example.com/tier"), w.value()
 		out := w.set(ctx, framework.Deployment, deployment, field, key, value)
-		out.object, out.own = object, func(values map[string]string) map[string]string {
+		out.sets, out.object, out.own = field+" "+key, object, func(values map[string]string) map[string]string {
 			values[field+" "+key] = value
 			return values
 		}
@@ -227,7 +229,7 @@ func (w *predicted) predict(ctx context.Context) {
 		before, err = w.state(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
 	}).WithContext(ctx).WithTimeout(patience).Should(Succeed())
-	want, denied := before, false
+	want, denied, reported := maps.Clone(before), false, false
 	for _, o := range report.Objects {
 		w.transitions[o.Transition]++
 		denied = denied || o.Name == change.object && o.Transition == whatif.Denied
@@ -239,6 +241,7 @@ func (w *predicted) predict(ctx context.Context) {
 	}
 	for _, o := range report.Objects {
 		for _, v := range o.Values {
+			reported = reported || o.Name == change.object && v.Field+" "+v.Key == change.sets
 			switch {
 			case v.Pending:
 			case v.To == nil:
@@ -257,6 +260,10 @@ func (w *predicted) predict(ctx context.Context) {
 	Eventually(func(g Gomega, ctx context.Context) {
 		got, err := w.state(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
+		if value, was := before[change.object][change.sets]; was && !reported && w.writes(change.sets) && got[change.object][change.sets] == value {
+			// The report leaves out what stays: here, a value that a policy gives back to the object.
+			want[change.object][change.sets] = value
+		}
 		g.Expect(cmp.Diff(want, got)).To(BeEmpty())
 	}).WithContext(ctx).WithTimeout(patience).Should(Succeed(), description)
 	for _, o := range report.Objects {
@@ -273,6 +280,14 @@ func (w *predicted) predict(ctx context.Context) {
 				Should(Equal(o.Transition == whatif.Denied), "%+v\n%s", o, description)
 		}
 	}
+}
+
+// writes reports whether an enforced policy may set a label or annotation.
+func (w *predicted) writes(value string) bool {
+	field, key, _ := strings.Cut(value, " ")
+	return slices.ContainsFunc(slices.Collect(maps.Values(w.policies)), func(p *placementv1.PlacementPolicy) bool {
+		return p.Spec.Mode == placementv1.ModeEnforce && strings.Contains(p.Spec.Rego, fmt.Sprintf("%s[%q]", field, key))
+	})
 }
 
 // isDenied reports whether a policy denied a request. Any other error ends the spec.
