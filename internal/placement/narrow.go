@@ -197,12 +197,14 @@ func (m *merger) setClusters(shares clusterShares, requested, next *string, valu
 // hypotheticalClusters adds the changes that policies would make that are held or are not enforced.
 func (m *merger) hypotheticalClusters(shares clusterShares, requested, current *string, values map[string]string) {
 	const key = placementv1.ClustersAnnotation
-	for _, v := range shares.differing {
+	if len(shares.differing) > 0 {
 		next, err := joinClusters(requested, shares.wanted)
-		if err != nil {
-			v.Changes = append(v.Changes, Change{Field: fieldAnnotations, Key: key, From: current, To: new(clustersText(nil)), Immutable: err.Error()})
-		} else {
-			m.changeClusters(v, current, next)
+		for _, v := range shares.differing {
+			if err != nil {
+				v.Changes = append(v.Changes, Change{Field: fieldAnnotations, Key: key, From: current, To: new(clustersText(nil)), Immutable: err.Error()})
+			} else {
+				m.changeClusters(v, current, next)
+			}
 		}
 	}
 	for _, v := range m.verdicts {
