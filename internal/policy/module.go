@@ -254,6 +254,14 @@ func oneError(file string, at *ast.Location, code, message string) *CompileError
 	return &CompileError{Diagnostics: []Diagnostic{diagnostic(file, at, code, message)}}
 }
 
+// errorOf returns the *CompileError for these diagnostics; nil if there are none.
+func errorOf(wrong []Diagnostic) error {
+	if len(wrong) == 0 {
+		return nil
+	}
+	return &CompileError{Diagnostics: wrong}
+}
+
 func diagnostic(file string, at *ast.Location, code, message string) Diagnostic {
 	d := Diagnostic{File: file, Code: code, Message: message}
 	if at != nil {

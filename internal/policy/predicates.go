@@ -52,18 +52,15 @@ func (m *Module) usePredicates(p *placementv1.Predicates) {
 
 // CheckPredicates returns an error if the policy uses predicates that are not allowed. The error is a *CompileError.
 func (m *Module) CheckPredicates(allowed []string) error {
-	out := &CompileError{}
+	var wrong []Diagnostic
 	for i, name := range m.Predicates {
 		if slices.Contains(allowed, name) {
 			continue
 		}
-		out.Diagnostics = append(out.Diagnostics, Diagnostic{
+		wrong = append(wrong, Diagnostic{
 			Field: fmt.Sprintf("spec.predicates.names[%d]", i), Code: codePredicate,
 			Message: fmt.Sprintf("%q is none of the predicates that the manager allows, which are %s", name, strings.Join(allowed, ", ")),
 		})
 	}
-	if len(out.Diagnostics) > 0 {
-		return out
-	}
-	return nil
+	return errorOf(wrong)
 }

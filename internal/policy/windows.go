@@ -25,14 +25,11 @@ import (
 
 // checkWindows returns an error if a window of spec.remediation is invalid. The error is a *CompileError.
 func checkWindows(windows []placementv1.RemediationWindow) error {
-	out := &CompileError{}
+	var wrong []Diagnostic
 	for i, w := range windows {
 		if _, field, err := window.Parse(w); err != nil {
-			out.Diagnostics = append(out.Diagnostics, Diagnostic{Field: fmt.Sprintf("spec.remediation.windows[%d].%s", i, field), Code: codeWindow, Message: err.Error()})
+			wrong = append(wrong, Diagnostic{Field: fmt.Sprintf("spec.remediation.windows[%d].%s", i, field), Code: codeWindow, Message: err.Error()})
 		}
 	}
-	if len(out.Diagnostics) > 0 {
-		return out
-	}
-	return nil
+	return errorOf(wrong)
 }
