@@ -60,12 +60,12 @@ func (s *setter) typeChecked(old placementv1.PlacementPolicyStatus, f Facts) *me
 	}
 	for _, finding := range f.Types.Findings {
 		s.out.Findings = append(s.out.Findings, placementv1.Finding{
-			Line: int32(finding.Line), Column: int32(finding.Column), Message: truncate(finding.Message, maxFindingMessage),
+			Line: int32(finding.Row), Column: int32(finding.Col), Message: truncate(finding.Message, maxFindingMessage),
 		})
 	}
 	s.out.FindingCount = int32(f.Types.Total)
 	first := f.Types.Findings[0]
-	message := fmt.Sprintf("%s (status.findings, such as rego:%d:%d: %s)", countOf(f.Types.Total), first.Line, first.Column, first.Message)
+	message := fmt.Sprintf("%s (status.findings, such as rego:%d:%d: %s)", countOf(f.Types.Total), first.Row, first.Col, first.Message)
 	if impossible := f.Types.Impossible; len(impossible) > 0 {
 		message = strings.Join(impossible, ", ") + " can never have a value: " + message
 		s.impossible = true

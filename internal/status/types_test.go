@@ -25,13 +25,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/status"
 	"github.com/berth-dev/berth/internal/typecheck"
 )
 
 func TestTypeChecked(t *testing.T) {
 	found := typecheck.Result{
-		Findings: []typecheck.Finding{{Position: typecheck.Position{Line: 3, Column: 7}, Message: "input.spek is undefined"}}, Total: 12,
+		Findings: []typecheck.Finding{{Position: lint.Position{Row: 3, Col: 7}, Message: "input.spek is undefined"}}, Total: 12,
 	}
 	fatal := found
 	fatal.Impossible = []string{"annotations"}

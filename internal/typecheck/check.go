@@ -46,7 +46,7 @@ type Input struct {
 	Known []lint.Finding
 
 	// optional has the positions of references that may be undefined.
-	optional map[Position]bool
+	optional map[lint.Position]bool
 }
 
 // Kind is a kind that a policy matches.
@@ -56,14 +56,9 @@ type Kind struct {
 	Type     types.Type
 }
 
-// Position is a position in the policy's Rego. Both of its parts count from 1.
-type Position struct{ Line, Column int }
-
-func positionOf(at *ast.Location) Position { return Position{at.Row, at.Col} }
-
 // Finding is an expression that can't have the value that its author intended.
 type Finding struct {
-	Position
+	lint.Position
 	Message string
 	// Rule is the contract rule that can't have a value because of the finding; empty if there is none.
 	Rule string
@@ -121,7 +116,7 @@ func Check(in Input) Result {
 		found = common(found, next)
 	}
 	for _, known := range in.Known {
-		found = append(found, Finding{Position: Position{known.Row, known.Col}, Message: known.Message, Warned: true, holds: !known.Undefined})
+		found = append(found, Finding{Position: known.Position, Message: known.Message, Warned: true, holds: !known.Undefined})
 	}
 	impossible := locate(source, found)
 	if !byKind && len(impossible) < len(contractRules(source)) {
@@ -183,7 +178,7 @@ func checkKind(in Input, input types.Type) ([]Finding, error) {
 		return nil, err
 	}
 	for _, d := range compiler.Contract(textFile) {
-		f := Finding{Position: Position{d.Row, d.Col}, Message: d.Message}
+		f := Finding{Position: lint.Position{Row: d.Row, Col: d.Col}, Message: d.Message}
 		// One finding per clause is enough, because the others concern the same value.
 		if !slices.ContainsFunc(found, f.samePosition) {
 			found = append(found, f)
@@ -301,15 +296,15 @@ func (d document) module(function string, version placementv1.RegoVersion) (*ast
 
 // optionalReads returns the positions of references to spec.data under `not`. The policy's author decides which fields
 // the entries have, and may add a field later that no entry has now.
-func optionalReads(source *ast.Module) map[Position]bool {
-	out := map[Position]bool{}
+func optionalReads(source *ast.Module) map[lint.Position]bool {
+	out := map[lint.Position]bool{}
 	ast.WalkExprs(source, func(e *ast.Expr) bool {
 		if !e.Negated {
 			return false
 		}
 		ast.WalkRefs(e, func(ref ast.Ref) bool {
 			if at := ref[0].Location; at != nil && readsOwnData(ref) {
-				out[positionOf(at)] = true
+				out[lint.PositionOf(at)] = true
 			}
 			return false
 		})
@@ -324,7 +319,7 @@ func readsOwnData(ref ast.Ref) bool {
 }
 
 // comparisons has the operators of a policy's comparisons, keyed by position.
-type comparisons map[Position]string
+type comparisons map[lint.Position]string
 
 // unify is a compiler stage that replaces comparison operators with equality, which requires operands of one type. The
 // result is not evaluated.
@@ -336,7 +331,7 @@ func (o comparisons) unify(c *ast.Compiler) *ast.Error {
 			}
 			if operator := e.Operator().String(); slices.Contains(compared, operator) {
 				if e.Location != nil {
-					o[positionOf(e.Location)] = operator
+					o[lint.PositionOf(e.Location)] = operator
 				}
 				e.SetOperator(ast.NewTerm(ast.Equality.Ref()).SetLocation(e.Location))
 			}
@@ -357,7 +352,7 @@ func isNull(t *ast.Term) bool {
 
 // findings converts the type checker's errors to findings, in their order. It returns an error if the policy can't be
 // checked. References at optional positions may be undefined, unless a field was probably misspelt.
-func findings(errs ast.Errors, operators comparisons, optional map[Position]bool) ([]Finding, error) {
+func findings(errs ast.Errors, operators comparisons, optional map[lint.Position]bool) ([]Finding, error) {
 	var out []Finding
 	for _, err := range errs {
 		if err.Code != ast.TypeErr {
@@ -366,7 +361,7 @@ func findings(errs ast.Errors, operators comparisons, optional map[Position]bool
 		if err.Location == nil || err.Location.File != textFile {
 			continue
 		}
-		at := positionOf(err.Location)
+		at := lint.PositionOf(err.Location)
 		message, holds, ok := explain(err, operators[at])
 		suggests := strings.Contains(message, didYouMean)
 		_, undefined := err.Details.(*ast.RefErrInvalidDetail)
@@ -380,7 +375,7 @@ func findings(errs ast.Errors, operators comparisons, optional map[Position]bool
 // sorted sorts findings by position and removes duplicates.
 func sorted(found []Finding) []Finding {
 	slices.SortStableFunc(found, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(a.Compare(b.Position), cmp.Compare(a.Message, b.Message))
 	})
 	return slices.Compact(found)
 }

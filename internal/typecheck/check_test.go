@@ -126,7 +126,7 @@ func input(t testing.TB, spec placementv1.PlacementPolicySpec, matched ...string
 func texts(r typecheck.Result) []string {
 	var out []string
 	for _, f := range r.Findings {
-		out = append(out, fmt.Sprintf("%d:%d: %s [%s]", f.Line, f.Column, f.Message, f.Rule))
+		out = append(out, fmt.Sprintf("%d:%d: %s [%s]", f.Row, f.Col, f.Message, f.Rule))
 	}
 	return out
 }

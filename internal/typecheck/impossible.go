@@ -23,6 +23,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/policy/lint"
 )
 
 // locate sets the Rule of each finding that prevents a definition of a contract rule from ever having a value. It
@@ -31,7 +32,7 @@ func locate(module *ast.Module, findings []Finding) []string {
 	if len(findings) == 0 {
 		return nil
 	}
-	broken := map[Position]bool{}
+	broken := map[lint.Position]bool{}
 	for _, f := range findings {
 		if !f.holds {
 			broken[f.Position] = true
@@ -82,13 +83,13 @@ func hasValueAnyway(rule *ast.Rule) bool {
 
 // failure reports whether a rule's body or head can never have a value, and returns the position of the finding that
 // causes this. The position is zero if the cause is a helper.
-func failure(pkg ast.Ref, rule *ast.Rule, broken map[Position]bool, dead map[string]bool) (Position, bool) {
+func failure(pkg ast.Ref, rule *ast.Rule, broken map[lint.Position]bool, dead map[string]bool) (lint.Position, bool) {
 	if rule.Else != nil {
 		if _, found := failure(pkg, rule.Else, broken, dead); !found {
-			return Position{}, false
+			return lint.Position{}, false
 		}
 	}
-	if at := positionOf(rule.Location); broken[at] {
+	if at := lint.PositionOf(rule.Location); broken[at] {
 		return at, true
 	}
 	dead = visible(rule, dead)
@@ -138,10 +139,10 @@ func visible(rule *ast.Rule, dead map[string]bool) map[string]bool {
 
 // failureIn searches a node for a finding, or for a helper without a value, that prevents the node from having a value.
 // It skips comprehensions and negations, which do not.
-func failureIn(pkg ast.Ref, node any, broken map[Position]bool, dead map[string]bool) (at Position, found bool) {
+func failureIn(pkg ast.Ref, node any, broken map[lint.Position]bool, dead map[string]bool) (at lint.Position, found bool) {
 	look := func(location *ast.Location) {
-		if location != nil && !found && broken[positionOf(location)] {
-			at, found = positionOf(location), true
+		if location != nil && !found && broken[lint.PositionOf(location)] {
+			at, found = lint.PositionOf(location), true
 		}
 	}
 	ast.NewGenericVisitor(func(x any) bool {

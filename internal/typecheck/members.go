@@ -25,6 +25,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/types"
 
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/lint"
 )
 
 // asksMembers reports whether a policy uses the operator `in` outside of `some`, where `in` declares variables.
@@ -52,7 +53,7 @@ func eachOperator(source *ast.Module, f func(operator string)) {
 
 // memberships has the uses of the operator `in` in a policy, keyed by position.
 type memberships struct {
-	at map[Position]membership
+	at map[lint.Position]membership
 	// assigned maps variables to the references that are assigned to them.
 	assigned map[ast.Var]ast.Ref
 	// rewritten maps the compiler's variables to their names in the policy.
@@ -72,7 +73,7 @@ func (m *memberships) ask(c *ast.Compiler) *ast.Error {
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
 		switch {
 		case e.IsCall() && e.Operator().Equal(ast.Member.Ref()) && len(e.Operands()) == 2 && e.Location != nil:
-			m.at[positionOf(e.Location)] = membership{element: e.Operand(0), collection: e.Operand(1)}
+			m.at[lint.PositionOf(e.Location)] = membership{element: e.Operand(0), collection: e.Operand(1)}
 			e.SetOperator(ast.NewTerm(operands.Ref()).SetLocation(e.Location))
 		case e.IsEquality():
 			name, isVar := e.Operand(0).Value.(ast.Var)
@@ -88,7 +89,7 @@ func (m *memberships) ask(c *ast.Compiler) *ast.Error {
 // withMembers adds the findings about the operator `in` to the findings of a kind. The operator tests the values of a
 // collection. A new finding replaces the type checker's finding at the same position.
 func withMembers(in Input, input types.Type, found []Finding) ([]Finding, error) {
-	m := &memberships{at: map[Position]membership{}, assigned: map[ast.Var]ast.Ref{}}
+	m := &memberships{at: map[lint.Position]membership{}, assigned: map[ast.Var]ast.Ref{}}
 	compiler, err := compile(in, input, []*ast.Builtin{operands}, m.ask)
 	if err != nil {
 		return nil, err
@@ -98,7 +99,7 @@ func withMembers(in Input, input types.Type, found []Finding) ([]Finding, error)
 		if !ok || err.Location == nil || err.Location.File != textFile || len(d.Have) < 2 {
 			continue
 		}
-		f := Finding{Position: positionOf(err.Location)}
+		f := Finding{Position: lint.PositionOf(err.Location)}
 		asked, ok := m.at[f.Position]
 		if !ok {
 			continue

@@ -24,6 +24,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/types"
 
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/lint"
 )
 
 // quantity is the type of a quantity, such as "500m" or "2Gi". Identity matters: other fields, such as ports, may also
@@ -92,7 +93,7 @@ func (o comparisons) ask(c *ast.Compiler) *ast.Error {
 			return false
 		}
 		if operator := e.Operator().String(); ordering[operator] != nil && e.Location != nil {
-			o[positionOf(e.Location)] = operator
+			o[lint.PositionOf(e.Location)] = operator
 			e.SetOperator(ast.NewTerm(operands.Ref()).SetLocation(e.Location))
 		}
 		return false
@@ -108,7 +109,7 @@ func quantityFindings(errs ast.Errors, operators comparisons) []Finding {
 		if !ok || err.Location == nil || err.Location.File != textFile || !slices.ContainsFunc(d.Have, isQuantity) {
 			continue
 		}
-		at := positionOf(err.Location)
+		at := lint.PositionOf(err.Location)
 		operator, ok := ordering[operators[at]]
 		if !ok {
 			continue

@@ -181,7 +181,7 @@ func (q *question) policyFindings(ctx context.Context, p *simulation.Policy) ([]
 			return nil, fmt.Errorf("checking the types of %s: %w", object, err)
 		}
 		for _, f := range report.Findings {
-			out = append(out, Finding{object, p.Object.Spec.Strict, fmt.Sprintf("%s.rego:%d:%d: %s", p.Name, f.Line, f.Column, f.Message)})
+			out = append(out, Finding{object, p.Object.Spec.Strict, fmt.Sprintf("%s.rego:%d:%d: %s", p.Name, f.Row, f.Col, f.Message)})
 		}
 	}
 	path := field.NewPath("spec", "match")

@@ -58,7 +58,7 @@ func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv
 		if finding.Warned && !spec.Strict {
 			continue
 		}
-		text := fmt.Sprintf("%s.rego:%d:%d: %s", name, finding.Line, finding.Column, finding.Message)
+		text := fmt.Sprintf("%s.rego:%d:%d: %s", name, finding.Row, finding.Col, finding.Message)
 		if finding.Rule != "" {
 			text += fmt.Sprintf(" (the rule %s can't have a value from here)", finding.Rule)
 		}

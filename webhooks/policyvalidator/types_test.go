@@ -27,6 +27,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/schemas"
 	"github.com/berth-dev/berth/internal/typecheck"
 	"github.com/berth-dev/berth/webhooks/policyvalidator"
@@ -44,7 +45,7 @@ func (c checked) Check(context.Context, string, placementv1.PlacementPolicySpec,
 
 func TestFindingsOfTheTypeChecker(t *testing.T) {
 	const text = "p.rego:3:7: input.spek is undefined (the rule labels can't have a value from here)"
-	found := typecheck.Result{Findings: []typecheck.Finding{{Position: typecheck.Position{Line: 3, Column: 7}, Message: "input.spek is undefined", Rule: "labels"}}, Total: 1}
+	found := typecheck.Result{Findings: []typecheck.Finding{{Position: lint.Position{Row: 3, Col: 7}, Message: "input.spek is undefined", Rule: "labels"}}, Total: 1}
 	v := &policyvalidator.Validator{Catalog: &catalog{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}, Types: checked{result: found}}
 	p := newPolicy("package p\nlabels := {}")
 	warnings, err := v.ValidateCreate(t.Context(), p)
@@ -77,7 +78,7 @@ func TestFindingsOfTheTypeChecker(t *testing.T) {
 		t.Errorf("a policy whose types take too much work to check: warnings %q, error %v", warnings, err)
 	}
 
-	v.Types = checked{result: typecheck.Result{Findings: []typecheck.Finding{{Position: typecheck.Position{Line: 2, Column: 1}, Message: "the rule deny decides nothing", Warned: true}}, Total: 1}}
+	v.Types = checked{result: typecheck.Result{Findings: []typecheck.Finding{{Position: lint.Position{Row: 2, Col: 1}, Message: "the rule deny decides nothing", Warned: true}}, Total: 1}}
 	if _, err := v.ValidateCreate(t.Context(), p); err == nil || !strings.Contains(err.Error(), "p.rego:2:1: the rule deny decides nothing") {
 		t.Errorf("a strict policy with a finding that is warned of: error %v", err)
 	}

@@ -46,7 +46,7 @@ func ClusterConstants(compiler *ast.Compiler) []ClusterConstant {
 	s.names(module)
 	s.fields(module)
 	out := s.found
-	slices.SortStableFunc(out, func(a, b ClusterConstant) int { return a.compare(b.Position) })
+	slices.SortStableFunc(out, func(a, b ClusterConstant) int { return a.Compare(b.Position) })
 	return slices.CompactFunc(out, func(a, b ClusterConstant) bool {
 		return a.Position == b.Position && a.Value == b.Value && slices.Equal(a.Field, b.Field)
 	})
@@ -61,7 +61,7 @@ type constantSearch struct {
 
 func (s *constantSearch) add(t *ast.Term, fallback *ast.Location, given bool, field []string) {
 	if text, at := textAt(t, fallback); at != nil {
-		s.found = append(s.found, ClusterConstant{Position: positionOf(at), Value: text, Given: given, Field: field})
+		s.found = append(s.found, ClusterConstant{Position: PositionOf(at), Value: text, Given: given, Field: field})
 	}
 }
 
@@ -206,7 +206,7 @@ func ClusterProperties(compiler *ast.Compiler) []ClusterProperty {
 	var out []ClusterProperty
 	add := func(key *ast.Term, fallback *ast.Location) {
 		if name, at := textAt(key, fallback); at != nil {
-			out = append(out, ClusterProperty{Position: positionOf(at), Name: name})
+			out = append(out, ClusterProperty{Position: PositionOf(at), Name: name})
 		}
 	}
 	s := &constantSearch{assigned: map[ast.Var]ast.Ref{}}
@@ -231,7 +231,7 @@ func ClusterProperties(compiler *ast.Compiler) []ClusterProperty {
 		}
 		return false
 	})
-	slices.SortStableFunc(out, func(a, b ClusterProperty) int { return a.compare(b.Position) })
+	slices.SortStableFunc(out, func(a, b ClusterProperty) int { return a.Compare(b.Position) })
 	seen := map[string]bool{}
 	return slices.DeleteFunc(out, func(p ClusterProperty) bool {
 		repeated := seen[p.Name]

@@ -50,7 +50,7 @@ func (r *Report) EachEntry(static ast.Object) []Finding {
 	var out []Finding
 	for _, c := range r.eachEntry {
 		if all := entries(c.collection, static); c.exclusive(all[:min(len(all), maxEntries)]) {
-			out = append(out, Finding{Position: positionOf(c.at), Message: c.message})
+			out = append(out, Finding{Position: PositionOf(c.at), Message: c.message})
 		}
 	}
 	return out

@@ -54,7 +54,7 @@ func InputConstants(compiler *ast.Compiler) []InputConstant {
 		out = append(out, comparedConstants(compiler, e, refs)...)
 		return false
 	})
-	slices.SortStableFunc(out, func(a, b InputConstant) int { return a.compare(b.Position) })
+	slices.SortStableFunc(out, func(a, b InputConstant) int { return a.Compare(b.Position) })
 	return out
 }
 
@@ -105,7 +105,7 @@ func comparedConstants(compiler *ast.Compiler, e *ast.Expr, refs references) []I
 	if !e.IsCall() || len(operands) != 2 || e.Location == nil {
 		return nil
 	}
-	at := InputConstant{Position: positionOf(e.Location), Differs: e.Negated}
+	at := InputConstant{Position: PositionOf(e.Location), Differs: e.Negated}
 	var values []*ast.Term
 	operator := e.Operator()
 	switch {
@@ -188,7 +188,7 @@ func absentLabels(body ast.Body) []AbsentLabel {
 			continue
 		}
 		if key, isText := language.Part(ref, len(labelsRef)); isText {
-			out = append(out, AbsentLabel{Position: positionOf(expr.Location), Key: key})
+			out = append(out, AbsentLabel{Position: PositionOf(expr.Location), Key: key})
 		}
 	}
 	return out

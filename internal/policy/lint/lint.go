@@ -27,9 +27,11 @@ import (
 // Position is a position in a policy's Rego. Both numbers count from 1.
 type Position struct{ Row, Col int }
 
-func positionOf(at *ast.Location) Position { return Position{at.Row, at.Col} }
+// PositionOf returns the position of a location.
+func PositionOf(at *ast.Location) Position { return Position{at.Row, at.Col} }
 
-func (p Position) compare(other Position) int {
+// Compare orders positions by row and column, as cmp.Compare does.
+func (p Position) Compare(other Position) int {
 	return cmp.Or(cmp.Compare(p.Row, other.Row), cmp.Compare(p.Col, other.Col))
 }
 
@@ -88,5 +90,5 @@ func moduleOf(compiler *ast.Compiler) *ast.Module {
 var withoutRules = ast.MustParseModule("package empty")
 
 func (r *Report) warnAt(at *ast.Location, message string) {
-	r.Warnings = append(r.Warnings, Finding{Position: positionOf(at), Message: message})
+	r.Warnings = append(r.Warnings, Finding{Position: PositionOf(at), Message: message})
 }

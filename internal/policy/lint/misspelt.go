@@ -49,7 +49,7 @@ func (r *Report) checkUnused(module *ast.Module, used map[string]bool) {
 		}
 		switch meant := suggestRule(name); {
 		case meant == "" && len(used) > 0 && !strings.HasPrefix(name, "test_"):
-			r.Unused = append(r.Unused, Finding{Position: positionOf(rule.Head.Location), Message: "the rule " + name + " has no effect: no rule that Berth evaluates uses it"})
+			r.Unused = append(r.Unused, Finding{Position: PositionOf(rule.Head.Location), Message: "the rule " + name + " has no effect: no rule that Berth evaluates uses it"})
 		case meant != "" && len(rule.Head.Args) == 0 && (len(ref) == 1 || ref[1].IsGround()):
 			r.warnAt(rule.Head.Location, fmt.Sprintf("the rule %s decides nothing: Berth evaluates %s. Did you mean %s", name, strings.Join(language.ContractRules, ", "), meant))
 			r.NoEffect = append(r.NoEffect, r.Warnings[len(r.Warnings)-1])
@@ -131,7 +131,7 @@ func MissingData(read map[string][]*ast.Location, static ast.Object) (findings [
 		message := missingData([]string{name}, present, candidates)
 		for _, at := range read[name] {
 			if at != nil {
-				findings = append(findings, Finding{Position: positionOf(at), Message: message, Undefined: true})
+				findings = append(findings, Finding{Position: PositionOf(at), Message: message, Undefined: true})
 			}
 		}
 	}
