@@ -505,6 +505,12 @@ type PlacementPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Waiting []WaitingObjects `json:"waiting,omitempty"`
 
+	// plan is what Berth last had to do to existing objects, as it was known before the first of them was patched. It is
+	// absent until an object has to be patched. If Berth patches none because of remediation.mode or mode, it is what
+	// Berth would do.
+	// +optional
+	Plan *RemediationPlan `json:"plan,omitempty"`
+
 	// violationSample lists some of the objects in violation, ordered by resource, namespace and name. At most 10
 	// items.
 	// +optional
@@ -566,6 +572,150 @@ type WaitingObjects struct {
 	// until is when the next window opens. It is absent if the reason is Budget.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
+}
+
+// PlanReason is why existing objects have to be patched.
+//
+// +kubebuilder:validation:Enum=PolicyChanged;DataChanged;ObjectsChanged
+type PlanReason string
+
+const (
+	// PlanPolicyChanged means that another generation of the policy came into force.
+	PlanPolicyChanged PlanReason = "PolicyChanged"
+	// PlanDataChanged means that data changed that the policy reads.
+	PlanDataChanged PlanReason = "DataChanged"
+	// PlanObjectsChanged means that objects or the labels of namespaces changed, or that Berth read the objects for the
+	// first time.
+	PlanObjectsChanged PlanReason = "ObjectsChanged"
+)
+
+// PlanState is how far a plan is.
+//
+// +kubebuilder:validation:Enum=Proposed;InProgress;Completed
+type PlanState string
+
+const (
+	// PlanProposed means that Berth does not carry out the plan, because of remediation.mode or mode.
+	PlanProposed PlanState = "Proposed"
+	// PlanInProgress means that Berth carries out the plan. The status field waiting and the condition Paused say why
+	// objects wait.
+	PlanInProgress PlanState = "InProgress"
+	// PlanCompleted means that no object of the plan has to be patched any more.
+	PlanCompleted PlanState = "Completed"
+)
+
+// RemediationPlan is what Berth has to do to existing objects because of one change.
+type RemediationPlan struct {
+	// digest identifies the moves of the plan: the objects with their UIDs and the changes of each. Equal plans have equal
+	// digests.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Digest string `json:"digest,omitempty"`
+
+	// state is how far the plan is.
+	// +required
+	State PlanState `json:"state,omitempty"`
+
+	// reason is why the objects have to be patched.
+	// +required
+	Reason PlanReason `json:"reason,omitempty"`
+
+	// message describes the change that is the reason.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+
+	// startTime is when the plan was made.
+	// +required
+	StartTime metav1.Time `json:"startTime,omitzero"`
+
+	// moves is the number of objects to patch.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Moves int32 `json:"moves,omitempty"`
+
+	// done is the number of objects of the plan that no longer have to be patched.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Done *int32 `json:"done,omitempty"`
+
+	// denied is the number of objects that the plan leaves alone because the policy denies them.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Denied int32 `json:"denied,omitempty"`
+
+	// undecided is the number of objects that the plan leaves alone because the policy can't decide them.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Undecided int32 `json:"undecided,omitempty"`
+
+	// leftAlone is the number of objects that the plan leaves alone because no patch can change them: the fields are
+	// immutable, the object is being deleted, or another policy denies it.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	LeftAlone int32 `json:"leftAlone,omitempty"`
+
+	// transitions lists the changes with the number of objects, the most frequent first. At most 10 items.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Transitions []PlanTransition `json:"transitions,omitempty"`
+
+	// sample lists some of the objects to patch, ordered by resource, namespace and name. At most 10 items.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Sample []PlannedMove `json:"sample,omitempty"`
+}
+
+// PlanTransition is a change that a plan makes.
+type PlanTransition struct {
+	// field is what changes, such as "annotation placement.berth.dev/clusters".
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Field string `json:"field,omitempty"`
+
+	// from is the present value. It is absent if there is none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	From *string `json:"from,omitempty"`
+
+	// to is the new value. It is absent if the value is removed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	To *string `json:"to,omitempty"`
+
+	// objects is the number of objects with this change.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Objects int32 `json:"objects,omitempty"`
+}
+
+// PlannedMove is an object that a plan patches.
+type PlannedMove struct {
+	// resource is the resource type of the object, such as "deployments.apps".
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Resource string `json:"resource,omitempty"`
+
+	// namespace is the namespace of the object. It is empty for cluster-scoped objects.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// name is the name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// changes describes the changes of the object.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Changes string `json:"changes,omitempty"`
 }
 
 // PausedChange is a change that paused the remediation of a policy.

@@ -248,6 +248,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.Metrics.Violations(obj.Name, facts.Report.Violations)
 		c.Metrics.Paused(obj.Name, facts.Report.Pause != nil)
 		c.Metrics.Waiting(obj.Name, facts.Waiting.Paced, facts.Waiting.Closed)
+		if plan := facts.Report.Plan; plan != nil {
+			c.Metrics.Plan(obj.Name, plan.Moves, plan.Done)
+		}
 	}
 	result := reconcile.Result{}
 	if facts.Supply != nil && !facts.Settled || facts.Held(next.Undecided) {

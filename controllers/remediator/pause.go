@@ -42,18 +42,19 @@ const settleDelay = time.Second
 
 // enqueueTogether enqueues objects that must be decided again because of one change. A change that concerns several
 // objects is assessed.
-func (c *Controller) enqueueTogether(policies []*placement.Policy, keys []remediation.Key) {
+func (c *Controller) enqueueTogether(cause remediation.Cause, policies []*placement.Policy, keys []remediation.Key) {
 	if len(keys) > 1 {
-		c.assess(context.Background(), policies, func(enqueue func([]remediation.Key)) { enqueue(keys) })
+		c.assess(context.Background(), cause, policies, func(enqueue func([]remediation.Key)) { enqueue(keys) })
 	} else {
 		c.objects.enqueue(keys...)
 	}
 }
 
 // assess enqueues the objects that find passes to its argument. Patches for the policies wait until all these objects are
-// decided. Then the ledger knows whether the change that causes the decisions would harm too many objects.
-func (c *Controller) assess(ctx context.Context, policies []*placement.Policy, find func(enqueue func([]remediation.Key))) {
-	assessment := c.Ledger.Assess(c.Clock.Now(), c.automatic(policies)...)
+// decided. Then the ledger knows what the change that causes the decisions requires, and whether it would harm too many
+// objects.
+func (c *Controller) assess(ctx context.Context, cause remediation.Cause, policies []*placement.Policy, find func(enqueue func([]remediation.Key))) {
+	assessment := c.Ledger.Assess(c.Clock.Now(), cause, c.remediated(policies)...)
 	find(func(keys []remediation.Key) {
 		assessment.Add(keys...)
 		c.objects.enqueue(keys...)
@@ -62,11 +63,11 @@ func (c *Controller) assess(ctx context.Context, policies []*placement.Policy, f
 	c.conclude(ctx)
 }
 
-// automatic returns the names of those policies that are in force and patch existing objects automatically.
-func (c *Controller) automatic(policies []*placement.Policy) []string {
+// remediated returns the names of those policies that are in force and evaluate existing objects.
+func (c *Controller) remediated(policies []*placement.Policy) []string {
 	var out []string
 	for _, p := range policies {
-		if state := c.Registry.Get(p.Name); p.PatchesExisting() && state != nil && state.Policy == p {
+		if state := c.Registry.Get(p.Name); p.RemediatesExisting() && state != nil && state.Policy == p {
 			out = append(out, p.Name)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"slices"
 
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
@@ -42,7 +43,7 @@ func (c *Controller) record(ctx context.Context, s *scope) (proceed bool, err er
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(tracing.Decision.String(s.outcome.Digest()))
 	}
-	c.conclude(ctx, c.Ledger.Record(s.key, s.object.GetResourceVersion(), verdicts, unsettled)...)
+	c.conclude(ctx, c.Ledger.Record(s.key, s.object.GetUID(), s.object.GetResourceVersion(), verdicts, unsettled)...)
 	return len(s.due) > 0 && !unsettled, nil
 }
 
@@ -65,5 +66,5 @@ func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.
 		policies[i] = v.Policy
 	}
 	// A change of data may be found here before the sweep that it causes.
-	c.enqueueTogether(policies, again)
+	c.enqueueTogether(remediation.Cause{Data: sets.New("data that the policy reads")}, policies, again)
 }

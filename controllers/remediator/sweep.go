@@ -106,6 +106,25 @@ func (b *changes) concerns(p *placement.Policy, state *placement.PolicyState) bo
 		slices.ContainsFunc(state.Binding.Resources, func(r policy.Resource) bool { return b.types.Has(r.GroupVersionResource) })
 }
 
+// cause returns which of the changes concern a policy.
+func (b *changes) cause(state *placement.PolicyState) remediation.Cause {
+	out := sets.New[string]()
+	if state != nil && state.Binding != nil {
+		for _, r := range state.Binding.Resources {
+			if b.types.Has(r.GroupVersionResource) {
+				out.Insert(r.GroupResource().String())
+			}
+		}
+	}
+	if b.predicateData && usesPredicates(state) {
+		out.Insert("the nodes or pods that the policy's predicates read")
+	}
+	if len(out) == 0 {
+		out.Insert("data that the policy reads")
+	}
+	return remediation.Cause{Data: out}
+}
+
 func usesPredicates(s *placement.PolicyState) bool {
 	return s != nil && s.Binding != nil && len(s.Binding.PredicateReads) > 0
 }
@@ -179,7 +198,7 @@ func (c *Controller) policyChanged(p placement.PolicyChange) {
 
 // NamespaceChanged enqueues the objects of a namespace because policies' selectors may match it now, or no longer.
 func (c *Controller) NamespaceChanged(namespace string) {
-	c.enqueueTogether(c.Registry.InForce(), c.objects.within(namespace))
+	c.enqueueTogether(remediation.Cause{}, c.Registry.InForce(), c.objects.within(namespace))
 }
 
 // listed enqueues objects that were added, changed or deleted when a type was listed.
@@ -190,7 +209,7 @@ func (c *Controller) listed(resource schema.GroupVersionResource, keys []remedia
 			policies = append(policies, p)
 		}
 	}
-	c.enqueueTogether(policies, keys)
+	c.enqueueTogether(remediation.Cause{}, policies, keys)
 }
 
 // follow processes changes of policies and data until ctx ends.
@@ -225,7 +244,7 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 	}
 	// An object that did not settle under the earlier policy may settle under the new one.
 	c.gate.ForgetPatches(func(key remediation.Key) bool { return selects(key.Resource) })
-	c.assess(ctx, policies, func(enqueue func([]remediation.Key)) {
+	c.assess(ctx, remediation.Cause{Policy: true}, policies, func(enqueue func([]remediation.Key)) {
 		for resource, byNamespace := range c.objects.idle(selects) {
 			for namespace, objects := range byNamespace {
 				matchers := c.selecting(ctx, policies, resource, namespace)
@@ -277,7 +296,7 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 			evaluate := func(namespace string, input map[string]any) (placement.Decision, error) {
 				return c.evaluate(placement.WithNamespace(ctx, namespace), p, input)
 			}
-			c.assess(ctx, []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.groups.Sweep(p, evaluate, enqueue) })
+			c.assess(ctx, changes.cause(c.Registry.Get(p.Name)), []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.groups.Sweep(p, evaluate, enqueue) })
 			return nil
 		})
 	}

@@ -49,6 +49,8 @@ const (
 	ReasonPolicyViolated     = "PolicyViolated"
 	ReasonRemediationPaused  = "PlacementRemediationPaused"
 	ReasonRemediationResumed = "PlacementRemediationResumed"
+	ReasonPlanStarted        = "PlacementPlanStarted"
+	ReasonPlanCompleted      = "PlacementPlanCompleted"
 	ReasonRemoteFailing      = "RemoteEngineFailing"
 	ReasonRemoteRecovered    = "RemoteEngineRecovered"
 
@@ -95,6 +97,10 @@ var (
 	RemediationPaused = Kind{corev1.EventTypeWarning, ReasonRemediationPaused, actionRemediate}
 	// RemediationResumed means that the policy's remediation continues after a pause.
 	RemediationResumed = Kind{corev1.EventTypeNormal, ReasonRemediationResumed, actionRemediate}
+	// PlanStarted means that existing objects have to be moved, and that Berth begins to move them.
+	PlanStarted = Kind{corev1.EventTypeNormal, ReasonPlanStarted, actionRemediate}
+	// PlanCompleted means that no object of the plan has to be moved any more.
+	PlanCompleted = Kind{corev1.EventTypeNormal, ReasonPlanCompleted, actionRemediate}
 	// RemoteFailing means that the policy's remote engine does not answer.
 	RemoteFailing = Kind{corev1.EventTypeWarning, ReasonRemoteFailing, actionAsk}
 	// RemoteRecovered means that the policy's remote engine answers again.

@@ -68,6 +68,8 @@ func TestEvents(t *testing.T) {
 		"Failed":           {func(r *events.Recorder) { r.OnObject(obj, "shop", events.RemediationFailed, "oh") }, emitted{about, "Warning", "PlacementRemediationFailed", "Remediate", "oh"}},
 		"Stopped":          {func(r *events.Recorder) { r.OnObject(obj, "shop", events.RemediationStopped, "oh") }, emitted{about, "Warning", "PlacementRemediationStopped", "Remediate", "oh"}},
 		"Paused":           {func(r *events.Recorder) { r.On(policy, events.RemediationPaused, "too many") }, emitted{*policy, "Warning", "PlacementRemediationPaused", "Remediate", "too many"}},
+		"PlanStarted":      {func(r *events.Recorder) { r.On(policy, events.PlanStarted, "3 objects") }, emitted{*policy, "Normal", "PlacementPlanStarted", "Remediate", "3 objects"}},
+		"PlanCompleted":    {func(r *events.Recorder) { r.On(policy, events.PlanCompleted, "3 objects") }, emitted{*policy, "Normal", "PlacementPlanCompleted", "Remediate", "3 objects"}},
 		"Resumed":          {func(r *events.Recorder) { r.On(policy, events.RemediationResumed, "well") }, emitted{*policy, "Normal", "PlacementRemediationResumed", "Remediate", "well"}},
 		"RemoteFailing":    {func(r *events.Recorder) { r.On(policy, events.RemoteFailing, "refused") }, emitted{*policy, "Warning", "RemoteEngineFailing", "Ask", "refused"}},
 		"RemoteRecovered":  {func(r *events.Recorder) { r.On(policy, events.RemoteRecovered, "answers") }, emitted{*policy, "Normal", "RemoteEngineRecovered", "Ask", "answers"}},

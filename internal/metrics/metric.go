@@ -69,7 +69,7 @@ type Metric struct {
 // All returns Berth's metrics, sorted by name. The caller must not change the result.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
-		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, policyPaused, policyWaiting, remediations,
+		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, policyPaused, policyWaiting, policyPlanMoves, policyPlanDone, remediations,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
 		policyQuarantined, policyQuarantinedNamespaces, policyQuarantines, unauthenticatedRequests,
 		remoteRequests, remoteDuration, remoteCircuitOpen, remotePushes, remoteLoads, remotePending,
@@ -242,6 +242,16 @@ var (
 		Name: "berth_policy_waiting", Type: Gauge, Reporter: TheLeader,
 		Help:   "Existing objects that Berth has to patch for a policy and that wait, by reason: budget (the number of patches a minute) or window.",
 		Labels: []Label{ofPolicy, {Name: "reason", Values: []string{WaitingBudget, WaitingWindow}}},
+	}
+	policyPlanMoves = Metric{
+		Name: "berth_policy_plan_moves", Type: Gauge, Reporter: TheLeader,
+		Help:   "Existing objects that the newest plan of a policy moves.",
+		Labels: []Label{ofPolicy},
+	}
+	policyPlanDone = Metric{
+		Name: "berth_policy_plan_done", Type: Gauge, Reporter: TheLeader,
+		Help:   "Existing objects of the newest plan of a policy that no longer have to be moved.",
+		Labels: []Label{ofPolicy},
 	}
 	policyPaused = Metric{
 		Name: "berth_policy_paused", Type: Gauge, Reporter: TheLeader,

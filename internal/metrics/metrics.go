@@ -93,6 +93,8 @@ type Metrics struct {
 	violations   *prometheus.GaugeVec
 	paused       *prometheus.GaugeVec
 	waiting      *prometheus.GaugeVec
+	planMoves    *prometheus.GaugeVec
+	planDone     *prometheus.GaugeVec
 	remediations *prometheus.CounterVec
 	quotas       *quotaMetrics
 	memo         *memoMetrics
@@ -106,10 +108,10 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		Remote:    newRemote(),
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
 		requests: admissionDuration.histogram(), policies: policies.gauge(),
-		violations: violations.gauge(), paused: policyPaused.gauge(), waiting: policyWaiting.gauge(), remediations: remediations.counter(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
+		violations: violations.gauge(), paused: policyPaused.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), remediations: remediations.counter(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
 		refused: unauthenticatedRequests.counter().WithLabelValues(),
 	}
-	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.violations, m.paused, m.waiting, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines, m.refused}
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.violations, m.paused, m.waiting, m.planMoves, m.planDone, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines, m.refused}
 	for _, c := range slices.Concat(own, m.quotas.collectors(), m.Remote.collectors()) {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -182,6 +184,14 @@ func (m *Metrics) Waiting(policy string, budget, window int) {
 	})
 }
 
+// Plan sets how many objects a policy's newest plan moves, and how many of them no longer have to be moved.
+func (m *Metrics) Plan(policy string, moves, done int) {
+	m.ofPolicies.touch(policy, func() {
+		m.planMoves.WithLabelValues(policy).Set(float64(moves))
+		m.planDone.WithLabelValues(policy).Set(float64(done))
+	})
+}
+
 // Paused sets whether remediation of a policy is paused.
 func (m *Metrics) Paused(policy string, paused bool) {
 	m.ofPolicies.touch(policy, func() { m.paused.WithLabelValues(policy).Set(oneIf(paused)) })
@@ -204,6 +214,8 @@ func (m *Metrics) ForgetPolicy(policy string) {
 		m.violations.DeletePartialMatch(labels)
 		m.paused.DeletePartialMatch(labels)
 		m.waiting.DeletePartialMatch(labels)
+		m.planMoves.DeletePartialMatch(labels)
+		m.planDone.DeletePartialMatch(labels)
 		m.remediations.DeletePartialMatch(labels)
 		m.memo.mismatches.DeletePartialMatch(labels)
 		m.quarantines.DeletePartialMatch(labels)

@@ -54,21 +54,24 @@ type Due []*placement.Verdict
 
 // DueOf returns the verdicts that require a patch. It is empty if no policy requires one, or if a patch would be denied.
 func DueOf(verdicts []*placement.Verdict) Due {
+	if Blocks(verdicts) {
+		return nil
+	}
 	var out Due
 	for _, v := range verdicts {
-		switch {
-		case v.Policy.Mode != placementv1.ModeEnforce:
-		case v.Err != nil || len(v.Decision.Errors) > 0:
-			// The API server would call the webhook, which would deny the patch. So no patch can resolve this
-			// violation.
-			if v.Err == nil || v.Policy.FailurePolicy == placementv1.FailurePolicyFail {
-				return nil
-			}
-		case v.Policy.PatchesExisting() && slices.ContainsFunc(v.Changes, possible):
+		if v.Policy.PatchesExisting() && v.Err == nil && len(v.Decision.Errors) == 0 && slices.ContainsFunc(v.Changes, possible) {
 			out = append(out, v)
 		}
 	}
 	return out
+}
+
+// Blocks reports whether a policy denies the object, or denies it because it can't decide. The API server would call the
+// webhook, which would deny a patch. So no patch can resolve a violation.
+func Blocks(verdicts []*placement.Verdict) bool {
+	return slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool {
+		return v.Policy.Mode == placementv1.ModeEnforce && (v.Err == nil && len(v.Decision.Errors) > 0 || v.Err != nil && v.Policy.FailurePolicy == placementv1.FailurePolicyFail)
+	})
 }
 
 // Placed reports whether an object has the placement that the policies decided.

@@ -129,8 +129,11 @@ type policyGuard struct {
 	// held are the objects whose patch is held. waited are those whose patch was held and which have not been patched
 	// since. The times say when the wait began.
 	held, waited map[Key]time.Time
-	// open is the number of assessments that are not concluded.
+	// open is the number of assessments that are not concluded. began is when the first of them began after a time without
+	// any. long reports whether one began so much later that they may go on for ever.
 	open  int
+	began time.Time
+	long  bool
 	pause *Pause
 	// allowed is the number of harmed objects that an earlier leader found harmed before the change.
 	allowed int
@@ -178,14 +181,19 @@ const AssessmentLimit = 30 * time.Second
 const holdLimit = 2 * AssessmentLimit
 
 // Assess begins an assessment of the effects of a change on the objects of some policies.
-func (l *Ledger) Assess(now time.Time, policies ...string) *Assessment {
+func (l *Ledger) Assess(now time.Time, cause Cause, policies ...string) *Assessment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := &Assessment{ledger: l, guards: map[string]*policyGuard{}, since: now, pending: map[Key][]string{}, waits: map[string]int{}}
 	for _, name := range policies {
 		g := l.guard(name)
+		if g.open == 0 {
+			g.began = now
+		}
 		g.open++
+		g.long = now.Sub(g.began) >= AssessmentLimit
 		a.guards[name] = g
+		l.account(name).causes.add(cause)
 	}
 	l.assessments = append(l.assessments, a)
 	return a
@@ -388,7 +396,7 @@ type AssessmentResult struct {
 	Released []Key
 	// Paused are the policies whose remediation was paused, and Resumed those whose remediation was resumed.
 	Paused, Resumed []string
-	// Changed are the policies whose pause changed.
+	// Changed are the policies whose pause changed, or of which an assessment ended.
 	Changed []string
 	// Unconcluded reports whether an assessment is not concluded.
 	Unconcluded bool
@@ -424,7 +432,7 @@ func (l *Ledger) ConcludeAssessments(now time.Time) AssessmentResult {
 	})
 	for name, g := range l.guards {
 		if judged[name] || g.dirty {
-			l.concludePolicy(name, g, now, &out)
+			l.concludePolicy(name, g, judged[name], now, &out)
 		}
 	}
 	out.Unconcluded = len(l.assessments) > 0
@@ -437,8 +445,9 @@ func ExceedsBlastRadius(limit placementv1.BlastRadius, harmed, matched int) bool
 	return limit.Percent < 100 && harmed >= int(limit.MinObjects) && harmed*100 > int(limit.Percent)*matched
 }
 
-// concludePolicy pauses or resumes remediation of a policy.
-func (l *Ledger) concludePolicy(name string, g *policyGuard, now time.Time, out *AssessmentResult) {
+// concludePolicy pauses or resumes remediation of a policy. assessed reports whether an assessment of the policy ended. After
+// the last one, what remains to be done is known, and becomes the policy's plan.
+func (l *Ledger) concludePolicy(name string, g *policyGuard, assessed bool, now time.Time, out *AssessmentResult) {
 	g.dirty = false
 	g.sweep(now)
 	next := l.summarize(name, g)
@@ -464,8 +473,11 @@ func (l *Ledger) concludePolicy(name string, g *policyGuard, now time.Time, out 
 	if g.settled {
 		g.settled, g.resuming, g.released = false, false, false
 	}
-	if over || slices.Contains(out.Resumed, name) {
+	if over || assessed || slices.Contains(out.Resumed, name) {
 		out.Changed = append(out.Changed, name)
+	}
+	if assessed && g.open == 0 {
+		l.account(name).replan(now, g.generation)
 	}
 	if g.pause == nil && g.open == 0 {
 		out.Released = append(out.Released, g.free(now)...)
@@ -527,7 +539,7 @@ func (g *policyGuard) report() *Pause {
 	}
 	var examples []Key
 	for key := range g.harmed {
-		examples = keepFirst(examples, key, maxExamples)
+		examples = keepFirst(examples, key, maxExamples, compareKeys)
 	}
 	out := *g.pause
 	for _, key := range examples {

@@ -72,14 +72,14 @@ func (f *fleet) record(i int, s state) {
 	v.Policy.Mode, v.Policy.Remediation = placementv1.ModeEnforce, placementv1.RemediationAutomatic
 	v.Policy.BlastRadius, v.Policy.Generation = f.bound, f.generation
 	s(v)
-	f.Record(object(i), f.version, []*placement.Verdict{v}, false)
+	f.Record(object(i), "u", f.version, []*placement.Verdict{v}, false)
 }
 
 // change has total objects decided again in one assessment. An object in states gets its own state. Of the others, the
 // first n get state s, and the rest is fine.
 func (f *fleet) change(total int, states map[int]state, s state, n int) remediation.AssessmentResult {
 	f.t.Helper()
-	a := f.Assess(f.now, "p")
+	a := f.Assess(f.now, remediation.Cause{}, "p")
 	for i := range total {
 		a.Add(object(i))
 	}
@@ -323,7 +323,7 @@ func TestPauseOfAnEarlierLeaderStaysUntilAllIsDecided(t *testing.T) {
 	// The objects of one type are decided, and none of them is harmed.
 	f.change(20, nil, fine, 0)
 	expect("after the first type")
-	a := f.Assess(f.now, "p")
+	a := f.Assess(f.now, remediation.Cause{}, "p")
 	for i := 20; i < 60; i++ {
 		a.Add(object(i))
 	}
@@ -405,7 +405,7 @@ func TestOwnersDoNotPausePolicies(t *testing.T) {
 // TestLateObjectsCount checks that objects that an assessment did not wait for count when they are decided.
 func TestLateObjectsCount(t *testing.T) {
 	f := newFleet(t)
-	a := f.Assess(f.now, "p")
+	a := f.Assess(f.now, remediation.Cause{}, "p")
 	for i := range 40 {
 		a.Add(object(i))
 	}
@@ -427,7 +427,7 @@ func TestHoldEnds(t *testing.T) {
 	f := newFleet(t)
 	waited, end := f.now, f.now.Add(5*time.Minute)
 	for ; f.now.Before(end); f.now = f.now.Add(10 * time.Second) {
-		a := f.Assess(f.now, "p")
+		a := f.Assess(f.now, remediation.Cause{}, "p")
 		a.Add(object(0), object(1))
 		a.Complete()
 		f.record(1, moves)
@@ -478,7 +478,7 @@ func TestHealingIsLinear(t *testing.T) {
 // policies that match it.
 func TestAwaitedObjectsHoldUpTheirOwnPoliciesAlone(t *testing.T) {
 	l, now := remediation.NewLedger(), time.Now()
-	a := l.Assess(now, "slow", "quick")
+	a := l.Assess(now, remediation.Cause{}, "slow", "quick")
 	a.Add(object(0), object(1))
 	a.Complete()
 	if l.ConcludeAssessments(now); !l.Hold(now, object(1), "quick") {
@@ -500,7 +500,7 @@ func TestAwaitedObjectsHoldUpTheirOwnPoliciesAlone(t *testing.T) {
 // does not hold patches for a new policy of the same name.
 func TestAssessmentEnds(t *testing.T) {
 	f := newFleet(t)
-	a := f.Assess(f.now, "p")
+	a := f.Assess(f.now, remediation.Cause{}, "p")
 	a.Add(object(0), object(1))
 	a.Complete()
 	f.record(0, fine)
@@ -512,7 +512,7 @@ func TestAssessmentEnds(t *testing.T) {
 	if got := f.ConcludeAssessments(f.now); len(got.Released) != 1 {
 		t.Error("not free after the limit")
 	}
-	a = f.Assess(f.now, "p")
+	a = f.Assess(f.now, remediation.Cause{}, "p")
 	a.Add(object(0))
 	f.ForgetPolicy("p")
 	a.Complete()

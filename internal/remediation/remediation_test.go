@@ -74,27 +74,33 @@ func TestLedger(t *testing.T) {
 		// want are the numbers of matched objects and violations, for p and for q.
 		want [4]int
 	}{
-		{"Compliant", func() []string { return l.Record(web, "1", []*placement.Verdict{verdict("p"), verdict("q")}, false) }, []string{"p", "q"}, [4]int{1, 0, 1, 0}},
-		{"Again", func() []string { return l.Record(web, "1", []*placement.Verdict{verdict("p"), verdict("q")}, false) }, nil, [4]int{1, 0, 1, 0}},
+		{"Compliant", func() []string {
+			return l.Record(web, "u", "1", []*placement.Verdict{verdict("p"), verdict("q")}, false)
+		}, []string{"p", "q"}, [4]int{1, 0, 1, 0}},
+		{"Again", func() []string {
+			return l.Record(web, "u", "1", []*placement.Verdict{verdict("p"), verdict("q")}, false)
+		}, nil, [4]int{1, 0, 1, 0}},
 		{"Violated", func() []string {
-			return l.Record(web, "1", []*placement.Verdict{verdict("p", change("a")), verdict("q")}, false)
+			return l.Record(web, "u", "1", []*placement.Verdict{verdict("p", change("a")), verdict("q")}, false)
 		}, []string{"p"}, [4]int{1, 1, 1, 0}},
 		{"ViolatedOtherwise", func() []string {
-			return l.Record(web, "1", []*placement.Verdict{verdict("p", change("b")), verdict("q")}, false)
+			return l.Record(web, "u", "1", []*placement.Verdict{verdict("p", change("b")), verdict("q")}, false)
 		}, []string{"p"}, [4]int{1, 1, 1, 0}},
 		{"Unsettled", func() []string {
-			return l.Record(web, "1", []*placement.Verdict{verdict("p", change("b")), verdict("q")}, true)
+			return l.Record(web, "u", "1", []*placement.Verdict{verdict("p", change("b")), verdict("q")}, true)
 		}, []string{"p"}, [4]int{1, 1, 1, 0}},
-		{"Another", func() []string { return l.Record(db, "1", []*placement.Verdict{verdict("q", change("b"))}, false) }, []string{"q"}, [4]int{1, 1, 2, 1}},
-		{"NoLongerMatched", func() []string { return l.Record(web, "1", []*placement.Verdict{verdict("q")}, false) }, []string{"p"}, [4]int{0, 0, 2, 1}},
+		{"Another", func() []string { return l.Record(db, "u", "1", []*placement.Verdict{verdict("q", change("b"))}, false) }, []string{"q"}, [4]int{1, 1, 2, 1}},
+		{"NoLongerMatched", func() []string { return l.Record(web, "u", "1", []*placement.Verdict{verdict("q")}, false) }, []string{"p"}, [4]int{0, 0, 2, 1}},
 		{"Off", func() []string {
 			v := verdict("q", change("x"))
 			v.Policy.Remediation = placementv1.RemediationOff
-			return l.Record(web, "1", []*placement.Verdict{v}, false)
+			return l.Record(web, "u", "1", []*placement.Verdict{v}, false)
 		}, []string{"q"}, [4]int{0, 0, 1, 1}},
 		{"Forget", func() []string { return l.Forget(db) }, []string{"q"}, [4]int{0, 0, 0, 0}},
 		{"ForgetAgain", func() []string { return l.Forget(db) }, nil, [4]int{0, 0, 0, 0}},
-		{"Back", func() []string { return l.Record(db, "1", []*placement.Verdict{verdict("p"), verdict("q")}, false) }, []string{"p", "q"}, [4]int{1, 0, 1, 0}},
+		{"Back", func() []string {
+			return l.Record(db, "u", "1", []*placement.Verdict{verdict("p"), verdict("q")}, false)
+		}, []string{"p", "q"}, [4]int{1, 0, 1, 0}},
 		{"ForgetPolicy", func() []string { l.ForgetPolicy("p"); l.ForgetPolicy("unknown"); return nil }, nil, [4]int{0, 0, 1, 0}},
 		{"AfterForgetPolicy", func() []string { return l.Forget(db) }, []string{"q"}, [4]int{0, 0, 0, 0}},
 	}
@@ -117,11 +123,11 @@ func TestReport(t *testing.T) {
 	failed.Err = errors.New("oh")
 	conflicting := verdict("p")
 	conflicting.Conflicts = []placement.Conflict{{With: "z"}, {With: "b"}, {With: "z"}}
-	l.Record(key("deployments", "b", "a"), "1", []*placement.Verdict{verdict("p", change("k"), change("l"))}, true)
-	l.Record(key("deployments", "a", "z"), "1", []*placement.Verdict{denied}, false)
-	l.Record(key("statefulsets", "a", "a"), "1", []*placement.Verdict{failed}, false)
-	l.Record(key("daemonsets", "z", "z"), "1", []*placement.Verdict{failed}, false)
-	l.Record(key("daemonsets", "z", "y"), "1", []*placement.Verdict{conflicting}, true)
+	l.Record(key("deployments", "b", "a"), "u", "1", []*placement.Verdict{verdict("p", change("k"), change("l"))}, true)
+	l.Record(key("deployments", "a", "z"), "u", "1", []*placement.Verdict{denied}, false)
+	l.Record(key("statefulsets", "a", "a"), "u", "1", []*placement.Verdict{failed}, false)
+	l.Record(key("daemonsets", "z", "z"), "u", "1", []*placement.Verdict{failed}, false)
+	l.Record(key("daemonsets", "z", "y"), "u", "1", []*placement.Verdict{conflicting}, true)
 	l.Remediated("p")
 	l.Remediated("p")
 	want := remediation.Report{
@@ -158,7 +164,7 @@ func TestReportIsBoundedAndOrdered(t *testing.T) {
 			v := verdict("p")
 			v.Decision.Errors = []string{strings.Repeat("é", 1000)}
 			v.Conflicts = []placement.Conflict{{With: k.Namespace}}
-			l.Record(k, "1", []*placement.Verdict{v}, false)
+			l.Record(k, "u", "1", []*placement.Verdict{v}, false)
 		}
 		got := l.Report("p")
 		if got.Violations != 200 || len(got.Sample) > 20 || len(got.Sample) == 0 {
@@ -204,13 +210,13 @@ func TestLedgerForgetsCompletely(t *testing.T) {
 						verdicts = append(verdicts, verdict(fmt.Sprintf("p%d", i), change(fmt.Sprint(r.IntN(2)))))
 					}
 				}
-				l.Record(k, "1", verdicts, false)
+				l.Record(k, "u", "1", verdicts, false)
 				last[k] = verdicts
 			}
 		}
 		fresh := remediation.NewLedger()
 		for k, verdicts := range last {
-			fresh.Record(k, "1", verdicts, false)
+			fresh.Record(k, "u", "1", verdicts, false)
 		}
 		for i := range 3 {
 			name := fmt.Sprintf("p%d", i)
@@ -227,7 +233,7 @@ func TestLedgerSideBySide(t *testing.T) {
 	for worker := range 4 {
 		all.Go(func() {
 			for i := range 200 {
-				l.Record(key("deployments", fmt.Sprint(worker), fmt.Sprint(i%10)), "1", []*placement.Verdict{verdict("p"), verdict("q", change("a"))}, false)
+				l.Record(key("deployments", fmt.Sprint(worker), fmt.Sprint(i%10)), "u", "1", []*placement.Verdict{verdict("p"), verdict("q", change("a"))}, false)
 				l.Remediated("q")
 				l.Report("p")
 				l.ForgetPolicy("p")

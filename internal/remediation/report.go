@@ -22,8 +22,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
@@ -72,6 +74,11 @@ type Report struct {
 	Remediated int64
 	// Pause describes why remediation is paused; nil if it is not.
 	Pause *Pause
+	// Assessing reports whether objects are being decided again because of a change. Until then, the numbers mix findings
+	// from before and after the change. It is false if changes follow one another for longer than AssessmentLimit.
+	Assessing bool
+	// Plan is the newest plan; nil if no object ever had to be moved.
+	Plan *Plan
 }
 
 // Ledger records the findings of all policies on existing objects. It is safe for concurrent use.
@@ -91,20 +98,41 @@ type Ledger struct {
 type account struct {
 	objects    map[Key]finding
 	remediated int64
+	planning
 }
 
 // finding is the result of one policy for one object.
 type finding struct {
-	// violation describes the violation. denied reports whether it is a denial by the policy.
-	violation string
-	denied    bool
+	// effect is what the policy would do to the object; zero for nothing. Objects to which the same happens share it.
+	effect unique.Handle[effect]
 	// failure is the reason why the object could not be decided.
 	failure   string
 	conflicts []string
 	unsettled bool
 	harm      harm
+	// move identifies the move that the policy requires of the object; zero for none. planned reports whether the move is
+	// part of the policy's plan.
+	move    moveID
+	planned bool
 	// version is the resource version of the object that was decided.
 	version string
+}
+
+// effect is what a policy would do to an object.
+type effect struct {
+	// violation describes the violation. denied reports whether it is a denial by the policy.
+	violation string
+	denied    bool
+	// changes are the changes that a patch can make, as encodeChanges returns them.
+	changes string
+}
+
+// result returns what the policy would do to the object.
+func (f finding) result() effect {
+	if f.effect == (unique.Handle[effect]{}) {
+		return effect{}
+	}
+	return f.effect.Value()
 }
 
 // NewLedger returns an empty ledger.
@@ -112,13 +140,17 @@ func NewLedger() *Ledger {
 	return &Ledger{accounts: map[string]*account{}, byKey: map[Key][]string{}, guards: map[string]*policyGuard{}}
 }
 
-// Record replaces the findings on an object by those of the verdicts. version is the resource version of the object
-// that was decided. It returns the policies whose findings changed.
-func (l *Ledger) Record(key Key, version string, verdicts []*placement.Verdict, unsettled bool) []string {
+// Record replaces the findings on an object by those of the verdicts. uid and version are the UID and the resource
+// version of the object that was decided. It returns the policies whose findings changed.
+func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*placement.Verdict, unsettled bool) []string {
+	denied := Blocks(verdicts)
 	verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.RemediatesExisting() })
 	names, findings := Names(verdicts), make([]finding, len(verdicts))
 	for i, v := range verdicts {
 		findings[i] = findingOf(v, version, unsettled)
+		if !denied {
+			findings[i].plan(key, uid)
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +162,9 @@ func (l *Ledger) Record(key Key, version string, verdicts []*placement.Verdict, 
 				g.heal(l, key)
 				g.unwell -= l.accounts[name].objects[key].harm.weight()
 			}
-			delete(l.accounts[name].objects, key)
+			a := l.accounts[name]
+			a.track(a.objects[key], finding{})
+			delete(a.objects, key)
 			changed = append(changed, name)
 		}
 	}
@@ -138,6 +172,8 @@ func (l *Ledger) Record(key Key, version string, verdicts []*placement.Verdict, 
 		a := l.account(names[i])
 		before, known := a.objects[key]
 		l.count(key, verdicts[i], before, known, now)
+		now.planned = before.planned && before.move == now.move
+		a.track(before, now)
 		a.objects[key] = now
 		if !known || !equal(before, now) {
 			changed = append(changed, names[i])
@@ -151,7 +187,7 @@ func (l *Ledger) Record(key Key, version string, verdicts []*placement.Verdict, 
 }
 
 // Forget removes an object from the findings of all policies. It returns the policies whose findings changed.
-func (l *Ledger) Forget(key Key) []string { return l.Record(key, "", nil, false) }
+func (l *Ledger) Forget(key Key) []string { return l.Record(key, "", "", nil, false) }
 
 // Remediated counts one patch for a policy.
 func (l *Ledger) Remediated(policy string) {
@@ -197,30 +233,31 @@ const (
 func (l *Ledger) Report(policy string) Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var pause *Pause
+	var out Report
 	if g, ok := l.guards[policy]; ok {
-		pause = g.report()
+		out.Pause, out.Assessing = g.report(), g.open > 0 && !g.long
 	}
 	a, ok := l.accounts[policy]
 	if !ok {
-		return Report{Pause: pause}
+		return out
 	}
-	out := Report{Matched: len(a.objects), Remediated: a.remediated, Pause: pause}
+	out.Matched, out.Remediated, out.Plan = len(a.objects), a.remediated, a.progress()
 	conflicts := map[string]bool{}
 	// There may be far more objects than the report names, so do not sort all of them.
 	var failed, sample, unsettled []Key
 	for key, f := range a.objects {
+		effect := f.result()
 		switch {
 		case f.failure != "":
 			out.Failed++
-			failed = keepFirst(failed, key, 1)
-		case f.denied:
+			failed = keepFirst(failed, key, 1, compareKeys)
+		case effect.denied:
 			out.Denied++
-		case f.violation != "":
+		case effect.violation != "":
 			out.Moved++
 		}
-		if f.failure != "" || f.violation != "" {
-			sample = keepFirst(sample, key, maxSample)
+		if f.failure != "" || effect.violation != "" {
+			sample = keepFirst(sample, key, maxSample, compareKeys)
 		}
 		if len(f.conflicts) > 0 {
 			out.Conflicted++
@@ -237,7 +274,7 @@ func (l *Ledger) Report(policy string) Report {
 		out.FailedMessage = key.String() + ": " + a.objects[key].failure
 	}
 	for _, key := range sample {
-		message := a.objects[key].violation
+		message := a.objects[key].result().violation
 		if failure := a.objects[key].failure; failure != "" {
 			message = "can't be decided: " + failure
 		}
@@ -254,14 +291,14 @@ func (l *Ledger) Report(policy string) Report {
 	return out
 }
 
-// keepFirst inserts a key into a sorted list of at most limit keys, which keeps those that sort first.
-func keepFirst(keys []Key, key Key, limit int) []Key {
-	i, _ := slices.BinarySearchFunc(keys, key, compareKeys)
+// keepFirst inserts an item into a sorted list of at most limit items, which keeps those that sort first.
+func keepFirst[T any](list []T, item T, limit int, compare func(a, b T) int) []T {
+	i, _ := slices.BinarySearchFunc(list, item, compare)
 	if i == limit {
-		return keys
+		return list
 	}
-	keys = slices.Insert(keys, i, key)
-	return keys[:min(len(keys), limit)]
+	list = slices.Insert(list, i, item)
+	return list[:min(len(list), limit)]
 }
 
 // findingOf converts a verdict to a finding.
@@ -271,15 +308,17 @@ func findingOf(v *placement.Verdict, version string, unsettled bool) finding {
 		f.failure = truncate(v.Err.Error())
 		return f
 	}
-	parts := slices.Clone(v.Decision.Errors)
-	f.denied = len(parts) > 0
-	if len(parts) == 0 {
+	e, parts := effect{denied: len(v.Decision.Errors) > 0}, slices.Clone(v.Decision.Errors)
+	if !e.denied {
 		// A denied object is not changed.
 		for _, c := range v.Changes {
 			parts = append(parts, c.Violation())
 		}
+		e.changes = encodeChanges(Due{v}.changes())
 	}
-	f.violation = strings.Join(parts, "; ")
+	if e.violation = strings.Join(parts, "; "); e != (effect{}) {
+		f.effect = unique.Make(e)
+	}
 	for _, c := range v.Conflicts {
 		f.conflicts = append(f.conflicts, c.With)
 	}
@@ -290,7 +329,7 @@ func findingOf(v *placement.Verdict, version string, unsettled bool) finding {
 
 // equal reports whether two findings are equal, except for their resource versions.
 func equal(a, b finding) bool {
-	return a.violation == b.violation && a.denied == b.denied && a.failure == b.failure && a.unsettled == b.unsettled && a.harm == b.harm && slices.Equal(a.conflicts, b.conflicts)
+	return a.effect == b.effect && a.move == b.move && a.failure == b.failure && a.unsettled == b.unsettled && a.harm == b.harm && slices.Equal(a.conflicts, b.conflicts)
 }
 
 func truncate(s string) string {

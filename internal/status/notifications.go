@@ -61,7 +61,21 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 		out = append(out, Notification{events.PolicyViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: it would deny %d and move %d",
 			differ, number(after.Matched), number(after.WouldDeny), number(after.WouldMove))})
 	}
-	return out
+	return append(out, planned(before.Plan, after.Plan)...)
+}
+
+// planned returns the changes of a plan. A plan that is completed when it becomes known is reported once.
+func planned(before, after *placementv1.RemediationPlan) []Notification {
+	if after == nil || before != nil && before.Digest == after.Digest && before.State == after.State {
+		return nil
+	}
+	switch after.State {
+	case placementv1.PlanInProgress:
+		return []Notification{{events.PlanStarted, fmt.Sprintf("plan %s moves %d objects, because %s", after.Digest, after.Moves, after.Message)}}
+	case placementv1.PlanCompleted:
+		return []Notification{{events.PlanCompleted, fmt.Sprintf("plan %s is completed: none of its %d objects has to be moved any more", after.Digest, after.Moves)}}
+	}
+	return nil
 }
 
 // readyCondition returns the condition Ready; an empty condition if there is none.

@@ -92,6 +92,8 @@ const (
 	maxFieldName         = 256
 	maxFieldText         = 16 << 10
 	maxNames             = 3
+	maxFieldSubject      = 512
+	maxChanges           = 512
 )
 
 // Compute returns the policy's status for the facts. From the old status it keeps the transition times. It also keeps
@@ -121,8 +123,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	s.set(placementv1.ConditionReachable, f.reachable(old))
 	s.set(placementv1.ConditionReplicated, f.replicated())
 	s.set(placementv1.ConditionEnforced, f.enforced())
-	s.counts(f, old.Undecided)
-	s.set(placementv1.ConditionCompliant, f.compliant())
+	s.objects(old, f)
 	s.set(placementv1.ConditionConflicted, f.conflicted())
 	s.set(placementv1.ConditionTypeChecked, s.typeChecked(old, f))
 	s.paused(old, f)
@@ -421,6 +422,83 @@ func (f Facts) enforced() *metav1.Condition {
 		}
 		return isTrue(placementv1.ReasonEnforced, message)
 	}
+}
+
+// objects sets what is known of existing objects: their numbers, the plan, and the condition Compliant. While they are being
+// decided again, it keeps the findings from before. So no client reads, and no Event reports, a part of the findings.
+func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
+	if !f.Report.Assessing || !f.State.Policy.RemediatesExisting() {
+		s.counts(f, old.Undecided)
+		s.out.Plan = f.plan(old.Plan)
+		s.set(placementv1.ConditionCompliant, f.compliant())
+		return
+	}
+	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
+	s.out.Matched, s.out.Violations, s.out.WouldDeny, s.out.WouldMove = old.Matched, old.Violations, old.WouldDeny, old.WouldMove
+	s.out.Undecided, s.out.Conflicted, s.out.ViolationSample = old.Undecided, old.Conflicted, old.ViolationSample
+	s.out.Waiting, s.out.Plan = old.Waiting, old.Plan
+	if s.find(placementv1.ConditionCompliant) == nil {
+		s.set(placementv1.ConditionCompliant, isUnknown(placementv1.ReasonEvaluating, "existing objects are being decided"))
+	}
+}
+
+// plan returns the newest plan. A new leader keeps the plan of an earlier one until it makes one itself.
+func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPlan {
+	p := f.Report.Plan
+	switch {
+	case !f.State.Policy.RemediatesExisting():
+		return nil
+	case p == nil && old != nil && f.Report.Moved == 0 && f.MatchedWatches.Synced && !f.Deciding:
+		// The earlier leader made the last moves.
+		done := *old
+		done.Done, done.State = &done.Moves, placementv1.PlanCompleted
+		return &done
+	case p == nil:
+		return old
+	}
+	out := &placementv1.RemediationPlan{
+		Digest: p.Digest, State: f.planState(p), Reason: placementv1.PlanObjectsChanged, Message: truncate(p.Cause.Explain(p.Generation), maxDependencyMessage),
+		StartTime: metav1.NewTime(p.Since.Truncate(time.Second)), Moves: int32(p.Moves), Done: new(int32(p.Done)),
+		Denied: int32(p.Denied), Undecided: int32(p.Undecided), LeftAlone: int32(p.LeftAlone),
+	}
+	switch {
+	case old != nil && old.Digest == p.Digest:
+		// An earlier leader made the same plan.
+		out.Reason, out.Message, out.StartTime = old.Reason, old.Message, old.StartTime
+	case p.Cause.Policy:
+		out.Reason = placementv1.PlanPolicyChanged
+	case len(p.Cause.Data) > 0:
+		out.Reason = placementv1.PlanDataChanged
+	}
+	for _, t := range p.Transitions {
+		out.Transitions = append(out.Transitions, placementv1.PlanTransition{Field: truncate(t.Subject(), maxFieldSubject), From: shorten(t.From), To: shorten(t.To), Objects: int32(t.Objects)})
+	}
+	for _, m := range p.Sample {
+		out.Sample = append(out.Sample, placementv1.PlannedMove{
+			Resource: m.Resource.GroupResource().String(), Namespace: m.Namespace, Name: m.Name, Changes: truncate(m.Action, maxChanges),
+		})
+	}
+	return out
+}
+
+// planState returns how far a plan is.
+func (f Facts) planState(p *remediation.Plan) placementv1.PlanState {
+	switch {
+	case p.Done >= p.Moves:
+		return placementv1.PlanCompleted
+	case f.State.Policy.PatchesExisting():
+		return placementv1.PlanInProgress
+	default:
+		return placementv1.PlanProposed
+	}
+}
+
+// shorten returns a value of a transition, cut to the schema's limit.
+func shorten(value *string) *string {
+	if value == nil {
+		return nil
+	}
+	return new(truncate(*value, maxFieldName))
 }
 
 // counts sets the numbers of objects. The parameter before is the number of undecided objects in the old status.

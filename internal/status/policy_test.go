@@ -36,7 +36,9 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -462,6 +464,97 @@ func TestUndecidedObjectsAreNotForgotten(t *testing.T) {
 	}
 }
 
+// TestFindingsAreKeptWhileObjectsAreDecided checks that the status has either the findings from before a change or those from
+// after it, and never a mixture.
+func TestFindingsAreKeptWhileObjectsAreDecided(t *testing.T) {
+	facts := sound()
+	facts.Report.Moved, facts.Report.Violations, facts.Report.Plan = 2, 2, &remediation.Plan{Digest: "d", Moves: 2}
+	facts.Report.Sample = []placementv1.Violation{{Resource: "pods", Name: "a"}}
+	old := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	facts = sound()
+	facts.Report.Assessing, facts.Report.Matched, facts.Report.Denied, facts.Report.Violations, facts.Report.Remediated = true, 1, 1, 1, 3
+	got := status.Compute(old, facts)
+	if *got.Remediated != 3 {
+		t.Errorf("%d patches", *got.Remediated)
+	}
+	got.Remediated = old.Remediated
+	if diff := cmp.Diff(old, got); diff != "" {
+		t.Errorf("status while objects are decided (-before +now):\n%s", diff)
+	}
+	got = status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionCompliant); got.Matched != nil || got.Violations != nil || c.Status != metav1.ConditionUnknown || c.Reason != placementv1.ReasonEvaluating {
+		t.Errorf("before the first findings: matched %v, violations %v, Compliant %s %s", got.Matched, got.Violations, c.Status, c.Reason)
+	}
+	facts.Report.Assessing = false
+	if got = status.Compute(old, facts); *got.Matched != 1 || *got.WouldDeny != 1 || *got.WouldMove != 0 {
+		t.Errorf("after all are decided: %d matched, %d denied, %d moved", *got.Matched, *got.WouldDeny, *got.WouldMove)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	since := time.Date(2026, 1, 1, 0, 0, 0, 500, time.UTC)
+	made := func() *remediation.Plan {
+		return &remediation.Plan{
+			Digest: "d1", Cause: remediation.Cause{Policy: true}, Generation: 4, Since: since, Moves: 3, Done: 1, Denied: 4, Undecided: 5, LeftAlone: 6,
+			Transitions: []remediation.Transition{{Change: placement.Change{Field: "annotations", Key: "a/b", From: new("x"), To: new(strings.Repeat("y", 300))}, Objects: 3}},
+			Sample: []remediation.PlannedMove{{
+				Key: remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Namespace: "shop", Name: "web"}, Action: "set it",
+			}},
+		}
+	}
+	want := func(change func(*placementv1.RemediationPlan)) *placementv1.RemediationPlan {
+		out := &placementv1.RemediationPlan{
+			Digest: "d1", State: placementv1.PlanInProgress, Reason: placementv1.PlanPolicyChanged, Message: "generation 4 of the policy came into force",
+			StartTime: metav1.NewTime(since.Truncate(time.Second)), Moves: 3, Done: new(int32(1)), Denied: 4, Undecided: 5, LeftAlone: 6,
+			Transitions: []placementv1.PlanTransition{{Field: "annotation a/b", From: new("x"), To: new(strings.Repeat("y", 253) + "..."), Objects: 3}},
+			Sample:      []placementv1.PlannedMove{{Resource: "deployments.apps", Namespace: "shop", Name: "web", Changes: "set it"}},
+		}
+		change(out)
+		return out
+	}
+	same := func(*placementv1.RemediationPlan) {}
+	older := want(func(p *placementv1.RemediationPlan) { p.Digest = "d0" })
+	tests := map[string]struct {
+		change func(*status.Facts)
+		old    *placementv1.RemediationPlan
+		want   *placementv1.RemediationPlan
+	}{
+		"InProgress": {func(*status.Facts) {}, older, want(same)},
+		"Completed": {func(f *status.Facts) { f.Report.Plan.Done = 3 }, nil, want(func(p *placementv1.RemediationPlan) {
+			p.Done, p.State = new(int32(3)), placementv1.PlanCompleted
+		})},
+		"Manual": {func(f *status.Facts) { f.State.Policy.Remediation = placementv1.RemediationManual }, nil, want(func(p *placementv1.RemediationPlan) {
+			p.State = placementv1.PlanProposed
+		})},
+		"Off": {func(f *status.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff }, older, nil},
+		"Data": {func(f *status.Facts) { f.Report.Plan.Cause = remediation.Cause{Data: sets.New("nodes")} }, nil, want(func(p *placementv1.RemediationPlan) {
+			p.Reason, p.Message = placementv1.PlanDataChanged, "nodes changed"
+		})},
+		"Objects": {func(f *status.Facts) { f.Report.Plan.Cause = remediation.Cause{} }, nil, want(func(p *placementv1.RemediationPlan) {
+			p.Reason, p.Message = placementv1.PlanObjectsChanged, "objects or namespaces changed"
+		})},
+		"SamePlanOfANewLeader": {func(f *status.Facts) {
+			f.Report.Plan.Cause, f.Report.Plan.Since = remediation.Cause{}, since.Add(time.Hour)
+		}, want(same), want(same)},
+		"NewLeaderReads":   {func(f *status.Facts) { f.Report.Plan, f.MatchedWatches = nil, watches.State{} }, want(same), want(same)},
+		"NewLeaderDecides": {func(f *status.Facts) { f.Report.Plan, f.Deciding = nil, true }, want(same), want(same)},
+		"NothingLeftToDo": {func(f *status.Facts) { f.Report.Plan = nil }, want(same), want(func(p *placementv1.RemediationPlan) {
+			p.Done, p.State = new(int32(3)), placementv1.PlanCompleted
+		})},
+		"None": {func(f *status.Facts) { f.Report.Plan = nil }, nil, nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			facts := sound()
+			facts.State.Policy.Remediation, facts.Report.Plan = placementv1.RemediationAutomatic, made()
+			tc.change(&facts)
+			if diff := cmp.Diff(tc.want, status.Compute(placementv1.PlacementPolicyStatus{Plan: tc.old}, facts).Plan); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestChanges(t *testing.T) {
 	computed := func(change func(*status.Facts)) placementv1.PlacementPolicyStatus {
 		facts := sound()
@@ -478,6 +571,13 @@ func TestChanges(t *testing.T) {
 	violated := computed(func(f *status.Facts) { f.Report.Denied, f.Report.Moved = 1, 2 })
 	more := computed(func(f *status.Facts) { f.Report.Moved = 4 })
 	off := computed(func(f *status.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff })
+	plan := func(digest string, state placementv1.PlanState) placementv1.PlacementPolicyStatus {
+		out := *well.DeepCopy()
+		out.Plan = &placementv1.RemediationPlan{Digest: digest, State: state, Moves: 3, Message: "nodes changed"}
+		return out
+	}
+	started := []status.Notification{{Kind: events.PlanStarted, Message: "plan b moves 3 objects, because nodes changed"}}
+	completed := []status.Notification{{Kind: events.PlanCompleted, Message: "plan b is completed: none of its 3 objects has to be moved any more"}}
 	ready := status.Notification{Kind: events.PolicyReady, Message: "generation 4 decides what the policy matches"}
 	tests := map[string]struct {
 		before, after placementv1.PlacementPolicyStatus
@@ -498,6 +598,14 @@ func TestChanges(t *testing.T) {
 		"Violated":        {well, violated, []status.Notification{{Kind: events.PolicyViolated, Message: "3 of 5 objects differ from what the policy decides: it would deny 1 and move 2"}}},
 		"MoreViolations":  {violated, more, nil},
 		"Compliant":       {violated, well, nil},
+		"PlanProposed":    {well, plan("b", placementv1.PlanProposed), nil},
+		"PlanStarted":     {well, plan("b", placementv1.PlanInProgress), started},
+		"PlanReplaced":    {plan("a", placementv1.PlanInProgress), plan("b", placementv1.PlanInProgress), started},
+		"PlanSwitchedOn":  {plan("b", placementv1.PlanProposed), plan("b", placementv1.PlanInProgress), started},
+		"PlanGoesOn":      {plan("b", placementv1.PlanInProgress), plan("b", placementv1.PlanInProgress), nil},
+		"PlanCompleted":   {plan("b", placementv1.PlanInProgress), plan("b", placementv1.PlanCompleted), completed},
+		"PlanAtOnce":      {well, plan("b", placementv1.PlanCompleted), completed},
+		"PlanIsHistory":   {plan("b", placementv1.PlanCompleted), plan("b", placementv1.PlanCompleted), nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -111,7 +111,7 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	if err != nil {
 		return nil, fmt.Errorf("deciding %s: %w", simulation.Describe(o.Content), err)
 	}
-	out := &state{held: blocks(d.verdicts), blocked: blocks(d.answers)}
+	out := &state{held: remediation.Blocks(d.verdicts), blocked: remediation.Blocks(d.answers)}
 	out.denials, out.failures = reasons(d.answers)
 	for _, v := range d.verdicts {
 		out.matched = append(out.matched, v.Policy.Name)
@@ -153,13 +153,6 @@ func reasons(verdicts []*placement.Verdict) (denials, failures []reason) {
 		}
 	}
 	return denials, failures
-}
-
-// blocks reports whether a policy denies the object, or denies it because it can't decide.
-func blocks(verdicts []*placement.Verdict) bool {
-	return slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool {
-		return v.Policy.Mode == placementv1.ModeEnforce && (v.Err == nil && len(v.Decision.Errors) > 0 || v.Err != nil && v.Policy.FailurePolicy == placementv1.FailurePolicyFail)
-	})
 }
 
 // add adds the change that a policy makes.

@@ -1,0 +1,277 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediation
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// Plan is what remediation of a policy had to do when all objects that a change concerns were decided, before the first of
+// them was patched.
+type Plan struct {
+	// Digest identifies the moves: the same moves have the same digest, also if another program computes it.
+	Digest string
+	// Cause is why the objects were decided, Generation the policy's generation that decided them, and Since when that was
+	// done.
+	Cause      Cause
+	Generation int64
+	Since      time.Time
+	// Moves is the number of objects to patch, and Done the number of those of which the move is no longer required.
+	Moves, Done int
+	// Denied, Undecided, and LeftAlone are the numbers of objects that the plan does not move although they violate the
+	// decision: the policy denies them, can't decide them, or a patch can't make the changes or would be denied.
+	Denied, Undecided, LeftAlone int
+	// Transitions are the most frequent changes of the plan, and Sample the first objects by name.
+	Transitions []Transition
+	Sample      []PlannedMove
+}
+
+// Transition is a change that a plan makes to a number of objects.
+type Transition struct {
+	placement.Change
+	Objects int
+}
+
+// PlannedMove is an object that a plan moves. Action describes the changes.
+type PlannedMove struct {
+	Key
+	Action string
+}
+
+// Cause is why objects have to be decided again. The zero value stands for changes of objects or of namespaces.
+type Cause struct {
+	// Policy is set if another generation of the policy came into force.
+	Policy bool
+	// Data are the names of the data that changed and that the policy reads.
+	Data sets.Set[string]
+}
+
+// add adds another cause.
+func (c *Cause) add(other Cause) {
+	c.Policy = c.Policy || other.Policy
+	if len(other.Data) > 0 {
+		c.Data = c.Data.Union(other.Data)
+	}
+}
+
+// moveID identifies a move: an object with the changes that a policy requires.
+type moveID [16]byte
+
+// encodedChange is a change that a move makes. It is the part of a placement.Change that a digest covers.
+type encodedChange struct {
+	Field string  `json:"field"`
+	Key   string  `json:"key"`
+	From  *string `json:"from"`
+	To    *string `json:"to"`
+}
+
+// encodeChanges returns the changes in a form that equal changes share; "" for none.
+func encodeChanges(changes []placement.Change) string {
+	if len(changes) == 0 {
+		return ""
+	}
+	out := make([]encodedChange, len(changes))
+	for i, c := range changes {
+		out[i] = encodedChange{c.Field, c.Key, c.From, c.To}
+	}
+	slices.SortFunc(out, func(a, b encodedChange) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) })
+	// Marshaling does not fail: all values are strings.
+	text, _ := json.Marshal(out)
+	return string(text)
+}
+
+// decodeChanges is the inverse of encodeChanges.
+func decodeChanges(encoded string) []placement.Change {
+	var in []encodedChange
+	// Unmarshaling does not fail: encodeChanges made the text.
+	_ = json.Unmarshal([]byte(encoded), &in)
+	out := make([]placement.Change, len(in))
+	for i, c := range in {
+		out[i] = placement.Change{Field: c.Field, Key: c.Key, From: c.From, To: c.To}
+	}
+	return out
+}
+
+// identify returns the ID of a move. The version of the resource is not part of it, because all versions show the same
+// object.
+func identify(key Key, uid types.UID, changes string) moveID {
+	// Marshaling does not fail: all values are strings.
+	text, _ := json.Marshal([]string{key.Resource.Group, key.Resource.Resource, key.Namespace, key.Name, string(uid), changes})
+	sum := sha256.Sum256(text)
+	return moveID(sum[:len(moveID{})])
+}
+
+// plan sets the move that a policy's verdict requires.
+func (f *finding) plan(key Key, uid types.UID) {
+	if changes := f.result().changes; changes != "" {
+		f.move = identify(key, uid, changes)
+	}
+}
+
+// planning is what the ledger knows of the plan of one policy. The Ledger's mutex protects it.
+type planning struct {
+	// current is the newest plan; nil if there is none. Its Done is not set.
+	current *Plan
+	// moves is the number of objects with a move, and planned the number of those whose move is part of the plan.
+	moves, planned int
+	// causes are why objects have been decided since the newest plan.
+	causes Cause
+}
+
+// track updates the numbers of moves when the finding on an object changes.
+func (p *planning) track(before, now finding) {
+	p.moves += count(now.move != moveID{}) - count(before.move != moveID{})
+	p.planned += count(now.planned) - count(before.planned)
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// replan makes all moves that are required the plan, unless the present plan has them all. generation is the policy's
+// generation that decided the objects.
+func (a *account) replan(now time.Time, generation int64) {
+	if len(a.objects) == 0 {
+		// The objects of a type that nothing watched before are still to come.
+		return
+	}
+	cause := a.causes
+	a.causes = Cause{}
+	if a.moves == a.planned {
+		return
+	}
+	a.current = newPlan(func(yield func(move) bool) {
+		for key, f := range a.objects {
+			if f.move == (moveID{}) {
+				continue
+			}
+			f.planned = true
+			a.objects[key] = f
+			yield(move{key, f.move, f.result().changes})
+		}
+	})
+	a.planned = a.moves
+	a.current.Cause, a.current.Generation, a.current.Since = cause, generation, now
+	for _, f := range a.objects {
+		switch result := f.result(); {
+		case f.failure != "":
+			a.current.Undecided++
+		case result.denied:
+			a.current.Denied++
+		case result.violation != "" && f.move == moveID{}:
+			a.current.LeftAlone++
+		}
+	}
+}
+
+// progress returns a copy of the plan with the number of moves that are done; nil if there is no plan.
+func (p *planning) progress() *Plan {
+	if p.current == nil {
+		return nil
+	}
+	out := *p.current
+	out.Done = out.Moves - p.planned
+	return &out
+}
+
+// move is an object that a plan moves.
+type move struct {
+	key     Key
+	id      moveID
+	changes string
+}
+
+// maxTransitions is the number of transitions that a plan lists.
+const maxTransitions = 10
+
+// newPlan returns the plan with the moves. Its digest is the SHA-256 hash, cut to 16 bytes, over the sorted IDs of the moves.
+func newPlan(moves iter.Seq[move]) *Plan {
+	var ids []moveID
+	var sample []move
+	kinds := map[string]int{}
+	for m := range moves {
+		ids = append(ids, m.id)
+		kinds[m.changes]++
+		sample = keepFirst(sample, m, maxSample, func(a, b move) int { return compareKeys(a.key, b.key) })
+	}
+	slices.SortFunc(ids, func(a, b moveID) int { return bytes.Compare(a[:], b[:]) })
+	hash := sha256.New()
+	for _, id := range ids {
+		hash.Write(id[:])
+	}
+	out := &Plan{Digest: hex.EncodeToString(hash.Sum(nil)[:len(moveID{})]), Moves: len(ids), Transitions: transitions(kinds)}
+	for _, m := range sample {
+		var actions []string
+		for _, c := range decodeChanges(m.changes) {
+			actions = append(actions, c.Action())
+		}
+		out.Sample = append(out.Sample, PlannedMove{m.key, strings.Join(actions, "; ")})
+	}
+	return out
+}
+
+// transitions returns the most frequent changes, given the numbers of objects by encoded changes.
+func transitions(kinds map[string]int) []Transition {
+	byChange := map[string]*Transition{}
+	for changes, objects := range kinds {
+		for _, c := range decodeChanges(changes) {
+			id := encodeChanges([]placement.Change{c})
+			if byChange[id] == nil {
+				byChange[id] = &Transition{Change: c}
+			}
+			byChange[id].Objects += objects
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(byChange), func(a, b string) int {
+		return cmp.Or(cmp.Compare(byChange[b].Objects, byChange[a].Objects), cmp.Compare(a, b))
+	})
+	var out []Transition
+	for _, name := range names[:min(len(names), maxTransitions)] {
+		out = append(out, *byChange[name])
+	}
+	return out
+}
+
+// Explain describes the cause for a policy of which a generation decides.
+func (c Cause) Explain(generation int64) string {
+	switch {
+	case c.Policy:
+		return fmt.Sprintf("generation %d of the policy came into force", generation)
+	case len(c.Data) > 0:
+		return strings.Join(sets.List(c.Data), ", ") + " changed"
+	default:
+		return "objects or namespaces changed"
+	}
+}

@@ -1,0 +1,104 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediation_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	. "github.com/onsi/gomega/gstruct"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+var _ = Describe("The plan of remediation", func() {
+	const tier = "example.com/tier"
+
+	planOf := func(ctx context.Context, policy string) (*placementv1.RemediationPlan, error) {
+		p, err := f.Policy(ctx, policy)
+		return p.Status.Plan, err
+	}
+	plan := func(ctx context.Context, policy string, state placementv1.PlanState, fields Fields) placementv1.RemediationPlan {
+		GinkgoHelper()
+		fields["State"] = Equal(state)
+		Eventually(planOf).WithContext(ctx).WithArguments(policy).Should(PointTo(MatchFields(IgnoreExtras, fields)))
+		out, err := planOf(ctx, policy)
+		Expect(err).NotTo(HaveOccurred())
+		return *out
+	}
+
+	It("is known before the first object is patched, and says how far it is", func(ctx SpecContext) {
+		const objects = 12
+		namespace := f.NewNamespace(ctx, nil)
+		name := onConfigMaps(ctx, "plan", always(tier, "gold"), namespace)
+		crowd(ctx, namespace, name, objects)
+		told := func(reason string) AsyncAssertion {
+			return Eventually(eventNotes).WithContext(ctx).WithArguments(metav1.NamespaceDefault, name, reason)
+		}
+		Expect(planOf(ctx, name)).To(BeNil())
+
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rego, p.Spec.Remediation.Mode = always(tier, "silver"), placementv1.RemediationManual
+		})
+		changed, err := f.Policy(ctx, name)
+		Expect(err).NotTo(HaveOccurred())
+		proposed := plan(ctx, name, placementv1.PlanProposed, Fields{
+			"Reason": Equal(placementv1.PlanPolicyChanged), "Message": Equal(fmt.Sprintf("generation %d of the policy came into force", changed.Generation)),
+			"Moves": BeEquivalentTo(objects), "Done": HaveValue(BeEquivalentTo(0)),
+			"Transitions": ConsistOf(placementv1.PlanTransition{Field: "annotation " + tier, From: new("gold"), To: new("silver"), Objects: objects}),
+			"Sample":      And(HaveLen(10), ContainElement(placementv1.PlannedMove{Resource: "configmaps", Namespace: namespace, Name: "o-00", Changes: "set annotation " + tier + " to silver (was gold)"})),
+		})
+
+		By("carrying out the same plan when the mode becomes Automatic, and a window opens")
+		opens := time.Now().UTC().Add(12 * time.Hour)
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Remediation.Mode = placementv1.RemediationAutomatic
+			p.Spec.Remediation.Windows = []placementv1.RemediationWindow{{Start: fmt.Sprintf("%d %d * * *", opens.Minute(), opens.Hour()), Duration: metav1.Duration{Duration: time.Hour}}}
+		})
+		plan(ctx, name, placementv1.PlanInProgress, Fields{"Digest": Equal(proposed.Digest), "Done": HaveValue(BeEquivalentTo(0))})
+		told(events.ReasonPlanStarted).Should(ConsistOf(ContainSubstring("plan " + proposed.Digest + " moves 12 objects")))
+		Expect(total("berth_policy_plan_moves", fmt.Sprintf("policy=%q", name))).To(Equal(objects))
+
+		annotate(ctx, framework.ConfigMap, namespace, "o-00", map[string]any{"example.com/note": "its owner updates it"})
+		plan(ctx, name, placementv1.PlanInProgress, Fields{"Digest": Equal(proposed.Digest), "Moves": BeEquivalentTo(objects), "Done": HaveValue(BeEquivalentTo(1))})
+		Expect(eventNotes(ctx, metav1.NamespaceDefault, name, events.ReasonPlanCompleted)).To(BeEmpty())
+
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Remediation.Windows = nil })
+		plan(ctx, name, placementv1.PlanCompleted, Fields{"Digest": Equal(proposed.Digest), "Moves": BeEquivalentTo(objects), "Done": HaveValue(BeEquivalentTo(objects))})
+		told(events.ReasonPlanCompleted).Should(ConsistOf(ContainSubstring(proposed.Digest)))
+		Expect(total("berth_policy_plan_done", fmt.Sprintf("policy=%q", name))).To(Equal(objects))
+	})
+
+	It("names the data that changed", func(ctx SpecContext) {
+		fleet, namespace := newFleet(ctx, "eu1"), f.NewNamespace(ctx, nil)
+		create(ctx, framework.ConfigMap, namespace, "web", map[string]string{tier: "gold"})
+		create(ctx, framework.ConfigMap, namespace, "db", map[string]string{tier: "gold"})
+		name := onConfigMaps(ctx, "data", rego(fmt.Sprintf(`annotations["example.com/pci"] := data.kubernetes.clusterprofiles[%q].eu1.metadata.labels.pci`, fleet)), namespace)
+		plan(ctx, name, placementv1.PlanCompleted, Fields{"Moves": BeEquivalentTo(2)})
+		certify(ctx, fleet, "eu1", "no")
+		plan(ctx, name, placementv1.PlanCompleted, Fields{
+			"Reason": Equal(placementv1.PlanDataChanged), "Message": Equal("clusterprofiles.multicluster.x-k8s.io changed"),
+			"Transitions": ConsistOf(placementv1.PlanTransition{Field: "annotation example.com/pci", From: new("yes"), To: new("no"), Objects: 2}),
+		})
+	})
+})
