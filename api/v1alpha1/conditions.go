@@ -49,6 +49,21 @@ const (
 	// ConditionPaused is present, and True, only while remediation of the policy is paused. Berth then patches no
 	// existing object.
 	ConditionPaused = "Paused"
+	// ConditionApproved is present only if remediation.mode is Approved. It is True if nothing waits for an approval.
+	ConditionApproved = "Approved"
+)
+
+// Reasons of Approved.
+const (
+	// ReasonPlanApproved: the plan is approved, and Berth carries it out.
+	ReasonPlanApproved = "PlanApproved"
+	// ReasonNothingPlanned: no object has to be moved.
+	ReasonNothingPlanned = "NothingPlanned"
+	// ReasonWaitingForApproval: the plan is not approved, so Berth patches none of its objects.
+	ReasonWaitingForApproval = "WaitingForApproval"
+	// ReasonUnknownPlan: the annotation placement.berth.dev/approve approves another plan than the present one. Berth patches
+	// no object.
+	ReasonUnknownPlan = "UnknownPlan"
 )
 
 // Reasons of Paused.

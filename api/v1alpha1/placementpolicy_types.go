@@ -30,6 +30,26 @@ const RequestedAnnotation = "placement.berth.dev/requested"
 // identity of the change, as in status.paused.change.
 const ReleaseBlastRadiusAnnotation = "placement.berth.dev/release-blast-radius"
 
+// ApproveAnnotation is the annotation of a PlacementPolicy that approves a plan. Its value is the digest of the plan, as in
+// status.plan.digest.
+const ApproveAnnotation = "placement.berth.dev/approve"
+
+// ApprovedByAnnotation is the annotation of a PlacementPolicy in which Berth's webhook records who set ApproveAnnotation. Its
+// value is an Approver in JSON. The webhook replaces a value that another client sets.
+const ApprovedByAnnotation = "placement.berth.dev/approved-by"
+
+// Approver is the value of ApprovedByAnnotation.
+//
+// +kubebuilder:object:generate=false
+type Approver struct {
+	// Digest is the digest of the approved plan.
+	Digest string `json:"digest"`
+	// User is the name of the user who approved it.
+	User string `json:"user"`
+	// Time is when the plan was approved.
+	Time metav1.Time `json:"time"`
+}
+
 // ClustersAnnotation is the annotation that lists the names of the clusters that an object may run on, as a JSON array.
 // Berth sets it on objects for which a policy gives clusters. A value that the developer sets is the requested value.
 const ClustersAnnotation = "placement.berth.dev/clusters"
@@ -75,12 +95,15 @@ const (
 
 // RemediationMode is the handling of an existing object that differs from its placement.
 //
-// +kubebuilder:validation:Enum=Automatic;Manual;NewOnly;Off
+// +kubebuilder:validation:Enum=Automatic;Approved;Manual;NewOnly;Off
 type RemediationMode string
 
 const (
 	// RemediationAutomatic patches the object.
 	RemediationAutomatic RemediationMode = "Automatic"
+	// RemediationApproved patches the object if it is part of a plan that was approved. Until then it behaves like
+	// RemediationManual.
+	RemediationApproved RemediationMode = "Approved"
 	// RemediationManual lists the object in the status of the policy and does not patch it. An update by another client
 	// keeps the placement unless it changes a field that the policy reads or writes.
 	RemediationManual RemediationMode = "Manual"
@@ -355,8 +378,10 @@ type ReplicatedResource struct {
 
 // Remediation configures what Berth does with objects that exist already.
 type Remediation struct {
-	// mode is the handling of existing objects that differ from their placement. Automatic patches them. Manual lists
-	// them in status; an update that changes no field that the policy reads or writes keeps the placement. NewOnly
+	// mode is the handling of existing objects that differ from their placement. Automatic patches them. Approved patches
+	// them when the annotation placement.berth.dev/approve has the digest of status.plan; until then it is the same as
+	// Manual. Manual lists them in status; an update that changes no field that the policy reads or writes keeps the
+	// placement. NewOnly
 	// neither evaluates nor lists them; an update that changes no field that the policy writes keeps the placement. Off
 	// neither evaluates nor lists them, and every update is decided. Defaults to Automatic.
 	// +optional
@@ -369,12 +394,12 @@ type Remediation struct {
 	// +optional
 	BlastRadius *BlastRadius `json:"blastRadius,omitempty"`
 
-	// budget bounds how fast Berth patches existing objects while mode is Automatic. If unset, it patches them as fast as
+	// budget bounds how fast Berth patches existing objects while mode is Automatic or Approved. If unset, it patches them as fast as
 	// it can.
 	// +optional
 	Budget *RemediationBudget `json:"budget,omitempty"`
 
-	// windows are the periods in which Berth patches existing objects while mode is Automatic. Outside of them, objects
+	// windows are the periods in which Berth patches existing objects while mode is Automatic or Approved. Outside of them, objects
 	// wait. Requests are decided at any time. If empty, Berth patches at any time. At most 16 windows.
 	// +optional
 	// +listType=atomic
@@ -444,7 +469,7 @@ type BlastRadius struct {
 type PlacementPolicyStatus struct {
 	// conditions are the latest observations of the policy. Ready is the summary. Compiled, Matched, TypeChecked,
 	// Replicated, Reachable, Enforced, Compliant and Conflicted cover its parts. Paused is present only while
-	// remediation is paused. Stalled is present only while the author of the policy has to act.
+	// remediation is paused, and Approved only if remediation.mode is Approved. Stalled is present only while the author of the policy has to act.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -548,7 +573,7 @@ type PlacementPolicyStatus struct {
 
 // WaitingReason is why objects are not patched yet.
 //
-// +kubebuilder:validation:Enum=Budget;Window
+// +kubebuilder:validation:Enum=Budget;Window;Approval
 type WaitingReason string
 
 const (
@@ -556,11 +581,14 @@ const (
 	WaitingForBudget WaitingReason = "Budget"
 	// WaitingForWindow means that no window of the policy is open.
 	WaitingForWindow WaitingReason = "Window"
+	// WaitingForApproval means that the plan is not approved.
+	WaitingForApproval WaitingReason = "Approval"
 )
 
 // WaitingObjects are existing objects that Berth has to patch and that wait.
 type WaitingObjects struct {
 	// reason is why the objects wait. Budget: the number of patches a minute is used up. Window: no window is open.
+	// Approval: the plan is not approved.
 	// +required
 	Reason WaitingReason `json:"reason,omitempty"`
 
@@ -569,7 +597,7 @@ type WaitingObjects struct {
 	// +kubebuilder:validation:Minimum=0
 	Objects int32 `json:"objects,omitempty"`
 
-	// until is when the next window opens. It is absent if the reason is Budget.
+	// until is when the next window opens. It is present only if the reason is Window.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 }
@@ -591,12 +619,14 @@ const (
 
 // PlanState is how far a plan is.
 //
-// +kubebuilder:validation:Enum=Proposed;InProgress;Completed
+// +kubebuilder:validation:Enum=Proposed;WaitingForApproval;InProgress;Completed
 type PlanState string
 
 const (
 	// PlanProposed means that Berth does not carry out the plan, because of remediation.mode or mode.
 	PlanProposed PlanState = "Proposed"
+	// PlanWaitingForApproval means that remediation.mode is Approved, and that the plan is not approved.
+	PlanWaitingForApproval PlanState = "WaitingForApproval"
 	// PlanInProgress means that Berth carries out the plan. The status field waiting and the condition Paused say why
 	// objects wait.
 	PlanInProgress PlanState = "InProgress"
@@ -640,6 +670,10 @@ type RemediationPlan struct {
 	// +kubebuilder:validation:Minimum=0
 	Done *int32 `json:"done,omitempty"`
 
+	// approval says who approved the plan. It is absent if remediation.mode is not Approved, or if the plan is not approved.
+	// +optional
+	Approval *PlanApproval `json:"approval,omitempty"`
+
 	// denied is the number of objects that the plan leaves alone because the policy denies them.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -667,6 +701,21 @@ type RemediationPlan struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Sample []PlannedMove `json:"sample,omitempty"`
+}
+
+// PlanApproval is the approval of a plan.
+//
+// +kubebuilder:validation:MinProperties=1
+type PlanApproval struct {
+	// user is the name of the user who approved the plan. It is "unknown" if Berth's webhook was unavailable then.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	User string `json:"user,omitempty"`
+
+	// time is when the plan was approved. It is absent if the user is unknown.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
 }
 
 // PlanTransition is a change that a plan makes.

@@ -263,7 +263,11 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	base := obj.DeepCopy()
 	obj.Status = next
 	// The optimistic lock prevents a status that was computed from an older object from replacing lists of a newer one.
-	if err := c.Client.Status().Patch(ctx, obj, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+	switch err := c.Client.Status().Patch(ctx, obj, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); {
+	case apierrors.IsConflict(err):
+		// The cache does not have the newest version yet, such as one with another annotation.
+		return reconcile.Result{RequeueAfter: settle}, nil
+	case err != nil:
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	for _, n := range status.Notifications(base.Status, next) {

@@ -30,12 +30,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/tracing"
 )
@@ -70,7 +72,7 @@ func (c *Controller) openLater(at remediation.Place) {
 	})
 }
 
-// patch patches an object for the verdicts that are due.
+// patch patches an object for the verdicts that are due. It leaves out those that need an approval and no longer have it.
 //
 // The patch contains only the UID and the resource version that was decided, and changes nothing. The API server then
 // calls Berth's own webhook, which decides the object as it decides every other update. So there is one way by which
@@ -79,6 +81,9 @@ func (c *Controller) openLater(at remediation.Place) {
 // may be ignored. Then the object stays as it is. If the patch contained the placement, the next record of the
 // developer's requested values would contain the old placement as if the developer had requested it.
 func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due remediation.Due) (reconcile.Result, error) {
+	if due = c.Ledger.Permit(key, obj.GetUID(), due); len(due) == 0 {
+		return reconcile.Result{}, nil
+	}
 	policies := remediation.Names(due)
 	body, err := patchBody(obj)
 	if err != nil {
@@ -89,7 +94,7 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstru
 		return reconcile.Result{}, nil
 	}
 	ctrllog.FromContext(ctx).V(2).Info("Patching")
-	got, err := c.Client.Resource(key.Resource).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: remediation.FieldManager})
+	got, err := c.Client.Resource(key.Resource).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: remediation.FieldManagerFor(key, obj.GetUID(), due)})
 	switch {
 	case apierrors.IsNotFound(err):
 		c.gate.Leave(key, policies...)
@@ -213,13 +218,27 @@ func (c *Controller) count(ctx context.Context, due remediation.Due, outcome str
 	}
 }
 
-// IsRemediation returns a function that reports whether a request is a patch by this controller, on any replica.
-func IsRemediation(identity authenticationv1.UserInfo) func(*admissionv1.AdmissionRequest) bool {
-	return func(req *admissionv1.AdmissionRequest) bool {
+// Recognize returns a function that reports whether a request is a patch by this controller, on any replica. If the patch
+// makes moves that need an approval, permits reports whether a verdict on the object requires one of them; otherwise it is nil.
+func Recognize(identity authenticationv1.UserInfo) func(*admissionv1.AdmissionRequest) (ok bool, permits func(*placement.Verdict) bool) {
+	return func(req *admissionv1.AdmissionRequest) (bool, func(*placement.Verdict) bool) {
 		if req.Operation != admissionv1.Update || req.UserInfo.Username != identity.Username {
-			return false
+			return false, nil
 		}
 		var options metav1.PatchOptions
-		return json.Unmarshal(req.Options.Raw, &options) == nil && options.FieldManager == remediation.FieldManager
+		var old metav1.PartialObjectMetadata
+		if json.Unmarshal(req.Options.Raw, &options) != nil {
+			return false, nil
+		}
+		ok, permits := remediation.ParseFieldManager(options.FieldManager, remediation.Key{}, "")
+		if permits == nil || json.Unmarshal(req.OldObject.Raw, &old) != nil {
+			return ok, nil
+		}
+		resource := req.Resource
+		if req.RequestResource != nil {
+			resource = *req.RequestResource
+		}
+		key := remediation.Key{Resource: schema.GroupVersionResource(resource), Namespace: req.Namespace, Name: req.Name}
+		return remediation.ParseFieldManager(options.FieldManager, key, old.UID)
 	}
 }

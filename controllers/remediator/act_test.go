@@ -17,12 +17,101 @@ limitations under the License.
 package remediator
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
 )
+
+// TestRecognize checks that the webhook permits a move only in a patch by Berth of the very object.
+func TestRecognize(t *testing.T) {
+	const berth = "system:serviceaccount:berth-system:berth-manager"
+	v := &placement.Verdict{
+		Policy:  &placement.Policy{Name: "p", Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationApproved},
+		Changes: []placement.Change{{Field: "annotations", Key: "k", To: new("x")}},
+	}
+	// The API server may ask for an object in another version than the one that is patched.
+	patched := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	key := remediation.Key{Resource: patched, Namespace: "shop", Name: "web"}
+	manager := remediation.FieldManagerFor(key, "u1", remediation.Due{v})
+	request := func(change func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
+		out := &admissionv1.AdmissionRequest{
+			Operation: admissionv1.Update, UserInfo: authenticationv1.UserInfo{Username: berth}, Namespace: "shop", Name: "web",
+			Resource: metav1.GroupVersionResource{Group: "other", Version: "v2", Resource: "deployments"}, RequestResource: (*metav1.GroupVersionResource)(&patched),
+			OldObject: runtime.RawExtension{Raw: []byte(`{"metadata":{"uid":"u1"}}`)},
+		}
+		options, err := json.Marshal(metav1.PatchOptions{FieldManager: manager})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Options.Raw = options
+		change(out)
+		return out
+	}
+	options := func(text string) func(*admissionv1.AdmissionRequest) {
+		return func(r *admissionv1.AdmissionRequest) { r.Options.Raw = []byte(text) }
+	}
+	for name, tc := range map[string]struct {
+		change        func(*admissionv1.AdmissionRequest)
+		ours, permits bool
+	}{
+		"Permitted":   {func(*admissionv1.AdmissionRequest) {}, true, true},
+		"Automatic":   {options(`{"fieldManager":"berth-remediation"}`), true, false},
+		"AnotherMove": {options(`{"fieldManager":"berth-remediation:0123456789abcdef"}`), true, false},
+		"AnotherUID":  {func(r *admissionv1.AdmissionRequest) { r.OldObject.Raw = []byte(`{"metadata":{"uid":"u2"}}`) }, true, false},
+		"NoOldObject": {func(r *admissionv1.AdmissionRequest) { r.OldObject.Raw = []byte("no") }, true, false},
+		"AnotherName": {func(r *admissionv1.AdmissionRequest) { r.Name = "db" }, true, false},
+		"AnotherUser": {func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = "alice" }, false, false},
+		"Created":     {func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Create }, false, false},
+		"Kubectl":     {options(`{"fieldManager":"kubectl"}`), false, false},
+		"NoOptions":   {options("no"), false, false},
+		"OneResource": {func(r *admissionv1.AdmissionRequest) {
+			r.Resource, r.RequestResource = *r.RequestResource, nil
+		}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, permits := Recognize(authenticationv1.UserInfo{Username: berth})(request(tc.change))
+			if ours != tc.ours || (permits != nil && permits(v)) != tc.permits {
+				t.Errorf("by remediation: %t, permits %t", ours, permits != nil && permits(v))
+			}
+		})
+	}
+}
+
+func TestApprovalOf(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	const by = `{"digest":"d1","user":"alice","time":"2026-01-02T03:04:05Z"}`
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		want        *remediation.Approval
+	}{
+		"None":         {nil, nil},
+		"ByAlice":      {map[string]string{placementv1.ApproveAnnotation: "d1", placementv1.ApprovedByAnnotation: by}, &remediation.Approval{Digest: "d1", By: "alice", At: at}},
+		"Unrecorded":   {map[string]string{placementv1.ApproveAnnotation: "d1"}, &remediation.Approval{Digest: "d1"}},
+		"Malformed":    {map[string]string{placementv1.ApproveAnnotation: "d1", placementv1.ApprovedByAnnotation: "alice"}, &remediation.Approval{Digest: "d1"}},
+		"AnotherPlan":  {map[string]string{placementv1.ApproveAnnotation: "d2", placementv1.ApprovedByAnnotation: by}, &remediation.Approval{Digest: "d2"}},
+		"OnlyRecorded": {map[string]string{placementv1.ApprovedByAnnotation: by}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := approvalOf(&placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}})
+			if (got == nil) != (tc.want == nil) || got != nil && (got.Digest != tc.want.Digest || got.By != tc.want.By || !got.At.Equal(tc.want.At)) {
+				t.Errorf("approval %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
 
 func TestRefusedForTheObjectsOwnSake(t *testing.T) {
 	forbidden := func(why string) error {

@@ -18,6 +18,7 @@ package remediator
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -153,7 +154,7 @@ func (c *Controller) settlePauses(ctx context.Context, policies []string) {
 	}
 }
 
-// releases reconciles policies to release the changes that their annotations name.
+// releases reconciles policies to release the changes, and to approve the plans, that their annotations name.
 type releases struct{ *Controller }
 
 // SetupWithManager adds the controller to a manager.
@@ -164,7 +165,7 @@ func (r releases) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile releases the change that a policy's annotation names.
+// Reconcile approves the plan and releases the change that a policy's annotations name.
 func (r releases) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	// A pause of an earlier leader can't be released before it is restored.
 	select {
@@ -176,6 +177,8 @@ func (r releases) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if err := r.Policies.Get(ctx, req.NamespacedName, p); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	r.objects.enqueue(r.Ledger.Approve(p.Name, approvalOf(p))...)
+	r.Changed(p.Name)
 	change, ok := p.Annotations[placementv1.ReleaseBlastRadiusAnnotation]
 	if !ok {
 		return reconcile.Result{}, nil
@@ -191,4 +194,18 @@ func (r releases) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	r.Changed(p.Name)
 	r.objects.enqueue(free...)
 	return reconcile.Result{}, nil
+}
+
+// approvalOf returns the approval in a policy's annotations, or nil if there is none.
+func approvalOf(p *placementv1.PlacementPolicy) *remediation.Approval {
+	digest, ok := p.Annotations[placementv1.ApproveAnnotation]
+	if !ok {
+		return nil
+	}
+	var by placementv1.Approver
+	if err := json.Unmarshal([]byte(p.Annotations[placementv1.ApprovedByAnnotation]), &by); err != nil || by.Digest != digest {
+		// The webhook did not see the request that approved the plan.
+		return &remediation.Approval{Digest: digest}
+	}
+	return &remediation.Approval{Digest: digest, By: by.User, At: by.Time.Time}
 }

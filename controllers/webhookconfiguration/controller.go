@@ -23,6 +23,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -64,6 +65,7 @@ const (
 	PathIgnore     = "/placement/ignore"
 	PathPolicies   = "/policies"
 	PathQuotaSpecs = "/quotaspecs"
+	PathApprovals  = "/approvals"
 )
 
 // Timeouts of the webhooks, in seconds.
@@ -243,7 +245,7 @@ func UsedTokens(ctx context.Context, c client.Reader) ([]string, error) {
 	all, err := clientConfigs(ctx, c)
 	var out []string
 	for _, w := range all {
-		if token, ok := webhookauth.TokenIn(w, PathFail, PathIgnore, PathQuotaFail, PathQuotaIgnore, PathPolicies, PathQuotaSpecs); ok {
+		if token, ok := webhookauth.TokenIn(w, PathFail, PathIgnore, PathQuotaFail, PathQuotaIgnore, PathPolicies, PathQuotaSpecs, PathApprovals); ok {
 			out = append(out, token)
 		}
 	}
@@ -368,8 +370,9 @@ func (c *Controller) applyWorkloads(ctx context.Context, owners []metav1.OwnerRe
 	policies := c.registry.InForce()
 	groups := match.Webhooks(policyWebhooks(policies), c.options.Namespace)
 	rejected := map[string]string{}
+	approved := slices.ContainsFunc(policies, (*placement.Policy).NeedsApproval)
 	err := writeAccepted(groups, func(accepted []match.SharedWebhook) error {
-		return c.write(ctx, owners, accepted, to)
+		return c.write(ctx, owners, accepted, approved, to)
 	}, func(g match.SharedWebhook, reason string) {
 		for _, policy := range g.Policies {
 			rejected[policy] = to.hide(reason)
@@ -394,7 +397,9 @@ func policyWebhooks(policies []*placement.Policy) []match.PolicyWebhook {
 	return out
 }
 
-func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, groups []match.SharedWebhook, to access) error {
+// write writes the configuration of the webhooks for groups of rules. approved adds the webhook that records who approves
+// plans.
+func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, groups []match.SharedWebhook, approved bool, to access) error {
 	have := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	want := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: WorkloadsName}}
 	for _, g := range groups {
@@ -407,9 +412,28 @@ func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, 
 		webhook.TimeoutSeconds = new(int32(workloadTimeout))
 		want.Webhooks = append(want.Webhooks, webhook)
 	}
-	return c.applyConfiguration(ctx, owners, have, want, len(groups), func() bool {
+	if approved {
+		want.Webhooks = append(want.Webhooks, c.approvals(to))
+	}
+	return c.applyConfiguration(ctx, owners, have, want, len(want.Webhooks), func() bool {
 		return equality.Semantic.DeepEqual(have.Webhooks, want.Webhooks)
 	})
+}
+
+// approvals returns the webhook that records which user approves a plan. It fails open: without it, a plan can be approved, and
+// its status says that the user is unknown.
+func (c *Controller) approvals(to access) admissionregistrationv1.MutatingWebhook {
+	own := c.validatingOwn("approvals", PathApprovals, to, admissionregistrationv1.ClusterScope, "placementpolicies")
+	return admissionregistrationv1.MutatingWebhook{
+		Name: own.Name, ClientConfig: own.ClientConfig, Rules: own.Rules, FailurePolicy: own.FailurePolicy, MatchPolicy: own.MatchPolicy,
+		NamespaceSelector: own.NamespaceSelector, ObjectSelector: own.ObjectSelector, SideEffects: own.SideEffects,
+		TimeoutSeconds: new(int32(workloadTimeout)), AdmissionReviewVersions: own.AdmissionReviewVersions,
+		ReinvocationPolicy: new(admissionregistrationv1.NeverReinvocationPolicy),
+		MatchConditions: []admissionregistrationv1.MatchCondition{{
+			Name:       "approves",
+			Expression: fmt.Sprintf("has(object.metadata.annotations) && %q in object.metadata.annotations", placementv1.ApproveAnnotation),
+		}},
+	}
 }
 
 // rejectedWebhook returns the index of the webhook that the API server reports as invalid, and the reason. The index is

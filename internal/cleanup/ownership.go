@@ -145,7 +145,7 @@ var pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
 // isBerths reports whether the field manager of an entry is this package or remediation. A clean object has no fields
 // that Berth owns.
 func isBerths(entry metav1.ManagedFieldsEntry) bool {
-	return entry.Manager == FieldManager || entry.Manager == remediation.FieldManager
+	return entry.Manager == FieldManager || remediation.IsFieldManager(entry.Manager)
 }
 
 // returned returns the managed fields after the cleanup without Berth's entries. It gives Berth's fields back to the

@@ -51,6 +51,9 @@ const (
 	ReasonRemediationResumed = "PlacementRemediationResumed"
 	ReasonPlanStarted        = "PlacementPlanStarted"
 	ReasonPlanCompleted      = "PlacementPlanCompleted"
+	ReasonPlanWaits          = "PlacementPlanWaiting"
+	ReasonPlanApproved       = "PlacementPlanApproved"
+	ReasonPlanNotApproved    = "PlacementPlanNotApproved"
 	ReasonRemoteFailing      = "RemoteEngineFailing"
 	ReasonRemoteRecovered    = "RemoteEngineRecovered"
 
@@ -101,6 +104,11 @@ var (
 	PlanStarted = Kind{corev1.EventTypeNormal, ReasonPlanStarted, actionRemediate}
 	// PlanCompleted means that no object of the plan has to be moved any more.
 	PlanCompleted = Kind{corev1.EventTypeNormal, ReasonPlanCompleted, actionRemediate}
+	// PlanWaits means that a plan waits for its approval, PlanApproved that it has it, and PlanNotApproved that an annotation
+	// approves another plan, which there is not.
+	PlanWaits       = Kind{corev1.EventTypeNormal, ReasonPlanWaits, actionRemediate}
+	PlanApproved    = Kind{corev1.EventTypeNormal, ReasonPlanApproved, actionRemediate}
+	PlanNotApproved = Kind{corev1.EventTypeWarning, ReasonPlanNotApproved, actionRemediate}
 	// RemoteFailing means that the policy's remote engine does not answer.
 	RemoteFailing = Kind{corev1.EventTypeWarning, ReasonRemoteFailing, actionAsk}
 	// RemoteRecovered means that the policy's remote engine answers again.

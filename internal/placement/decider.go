@@ -225,8 +225,10 @@ type Request struct {
 	Source Source
 	// Admission is the admission request that carries the object, for match conditions that read it.
 	Admission *admissionv1.AdmissionRequest
-	// AutomaticOnly leaves the keys of policies whose remediation mode is not Automatic unchanged.
+	// AutomaticOnly leaves the keys of policies whose remediation mode is not Automatic unchanged. Permits lists exceptions:
+	// it reports whether a policy with mode Approved may make the changes in its verdict. A nil Permits permits none.
 	AutomaticOnly bool
+	Permits       func(*Verdict) bool
 	// VerdictsOnly omits the object from the outcome. Callers set it if they only need the verdicts.
 	VerdictsOnly bool
 	// Evaluate evaluates a policy; nil selects the policy's own evaluator. Remediation passes a function that caches
@@ -285,6 +287,10 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 	d.keepImmutable(&current, &r, id)
 	m := &merger{intent: current, verdicts: verdicts, request: &r, owned: owned}
 	values, next, err := m.merge()
+	if err == nil && r.permit(verdicts) {
+		m = &merger{intent: current, verdicts: verdicts, request: &r, owned: owned}
+		values, next, err = m.merge()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -350,7 +356,7 @@ func (d *Decider) refuseUnschedulable(r *Request, current *intent, verdicts []*V
 // because the leader sends none while it knows of the pause. This replica may learn later than the leader that the
 // pause is over. If it kept the old values then, nothing would enqueue the object again.
 func (d *Decider) paused(r *Request, p *Policy) bool {
-	return d.Paused != nil && p.PatchesExisting() && r.changesObject() && d.Paused(p.Name)
+	return d.Paused != nil && p.Automatic() && r.changesObject() && d.Paused(p.Name)
 }
 
 // templateIsOwned reports whether a ReplicaSet must keep the pod template that its owner gave it. It looks up the owner

@@ -455,3 +455,70 @@ func TestPausedPolicyKeepsPlacement(t *testing.T) {
 		t.Errorf("a patch of remediation sets %q", got)
 	}
 }
+
+// TestPatchesOfPlansThatNeedAnApproval checks that a patch of remediation makes the changes of a policy with mode Approved
+// only if they are permitted, and that an update by another client keeps its placement as with mode Manual.
+func TestPatchesOfPlansThatNeedAnApproval(t *testing.T) {
+	approved := func(name, key, value string) *placement.Policy {
+		p := sets(t, name, 0, key, value)
+		p.Remediation = placementv1.RemediationApproved
+		return p
+	}
+	d := &placement.Decider{Policies: policies{approved("p", "k", "1"), approved("q", "l", "1"), sets(t, "r", 0, "m", "1")}, Namespaces: namespaces{}, Keyring: keyring(t, "k")}
+	decide := func(old *unstructured.Unstructured, automaticOnly bool, permits func(*placement.Verdict) bool) *placement.Outcome {
+		t.Helper()
+		obj := newObject("web", newMetadata())
+		if old != nil {
+			obj = old.DeepCopy()
+		}
+		out, err := d.Decide(t.Context(), placement.Request{
+			Resource: deployments, Namespace: "default", Object: obj, Old: old, AutomaticOnly: automaticOnly, Permits: permits,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	annotations := func(out *placement.Outcome) string {
+		got := out.Object.GetAnnotations()
+		return got["k"] + got["l"] + got["m"]
+	}
+	stands := decide(nil, false, nil).Object
+	d.Policies = policies{approved("p", "k", "2"), approved("q", "l", "2"), sets(t, "r", 0, "m", "2")}
+	by := func(names ...string) func(*placement.Verdict) bool {
+		return func(v *placement.Verdict) bool {
+			if len(v.Changes) != 1 || *v.Changes[0].From != "1" || *v.Changes[0].To != "2" {
+				t.Errorf("permission is asked for the changes %v of %s", v.Changes, v.Policy.Name)
+			}
+			return slices.Contains(names, v.Policy.Name)
+		}
+	}
+	for name, tc := range map[string]struct {
+		automaticOnly bool
+		permits       func(*placement.Verdict) bool
+		want          string
+	}{
+		"Update":       {false, nil, "112"},
+		"NoPermits":    {true, nil, "112"},
+		"NonePermits":  {true, by(), "112"},
+		"OnePermitted": {true, by("p"), "212"},
+		"AllPermitted": {true, by("p", "q"), "222"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := decide(stands, tc.automaticOnly, tc.permits)
+			if got := annotations(out); got != tc.want {
+				t.Errorf("annotations %s, want %s", got, tc.want)
+			}
+			for _, v := range out.Verdicts {
+				if len(v.Changes) != 1 {
+					t.Errorf("policy %s: changes %v", v.Policy.Name, v.Changes)
+				}
+			}
+		})
+	}
+	d.Policies = policies{approved("p", "k", "2")}
+	d.Policies.(policies)[0].Mode = placementv1.ModeWarn
+	if got := annotations(decide(stands, true, func(*placement.Verdict) bool { return true })); got != "111" {
+		t.Errorf("a policy that only warns sets %s", got)
+	}
+}

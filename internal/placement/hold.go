@@ -29,9 +29,19 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// PatchesExisting reports whether remediation patches existing objects for the policy.
-func (p *Policy) PatchesExisting() bool {
+// Automatic reports whether remediation patches existing objects for the policy without an approval.
+func (p *Policy) Automatic() bool {
 	return p.Mode == placementv1.ModeEnforce && p.Remediation == placementv1.RemediationAutomatic
+}
+
+// NeedsApproval reports whether remediation patches existing objects for the policy once their plan is approved.
+func (p *Policy) NeedsApproval() bool {
+	return p.Mode == placementv1.ModeEnforce && p.Remediation == placementv1.RemediationApproved
+}
+
+// listsViolations reports whether the policy leaves existing objects to their owners, or to an approval.
+func (p *Policy) listsViolations() bool {
+	return p.Remediation == placementv1.RemediationManual || p.Remediation == placementv1.RemediationApproved
 }
 
 // RemediatesExisting reports whether remediation evaluates existing objects for the policy.
@@ -41,7 +51,7 @@ func (p *Policy) RemediatesExisting() bool {
 
 // mayHold reports whether some updates keep the values that the policy set before.
 func (v *Verdict) mayHold() bool {
-	return v.paused || v.Policy.Remediation == placementv1.RemediationManual || v.Policy.Remediation == placementv1.RemediationNewOnly
+	return v.paused || v.Policy.listsViolations() || v.Policy.Remediation == placementv1.RemediationNewOnly
 }
 
 // changesObject reports whether the request is an update that does not come from remediation.
@@ -49,7 +59,26 @@ func (r *Request) changesObject() bool { return r.Old != nil && r.Old != r.Objec
 
 // held reports whether the merge must leave the policy's keys as they are in the object.
 func (r *Request) held(v *Verdict) bool {
-	return v.held || r.AutomaticOnly && v.Policy.Remediation != placementv1.RemediationAutomatic
+	return v.held || r.AutomaticOnly && v.Policy.Remediation != placementv1.RemediationAutomatic && !v.permitted
+}
+
+// permit marks the policies whose changes are permitted. It reports whether there are any. Then the verdicts must be merged
+// again: the first merge, which finds the changes, leaves the keys of these policies as they are.
+func (r *Request) permit(verdicts []*Verdict) bool {
+	if r.Permits == nil {
+		return false
+	}
+	permitted := false
+	for _, v := range verdicts {
+		v.permitted = v.Policy.NeedsApproval() && r.Permits(v)
+		permitted = permitted || v.permitted
+	}
+	for _, v := range verdicts {
+		if permitted {
+			v.Changes, v.Conflicts = nil, nil
+		}
+	}
+	return permitted
 }
 
 // mayHold reports whether some policy may be held. The decision then needs the complete object before the update.
@@ -58,8 +87,8 @@ func (r *Request) mayHold(verdicts []*Verdict) bool {
 }
 
 // hold marks the policies whose keys the update leaves as they are. Only policies that also matched the old object
-// qualify. A policy with remediation mode Manual is held if the update changes no requested value that the policy reads
-// or writes. A policy with mode NewOnly, or with paused remediation, is held if the update changes no requested value
+// qualify. A policy with remediation mode Manual or Approved is held if the update changes no requested value that the
+// policy reads or writes. A policy with mode NewOnly, or with paused remediation, is held if the update changes no requested value
 // that the policy writes. hold compares the requested states before and after the update. So applying the same manifest
 // again holds the policies, and setting another value has it decided.
 func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id identity, verdicts []*Verdict) error {
@@ -82,7 +111,7 @@ func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id iden
 		if !v.mayHold() || v.Err != nil && !v.paused || !sameKeys(v, &before, current) {
 			continue
 		}
-		if v.Policy.Remediation == placementv1.RemediationManual && !sameReads(v.Policy, inputs) {
+		if v.Policy.listsViolations() && !sameReads(v.Policy, inputs) {
 			continue
 		}
 		if matched, err := v.Policy.Matcher.Matches(ctx, old); !matched || err != nil {

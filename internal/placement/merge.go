@@ -47,6 +47,8 @@ type Verdict struct {
 	paused bool
 	// held reports whether the update leaves the policy's keys as they are.
 	held bool
+	// permitted reports whether the request may change the policy's keys although the policy needs an approval.
+	permitted bool
 }
 
 // Change is a key whose value is replaced, or would be.

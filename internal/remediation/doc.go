@@ -19,5 +19,5 @@ limitations under the License.
 // the time.
 package remediation
 
-// FieldManager is the field manager of the patches with which the leader remediates.
+// FieldManager is the field manager of the patches with which the leader remediates. Permitted moves are appended to it.
 const FieldManager = "berth-remediation"

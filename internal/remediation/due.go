@@ -52,14 +52,14 @@ func possible(c placement.Change) bool { return c.Immutable == "" }
 // Due are those verdicts on an object that require a patch.
 type Due []*placement.Verdict
 
-// DueOf returns the verdicts that require a patch. It is empty if no policy requires one, or if a patch would be denied.
+// DueOf returns the verdicts that require a patch, also those that need an approval. It is empty if no policy requires one, or if a patch would be denied.
 func DueOf(verdicts []*placement.Verdict) Due {
 	if Blocks(verdicts) {
 		return nil
 	}
 	var out Due
 	for _, v := range verdicts {
-		if v.Policy.PatchesExisting() && v.Err == nil && len(v.Decision.Errors) == 0 && slices.ContainsFunc(v.Changes, possible) {
+		if (v.Policy.Automatic() || v.Policy.NeedsApproval()) && v.Err == nil && len(v.Decision.Errors) == 0 && slices.ContainsFunc(v.Changes, possible) {
 			out = append(out, v)
 		}
 	}

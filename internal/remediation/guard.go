@@ -52,7 +52,7 @@ const (
 // whose remediation is not automatic, harms no object.
 func harmOf(v *placement.Verdict) harm {
 	switch {
-	case !v.Policy.PatchesExisting():
+	case !v.Policy.Automatic():
 		return unharmed
 	case v.Err != nil:
 		return undecided
@@ -473,11 +473,15 @@ func (l *Ledger) concludePolicy(name string, g *policyGuard, assessed bool, now 
 	if g.settled {
 		g.settled, g.resuming, g.released = false, false, false
 	}
-	if over || assessed || slices.Contains(out.Resumed, name) {
+	if over || slices.Contains(out.Resumed, name) {
 		out.Changed = append(out.Changed, name)
 	}
-	if assessed && g.open == 0 {
-		l.account(name).replan(now, g.generation)
+	if a := l.account(name); g.open == 0 && (assessed || a.moves > a.planned) {
+		a.replan(now, g.generation)
+		if a.recognize() {
+			out.Released = append(out.Released, a.outstanding()...)
+		}
+		out.Changed = append(out.Changed, name)
 	}
 	if g.pause == nil && g.open == 0 {
 		out.Released = append(out.Released, g.free(now)...)

@@ -50,6 +50,8 @@ type Plan struct {
 	// Denied, Undecided, and LeftAlone are the numbers of objects that the plan does not move although they violate the
 	// decision: the policy denies them, can't decide them, or a patch can't make the changes or would be denied.
 	Denied, Undecided, LeftAlone int
+	// Approval approves the plan; nil if it is not approved.
+	Approval *Approval
 	// Transitions are the most frequent changes of the plan, and Sample the first objects by name.
 	Transitions []Transition
 	Sample      []PlannedMove
@@ -145,6 +147,8 @@ type planning struct {
 	moves, planned int
 	// causes are why objects have been decided since the newest plan.
 	causes Cause
+	// approval is the newest approval, of whatever plan; nil if there is none.
+	approval *Approval
 }
 
 // track updates the numbers of moves when the finding on an object changes.
@@ -203,6 +207,9 @@ func (p *planning) progress() *Plan {
 	}
 	out := *p.current
 	out.Done = out.Moves - p.planned
+	if p.approved() {
+		out.Approval = p.approval
+	}
 	return &out
 }
 

@@ -77,8 +77,10 @@ type Report struct {
 	// Assessing reports whether objects are being decided again because of a change. Until then, the numbers mix findings
 	// from before and after the change. It is false if changes follow one another for longer than AssessmentLimit.
 	Assessing bool
-	// Plan is the newest plan; nil if no object ever had to be moved.
-	Plan *Plan
+	// Plan is the newest plan; nil if no object ever had to be moved. Approval is the newest approval, of whatever plan; nil
+	// if there is none.
+	Plan     *Plan
+	Approval *Approval
 }
 
 // Ledger records the findings of all policies on existing objects. It is safe for concurrent use.
@@ -175,6 +177,12 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 		now.planned = before.planned && before.move == now.move
 		a.track(before, now)
 		a.objects[key] = now
+		if !verdicts[i].Policy.Automatic() && a.moves > a.planned {
+			// A plan that waits for a decision of a user must have all that has to be done.
+			if g := l.guard(names[i]); g.open == 0 {
+				g.dirty, l.concluded = true, true
+			}
+		}
 		if !known || !equal(before, now) {
 			changed = append(changed, names[i])
 		}
@@ -241,7 +249,7 @@ func (l *Ledger) Report(policy string) Report {
 	if !ok {
 		return out
 	}
-	out.Matched, out.Remediated, out.Plan = len(a.objects), a.remediated, a.progress()
+	out.Matched, out.Remediated, out.Plan, out.Approval = len(a.objects), a.remediated, a.progress(), a.approval
 	conflicts := map[string]bool{}
 	// There may be far more objects than the report names, so do not sort all of them.
 	var failed, sample, unsettled []Key

@@ -30,6 +30,7 @@ import (
 	"github.com/berth-dev/berth/internal/review"
 	"github.com/berth-dev/berth/internal/watches"
 	"github.com/berth-dev/berth/webhooks/placementmutator"
+	"github.com/berth-dev/berth/webhooks/planapproval"
 	"github.com/berth-dev/berth/webhooks/policyvalidator"
 	"github.com/berth-dev/berth/webhooks/quotaspec"
 	"github.com/berth-dev/berth/webhooks/quotavalidator"
@@ -52,8 +53,8 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 		handler := &placementmutator.Handler{
 			Decider: controllers.decider, Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{},
 			FailurePolicy: failurePolicy, Confirm: controllers.freshness.Confirm, LiveNamespaces: base.liveNamespaces,
-			IsRemediation: remediator.IsRemediation(base.served.identity),
-			Parents:       &placementmutator.Parents{Client: base.served.dynamic, Scales: scales},
+			Remediation: remediator.Recognize(base.served.identity),
+			Parents:     &placementmutator.Parents{Client: base.served.dynamic, Scales: scales},
 		}
 		register(path, base.tracing.Handler("admission placement", controllers.readiness.guard(review.New(handler, memory, placementmutator.Deadline))))
 	}
@@ -76,6 +77,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 			ClusterPredicates: base.settings.predicates.NamesOf(predicates.Clusters),
 			Compilations:      semaphore.NewWeighted(maxCompilations),
 		}))
+	register(webhookconfiguration.PathApprovals, &admission.Webhook{Handler: &planapproval.Handler{Clock: clock.RealClock{}}})
 	register(webhookconfiguration.PathQuotaSpecs, &admission.Webhook{Handler: &quotaspec.Handler{
 		Catalog: evaluation.catalog, Evaluators: evaluation.quotaEvaluators, Namespaces: base.namespaces,
 		Classes:                 &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},

@@ -22,6 +22,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/events"
@@ -61,7 +62,20 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 		out = append(out, Notification{events.PolicyViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: it would deny %d and move %d",
 			differ, number(after.Matched), number(after.WouldDeny), number(after.WouldMove))})
 	}
-	return append(out, planned(before.Plan, after.Plan)...)
+	out = append(out, planned(before.Plan, after.Plan)...)
+	asked, answered := approvedCondition(before), approvedCondition(after)
+	if asked.Reason == answered.Reason && asked.Message == answered.Message {
+		return out
+	}
+	switch answered.Reason {
+	case placementv1.ReasonWaitingForApproval:
+		out = append(out, Notification{events.PlanWaits, answered.Message})
+	case placementv1.ReasonPlanApproved:
+		out = append(out, Notification{events.PlanApproved, answered.Message})
+	case placementv1.ReasonUnknownPlan:
+		out = append(out, Notification{events.PlanNotApproved, answered.Message})
+	}
+	return out
 }
 
 // planned returns the changes of a plan. A plan that is completed when it becomes known is reported once.
@@ -80,10 +94,12 @@ func planned(before, after *placementv1.RemediationPlan) []Notification {
 
 // readyCondition returns the condition Ready; an empty condition if there is none.
 func readyCondition(s placementv1.PlacementPolicyStatus) metav1.Condition {
-	if c := meta.FindStatusCondition(s.Conditions, placementv1.ConditionReady); c != nil {
-		return *c
-	}
-	return metav1.Condition{}
+	return ptr.Deref(meta.FindStatusCondition(s.Conditions, placementv1.ConditionReady), metav1.Condition{})
+}
+
+// approvedCondition returns the condition Approved; an empty condition if there is none.
+func approvedCondition(s placementv1.PlacementPolicyStatus) metav1.Condition {
+	return ptr.Deref(meta.FindStatusCondition(s.Conditions, placementv1.ConditionApproved), metav1.Condition{})
 }
 
 // violations returns the number of objects that differ from the policy's decision.

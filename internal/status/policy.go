@@ -17,6 +17,7 @@ limitations under the License.
 package status
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -94,6 +95,8 @@ const (
 	maxNames             = 3
 	maxFieldSubject      = 512
 	maxChanges           = 512
+	maxUser              = 512
+	maxDigest            = 64
 )
 
 // Compute returns the policy's status for the facts. From the old status it keeps the transition times. It also keeps
@@ -430,7 +433,9 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 	if !f.Report.Assessing || !f.State.Policy.RemediatesExisting() {
 		s.counts(f, old.Undecided)
 		s.out.Plan = f.plan(old.Plan)
+		s.out.Waiting = waiting(f.Waiting, s.out.Plan)
 		s.set(placementv1.ConditionCompliant, f.compliant())
+		s.set(placementv1.ConditionApproved, f.approved(s.out.Plan))
 		return
 	}
 	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
@@ -470,6 +475,12 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 	case len(p.Cause.Data) > 0:
 		out.Reason = placementv1.PlanDataChanged
 	}
+	if a := p.Approval; a != nil && f.State.Policy.NeedsApproval() {
+		out.Approval = &placementv1.PlanApproval{User: cmp.Or(truncate(a.By, maxUser), "unknown")}
+		if !a.At.IsZero() {
+			out.Approval.Time = new(metav1.NewTime(a.At))
+		}
+	}
 	for _, t := range p.Transitions {
 		out.Transitions = append(out.Transitions, placementv1.PlanTransition{Field: truncate(t.Subject(), maxFieldSubject), From: shorten(t.From), To: shorten(t.To), Objects: int32(t.Objects)})
 	}
@@ -486,11 +497,32 @@ func (f Facts) planState(p *remediation.Plan) placementv1.PlanState {
 	switch {
 	case p.Done >= p.Moves:
 		return placementv1.PlanCompleted
-	case f.State.Policy.PatchesExisting():
+	case f.State.Policy.Automatic(), f.State.Policy.NeedsApproval() && p.Approval != nil:
 		return placementv1.PlanInProgress
+	case f.State.Policy.NeedsApproval():
+		return placementv1.PlanWaitingForApproval
 	default:
 		return placementv1.PlanProposed
 	}
+}
+
+// approved returns the condition Approved; nil if the policy needs no approval.
+func (f Facts) approved(plan *placementv1.RemediationPlan) *metav1.Condition {
+	approval := f.Report.Approval
+	switch {
+	case !f.State.Policy.NeedsApproval():
+		return nil
+	case plan != nil && plan.Approval != nil:
+		return isTrue(placementv1.ReasonPlanApproved, fmt.Sprintf("plan %s was approved by %s", plan.Digest, plan.Approval.User))
+	case plan == nil || plan.State == placementv1.PlanCompleted:
+		return isTrue(placementv1.ReasonNothingPlanned, "no object has to be moved")
+	}
+	approve := fmt.Sprintf("to have it carried out: kubectl annotate placementpolicy %s --overwrite %s=%s", f.State.Policy.Name, placementv1.ApproveAnnotation, plan.Digest)
+	if approval != nil && !approval.Known && !approval.At.Before(plan.StartTime.Time) {
+		return isFalse(placementv1.ReasonUnknownPlan, fmt.Sprintf("the annotation %s approves plan %s, but the plan that moves %d objects is %s; %s",
+			placementv1.ApproveAnnotation, truncate(approval.Digest, maxDigest), plan.Moves, plan.Digest, approve))
+	}
+	return isFalse(placementv1.ReasonWaitingForApproval, fmt.Sprintf("plan %s moves %d objects; %s", plan.Digest, plan.Moves, approve))
 }
 
 // shorten returns a value of a transition, cut to the schema's limit.
@@ -515,12 +547,14 @@ func (s *setter) counts(f Facts, before *int32) {
 	s.out.Undecided = &undecided
 	s.out.Conflicted = new(int32(f.Report.Conflicted))
 	s.out.ViolationSample = f.Report.Sample
-	s.out.Waiting = waiting(f.Waiting)
 }
 
 // waiting returns why objects that are due are not patched yet, sorted by reason.
-func waiting(w remediation.Waiting) []placementv1.WaitingObjects {
+func waiting(w remediation.Waiting, plan *placementv1.RemediationPlan) []placementv1.WaitingObjects {
 	var out []placementv1.WaitingObjects
+	if plan != nil && plan.State == placementv1.PlanWaitingForApproval {
+		out = append(out, placementv1.WaitingObjects{Reason: placementv1.WaitingForApproval, Objects: plan.Moves - number(plan.Done)})
+	}
 	if w.Paced > 0 {
 		out = append(out, placementv1.WaitingObjects{Reason: placementv1.WaitingForBudget, Objects: int32(w.Paced)})
 	}

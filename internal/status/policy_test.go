@@ -555,6 +555,76 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestApproved checks what the status says of a plan that needs an approval.
+func TestApproved(t *testing.T) {
+	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	approval := func(digest string, at time.Time, known bool) *remediation.Approval {
+		return &remediation.Approval{Digest: digest, By: "alice", At: at, Known: known}
+	}
+	const command = "kubectl annotate placementpolicy p --overwrite placement.berth.dev/approve=d1"
+	tests := map[string]struct {
+		change                 func(*status.Facts)
+		condition              metav1.ConditionStatus
+		reason, message, state string
+		waiting                int32
+	}{
+		"Waiting": {func(*status.Facts) {}, metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
+		"EarlierApproval": {func(f *status.Facts) { f.Report.Approval = approval("d0", since.Add(-time.Hour), false) },
+			metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
+		"ApprovalOfThePlanBefore": {func(f *status.Facts) { f.Report.Approval = approval("d0", since, true) },
+			metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
+		"Unknown": {func(f *status.Facts) { f.Report.Approval = approval("d0", since.Add(time.Hour), false) },
+			metav1.ConditionFalse, placementv1.ReasonUnknownPlan, "approves plan d0, but the plan that moves 3 objects is d1; to have it carried out: " + command, "WaitingForApproval", 2},
+		"Approved": {func(f *status.Facts) {
+			f.Report.Approval = approval("d1", since, true)
+			f.Report.Plan.Approval = f.Report.Approval
+		}, metav1.ConditionTrue, placementv1.ReasonPlanApproved, "plan d1 was approved by alice", "InProgress", 0},
+		"ApprovedByUnknown": {func(f *status.Facts) { f.Report.Plan.Approval = &remediation.Approval{Digest: "d1"} },
+			metav1.ConditionTrue, placementv1.ReasonPlanApproved, "by unknown", "InProgress", 0},
+		"Completed": {func(f *status.Facts) { f.Report.Plan.Done = 3 }, metav1.ConditionTrue, placementv1.ReasonNothingPlanned, "no object", "Completed", 0},
+		"NoPlan":    {func(f *status.Facts) { f.Report.Plan = nil }, metav1.ConditionTrue, placementv1.ReasonNothingPlanned, "no object", "", 0},
+		"Automatic": {func(f *status.Facts) {
+			f.State.Policy.Remediation, f.Report.Plan.Approval = placementv1.RemediationAutomatic, approval("d1", since, true)
+		}, "", "", "", "InProgress", 0},
+		"Warn": {func(f *status.Facts) { f.State.Policy.Mode = placementv1.ModeWarn }, "", "", "", "Proposed", 0},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			facts := sound()
+			facts.State.Policy.Name, facts.State.Policy.Remediation = "p", placementv1.RemediationApproved
+			facts.Report.Plan = &remediation.Plan{Digest: "d1", Since: since, Moves: 3, Done: 1}
+			tc.change(&facts)
+			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+			c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionApproved)
+			switch {
+			case (c == nil) != (tc.reason == ""):
+				t.Errorf("condition %+v", c)
+			case c != nil && (c.Status != tc.condition || c.Reason != tc.reason || !strings.Contains(c.Message, tc.message)):
+				t.Errorf("condition %s %s: %s", c.Status, c.Reason, c.Message)
+			}
+			if (got.Plan == nil) != (tc.state == "") || got.Plan != nil && string(got.Plan.State) != tc.state {
+				t.Errorf("plan %+v", got.Plan)
+			}
+			if got.Plan != nil && (got.Plan.Approval != nil) != (tc.reason == placementv1.ReasonPlanApproved) {
+				t.Errorf("approval %+v", got.Plan.Approval)
+			}
+			if n := waitingFor(got, placementv1.WaitingForApproval); n != tc.waiting {
+				t.Errorf("%d objects wait", n)
+			}
+		})
+	}
+}
+
+// waitingFor returns how many objects wait for a reason.
+func waitingFor(s placementv1.PlacementPolicyStatus, reason placementv1.WaitingReason) int32 {
+	for _, w := range s.Waiting {
+		if w.Reason == reason {
+			return w.Objects
+		}
+	}
+	return 0
+}
+
 func TestChanges(t *testing.T) {
 	computed := func(change func(*status.Facts)) placementv1.PlacementPolicyStatus {
 		facts := sound()
@@ -578,6 +648,19 @@ func TestChanges(t *testing.T) {
 	}
 	started := []status.Notification{{Kind: events.PlanStarted, Message: "plan b moves 3 objects, because nodes changed"}}
 	completed := []status.Notification{{Kind: events.PlanCompleted, Message: "plan b is completed: none of its 3 objects has to be moved any more"}}
+	approved := func(change func(*status.Facts)) placementv1.PlacementPolicyStatus {
+		return computed(func(f *status.Facts) {
+			f.State.Policy.Name, f.State.Policy.Remediation = "p", placementv1.RemediationApproved
+			f.Report.Plan, f.Report.Approval = &remediation.Plan{Digest: "b", Moves: 3}, nil
+			change(f)
+		})
+	}
+	asked := approved(func(*status.Facts) {})
+	mistaken := approved(func(f *status.Facts) { f.Report.Approval = &remediation.Approval{Digest: "a"} })
+	answered := approved(func(f *status.Facts) { f.Report.Plan.Approval = &remediation.Approval{Digest: "b", By: "alice"} })
+	waits := status.Notification{Kind: events.PlanWaits, Message: "plan b moves 3 objects; to have it carried out: kubectl annotate placementpolicy p --overwrite placement.berth.dev/approve=b"}
+	refused := status.Notification{Kind: events.PlanNotApproved, Message: "the annotation placement.berth.dev/approve approves plan a, but the plan that moves 3 objects is b; " +
+		"to have it carried out: kubectl annotate placementpolicy p --overwrite placement.berth.dev/approve=b"}
 	ready := status.Notification{Kind: events.PolicyReady, Message: "generation 4 decides what the policy matches"}
 	tests := map[string]struct {
 		before, after placementv1.PlacementPolicyStatus
@@ -605,7 +688,13 @@ func TestChanges(t *testing.T) {
 		"PlanGoesOn":      {plan("b", placementv1.PlanInProgress), plan("b", placementv1.PlanInProgress), nil},
 		"PlanCompleted":   {plan("b", placementv1.PlanInProgress), plan("b", placementv1.PlanCompleted), completed},
 		"PlanAtOnce":      {well, plan("b", placementv1.PlanCompleted), completed},
-		"PlanIsHistory":   {plan("b", placementv1.PlanCompleted), plan("b", placementv1.PlanCompleted), nil},
+		"PlanWaits":       {well, asked, []status.Notification{waits}},
+		"PlanWaitsStill":  {asked, asked, nil},
+		"PlanMistaken":    {asked, mistaken, []status.Notification{refused}},
+		"PlanApproved": {mistaken, answered, []status.Notification{
+			{Kind: events.PlanStarted, Message: "plan b moves 3 objects, because objects or namespaces changed"}, {Kind: events.PlanApproved, Message: "plan b was approved by alice"},
+		}},
+		"PlanIsHistory": {plan("b", placementv1.PlanCompleted), plan("b", placementv1.PlanCompleted), nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -125,7 +125,7 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 			// Policies for new objects leave existing ones alone, also at their next update.
 			continue
 		}
-		due := !out.held && (!o.Exists || v.Policy.PatchesExisting())
+		due := !out.held && (!o.Exists || v.Policy.Automatic())
 		if !due && out.blocked {
 			continue
 		}

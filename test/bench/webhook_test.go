@@ -74,7 +74,7 @@ func BenchmarkWebhook(b *testing.B) {
 			}
 			benchmarkWebhook(b, c.clusters, &placementmutator.Handler{
 				Decider: w.decider, Metrics: m, Clock: clock.RealClock{}, FailurePolicy: placementv1.FailurePolicyFail,
-				IsRemediation: func(*admissionv1.AdmissionRequest) bool { return false },
+				Remediation: func(*admissionv1.AdmissionRequest) (bool, func(*placement.Verdict) bool) { return false, nil },
 			})
 		})
 	}

@@ -61,8 +61,9 @@ type Handler struct {
 	// FailurePolicy is what the API server does if this webhook does not respond. The handler treats a request that
 	// can't be decided the same way.
 	FailurePolicy placementv1.FailurePolicy
-	// IsRemediation reports whether a request is a patch by Berth's own remediation.
-	IsRemediation func(*admissionv1.AdmissionRequest) bool
+	// Remediation reports whether a request is a patch by Berth's own remediation. permits reports whether the patch may make
+	// the changes of a verdict that needs an approval; nil means that it may make none.
+	Remediation func(*admissionv1.AdmissionRequest) (ok bool, permits func(*placement.Verdict) bool)
 	// Parents reads the objects whose subresources are requested.
 	Parents *Parents
 	// Confirm returns an error if this replica's policies are not up to date with the API server. LiveNamespaces reads
@@ -114,18 +115,18 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	// concurrently, and each ends the span.
 	_, matching := tracing.Start(ctx, "match")
 	request := placement.Request{
-		Resource:      schema.GroupVersionResource(req.Resource),
-		Namespace:     req.Namespace,
-		Object:        obj,
-		Old:           decoded.old.object,
-		Source:        decoded,
-		Admission:     &req.AdmissionRequest,
-		AutomaticOnly: h.IsRemediation(&req.AdmissionRequest),
+		Resource:  schema.GroupVersionResource(req.Resource),
+		Namespace: req.Namespace,
+		Object:    obj,
+		Old:       decoded.old.object,
+		Source:    decoded,
+		Admission: &req.AdmissionRequest,
 		Evaluate: func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 			matching.End()
 			return h.evaluate(ctx, p, input)
 		},
 	}
+	request.AutomaticOnly, request.Permits = h.Remediation(&req.AdmissionRequest)
 	outcome, err := h.Decider.Decide(ctx, request)
 	matching.End()
 	if err == nil && len(outcome.Verdicts) == 0 && h.Confirm != nil {

@@ -67,17 +67,18 @@ func warnOfRemediation(spec placementv1.PlacementPolicySpec) admission.Warnings 
 	if r.Mode == placementv1.RemediationAutomatic {
 		return nil
 	}
+	approved := r.Mode == placementv1.RemediationApproved
 	var out admission.Warnings
 	for _, bound := range []struct {
-		field string
-		set   bool
+		field, bounds string
+		set           bool
 	}{
-		{"blastRadius", r.BlastRadius != nil && *r.BlastRadius != (*placementv1.BlastRadius)(nil).WithDefaults()},
-		{"budget", r.Budget != nil},
-		{"windows", len(r.Windows) > 0},
+		{"blastRadius", "mode Automatic does", r.BlastRadius != nil && *r.BlastRadius != (*placementv1.BlastRadius)(nil).WithDefaults()},
+		{"budget", "the modes Automatic and Approved do", r.Budget != nil && !approved},
+		{"windows", "the modes Automatic and Approved do", len(r.Windows) > 0 && !approved},
 	} {
 		if bound.set {
-			out = append(out, fmt.Sprintf("spec.remediation.%s has no effect in mode %s: it bounds what mode Automatic does", bound.field, r.Mode))
+			out = append(out, fmt.Sprintf("spec.remediation.%s has no effect in mode %s: it bounds what %s", bound.field, r.Mode, bound.bounds))
 		}
 	}
 	return out

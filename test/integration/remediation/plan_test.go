@@ -31,21 +31,24 @@ import (
 	"github.com/berth-dev/berth/test/framework"
 )
 
+// planOf returns a policy's plan.
+func planOf(ctx context.Context, policy string) (*placementv1.RemediationPlan, error) {
+	p, err := f.Policy(ctx, policy)
+	return p.Status.Plan, err
+}
+
+// plan waits for a plan in a state, with some fields, and returns it.
+func plan(ctx context.Context, policy string, state placementv1.PlanState, fields Fields) placementv1.RemediationPlan {
+	GinkgoHelper()
+	fields["State"] = Equal(state)
+	Eventually(planOf).WithContext(ctx).WithArguments(policy).Should(PointTo(MatchFields(IgnoreExtras, fields)))
+	out, err := planOf(ctx, policy)
+	Expect(err).NotTo(HaveOccurred())
+	return *out
+}
+
 var _ = Describe("The plan of remediation", func() {
 	const tier = "example.com/tier"
-
-	planOf := func(ctx context.Context, policy string) (*placementv1.RemediationPlan, error) {
-		p, err := f.Policy(ctx, policy)
-		return p.Status.Plan, err
-	}
-	plan := func(ctx context.Context, policy string, state placementv1.PlanState, fields Fields) placementv1.RemediationPlan {
-		GinkgoHelper()
-		fields["State"] = Equal(state)
-		Eventually(planOf).WithContext(ctx).WithArguments(policy).Should(PointTo(MatchFields(IgnoreExtras, fields)))
-		out, err := planOf(ctx, policy)
-		Expect(err).NotTo(HaveOccurred())
-		return *out
-	}
 
 	It("is known before the first object is patched, and says how far it is", func(ctx SpecContext) {
 		const objects = 12
@@ -100,5 +103,97 @@ var _ = Describe("The plan of remediation", func() {
 			"Reason": Equal(placementv1.PlanDataChanged), "Message": Equal("clusterprofiles.multicluster.x-k8s.io changed"),
 			"Transitions": ConsistOf(placementv1.PlanTransition{Field: "annotation example.com/pci", From: new("yes"), To: new("no"), Objects: 2}),
 		})
+	})
+})
+
+var _ = Describe("A policy whose plans need an approval", func() {
+	const objects, tier = 12, "example.com/tier"
+	var namespace, name string
+	BeforeEach(func(ctx SpecContext) {
+		namespace = f.NewNamespace(ctx, nil)
+		name = onConfigMaps(ctx, "approved", always(tier, "gold"), namespace)
+		crowd(ctx, namespace, name, objects)
+	})
+	tiers := func(ctx context.Context) (map[string]int, error) {
+		found, err := list(ctx, framework.ConfigMap, namespace)
+		out := map[string]int{}
+		for _, o := range found {
+			out[o.GetAnnotations()[tier]]++
+		}
+		return out, err
+	}
+	decide := func(ctx context.Context, value string) placementv1.RemediationPlan {
+		GinkgoHelper()
+		before, err := planOf(ctx, name)
+		Expect(err).NotTo(HaveOccurred())
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rego, p.Spec.Remediation.Mode = always(tier, value), placementv1.RemediationApproved
+		})
+		digest := Not(BeEmpty())
+		if before != nil {
+			digest = Not(Equal(before.Digest))
+		}
+		return plan(ctx, name, placementv1.PlanWaitingForApproval, Fields{"Digest": digest, "Moves": BeEquivalentTo(objects), "Done": HaveValue(BeEquivalentTo(0)), "Approval": BeNil()})
+	}
+	approve := func(ctx context.Context, digest string) {
+		GinkgoHelper()
+		f.MustKubectl(ctx, "", "annotate", "placementpolicy", name, "--overwrite", placementv1.ApproveAnnotation+"="+digest)
+	}
+	approved := func(ctx context.Context, status metav1.ConditionStatus, reason, message string) {
+		GinkgoHelper()
+		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionApproved).Should(framework.BeCondition(status, reason, message))
+	}
+	told := func(ctx context.Context, reason string) AsyncAssertion {
+		return Eventually(eventNotes).WithContext(ctx).WithArguments(metav1.NamespaceDefault, name, reason)
+	}
+
+	It("moves nothing but what was approved", func(ctx SpecContext) {
+		first := decide(ctx, "silver")
+		approved(ctx, metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, "kubectl annotate placementpolicy "+name+" --overwrite placement.berth.dev/approve="+first.Digest)
+		told(ctx, events.ReasonPlanWaits).Should(ConsistOf(ContainSubstring(first.Digest)))
+		p, err := f.Policy(ctx, name)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(p.Status.Waiting).To(ConsistOf(placementv1.WaitingObjects{Reason: placementv1.WaitingForApproval, Objects: objects}))
+
+		By("leaving the plan alone when another policy has the objects patched")
+		onConfigMaps(ctx, "beside", always("example.com/beside", "x"), namespace)
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "o-11", map[string]string{tier: "gold", "example.com/beside": "x"})
+		Expect(tiers(ctx)).To(Equal(map[string]int{"gold": objects}))
+
+		By("refusing the approval of another plan")
+		approve(ctx, "0123456789abcdef")
+		approved(ctx, metav1.ConditionFalse, placementv1.ReasonUnknownPlan, "approves plan 0123456789abcdef, but the plan that moves 12 objects is "+first.Digest)
+		told(ctx, events.ReasonPlanNotApproved).Should(ConsistOf(ContainSubstring("0123456789abcdef")))
+
+		By("refusing the approval of an earlier plan")
+		second := decide(ctx, "bronze")
+		approve(ctx, first.Digest)
+		approved(ctx, metav1.ConditionFalse, placementv1.ReasonUnknownPlan, "is "+second.Digest)
+		Consistently(tiers).WithContext(ctx).Should(Equal(map[string]int{"gold": objects}))
+
+		By("carrying out the plan once it is approved")
+		approve(ctx, second.Digest)
+		Eventually(tiers).WithContext(ctx).Should(Equal(map[string]int{"bronze": objects}))
+		done := plan(ctx, name, placementv1.PlanCompleted, Fields{"Digest": Equal(second.Digest), "Done": HaveValue(BeEquivalentTo(objects))})
+		Expect(done.Approval).To(PointTo(MatchFields(IgnoreExtras, Fields{"User": Equal("berth-admin"), "Time": Not(BeNil())})))
+		told(ctx, events.ReasonPlanApproved).Should(ConsistOf(ContainSubstring("plan " + second.Digest + " was approved by berth-admin")))
+		approved(ctx, metav1.ConditionTrue, placementv1.ReasonPlanApproved, "by berth-admin")
+		Expect(remediationsBelow(namespace)).To(HaveLen(objects))
+	})
+
+	It("asks again when an approved plan changes before it is carried out", func(ctx SpecContext) {
+		first := decide(ctx, "silver")
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxPerMinute: 20}
+		})
+		approve(ctx, first.Digest)
+		plan(ctx, name, placementv1.PlanInProgress, Fields{"Digest": Equal(first.Digest), "Approval": Not(BeNil())})
+		Eventually(tiers).WithContext(ctx).Should(HaveKeyWithValue("silver", BeNumerically(">=", 1)))
+
+		By("deciding otherwise")
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego, p.Spec.Remediation.Budget = always(tier, "bronze"), nil })
+		second := plan(ctx, name, placementv1.PlanWaitingForApproval, Fields{"Digest": Not(Equal(first.Digest)), "Moves": BeEquivalentTo(objects), "Approval": BeNil()})
+		approved(ctx, metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, second.Digest)
+		Consistently(tiers).WithContext(ctx).ShouldNot(HaveKey("bronze"))
 	})
 })

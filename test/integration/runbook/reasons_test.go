@@ -314,6 +314,14 @@ annotations["example.com/n"] := n
 		Eventually(condition).WithContext(ctx).WithArguments(placementv1.ConditionCompliant).Should(HaveField("Status", metav1.ConditionTrue))
 		f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = "package zones\n\nerrors := [\"closed\"]\n" })
 	}},
+	placementv1.ReasonWaitingForApproval: {condition: placementv1.ConditionApproved, do: func(ctx context.Context) {
+		policy(ctx, "zones", zone, approved)
+	}, shows: `"state":"WaitingForApproval"`},
+	placementv1.ReasonUnknownPlan: {condition: placementv1.ConditionApproved, do: func(ctx context.Context) {
+		policy(ctx, "zones", zone, approved)
+		f.AwaitReady(ctx, "zones")
+		f.MustKubectl(ctx, "", "annotate", "placementpolicy", "zones", placementv1.ApproveAnnotation+"=0123456789abcdef")
+	}, shows: `"state":"WaitingForApproval"`},
 	placementv1.ReasonConflict: {condition: placementv1.ConditionConflicted, do: func(ctx context.Context) {
 		policy(ctx, "zones", zone)
 		policy(ctx, "zones-rival", strings.ReplaceAll(zone, `"a"`, `"b"`))
@@ -324,6 +332,9 @@ annotations["example.com/n"] := n
 	placementv1.ReasonExempt:    {condition: placementv1.ConditionReady, do: func(ctx context.Context) { quotaIn(ctx, framework.OperatorNamespace, "pods", "1") }},
 	placementv1.ReasonAboveHard: {condition: placementv1.ConditionExceeded, do: func(ctx context.Context) { quotaIn(ctx, "shop", "count/configmaps", "1") }},
 }
+
+// approved has the plans of a policy wait for an approval.
+func approved(p *placementv1.PlacementPolicy) { p.Spec.Remediation.Mode = placementv1.RemediationApproved }
 
 // stages are all that there are.
 func stages() map[string]stage {
