@@ -110,7 +110,7 @@ func (l *Ledger) Permit(key Key, uid types.UID, due Due) Due {
 
 // moveBy returns the ID of the move that a verdict requires.
 func moveBy(key Key, uid types.UID, v *placement.Verdict) moveID {
-	return identify(key, uid, encodeChanges(Due{v}.changes()))
+	return identify(key, uid, encodeChanges(v.Changes))
 }
 
 const (

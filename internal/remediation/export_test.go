@@ -32,3 +32,6 @@ func (g *Groups) Members(p *placement.Policy) []Key {
 	}
 	return append(out, keysOf(in.rest)...)
 }
+
+// EncodeChanges and DecodeChanges are for tests.
+var EncodeChanges, DecodeChanges = encodeChanges, decodeChanges

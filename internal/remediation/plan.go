@@ -20,8 +20,8 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"maps"
@@ -31,6 +31,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/internal/placement"
 )
@@ -88,37 +89,50 @@ func (c *Cause) add(other Cause) {
 // moveID identifies a move: an object with the changes that a policy requires.
 type moveID [16]byte
 
-// encodedChange is a change that a move makes. It is the part of a placement.Change that a digest covers.
-type encodedChange struct {
-	Field string  `json:"field"`
-	Key   string  `json:"key"`
-	From  *string `json:"from"`
-	To    *string `json:"to"`
+// encodeChanges returns those changes that a patch can make, in a form that equal changes share; "" for none. The form is
+// that of appendText, for the field, the key, and the values of each change, by field and key. It is not JSON, because it is
+// made for each object that has to be moved, and what encoding/json allocates for that costs more than all else in Record.
+func encodeChanges(changes []placement.Change) string {
+	order := func(a, b placement.Change) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) }
+	if !slices.IsSortedFunc(changes, order) {
+		changes = slices.SortedFunc(slices.Values(changes), order)
+	}
+	var buffer [keyBytes]byte
+	out := buffer[:0]
+	for i := range changes {
+		if c := &changes[i]; possible(*c) {
+			out = appendText(appendText(appendText(appendText(out, &c.Field), &c.Key), c.From), c.To)
+		}
+	}
+	return string(out)
 }
 
-// encodeChanges returns the changes in a form that equal changes share; "" for none.
-func encodeChanges(changes []placement.Change) string {
-	if len(changes) == 0 {
-		return ""
+// appendText appends a text: its length and 1 as a varint, and its bytes. Nil is a 0.
+func appendText(out []byte, text *string) []byte {
+	if text == nil {
+		return append(out, 0)
 	}
-	out := make([]encodedChange, len(changes))
-	for i, c := range changes {
-		out[i] = encodedChange{c.Field, c.Key, c.From, c.To}
+	return append(binary.AppendUvarint(out, uint64(len(*text))+1), *text...)
+}
+
+// cutText is the inverse of appendText. It returns the rest, too.
+func cutText(in string) (text *string, rest string) {
+	n, size := binary.Uvarint([]byte(in[:min(len(in), binary.MaxVarintLen64)]))
+	if rest = in[size:]; n == 0 {
+		return nil, rest
 	}
-	slices.SortFunc(out, func(a, b encodedChange) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) })
-	// Marshaling does not fail: all values are strings.
-	text, _ := json.Marshal(out)
-	return string(text)
+	return new(rest[:n-1]), rest[n-1:]
 }
 
 // decodeChanges is the inverse of encodeChanges.
 func decodeChanges(encoded string) []placement.Change {
-	var in []encodedChange
-	// Unmarshaling does not fail: encodeChanges made the text.
-	_ = json.Unmarshal([]byte(encoded), &in)
-	out := make([]placement.Change, len(in))
-	for i, c := range in {
-		out[i] = placement.Change{Field: c.Field, Key: c.Key, From: c.From, To: c.To}
+	var out []placement.Change
+	for encoded != "" {
+		var texts [4]*string
+		for i := range texts {
+			texts[i], encoded = cutText(encoded)
+		}
+		out = append(out, placement.Change{Field: *texts[0], Key: *texts[1], From: texts[2], To: texts[3]})
 	}
 	return out
 }
@@ -126,8 +140,11 @@ func decodeChanges(encoded string) []placement.Change {
 // identify returns the ID of a move. The version of the resource is not part of it, because all versions show the same
 // object.
 func identify(key Key, uid types.UID, changes string) moveID {
-	// Marshaling does not fail: all values are strings.
-	text, _ := json.Marshal([]string{key.Resource.Group, key.Resource.Resource, key.Namespace, key.Name, string(uid), changes})
+	var buffer [2 * keyBytes]byte
+	text := buffer[:0]
+	for _, part := range []string{key.Resource.Group, key.Resource.Resource, key.Namespace, key.Name, string(uid), changes} {
+		text = appendText(text, &part)
+	}
 	sum := sha256.Sum256(text)
 	return moveID(sum[:len(moveID{})])
 }
@@ -261,12 +278,13 @@ func transitions(kinds map[string]int) []Transition {
 			byChange[id].Objects += objects
 		}
 	}
-	names := slices.SortedFunc(maps.Keys(byChange), func(a, b string) int {
-		return cmp.Or(cmp.Compare(byChange[b].Objects, byChange[a].Objects), cmp.Compare(a, b))
+	all := slices.SortedFunc(maps.Values(byChange), func(a, b *Transition) int {
+		return cmp.Or(cmp.Compare(b.Objects, a.Objects), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key),
+			cmp.Compare(ptr.Deref(a.From, ""), ptr.Deref(b.From, "")), cmp.Compare(ptr.Deref(a.To, ""), ptr.Deref(b.To, "")))
 	})
 	var out []Transition
-	for _, name := range names[:min(len(names), maxTransitions)] {
-		out = append(out, *byChange[name])
+	for _, t := range all[:min(len(all), maxTransitions)] {
+		out = append(out, *t)
 	}
 	return out
 }

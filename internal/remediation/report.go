@@ -322,7 +322,7 @@ func findingOf(v *placement.Verdict, version string, unsettled bool) finding {
 		for _, c := range v.Changes {
 			parts = append(parts, c.Violation())
 		}
-		e.changes = encodeChanges(Due{v}.changes())
+		e.changes = encodeChanges(v.Changes)
 	}
 	if e.violation = strings.Join(parts, "; "); e != (effect{}) {
 		f.effect = unique.Make(e)

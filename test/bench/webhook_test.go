@@ -36,6 +36,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/test/bench/fixture"
 	"github.com/berth-dev/berth/webhooks/placementmutator"
 )
