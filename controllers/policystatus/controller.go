@@ -247,7 +247,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if facts.State != nil {
 		c.Metrics.Violations(obj.Name, facts.Report.Violations)
 		c.Metrics.Paused(obj.Name, facts.Report.Pause != nil)
-		c.Metrics.Waiting(obj.Name, facts.Waiting.Paced, facts.Waiting.Closed)
+		c.Metrics.Waiting(obj.Name, facts.Waiting.Paced, facts.Waiting.Closed, status.WaitingFor(next, placementv1.WaitingForApproval))
 		if plan := facts.Report.Plan; plan != nil {
 			c.Metrics.Plan(obj.Name, plan.Moves, plan.Done)
 		}

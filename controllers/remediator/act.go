@@ -72,7 +72,7 @@ func (c *Controller) openLater(at remediation.Place) {
 	})
 }
 
-// patch patches an object for the verdicts that are due. It leaves out those that need an approval and no longer have it.
+// patch patches an object for the verdicts that are due.
 //
 // The patch contains only the UID and the resource version that was decided, and changes nothing. The API server then
 // calls Berth's own webhook, which decides the object as it decides every other update. So there is one way by which
@@ -81,10 +81,14 @@ func (c *Controller) openLater(at remediation.Place) {
 // may be ignored. Then the object stays as it is. If the patch contained the placement, the next record of the
 // developer's requested values would contain the old placement as if the developer had requested it.
 func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due remediation.Due) (reconcile.Result, error) {
-	if due = c.Ledger.Permit(key, obj.GetUID(), due); len(due) == 0 {
+	policies := remediation.Names(due)
+	if !c.Ledger.Permits(key, obj.GetUID(), due) {
+		// An approval was withdrawn, or another plan was made, while the patch waited. The object is decided again without it.
+		c.gate.Leave(key, policies...)
+		c.Budget.Leave(key)
+		c.objects.enqueue(key)
 		return reconcile.Result{}, nil
 	}
-	policies := remediation.Names(due)
 	body, err := patchBody(obj)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -219,9 +223,9 @@ func (c *Controller) count(ctx context.Context, due remediation.Due, outcome str
 }
 
 // Recognize returns a function that reports whether a request is a patch by this controller, on any replica. If the patch
-// makes moves that need an approval, permits reports whether a verdict on the object requires one of them; otherwise it is nil.
-func Recognize(identity authenticationv1.UserInfo) func(*admissionv1.AdmissionRequest) (ok bool, permits func(*placement.Verdict) bool) {
-	return func(req *admissionv1.AdmissionRequest) (bool, func(*placement.Verdict) bool) {
+// makes moves that need an approval, permits reports whether verdicts on the object require just those; otherwise it is nil.
+func Recognize(identity authenticationv1.UserInfo) func(*admissionv1.AdmissionRequest) (ok bool, permits func([]*placement.Verdict) bool) {
+	return func(req *admissionv1.AdmissionRequest) (bool, func([]*placement.Verdict) bool) {
 		if req.Operation != admissionv1.Update || req.UserInfo.Username != identity.Username {
 			return false, nil
 		}
@@ -238,7 +242,8 @@ func Recognize(identity authenticationv1.UserInfo) func(*admissionv1.AdmissionRe
 		if req.RequestResource != nil {
 			resource = *req.RequestResource
 		}
-		key := remediation.Key{Resource: schema.GroupVersionResource(resource), Namespace: req.Namespace, Name: req.Name}
+		// A request for a Namespace has the object's own name as its namespace.
+		key := remediation.Key{Resource: schema.GroupVersionResource(resource), Namespace: old.Namespace, Name: req.Name}
 		return remediation.ParseFieldManager(options.FieldManager, key, old.UID)
 	}
 }

@@ -50,7 +50,7 @@ func TestRecognize(t *testing.T) {
 		out := &admissionv1.AdmissionRequest{
 			Operation: admissionv1.Update, UserInfo: authenticationv1.UserInfo{Username: berth}, Namespace: "shop", Name: "web",
 			Resource: metav1.GroupVersionResource{Group: "other", Version: "v2", Resource: "deployments"}, RequestResource: (*metav1.GroupVersionResource)(&patched),
-			OldObject: runtime.RawExtension{Raw: []byte(`{"metadata":{"uid":"u1"}}`)},
+			OldObject: runtime.RawExtension{Raw: []byte(`{"metadata":{"namespace":"shop","uid":"u1"}}`)},
 		}
 		options, err := json.Marshal(metav1.PatchOptions{FieldManager: manager})
 		if err != nil {
@@ -70,8 +70,16 @@ func TestRecognize(t *testing.T) {
 		"Permitted":   {func(*admissionv1.AdmissionRequest) {}, true, true},
 		"Automatic":   {options(`{"fieldManager":"berth-remediation"}`), true, false},
 		"AnotherMove": {options(`{"fieldManager":"berth-remediation:0123456789abcdef"}`), true, false},
-		"AnotherUID":  {func(r *admissionv1.AdmissionRequest) { r.OldObject.Raw = []byte(`{"metadata":{"uid":"u2"}}`) }, true, false},
+		"AnotherUID": {func(r *admissionv1.AdmissionRequest) {
+			r.OldObject.Raw = []byte(`{"metadata":{"namespace":"shop","uid":"u2"}}`)
+		}, true, false},
 		"NoOldObject": {func(r *admissionv1.AdmissionRequest) { r.OldObject.Raw = []byte("no") }, true, false},
+		"Namespace": {func(r *admissionv1.AdmissionRequest) {
+			r.RequestResource = &metav1.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+			r.Name, r.Namespace, r.OldObject.Raw = "shop", "shop", []byte(`{"metadata":{"name":"shop","uid":"u1"}}`)
+			namespace := remediation.Key{Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, Name: "shop"}
+			options(`{"fieldManager":"` + remediation.FieldManagerFor(namespace, "u1", remediation.Due{v}) + `"}`)(r)
+		}, true, true},
 		"AnotherName": {func(r *admissionv1.AdmissionRequest) { r.Name = "db" }, true, false},
 		"AnotherUser": {func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = "alice" }, false, false},
 		"Created":     {func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Create }, false, false},
@@ -83,8 +91,8 @@ func TestRecognize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ours, permits := Recognize(authenticationv1.UserInfo{Username: berth})(request(tc.change))
-			if ours != tc.ours || (permits != nil && permits(v)) != tc.permits {
-				t.Errorf("by remediation: %t, permits %t", ours, permits != nil && permits(v))
+			if ours != tc.ours || (permits != nil && permits([]*placement.Verdict{v})) != tc.permits {
+				t.Errorf("by remediation: %t, permits %t", ours, permits != nil && permits([]*placement.Verdict{v}))
 			}
 		})
 	}

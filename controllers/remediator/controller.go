@@ -99,8 +99,8 @@ type Controller struct {
 	// pauses may have become unnecessary.
 	resumed  chan struct{}
 	progress notify.Signal
-	// overdue concludes assessments that take too long.
-	overdue delayedCall
+	// overdue concludes assessments that take too long. unplanned makes plans that are to be made.
+	overdue, unplanned delayedCall
 }
 
 // New returns a controller.

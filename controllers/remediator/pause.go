@@ -95,6 +95,9 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 	if result.Unconcluded {
 		c.overdue.request(remediation.AssessmentLimit, func() { c.conclude(context.Background()) })
 	}
+	if result.Unplanned {
+		c.unplanned.request(remediation.PlanInterval, func() { c.conclude(context.Background()) })
+	}
 	c.progress.Notify()
 }
 
@@ -203,9 +206,11 @@ func approvalOf(p *placementv1.PlacementPolicy) *remediation.Approval {
 		return nil
 	}
 	var by placementv1.Approver
-	if err := json.Unmarshal([]byte(p.Annotations[placementv1.ApprovedByAnnotation]), &by); err != nil || by.Digest != digest {
-		// The webhook did not see the request that approved the plan.
-		return &remediation.Approval{Digest: digest}
+	plan := p.Status.Plan
+	out := &remediation.Approval{Digest: digest, Used: plan != nil && plan.Digest == digest && plan.State == placementv1.PlanCompleted}
+	if err := json.Unmarshal([]byte(p.Annotations[placementv1.ApprovedByAnnotation]), &by); err == nil && by.Digest == digest {
+		out.By, out.At = by.User, by.Time.Time
 	}
-	return &remediation.Approval{Digest: digest, By: by.User, At: by.Time.Time}
+	// Otherwise the webhook did not see the request that approved the plan.
+	return out
 }

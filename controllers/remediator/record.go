@@ -35,13 +35,12 @@ func (c *Controller) record(ctx context.Context, s *scope) (proceed bool, err er
 	c.decideAgain(s.key, verdicts, c.groups.Record(s.key, s.decisions))
 	s.result.RequeueAfter = c.remoteQueue.decided(s.key, verdicts)
 	remediation.Freeze(s.object, verdicts)
-	s.due = remediation.DueOf(verdicts)
-	unsettled := len(s.due) > 0 && !c.gate.Settles(c.Clock.Now(), s.key)
+	unsettled := remediation.Requires(verdicts) && !c.gate.Settles(c.Clock.Now(), s.key)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(tracing.Decision.String(s.outcome.Digest()))
 	}
 	c.conclude(ctx, c.Ledger.Record(s.key, s.object.GetUID(), s.object.GetResourceVersion(), verdicts, unsettled)...)
-	if s.due = c.Ledger.Permit(s.key, s.object.GetUID(), s.due); len(s.due) == 0 {
+	if s.due = c.Ledger.Permit(s.key, s.object.GetUID(), verdicts); len(s.due) == 0 {
 		c.Budget.Leave(s.key)
 	}
 	return len(s.due) > 0 && !unsettled, nil

@@ -240,8 +240,8 @@ var (
 	}
 	policyWaiting = Metric{
 		Name: "berth_policy_waiting", Type: Gauge, Reporter: TheLeader,
-		Help:   "Existing objects that Berth has to patch for a policy and that wait, by reason: budget (the number of patches a minute) or window.",
-		Labels: []Label{ofPolicy, {Name: "reason", Values: []string{WaitingBudget, WaitingWindow}}},
+		Help:   "Existing objects that Berth has to patch for a policy and that wait, by reason: budget (the number of patches a minute), window, or approval.",
+		Labels: []Label{ofPolicy, {Name: "reason", Values: []string{WaitingBudget, WaitingWindow, WaitingApproval}}},
 	}
 	policyPlanMoves = Metric{
 		Name: "berth_policy_plan_moves", Type: Gauge, Reporter: TheLeader,

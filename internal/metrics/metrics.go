@@ -61,8 +61,9 @@ const (
 
 // Reasons why objects wait.
 const (
-	WaitingBudget = "budget"
-	WaitingWindow = "window"
+	WaitingBudget   = "budget"
+	WaitingWindow   = "window"
+	WaitingApproval = "approval"
 )
 
 // States of a policy.
@@ -176,11 +177,12 @@ func (m *Metrics) Violations(policy string, objects int) {
 	m.ofPolicies.touch(policy, func() { m.violations.WithLabelValues(policy).Set(float64(objects)) })
 }
 
-// Waiting sets how many objects wait for a policy's budget, and for its windows.
-func (m *Metrics) Waiting(policy string, budget, window int) {
+// Waiting sets how many objects wait for a policy's budget, for its windows, and for an approval.
+func (m *Metrics) Waiting(policy string, budget, window, approval int) {
 	m.ofPolicies.touch(policy, func() {
 		m.waiting.WithLabelValues(policy, WaitingBudget).Set(float64(budget))
 		m.waiting.WithLabelValues(policy, WaitingWindow).Set(float64(window))
+		m.waiting.WithLabelValues(policy, WaitingApproval).Set(float64(approval))
 	})
 }
 

@@ -225,10 +225,10 @@ type Request struct {
 	Source Source
 	// Admission is the admission request that carries the object, for match conditions that read it.
 	Admission *admissionv1.AdmissionRequest
-	// AutomaticOnly leaves the keys of policies whose remediation mode is not Automatic unchanged. Permits lists exceptions:
-	// it reports whether a policy with mode Approved may make the changes in its verdict. A nil Permits permits none.
+	// AutomaticOnly leaves the keys of policies whose remediation mode is not Automatic unchanged. Policies with mode Approved
+	// are followed all the same if Permits returns true for the verdicts that result from that. A nil Permits permits nothing.
 	AutomaticOnly bool
-	Permits       func(*Verdict) bool
+	Permits       func([]*Verdict) bool
 	// VerdictsOnly omits the object from the outcome. Callers set it if they only need the verdicts.
 	VerdictsOnly bool
 	// Evaluate evaluates a policy; nil selects the policy's own evaluator. Remediation passes a function that caches
@@ -285,14 +285,27 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 	}
 	owned := d.templateIsOwned(ctx, &r, &current, verdicts)
 	d.keepImmutable(&current, &r, id)
-	m := &merger{intent: current, verdicts: verdicts, request: &r, owned: owned}
-	values, next, err := m.merge()
-	if err == nil && r.permit(verdicts) {
-		m = &merger{intent: current, verdicts: verdicts, request: &r, owned: owned}
-		values, next, err = m.merge()
+	released := r.release(verdicts)
+	merge := func(verdicts []*Verdict) (map[string]map[string]string, record, error) {
+		m := &merger{intent: current, verdicts: verdicts, request: &r, owned: owned}
+		return m.merge()
 	}
+	values, next, err := merge(verdicts)
 	if err != nil {
 		return nil, err
+	}
+	if released != nil {
+		followed, recorded, err := merge(released)
+		switch {
+		case err != nil:
+			return nil, err
+		case r.Permits != nil && r.Permits(released):
+			verdicts, values, next = released, followed, recorded
+		default:
+			for i, v := range released {
+				verdicts[i].Released = v
+			}
+		}
 	}
 	if r.VerdictsOnly {
 		return &Outcome{Verdicts: verdicts}, nil

@@ -465,7 +465,7 @@ func TestPatchesOfPlansThatNeedAnApproval(t *testing.T) {
 		return p
 	}
 	d := &placement.Decider{Policies: policies{approved("p", "k", "1"), approved("q", "l", "1"), sets(t, "r", 0, "m", "1")}, Namespaces: namespaces{}, Keyring: keyring(t, "k")}
-	decide := func(old *unstructured.Unstructured, automaticOnly bool, permits func(*placement.Verdict) bool) *placement.Outcome {
+	decide := func(old *unstructured.Unstructured, automaticOnly bool, permits func([]*placement.Verdict) bool) *placement.Outcome {
 		t.Helper()
 		obj := newObject("web", newMetadata())
 		if old != nil {
@@ -485,24 +485,25 @@ func TestPatchesOfPlansThatNeedAnApproval(t *testing.T) {
 	}
 	stands := decide(nil, false, nil).Object
 	d.Policies = policies{approved("p", "k", "2"), approved("q", "l", "2"), sets(t, "r", 0, "m", "2")}
-	by := func(names ...string) func(*placement.Verdict) bool {
-		return func(v *placement.Verdict) bool {
-			if len(v.Changes) != 1 || *v.Changes[0].From != "1" || *v.Changes[0].To != "2" {
-				t.Errorf("permission is asked for the changes %v of %s", v.Changes, v.Policy.Name)
+	by := func(answer bool) func([]*placement.Verdict) bool {
+		return func(verdicts []*placement.Verdict) bool {
+			for _, v := range verdicts {
+				if len(v.Changes) != 1 || *v.Changes[0].From != "1" || *v.Changes[0].To != "2" {
+					t.Errorf("permission is asked for the changes %v of %s", v.Changes, v.Policy.Name)
+				}
 			}
-			return slices.Contains(names, v.Policy.Name)
+			return answer
 		}
 	}
 	for name, tc := range map[string]struct {
 		automaticOnly bool
-		permits       func(*placement.Verdict) bool
+		permits       func([]*placement.Verdict) bool
 		want          string
 	}{
 		"Update":       {false, nil, "112"},
 		"NoPermits":    {true, nil, "112"},
-		"NonePermits":  {true, by(), "112"},
-		"OnePermitted": {true, by("p"), "212"},
-		"AllPermitted": {true, by("p", "q"), "222"},
+		"NotPermitted": {true, by(false), "112"},
+		"Permitted":    {true, by(true), "222"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := decide(stands, tc.automaticOnly, tc.permits)
@@ -518,7 +519,91 @@ func TestPatchesOfPlansThatNeedAnApproval(t *testing.T) {
 	}
 	d.Policies = policies{approved("p", "k", "2")}
 	d.Policies.(policies)[0].Mode = placementv1.ModeWarn
-	if got := annotations(decide(stands, true, func(*placement.Verdict) bool { return true })); got != "111" {
+	if got := annotations(decide(stands, true, func([]*placement.Verdict) bool { return true })); got != "111" {
 		t.Errorf("a policy that only warns sets %s", got)
+	}
+}
+
+// decides is an evaluator that always decides the same.
+type decides struct {
+	placement.Evaluator
+	decision placement.Decision
+}
+
+func (d decides) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
+	return d.decision, nil
+}
+
+// TestApprovedClusters checks that what the leader plans for a policy with mode Approved is what a permitted patch makes, and
+// that nothing else is made, also if other policies allow other clusters.
+func TestApprovedClusters(t *testing.T) {
+	allows := func(name string, mode placementv1.RemediationMode, clusters ...string) *placement.Policy {
+		p := sets(t, name, 0, name, "x")
+		p.Remediation = mode
+		p.Evaluator = decides{p.Evaluator, placement.Decision{Clusters: clusters}}
+		return p
+	}
+	for name, tc := range map[string]struct {
+		before, after []*placement.Policy
+		// held and released are the clusters without and with a permit.
+		held, released string
+	}{
+		"BesideManual": {
+			[]*placement.Policy{allows("m", placementv1.RemediationManual, "a", "b"), allows("p", placementv1.RemediationApproved, "a", "b")},
+			[]*placement.Policy{allows("m", placementv1.RemediationManual, "x", "y"), allows("p", placementv1.RemediationApproved, "x", "a")},
+			`["a","b"]`, `["a"]`,
+		},
+		"BesideAutomatic": {
+			[]*placement.Policy{allows("p", placementv1.RemediationApproved, "a"), allows("q", placementv1.RemediationAutomatic, "a")},
+			[]*placement.Policy{allows("p", placementv1.RemediationApproved, "b"), allows("q", placementv1.RemediationAutomatic, "b")},
+			`["a"]`, `["b"]`,
+		},
+		"BesideApproved": {
+			[]*placement.Policy{allows("p", placementv1.RemediationApproved, "a"), allows("q", placementv1.RemediationApproved, "a")},
+			[]*placement.Policy{allows("p", placementv1.RemediationApproved, "b"), allows("q", placementv1.RemediationApproved, "b")},
+			`["a"]`, `["b"]`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &placement.Decider{Policies: policies(tc.before), Namespaces: namespaces{}, Keyring: keyring(t, "k")}
+			decide := func(r placement.Request) *placement.Outcome {
+				t.Helper()
+				r.Resource, r.Namespace = deployments, "default"
+				out, err := d.Decide(t.Context(), r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return out
+			}
+			stands := decide(placement.Request{Object: newObject("web", newMetadata())}).Object
+			d.Policies = policies(tc.after)
+			planned := map[string][]placement.Change{}
+			for _, v := range decide(placement.Request{Object: stands, Old: stands, AutomaticOnly: true, VerdictsOnly: true}).Verdicts {
+				if v.Released == nil || len(v.Released.Decision.Errors) > 0 {
+					t.Fatalf("policy %s: released %+v", v.Policy.Name, v.Released)
+				}
+				planned[v.Policy.Name] = v.Released.Changes
+			}
+			patched := func(permits func([]*placement.Verdict) bool) string {
+				return decide(placement.Request{Object: stands.DeepCopy(), Old: stands, AutomaticOnly: true, Permits: permits}).Object.GetAnnotations()[placementv1.ClustersAnnotation]
+			}
+			if got := patched(nil); got != tc.held {
+				t.Errorf("clusters without a permit: %s, want %s", got, tc.held)
+			}
+			if got := patched(func([]*placement.Verdict) bool { return false }); got != tc.held {
+				t.Errorf("clusters with other permits: %s, want %s", got, tc.held)
+			}
+			got := patched(func(verdicts []*placement.Verdict) bool {
+				return !slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return !cmp.Equal(planned[v.Policy.Name], v.Changes) })
+			})
+			if got != tc.released {
+				t.Errorf("clusters with permits: %s, want %s", got, tc.released)
+			}
+			for _, c := range planned["p"] {
+				if *c.To != got {
+					t.Errorf("planned %s, and patched %s", *c.To, got)
+				}
+			}
+		})
 	}
 }

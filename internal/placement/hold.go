@@ -59,26 +59,25 @@ func (r *Request) changesObject() bool { return r.Old != nil && r.Old != r.Objec
 
 // held reports whether the merge must leave the policy's keys as they are in the object.
 func (r *Request) held(v *Verdict) bool {
-	return v.held || r.AutomaticOnly && v.Policy.Remediation != placementv1.RemediationAutomatic && !v.permitted
+	return v.held || r.AutomaticOnly && v.Policy.Remediation != placementv1.RemediationAutomatic && !v.released
 }
 
-// permit marks the policies whose changes are permitted. It reports whether there are any. Then the verdicts must be merged
-// again: the first merge, which finds the changes, leaves the keys of these policies as they are.
-func (r *Request) permit(verdicts []*Verdict) bool {
-	if r.Permits == nil {
-		return false
+// release returns copies of the verdicts in which the policies that need an approval are followed. It returns nil if there
+// are no such policies, or if the request does not ask for them. Merging sets more of a verdict than its own fields, so each
+// merge needs its own verdicts.
+func (r *Request) release(verdicts []*Verdict) []*Verdict {
+	needs := func(v *Verdict) bool { return v.Policy.NeedsApproval() }
+	if !r.AutomaticOnly || !r.VerdictsOnly && r.Permits == nil || !slices.ContainsFunc(verdicts, needs) {
+		return nil
 	}
-	permitted := false
-	for _, v := range verdicts {
-		v.permitted = v.Policy.NeedsApproval() && r.Permits(v)
-		permitted = permitted || v.permitted
+	out := make([]*Verdict, len(verdicts))
+	for i, v := range verdicts {
+		released := *v
+		released.Decision.Errors = slices.Clone(v.Decision.Errors)
+		released.released = needs(v)
+		out[i] = &released
 	}
-	for _, v := range verdicts {
-		if permitted {
-			v.Changes, v.Conflicts = nil, nil
-		}
-	}
-	return permitted
+	return out
 }
 
 // mayHold reports whether some policy may be held. The decision then needs the complete object before the update.

@@ -47,8 +47,11 @@ type Verdict struct {
 	paused bool
 	// held reports whether the update leaves the policy's keys as they are.
 	held bool
-	// permitted reports whether the request may change the policy's keys although the policy needs an approval.
-	permitted bool
+	// Released is the verdict as it would be if all policies that need an approval had it. It is set only for requests of
+	// remediation that ask for it, and only if some policy that matches the object needs an approval.
+	Released *Verdict
+	// released reports whether the policy's keys are changed although the policy needs an approval.
+	released bool
 }
 
 // Change is a key whose value is replaced, or would be.

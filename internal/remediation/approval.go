@@ -17,12 +17,11 @@ limitations under the License.
 package remediation
 
 import (
-	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/berth-dev/berth/internal/placement"
 )
@@ -33,6 +32,9 @@ import (
 //     that are required, and the required move of the object is the one in the plan. See Ledger.Permit.
 //   - The webhook, which makes the changes, may know newer data than the leader. So the patch names the move that the leader
 //     means, in its field manager, and the webhook makes no other changes for the policy. See ParseFieldManager.
+//
+// If several policies with mode Approved move an object, it waits until the plans of all of them are approved: what one of
+// them moves alone may differ from what the plans say.
 
 // Approval is the approval of a plan.
 type Approval struct {
@@ -41,28 +43,29 @@ type Approval struct {
 	// By is the user who approved it, and At is when. Both are empty if that is not known.
 	By string
 	At time.Time
-	// Known reports whether the digest is, or was, that of a plan since it was approved.
-	Known bool
+	// Known reports whether the digest is, or was, that of a plan since it was approved. Used reports whether that plan was
+	// completed; an equal plan that is made later needs another approval.
+	Known, Used bool
 }
 
 // approved reports whether the plan is approved, and has all moves that are required.
 func (p *planning) approved() bool {
-	return p.approval != nil && p.current != nil && p.approval.Digest == p.current.Digest && p.moves == p.planned
+	return p.approval != nil && !p.approval.Used && p.current != nil && p.approval.Digest == p.current.Digest && p.strays() == 0
 }
 
 // outstanding returns the objects of the plan that have to be moved.
 func (a *account) outstanding() []Key {
 	var out []Key
 	for key, f := range a.objects {
-		if f.planned {
+		if f.planned != unplanned {
 			out = append(out, key)
 		}
 	}
 	return out
 }
 
-// Approve sets the newest approval of a policy; nil for none. It keeps an earlier approval of the same digest. It returns the objects to decide again, because they may be
-// patched now.
+// Approve sets the newest approval of a policy; nil for none. It keeps an earlier approval of the same digest. It returns the
+// objects to decide again, because they may be patched now, or no longer.
 func (l *Ledger) Approve(policy string, approval *Approval) []Key {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,9 +73,11 @@ func (l *Ledger) Approve(policy string, approval *Approval) []Key {
 	if before := a.approval; before != nil && approval != nil && before.Digest == approval.Digest {
 		return nil
 	}
-	if a.approval = approval; !a.recognize() {
+	was := a.approved()
+	if a.approval = approval; !a.recognize() && !was {
 		return nil
 	}
+	a.refused = false
 	return a.outstanding()
 }
 
@@ -87,25 +92,46 @@ func (p *planning) recognize() bool {
 	return true
 }
 
-// Permit returns those verdicts for which an object may be patched now: those of policies that need no approval, and those
-// whose move is part of an approved plan.
-func (l *Ledger) Permit(key Key, uid types.UID, due Due) Due {
+// Permit returns the verdicts for which an object may be patched now. If all moves of the object that need an approval are part
+// of approved plans, it returns those with the others. Otherwise it returns only verdicts of policies that need none.
+func (l *Ledger) Permit(key Key, uid types.UID, verdicts []*placement.Verdict) Due {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out Due
-	permits := 0
-	for _, v := range due {
-		if v.Policy.NeedsApproval() {
-			a := l.account(v.Policy.Name)
-			f := a.objects[key]
-			if permits == maxPermits || !a.approved() || !f.planned || f.move != moveBy(key, uid, v) {
-				continue
-			}
-			permits++
-		}
-		out = append(out, v)
+	due := DueOf(released(verdicts))
+	if needs := due.needApproval(); len(needs) > 0 && l.permits(key, uid, needs) {
+		return due
 	}
-	return out
+	return slices.DeleteFunc(DueOf(verdicts), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() })
+}
+
+// Permits reports whether an object may be patched for verdicts that Permit returned before.
+func (l *Ledger) Permits(key Key, uid types.UID, due Due) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.permits(key, uid, due.needApproval())
+}
+
+// permits reports whether the moves of an object that verdicts require are part of approved plans. The caller holds mu.
+func (l *Ledger) permits(key Key, uid types.UID, needs Due) bool {
+	permitted := true
+	for _, v := range needs {
+		a := l.account(v.Policy.Name)
+		if f := a.objects[key]; !a.approved() || f.planned != asPlanned || f.move != moveBy(key, uid, v) {
+			a.refused, permitted = true, false
+		}
+	}
+	if !permitted {
+		// The plan of another policy may be approved before these are, and its object must be decided again then.
+		for _, v := range needs {
+			l.account(v.Policy.Name).refused = true
+		}
+	}
+	return permitted
+}
+
+// needApproval returns those verdicts that need an approval.
+func (d Due) needApproval() Due {
+	return slices.DeleteFunc(slices.Clone(d), func(v *placement.Verdict) bool { return !v.Policy.NeedsApproval() })
 }
 
 // moveBy returns the ID of the move that a verdict requires.
@@ -113,38 +139,39 @@ func moveBy(key Key, uid types.UID, v *placement.Verdict) moveID {
 	return identify(key, uid, encodeChanges(v.Changes))
 }
 
-const (
-	// permitSeparator separates the permits from FieldManager, and from each other.
-	permitSeparator = ":"
-	// permitBytes is how many bytes of a move's ID a permit has. maxPermits is how many permits fit into a field manager, which
-	// has at most 128 characters.
-	permitBytes = 8
-	maxPermits  = 6
-)
+// permitSeparator separates the permit from FieldManager.
+const permitSeparator = ":"
 
-func (id moveID) permit() string { return hex.EncodeToString(id[:permitBytes]) }
+// permitFor identifies the moves of an object that verdicts require and that need an approval; "" for none.
+func permitFor(key Key, uid types.UID, due Due) string {
+	needs := due.needApproval()
+	if len(needs) == 0 {
+		return ""
+	}
+	ids := make([]moveID, len(needs))
+	for i, v := range needs {
+		ids[i] = moveBy(key, uid, v)
+	}
+	return digestOf(ids)
+}
 
 // FieldManagerFor returns the field manager of the patch of an object. It names the moves that need an approval.
 func FieldManagerFor(key Key, uid types.UID, due Due) string {
-	out := FieldManager
-	for _, v := range due {
-		if v.Policy.NeedsApproval() {
-			out += permitSeparator + moveBy(key, uid, v).permit()
-		}
+	if permit := permitFor(key, uid, due); permit != "" {
+		return FieldManager + permitSeparator + permit
 	}
-	return out
+	return FieldManager
 }
 
 // ParseFieldManager reports whether a field manager is that of remediation. If the patch names moves that need an approval,
-// permits reports whether a verdict on the object requires one of them; otherwise permits is nil.
-func ParseFieldManager(manager string, key Key, uid types.UID) (ok bool, permits func(*placement.Verdict) bool) {
-	name, list, named := strings.Cut(manager, permitSeparator)
+// permits reports whether verdicts on the object require just those; otherwise permits is nil.
+func ParseFieldManager(manager string, key Key, uid types.UID) (ok bool, permits func([]*placement.Verdict) bool) {
+	name, permit, named := strings.Cut(manager, permitSeparator)
 	if name != FieldManager || !named {
 		return name == FieldManager, nil
 	}
-	permitted := sets.New(strings.Split(list, permitSeparator)...)
-	return true, func(v *placement.Verdict) bool {
-		return v.Err == nil && permitted.Has(moveBy(key, uid, v).permit())
+	return true, func(verdicts []*placement.Verdict) bool {
+		return permit != "" && permit == permitFor(key, uid, DueOf(verdicts))
 	}
 }
 

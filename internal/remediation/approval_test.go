@@ -53,26 +53,57 @@ func TestApprovalsOfHistories(t *testing.T) {
 			maps.DeleteFunc(out, func(_ remediation.Key, p planned) bool { return p.from == p.to })
 			return out
 		}
-		approved := ""
+		// approved is the approval that is not used up. An annotation that stays the same does not renew it.
+		approved, annotation := "", ""
+		// still are the moves of the present plan that are required as they were since it was made.
+		var still map[remediation.Key]planned
+		var made time.Time
 		learn := func() {
 			l.ConcludeAssessments(now)
 			plan := l.Report("p").Plan
+			if plan != nil && !plan.Since.Equal(made) {
+				still, made = due(), plan.Since
+			}
 			if plan == nil || plans[plan.Digest] != nil {
 				return
 			}
 			plans[plan.Digest], digests = due(), append(digests, plan.Digest)
 		}
+		// covers reports whether all that has to be done is part of the approved plan, and that is the present one.
+		covers := func() bool {
+			plan := l.Report("p").Plan
+			covered := approved != "" && plan != nil && plan.Digest == approved
+			for known, p := range due() {
+				covered = covered && plans[approved][known] == p && still[known] == p
+			}
+			return covered
+		}
+		// An approval is used up when nothing is left to do.
+		change := func(do func()) {
+			before := covers() && len(due()) > 0
+			if do(); before && len(due()) == 0 {
+				approved = ""
+			}
+		}
 		record := func(p planned) {
-			l.Record(p.key, p.uid, "1", []*placement.Verdict{p.approvable()}, false)
-			stands[p.key] = p
+			change(func() {
+				l.Record(p.key, p.uid, "1", []*placement.Verdict{p.approvable()}, false)
+				stands[p.key] = p
+				if still[p.key] != p {
+					delete(still, p.key)
+				}
+			})
 		}
 		for step := range 80 {
 			k := key("deployments", "shop", fmt.Sprint(random.IntN(5)))
 			now = now.Add(time.Second)
 			switch random.IntN(6) {
 			case 0:
-				l.Forget(k)
-				delete(stands, k)
+				change(func() {
+					l.Forget(k)
+					delete(stands, k)
+					delete(still, k)
+				})
 			case 1:
 				record(planned{k, types.UID(value()), value(), value()})
 			case 2:
@@ -89,8 +120,11 @@ func TestApprovalsOfHistories(t *testing.T) {
 				}
 			case 3:
 				if len(digests) > 0 {
-					approved = digests[random.IntN(len(digests))]
-					l.Approve("p", &remediation.Approval{Digest: approved})
+					digest := digests[random.IntN(len(digests))]
+					l.Approve("p", &remediation.Approval{Digest: digest})
+					if digest != annotation {
+						approved, annotation = digest, digest
+					}
 				}
 			case 4:
 				// The leader patches what it may.
@@ -102,16 +136,13 @@ func TestApprovalsOfHistories(t *testing.T) {
 				}
 			case 5:
 				if random.IntN(4) == 0 {
-					approved = ""
+					approved, annotation = "", ""
 					l.Approve("p", nil)
 				}
 			}
 			learn()
 			left := due()
-			covered := approved != "" && l.Report("p").Plan.Digest == approved
-			for known, p := range left {
-				covered = covered && plans[approved][known] == p
-			}
+			covered := covers()
 			for known, p := range left {
 				got := len(l.Permit(known, p.uid, remediation.Due{p.approvable()})) == 1
 				if got != covered {
@@ -166,7 +197,7 @@ func TestApprove(t *testing.T) {
 		t.Errorf("the same approval again: %v, known %t", got, known())
 	}
 	second, released := found(web, other)
-	if released != nil || !known() || l.Report("p").Plan.Approval != nil {
+	if len(released) != 2 || !known() || l.Report("p").Plan.Approval != nil {
 		t.Errorf("another plan: released %v, known %t", released, known())
 	}
 	other.to = other.from
@@ -177,14 +208,24 @@ func TestApprove(t *testing.T) {
 	if found(web, other); l.Report("p").Plan.Digest != second || l.Report("p").Plan.Approval == nil {
 		t.Errorf("the rest of an approved plan: %+v", l.Report("p").Plan)
 	}
-	if got := l.Approve("p", nil); got != nil || l.Report("p").Approval != nil || l.Report("p").Plan.Approval != nil {
+	if got := l.Approve("p", nil); !cmp.Equal(got, []remediation.Key{web.key}) || l.Report("p").Approval != nil || l.Report("p").Plan.Approval != nil {
 		t.Errorf("an approval that is withdrawn: %v, %+v", got, l.Report("p").Plan)
 	}
 	// A plan may be made that is approved already, for example after a change of leaders.
 	l = remediation.NewLedger()
 	l.Approve("p", &remediation.Approval{Digest: digest})
-	if _, released := found(web); !cmp.Equal(released, []remediation.Key{web.key}) || !known() {
+	a := l.Assess(time.Time{}, remediation.Cause{}, "p")
+	a.Add(web.key)
+	a.Complete()
+	l.Record(web.key, web.uid, "1", []*placement.Verdict{web.approvable()}, false)
+	if len(l.Permit(web.key, web.uid, []*placement.Verdict{web.approvable()})) != 0 {
+		t.Error("a patch is permitted before the plan is made")
+	}
+	if released := l.ConcludeAssessments(time.Time{}).Released; !cmp.Equal(released, []remediation.Key{web.key}) || !known() {
 		t.Errorf("a plan that is approved when it is made: released %v, known %t", released, known())
+	}
+	if _, released := found(web); released != nil {
+		t.Errorf("an assessment that changes nothing: released %v", released)
 	}
 }
 
@@ -201,17 +242,29 @@ func TestFieldManager(t *testing.T) {
 		t.Errorf("field manager %q", got)
 	}
 	manager := remediation.FieldManagerFor(k, "1", remediation.Due{one, automatic})
-	ok, permits := remediation.ParseFieldManager(manager, k, "1")
-	if !ok || permits == nil || !permits(one) || permits(two) {
-		t.Errorf("%s: %t", manager, ok)
+	failed, denied := *one, *one
+	failed.Err, failed.Policy = fmt.Errorf("no data"), &placement.Policy{Name: "p", Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationApproved}
+	denied.Decision.Errors = []string{"no"}
+	for name, tc := range map[string]struct {
+		uid      types.UID
+		verdicts []*placement.Verdict
+		want     bool
+	}{
+		"Same":         {"1", []*placement.Verdict{automatic, one}, true},
+		"AnotherMove":  {"1", []*placement.Verdict{two}, false},
+		"AnotherToo":   {"1", []*placement.Verdict{one, two}, false},
+		"AnotherUID":   {"2", []*placement.Verdict{one}, false},
+		"Failed":       {"1", []*placement.Verdict{&failed}, false},
+		"Denied":       {"1", []*placement.Verdict{&denied}, false},
+		"DeniedBeside": {"1", []*placement.Verdict{one, &denied}, false},
+		"None":         {"1", []*placement.Verdict{automatic}, false},
+	} {
+		if ok, permits := remediation.ParseFieldManager(manager, k, tc.uid); !ok || permits(tc.verdicts) != tc.want {
+			t.Errorf("%s: permitted %t", name, !tc.want)
+		}
 	}
-	failed := *one
-	failed.Err = fmt.Errorf("no data")
-	if permits(&failed) {
-		t.Error("a verdict that failed is permitted")
-	}
-	if _, permits := remediation.ParseFieldManager(manager, k, "2"); permits(one) {
-		t.Error("the move of another object is permitted")
+	if _, permits := remediation.ParseFieldManager(remediation.FieldManager+":", k, "1"); permits([]*placement.Verdict{automatic}) {
+		t.Error("an empty permit permits something")
 	}
 	for name, want := range map[string]bool{remediation.FieldManager: true, manager: true, "kubectl": false, "": false, remediation.FieldManager + "x": false} {
 		if got := remediation.IsFieldManager(name); got != want {
@@ -222,20 +275,109 @@ func TestFieldManager(t *testing.T) {
 		}
 	}
 	// The API server takes at most 128 characters.
-	l, due := remediation.NewLedger(), remediation.Due{}
-	for i := range 9 {
-		due = append(due, by(fmt.Sprint("p", i), fmt.Sprint(i), placementv1.RemediationApproved))
+	all := remediation.Due{}
+	for i := range 20 {
+		all = append(all, by(fmt.Sprint("p", i), fmt.Sprint(i), placementv1.RemediationApproved))
 	}
-	a := l.Assess(time.Time{}, remediation.Cause{}, remediation.Names(due)...)
+	if got := remediation.FieldManagerFor(k, "1", all); len(got) > 128 {
+		t.Errorf("a field manager of %d characters", len(got))
+	}
+}
+
+// TestObjectsOfSeveralPlans checks that an object that several policies with mode Approved move waits for all of their
+// approvals, and that it is decided again after the last of them.
+func TestObjectsOfSeveralPlans(t *testing.T) {
+	l, k := remediation.NewLedger(), key("deployments", "shop", "web")
+	var verdicts []*placement.Verdict
+	for _, policy := range []string{"p", "q"} {
+		v := planned{k, "1", "eu", "us"}.approvable()
+		v.Policy.Name = policy
+		// A patch without the approvals would be denied.
+		v.Released = new(*v)
+		v.Decision.Errors, v.Changes = []string{"no cluster is left"}, nil
+		verdicts = append(verdicts, v)
+	}
+	automatic := planned{k, "1", "a", "b"}.verdict()
+	automatic.Policy.Name, automatic.Policy.Mode, automatic.Policy.Remediation = "r", placementv1.ModeEnforce, placementv1.RemediationAutomatic
+	automatic.Released = new(*automatic)
+	verdicts = append(verdicts, automatic)
+	a := l.Assess(time.Time{}, remediation.Cause{}, remediation.Names(verdicts)...)
 	a.Add(k)
 	a.Complete()
-	l.Record(k, "1", "1", due, false)
+	l.Record(k, "1", "1", verdicts, false)
 	l.ConcludeAssessments(time.Time{})
-	for _, v := range due {
-		l.Approve(v.Policy.Name, &remediation.Approval{Digest: l.Report(v.Policy.Name).Plan.Digest})
+	digest := func(policy string) string {
+		t.Helper()
+		plan := l.Report(policy).Plan
+		if plan == nil || plan.Moves != 1 {
+			t.Fatalf("plan of %s: %+v", policy, plan)
+		}
+		return plan.Digest
 	}
-	some := l.Permit(k, "1", due)
-	if got := remediation.FieldManagerFor(k, "1", some); len(some) != 6 || len(got) > 128 {
-		t.Errorf("%d policies in a field manager of %d characters", len(some), len(got))
+	if got := l.Permit(k, "1", verdicts); len(got) != 0 {
+		t.Errorf("without approvals: %s", got)
+	}
+	l.Approve("p", &remediation.Approval{Digest: digest("p")})
+	if got := l.Permit(k, "1", verdicts); len(got) != 0 {
+		t.Errorf("with one approval: %s", got)
+	}
+	if again := l.Approve("q", &remediation.Approval{Digest: digest("q")}); !cmp.Equal(again, []remediation.Key{k}) {
+		t.Errorf("decided again: %v", again)
+	}
+	due := l.Permit(k, "1", verdicts)
+	if got := remediation.Names(due); !cmp.Equal(got, []string{"p", "q", "r"}) || !l.Permits(k, "1", due) {
+		t.Errorf("with both approvals: %v", got)
+	}
+	l.Approve("p", nil)
+	if l.Permits(k, "1", due) {
+		t.Error("a patch is permitted whose approval was withdrawn")
+	}
+}
+
+// TestFailuresAreNoProgress checks that a plan, and its approval, survive that objects can't be decided for some time, and
+// that an approval is used up when its plan is completed.
+func TestFailuresAreNoProgress(t *testing.T) {
+	l := remediation.NewLedger()
+	web, db := planned{key("deployments", "shop", "web"), "1", "eu", "us"}, planned{key("deployments", "shop", "db"), "1", "eu", "us"}
+	other := planned{db.key, "1", "eu", "asia"}.verdict()
+	other.Policy.Name, other.Policy.Mode, other.Policy.FailurePolicy, other.Err = "q", placementv1.ModeEnforce, placementv1.FailurePolicyFail, fmt.Errorf("no data")
+	assess := func() {
+		a := l.Assess(time.Time{}, remediation.Cause{}, "p")
+		a.Add(web.key, db.key)
+		a.Complete()
+		for _, m := range []planned{web, db} {
+			l.Record(m.key, m.uid, "1", []*placement.Verdict{m.approvable()}, false)
+		}
+		l.ConcludeAssessments(time.Time{})
+	}
+	assess()
+	digest := l.Report("p").Plan.Digest
+	l.Approve("p", &remediation.Approval{Digest: digest})
+	failed := web.approvable()
+	failed.Changes, failed.Err = nil, fmt.Errorf("deadline")
+	l.Record(web.key, "1", "1", []*placement.Verdict{failed}, false)
+	l.Record(db.key, "1", "1", []*placement.Verdict{db.approvable(), other}, false)
+	l.ConcludeAssessments(time.Time{}.Add(time.Hour))
+	report := l.Report("p")
+	if report.Plan.Digest != digest || report.Plan.Done != 0 || report.Plan.Approval == nil || report.Failed != 1 {
+		t.Errorf("while objects can't be decided: %+v, %d failed", report.Plan, report.Failed)
+	}
+	if len(l.Permit(db.key, "1", []*placement.Verdict{db.approvable(), other})) != 0 {
+		t.Error("a patch is permitted that would be denied")
+	}
+	assess()
+	if report := l.Report("p"); report.Plan.Digest != digest || report.Plan.Done != 0 || len(l.Permit(web.key, "1", []*placement.Verdict{web.approvable()})) != 1 {
+		t.Errorf("afterwards: %+v", report.Plan)
+	}
+	left := web
+	web.from, db.from = web.to, db.to
+	assess()
+	if plan := l.Report("p").Plan; plan.Digest != digest || plan.Done != 2 || plan.Approval == nil {
+		t.Errorf("completed: %+v", plan)
+	}
+	web, db = left, planned{db.key, "1", "eu", "us"}
+	assess()
+	if plan := l.Report("p").Plan; plan.Digest != digest || plan.Done != 0 || plan.Approval != nil || !l.Report("p").Approval.Used || len(l.Permit(web.key, "1", []*placement.Verdict{web.approvable()})) != 0 {
+		t.Errorf("the same again: %+v", plan)
 	}
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package remediation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,7 +53,8 @@ func possible(c placement.Change) bool { return c.Immutable == "" }
 // Due are those verdicts on an object that require a patch.
 type Due []*placement.Verdict
 
-// DueOf returns the verdicts that require a patch, also those that need an approval. It is empty if no policy requires one, or if a patch would be denied.
+// DueOf returns the verdicts that require a patch, also those that need an approval. It is empty if no policy requires one, or
+// if a patch would be denied.
 func DueOf(verdicts []*placement.Verdict) Due {
 	if Blocks(verdicts) {
 		return nil
@@ -64,6 +66,28 @@ func DueOf(verdicts []*placement.Verdict) Due {
 		}
 	}
 	return out
+}
+
+// released returns the verdicts as they would be if all policies that need an approval had it.
+func released(verdicts []*placement.Verdict) []*placement.Verdict {
+	out := make([]*placement.Verdict, len(verdicts))
+	for i, v := range verdicts {
+		out[i] = cmp.Or(v.Released, v)
+	}
+	return out
+}
+
+// Requires reports whether some policy requires a patch of the object, with an approval or without.
+func Requires(verdicts []*placement.Verdict) bool {
+	return len(DueOf(verdicts)) > 0 || len(DueOf(released(verdicts))) > 0
+}
+
+// fails reports whether policies deny the object only because they can't decide it.
+func fails(verdicts []*placement.Verdict) bool {
+	denies := func(v *placement.Verdict) bool {
+		return v.Policy.Mode == placementv1.ModeEnforce && v.Err == nil && len(v.Decision.Errors) > 0
+	}
+	return Blocks(verdicts) && !slices.ContainsFunc(verdicts, denies)
 }
 
 // Blocks reports whether a policy denies the object, or denies it because it can't decide. The API server would call the

@@ -144,8 +144,9 @@ type policyGuard struct {
 	// settled reports whether all objects have been decided, so that ConcludeAssessments may end the pause of an
 	// earlier leader.
 	settled bool
-	// dirty reports whether ConcludeAssessments must check the policy although no assessment was concluded.
-	dirty bool
+	// dirty reports whether ConcludeAssessments must check the policy although no assessment was concluded. unplanned reports
+	// whether it must make a new plan although none was.
+	dirty, unplanned bool
 }
 
 // harmed is an object that a change harms.
@@ -398,8 +399,9 @@ type AssessmentResult struct {
 	Paused, Resumed []string
 	// Changed are the policies whose pause changed, or of which an assessment ended.
 	Changed []string
-	// Unconcluded reports whether an assessment is not concluded.
-	Unconcluded bool
+	// Unconcluded reports whether an assessment is not concluded, and Unplanned whether a plan is to be made: the caller must
+	// call ConcludeAssessments again after AssessmentLimit or PlanInterval.
+	Unconcluded, Unplanned bool
 }
 
 // ConcludeAssessments concludes assessments whose objects are all decided, and those that exceed the time limit. It is
@@ -408,11 +410,15 @@ func (l *Ledger) ConcludeAssessments(now time.Time) AssessmentResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out AssessmentResult
-	if !l.concluded && (len(l.assessments) == 0 || now.Sub(l.assessments[0].since) < AssessmentLimit) {
-		out.Unconcluded = len(l.assessments) > 0
+	plan := l.unplanned && now.Sub(l.planned) >= PlanInterval
+	if !l.concluded && !plan && (len(l.assessments) == 0 || now.Sub(l.assessments[0].since) < AssessmentLimit) {
+		out.Unconcluded, out.Unplanned = len(l.assessments) > 0, l.unplanned
 		return out
 	}
 	l.concluded = false
+	if plan {
+		l.unplanned, l.planned = false, now
+	}
 	judged := map[string]bool{}
 	l.assessments = slices.DeleteFunc(l.assessments, func(a *Assessment) bool {
 		over := a.complete && now.Sub(a.since) >= AssessmentLimit
@@ -431,13 +437,17 @@ func (l *Ledger) ConcludeAssessments(now time.Time) AssessmentResult {
 		return a.complete && len(a.guards) == 0
 	})
 	for name, g := range l.guards {
-		if judged[name] || g.dirty {
+		if judged[name] || g.dirty || plan && g.unplanned {
 			l.concludePolicy(name, g, judged[name], now, &out)
 		}
 	}
-	out.Unconcluded = len(l.assessments) > 0
+	out.Unconcluded, out.Unplanned = len(l.assessments) > 0, l.unplanned
 	return out
 }
+
+// PlanInterval is the minimum time between two new plans that are not due to an assessment. Objects may change one by one, and
+// to make a plan takes time in proportion to the number of all objects.
+const PlanInterval = time.Second
 
 // ExceedsBlastRadius reports whether a change that harms so many of the matched objects pauses remediation of a policy. All
 // fields of the limit are set.
@@ -476,12 +486,18 @@ func (l *Ledger) concludePolicy(name string, g *policyGuard, assessed bool, now 
 	if over || slices.Contains(out.Resumed, name) {
 		out.Changed = append(out.Changed, name)
 	}
-	if a := l.account(name); g.open == 0 && (assessed || a.moves > a.planned) {
-		a.replan(now, g.generation)
-		if a.recognize() {
+	if a := l.account(name); g.open == 0 || g.long {
+		was := a.approval != nil && a.approval.Known
+		made := (assessed || g.unplanned) && a.replan(now, g.generation)
+		g.unplanned = false
+		if a.recognize() && a.refused || made && was {
+			// The objects may be moved now, or no longer.
+			a.refused = false
 			out.Released = append(out.Released, a.outstanding()...)
 		}
-		out.Changed = append(out.Changed, name)
+		if made || assessed {
+			out.Changed = append(out.Changed, name)
+		}
 	}
 	if g.pause == nil && g.open == 0 {
 		out.Released = append(out.Released, g.free(now)...)

@@ -46,7 +46,7 @@ type Plan struct {
 	Cause      Cause
 	Generation int64
 	Since      time.Time
-	// Moves is the number of objects to patch, and Done the number of those of which the move is no longer required.
+	// Moves is the number of objects to patch, and Done the number of those that no longer have to be patched.
 	Moves, Done int
 	// Denied, Undecided, and LeftAlone are the numbers of objects that the plan does not move although they violate the
 	// decision: the policy denies them, can't decide them, or a patch can't make the changes or would be denied.
@@ -93,7 +93,9 @@ type moveID [16]byte
 // that of appendText, for the field, the key, and the values of each change, by field and key. It is not JSON, because it is
 // made for each object that has to be moved, and what encoding/json allocates for that costs more than all else in Record.
 func encodeChanges(changes []placement.Change) string {
-	order := func(a, b placement.Change) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) }
+	order := func(a, b placement.Change) int {
+		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key))
+	}
 	if !slices.IsSortedFunc(changes, order) {
 		changes = slices.SortedFunc(slices.Values(changes), order)
 	}
@@ -149,10 +151,52 @@ func identify(key Key, uid types.UID, changes string) moveID {
 	return moveID(sum[:len(moveID{})])
 }
 
-// plan sets the move that a policy's verdict requires.
-func (f *finding) plan(key Key, uid types.UID) {
+// ruling says whether policies deny a patch of an object, and whether they do so only because they can't decide.
+type ruling struct{ blocked, failing bool }
+
+func rulingOf(verdicts []*placement.Verdict) ruling { return ruling{Blocks(verdicts), fails(verdicts)} }
+
+// identify sets the move that makes an object what its policy decides.
+func (f *finding) identify(key Key, uid types.UID) {
 	if changes := f.result().changes; changes != "" {
 		f.move = identify(key, uid, changes)
+	}
+}
+
+// plan sets the move that is required of an object, and what it is to the policy's plan. If the object can't be decided for
+// now, that is the move in the plan: a failure is not progress.
+func (f *finding) plan(before finding, r ruling) {
+	planned := before.planned != unplanned
+	switch {
+	case f.failure != "" && planned:
+		f.move, f.effect = before.move, before.effect
+	case r.blocked && (!r.failing || !planned || before.move != f.move):
+		f.move = moveID{}
+	}
+	f.planned = before.planned.after(before.move, f.move)
+}
+
+// share says what an object's move is to a plan.
+type share uint8
+
+const (
+	// unplanned means that the move is not part of the plan, or that there is none.
+	unplanned share = iota
+	// asPlanned means that the move is part of the plan.
+	asPlanned
+	// otherwise means that the plan has another move of the object.
+	otherwise
+)
+
+// after returns the share of an object's next move.
+func (s share) after(before, next moveID) share {
+	switch {
+	case s == unplanned || next == (moveID{}):
+		return unplanned
+	case before == next:
+		return s
+	default:
+		return otherwise
 	}
 }
 
@@ -160,8 +204,12 @@ func (f *finding) plan(key Key, uid types.UID) {
 type planning struct {
 	// current is the newest plan; nil if there is none. Its Done is not set.
 	current *Plan
-	// moves is the number of objects with a move, and planned the number of those whose move is part of the plan.
-	moves, planned int
+	// moves is the number of objects with a move. planned is the number of those whose move is part of the plan, and changed of
+	// those of which the plan has another move.
+	moves, planned, changed int
+	// refused reports whether Permit refused a move of the plan, so that its objects must be decided again once they may be
+	// moved.
+	refused bool
 	// causes are why objects have been decided since the newest plan.
 	causes Cause
 	// approval is the newest approval, of whatever plan; nil if there is none.
@@ -171,8 +219,17 @@ type planning struct {
 // track updates the numbers of moves when the finding on an object changes.
 func (p *planning) track(before, now finding) {
 	p.moves += count(now.move != moveID{}) - count(before.move != moveID{})
-	p.planned += count(now.planned) - count(before.planned)
+	p.planned += count(now.planned == asPlanned) - count(before.planned == asPlanned)
+	p.changed += count(now.planned == otherwise) - count(before.planned == otherwise)
+	if p.approved() && p.moves == 0 && before.planned == asPlanned {
+		// An approval is for carrying out the plan once.
+		used := *p.approval
+		used.Used, p.approval = true, &used
+	}
 }
+
+// strays returns the number of objects with a move that is not part of the plan.
+func (p *planning) strays() int { return p.moves - p.planned }
 
 func count(b bool) int {
 	if b {
@@ -182,28 +239,28 @@ func count(b bool) int {
 }
 
 // replan makes all moves that are required the plan, unless the present plan has them all. generation is the policy's
-// generation that decided the objects.
-func (a *account) replan(now time.Time, generation int64) {
+// generation that decided the objects. It reports whether there is a new plan.
+func (a *account) replan(now time.Time, generation int64) bool {
 	if len(a.objects) == 0 {
 		// The objects of a type that nothing watched before are still to come.
-		return
+		return false
 	}
 	cause := a.causes
 	a.causes = Cause{}
-	if a.moves == a.planned {
-		return
+	if a.strays() == 0 {
+		return false
 	}
 	a.current = newPlan(func(yield func(move) bool) {
 		for key, f := range a.objects {
 			if f.move == (moveID{}) {
 				continue
 			}
-			f.planned = true
+			f.planned = asPlanned
 			a.objects[key] = f
 			yield(move{key, f.move, f.result().changes})
 		}
 	})
-	a.planned = a.moves
+	a.planned, a.changed = a.moves, 0
 	a.current.Cause, a.current.Generation, a.current.Since = cause, generation, now
 	for _, f := range a.objects {
 		switch result := f.result(); {
@@ -215,6 +272,7 @@ func (a *account) replan(now time.Time, generation int64) {
 			a.current.LeftAlone++
 		}
 	}
+	return true
 }
 
 // progress returns a copy of the plan with the number of moves that are done; nil if there is no plan.
@@ -223,8 +281,8 @@ func (p *planning) progress() *Plan {
 		return nil
 	}
 	out := *p.current
-	out.Done = out.Moves - p.planned
-	if p.approved() {
+	out.Done = out.Moves - p.planned - p.changed
+	if p.approved() || p.approval != nil && p.approval.Used && p.approval.Digest == out.Digest && out.Done == out.Moves {
 		out.Approval = p.approval
 	}
 	return &out
@@ -240,7 +298,18 @@ type move struct {
 // maxTransitions is the number of transitions that a plan lists.
 const maxTransitions = 10
 
-// newPlan returns the plan with the moves. Its digest is the SHA-256 hash, cut to 16 bytes, over the sorted IDs of the moves.
+// digestOf returns the digest of moves: the SHA-256 hash over their sorted IDs, cut to 16 bytes, in hexadecimal digits. It sorts
+// its argument.
+func digestOf(ids []moveID) string {
+	slices.SortFunc(ids, func(a, b moveID) int { return bytes.Compare(a[:], b[:]) })
+	hash := sha256.New()
+	for _, id := range ids {
+		hash.Write(id[:])
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:len(moveID{})])
+}
+
+// newPlan returns the plan with the moves.
 func newPlan(moves iter.Seq[move]) *Plan {
 	var ids []moveID
 	var sample []move
@@ -250,12 +319,7 @@ func newPlan(moves iter.Seq[move]) *Plan {
 		kinds[m.changes]++
 		sample = keepFirst(sample, m, maxSample, func(a, b move) int { return compareKeys(a.key, b.key) })
 	}
-	slices.SortFunc(ids, func(a, b moveID) int { return bytes.Compare(a[:], b[:]) })
-	hash := sha256.New()
-	for _, id := range ids {
-		hash.Write(id[:])
-	}
-	out := &Plan{Digest: hex.EncodeToString(hash.Sum(nil)[:len(moveID{})]), Moves: len(ids), Transitions: transitions(kinds)}
+	out := &Plan{Digest: digestOf(ids), Moves: len(ids), Transitions: transitions(kinds)}
 	for _, m := range sample {
 		var actions []string
 		for _, c := range decodeChanges(m.changes) {

@@ -131,7 +131,7 @@ func TestReport(t *testing.T) {
 	l.Remediated("p")
 	l.Remediated("p")
 	want := remediation.Report{
-		Matched: 5, Violations: 4, Denied: 1, Moved: 1, Conflicted: 1, Failed: 2, FailedMessage: "daemonsets.apps z/z: oh", Remediated: 2,
+		Matched: 5, Violations: 4, Denied: 1, Moved: 1, Conflicted: 1, Failed: 2, FailedMessage: "daemonsets.apps z/z: oh", Remediated: 2, Outstanding: 1,
 		Sample: []placementv1.Violation{
 			{Resource: "daemonsets.apps", Namespace: "z", Name: "z", Message: "can't be decided: oh"},
 			{Resource: "deployments.apps", Namespace: "a", Name: "z", Message: "not here; nor there"},

@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"unique"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -81,6 +82,8 @@ type Report struct {
 	// if there is none.
 	Plan     *Plan
 	Approval *Approval
+	// Outstanding is the number of objects that have to be moved, planned or not.
+	Outstanding int
 }
 
 // Ledger records the findings of all policies on existing objects. It is safe for concurrent use.
@@ -94,6 +97,10 @@ type Ledger struct {
 	// something to do.
 	assessments []*Assessment
 	concluded   bool
+	// unplanned reports whether some policy's plan has to be made anew, which ConcludeAssessments does at most once in
+	// planInterval. planned is when it did last.
+	unplanned bool
+	planned   time.Time
 }
 
 // account holds the findings of one policy, by object.
@@ -112,10 +119,10 @@ type finding struct {
 	conflicts []string
 	unsettled bool
 	harm      harm
-	// move identifies the move that the policy requires of the object; zero for none. planned reports whether the move is
-	// part of the policy's plan.
+	// move identifies the move that the policy requires of the object; zero for none. If the object can't be decided, it is the
+	// move that the plan has. planned says what the move is to the policy's plan.
 	move    moveID
-	planned bool
+	planned share
 	// version is the resource version of the object that was decided.
 	version string
 }
@@ -145,14 +152,17 @@ func NewLedger() *Ledger {
 // Record replaces the findings on an object by those of the verdicts. uid and version are the UID and the resource
 // version of the object that was decided. It returns the policies whose findings changed.
 func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*placement.Verdict, unsettled bool) []string {
-	denied := Blocks(verdicts)
+	patched, approved := rulingOf(verdicts), rulingOf(released(verdicts))
 	verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.RemediatesExisting() })
-	names, findings := Names(verdicts), make([]finding, len(verdicts))
+	names, findings, rulings := Names(verdicts), make([]finding, len(verdicts)), make([]ruling, len(verdicts))
 	for i, v := range verdicts {
-		findings[i] = findingOf(v, version, unsettled)
-		if !denied {
-			findings[i].plan(key, uid)
+		rulings[i] = patched
+		if v.Policy.NeedsApproval() {
+			// What needs an approval is what an approved patch would do.
+			v, rulings[i] = cmp.Or(v.Released, v), approved
 		}
+		findings[i] = findingOf(v, version, unsettled)
+		findings[i].identify(key, uid)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,14 +184,15 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 		a := l.account(names[i])
 		before, known := a.objects[key]
 		l.count(key, verdicts[i], before, known, now)
-		now.planned = before.planned && before.move == now.move
+		now.plan(before, rulings[i])
 		a.track(before, now)
 		a.objects[key] = now
-		if !verdicts[i].Policy.Automatic() && a.moves > a.planned {
+		switch g := l.guard(names[i]); {
+		case a.refused && a.approved():
+			g.dirty, l.concluded = true, true
+		case !verdicts[i].Policy.Automatic() && a.strays() > 0:
 			// A plan that waits for a decision of a user must have all that has to be done.
-			if g := l.guard(names[i]); g.open == 0 {
-				g.dirty, l.concluded = true, true
-			}
+			g.unplanned, l.unplanned = true, true
 		}
 		if !known || !equal(before, now) {
 			changed = append(changed, names[i])
@@ -249,7 +260,7 @@ func (l *Ledger) Report(policy string) Report {
 	if !ok {
 		return out
 	}
-	out.Matched, out.Remediated, out.Plan, out.Approval = len(a.objects), a.remediated, a.progress(), a.approval
+	out.Matched, out.Remediated, out.Plan, out.Approval, out.Outstanding = len(a.objects), a.remediated, a.progress(), a.approval, a.moves
 	conflicts := map[string]bool{}
 	// There may be far more objects than the report names, so do not sort all of them.
 	var failed, sample, unsettled []Key

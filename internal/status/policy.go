@@ -434,7 +434,7 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 		s.counts(f, old.Undecided)
 		s.out.Plan = f.plan(old.Plan)
 		s.out.Waiting = waiting(f.Waiting, s.out.Plan)
-		s.set(placementv1.ConditionCompliant, f.compliant())
+		s.set(placementv1.ConditionCompliant, s.compliant(f))
 		s.set(placementv1.ConditionApproved, f.approved(s.out.Plan))
 		return
 	}
@@ -453,7 +453,7 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 	switch {
 	case !f.State.Policy.RemediatesExisting():
 		return nil
-	case p == nil && old != nil && f.Report.Moved == 0 && f.MatchedWatches.Synced && !f.Deciding:
+	case p == nil && old != nil && f.Report.Outstanding == 0 && f.Report.Failed == 0 && f.MatchedWatches.Synced && !f.Deciding:
 		// The earlier leader made the last moves.
 		done := *old
 		done.Done, done.State = &done.Moves, placementv1.PlanCompleted
@@ -518,7 +518,11 @@ func (f Facts) approved(plan *placementv1.RemediationPlan) *metav1.Condition {
 		return isTrue(placementv1.ReasonNothingPlanned, "no object has to be moved")
 	}
 	approve := fmt.Sprintf("to have it carried out: kubectl annotate placementpolicy %s --overwrite %s=%s", f.State.Policy.Name, placementv1.ApproveAnnotation, plan.Digest)
-	if approval != nil && !approval.Known && !approval.At.Before(plan.StartTime.Time) {
+	if approval != nil && approval.Used && approval.Digest == plan.Digest {
+		approve = fmt.Sprintf("its approval was used when it was carried out before; to have it carried out again, first remove the annotation: kubectl annotate placementpolicy %s %s-",
+			f.State.Policy.Name, placementv1.ApproveAnnotation)
+	}
+	if approval != nil && !approval.Known && approval.Digest != plan.Digest && (approval.At.IsZero() || !approval.At.Before(plan.StartTime.Time)) {
 		return isFalse(placementv1.ReasonUnknownPlan, fmt.Sprintf("the annotation %s approves plan %s, but the plan that moves %d objects is %s; %s",
 			placementv1.ApproveAnnotation, truncate(approval.Digest, maxDigest), plan.Moves, plan.Digest, approve))
 	}
@@ -568,9 +572,22 @@ func waiting(w remediation.Waiting, plan *placementv1.RemediationPlan) []placeme
 	return out
 }
 
+// WaitingFor returns how many objects wait for a reason.
+func WaitingFor(s placementv1.PlacementPolicyStatus, reason placementv1.WaitingReason) int {
+	for _, w := range s.Waiting {
+		if w.Reason == reason {
+			return int(w.Objects)
+		}
+	}
+	return 0
+}
+
 // waitingText describes the objects that wait, for appending to a message; "" if there are none.
-func waitingText(w remediation.Waiting) string {
+func waitingText(w remediation.Waiting, unapproved int) string {
 	var out string
+	if unapproved > 0 {
+		out = fmt.Sprintf("; %d of them wait until their plan is approved, see the Approved condition", unapproved)
+	}
 	if w.Closed > 0 {
 		opens := "none of which ever opens"
 		if !w.Opens.IsZero() {
@@ -584,7 +601,7 @@ func waitingText(w remediation.Waiting) string {
 	return out
 }
 
-func (f Facts) compliant() *metav1.Condition {
+func (s *setter) compliant(f Facts) *metav1.Condition {
 	r := f.Report
 	switch {
 	case !f.State.Policy.RemediatesExisting():
@@ -599,7 +616,7 @@ func (f Facts) compliant() *metav1.Condition {
 	case r.Failed > 0:
 		return isFalse(placementv1.ReasonEvaluationFailed, fmt.Sprintf("%d objects can't be decided, such as %s", r.Failed, r.FailedMessage))
 	case r.Violations > 0:
-		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides%s", r.Violations, r.Matched, waitingText(f.Waiting)))
+		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides%s", r.Violations, r.Matched, waitingText(f.Waiting, WaitingFor(*s.out, placementv1.WaitingForApproval))))
 	default:
 		return isTrue(placementv1.ReasonCompliant, "every existing object is as the policy decides")
 	}

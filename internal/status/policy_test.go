@@ -538,7 +538,9 @@ func TestPlan(t *testing.T) {
 		}, want(same), want(same)},
 		"NewLeaderReads":   {func(f *status.Facts) { f.Report.Plan, f.MatchedWatches = nil, watches.State{} }, want(same), want(same)},
 		"NewLeaderDecides": {func(f *status.Facts) { f.Report.Plan, f.Deciding = nil, true }, want(same), want(same)},
-		"NothingLeftToDo": {func(f *status.Facts) { f.Report.Plan = nil }, want(same), want(func(p *placementv1.RemediationPlan) {
+		"NewLeaderFails":   {func(f *status.Facts) { f.Report.Plan, f.Report.Failed = nil, 3 }, want(same), want(same)},
+		"NewLeaderWorks":   {func(f *status.Facts) { f.Report.Plan, f.Report.Moved, f.Report.Outstanding = nil, 2, 1 }, want(same), want(same)},
+		"NothingLeftToDo": {func(f *status.Facts) { f.Report.Plan, f.Report.Moved = nil, 1 }, want(same), want(func(p *placementv1.RemediationPlan) {
 			p.Done, p.State = new(int32(3)), placementv1.PlanCompleted
 		})},
 		"None": {func(f *status.Facts) { f.Report.Plan = nil }, nil, nil},
@@ -566,7 +568,7 @@ func TestApproved(t *testing.T) {
 		change                 func(*status.Facts)
 		condition              metav1.ConditionStatus
 		reason, message, state string
-		waiting                int32
+		waiting                int
 	}{
 		"Waiting": {func(*status.Facts) {}, metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
 		"EarlierApproval": {func(f *status.Facts) { f.Report.Approval = approval("d0", since.Add(-time.Hour), false) },
@@ -581,6 +583,12 @@ func TestApproved(t *testing.T) {
 		}, metav1.ConditionTrue, placementv1.ReasonPlanApproved, "plan d1 was approved by alice", "InProgress", 0},
 		"ApprovedByUnknown": {func(f *status.Facts) { f.Report.Plan.Approval = &remediation.Approval{Digest: "d1"} },
 			metav1.ConditionTrue, placementv1.ReasonPlanApproved, "by unknown", "InProgress", 0},
+		"UnknownByUnknown": {func(f *status.Facts) { f.Report.Approval = &remediation.Approval{Digest: "d0"} },
+			metav1.ConditionFalse, placementv1.ReasonUnknownPlan, "approves plan d0", "WaitingForApproval", 2},
+		"Used": {func(f *status.Facts) {
+			f.Report.Approval = approval("d1", since.Add(-time.Hour), true)
+			f.Report.Approval.Used = true
+		}, metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, "first remove the annotation: kubectl annotate placementpolicy p placement.berth.dev/approve-", "WaitingForApproval", 2},
 		"Completed": {func(f *status.Facts) { f.Report.Plan.Done = 3 }, metav1.ConditionTrue, placementv1.ReasonNothingPlanned, "no object", "Completed", 0},
 		"NoPlan":    {func(f *status.Facts) { f.Report.Plan = nil }, metav1.ConditionTrue, placementv1.ReasonNothingPlanned, "no object", "", 0},
 		"Automatic": {func(f *status.Facts) {
@@ -608,21 +616,11 @@ func TestApproved(t *testing.T) {
 			if got.Plan != nil && (got.Plan.Approval != nil) != (tc.reason == placementv1.ReasonPlanApproved) {
 				t.Errorf("approval %+v", got.Plan.Approval)
 			}
-			if n := waitingFor(got, placementv1.WaitingForApproval); n != tc.waiting {
+			if n := status.WaitingFor(got, placementv1.WaitingForApproval); n != tc.waiting {
 				t.Errorf("%d objects wait", n)
 			}
 		})
 	}
-}
-
-// waitingFor returns how many objects wait for a reason.
-func waitingFor(s placementv1.PlacementPolicyStatus, reason placementv1.WaitingReason) int32 {
-	for _, w := range s.Waiting {
-		if w.Reason == reason {
-			return w.Objects
-		}
-	}
-	return 0
 }
 
 func TestChanges(t *testing.T) {

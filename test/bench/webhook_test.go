@@ -75,7 +75,7 @@ func BenchmarkWebhook(b *testing.B) {
 			}
 			benchmarkWebhook(b, c.clusters, &placementmutator.Handler{
 				Decider: w.decider, Metrics: m, Clock: clock.RealClock{}, FailurePolicy: placementv1.FailurePolicyFail,
-				Remediation: func(*admissionv1.AdmissionRequest) (bool, func(*placement.Verdict) bool) { return false, nil },
+				Remediation: func(*admissionv1.AdmissionRequest) (bool, func([]*placement.Verdict) bool) { return false, nil },
 			})
 		})
 	}

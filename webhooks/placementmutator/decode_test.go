@@ -107,7 +107,7 @@ func newHandler(t testing.TB, names ...string) *Handler {
 	return &Handler{
 		Decider: &placement.Decider{Policies: registry, Namespaces: noNamespaces{}, Keyring: keyring},
 		Events:  events.New(noEvents{}), Metrics: counts, Clock: testingclock.NewFakePassiveClock(time.Unix(0, 0)),
-		FailurePolicy: placementv1.FailurePolicyFail, Remediation: func(*admissionv1.AdmissionRequest) (bool, func(*placement.Verdict) bool) { return false, nil },
+		FailurePolicy: placementv1.FailurePolicyFail, Remediation: func(*admissionv1.AdmissionRequest) (bool, func([]*placement.Verdict) bool) { return false, nil },
 	}
 }
 

@@ -62,8 +62,8 @@ type Handler struct {
 	// can't be decided the same way.
 	FailurePolicy placementv1.FailurePolicy
 	// Remediation reports whether a request is a patch by Berth's own remediation. permits reports whether the patch may make
-	// the changes of a verdict that needs an approval; nil means that it may make none.
-	Remediation func(*admissionv1.AdmissionRequest) (ok bool, permits func(*placement.Verdict) bool)
+	// the changes of verdicts of which some need an approval; nil means that it may not.
+	Remediation func(*admissionv1.AdmissionRequest) (ok bool, permits func([]*placement.Verdict) bool)
 	// Parents reads the objects whose subresources are requested.
 	Parents *Parents
 	// Confirm returns an error if this replica's policies are not up to date with the API server. LiveNamespaces reads

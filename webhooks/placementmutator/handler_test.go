@@ -113,7 +113,7 @@ func newFixture(t testing.TB, all ...*placement.Policy) fixture {
 		Decider: &placement.Decider{Policies: inForce(all), Namespaces: namespaces{}, Keyring: keyring, OwnNamespace: "berth-system"},
 		Events:  events.New(n), Metrics: m, Clock: testingclock.NewFakePassiveClock(time.Unix(0, 0)),
 		FailurePolicy: placementv1.FailurePolicyFail,
-		Remediation:   func(*admissionv1.AdmissionRequest) (bool, func(*placement.Verdict) bool) { return false, nil },
+		Remediation:   func(*admissionv1.AdmissionRequest) (bool, func([]*placement.Verdict) bool) { return false, nil },
 	}}
 }
 
@@ -436,7 +436,9 @@ func TestHandleRemediation(t *testing.T) {
 			p := policyOf(t, "p", placementv1.ModeEnforce, placementv1.FailurePolicyFail, labels)
 			p.Remediation = placementv1.RemediationManual
 			h := newFixture(t, p)
-			h.Remediation = func(*admissionv1.AdmissionRequest) (bool, func(*placement.Verdict) bool) { return tc.remediating, nil }
+			h.Remediation = func(*admissionv1.AdmissionRequest) (bool, func([]*placement.Verdict) bool) {
+				return tc.remediating, nil
+			}
 			req := request(tc.object)
 			req.OldObject.Raw, req.Operation = []byte(deployment), admissionv1.Update
 			if response := h.Handle(t.Context(), req); (len(response.Patches) > 0) != tc.patched {

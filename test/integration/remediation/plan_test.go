@@ -191,7 +191,9 @@ var _ = Describe("A policy whose plans need an approval", func() {
 		Eventually(tiers).WithContext(ctx).Should(HaveKeyWithValue("silver", BeNumerically(">=", 1)))
 
 		By("deciding otherwise")
-		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego, p.Spec.Remediation.Budget = always(tier, "bronze"), nil })
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rego, p.Spec.Remediation.Budget = always(tier, "bronze"), nil
+		})
 		second := plan(ctx, name, placementv1.PlanWaitingForApproval, Fields{"Digest": Not(Equal(first.Digest)), "Moves": BeEquivalentTo(objects), "Approval": BeNil()})
 		approved(ctx, metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, second.Digest)
 		Consistently(tiers).WithContext(ctx).ShouldNot(HaveKey("bronze"))

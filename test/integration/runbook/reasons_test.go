@@ -334,7 +334,9 @@ annotations["example.com/n"] := n
 }
 
 // approved has the plans of a policy wait for an approval.
-func approved(p *placementv1.PlacementPolicy) { p.Spec.Remediation.Mode = placementv1.RemediationApproved }
+func approved(p *placementv1.PlacementPolicy) {
+	p.Spec.Remediation.Mode = placementv1.RemediationApproved
+}
 
 // stages are all that there are.
 func stages() map[string]stage {
