@@ -31,6 +31,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/berth-dev/berth/internal/whatif"
 )
 
 // files are the files that the tests of commands read.
@@ -250,6 +252,19 @@ func TestDepsAndViolations(t *testing.T) {
 	}
 }
 
+func TestPlan(t *testing.T) {
+	stdout, _, err := command(t, "plan", "region", from)
+	if err != nil || !strings.HasPrefix(stdout, "Plan ") || !strings.Contains(stdout, " of PlacementPolicy region: ") ||
+		!strings.Contains(stdout, "deployments.apps shop/web\n  set annotation placement.berth.dev/clusters to [\"eu-1\"]\n") {
+		t.Errorf("output %s, error %v", stdout, err)
+	}
+	stdout, _, err = command(t, "plan", "region", from, "-o", "json")
+	var plan whatif.Plan
+	if err != nil || json.Unmarshal([]byte(stdout), &plan) != nil || len(plan.Digest) != 32 || len(plan.Moves) == 0 || plan.Moves[0].Name != "web" {
+		t.Errorf("output %s, error %v", stdout, err)
+	}
+}
+
 // TestExamples checks that the examples of each command are commands with flags that exist.
 func TestExamples(t *testing.T) {
 	found := 0
@@ -356,6 +371,7 @@ func TestBadInput(t *testing.T) {
 		"whatif --set nodes/n1:metadata.labels.a.b/c=d": `a key with dots is in brackets: metadata.labels['a.b/c']`,
 		"whatif --set nodes/n1:a..b=c":                  `--set: "a..b": a name is empty`,
 		"violations none":                               `there is no PlacementPolicy "none"`,
+		"plan none":                                     `there is no PlacementPolicy "none"`,
 		"deps none":                                     `there is no PlacementPolicy "none"`,
 		"snapshot":                                      "name the file to write with -o, for example -o cluster.json.gz",
 		"snapshot -o x.json":                            "a snapshot is of a live cluster: leave out --from",

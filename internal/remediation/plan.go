@@ -64,10 +64,19 @@ type Transition struct {
 	Objects int
 }
 
-// PlannedMove is an object that a plan moves. Action describes the changes.
+// PlannedMove is an object that a plan moves.
 type PlannedMove struct {
 	Key
-	Action string
+	Changes []placement.Change
+}
+
+// Action describes the changes.
+func (m PlannedMove) Action() string {
+	out := make([]string, len(m.Changes))
+	for i, c := range m.Changes {
+		out[i] = c.Action()
+	}
+	return strings.Join(out, "; ")
 }
 
 // Cause is why objects have to be decided again. The zero value stands for changes of objects or of namespaces.
@@ -151,7 +160,7 @@ func identify(key Key, uid types.UID, changes string) moveID {
 	return moveID(sum[:len(moveID{})])
 }
 
-// ruling says whether policies deny a patch of an object, and whether they do so only because they can't decide.
+// ruling reports whether policies deny a patch of an object, and whether they do so only because they can't decide.
 type ruling struct{ blocked, failing bool }
 
 func rulingOf(verdicts []*placement.Verdict) ruling { return ruling{Blocks(verdicts), fails(verdicts)} }
@@ -321,12 +330,22 @@ func newPlan(moves iter.Seq[move]) *Plan {
 	}
 	out := &Plan{Digest: digestOf(ids), Moves: len(ids), Transitions: transitions(kinds)}
 	for _, m := range sample {
-		var actions []string
-		for _, c := range decodeChanges(m.changes) {
-			actions = append(actions, c.Action())
-		}
-		out.Sample = append(out.Sample, PlannedMove{m.key, strings.Join(actions, "; ")})
+		out.Sample = append(out.Sample, PlannedMove{m.key, decodeChanges(m.changes)})
 	}
+	return out
+}
+
+// Moves returns all objects that have to be moved for a policy, sorted.
+func (l *Ledger) Moves(policy string) []PlannedMove {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []PlannedMove
+	for key, f := range l.account(policy).objects {
+		if f.move != (moveID{}) {
+			out = append(out, PlannedMove{key, decodeChanges(f.result().changes)})
+		}
+	}
+	slices.SortFunc(out, func(a, b PlannedMove) int { return compareKeys(a.Key, b.Key) })
 	return out
 }
 

@@ -97,7 +97,7 @@ type Ledger struct {
 	// something to do.
 	assessments []*Assessment
 	concluded   bool
-	// unplanned reports whether some policy's plan has to be made anew, which ConcludeAssessments does at most once in
+	// unplanned reports whether some policy's plan has to be made again, which ConcludeAssessments does at most once in
 	// planInterval. planned is when it did last.
 	unplanned bool
 	planned   time.Time

@@ -486,7 +486,7 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 	}
 	for _, m := range p.Sample {
 		out.Sample = append(out.Sample, placementv1.PlannedMove{
-			Resource: m.Resource.GroupResource().String(), Namespace: m.Namespace, Name: m.Name, Changes: truncate(m.Action, maxChanges),
+			Resource: m.Resource.GroupResource().String(), Namespace: m.Namespace, Name: m.Name, Changes: truncate(m.Action(), maxChanges),
 		})
 	}
 	return out

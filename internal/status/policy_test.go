@@ -498,7 +498,7 @@ func TestPlan(t *testing.T) {
 			Digest: "d1", Cause: remediation.Cause{Policy: true}, Generation: 4, Since: since, Moves: 3, Done: 1, Denied: 4, Undecided: 5, LeftAlone: 6,
 			Transitions: []remediation.Transition{{Change: placement.Change{Field: "annotations", Key: "a/b", From: new("x"), To: new(strings.Repeat("y", 300))}, Objects: 3}},
 			Sample: []remediation.PlannedMove{{
-				Key: remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Namespace: "shop", Name: "web"}, Action: "set it",
+				Key: remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Namespace: "shop", Name: "web"}, Changes: []placement.Change{{Field: "annotations", Key: "a/b", To: new("x")}},
 			}},
 		}
 	}
@@ -507,7 +507,7 @@ func TestPlan(t *testing.T) {
 			Digest: "d1", State: placementv1.PlanInProgress, Reason: placementv1.PlanPolicyChanged, Message: "generation 4 of the policy came into force",
 			StartTime: metav1.NewTime(since.Truncate(time.Second)), Moves: 3, Done: new(int32(1)), Denied: 4, Undecided: 5, LeftAlone: 6,
 			Transitions: []placementv1.PlanTransition{{Field: "annotation a/b", From: new("x"), To: new(strings.Repeat("y", 253) + "..."), Objects: 3}},
-			Sample:      []placementv1.PlannedMove{{Resource: "deployments.apps", Namespace: "shop", Name: "web", Changes: "set it"}},
+			Sample:      []placementv1.PlannedMove{{Resource: "deployments.apps", Namespace: "shop", Name: "web", Changes: "set annotation a/b to x"}},
 		}
 		change(out)
 		return out

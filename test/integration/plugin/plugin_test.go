@@ -185,6 +185,14 @@ var _ = Describe("kubectl berth whatif", func() {
 		f.CreateReadyPolicy(ctx, p)
 		out = f.MustKubectl(ctx, "", "berth", "violations", "labels")
 		Expect(out).To(ContainSubstring("deployments.apps " + namespace + "/web: policy labels"))
+		plan := &whatif.Plan{}
+		Expect(json.Unmarshal([]byte(f.MustKubectl(ctx, "", "berth", "plan", "labels", "-o", "json")), plan)).To(Succeed())
+		Expect(plan.Moves).To(ConsistOf(HaveField("Name", "web")))
+		Eventually(func(ctx context.Context) (*placementv1.RemediationPlan, error) {
+			p, err := f.Policy(ctx, "labels")
+			return p.Status.Plan, err
+		}).WithContext(ctx).Should(HaveValue(HaveField("Digest", plan.Digest)))
+		Expect(f.MustKubectl(ctx, "", "berth", "plan", "labels")).To(HavePrefix("Plan " + plan.Digest + " of PlacementPolicy labels: 1 objects to patch\ndeployments.apps " + namespace + "/web\n  set label tier to gold\n"))
 		out, err = f.Shell(ctx, "kubectl berth whatif --delete plpol/none; echo exit code $?")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(And(ContainSubstring("placementpolicies.placement.berth.dev /none does not exist"), ContainSubstring("exit code 1")))

@@ -1,0 +1,95 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/whatif"
+)
+
+const planLong = `List every existing object that Berth has to patch for a policy, with the changes of each. The digest of the plan is the one
+in the status of the policy, unless Berth has carried out a part of the plan already. With remediation mode Approved, the plan is
+carried out when the annotation placement.berth.dev/approve of the policy has this digest.`
+
+const planExample = `  # What would be patched
+  kubectl berth plan data-residency
+
+  # The whole plan, for a script
+  kubectl berth plan data-residency -o json`
+
+// planOptions are the flags of the plan command.
+type planOptions struct {
+	simulationFlags
+	output string
+}
+
+func newPlan(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &planOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
+	cmd := &cobra.Command{
+		Use:     "plan POLICY",
+		Short:   "List the objects that Berth has to patch for a policy",
+		Long:    planLong,
+		Example: planExample,
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
+	}
+	cmd.ValidArgsFunction = o.completePolicies
+	o.addFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
+	return cmd
+}
+
+func (o *planOptions) run(ctx context.Context, policy string) error {
+	s, err := o.simulate(ctx)
+	if err != nil {
+		return err
+	}
+	plan, err := whatif.PlanOf(ctx, s, policy)
+	if err != nil {
+		return err
+	}
+	if o.output != "" {
+		return printStructured(o.Out, o.output, plan)
+	}
+	p := newPrinter(o.Out)
+	if len(plan.Moves) == 0 {
+		p.line("No object has to be patched for PlacementPolicy %s.", policy)
+	} else {
+		p.line("Plan %s of PlacementPolicy %s: %d objects to patch", plan.Digest, policy, len(plan.Moves))
+	}
+	for _, m := range plan.Moves {
+		p.line("%s %s", m.Resource, qualifiedName(m.Namespace, m.Name))
+		for _, c := range m.Changes {
+			p.line("  %s", placement.Change{Field: c.Field, Key: c.Key, From: c.From, To: c.To}.Action())
+		}
+	}
+	for _, left := range []struct {
+		objects int
+		why     string
+	}{{plan.Denied, "the policy denies them"}, {plan.Undecided, "the policy can't decide them"}, {plan.LeftAlone, "no patch can change them"}} {
+		if left.objects > 0 {
+			p.line("%d objects differ and are left alone: %s", left.objects, left.why)
+		}
+	}
+	return p.err
+}

@@ -1,0 +1,90 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package whatif
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/simulation"
+)
+
+// Plan is what remediation of a policy has to do.
+type Plan struct {
+	Policy string `json:"policy"`
+	// Digest identifies the moves, as in the status of the policy; empty if there are none.
+	Digest string `json:"digest,omitempty"`
+	Moves  []Move `json:"moves"`
+	// Denied, Undecided, and LeftAlone are the numbers of objects that violate the decision and are not moved.
+	Denied    int `json:"denied"`
+	Undecided int `json:"undecided"`
+	LeftAlone int `json:"leftAlone"`
+}
+
+// Move is an object to patch.
+type Move struct {
+	Resource  string    `json:"resource"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+	Changes   []Value   `json:"changes"`
+}
+
+// PlanOf returns the plan of a policy with all of its moves, by type, namespace, and name. It is computed by the ledger that
+// the leader uses, so equal objects and data give the digest in the status of the policy, unless a part of that plan is
+// done already.
+func PlanOf(ctx context.Context, s *simulation.Simulation, policy string) (*Plan, error) {
+	p := s.Policy(policy)
+	if p == nil {
+		return nil, fmt.Errorf("there is no PlacementPolicy %q", policy)
+	}
+	ledger, uids := remediation.NewLedger(), map[remediation.Key]types.UID{}
+	assessment := ledger.Assess(time.Time{}, remediation.Cause{}, policy)
+	for o, err := range s.Matched(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		verdicts, err := s.Verdicts(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("deciding %s: %w", simulation.Describe(o.Content), err)
+		}
+		remediation.Freeze(o.Content, verdicts)
+		key := remediation.Key{Resource: o.Resource, Namespace: o.Namespace, Name: o.Content.GetName()}
+		ledger.Record(key, o.Content.GetUID(), o.Content.GetResourceVersion(), verdicts, false)
+		uids[key] = o.Content.GetUID()
+	}
+	assessment.Complete()
+	ledger.ConcludeAssessments(time.Time{})
+	report := ledger.Report(policy)
+	out := &Plan{Policy: policy, Moves: []Move{}, Denied: report.Denied, Undecided: report.Failed, LeftAlone: report.Moved - report.Outstanding}
+	if report.Plan == nil {
+		return out, nil
+	}
+	out.Digest = report.Plan.Digest
+	for _, m := range ledger.Moves(policy) {
+		move := Move{Resource: m.Resource.GroupResource().String(), Namespace: m.Namespace, Name: m.Name, UID: uids[m.Key]}
+		for _, c := range m.Changes {
+			move.Changes = append(move.Changes, Value{Field: c.Field, Key: c.Key, From: c.From, To: c.To, Policy: policy})
+		}
+		out.Moves = append(out.Moves, move)
+	}
+	return out, nil
+}
