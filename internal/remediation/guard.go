@@ -486,21 +486,28 @@ func (l *Ledger) concludePolicy(name string, g *policyGuard, assessed bool, now 
 	if over || slices.Contains(out.Resumed, name) {
 		out.Changed = append(out.Changed, name)
 	}
-	if a := l.account(name); g.open == 0 || g.long {
-		was := a.approval != nil && a.approval.Known
-		made := (assessed || g.unplanned) && a.replan(now, g.generation)
-		g.unplanned = false
-		if a.recognize() && a.refused || made && was {
-			// The objects may be moved now, or no longer.
-			a.refused = false
-			out.Released = append(out.Released, a.outstanding()...)
-		}
-		if made || assessed {
-			out.Changed = append(out.Changed, name)
-		}
-	}
+	l.plan(name, g, assessed, now, out)
 	if g.pause == nil && g.open == 0 {
 		out.Released = append(out.Released, g.free(now)...)
+	}
+}
+
+// plan makes a new plan of a policy if that is needed, and releases objects that the plan's approval concerns.
+func (l *Ledger) plan(name string, g *policyGuard, assessed bool, now time.Time, out *AssessmentResult) {
+	if g.open > 0 && !g.long {
+		return
+	}
+	a := l.account(name)
+	was := a.approval != nil && a.approval.Known
+	made := (assessed || g.unplanned) && a.replan(now, g.generation)
+	g.unplanned = false
+	if a.recognize() && a.refused || made && was {
+		// The objects may be moved now, or no longer.
+		a.refused = false
+		out.Released = append(out.Released, a.outstanding()...)
+	}
+	if made || assessed {
+		out.Changed = append(out.Changed, name)
 	}
 }
 

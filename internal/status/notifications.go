@@ -62,20 +62,21 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 		out = append(out, Notification{events.PolicyViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: it would deny %d and move %d",
 			differ, number(after.Matched), number(after.WouldDeny), number(after.WouldMove))})
 	}
-	out = append(out, planned(before.Plan, after.Plan)...)
-	asked, answered := approvedCondition(before), approvedCondition(after)
-	if asked.Reason == answered.Reason && asked.Message == answered.Message {
-		return out
+	return slices.Concat(out, planned(before.Plan, after.Plan), approvals(approvedCondition(before), approvedCondition(after)))
+}
+
+// approvals returns the changes of the condition Approved.
+func approvals(before, after metav1.Condition) []Notification {
+	kinds := map[string]events.Kind{
+		placementv1.ReasonWaitingForApproval: events.PlanWaits,
+		placementv1.ReasonPlanApproved:       events.PlanApproved,
+		placementv1.ReasonUnknownPlan:        events.PlanNotApproved,
 	}
-	switch answered.Reason {
-	case placementv1.ReasonWaitingForApproval:
-		out = append(out, Notification{events.PlanWaits, answered.Message})
-	case placementv1.ReasonPlanApproved:
-		out = append(out, Notification{events.PlanApproved, answered.Message})
-	case placementv1.ReasonUnknownPlan:
-		out = append(out, Notification{events.PlanNotApproved, answered.Message})
+	kind, reported := kinds[after.Reason]
+	if !reported || before.Reason == after.Reason && before.Message == after.Message {
+		return nil
 	}
-	return out
+	return []Notification{{kind, after.Message}}
 }
 
 // planned returns the changes of a plan. A plan that is completed when it becomes known is reported once.
