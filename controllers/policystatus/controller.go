@@ -248,9 +248,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.Metrics.Violations(obj.Name, facts.Report.Violations)
 		c.Metrics.Paused(obj.Name, facts.Report.Pause != nil)
 		c.Metrics.Waiting(obj.Name, facts.Waiting.Paced, facts.Waiting.Closed, status.WaitingFor(next, placementv1.WaitingForApproval))
-		if plan := facts.Report.Plan; plan != nil {
-			c.Metrics.Plan(obj.Name, plan.Moves, plan.Done)
-		}
+		moves, done := status.CarriedOut(next.Plan)
+		c.Metrics.Plan(obj.Name, moves, done)
 	}
 	result := reconcile.Result{}
 	if facts.Supply != nil && !facts.Settled || facts.Held(next.Undecided) {

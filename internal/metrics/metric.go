@@ -245,7 +245,7 @@ var (
 	}
 	policyPlanMoves = Metric{
 		Name: "berth_policy_plan_moves", Type: Gauge, Reporter: TheLeader,
-		Help:   "Existing objects that the newest plan of a policy moves.",
+		Help:   "Existing objects that the newest plan of a policy moves; 0 if the mode of the policy or of its remediation moves none.",
 		Labels: []Label{ofPolicy},
 	}
 	policyPlanDone = Metric{

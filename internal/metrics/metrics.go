@@ -186,7 +186,8 @@ func (m *Metrics) Waiting(policy string, budget, window, approval int) {
 	})
 }
 
-// Plan sets how many objects a policy's newest plan moves, and how many of them no longer have to be moved.
+// Plan sets how many objects a policy's newest plan moves, and how many of them no longer have to be moved. Both are 0 if Berth
+// does not carry out the plan.
 func (m *Metrics) Plan(policy string, moves, done int) {
 	m.ofPolicies.touch(policy, func() {
 		m.planMoves.WithLabelValues(policy).Set(float64(moves))

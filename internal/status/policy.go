@@ -529,6 +529,15 @@ func (f Facts) approved(plan *placementv1.RemediationPlan) *metav1.Condition {
 	return isFalse(placementv1.ReasonWaitingForApproval, fmt.Sprintf("plan %s moves %d objects; %s", plan.Digest, plan.Moves, approve))
 }
 
+// CarriedOut returns the number of objects that a plan moves, and of those that no longer have to be moved. Both are 0 if there
+// is no plan, or if Berth does not carry it out.
+func CarriedOut(p *placementv1.RemediationPlan) (moves, done int) {
+	if p == nil || p.State == placementv1.PlanProposed {
+		return 0, 0
+	}
+	return int(p.Moves), int(number(p.Done))
+}
+
 // shorten returns a value of a transition, cut to the schema's limit.
 func shorten(value *string) *string {
 	if value == nil {

@@ -553,6 +553,10 @@ func TestPlan(t *testing.T) {
 			if diff := cmp.Diff(tc.want, status.Compute(placementv1.PlacementPolicyStatus{Plan: tc.old}, facts).Plan); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
+			moves, done := status.CarriedOut(tc.want)
+			if carried := tc.want != nil && tc.want.State != placementv1.PlanProposed; carried && (moves != 3 || done != int(*tc.want.Done)) || !carried && moves+done != 0 {
+				t.Errorf("%d of %d carried out", done, moves)
+			}
 		})
 	}
 }
