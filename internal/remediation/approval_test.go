@@ -229,6 +229,38 @@ func TestApprove(t *testing.T) {
 	}
 }
 
+// TestRestOfAPlanIsReleased checks that the objects of an approved plan are decided again when what kept them from being moved
+// is gone: an object that is not part of the plan, and that is deleted or needs no move any more.
+func TestRestOfAPlanIsReleased(t *testing.T) {
+	web, stray := planned{key("deployments", "shop", "web"), "1", "eu", "us"}, planned{key("deployments", "shop", "stray"), "1", "eu", "us"}
+	for name, leave := range map[string]func(*remediation.Ledger){
+		"Deleted": func(l *remediation.Ledger) { l.Forget(stray.key) },
+		"Moved": func(l *remediation.Ledger) {
+			l.Record(stray.key, "1", "2", []*placement.Verdict{planned{stray.key, "1", "us", "us"}.approvable()}, false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := remediation.NewLedger()
+			l.Record(web.key, "1", "1", []*placement.Verdict{web.approvable()}, false)
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			l.ConcludeAssessments(now)
+			l.Approve("p", &remediation.Approval{Digest: l.Report("p").Plan.Digest})
+			l.Record(stray.key, "1", "1", []*placement.Verdict{stray.approvable()}, false)
+			if len(l.Permit(web.key, "1", []*placement.Verdict{web.approvable()})) != 0 {
+				t.Error("a move is permitted while another object has to be moved")
+			}
+			l.ConcludeAssessments(now)
+			leave(l)
+			if got := l.ConcludeAssessments(now).Released; !cmp.Equal(got, []remediation.Key{web.key}) {
+				t.Errorf("released %v", got)
+			}
+			if len(l.Permit(web.key, "1", []*placement.Verdict{web.approvable()})) != 1 {
+				t.Error("the rest of the plan is not permitted")
+			}
+		})
+	}
+}
+
 // TestFieldManager checks that the webhook permits the moves for which the leader patches, and no others.
 func TestFieldManager(t *testing.T) {
 	k := key("deployments", "shop", "web")

@@ -309,3 +309,42 @@ func FuzzChanges(f *testing.F) {
 		}
 	})
 }
+
+// TestPlansAreMadeInTime checks that objects that change one by one become part of the plan, at most once in PlanInterval, and
+// that assessments that never end together do not keep a plan from being made.
+func TestPlansAreMadeInTime(t *testing.T) {
+	l, now := remediation.NewLedger(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	web := func(i int) planned { return planned{object(i), "1", "eu", "us"} }
+	record := func(i int) { l.Record(object(i), "1", "1", []*placement.Verdict{web(i).verdict()}, false) }
+	moves := func() int {
+		if plan := l.Report("p").Plan; plan != nil {
+			return plan.Moves
+		}
+		return 0
+	}
+	for i := range 10 {
+		record(i)
+		result := l.ConcludeAssessments(now)
+		if got := moves(); got != 1 || result.Unplanned != (i > 0) {
+			t.Errorf("after object %d: %d moves, unplanned %t", i, got, result.Unplanned)
+		}
+	}
+	if l.ConcludeAssessments(now.Add(remediation.PlanInterval)); moves() != 10 {
+		t.Errorf("%d moves after an interval", moves())
+	}
+	for i := range 8 {
+		now = now.Add(20 * time.Second)
+		a := l.Assess(now, remediation.Cause{}, "p")
+		a.Add(object(100 + i))
+		a.Complete()
+		// The objects of the assessment before are decided while this one is open.
+		record(99 + i)
+		l.ConcludeAssessments(now)
+	}
+	if got := moves(); got < 15 {
+		t.Errorf("%d moves while assessments overlap", got)
+	}
+	if l.Report("p").Assessing {
+		t.Error("the report says that objects are being decided for minutes")
+	}
+}

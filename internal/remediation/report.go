@@ -170,13 +170,14 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	var changed []string
 	for _, name := range l.byKey[key] {
 		if !slices.Contains(names, name) {
-			if g := l.guards[name]; g != nil {
-				g.heal(l, key)
-				g.unwell -= l.accounts[name].objects[key].harm.weight()
-			}
-			a := l.accounts[name]
+			g, a := l.guard(name), l.accounts[name]
+			g.heal(l, key)
+			g.unwell -= a.objects[key].harm.weight()
 			a.track(a.objects[key], finding{})
 			delete(a.objects, key)
+			if a.refused && a.approved() {
+				g.dirty, l.concluded = true, true
+			}
 			changed = append(changed, name)
 		}
 	}
