@@ -191,7 +191,7 @@ func TestEnums(t *testing.T) {
 		"Mode":          {spec.Properties["mode"], []string{string(placementv1.ModeDryRun), string(placementv1.ModeEnforce), string(placementv1.ModeWarn)}},
 		"FailurePolicy": {spec.Properties["failurePolicy"], []string{string(placementv1.FailurePolicyFail), string(placementv1.FailurePolicyIgnore)}},
 		"Remediation": {remediation.Properties["mode"], []string{
-			string(placementv1.RemediationAutomatic), string(placementv1.RemediationManual), string(placementv1.RemediationNewOnly), string(placementv1.RemediationOff),
+			string(placementv1.RemediationApproved), string(placementv1.RemediationAutomatic), string(placementv1.RemediationManual), string(placementv1.RemediationNewOnly), string(placementv1.RemediationOff),
 		}},
 		"DeveloperChoice": {clusters.Properties["developerChoice"], []string{string(placementv1.DeveloperChoiceNarrow), string(placementv1.DeveloperChoiceOverride)}},
 		"OnEmpty":         {clusters.Properties["onEmpty"], []string{string(placementv1.OnEmptyClear), string(placementv1.OnEmptyDeny)}},
