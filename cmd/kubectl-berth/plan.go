@@ -37,29 +37,19 @@ const planExample = `  # What would be patched
   # The whole plan, for a script
   kubectl berth plan data-residency -o json`
 
-// planOptions are the flags of the plan command.
-type planOptions struct {
-	simulationFlags
-	output string
-}
-
 func newPlan(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &planOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
-	cmd := &cobra.Command{
+	o := &listOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
+	return o.addTo(&cobra.Command{
 		Use:     "plan POLICY",
 		Short:   "List the objects that Berth has to patch for a policy",
 		Long:    planLong,
 		Example: planExample,
 		Args:    cobra.ExactArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
-	}
-	cmd.ValidArgsFunction = o.completePolicies
-	o.addFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
-	return cmd
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.plan(cmd.Context(), args[0]) },
+	})
 }
 
-func (o *planOptions) run(ctx context.Context, policy string) error {
+func (o *listOptions) plan(ctx context.Context, policy string) error {
 	s, err := o.simulate(ctx)
 	if err != nil {
 		return err

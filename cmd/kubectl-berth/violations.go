@@ -36,29 +36,35 @@ const violationsExample = `  # All policies
   # One policy, for a script
   kubectl berth violations data-residency -o json`
 
-// violationsOptions are the flags of the violations command.
-type violationsOptions struct {
+// listOptions are the flags of a command that lists objects of a policy.
+type listOptions struct {
 	simulationFlags
 	output string
 }
 
-func newViolations(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &violationsOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
-	cmd := &cobra.Command{
-		Use:     "violations [POLICY]",
-		Short:   "List the objects that differ from what policies decide",
-		Long:    violationsLong,
-		Example: violationsExample,
-		Args:    cobra.MaximumNArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), strings.Join(args, "")) },
-	}
+// addTo adds the flags to a command, and completes the names of policies.
+func (o *listOptions) addTo(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = o.completePolicies
 	o.addFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
 	return cmd
 }
 
-func (o *violationsOptions) run(ctx context.Context, policy string) error {
+func newViolations(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &listOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
+	return o.addTo(&cobra.Command{
+		Use:     "violations [POLICY]",
+		Short:   "List the objects that differ from what policies decide",
+		Long:    violationsLong,
+		Example: violationsExample,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.violations(cmd.Context(), strings.Join(args, ""))
+		},
+	})
+}
+
+func (o *listOptions) violations(ctx context.Context, policy string) error {
 	s, err := o.simulate(ctx)
 	if err != nil {
 		return err
