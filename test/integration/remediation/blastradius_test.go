@@ -54,10 +54,15 @@ func crowd(ctx context.Context, namespace, policy string, n int) {
 
 // placed returns how many ConfigMaps of a namespace have which clusters.
 func placed(ctx context.Context, namespace string) (map[string]int, error) {
+	return valuesOf(ctx, namespace, placement.PreferencesAnnotation)
+}
+
+// valuesOf returns how many ConfigMaps of a namespace have which value of an annotation.
+func valuesOf(ctx context.Context, namespace, key string) (map[string]int, error) {
 	objects, err := list(ctx, framework.ConfigMap, namespace)
 	out := map[string]int{}
 	for _, o := range objects {
-		out[o.GetAnnotations()[placement.PreferencesAnnotation]]++
+		out[o.GetAnnotations()[key]]++
 	}
 	return out, err
 }

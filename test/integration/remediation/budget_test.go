@@ -39,14 +39,7 @@ var _ = Describe("The pace of remediation", func() {
 		crowd(ctx, namespace, name, objects)
 	})
 	// tiers returns how many objects have which tier.
-	tiers := func(ctx context.Context) (map[string]int, error) {
-		found, err := list(ctx, framework.ConfigMap, namespace)
-		out := map[string]int{}
-		for _, o := range found {
-			out[o.GetAnnotations()[tier]]++
-		}
-		return out, err
-	}
+	tiers := func(ctx context.Context) (map[string]int, error) { return valuesOf(ctx, namespace, tier) }
 	// move changes what the policy decides, and the bounds of its remediation.
 	move := func(ctx context.Context, bound func(*placementv1.Remediation)) {
 		GinkgoHelper()

@@ -114,14 +114,7 @@ var _ = Describe("A policy whose plans need an approval", func() {
 		name = onConfigMaps(ctx, "approved", always(tier, "gold"), namespace)
 		crowd(ctx, namespace, name, objects)
 	})
-	tiers := func(ctx context.Context) (map[string]int, error) {
-		found, err := list(ctx, framework.ConfigMap, namespace)
-		out := map[string]int{}
-		for _, o := range found {
-			out[o.GetAnnotations()[tier]]++
-		}
-		return out, err
-	}
+	tiers := func(ctx context.Context) (map[string]int, error) { return valuesOf(ctx, namespace, tier) }
 	decide := func(ctx context.Context, value string) placementv1.RemediationPlan {
 		GinkgoHelper()
 		before, err := planOf(ctx, name)
