@@ -113,25 +113,29 @@ func (l *Ledger) Permits(key Key, uid types.UID, due Due) bool {
 
 // permits reports whether the moves of an object that verdicts require are part of approved plans. The caller holds mu.
 func (l *Ledger) permits(key Key, uid types.UID, needs Due) bool {
-	permitted := true
-	for _, v := range needs {
+	refused := slices.ContainsFunc(needs, func(v *placement.Verdict) bool {
 		a := l.account(v.Policy.Name)
-		if f := a.objects[key]; !a.approved() || f.planned != asPlanned || f.move != moveBy(key, uid, v) {
-			a.refused, permitted = true, false
-		}
-	}
-	if !permitted {
-		// The plan of another policy may be approved before these are, and its object must be decided again then.
+		f := a.objects[key]
+		return !a.approved() || f.planned != asPlanned || f.move != moveBy(key, uid, v)
+	})
+	if refused {
+		// Whichever of the plans is approved last, the object must be decided again then.
 		for _, v := range needs {
 			l.account(v.Policy.Name).refused = true
 		}
 	}
-	return permitted
+	return !refused
 }
 
 // needApproval returns those verdicts that need an approval.
 func (d Due) needApproval() Due {
-	return slices.DeleteFunc(slices.Clone(d), func(v *placement.Verdict) bool { return !v.Policy.NeedsApproval() })
+	var out Due
+	for _, v := range d {
+		if v.Policy.NeedsApproval() {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // moveBy returns the ID of the move that a verdict requires.

@@ -70,6 +70,9 @@ func DueOf(verdicts []*placement.Verdict) Due {
 
 // released returns the verdicts as they would be if all policies that need an approval had it.
 func released(verdicts []*placement.Verdict) []*placement.Verdict {
+	if !slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Released != nil }) {
+		return verdicts
+	}
 	out := make([]*placement.Verdict, len(verdicts))
 	for i, v := range verdicts {
 		out[i] = cmp.Or(v.Released, v)
@@ -82,21 +85,23 @@ func Requires(verdicts []*placement.Verdict) bool {
 	return len(DueOf(verdicts)) > 0 || len(DueOf(released(verdicts))) > 0
 }
 
-// fails reports whether policies deny the object only because they can't decide it.
-func fails(verdicts []*placement.Verdict) bool {
-	denies := func(v *placement.Verdict) bool {
-		return v.Policy.Mode == placementv1.ModeEnforce && v.Err == nil && len(v.Decision.Errors) > 0
+// ruling reports whether policies deny a patch of an object, and whether they do so only because they can't decide.
+type ruling struct{ blocked, failing bool }
+
+func rulingOf(verdicts []*placement.Verdict) ruling {
+	var denied, failed bool
+	for _, v := range verdicts {
+		if v.Policy.Mode == placementv1.ModeEnforce {
+			denied = denied || v.Err == nil && len(v.Decision.Errors) > 0
+			failed = failed || v.Err != nil && v.Policy.FailurePolicy == placementv1.FailurePolicyFail
+		}
 	}
-	return Blocks(verdicts) && !slices.ContainsFunc(verdicts, denies)
+	return ruling{blocked: denied || failed, failing: failed && !denied}
 }
 
 // Blocks reports whether a policy denies the object, or denies it because it can't decide. The API server would call the
 // webhook, which would deny a patch. So no patch can resolve a violation.
-func Blocks(verdicts []*placement.Verdict) bool {
-	return slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool {
-		return v.Policy.Mode == placementv1.ModeEnforce && (v.Err == nil && len(v.Decision.Errors) > 0 || v.Err != nil && v.Policy.FailurePolicy == placementv1.FailurePolicyFail)
-	})
-}
+func Blocks(verdicts []*placement.Verdict) bool { return rulingOf(verdicts).blocked }
 
 // Placed reports whether an object has the placement that the policies decided.
 func (d Due) Placed(obj *unstructured.Unstructured) bool {

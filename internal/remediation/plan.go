@@ -160,11 +160,6 @@ func identify(key Key, uid types.UID, changes string) moveID {
 	return moveID(sum[:len(moveID{})])
 }
 
-// ruling reports whether policies deny a patch of an object, and whether they do so only because they can't decide.
-type ruling struct{ blocked, failing bool }
-
-func rulingOf(verdicts []*placement.Verdict) ruling { return ruling{Blocks(verdicts), fails(verdicts)} }
-
 // identify sets the move that makes an object what its policy decides.
 func (f *finding) identify(key Key, uid types.UID) {
 	if changes := f.result().changes; changes != "" {
