@@ -159,7 +159,7 @@ var _ = Describe("kubectl berth whatif", func() {
 		for i := range 4 {
 			createCluster(ctx, fmt.Sprintf("c%d", i), randomLabels(r))
 		}
-		w := &predicted{r: r, namespace: namespace, policies: map[string]*placementv1.PlacementPolicy{}, transitions: map[whatif.Transition]int{}}
+		w := &predicted{r: r, namespace: namespace, policies: map[string]*placementv1.PlacementPolicy{}, transitions: map[whatif.Transition]int{}, dataChanges: map[string]int{}}
 		for range 20 {
 			Expect(f.Client.Create(ctx, w.newObject())).To(Succeed())
 		}
