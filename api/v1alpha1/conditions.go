@@ -68,6 +68,9 @@ const (
 
 // Reasons of Paused.
 const (
+	// ReasonTooManyFailures: as many objects failed as spec.remediation.budget.pauseAfterFailures allows: the API server
+	// refused their patch, or their rollout failed. Berth patches no more objects of the policy.
+	ReasonTooManyFailures = "TooManyFailures"
 	// ReasonBlastRadius: a change of the policy or of its data would newly leave more of the matched objects denied, without
 	// clusters or undecided than spec.remediation.blastRadius allows. Berth patches none of them.
 	ReasonBlastRadius = "BlastRadius"

@@ -16,7 +16,11 @@ limitations under the License.
 
 package v1alpha1
 
-import "cmp"
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
 
 // WithDefaults returns the spec with the default of every absent field that has one. The defaults are those that the
 // API server sets from the schema. Use it for specs that did not pass through the API server.
@@ -27,6 +31,9 @@ func (s PlacementPolicySpec) WithDefaults() PlacementPolicySpec {
 	s.Remediation.Mode = cmp.Or(s.Remediation.Mode, RemediationAutomatic)
 	if s.Remediation.BlastRadius != nil {
 		s.Remediation.BlastRadius = new(s.Remediation.BlastRadius.WithDefaults())
+	}
+	if s.Remediation.Budget != nil {
+		s.Remediation.Budget = new(s.Remediation.Budget.WithDefaults())
 	}
 	if s.Limits != nil {
 		s.Limits = &Limits{InputBytes: s.Limits.MaxInputBytes()}
@@ -54,6 +61,28 @@ func (b *BlastRadius) WithDefaults() BlastRadius {
 	}
 	out.Percent = cmp.Or(out.Percent, DefaultBlastRadiusPercent)
 	out.MinObjects = cmp.Or(out.MinObjects, DefaultBlastRadiusMinObjects)
+	return out
+}
+
+// Defaults of spec.remediation.budget.
+const (
+	DefaultMaxUnavailable     = "10%"
+	DefaultPauseAfterFailures = 10
+)
+
+// WithDefaults returns the budget with the default of each field that is not set and that has one. For nil, it returns the
+// defaults.
+func (b *RemediationBudget) WithDefaults() RemediationBudget {
+	var out RemediationBudget
+	if b != nil {
+		out = *b
+	}
+	if out.MaxUnavailable == nil {
+		out.MaxUnavailable = new(intstr.FromString(DefaultMaxUnavailable))
+	}
+	if out.PauseAfterFailures == nil {
+		out.PauseAfterFailures = new(int32(DefaultPauseAfterFailures))
+	}
 	return out
 }
 

@@ -20,6 +20,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // RequestedAnnotation is the annotation that keeps the requested values: what the developer set under the keys that a
@@ -29,6 +30,10 @@ const RequestedAnnotation = "placement.berth.dev/requested"
 // ReleaseBlastRadiusAnnotation is the annotation of a PlacementPolicy that releases a paused change. Its value is the
 // identity of the change, as in status.paused.change.
 const ReleaseBlastRadiusAnnotation = "placement.berth.dev/release-blast-radius"
+
+// ResumeAfterFailuresAnnotation is the annotation of a PlacementPolicy that lets patches go on after too many objects failed.
+// Its value is the identity of the pause, as in status.failures.pause.
+const ResumeAfterFailuresAnnotation = "placement.berth.dev/resume-after-failures"
 
 // ApproveAnnotation is the annotation of a PlacementPolicy that approves a plan. Its value is the digest of the plan, as in
 // status.plan.digest.
@@ -394,8 +399,8 @@ type Remediation struct {
 	// +optional
 	BlastRadius *BlastRadius `json:"blastRadius,omitempty"`
 
-	// budget bounds how fast Berth patches existing objects while mode is Automatic or Approved. If unset, it patches them as fast as
-	// it can.
+	// budget bounds how fast Berth patches existing objects while mode is Automatic or Approved, and how many of them may be
+	// unavailable at the same time. If unset, its defaults apply: maxUnavailable is 10%, and pauseAfterFailures is 10.
 	// +optional
 	Budget *RemediationBudget `json:"budget,omitempty"`
 
@@ -407,16 +412,56 @@ type Remediation struct {
 	Windows []RemediationWindow `json:"windows,omitempty"`
 }
 
-// RemediationBudget bounds how fast Berth patches the existing objects of a policy.
+// RemediationBudget bounds how fast Berth patches the existing objects of a policy, and how many of them may be unavailable at
+// the same time. An object that several policies change waits for the budgets of all of them. An object is being moved from
+// its patch until the patch is done, and if the patch changes the pod template of a workload, until the rollout is complete or
+// has failed.
 //
 // +kubebuilder:validation:MinProperties=1
 type RemediationBudget struct {
-	// maxPerMinute is the number of patches a minute. They are spread evenly: 30 means one patch every two seconds. An
-	// object that several policies change waits for each of their budgets. Must be from 1 to 6000.
+	// maxPerMinute is the number of patches a minute. They are spread evenly: 30 means one patch every two seconds. Must be
+	// from 1 to 6000. If unset, there is no bound.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=6000
 	MaxPerMinute int32 `json:"maxPerMinute,omitempty"`
+
+	// maxConcurrent is the number of objects that are being moved at the same time. Must be from 1 to 10000. If unset, there
+	// is no bound.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	MaxConcurrent int32 `json:"maxConcurrent,omitempty"`
+
+	// perNamespace is the number of objects of one namespace that are being moved at the same time. Must be from 1 to 10000.
+	// If unset, there is no bound.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	PerNamespace int32 `json:"perNamespace,omitempty"`
+
+	// maxUnavailable is the number of matched objects, or the percentage of them, that may be unavailable at the same time. An
+	// object is unavailable while it is not ready by the conventions of kstatus, for whatever reason, and while Berth moves it
+	// by a patch of its pod template. Before such a patch of an available object, Berth waits until fewer objects are
+	// unavailable. It does not wait to patch labels and annotations, or an object that is unavailable anyway. A percentage is
+	// rounded down, but to 1 at least. Must be at least 1 or from 1% to 100%. 100% means no bound. Defaults to 10%.
+	// +optional
+	// +default="10%"
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=4
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="must be a number of at least 1 or a percentage from 1% to 100%"
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+
+	// pauseAfterFailures is the number of objects that failed after which Berth patches no more objects of the policy: the API
+	// server refused the patch of the object, for example because another webhook denied it, or the rollout after the patch
+	// failed. Failures that other objects may share, such as an unavailable webhook, do not count. Patches go on when the
+	// annotation placement.berth.dev/resume-after-failures has the value of status.failures.pause, or with the next generation
+	// of the policy. 0 means never. Must be from 0 to 10000. Defaults to 10.
+	// +optional
+	// +default=10
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	PauseAfterFailures *int32 `json:"pauseAfterFailures,omitempty"`
 }
 
 // RemediationWindow is a recurring period.
@@ -559,6 +604,11 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Paused *PausedChange `json:"paused,omitempty"`
 
+	// failures describes the objects whose patch the API server refused, or whose rollout failed after a patch. It is absent
+	// if there are none.
+	// +optional
+	Failures *MoveFailures `json:"failures,omitempty"`
+
 	// data is a summary of dependencies for display: the resource types that the policy reads.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
@@ -573,12 +623,17 @@ type PlacementPolicyStatus struct {
 
 // WaitingReason is why objects are not patched yet.
 //
-// +kubebuilder:validation:Enum=Budget;Window;Approval
+// +kubebuilder:validation:Enum=Budget;Window;Approval;Availability;Failures
 type WaitingReason string
 
 const (
-	// WaitingForBudget means that the number of patches a minute is used up: that of the policy or that of the manager.
+	// WaitingForBudget means that as many objects are being moved, or were patched, as the budget of the policy or that of the
+	// manager allows.
 	WaitingForBudget WaitingReason = "Budget"
+	// WaitingForAvailability means that as many objects are unavailable as maxUnavailable of the policy allows.
+	WaitingForAvailability WaitingReason = "Availability"
+	// WaitingAfterFailures means that patches stopped because too many objects failed.
+	WaitingAfterFailures WaitingReason = "Failures"
 	// WaitingForWindow means that no window of the policy is open.
 	WaitingForWindow WaitingReason = "Window"
 	// WaitingForApproval means that the plan is not approved.
@@ -587,8 +642,9 @@ const (
 
 // WaitingObjects are existing objects that Berth has to patch and that wait.
 type WaitingObjects struct {
-	// reason is why the objects wait. Budget: the number of patches a minute is used up. Window: no window is open.
-	// Approval: the plan is not approved.
+	// reason is why the objects wait. Budget: maxPerMinute, maxConcurrent or perNamespace is used up. Window: no window is
+	// open. Approval: the plan is not approved. Availability: as many objects are unavailable as maxUnavailable allows.
+	// Failures: as many objects failed as pauseAfterFailures allows.
 	// +required
 	Reason WaitingReason `json:"reason,omitempty"`
 
@@ -630,7 +686,7 @@ const (
 	// PlanInProgress means that Berth carries out the plan. The status field waiting and the condition Paused say why
 	// objects wait.
 	PlanInProgress PlanState = "InProgress"
-	// PlanCompleted means that no object of the plan has to be patched any more.
+	// PlanCompleted means that no object of the plan has to be patched any more, and that the rollouts are complete.
 	PlanCompleted PlanState = "Completed"
 )
 
@@ -669,6 +725,12 @@ type RemediationPlan struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Done *int32 `json:"done,omitempty"`
+
+	// rollouts is the number of objects that are patched and whose rollout is not complete. The plan is completed when there
+	// are none.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Rollouts int32 `json:"rollouts,omitempty"`
 
 	// approval says who approved the plan. It is absent if remediation.mode is not Approved, or if the plan is not approved.
 	// +optional
@@ -765,6 +827,28 @@ type PlannedMove struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Changes string `json:"changes,omitempty"`
+}
+
+// MoveFailures describes the objects whose patch the API server refused, or whose rollout failed after a patch.
+//
+// +kubebuilder:validation:MinProperties=1
+type MoveFailures struct {
+	// objects is the number of objects that failed.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Objects *int32 `json:"objects,omitempty"`
+
+	// pause identifies the pause because of the failures. It is absent unless remediation is paused because of them. To let
+	// patches go on, set the annotation placement.berth.dev/resume-after-failures on the policy to this value.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Pause string `json:"pause,omitempty"`
+
+	// sample lists some of the objects, ordered by resource, namespace and name. At most 10 items.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Sample []Violation `json:"sample,omitempty"`
 }
 
 // PausedChange is a change that paused the remediation of a policy.

@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -89,6 +90,7 @@ type Deps struct {
 	Budget  *remediation.Budget
 	Metrics *metrics.Metrics
 	Events  *events.Recorder
+	Clock   clock.PassiveClock
 	// Served returns the types that the API server serves, or nil if they are not known.
 	Served func() *match.ServedTypes
 	// OwnNamespace is Berth's own namespace, in which no object is matched. It is empty if the served cluster has none.
@@ -246,8 +248,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	next := status.Compute(obj.Status, facts)
 	if facts.State != nil {
 		c.Metrics.Violations(obj.Name, facts.Report.Violations)
-		c.Metrics.Paused(obj.Name, facts.Report.Pause != nil)
-		c.Metrics.Waiting(obj.Name, facts.Waiting.Paced, facts.Waiting.Closed, status.WaitingFor(next, placementv1.WaitingForApproval))
+		c.Metrics.Paused(obj.Name, facts.Report.Pause != nil || facts.Waiting.Pause != "")
+		c.Metrics.Waiting(obj.Name, func(reason placementv1.WaitingReason) int { return status.WaitingFor(next, reason) })
 		moves, done := status.CarriedOut(next.Plan)
 		c.Metrics.Plan(obj.Name, moves, done)
 	}
@@ -271,6 +273,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	for _, n := range status.Notifications(base.Status, next) {
 		c.Events.On(obj, n.Kind, n.Message)
+		if n.Kind == events.PlanCompleted {
+			c.Metrics.PlanCompleted(obj.Name, c.Clock.Since(next.Plan.StartTime.Time))
+		}
 	}
 	return result, nil
 }

@@ -92,7 +92,7 @@ func TestDeletedPoliciesAreForgotten(t *testing.T) {
 	}
 	policies := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&placementv1.PlacementPolicy{}).Build()
 	c := New(Deps{
-		Client: policies, Registry: placement.NewRegistry(), Ledger: remediation.NewLedger(), Budget: remediation.NewBudget(0), Events: events.New(silent{}),
+		Client: policies, Registry: placement.NewRegistry(), Ledger: remediation.NewLedger(), Budget: remediation.NewBudget(remediation.Limits{}, remediation.NewLedger()), Events: events.New(silent{}),
 		Hook:     func(string) status.WebhookState { return status.WebhookState{} },
 		Resuming: func() bool { return false },
 	})

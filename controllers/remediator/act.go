@@ -85,7 +85,7 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstru
 	if !c.Ledger.Permits(key, obj.GetUID(), due) {
 		// An approval was withdrawn, or another plan was made, while the patch waited. The object is decided again without it.
 		c.gate.Leave(key, policies...)
-		c.Budget.Leave(key)
+		c.advance(ctx, c.Budget.Leave(c.Clock.Now(), key))
 		c.objects.enqueue(key)
 		return reconcile.Result{}, nil
 	}
@@ -93,12 +93,13 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstru
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if !c.spend(key, due) {
+	if !c.spend(ctx, key, due) {
 		c.gate.Leave(key, policies...)
 		return reconcile.Result{}, nil
 	}
 	ctrllog.FromContext(ctx).V(2).Info("Patching")
 	got, err := c.Client.Resource(key.Resource).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: remediation.FieldManagerFor(key, obj.GetUID(), due)})
+	c.advance(ctx, c.Budget.Finish(c.Clock.Now(), key, due, resultOf(obj, got, err)))
 	switch {
 	case apierrors.IsNotFound(err):
 		c.gate.Leave(key, policies...)
@@ -136,17 +137,47 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstru
 	return reconcile.Result{}, nil
 }
 
+// resultOf returns what the budgets have to know of a patch of an object.
+func resultOf(obj, got *unstructured.Unstructured, err error) remediation.Patch {
+	switch {
+	case err == nil:
+		return remediation.Patch{Done: got.GetResourceVersion() != obj.GetResourceVersion(), UID: got.GetUID(), Generation: got.GetGeneration()}
+	case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && refused(err):
+		return remediation.Patch{Refusal: err.Error()}
+	}
+	return remediation.Patch{}
+}
+
 // spend reports whether the budgets of the policies allow a patch now. If not, the object is enqueued again once they may
 // allow it.
-func (c *Controller) spend(key remediation.Key, due remediation.Due) bool {
-	ok, wake := c.Budget.Spend(c.Clock.Now(), key, due)
-	c.openBudget(wake)
+func (c *Controller) spend(ctx context.Context, key remediation.Key, due remediation.Due) bool {
+	for _, v := range due {
+		c.settleRollouts(ctx, v.Policy)
+	}
+	ok, next := c.Budget.Spend(c.Clock.Now(), key, due)
+	c.advance(ctx, next)
 	if !ok {
 		for _, v := range due {
 			c.Changed(v.Policy.Name)
 		}
 	}
 	return ok
+}
+
+// advance does what the budgets require: it enqueues the objects that may be patched now, and those that may be patched later
+// once the time comes. It reports policies whose patches stopped because too many failed.
+func (c *Controller) advance(ctx context.Context, next remediation.Next) {
+	c.objects.enqueue(next.Keys...)
+	c.openBudget(next.Wake)
+	for _, name := range next.Changed {
+		c.Changed(name)
+	}
+	for _, name := range next.Paused {
+		waiting := c.Budget.Waiting(name)
+		ctrllog.FromContext(ctx).Info("Remediation is paused: too many objects failed", "policy", name, "objects", len(waiting.Failures))
+		c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, waiting.PauseMessage(name))
+		c.Changed(name)
+	}
 }
 
 // clockCheck is the maximum time for which the controller relies on the clock to run evenly. Windows open by the time of day,
@@ -165,9 +196,7 @@ func (c *Controller) openBudget(wake time.Duration) {
 			c.openBudget(rest)
 			return
 		}
-		keys, wake := c.Budget.Open(c.Clock.Now())
-		c.openBudget(wake)
-		c.objects.enqueue(keys...)
+		c.advance(context.Background(), c.Budget.Open(c.Clock.Now()))
 	})
 }
 

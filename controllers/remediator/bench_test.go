@@ -180,9 +180,10 @@ func newLeader(t testing.TB) *leader {
 		eng:  embedded.New(data, embedded.Options{Timeout: time.Minute, Concurrency: 4, Predicates: set, World: world}),
 		work: &queue{in: map[remediation.Key]bool{}},
 	}
+	ledger := remediation.NewLedger()
 	l.Controller = New(Deps{
 		Registry: registry, Decider: &placement.Decider{Policies: registry, Namespaces: teams{}, Keyring: keyring},
-		Catalog: served{}, Ledger: remediation.NewLedger(), Budget: remediation.NewBudget(0), Metrics: m, Clock: clock.RealClock{},
+		Catalog: served{}, Ledger: ledger, Budget: remediation.NewBudget(remediation.Limits{}, ledger), Metrics: m, Clock: clock.RealClock{},
 		Ready: func(context.Context) bool { return true }, Changed: func(string) {},
 	})
 	l.objects.start(l.work)

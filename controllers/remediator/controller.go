@@ -85,8 +85,10 @@ type Deps struct {
 // Controller patches existing objects that differ from what the policies decide for them. Create it with New.
 type Controller struct {
 	Deps
-	objects      *objectCache
-	watches      *watches.Consumer
+	objects *objectCache
+	watches *watches.Consumer
+	// rollouts receives the readiness of the objects of policies that watch rollouts.
+	rollouts     *watches.Consumer
 	neededFields *neededFields
 	matched      *matchedTypes
 	groups       *remediation.Groups
@@ -114,6 +116,7 @@ func New(d Deps) *Controller {
 	c.objects = newObjectCache(c.listed)
 	c.remoteQueue = newRemoteQueue(c.objects, c.query, c.patch, d.Tracing)
 	c.watches = d.Watches.NewConsumer(c.objects, c.watchChanged)
+	c.rollouts = d.Watches.NewConsumer(rollouts{c}, func(schema.GroupVersionResource) { c.progress.Notify() })
 	d.Registry.Subscribe(c.policyChanged)
 	return c
 }
@@ -163,11 +166,14 @@ type phase func(context.Context, *scope) (proceed bool, err error)
 func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconcile.Result, error) {
 	s := &scope{key: key}
 	if !c.gather(ctx, s) {
+		c.advance(ctx, c.Budget.Yield(c.Clock.Now(), key))
 		return s.result, nil
 	}
 	// There is no trace of objects that are not decided.
 	ctx, span := startTrace(ctx, c.Tracing, "remediation", key)
 	defer span.End()
+	// An object that is not patched now leaves its place to others.
+	defer func() { c.advance(ctx, c.Budget.Yield(c.Clock.Now(), key)) }()
 	for _, next := range []phase{c.decide, c.record, c.act} {
 		proceed, err := next(ctx, s)
 		if err != nil {

@@ -54,14 +54,16 @@ type typeTable struct {
 	// fields is the field set of the objects.
 	fields  *projection.FieldSet
 	objects map[remediation.Key]*cachedObject
-	// queued is the number of queued objects.
-	queued int
+	// queued is the number of queued objects, and unrecorded of those for which no decision was recorded yet.
+	queued, unrecorded int
 }
 
 type cachedObject struct {
 	object *unstructured.Unstructured
 	// queued is set while the object is in the workqueue and no worker has taken it.
 	queued bool
+	// recorded is set once a decision on the object was recorded.
+	recorded bool
 }
 
 func newObjectCache(listed func(schema.GroupVersionResource, []remediation.Key)) *objectCache {
@@ -110,6 +112,9 @@ func (t *objectCache) Replace(resource schema.GroupVersionResource, fields *proj
 		if now.queued = known && before.queued; now.queued {
 			next.queued++
 		}
+		if now.recorded = known && before.recorded; !now.recorded {
+			next.unrecorded++
+		}
 		if known && same(before.object, now.object) && !grown {
 			next.objects[key] = before
 		} else {
@@ -141,6 +146,7 @@ func (t *objectCache) Put(resource schema.GroupVersionResource, o *unstructured.
 		state.object = o
 	} else {
 		at.objects[key] = &cachedObject{object: o}
+		at.unrecorded++
 	}
 	t.mu.Unlock()
 	t.enqueue(key)
@@ -151,8 +157,9 @@ func (t *objectCache) Delete(resource schema.GroupVersionResource, namespace, na
 	key := remediation.Key{Resource: resource, Namespace: namespace, Name: name}
 	t.mu.Lock()
 	if at := t.tables[resource]; at != nil {
-		if o := at.objects[key]; o != nil && o.queued {
-			at.queued--
+		if o := at.objects[key]; o != nil {
+			at.queued -= count(o.queued)
+			at.unrecorded -= count(!o.recorded)
 		}
 		delete(at.objects, key)
 	}
@@ -169,6 +176,13 @@ func (t *objectCache) Drop(resource schema.GroupVersionResource) {
 	if old != nil {
 		t.listed(resource, slices.Collect(maps.Keys(old.objects)))
 	}
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // find returns an object and the table that contains it, or nil. The caller holds mu.
@@ -204,6 +218,26 @@ func (t *objectCache) get(key remediation.Key) (*unstructured.Unstructured, *pro
 		return nil, nil
 	}
 	return o.object, at.fields
+}
+
+// recorded declares that a decision on an object was recorded.
+func (t *objectCache) recorded(key remediation.Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o, at := t.find(key); o != nil && !o.recorded {
+		o.recorded = true
+		at.unrecorded--
+	}
+}
+
+// allRecorded reports whether a decision was recorded for each object of some types.
+func (t *objectCache) allRecorded(resources []schema.GroupVersionResource) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return !slices.ContainsFunc(resources, func(r schema.GroupVersionResource) bool {
+		at := t.tables[r]
+		return at != nil && at.unrecorded > 0
+	})
 }
 
 // enqueue adds those objects to the workqueue that are not queued. It does nothing before start: the watches, which

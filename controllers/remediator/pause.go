@@ -24,6 +24,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -109,13 +110,14 @@ func (c *Controller) resume(ctx context.Context) bool {
 		if err == nil {
 			var paused []string
 			for _, p := range policies.Items {
+				c.Budget.Resume(c.Clock.Now(), p.Name, p.Status.GenerationInForce, carriesOut(p.Status.Plan), failuresOf(p.Status.Failures), pauseOf(p.Status.Failures))
 				if p.Status.Paused != nil {
 					c.Ledger.Resume(p.Name, p.Status.Paused.Change, int(p.Status.Paused.Before))
 					paused = append(paused, p.Name)
 				}
 			}
 			close(c.resumed)
-			go c.settlePauses(ctx, paused)
+			go c.settle(ctx, paused)
 			return true
 		}
 		ctrllog.FromContext(ctx).Info("Reading the policies failed; it is tried again", "reason", err.Error())
@@ -123,6 +125,31 @@ func (c *Controller) resume(ctx context.Context) bool {
 			return false
 		}
 	}
+}
+
+// carriesOut reports whether a leader was carrying out a plan.
+func carriesOut(p *placementv1.RemediationPlan) bool {
+	return p != nil && (p.State == placementv1.PlanInProgress || p.Rollouts > 0)
+}
+
+// failuresOf returns the objects that failed under an earlier leader, as far as the status names them.
+func failuresOf(f *placementv1.MoveFailures) (out []remediation.Failure) {
+	if f == nil {
+		return nil
+	}
+	for _, o := range f.Sample {
+		key := remediation.Key{Resource: schema.ParseGroupResource(o.Resource).WithVersion(""), Namespace: o.Namespace, Name: o.Name}
+		out = append(out, remediation.Failure{Key: key, Reason: o.Message})
+	}
+	return out
+}
+
+// pauseOf returns the pause because of failures under an earlier leader; "" if there is none.
+func pauseOf(f *placementv1.MoveFailures) string {
+	if f == nil {
+		return ""
+	}
+	return f.Pause
 }
 
 // Resuming reports whether it is not known yet which policies an earlier leader paused.
@@ -135,10 +162,11 @@ func (c *Controller) Resuming() bool {
 	}
 }
 
-// settlePauses ends the pauses of an earlier leader once all objects of their policies have been decided, if the result
-// allows that.
-func (c *Controller) settlePauses(ctx context.Context, policies []string) {
-	for len(policies) > 0 && sleep(ctx, settleDelay) {
+// settle ends the pauses of an earlier leader once all objects of their policies have been decided, if the result allows that.
+// It also finds out which objects that leader was moving.
+func (c *Controller) settle(ctx context.Context, policies []string) {
+	for len(policies)+len(c.Budget.Resuming()) > 0 && sleep(ctx, settleDelay) {
+		c.settleResuming(ctx)
 		before := len(policies)
 		policies = slices.DeleteFunc(policies, func(name string) bool {
 			state := c.Registry.Get(name)
@@ -182,6 +210,12 @@ func (r releases) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	}
 	r.objects.enqueue(r.Ledger.Approve(p.Name, approvalOf(p))...)
 	r.Changed(p.Name)
+	if pause, set := p.Annotations[placementv1.ResumeAfterFailuresAnnotation]; set {
+		if next, ok := r.Budget.Release(r.Clock.Now(), p.Name, pause); ok {
+			r.Events.On(p, events.RemediationResumed, "remediation goes on: the pause "+pause+" after failures was released")
+			r.advance(ctx, next)
+		}
+	}
 	change, ok := p.Annotations[placementv1.ReleaseBlastRadiusAnnotation]
 	if !ok {
 		return reconcile.Result{}, nil
@@ -207,7 +241,7 @@ func approvalOf(p *placementv1.PlacementPolicy) *remediation.Approval {
 	}
 	var by placementv1.Approver
 	plan := p.Status.Plan
-	out := &remediation.Approval{Digest: digest, Used: plan != nil && plan.Digest == digest && plan.State == placementv1.PlanCompleted}
+	out := &remediation.Approval{Digest: digest, Used: plan != nil && plan.Digest == digest && *plan.Done == plan.Moves}
 	if err := json.Unmarshal([]byte(p.Annotations[placementv1.ApprovedByAnnotation]), &by); err == nil && by.Digest == digest {
 		out.By, out.At = by.User, by.Time.Time
 	}

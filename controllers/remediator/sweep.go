@@ -186,7 +186,7 @@ func (c *Controller) policyChanged(p placement.PolicyChange) {
 	}
 	c.matched.forget(p.Before)
 	c.objects.enqueue(c.gate.ForgetPolicy(p.Name)...)
-	c.objects.enqueue(c.Budget.ForgetPolicy(c.Clock.Now(), p.Name)...)
+	c.advance(context.Background(), c.Budget.PolicyChanged(c.Clock.Now(), p.Name, p.After))
 	if c.objects.started() {
 		c.backlog.add(func(b *changes) {
 			b.policies = slices.DeleteFunc(append(b.policies, p.Before, p.After), func(p *placement.Policy) bool { return p == nil })

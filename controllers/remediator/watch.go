@@ -71,6 +71,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (c *Controller) watch(ctx context.Context) {
 	for {
 		c.watches.Set(ctx, c.wanted())
+		c.rollouts.Set(ctx, c.wantedRollouts())
 		c.progress.Notify()
 		// Policies are often created together, and each may need more fields than the one before.
 		if !sleep(ctx, settle) {

@@ -69,7 +69,7 @@ type Metric struct {
 // All returns Berth's metrics, sorted by name. The caller must not change the result.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
-		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, policyPaused, policyWaiting, policyPlanMoves, policyPlanDone, remediations,
+		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, policyPaused, policyWaiting, policyPlanMoves, policyPlanDone, policyPlanDuration, remediations,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
 		policyQuarantined, policyQuarantinedNamespaces, policyQuarantines, unauthenticatedRequests,
 		remoteRequests, remoteDuration, remoteCircuitOpen, remotePushes, remoteLoads, remotePending,
@@ -240,8 +240,14 @@ var (
 	}
 	policyWaiting = Metric{
 		Name: "berth_policy_waiting", Type: Gauge, Reporter: TheLeader,
-		Help:   "Existing objects that Berth has to patch for a policy and that wait, by reason: budget (the number of patches a minute), window, or approval.",
-		Labels: []Label{ofPolicy, {Name: "reason", Values: []string{WaitingBudget, WaitingWindow, WaitingApproval}}},
+		Help:   "Existing objects that Berth has to patch for a policy and that wait, by reason: budget (the number of patches a minute, or of objects that are moved at the same time), window, approval, availability (too many objects are unavailable), or failures (too many objects failed).",
+		Labels: []Label{ofPolicy, {Name: "reason", Values: []string{WaitingBudget, WaitingWindow, WaitingApproval, WaitingAvailability, WaitingFailures}}},
+	}
+	policyPlanDuration = Metric{
+		Name: "berth_policy_plan_duration_seconds", Type: Histogram, Reporter: TheLeader,
+		Help:    "Time from when a plan of a policy was made until it was completed: until no object had to be moved any more, and the rollouts were complete.",
+		Labels:  []Label{ofPolicy},
+		buckets: prometheus.ExponentialBuckets(1, 4, 9),
 	}
 	policyPlanMoves = Metric{
 		Name: "berth_policy_plan_moves", Type: Gauge, Reporter: TheLeader,
@@ -255,7 +261,7 @@ var (
 	}
 	policyPaused = Metric{
 		Name: "berth_policy_paused", Type: Gauge, Reporter: TheLeader,
-		Help:   "Whether remediation of a policy is paused because a change would affect too many existing objects: 1 or 0.",
+		Help:   "Whether remediation of a policy is paused because a change would affect too many existing objects, or because too many failed: 1 or 0.",
 		Labels: []Label{ofPolicy},
 	}
 	remediations = Metric{

@@ -26,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/tracing"
 )
@@ -61,9 +62,11 @@ const (
 
 // Reasons why objects wait.
 const (
-	WaitingBudget   = "budget"
-	WaitingWindow   = "window"
-	WaitingApproval = "approval"
+	WaitingBudget       = "budget"
+	WaitingWindow       = "window"
+	WaitingApproval     = "approval"
+	WaitingAvailability = "availability"
+	WaitingFailures     = "failures"
 )
 
 // States of a policy.
@@ -96,6 +99,7 @@ type Metrics struct {
 	waiting      *prometheus.GaugeVec
 	planMoves    *prometheus.GaugeVec
 	planDone     *prometheus.GaugeVec
+	planDuration *prometheus.HistogramVec
 	remediations *prometheus.CounterVec
 	quotas       *quotaMetrics
 	memo         *memoMetrics
@@ -109,10 +113,10 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		Remote:    newRemote(),
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
 		requests: admissionDuration.histogram(), policies: policies.gauge(),
-		violations: violations.gauge(), paused: policyPaused.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), remediations: remediations.counter(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
+		violations: violations.gauge(), paused: policyPaused.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(), remediations: remediations.counter(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
 		refused: unauthenticatedRequests.counter().WithLabelValues(),
 	}
-	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.violations, m.paused, m.waiting, m.planMoves, m.planDone, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines, m.refused}
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.violations, m.paused, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines, m.refused}
 	for _, c := range slices.Concat(own, m.quotas.collectors(), m.Remote.collectors()) {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -177,13 +181,24 @@ func (m *Metrics) Violations(policy string, objects int) {
 	m.ofPolicies.touch(policy, func() { m.violations.WithLabelValues(policy).Set(float64(objects)) })
 }
 
-// Waiting sets how many objects wait for a policy's budget, for its windows, and for an approval.
-func (m *Metrics) Waiting(policy string, budget, window, approval int) {
+// waitingReasons are the values of a label for the reasons why objects wait.
+var waitingReasons = map[string]placementv1.WaitingReason{
+	WaitingBudget: placementv1.WaitingForBudget, WaitingWindow: placementv1.WaitingForWindow, WaitingApproval: placementv1.WaitingForApproval,
+	WaitingAvailability: placementv1.WaitingForAvailability, WaitingFailures: placementv1.WaitingAfterFailures,
+}
+
+// Waiting sets how many objects of a policy wait. objects returns their number by reason.
+func (m *Metrics) Waiting(policy string, objects func(placementv1.WaitingReason) int) {
 	m.ofPolicies.touch(policy, func() {
-		m.waiting.WithLabelValues(policy, WaitingBudget).Set(float64(budget))
-		m.waiting.WithLabelValues(policy, WaitingWindow).Set(float64(window))
-		m.waiting.WithLabelValues(policy, WaitingApproval).Set(float64(approval))
+		for label, reason := range waitingReasons {
+			m.waiting.WithLabelValues(policy, label).Set(float64(objects(reason)))
+		}
 	})
+}
+
+// PlanCompleted records how long a plan of a policy took.
+func (m *Metrics) PlanCompleted(policy string, took time.Duration) {
+	m.ofPolicies.touch(policy, func() { m.planDuration.WithLabelValues(policy).Observe(took.Seconds()) })
 }
 
 // Plan sets how many objects a policy's newest plan moves, and how many of them no longer have to be moved. Both are 0 if Berth
@@ -217,6 +232,7 @@ func (m *Metrics) ForgetPolicy(policy string) {
 		m.violations.DeletePartialMatch(labels)
 		m.paused.DeletePartialMatch(labels)
 		m.waiting.DeletePartialMatch(labels)
+		m.planDuration.DeletePartialMatch(labels)
 		m.planMoves.DeletePartialMatch(labels)
 		m.planDone.DeletePartialMatch(labels)
 		m.remediations.DeletePartialMatch(labels)

@@ -123,10 +123,10 @@ type Policy struct {
 	Clusters placementv1.ClustersRule
 	// BlastRadius limits how many existing objects one change may affect. All of its fields are set.
 	BlastRadius placementv1.BlastRadius
-	// MaxPerMinute bounds the patches of existing objects a minute; 0 means no bound. Windows are the periods in which
-	// existing objects are patched.
-	MaxPerMinute int
-	Windows      window.Windows
+	// Budget bounds patches of existing objects. All fields with a default are set. Windows are the periods in which existing
+	// objects are patched.
+	Budget  placementv1.RemediationBudget
+	Windows window.Windows
 	// Schedules reports whether the policy may define the rule scheduling, for which more fields of an object are
 	// decoded. If a policy decides on scheduling although Schedules is false, its verdict is an error.
 	Schedules bool
@@ -137,7 +137,7 @@ type Policy struct {
 // NewPolicy returns a version of a PlacementPolicy with the given parts. spec has its defaults (WithDefaults), and matcher
 // is compiled from its match.
 func NewPolicy(name string, generation int64, spec placementv1.PlacementPolicySpec, matcher *match.Matcher, e Evaluator, schedules bool) *Policy {
-	out := &Policy{
+	return &Policy{
 		Name:          name,
 		Generation:    generation,
 		Priority:      spec.Priority,
@@ -146,15 +146,12 @@ func NewPolicy(name string, generation int64, spec placementv1.PlacementPolicySp
 		Remediation:   spec.Remediation.Mode,
 		Clusters:      spec.Clusters.WithDefaults(),
 		BlastRadius:   spec.Remediation.BlastRadius.WithDefaults(),
+		Budget:        spec.Remediation.Budget.WithDefaults(),
 		Windows:       window.ParseAll(spec.Remediation.Windows),
 		Matcher:       matcher,
 		Schedules:     schedules,
 		Evaluator:     e,
 	}
-	if budget := spec.Remediation.Budget; budget != nil {
-		out.MaxPerMinute = int(budget.MaxPerMinute)
-	}
-	return out
 }
 
 // Quarantined returns the time at which the policy's quarantine began. ok is false if the policy is not in quarantine.

@@ -39,6 +39,10 @@ func (p *Policy) NeedsApproval() bool {
 	return p.Mode == placementv1.ModeEnforce && p.Remediation == placementv1.RemediationApproved
 }
 
+// WatchesRollouts reports whether remediation of the policy has to know which objects are ready, because it may patch their pod
+// templates.
+func (p *Policy) WatchesRollouts() bool { return p.Schedules && (p.Automatic() || p.NeedsApproval()) }
+
 // listsViolations reports whether the policy leaves existing objects to their owners, or to an approval.
 func (p *Policy) listsViolations() bool {
 	return p.Remediation == placementv1.RemediationManual || p.Remediation == placementv1.RemediationApproved

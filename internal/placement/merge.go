@@ -73,6 +73,9 @@ type Change struct {
 	Affinity *string
 }
 
+// ChangesPods reports whether the change is one of the object's pod template.
+func (c Change) ChangesPods() bool { return c.Field == fieldScheduling }
+
 // Subject returns the kind of field and the key, for example "annotation a/b".
 func (c Change) Subject() string {
 	if c.Field == fieldScheduling {

@@ -17,255 +17,606 @@ limitations under the License.
 package remediation
 
 import (
-	"container/list"
+	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// Budget bounds the pace of patches: it spreads the patches for one policy evenly over time, and lets them happen only in
-// the windows of the policy. A second bound applies to the patches for all policies together. A Budget delays patches and
-// never drops any. It is safe for concurrent use.
+// Budget bounds patches of existing objects: how many happen in a minute, how many objects are moved at the same time, how
+// many may be unavailable, and when. Each policy has its own bounds; others apply to all policies together. Patches also
+// stop when too many of them failed. A Budget delays patches and never drops any. It is safe for concurrent use.
+//
+// An object is moved from its patch until the patch is done, and if the patch rolls pods, until that rollout is complete or
+// has failed. An object that is not ready, or that is moved by a patch that rolls pods, is unavailable. To patch an object
+// that is unavailable anyway does not make more objects unavailable, so it does not wait for others to be available.
 //
 // Two patches for a policy with n patches a minute are at least a minute/n apart. So no period of a minute contains more
 // than n of them, wherever it begins. A new leader does not know when its predecessor patched last. It behaves as if that
 // had been when it began to lead.
 type Budget struct {
-	mu      sync.Mutex
-	began   time.Time
-	overall pacer
-	// policies holds the pacers of the policies that bound their pace.
-	policies map[string]*pacer
-	// waiting holds the objects whose patch waits, and queues the queues that they wait in.
-	waiting map[Key]*waiter
-	queues  map[queueName]*queue
-	// wakes is when Open must be called, or zero if no call is scheduled.
-	wakes time.Time
+	objects Matches
+
+	mu    sync.Mutex
+	began time.Time
+	// policies holds the budgets of the policies that patched anything, and under "" that of all policies together.
+	policies map[string]*policyBudget
+	waiting  waitingList
+	// moving holds the objects that are moved, and unready those that are not ready.
+	moving  map[Key]*movement
+	unready map[Key]Rollout
+	// failed holds the objects whose patch or rollout failed, without the version of the resource, with the reason by policy.
+	failed map[Key]map[string]string
 }
 
-// queueName says what the objects in a queue wait for: a window of a policy, the pace of a policy, or the pace of all
-// policies, for which policy is "".
-type queueName struct {
-	policy string
-	window bool
+// Matches knows which policies match existing objects. The Ledger implements it. It must not call the Budget.
+type Matches interface {
+	// Matching returns the policies that matched an object when it was last decided.
+	Matching(key Key) []string
+	// Matched returns the number of objects that a policy matches.
+	Matched(policy string) int
 }
 
-// queue holds the objects that wait for the same thing, in the order in which they began to wait.
-type queue struct {
-	// until is the earliest time when the first of them may be patched; zero if no window ever opens.
-	until time.Time
-	keys  list.List
+// Limits are bounds for all policies together. 0 means no bound.
+type Limits struct {
+	// MaxPerMinute bounds the patches a minute, and MaxConcurrent the objects that are moved at the same time.
+	MaxPerMinute, MaxConcurrent int
 }
 
-// waiter is an object that waits.
-type waiter struct {
-	// policies are the policies that the object is patched for.
-	policies []string
-	in       queueName
-	at       *list.Element
+// Next is what the caller of a Budget must do next.
+type Next struct {
+	// Keys are objects to decide again now, because they may be patched. Slots may be reserved for them until Spend, Leave,
+	// or Yield is called with them.
+	Keys []Key
+	// Wake is the time after which Open must be called; 0 if no call is needed.
+	Wake time.Duration
+	// Paused are the policies whose patches stopped because too many failed, and Changed those whose number of rollouts
+	// changed.
+	Paused, Changed []string
 }
 
-// pacer remembers the last patch for one policy, or for all policies.
-type pacer struct {
-	// interval is the minimum time between two patches; 0 for no bound.
-	interval time.Duration
-	last     time.Time
+// movement is an object that is moved, or that has a reservation for it.
+type movement struct {
+	// patching are the policies for which the object is patched or may be patched now. The value reports whether the patch
+	// rolls pods for the policy.
+	patching map[string]bool
+	// reserved reports whether patching is a reservation: Spend was not called yet.
+	reserved bool
+	// rolling are the policies whose patch rolls pods, from the end of the patch until the rollout is complete. uid is the
+	// object's UID, and generation its generation after the patch.
+	rolling    sets.Set[string]
+	uid        types.UID
+	generation int64
+	// seen is the newest progress since the object began to be moved, which may be newer than the patch.
+	seen Rollout
 }
 
-// next returns the time of the earliest next patch; zero if there is no bound.
-func (p *pacer) next() time.Time {
-	if p.interval == 0 {
-		return time.Time{}
+// counts reports whether a policy moves the object; for "", whether any does.
+func (m *movement) counts(policy string) bool {
+	if m == nil {
+		return false
 	}
-	return p.last.Add(p.interval)
+	_, patching := m.patching[policy]
+	return patching || m.rolling.Has(policy) || policy == "" && len(m.patching)+len(m.rolling) > 0
 }
 
-// Waiting are the numbers of objects that a policy has to patch and that wait for its budget.
-type Waiting struct {
-	// Paced are the objects that wait because of the number of patches a minute.
-	Paced int
-	// Closed are the objects that wait until a window opens, and Opens is when one does; zero if none ever does.
-	Closed int
-	Opens  time.Time
+// rolls reports whether a patch makes the object unavailable.
+func (m *movement) rolls() bool {
+	return m != nil && (len(m.rolling) > 0 || slices.Contains(slices.Collect(maps.Values(m.patching)), true))
 }
 
-// NewBudget returns a budget. perMinute bounds the patches a minute for all policies together; 0 means no bound.
-func NewBudget(perMinute int) *Budget {
-	return &Budget{overall: pacer{interval: intervalOf(perMinute)}, policies: map[string]*pacer{}, waiting: map[Key]*waiter{}, queues: map[queueName]*queue{}}
+// claim is what a policy wants to do with an object.
+type claim struct {
+	policy *placement.Policy
+	// rolls reports whether the patch rolls pods, so that the object is unavailable until its rollout is complete.
+	rolls bool
+}
+
+func claimsOf(key Key, due Due) []claim {
+	out := make([]claim, len(due))
+	for i, v := range due {
+		out[i] = claim{v.Policy, v.Policy.WatchesRollouts() && Rolls(key.Resource.GroupResource()) && slices.ContainsFunc(v.Changes, rollsPods)}
+	}
+	return out
+}
+
+// rollsPods reports whether a change is one of the pod template.
+func rollsPods(c placement.Change) bool { return possible(c) && c.ChangesPods() }
+
+// NewBudget returns a budget. objects knows the objects that the policies match.
+func NewBudget(limits Limits, objects Matches) *Budget {
+	b := &Budget{
+		objects: objects, policies: map[string]*policyBudget{}, waiting: newWaitingList(),
+		moving: map[Key]*movement{}, unready: map[Key]Rollout{}, failed: map[Key]map[string]string{},
+	}
+	overall := newPolicyBudget(time.Time{})
+	overall.apply(&placement.Policy{Budget: placementv1.RemediationBudget{MaxPerMinute: int32(limits.MaxPerMinute), MaxConcurrent: int32(limits.MaxConcurrent)}})
+	b.policies[""] = overall
+	return b
 }
 
 // Begin declares that this replica begins to lead. Call it before Spend.
 func (b *Budget) Begin(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.began, b.overall.last = now, now
+	b.began, b.policies[""].last = now, now
 }
 
-// intervalOf returns the time between two patches; 0 for no bound.
-func intervalOf(perMinute int) time.Duration {
-	if perMinute <= 0 {
-		return 0
-	}
-	// Round up: the patches of a minute must not exceed the bound.
-	return (time.Minute + time.Duration(perMinute) - 1) / time.Duration(perMinute)
-}
-
-// Spend reports whether an object may be patched now for the verdicts. If so, the patch counts. If not, the object waits
-// until Open returns it. wake is the time after which Open must be called; 0 if no call is needed.
-func (b *Budget) Spend(now time.Time, key Key, due Due) (ok bool, wake time.Duration) {
+// Spend reports whether an object may be patched now for the verdicts. If so, the patch counts, and Finish must be called
+// when it is done. If not, the object waits until a Next contains it.
+func (b *Budget) Spend(now time.Time, key Key, due Due) (ok bool, next Next) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	spent := []*pacer{&b.overall}
-	for _, v := range due {
-		p := v.Policy
-		if open, next := p.Windows.Open(now); !open {
-			return false, b.wait(now, key, due, queueName{p.Name, true}, next)
+	claims := claimsOf(key, due)
+	for _, c := range claims {
+		b.budgetOf(c.policy)
+	}
+	b.waiting.remove(key)
+	touched := b.cancel(key)
+	if in, until, waits := b.blocks(now, key, claims); waits {
+		next.Wake = b.waiting.add(now, key, claims, in, until)
+	} else {
+		ok = true
+		for _, p := range b.budgetsOf(claims) {
+			p.last = now
 		}
-		pacer := b.pacer(p)
-		if next := pacer.next(); now.Before(next) {
-			return false, b.wait(now, key, due, queueName{p.Name, false}, next)
-		}
-		spent = append(spent, pacer)
+		b.reserve(key, claims).reserved = false
 	}
-	if next := b.overall.next(); now.Before(next) {
-		return false, b.wait(now, key, due, queueName{}, next)
-	}
-	for _, pacer := range spent {
-		pacer.last = now
-	}
-	b.remove(key)
-	return true, 0
+	b.admit(now, &next, key.Namespace, touched...)
+	return ok, next
 }
 
-// pacer returns the pacer of a policy. Only the pacers of policies with a bound are kept. The caller holds mu.
-func (b *Budget) pacer(p *placement.Policy) *pacer {
-	out := &pacer{intervalOf(p.MaxPerMinute), b.began}
-	if out.interval == 0 {
-		delete(b.policies, p.Name)
-		return out
+// Patch is the result of a patch.
+type Patch struct {
+	// Done reports whether the API server patched the object with the UID, and Generation is the object's generation since
+	// then.
+	Done       bool
+	UID        types.UID
+	Generation int64
+	// Refusal is why the API server refused to patch this object; empty if it did not, or for a reason that other objects
+	// may share.
+	Refusal string
+}
+
+// Finish declares that a patch that Spend allowed is done.
+func (b *Budget) Finish(now time.Time, key Key, due Due, result Patch) (next Next) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	names := Names(due)
+	if m := b.moving[key]; m != nil {
+		if result.Done {
+			for policy, rolls := range m.patching {
+				if p := b.policies[policy]; rolls && p != nil && p.version != nil && p.version.WatchesRollouts() {
+					m.rolling.Insert(policy)
+				}
+			}
+			m.uid, m.generation = result.UID, result.Generation
+		}
+		clear(m.patching)
+		b.conclude(now, key, m.seen, &next)
+		b.update(key, append(names, "")...)
 	}
-	if known := b.policies[p.Name]; known != nil {
-		known.interval = out.interval
-		return known
+	for _, name := range names {
+		switch {
+		case result.Refusal != "":
+			b.fail(now, key, name, result.Refusal, &next)
+		case result.Done:
+			b.clearFailures(key, name)
+		}
 	}
-	b.policies[p.Name] = out
+	b.admit(now, &next, key.Namespace, append(b.objects.Matching(key), append(names, "")...)...)
+	return next
+}
+
+// Leave declares that an object needs no patch any more. Failures of its patches do not count any longer.
+func (b *Budget) Leave(now time.Time, key Key) (next Next) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.unready[key].Failure == "" {
+		b.clearFailures(key)
+	}
+	b.waiting.remove(key)
+	b.admit(now, &next, key.Namespace, b.cancel(key)...)
+	return next
+}
+
+// Yield gives up the slots that are reserved for an object, because it can't be patched now. The caller has to try again
+// later.
+func (b *Budget) Yield(now time.Time, key Key) (next Next) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.admit(now, &next, key.Namespace, b.cancel(key)...)
+	return next
+}
+
+// Forget declares that an object does not exist any more.
+func (b *Budget) Forget(now time.Time, key Key) (next Next) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting.remove(key)
+	b.clearFailures(key)
+	b.cancel(key)
+	b.unobserve(now, key, &next)
+	return next
+}
+
+// ObserveAll declares how far the rollouts of all objects of a type are. There are no others, or their rollouts are not
+// observed any more.
+func (b *Budget) ObserveAll(now time.Time, resource schema.GroupVersionResource, all map[Key]Rollout) (next Next) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	gone := func(key Key) bool {
+		_, there := all[key]
+		return key.Resource == resource && !there
+	}
+	for key := range b.unready {
+		if gone(key) {
+			b.unobserve(now, key, &next)
+		}
+	}
+	for key := range b.moving {
+		if gone(key) {
+			b.unobserve(now, key, &next)
+		}
+	}
+	for key, r := range all {
+		b.observe(now, key, r, &next)
+	}
+	return next
+}
+
+// Unobserve declares that an object, or a rollout of it, is not observed any more.
+func (b *Budget) Unobserve(now time.Time, key Key) (next Next) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unobserve(now, key, &next)
+	return next
+}
+
+// unobserve forgets an object's rollout. The caller holds mu.
+func (b *Budget) unobserve(now time.Time, key Key, next *Next) {
+	delete(b.unready, key)
+	if m := b.moving[key]; m != nil {
+		m.rolling.Clear()
+		b.drop(key, m)
+	}
+	names := b.concerned(key)
+	b.update(key, names...)
+	b.admit(now, next, key.Namespace, names...)
+}
+
+// drop removes a movement if it is over. The caller holds mu and calls update.
+func (b *Budget) drop(key Key, m *movement) {
+	if len(m.patching)+len(m.rolling) == 0 {
+		delete(b.moving, key)
+	}
+}
+
+// concerned returns the policies to whose budgets an object is anything. The caller holds mu.
+func (b *Budget) concerned(key Key) (names []string) {
+	for name, p := range b.policies {
+		if p.moving.Has(key) || p.unavailable.Has(key) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Observe declares how far an object's rollout is.
+func (b *Budget) Observe(now time.Time, key Key, r Rollout) (next Next) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.observe(now, key, r, &next)
+	return next
+}
+
+// observe is Observe. The caller holds mu.
+func (b *Budget) observe(now time.Time, key Key, r Rollout, next *Next) {
+	if _, known := b.unready[key]; r.Ready && !known && b.moving[key] == nil {
+		return
+	}
+	names := append(b.objects.Matching(key), "")
+	if m := b.moving[key]; m != nil {
+		m.seen = r
+		names = append(names, m.rolling.UnsortedList()...)
+	}
+	if r.Ready {
+		delete(b.unready, key)
+	} else {
+		b.unready[key] = r
+	}
+	b.conclude(now, key, r, next)
+	b.update(key, names...)
+	b.admit(now, next, key.Namespace, names...)
+}
+
+// conclude ends the move of an object whose rollout is over. The caller holds mu and calls update.
+func (b *Budget) conclude(now time.Time, key Key, r Rollout, next *Next) {
+	m := b.moving[key]
+	switch {
+	case m == nil:
+		return
+	case r.UID == m.uid && r.Generation < m.generation:
+		// The object was observed before the patch.
+	case r.Ready:
+		b.clearFailures(key, m.rolling.UnsortedList()...)
+		next.Changed = append(next.Changed, m.rolling.UnsortedList()...)
+		m.rolling.Clear()
+	case r.Failure != "":
+		for policy := range m.rolling {
+			b.fail(now, key, policy, "its rollout failed: "+r.Failure, next)
+		}
+		next.Changed = append(next.Changed, m.rolling.UnsortedList()...)
+		m.rolling.Clear()
+	}
+	b.drop(key, m)
+}
+
+// Recorded declares that an object was decided, so that other policies may match it now.
+func (b *Budget) Recorded(now time.Time, key Key) (next Next) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, unready := b.unready[key]; !unready {
+		return next
+	}
+	names := append(b.concerned(key), b.objects.Matching(key)...)
+	b.update(key, names...)
+	b.admit(now, &next, key.Namespace, names...)
+	return next
+}
+
+// Settled reports whether it is known which objects of a policy are not ready, so that Spend lets the policy roll pods. If
+// not, the caller should call Settle as soon as all objects that the policy matches have been observed and decided.
+func (b *Budget) Settled(p *placement.Policy) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.budgetOf(p).settled
+}
+
+// Settle declares that all objects that a policy matches have been observed and decided.
+func (b *Budget) Settle(now time.Time, p *placement.Policy) (next Next) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	policy := b.budgetOf(p)
+	policy.settled = true
+	for key, r := range b.unready {
+		if policy.resuming && r.Failure == "" && slices.Contains(b.objects.Matching(key), p.Name) {
+			// The earlier leader may have moved the object.
+			m := b.movementOf(key)
+			m.rolling.Insert(p.Name)
+			if m.uid != r.UID {
+				m.uid, m.generation = r.UID, r.Generation
+			}
+		}
+		b.update(key, p.Name, "")
+	}
+	policy.resuming = false
+	b.admit(now, &next, "", p.Name, "")
+	return next
+}
+
+// Resuming returns the policies for which it is not known yet which objects an earlier leader was moving.
+func (b *Budget) Resuming() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.resuming()
+}
+
+// resuming is Resuming. The caller holds mu.
+func (b *Budget) resuming() (out []string) {
+	for name, p := range b.policies {
+		if p.resuming {
+			out = append(out, name)
+		}
+	}
 	return out
 }
 
-// wait makes an object wait in a queue whose first object may be patched at a time. It returns the delay after which Open
-// must be called. It returns 0 if an earlier call is scheduled, or if no call helps. The caller holds mu.
-func (b *Budget) wait(now time.Time, key Key, due Due, in queueName, until time.Time) time.Duration {
-	b.remove(key)
-	q := b.queues[in]
-	if q == nil {
-		q = &queue{}
-		b.queues[in] = q
-	}
-	q.until = until
-	b.waiting[key] = &waiter{Names(due), in, q.keys.PushBack(key)}
-	return b.wakeAt(now, until)
-}
-
-// remove removes an object from its queue if it waits. The caller holds mu.
-func (b *Budget) remove(key Key) {
-	w := b.waiting[key]
-	if w == nil {
-		return
-	}
-	delete(b.waiting, key)
-	q := b.queues[w.in]
-	q.keys.Remove(w.at)
-	if q.keys.Len() == 0 {
-		delete(b.queues, w.in)
-	}
-}
-
-// wakeAt returns the delay after which Open must be called so that it is called at a time. It returns 0 if an earlier
-// call is scheduled, or if the time is zero. The caller holds mu.
-func (b *Budget) wakeAt(now, at time.Time) time.Duration {
-	if at.IsZero() || !b.wakes.IsZero() && !at.Before(b.wakes) {
-		return 0
-	}
-	b.wakes = at
-	return max(at.Sub(now), time.Millisecond)
-}
-
-// Open returns the objects to decide next, because they may be patched now. Of the objects that wait for the pace of a
-// policy, that is the one that has waited longest. wake is the time after which Open must be called again; 0 if no call is
-// needed.
-func (b *Budget) Open(now time.Time) (next []Key, wake time.Duration) {
+// Resume declares what an earlier leader left of a generation of a policy: whether it may be moving objects, which objects
+// failed, and which pause of the policy's patches lasts; "" for none. Call it before Spend.
+func (b *Budget) Resume(now time.Time, policy string, generation int64, moving bool, failed []Failure, pause string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.wakes.IsZero() || now.Before(b.wakes) {
-		// Another call opened it meanwhile, and scheduled the next one.
-		return nil, 0
+	p := b.policies[policy]
+	if p == nil {
+		p = newPolicyBudget(now)
+		b.policies[policy] = p
 	}
-	b.wakes = time.Time{}
+	p.resuming = moving && (p.version == nil || p.version.WatchesRollouts())
+	if p.version != nil && p.version.Generation != generation {
+		return
+	}
+	p.generation, p.pause = generation, pause
+	for _, f := range failed {
+		b.fail(now, f.Key, policy, f.Reason, &Next{})
+	}
+}
+
+// Release lets a policy's patches go on that stopped because too many failed. ok is false if the policy has no such pause.
+func (b *Budget) Release(now time.Time, policy, pause string) (next Next, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.policies[policy]
+	if p == nil || p.pause == "" || p.pause != pause {
+		return next, false
+	}
+	b.pardon(policy)
+	b.admit(now, &next, "", policy)
+	return next, true
+}
+
+// fail records that a patch of an object for a policy, or its rollout, failed. If too many did, it pauses the policy. The
+// caller holds mu.
+func (b *Budget) fail(now time.Time, key Key, policy, reason string, next *Next) {
+	p := b.policies[policy]
+	if p == nil {
+		return
+	}
+	key.Resource.Version = ""
+	if b.failed[key] == nil {
+		b.failed[key] = map[string]string{}
+	}
+	if _, known := b.failed[key][policy]; !known {
+		p.failures++
+	}
+	b.failed[key][policy] = truncate(reason)
+	if p.exceedsFailures() && p.pause == "" {
+		p.pause = pauseID(p.generation, now)
+		next.Paused = append(next.Paused, policy)
+	}
+}
+
+// clearFailures records that an object's patches and rollout for some policies no longer fail; without policies, for all. The
+// caller holds mu.
+func (b *Budget) clearFailures(key Key, policies ...string) {
+	key.Resource.Version = ""
+	failed := b.failed[key]
+	if len(policies) == 0 {
+		policies = slices.Collect(maps.Keys(failed))
+	}
+	for _, policy := range policies {
+		if _, known := failed[policy]; !known {
+			continue
+		}
+		delete(failed, policy)
+		b.policies[policy].failures--
+	}
+	if len(failed) == 0 {
+		delete(b.failed, key)
+	}
+}
+
+// pardon ends a policy's pause, and forgets the failures that caused it. The caller holds mu.
+func (b *Budget) pardon(policy string) {
+	for key := range b.failed {
+		b.clearFailures(key, policy)
+	}
+	b.policies[policy].pause = ""
+}
+
+// Open returns the objects that may be patched since some time passed: those whose window opened, and for each pace the one
+// that has waited longest.
+func (b *Budget) Open(now time.Time) (next Next) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.waiting.due(now) {
+		// Another call opened it meanwhile, and scheduled the next one.
+		return next
+	}
 	var again time.Time
-	for name, q := range b.queues {
+	for name, q := range b.waiting.queues {
 		switch {
 		case q.until.IsZero():
 			continue
 		case now.Before(q.until):
-		case name.window:
-			for e := q.keys.Front(); e != nil; e = e.Next() {
-				next = append(next, e.Value.(Key))
-			}
+		case name.reason == forWindow:
+			next.Keys = append(next.Keys, q.keys()...)
 			continue
 		default:
-			next = append(next, q.keys.Front().Value.(Key))
-			if q.keys.Len() == 1 {
+			next.Keys = append(next.Keys, q.first())
+			if q.length() == 1 {
 				continue
 			}
 			// If the object needs no patch any more, the others wait no longer than if it had been patched.
-			q.until = now.Add(b.intervalBy(name.policy))
+			q.until = now.Add(b.intervalBy(name))
 		}
 		if again.IsZero() || q.until.Before(again) {
 			again = q.until
 		}
 	}
-	for _, key := range next {
-		b.remove(key)
+	for _, key := range next.Keys {
+		b.waiting.remove(key)
 	}
-	return next, b.wakeAt(now, again)
+	next.Wake = b.waiting.wakeAt(now, again)
+	return next
 }
 
-// intervalBy returns the time between two patches for a policy, or for all policies if the name is "". The caller holds mu.
-func (b *Budget) intervalBy(policy string) time.Duration {
-	if policy == "" {
-		return b.overall.interval
-	}
-	if p := b.policies[policy]; p != nil {
+// settleInterval is the time after which an object is tried again that waits until its policy is settled.
+const settleInterval = time.Second
+
+// intervalBy returns the time between two objects of a queue. The caller holds mu.
+func (b *Budget) intervalBy(name queueName) time.Duration {
+	if p := b.policies[name.policy]; p != nil && name.reason == forPace {
 		return p.interval
 	}
-	return 0
+	return settleInterval
 }
 
-// Leave declares that an object needs no patch any more.
-func (b *Budget) Leave(key Key) {
+// PolicyChanged declares that another version of a policy is in force, or none if it is nil. It returns the objects that wait
+// for the earlier version. They must be decided again. The pace of the policy's patches goes on, and so do its rollouts.
+// Another generation ends a pause because of failures: its patches may succeed.
+func (b *Budget) PolicyChanged(now time.Time, name string, version *placement.Policy) (next Next) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.remove(key)
-}
-
-// ForgetPolicy returns the objects that wait for a version of a policy that is no longer in force. They must be decided
-// again. The pace of the policy's patches goes on.
-func (b *Budget) ForgetPolicy(now time.Time, name string) []Key {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if p := b.policies[name]; p != nil && !now.Before(p.next()) {
-		delete(b.policies, name)
-	}
-	var out []Key
-	for key, w := range b.waiting {
-		if w.in.policy == name {
-			out = append(out, key)
-			b.remove(key)
+	p := b.policies[name]
+	switch {
+	case p == nil && version == nil:
+	case version == nil:
+		b.pardon(name)
+		p.settled, p.resuming, p.version = false, false, nil
+		if p.idle(now) {
+			delete(b.policies, name)
 		}
+	case p == nil:
+		b.budgetOf(version)
+	default:
+		p.settled = false
+		b.apply(version)
 	}
-	return out
+	next.Keys = b.waiting.removePolicy(name)
+	b.admit(now, &next, "", "")
+	return next
+}
+
+// Waiting are the numbers of objects that a policy has to patch and that wait for its budget.
+type Waiting struct {
+	// Paced are the objects that wait because of the number of patches a minute, or of objects that are moved at the same
+	// time.
+	Paced int
+	// Closed are the objects that wait until a window opens, and Opens is when one does; zero if none ever does.
+	Closed int
+	Opens  time.Time
+	// Unavailable are the objects that wait because too many objects are unavailable: as many as UnavailableNow. At most
+	// MaxUnavailable may be.
+	Unavailable, UnavailableNow, MaxUnavailable int
+	// Stopped are the objects that wait because too many patches failed.
+	Stopped int
+	// Rollouts is the number of objects that were patched and whose rollout is not complete. It is not known while Resuming is
+	// set: an earlier leader was moving objects.
+	Rollouts int
+	Resuming bool
+	// Failures are the objects whose patch or rollout failed, and Pause identifies the pause because of them; "" for none.
+	Failures []Failure
+	Pause    string
+}
+
+// PauseMessage describes why the patches of a policy stopped, and how to let them go on; "" if they did not.
+func (w *Waiting) PauseMessage(policy string) string {
+	if w.Pause == "" {
+		return ""
+	}
+	var example string
+	if len(w.Failures) > 0 {
+		example = fmt.Sprintf(", such as %s: %s", w.Failures[0].Key, w.Failures[0].Reason)
+	}
+	return fmt.Sprintf("%d objects failed, so Berth patches no more objects of this policy (spec.remediation.budget.pauseAfterFailures)%s. "+
+		"Correct the cause, then let the patches go on: kubectl annotate placementpolicy %s --overwrite %s=%s",
+		len(w.Failures), example, policy, placementv1.ResumeAfterFailuresAnnotation, w.Pause)
+}
+
+// Failure is an object whose patch the API server refused, or whose rollout failed after a patch.
+type Failure struct {
+	// Key is the object, without the version of its resource.
+	Key
+	Reason string
 }
 
 // Waiting returns the numbers of objects that a policy has to patch and that wait for a budget.
@@ -273,17 +624,196 @@ func (b *Budget) Waiting(policy string) Waiting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out Waiting
-	for _, w := range b.waiting {
-		switch {
-		case !slices.Contains(w.policies, policy):
-		case !w.in.window:
-			out.Paced++
-		default:
+	for _, w := range b.waiting.byKey {
+		if !slices.ContainsFunc(w.claims, func(c claim) bool { return c.policy.Name == policy }) {
+			continue
+		}
+		switch w.in.reason {
+		case forWindow:
 			out.Closed++
-			if opens := b.queues[w.in].until; out.Opens.IsZero() || !opens.IsZero() && opens.Before(out.Opens) {
+			if opens := b.waiting.queues[w.in].until; out.Opens.IsZero() || !opens.IsZero() && opens.Before(out.Opens) {
 				out.Opens = opens
 			}
+		case forAvailability:
+			out.Unavailable++
+		case forRelease:
+			out.Stopped++
+		default:
+			out.Paced++
 		}
 	}
+	p := b.policies[policy]
+	if p == nil || policy == "" {
+		return out
+	}
+	if out.Unavailable > 0 {
+		out.UnavailableNow, out.MaxUnavailable = p.unavailable.Len(), p.maxUnavailable(b.objects.Matched(policy))
+	}
+	out.Resuming = p.resuming
+	for key := range p.moving {
+		if b.moving[key].rolling.Has(policy) {
+			out.Rollouts++
+		}
+	}
+	out.Pause = p.pause
+	for key, reasons := range b.failed {
+		if reason, failed := reasons[policy]; failed {
+			out.Failures = append(out.Failures, Failure{key, reason})
+		}
+	}
+	slices.SortFunc(out.Failures, func(a, b Failure) int { return compareKeys(a.Key, b.Key) })
 	return out
+}
+
+// budgetOf returns the budget of a policy. If the policy is not known, it has the bounds of this version. The caller holds mu.
+func (b *Budget) budgetOf(version *placement.Policy) *policyBudget {
+	out := b.policies[version.Name]
+	if out == nil {
+		out = newPolicyBudget(b.began)
+		b.policies[version.Name] = out
+	}
+	if out.version == nil {
+		b.apply(version)
+	}
+	return out
+}
+
+// apply sets the bounds of a version of a policy. Another generation ends a pause because of failures. The caller holds mu.
+func (b *Budget) apply(version *placement.Policy) {
+	p := b.policies[version.Name]
+	if p.generation != version.Generation {
+		b.pardon(version.Name)
+	}
+	p.apply(version)
+}
+
+// budgetsOf returns the budgets that the claims concern. The caller holds mu.
+func (b *Budget) budgetsOf(claims []claim) []*policyBudget {
+	out := []*policyBudget{b.policies[""]}
+	for _, c := range claims {
+		out = append(out, b.policies[c.policy.Name])
+	}
+	return out
+}
+
+// blocks returns what an object has to wait for, and until when; zero if only an event can end the wait. The caller holds mu.
+func (b *Budget) blocks(now time.Time, key Key, claims []claim) (in queueName, until time.Time, waits bool) {
+	for _, c := range claims {
+		p, name := b.policies[c.policy.Name], c.policy.Name
+		if p.pause != "" {
+			return queueName{policy: name, reason: forRelease}, time.Time{}, true
+		}
+		if open, next := p.version.Windows.Open(now); !open {
+			return queueName{policy: name, reason: forWindow}, next, true
+		}
+		if !p.settled && (c.rolls || p.resuming && p.boundsMoves()) {
+			return queueName{policy: name, reason: forSettling}, now.Add(settleInterval), true
+		}
+		if in, waits := p.blocks(key, name, c.rolls, b.objects); waits {
+			return in, time.Time{}, true
+		}
+		if next := p.next(); now.Before(next) {
+			return queueName{policy: name, reason: forPace}, next, true
+		}
+	}
+	overall := b.policies[""]
+	if overall.boundsMoves() && len(b.resuming()) > 0 {
+		return queueName{reason: forSettling}, now.Add(settleInterval), true
+	}
+	if in, waits := overall.blocks(key, "", false, b.objects); waits {
+		return in, time.Time{}, true
+	}
+	next := overall.next()
+	return queueName{reason: forPace}, next, now.Before(next)
+}
+
+// reserve makes an object count as moved. The caller holds mu.
+func (b *Budget) reserve(key Key, claims []claim) *movement {
+	m := b.movementOf(key)
+	m.reserved = true
+	names := []string{""}
+	for _, c := range claims {
+		m.patching[c.policy.Name] = c.rolls
+		names = append(names, c.policy.Name)
+	}
+	b.update(key, names...)
+	return m
+}
+
+// movementOf returns the movement of an object, which is new if there is none. The caller holds mu.
+func (b *Budget) movementOf(key Key) *movement {
+	m := b.moving[key]
+	if m == nil {
+		m = &movement{patching: map[string]bool{}, rolling: sets.New[string](), seen: b.unready[key]}
+		b.moving[key] = m
+	}
+	return m
+}
+
+// cancel ends the reservation of an object if it has one. It returns the policies whose slots it frees. The caller holds mu.
+func (b *Budget) cancel(key Key) (freed []string) {
+	m := b.moving[key]
+	if m == nil || !m.reserved {
+		return nil
+	}
+	m.reserved = false
+	for name := range m.patching {
+		freed = append(freed, name)
+	}
+	freed = append(append(freed, ""), b.objects.Matching(key)...)
+	clear(m.patching)
+	b.drop(key, m)
+	b.update(key, freed...)
+	return freed
+}
+
+// update recomputes what an object is to the budgets of the policies that match it, and of others. The caller holds mu.
+func (b *Budget) update(key Key, others ...string) {
+	m := b.moving[key]
+	_, unready := b.unready[key]
+	matching := b.objects.Matching(key)
+	for _, name := range append(others, matching...) {
+		p := b.policies[name]
+		if p == nil {
+			continue
+		}
+		p.setMoving(key, m.counts(name))
+		setMember(p.unavailable, key, (unready || m.rolls()) && (slices.Contains(matching, name) || m.counts(name)))
+	}
+}
+
+// admit adds to next the waiting objects that may be patched now, after slots of some policies may have become free, and
+// reserves slots for them. namespace is that of the object that freed them. The caller holds mu.
+func (b *Budget) admit(now time.Time, next *Next, namespace string, policies ...string) {
+	for _, policy := range policies {
+		for _, name := range []queueName{
+			{policy: policy, reason: forRelease}, {policy: policy, reason: forSettling}, {policy: policy, reason: forConcurrency},
+			{policy: policy, reason: forNamespace, namespace: namespace}, {policy: policy, reason: forAvailability},
+		} {
+			b.admitFrom(now, next, name)
+		}
+	}
+}
+
+// admitFrom admits objects that wait in one queue. Objects that must wait for something else move to another queue. The
+// caller holds mu.
+func (b *Budget) admitFrom(now time.Time, next *Next, name queueName) {
+	for q := b.waiting.queues[name]; q != nil; q = b.waiting.queues[name] {
+		key := q.first()
+		claims := b.waiting.byKey[key].claims
+		in, until, waits := b.blocks(now, key, claims)
+		if waits && in == name {
+			return
+		}
+		b.waiting.remove(key)
+		if waits {
+			wake := b.waiting.add(now, key, claims, in, until)
+			if next.Wake == 0 || wake > 0 && wake < next.Wake {
+				next.Wake = wake
+			}
+			continue
+		}
+		b.reserve(key, claims)
+		next.Keys = append(next.Keys, key)
+	}
 }

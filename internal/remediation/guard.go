@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -349,6 +348,18 @@ func (g *policyGuard) overdue(key Key) bool {
 	return late
 }
 
+// punctual forgets that assessments ended before an object was decided. The caller holds mu.
+func (l *Ledger) punctual(key Key) {
+	if !l.late {
+		return
+	}
+	l.late = false
+	for _, g := range l.guards {
+		g.late.Delete(key)
+		l.late = l.late || g.late.Len() > 0
+	}
+}
+
 // heal removes an object from the harmed ones.
 func (g *policyGuard) heal(l *Ledger, key Key) {
 	if entry, counted := g.harmed[key]; counted {
@@ -429,6 +440,7 @@ func (l *Ledger) ConcludeAssessments(now time.Time) AssessmentResult {
 			}
 			if !decided {
 				g.late.Insert(slices.Collect(maps.Keys(a.pending))...)
+				l.late = true
 			}
 			g.open--
 			judged[name] = true
@@ -463,15 +475,14 @@ func (l *Ledger) concludePolicy(name string, g *policyGuard, assessed bool, now 
 	next := l.summarize(name, g)
 	harmed := next.Objects() - g.allowed
 	over := ExceedsBlastRadius(g.bound, harmed, next.Matched)
-	identity := func() string { return fmt.Sprintf("%d-%s", g.generation, strconv.FormatInt(now.UnixMilli(), 36)) }
 	switch {
 	case over && g.pause == nil:
-		next.Change = identity()
+		next.Change = pauseID(g.generation, now)
 		g.pause = next
 		out.Paused = append(out.Paused, name)
 	case over && !g.resuming && harmed >= 2*g.pause.Objects():
 		// This is a different change. A release of the earlier change must not release it.
-		next.Change = identity()
+		next.Change = pauseID(g.generation, now)
 		g.pause = next
 	case g.pause != nil && (over || g.resuming && !g.settled || g.open > 0):
 		next.Change, next.Before = g.pause.Change, g.pause.Before
@@ -573,6 +584,14 @@ func (g *policyGuard) report() *Pause {
 		out.Examples = append(out.Examples, key.String())
 	}
 	return &out
+}
+
+// Assessed reports whether no assessment of a policy waits for objects, and none ended before all of its objects were decided.
+func (l *Ledger) Assessed(policy string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.guards[policy]
+	return g == nil || g.open == 0 && g.late.Len() == 0
 }
 
 // Resume keeps a policy paused that an earlier leader paused. The pause lasts at least until Settle declares that all

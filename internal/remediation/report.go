@@ -97,6 +97,8 @@ type Ledger struct {
 	// something to do.
 	assessments []*Assessment
 	concluded   bool
+	// late reports whether an assessment may have ended before all of its objects were decided.
+	late bool
 	// unplanned reports whether some policy's plan has to be made again, which ConcludeAssessments does at most once in
 	// planInterval. planned is when it did last.
 	unplanned bool
@@ -203,6 +205,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	if len(names) == 0 {
 		delete(l.byKey, key)
 	}
+	l.punctual(key)
 	return changed
 }
 
@@ -214,6 +217,23 @@ func (l *Ledger) Remediated(policy string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.account(policy).remediated++
+}
+
+// Matching implements Matches.
+func (l *Ledger) Matching(key Key) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.byKey[key])
+}
+
+// Matched implements Matches.
+func (l *Ledger) Matched(policy string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.accounts[policy]; a != nil {
+		return len(a.objects)
+	}
+	return 0
 }
 
 // ForgetPolicy removes all findings of a policy.

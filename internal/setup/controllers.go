@@ -70,7 +70,8 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 		current:     loading.freshness.Current,
 		confirm:     loading.freshness.Confirm,
 	}
-	ledger, budget := remediation.NewLedger(), remediation.NewBudget(base.options.RemediationMaxPerMinute)
+	ledger := remediation.NewLedger()
+	budget := remediation.NewBudget(remediation.Limits{MaxPerMinute: base.options.RemediationMaxPerMinute, MaxConcurrent: base.options.RemediationMaxConcurrent}, ledger)
 	remediation := newRemediation(base, evaluation, loading, ledger, budget, ready)
 	types := newTypeCheck(base, evaluation)
 	status := newStatus(base, evaluation, loading, configurations, ledger, budget, remediation, types)
@@ -173,7 +174,7 @@ func newStatus(base *base, evaluation *evaluation, loading *loading, configurati
 		Stale:       loading.replication.Stale,
 		Replication: loading.replication.State, World: loading.replication.PredicateState, Supply: loading.pusher, Settled: evaluation.engines.remote.DataReady,
 		Hook: configurations.State, Targets: remediation.MatchedState, Deciding: remediation.HasUndecided, Resuming: remediation.Resuming,
-		Ledger: ledger, Budget: budget, Metrics: base.metrics, Events: base.events,
+		Ledger: ledger, Budget: budget, Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{},
 		Served: evaluation.catalog.Served, OwnNamespace: base.options.exemptNamespace(),
 		Types: types.State,
 	})

@@ -127,6 +127,9 @@ type Options struct {
 	ReservationTTL time.Duration
 	// RemediationMaxPerMinute bounds the patches of existing objects a minute for all policies together. 0 means no bound.
 	RemediationMaxPerMinute int
+	// RemediationMaxConcurrent bounds the existing objects that are being moved at the same time for all policies together. 0
+	// means no bound.
+	RemediationMaxConcurrent int
 	// AllowRemoteSecrets allows policies with spec.remote to match and replicate Secrets by name.
 	AllowRemoteSecrets bool
 	// Metrics is the registry for Berth's metrics. nil means the registry that MetricsAddress serves.
@@ -164,6 +167,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.Config, "config", "", "Path of a configuration file, a ManagerConfiguration of config.berth.dev/v1alpha1; none if empty.")
 	f.DurationVar(&o.PolicyMaxStaleness, "policy-max-staleness", freshness.DefaultBound, "For how long a replica answers admission requests without a confirmation by the API server that it has the newest policies. Beyond it the replica is not Ready, and its webhooks return an error.")
 	f.DurationVar(&o.ReservationTTL, "quota-reservation-ttl", 65*time.Second, "How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
+	f.IntVar(&o.RemediationMaxConcurrent, "remediation-max-concurrent", 0, "How many existing objects Berth moves at the same time at most, for all policies together; 0 for no bound. An object is being moved from its patch until its rollout is complete.")
 	f.IntVar(&o.RemediationMaxPerMinute, "remediation-max-per-minute", 0, "How many existing objects Berth patches a minute at most, for all policies together; 0 for no bound. A policy bounds its own pace by spec.remediation.budget.")
 	f.BoolVar(&o.AllowRemoteSecrets, "allow-remote-secrets", false, "Let policies with spec.remote match and replicate Secrets. Engines get them without their data in any case.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "Deadline for evaluating one policy on one object.")

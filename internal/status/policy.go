@@ -97,6 +97,7 @@ const (
 	maxChanges           = 512
 	maxUser              = 512
 	maxDigest            = 64
+	maxFailures          = 10
 )
 
 // Compute returns the policy's status for the facts. From the old status it keeps the transition times. It also keeps
@@ -434,6 +435,9 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 		s.counts(f, old.Undecided)
 		s.out.Plan = f.plan(old.Plan)
 		s.out.Waiting = waiting(f.Waiting, s.out.Plan)
+		if s.out.Failures = old.Failures; !f.Resuming {
+			s.out.Failures = failures(f.Waiting)
+		}
 		s.set(placementv1.ConditionCompliant, s.compliant(f))
 		s.set(placementv1.ConditionApproved, f.approved(s.out.Plan))
 		return
@@ -441,7 +445,7 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
 	s.out.Matched, s.out.Violations, s.out.WouldDeny, s.out.WouldMove = old.Matched, old.Violations, old.WouldDeny, old.WouldMove
 	s.out.Undecided, s.out.Conflicted, s.out.ViolationSample = old.Undecided, old.Conflicted, old.ViolationSample
-	s.out.Waiting, s.out.Plan = old.Waiting, old.Plan
+	s.out.Waiting, s.out.Plan, s.out.Failures = old.Waiting, old.Plan, old.Failures
 	if s.find(placementv1.ConditionCompliant) == nil {
 		s.set(placementv1.ConditionCompliant, isUnknown(placementv1.ReasonEvaluating, "existing objects are being decided"))
 	}
@@ -453,10 +457,13 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 	switch {
 	case !f.State.Policy.RemediatesExisting():
 		return nil
-	case p == nil && old != nil && f.Report.Outstanding == 0 && f.Report.Failed == 0 && f.MatchedWatches.Synced && !f.Deciding:
+	case p == nil && old != nil && !f.Waiting.Resuming && f.Report.Outstanding == 0 && f.Report.Failed == 0 && f.MatchedWatches.Synced && !f.Deciding:
 		// The earlier leader made the last moves.
 		done := *old
-		done.Done, done.State = &done.Moves, placementv1.PlanCompleted
+		done.Done, done.State, done.Rollouts = &done.Moves, placementv1.PlanCompleted, int32(f.Waiting.Rollouts)
+		if done.Rollouts > 0 {
+			done.State = placementv1.PlanInProgress
+		}
 		return &done
 	case p == nil:
 		return old
@@ -464,7 +471,7 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 	out := &placementv1.RemediationPlan{
 		Digest: p.Digest, State: f.planState(p), Reason: placementv1.PlanObjectsChanged, Message: truncate(p.Cause.Explain(p.Generation), maxDependencyMessage),
 		StartTime: metav1.NewTime(p.Since.Truncate(time.Second)), Moves: int32(p.Moves), Done: new(int32(p.Done)),
-		Denied: int32(p.Denied), Undecided: int32(p.Undecided), LeftAlone: int32(p.LeftAlone),
+		Rollouts: int32(f.Waiting.Rollouts), Denied: int32(p.Denied), Undecided: int32(p.Undecided), LeftAlone: int32(p.LeftAlone),
 	}
 	switch {
 	case old != nil && old.Digest == p.Digest:
@@ -495,7 +502,7 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 // planState returns how far a plan is.
 func (f Facts) planState(p *remediation.Plan) placementv1.PlanState {
 	switch {
-	case p.Done >= p.Moves:
+	case p.Done >= p.Moves && f.Waiting.Rollouts == 0:
 		return placementv1.PlanCompleted
 	case f.State.Policy.Automatic(), f.State.Policy.NeedsApproval() && p.Approval != nil:
 		return placementv1.PlanInProgress
@@ -578,6 +585,26 @@ func waiting(w remediation.Waiting, plan *placementv1.RemediationPlan) []placeme
 		}
 		out = append(out, next)
 	}
+	if w.Unavailable > 0 {
+		out = append(out, placementv1.WaitingObjects{Reason: placementv1.WaitingForAvailability, Objects: int32(w.Unavailable)})
+	}
+	if w.Stopped > 0 {
+		out = append(out, placementv1.WaitingObjects{Reason: placementv1.WaitingAfterFailures, Objects: int32(w.Stopped)})
+	}
+	return out
+}
+
+// failures returns the objects whose patch or rollout failed; nil if there are none.
+func failures(w remediation.Waiting) *placementv1.MoveFailures {
+	if len(w.Failures) == 0 && w.Pause == "" {
+		return nil
+	}
+	out := &placementv1.MoveFailures{Objects: new(int32(len(w.Failures))), Pause: w.Pause}
+	for _, f := range w.Failures[:min(len(w.Failures), maxFailures)] {
+		out.Sample = append(out.Sample, placementv1.Violation{
+			Resource: f.Resource.GroupResource().String(), Namespace: f.Namespace, Name: f.Name, Message: truncate(f.Reason, maxDependencyMessage),
+		})
+	}
 	return out
 }
 
@@ -605,7 +632,13 @@ func waitingText(w remediation.Waiting, unapproved int) string {
 		out += fmt.Sprintf("; %d of them wait for a window of spec.remediation.windows, %s", w.Closed, opens)
 	}
 	if w.Paced > 0 {
-		out += fmt.Sprintf("; %d of them wait because the number of patches a minute is bounded", w.Paced)
+		out += fmt.Sprintf("; %d of them wait because spec.remediation.budget bounds how many are patched a minute or moved at the same time", w.Paced)
+	}
+	if w.Unavailable > 0 {
+		out += fmt.Sprintf("; %d of them wait because %d objects are unavailable, and spec.remediation.budget.maxUnavailable allows %d", w.Unavailable, w.UnavailableNow, w.MaxUnavailable)
+	}
+	if w.Stopped > 0 {
+		out += fmt.Sprintf("; %d of them wait because too many objects failed, see the Paused condition", w.Stopped)
 	}
 	return out
 }
@@ -636,6 +669,10 @@ func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
 	pause := f.Report.Pause
 	if f.Resuming && pause == nil {
 		s.out.Paused = old.Paused
+		return
+	}
+	if message := f.Waiting.PauseMessage(f.State.Policy.Name); message != "" && pause == nil {
+		s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonTooManyFailures, truncate(message, maxConditionMessage)))
 		return
 	}
 	if pause == nil {

@@ -543,7 +543,14 @@ func TestPlan(t *testing.T) {
 		"NothingLeftToDo": {func(f *status.Facts) { f.Report.Plan, f.Report.Moved = nil, 1 }, want(same), want(func(p *placementv1.RemediationPlan) {
 			p.Done, p.State = new(int32(3)), placementv1.PlanCompleted
 		})},
-		"None": {func(f *status.Facts) { f.Report.Plan = nil }, nil, nil},
+		"Rollouts": {func(f *status.Facts) { f.Report.Plan.Done, f.Waiting.Rollouts = 3, 2 }, nil, want(func(p *placementv1.RemediationPlan) {
+			p.Done, p.Rollouts = new(int32(3)), 2
+		})},
+		"NewLeaderSeesRollouts": {func(f *status.Facts) { f.Report.Plan, f.Waiting.Rollouts = nil, 2 }, want(same), want(func(p *placementv1.RemediationPlan) {
+			p.Done, p.Rollouts = new(int32(3)), 2
+		})},
+		"NewLeaderDoesNotKnowRollouts": {func(f *status.Facts) { f.Report.Plan, f.Waiting.Resuming = nil, true }, want(same), want(same)},
+		"None":                         {func(f *status.Facts) { f.Report.Plan = nil }, nil, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -558,6 +565,62 @@ func TestPlan(t *testing.T) {
 				t.Errorf("%d of %d carried out", done, moves)
 			}
 		})
+	}
+}
+
+// TestBudgetInStatus checks what the status says of objects that wait, and of those that failed.
+func TestBudgetInStatus(t *testing.T) {
+	facts := sound()
+	facts.State.Policy.Name, facts.State.Policy.Remediation = "p", placementv1.RemediationAutomatic
+	facts.Report.Matched, facts.Report.Moved, facts.Report.Violations = 40, 30, 30
+	facts.Waiting = remediation.Waiting{Paced: 1, Unavailable: 2, UnavailableNow: 5, MaxUnavailable: 4, Stopped: 3, Pause: "7-abc"}
+	for i := range 12 {
+		facts.Waiting.Failures = append(facts.Waiting.Failures, remediation.Failure{
+			Key:    remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Resource: "deployments"}, Namespace: "shop", Name: fmt.Sprint(i)},
+			Reason: "denied",
+		})
+	}
+	got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	if diff := cmp.Diff([]placementv1.WaitingObjects{
+		{Reason: placementv1.WaitingForBudget, Objects: 1}, {Reason: placementv1.WaitingForAvailability, Objects: 2}, {Reason: placementv1.WaitingAfterFailures, Objects: 3},
+	}, got.Waiting); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+	if n := len(got.Failures.Sample); *got.Failures.Objects != 12 || n != 10 || got.Failures.Pause != "7-abc" {
+		t.Errorf("failures %+v", got.Failures)
+	}
+	if diff := cmp.Diff(placementv1.Violation{Resource: "deployments.apps", Namespace: "shop", Name: "0", Message: "denied"}, got.Failures.Sample[0]); diff != "" {
+		t.Errorf("sample (-want +got):\n%s", diff)
+	}
+	for condition, parts := range map[string][]string{
+		placementv1.ConditionPaused: {"12 objects failed, so Berth patches no more objects of this policy (spec.remediation.budget.pauseAfterFailures), such as deployments.apps shop/0: denied",
+			"kubectl annotate placementpolicy p --overwrite placement.berth.dev/resume-after-failures=7-abc"},
+		placementv1.ConditionCompliant: {"; 1 of them wait because spec.remediation.budget bounds how many are patched a minute or moved at the same time",
+			"; 2 of them wait because 5 objects are unavailable, and spec.remediation.budget.maxUnavailable allows 4", "; 3 of them wait because too many objects failed"},
+	} {
+		c := meta.FindStatusCondition(got.Conditions, condition)
+		for _, part := range parts {
+			if c == nil || !strings.Contains(c.Message, part) {
+				t.Errorf("%s: %+v does not say %q", condition, c, part)
+			}
+		}
+	}
+	if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionPaused); c.Reason != placementv1.ReasonTooManyFailures {
+		t.Errorf("reason %s", c.Reason)
+	}
+
+	// A leader that does not know yet what its predecessor left keeps it.
+	facts.Waiting, facts.Resuming = remediation.Waiting{}, true
+	kept := status.Compute(got, facts)
+	if diff := cmp.Diff(got.Failures, kept.Failures); diff != "" {
+		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+	if c := meta.FindStatusCondition(kept.Conditions, placementv1.ConditionPaused); c == nil || c.Reason != placementv1.ReasonTooManyFailures {
+		t.Errorf("paused %+v", c)
+	}
+	facts.Resuming = false
+	if after := status.Compute(got, facts); after.Failures != nil || meta.FindStatusCondition(after.Conditions, placementv1.ConditionPaused) != nil {
+		t.Errorf("failures %+v", after.Failures)
 	}
 }
 

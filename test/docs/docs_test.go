@@ -77,6 +77,7 @@ var elsewhere = map[string]string{
 	"docs/install.md#Uninstalling with OLM":                   "needs OLM",
 	"docs/migration.md#Switch over":                           "names what the reader's own cluster has",
 	"docs/placementpolicy.md#Approval":                        "the suite of the runbook runs the same commands, of the entry WaitingForApproval",
+	"docs/placementpolicy.md#Budget and windows":              "the suite of the runbook runs the same command, of the entry TooManyFailures",
 	"docs/releasing.md#Try it":                                "CI runs it",
 	"docs/releasing.md#Verify a release":                      "needs a published release",
 	"docs/remote-control-plane.md#Step by step, with Karmada": "paths of the reader's own; the suite has others",

@@ -60,7 +60,7 @@ var _ = Describe("The pace of remediation", func() {
 			"Reason": Equal(placementv1.WaitingForBudget), "Objects": BeNumerically(">=", objects-1), "Until": BeNil(),
 		})))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionCompliant).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, "the number of patches a minute is bounded"))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, "spec.remediation.budget bounds how many are patched a minute"))
 		Consistently(tiers).WithContext(ctx).Should(HaveKeyWithValue("gold", BeNumerically(">=", objects-1)))
 		Expect(total("berth_policy_waiting", fmt.Sprintf("policy=%q", name), `reason="budget"`)).To(BeNumerically(">=", objects-1))
 
@@ -111,7 +111,13 @@ var _ = Describe("Bounds of remediation that make no sense", func() {
 		Entry("a schedule that is none", window("22:00", "1h", "UTC"), "spec.remediation.windows[0].start"),
 		Entry("a window that ends before it starts", window("0 22 * * *", "-1h", "UTC"), "spec.remediation.windows[0].duration"),
 		Entry("no pace", map[string]any{"budget": map[string]any{"maxPerMinute": 0}}, "spec.remediation.budget.maxPerMinute"),
-		Entry("an empty budget", map[string]any{"budget": map[string]any{}}, "spec.remediation.budget"),
+		Entry("no object at the same time", map[string]any{"budget": map[string]any{"maxConcurrent": 0}}, "spec.remediation.budget.maxConcurrent"),
+		Entry("no object of a namespace", map[string]any{"budget": map[string]any{"perNamespace": 0}}, "spec.remediation.budget.perNamespace"),
+		Entry("a percentage over 100", map[string]any{"budget": map[string]any{"maxUnavailable": "101%"}}, "spec.remediation.budget.maxUnavailable: Invalid value: \"101%\": must be a number of at least 1 or a percentage from 1% to 100%"),
+		Entry("a percentage of nothing", map[string]any{"budget": map[string]any{"maxUnavailable": "0%"}}, "spec.remediation.budget.maxUnavailable"),
+		Entry("no unavailable object", map[string]any{"budget": map[string]any{"maxUnavailable": 0}}, "spec.remediation.budget.maxUnavailable"),
+		Entry("a number that is a text", map[string]any{"budget": map[string]any{"maxUnavailable": "3"}}, "spec.remediation.budget.maxUnavailable"),
+		Entry("fewer failures than none", map[string]any{"budget": map[string]any{"pauseAfterFailures": -1}}, "spec.remediation.budget.pauseAfterFailures"),
 	)
 
 	It("are warned of where they have no effect", func(ctx SpecContext) {

@@ -314,6 +314,12 @@ annotations["example.com/n"] := n
 		Eventually(condition).WithContext(ctx).WithArguments(placementv1.ConditionCompliant).Should(HaveField("Status", metav1.ConditionTrue))
 		f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = "package zones\n\nerrors := [\"closed\"]\n" })
 	}},
+	placementv1.ReasonTooManyFailures: {condition: placementv1.ConditionPaused, do: func(ctx context.Context) {
+		// The API server refuses annotations of more than 256 KiB.
+		policy(ctx, "zones", "package zones\n\nannotations[\"example.com/zone\"] := concat(\"\", [\"0123456789\" | some _ in numbers.range(1, 30000)])\n", func(p *placementv1.PlacementPolicy) {
+			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{PauseAfterFailures: new(int32(1))}
+		})
+	}, after: correct, shows: "configmaps shop/web: "},
 	placementv1.ReasonWaitingForApproval: {condition: placementv1.ConditionApproved, do: func(ctx context.Context) {
 		policy(ctx, "zones", zone, approved)
 	}, shows: `"state":"WaitingForApproval"`},

@@ -1,0 +1,115 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediator
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+var _ watches.Sink = rollouts{}
+
+// rollouts passes the progress of rollouts to the budgets. It keeps no objects: the budgets remember those that are not ready.
+type rollouts struct{ *Controller }
+
+// Replace implements watches.Sink.
+func (r rollouts) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
+	all := make(map[remediation.Key]remediation.Rollout, len(objects))
+	for _, o := range objects {
+		all[keyOf(resource, o)] = remediation.RolloutOf(o)
+	}
+	r.advance(context.Background(), r.Budget.ObserveAll(r.Clock.Now(), resource, all))
+}
+
+// Put implements watches.Sink.
+func (r rollouts) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
+	r.advance(context.Background(), r.Budget.Observe(r.Clock.Now(), keyOf(resource, o), remediation.RolloutOf(o)))
+}
+
+// Delete implements watches.Sink.
+func (r rollouts) Delete(resource schema.GroupVersionResource, namespace, name string) {
+	r.advance(context.Background(), r.Budget.Unobserve(r.Clock.Now(), remediation.Key{Resource: resource, Namespace: namespace, Name: name}))
+}
+
+// Drop implements watches.Sink.
+func (r rollouts) Drop(resource schema.GroupVersionResource) {
+	r.advance(context.Background(), r.Budget.ObserveAll(r.Clock.Now(), resource, nil))
+}
+
+var rolloutFields = remediation.RolloutFields()
+
+// wantedRollouts returns the types whose rollouts policies watch, with the fields that show them.
+func (c *Controller) wantedRollouts() map[schema.GroupVersionResource]*projection.FieldSet {
+	out := map[schema.GroupVersionResource]*projection.FieldSet{}
+	for _, p := range c.Registry.InForce() {
+		for _, resource := range c.rolled(p) {
+			out[resource] = rolloutFields
+		}
+	}
+	return out
+}
+
+// rolled returns the types of objects whose rollouts a policy watches.
+func (c *Controller) rolled(p *placement.Policy) (out []schema.GroupVersionResource) {
+	if !p.WatchesRollouts() {
+		return nil
+	}
+	for _, resource := range c.matched.ofPolicy(p) {
+		if _, templated := c.Decider.Templates.Path(resource.GroupResource()); templated && remediation.Rolls(resource.GroupResource()) {
+			out = append(out, resource)
+		}
+	}
+	return out
+}
+
+// settleResuming finds out which objects an earlier leader was moving, if that is not known yet.
+func (c *Controller) settleResuming(ctx context.Context) {
+	for _, name := range c.Budget.Resuming() {
+		if state := c.Registry.Get(name); state != nil && state.Policy != nil {
+			c.settleRollouts(ctx, state.Policy)
+		} else {
+			// No version of the policy is in force, so nothing is observed for it.
+			c.advance(ctx, c.Budget.PolicyChanged(c.Clock.Now(), name, nil))
+		}
+	}
+}
+
+// settleRollouts finds out whether it is known which objects of a policy are ready: all of them have been observed, and decided
+// by this version of the policy.
+func (c *Controller) settleRollouts(ctx context.Context, p *placement.Policy) {
+	if !p.WatchesRollouts() || c.Budget.Settled(p) {
+		return
+	}
+	if state := c.Registry.Get(p.Name); state == nil || state.Policy != p {
+		return
+	}
+	for _, resource := range c.rolled(p) {
+		if state, _ := c.rollouts.StateOfFields(resource, rolloutFields); !state.Synced {
+			return
+		}
+	}
+	if c.MatchedState(p).Synced && c.objects.allRecorded(c.matched.ofPolicy(p)) && c.Ledger.Assessed(p.Name) {
+		c.advance(ctx, c.Budget.Settle(c.Clock.Now(), p))
+	}
+}

@@ -1,0 +1,591 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediation_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+// TestBudgetIsNeverExceeded runs random histories of objects that are due, patches that succeed, fail, and roll pods, objects
+// that become unready, observations that come late, policies that change, and leaders that change. No minute has more patches
+// than a budget allows, no patch is outside of a window, no more objects are moved or unavailable than allowed, nothing is
+// patched after too many failures, and no object waits for ever.
+func TestBudgetIsNeverExceeded(t *testing.T) {
+	seeds := uint64(2000)
+	if testing.Short() {
+		seeds = 200
+	}
+	for seed := range seeds {
+		if err := newHistory(seed).run(); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// history is a random history with a model of what may be patched.
+type history struct {
+	random   *rand.Rand
+	now      time.Time
+	budget   *remediation.Budget
+	limits   remediation.Limits
+	policies []*modelPolicy
+	objects  map[remediation.Key]*modelObject
+	// all are the times of all patches.
+	all []time.Time
+	// ready are the objects to try, and timers the calls of Open that are scheduled.
+	ready  []remediation.Key
+	timers []time.Time
+	names  int
+}
+
+// modelPolicy is a version of a policy.
+type modelPolicy struct {
+	*placement.Policy
+	// patched are the times of the patches since the policy got its bounds.
+	patched []time.Time
+	// failed are the objects that failed since the last pause.
+	failed map[remediation.Key]bool
+	// settled reports whether the budget knows which objects are ready.
+	settled bool
+}
+
+// modelObject is an object in the cluster.
+type modelObject struct {
+	// policies match it, by index. due are those that require a patch, and whether that rolls pods.
+	policies []int
+	due      map[int]bool
+	// patching are the policies of a patch under way.
+	patching remediation.Due
+	// rollout is its state, seen the state that the budget observed last, and late are the states after that.
+	rollout, seen remediation.Rollout
+	late          []remediation.Rollout
+	// moved are the policies whose rollout is not over.
+	moved map[int]bool
+	// refused is set if the API server refuses patches of the object.
+	refused bool
+}
+
+func newHistory(seed uint64) *history {
+	h := &history{random: rand.New(rand.NewPCG(seed, 0)), now: midnight, objects: map[remediation.Key]*modelObject{}}
+	if h.random.IntN(2) == 0 {
+		h.limits.MaxPerMinute = 1 + h.random.IntN(120)
+	}
+	if h.random.IntN(3) == 0 {
+		h.limits.MaxConcurrent = 1 + h.random.IntN(8)
+	}
+	for i := range 1 + h.random.IntN(3) {
+		h.policies = append(h.policies, h.policy(i, 1))
+	}
+	h.lead()
+	return h
+}
+
+// policy returns a version of a policy with random bounds.
+func (h *history) policy(i int, generation int64) *modelPolicy {
+	out := &placement.Policy{
+		Name: fmt.Sprint(i), Generation: generation, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Schedules: true,
+	}
+	if h.random.IntN(3) > 0 {
+		out.Budget.MaxPerMinute = int32(1 + h.random.IntN(100))
+	}
+	if h.random.IntN(3) == 0 {
+		out.Budget.MaxConcurrent = int32(1 + h.random.IntN(5))
+	}
+	if h.random.IntN(3) == 0 {
+		out.Budget.PerNamespace = int32(1 + h.random.IntN(3))
+	}
+	if h.random.IntN(2) == 0 {
+		out.Budget.MaxUnavailable = new(oneOf(h.random, intstr.FromInt32(1), intstr.FromInt32(4), intstr.FromString("10%"), intstr.FromString("40%"), intstr.FromString("100%")))
+	}
+	if h.random.IntN(2) == 0 {
+		out.Budget.PauseAfterFailures = new(int32(1 + h.random.IntN(4)))
+	}
+	// Windows of two policies may never be open at the same time.
+	if i == 0 && h.random.IntN(2) == 0 {
+		out.Windows = hourly(h.random.IntN(60), time.Duration(1+h.random.IntN(20))*time.Minute)
+	}
+	return &modelPolicy{Policy: out, failed: map[remediation.Key]bool{}}
+}
+
+func oneOf[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }
+
+// Matching and Matched make the history the Matches of the budget.
+func (h *history) Matching(key remediation.Key) (out []string) {
+	if o := h.objects[key]; o != nil {
+		for _, i := range o.policies {
+			out = append(out, h.policies[i].Name)
+		}
+	}
+	return out
+}
+
+func (h *history) Matched(policy string) (n int) {
+	for key := range h.objects {
+		n += count(slices.Contains(h.Matching(key), policy))
+	}
+	return n
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// keys returns the objects for which selects returns true, in a fixed order.
+func (h *history) keys(selects func(*modelObject) bool) []remediation.Key {
+	var out []remediation.Key
+	for key, o := range h.objects {
+		if selects(o) {
+			out = append(out, key)
+		}
+	}
+	slices.SortFunc(out, func(a, b remediation.Key) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// pick returns a random object for which selects returns true; ok is false if there is none.
+func (h *history) pick(selects func(*modelObject) bool) (key remediation.Key, o *modelObject, ok bool) {
+	keys := h.keys(selects)
+	if len(keys) == 0 {
+		return key, nil, false
+	}
+	key = keys[h.random.IntN(len(keys))]
+	return key, h.objects[key], true
+}
+
+// lead lets a new leader begin. Patches under way are done or were never sent. It knows what the status says, and observes and
+// decides all objects.
+func (h *history) lead() {
+	status := map[string]remediation.Waiting{}
+	if h.budget != nil {
+		for _, p := range h.policies {
+			status[p.Name] = h.budget.Waiting(p.Name)
+		}
+	}
+	for key, o := range h.objects {
+		if o.patching != nil {
+			if h.random.IntN(2) == 0 {
+				h.patched(key, o)
+			}
+			o.patching = nil
+		}
+		o.late = nil
+	}
+	h.timers, h.budget = nil, remediation.NewBudget(h.limits, h)
+	h.budget.Begin(h.now)
+	for _, p := range h.policies {
+		h.follow(h.budget.PolicyChanged(h.now, p.Name, p.Policy))
+		s := status[p.Name]
+		h.budget.Resume(h.now, p.Name, p.Generation, true, s.Failures, s.Pause)
+		p.settled = false
+	}
+	all := map[remediation.Key]remediation.Rollout{}
+	for key, o := range h.objects {
+		all[key], o.seen = o.rollout, o.rollout
+	}
+	h.follow(h.budget.ObserveAll(h.now, appsv1.SchemeGroupVersion.WithResource("deployments"), all))
+	h.ready = h.keys(func(o *modelObject) bool { return len(o.due) > 0 })
+}
+
+func (h *history) run() error {
+	for range 300 {
+		if err := h.step(); err != nil {
+			return err
+		}
+	}
+	return h.rest()
+}
+
+// rest runs until nothing happens any more. Everything heals, so everything is patched. No window of these policies is closed
+// for longer than an hour.
+func (h *history) rest() error {
+	for _, o := range h.objects {
+		o.refused = false
+	}
+	for end := h.now.Add(200 * time.Hour); ; {
+		if err := h.heal(); err != nil {
+			return err
+		}
+		if len(h.ready) > 0 {
+			if err := h.try(); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, _, due := h.pick(func(o *modelObject) bool { return len(o.due) > 0 }); !due {
+			return nil
+		}
+		if len(h.timers) == 0 || h.now.After(end) {
+			return fmt.Errorf("objects wait for ever: %v", h.keys(func(o *modelObject) bool { return len(o.due) > 0 }))
+		}
+		h.fire(slices.MinFunc(h.timers, time.Time.Compare))
+	}
+}
+
+// heal ends what is under way well.
+func (h *history) heal() error {
+	for _, p := range h.policies {
+		h.resume(p)
+		if !p.settled {
+			h.settle(p)
+		}
+	}
+	for _, key := range h.keys(func(*modelObject) bool { return true }) {
+		o := h.objects[key]
+		if o.patching != nil {
+			if err := h.finish(key, o); err != nil {
+				return err
+			}
+		}
+		if !o.rollout.Ready {
+			h.change(o, remediation.Rollout{Generation: o.rollout.Generation, Ready: true})
+		}
+		for len(o.late) > 0 {
+			h.observe(key, o)
+		}
+	}
+	return nil
+}
+
+func (h *history) step() error {
+	switch n := h.random.IntN(100); {
+	case n < 20:
+		h.add()
+	case n < 50:
+		if len(h.ready) > 0 {
+			return h.try()
+		}
+		if len(h.timers) > 0 {
+			h.fire(slices.MinFunc(h.timers, time.Time.Compare))
+		}
+	case n < 65:
+		if key, o, ok := h.pick(func(o *modelObject) bool { return o.patching != nil }); ok {
+			return h.finish(key, o)
+		}
+	case n < 72:
+		if _, o, ok := h.pick(func(o *modelObject) bool { return !o.rollout.Ready }); ok {
+			next := remediation.Rollout{Generation: o.rollout.Generation, Ready: h.random.IntN(4) > 0}
+			if !next.Ready {
+				next.Failure = "too late"
+			}
+			h.change(o, next)
+		}
+	case n < 85:
+		if key, o, ok := h.pick(func(o *modelObject) bool { return len(o.late) > 0 }); ok {
+			h.observe(key, o)
+		}
+	case n < 88:
+		h.now = h.now.Add(time.Duration(h.random.Int64N(int64(20 * time.Second))))
+	case n < 91:
+		h.disturb()
+	case n < 93:
+		h.resume(h.policies[h.random.IntN(len(h.policies))])
+	case n < 97:
+		h.settle(h.policies[h.random.IntN(len(h.policies))])
+	case n < 98:
+		i := h.random.IntN(len(h.policies))
+		h.policies[i] = h.policy(i, h.policies[i].Generation+1)
+		h.follow(h.budget.PolicyChanged(h.now, h.policies[i].Name, h.policies[i].Policy))
+	case n < 99:
+		h.lead()
+	}
+	return nil
+}
+
+// add creates an object, or makes an existing one due again.
+func (h *history) add() {
+	key, o, ok := h.pick(func(o *modelObject) bool { return len(o.due) == 0 && o.patching == nil })
+	if !ok || h.random.IntN(2) == 0 {
+		h.names++
+		key = remediation.Key{Resource: appsv1.SchemeGroupVersion.WithResource("deployments"), Namespace: fmt.Sprint(h.random.IntN(3)), Name: fmt.Sprintf("%04d", h.names)}
+		o = &modelObject{due: map[int]bool{}, moved: map[int]bool{}, refused: h.random.IntN(5) == 0}
+		o.rollout = remediation.Rollout{UID: types.UID(key.Name), Generation: 1, Ready: h.random.IntN(5) > 0}
+		for i := range h.policies {
+			if h.random.IntN(2) == 0 {
+				o.policies = append(o.policies, i)
+			}
+		}
+		h.objects[key], o.seen = o, o.rollout
+		h.follow(h.budget.Observe(h.now, key, o.rollout))
+	}
+	for _, i := range o.policies {
+		if h.random.IntN(2) == 0 {
+			o.due[i] = h.random.IntN(2) == 0
+		}
+	}
+	if len(o.due) > 0 {
+		h.ready = append(h.ready, key)
+	}
+}
+
+// disturb makes an object unready for a reason of its own, not due any more, or deletes it.
+func (h *history) disturb() {
+	key, o, ok := h.pick(func(o *modelObject) bool { return o.patching == nil && len(o.late) == 0 })
+	switch {
+	case !ok:
+	case h.random.IntN(3) == 0:
+		o.rollout.Ready = false
+		o.seen = o.rollout
+		h.follow(h.budget.Observe(h.now, key, o.rollout))
+	case h.random.IntN(2) == 0:
+		o.due = map[int]bool{}
+		h.leave(key)
+	default:
+		h.leave(key)
+		delete(h.objects, key)
+		h.follow(h.budget.Unobserve(h.now, key))
+		h.follow(h.budget.Forget(h.now, key))
+	}
+}
+
+// leave declares that an object needs no patch any more.
+func (h *history) leave(key remediation.Key) {
+	for _, p := range h.policies {
+		delete(p.failed, key)
+	}
+	h.follow(h.budget.Leave(h.now, key))
+}
+
+// change changes an object's rollout. The budget observes it later.
+func (h *history) change(o *modelObject, next remediation.Rollout) {
+	next.UID = o.rollout.UID
+	o.rollout = next
+	o.late = append(o.late, next)
+	if next.Ready || next.Failure != "" {
+		o.moved = map[int]bool{}
+	}
+}
+
+// observe lets the budget observe the next state of an object.
+func (h *history) observe(key remediation.Key, o *modelObject) {
+	next := o.late[0]
+	o.late, o.seen = o.late[1:], next
+	h.follow(h.budget.Observe(h.now, key, next))
+}
+
+// settle declares that all objects are observed and decided.
+func (h *history) settle(p *modelPolicy) {
+	if !h.budget.Settled(p.Policy) {
+		h.follow(h.budget.Settle(h.now, p.Policy))
+	}
+	p.settled = true
+}
+
+// resume releases a policy that is paused.
+func (h *history) resume(p *modelPolicy) {
+	if pause := h.budget.Waiting(p.Name).Pause; pause != "" {
+		next, ok := h.budget.Release(h.now, p.Name, pause)
+		if !ok {
+			panic("a pause can't be released")
+		}
+		p.failed = map[remediation.Key]bool{}
+		h.follow(next)
+	}
+}
+
+// follow does what the budget requires.
+func (h *history) follow(next remediation.Next) {
+	h.ready = append(h.ready, next.Keys...)
+	if next.Wake > 0 {
+		h.timers = append(h.timers, h.now.Add(next.Wake))
+	}
+}
+
+// fire lets a timer call Open.
+func (h *history) fire(at time.Time) {
+	h.timers = slices.DeleteFunc(h.timers, func(t time.Time) bool { return t.Equal(at) })
+	if at.After(h.now) {
+		h.now = at
+	}
+	h.follow(h.budget.Open(h.now))
+}
+
+// dueOf returns the verdicts that require a patch of an object.
+func (h *history) dueOf(o *modelObject) (out remediation.Due) {
+	for _, i := range slices.Sorted(maps.Keys(o.due)) {
+		if o.due[i] {
+			out = append(out, rollsFor(h.policies[i].Policy)...)
+		} else {
+			out = append(out, dueFor(h.policies[i].Policy)...)
+		}
+	}
+	return out
+}
+
+// try begins to patch the next object if the budget allows it.
+func (h *history) try() error {
+	key := h.ready[0]
+	h.ready = h.ready[1:]
+	o := h.objects[key]
+	switch {
+	case o == nil:
+		h.follow(h.budget.Forget(h.now, key))
+		return nil
+	case o.patching != nil:
+		return nil
+	case len(o.due) == 0:
+		h.leave(key)
+		return nil
+	case h.random.IntN(20) == 0:
+		// Something else holds the patch, for a while.
+		h.follow(h.budget.Yield(h.now, key))
+		h.ready = append(h.ready, key)
+		return nil
+	}
+	due := h.dueOf(o)
+	ok, next := h.budget.Spend(h.now, key, due)
+	h.follow(next)
+	if !ok {
+		return nil
+	}
+	err := h.allowed(key, o)
+	o.patching = due
+	return err
+}
+
+// allowed returns an error if an object must not be patched now. It counts the patch.
+func (h *history) allowed(key remediation.Key, o *modelObject) error {
+	for i, rolls := range o.due {
+		p := h.policies[i]
+		if open, _ := p.Windows.Open(h.now); !open {
+			return fmt.Errorf("a patch for policy %s at %s, when no window is open", p.Name, h.now)
+		}
+		if limit := ptr.Deref(p.Budget.PauseAfterFailures, 0); limit > 0 && len(p.failed) >= int(limit) {
+			return fmt.Errorf("a patch for policy %s after %d failures", p.Name, len(p.failed))
+		}
+		p.patched = append(p.patched, h.now)
+		if err := within(p.patched, int(p.Budget.MaxPerMinute)); err != nil {
+			return fmt.Errorf("policy %s: %w", p.Name, err)
+		}
+		if err := h.extent(key, o, i, rolls); err != nil {
+			return err
+		}
+	}
+	h.all = append(h.all, h.now)
+	if err := within(h.all, h.limits.MaxPerMinute); err != nil {
+		return fmt.Errorf("all policies: %w", err)
+	}
+	if moved := len(h.keys(func(other *modelObject) bool { return other == o || other.patching != nil || len(other.moved) > 0 })); h.limits.MaxConcurrent > 0 && moved > h.limits.MaxConcurrent {
+		return fmt.Errorf("%d objects are moved, and %d are allowed", moved, h.limits.MaxConcurrent)
+	}
+	return nil
+}
+
+// extent returns an error if too many objects are moved or unavailable once a policy moves this one.
+func (h *history) extent(key remediation.Key, o *modelObject, i int, rolls bool) error {
+	p := h.policies[i]
+	patchingFor := func(other *modelObject) bool { return slices.Contains(remediation.Names(other.patching), p.Name) }
+	var moved, here, unavailable int
+	for k, other := range h.objects {
+		moves := other == o || patchingFor(other) || other.moved[i]
+		moved += count(moves)
+		here += count(moves && k.Namespace == key.Namespace)
+		unavailable += count(slices.Contains(other.policies, i) && !other.rollout.Ready || patchingFor(other) && other.due[i] || other.moved[i] || other == o && rolls)
+	}
+	if limit := int(p.Budget.MaxConcurrent); limit > 0 && moved > limit {
+		return fmt.Errorf("policy %s: %d objects are moved, and %d are allowed", p.Name, moved, limit)
+	}
+	if limit := int(p.Budget.PerNamespace); limit > 0 && here > limit {
+		return fmt.Errorf("policy %s: %d objects of namespace %s are moved, and %d are allowed", p.Name, here, key.Namespace, limit)
+	}
+	// An object that is unavailable anyway may be patched. The API server refuses a patch of an object that became ready since
+	// it was observed.
+	if p.Budget.MaxUnavailable != nil && rolls && o.seen.Ready && len(o.moved) == 0 {
+		limit, _ := intstr.GetScaledValueFromIntOrPercent(p.Budget.MaxUnavailable, h.Matched(p.Name), false)
+		if unavailable > max(1, limit) {
+			return fmt.Errorf("policy %s: %d objects are unavailable, and %d are allowed", p.Name, unavailable, max(1, limit))
+		}
+	}
+	return nil
+}
+
+// patched makes the changes of a patch under way.
+func (h *history) patched(key remediation.Key, o *modelObject) {
+	rolled := false
+	for i, rolls := range o.due {
+		if slices.Contains(remediation.Names(o.patching), h.policies[i].Name) {
+			delete(o.due, i)
+			delete(h.policies[i].failed, key)
+			if rolls {
+				rolled, o.moved[i] = true, true
+			}
+		}
+	}
+	if rolled {
+		o.rollout = remediation.Rollout{UID: o.rollout.UID, Generation: o.rollout.Generation + 1}
+		o.late = append(o.late, o.rollout)
+	}
+}
+
+// finish ends a patch under way.
+func (h *history) finish(key remediation.Key, o *modelObject) error {
+	due, result := o.patching, remediation.Patch{}
+	switch {
+	case o.refused:
+		result.Refusal = "denied"
+		for i := range o.due {
+			if p := h.policies[i]; slices.Contains(remediation.Names(due), p.Name) && ptr.Deref(p.Budget.PauseAfterFailures, 0) > 0 {
+				p.failed[key] = true
+			}
+		}
+	case h.random.IntN(8) > 0:
+		h.patched(key, o)
+		// The watch may be faster than the answer.
+		for len(o.late) > 0 && h.random.IntN(2) == 0 {
+			h.observe(key, o)
+		}
+		result = remediation.Patch{Done: true, UID: o.rollout.UID, Generation: o.rollout.Generation}
+	}
+	o.patching = nil
+	h.follow(h.budget.Finish(h.now, key, due, result))
+	if len(o.due) > 0 {
+		h.ready = append(h.ready, key)
+	}
+	return nil
+}
+
+// within returns an error if the minute that ends with the last patch has more than limit patches.
+func within(patched []time.Time, limit int) error {
+	last := patched[len(patched)-1]
+	n := 0
+	for _, t := range patched {
+		if last.Sub(t) < time.Minute {
+			n++
+		}
+	}
+	if limit > 0 && n > limit {
+		return fmt.Errorf("%d patches in a minute, and %d are allowed", n, limit)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediation
+
+import (
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// policyBudget is the budget of one policy, or of all policies together. The Budget's mutex protects it.
+type policyBudget struct {
+	pacer
+	// version is the version of the policy in force; nil if there is none, or if it is not known yet. bounds and generation are
+	// those of the newest version.
+	version    *placement.Policy
+	bounds     placementv1.RemediationBudget
+	generation int64
+	// moving are the objects that are moved for the policy, and namespaces their numbers by namespace.
+	moving     sets.Set[Key]
+	namespaces map[string]int
+	// unavailable are the matched objects that are not ready, or that are moved by a patch that rolls pods.
+	unavailable sets.Set[Key]
+	// settled reports whether all objects that the policy matches have been observed. resuming reports whether an earlier
+	// leader was carrying out a plan of the policy, so that objects whose rollouts are not complete are being moved.
+	settled, resuming bool
+	// failures is the number of objects whose patch or rollout failed. pause identifies the pause because of them; "" for
+	// none.
+	failures int
+	pause    string
+}
+
+func newPolicyBudget(last time.Time) *policyBudget {
+	return &policyBudget{pacer: pacer{last: last}, moving: sets.New[Key](), namespaces: map[string]int{}, unavailable: sets.New[Key]()}
+}
+
+// pacer remembers the last patch for one policy, or for all policies.
+type pacer struct {
+	// interval is the minimum time between two patches; 0 for no bound.
+	interval time.Duration
+	last     time.Time
+}
+
+// next returns the time of the earliest next patch; zero if there is no bound.
+func (p *pacer) next() time.Time {
+	if p.interval == 0 {
+		return time.Time{}
+	}
+	return p.last.Add(p.interval)
+}
+
+// intervalOf returns the time between two patches; 0 for no bound.
+func intervalOf(perMinute int) time.Duration {
+	if perMinute <= 0 {
+		return 0
+	}
+	// Round up: the patches of a minute must not exceed the bound.
+	return (time.Minute + time.Duration(perMinute) - 1) / time.Duration(perMinute)
+}
+
+// apply sets the bounds of a version of the policy.
+func (p *policyBudget) apply(version *placement.Policy) {
+	p.version, p.bounds, p.generation = version, version.Budget, version.Generation
+	p.interval = intervalOf(int(version.Budget.MaxPerMinute))
+	p.resuming = p.resuming && version.WatchesRollouts()
+}
+
+// idle reports whether the budget has nothing to remember.
+func (p *policyBudget) idle(now time.Time) bool {
+	return p.moving.Len() == 0 && p.failures == 0 && p.pause == "" && !p.resuming && !now.Before(p.next())
+}
+
+// boundsMoves reports whether the number of objects that are moved at the same time is bounded.
+func (p *policyBudget) boundsMoves() bool {
+	return p.bounds.MaxConcurrent > 0 || p.bounds.PerNamespace > 0
+}
+
+// exceedsFailures reports whether so many objects failed that the policy is paused.
+func (p *policyBudget) exceedsFailures() bool {
+	limit := ptr.Deref(p.bounds.PauseAfterFailures, 0)
+	return limit > 0 && p.failures >= int(limit)
+}
+
+// blocks returns the queue in which an object must wait before the policy with the name may move it.
+func (p *policyBudget) blocks(key Key, name string, rolls bool, objects Matches) (in queueName, waits bool) {
+	// An object that is moved already takes no other slot.
+	self := count(p.moving.Has(key))
+	if most := p.bounds.MaxConcurrent; most > 0 && p.moving.Len()-self >= int(most) {
+		return queueName{policy: name, reason: forConcurrency}, true
+	}
+	if most := p.bounds.PerNamespace; most > 0 && p.namespaces[key.Namespace]-self >= int(most) {
+		return queueName{policy: name, reason: forNamespace, namespace: key.Namespace}, true
+	}
+	if rolls && p.bounds.MaxUnavailable != nil && !p.unavailable.Has(key) && p.unavailable.Len() >= p.maxUnavailable(objects.Matched(name)) {
+		return queueName{policy: name, reason: forAvailability}, true
+	}
+	return queueName{}, false
+}
+
+// maxUnavailable returns how many of the matched objects may be unavailable. A percentage is rounded down, but to 1 at
+// least: with 0, no object could ever be moved.
+func (p *policyBudget) maxUnavailable(matched int) int {
+	out, err := intstr.GetScaledValueFromIntOrPercent(new(ptr.Deref(p.bounds.MaxUnavailable, intstr.FromString("100%"))), matched, false)
+	if err != nil {
+		// The schema refuses such a value.
+		return 1
+	}
+	return max(out, 1)
+}
+
+// setMoving records whether an object is moved for the policy.
+func (p *policyBudget) setMoving(key Key, moving bool) {
+	if p.moving.Has(key) == moving {
+		return
+	}
+	setMember(p.moving, key, moving)
+	if moving {
+		p.namespaces[key.Namespace]++
+		return
+	}
+	if p.namespaces[key.Namespace]--; p.namespaces[key.Namespace] == 0 {
+		delete(p.namespaces, key.Namespace)
+	}
+}
+
+// setMember adds a key to a set, or removes it.
+func setMember(set sets.Set[Key], key Key, member bool) {
+	if member {
+		set.Insert(key)
+	} else {
+		set.Delete(key)
+	}
+}
+
+// pauseID returns an identifier of a pause that begins now.
+func pauseID(generation int64, now time.Time) string {
+	return strconv.FormatInt(generation, 10) + "-" + strconv.FormatInt(now.UnixMilli(), 36)
+}
