@@ -444,23 +444,24 @@ type RemediationBudget struct {
 	// object is unavailable while it is not ready by the conventions of kstatus, for whatever reason, and while Berth moves it
 	// by a patch of its pod template. Before such a patch of an available object, Berth waits until fewer objects are
 	// unavailable. It does not wait to patch labels and annotations, or an object that is unavailable anyway. A percentage is
-	// rounded down, but to 1 at least. Must be at least 1 or from 1% to 100%. 100% means no bound. Defaults to 10%.
+	// rounded down, but to 1 at least, and is one of the matched objects with pods that a patch can roll. Must be from 1 to 1000000,
+	// or from 1% to 100%. 100% means no bound. Defaults to 10%.
 	// +optional
 	// +default="10%"
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="must be a number of at least 1 or a percentage from 1% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 1000000 : self.matches('^([1-9][0-9]?|100)%$')",message="must be a number from 1 to 1000000 or a percentage from 1% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
 	// pauseAfterFailures is the number of objects that failed after which Berth patches no more objects of the policy: the API
 	// server refused the patch of the object, for example because another webhook denied it, or the rollout after the patch
 	// failed. Failures that other objects may share, such as an unavailable webhook, do not count. Patches go on when the
 	// annotation placement.berth.dev/resume-after-failures has the value of status.failures.pause, or with the next generation
-	// of the policy. 0 means never. Must be from 0 to 10000. Defaults to 10.
+	// of the policy. 0 means never. Must be from 0 to 100. Defaults to 10.
 	// +optional
 	// +default=10
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=10000
+	// +kubebuilder:validation:Maximum=100
 	PauseAfterFailures *int32 `json:"pauseAfterFailures,omitempty"`
 }
 
@@ -844,12 +845,53 @@ type MoveFailures struct {
 	// +kubebuilder:validation:MaxLength=63
 	Pause string `json:"pause,omitempty"`
 
-	// sample lists some of the objects, ordered by resource, namespace and name. At most 10 items.
+	// sample lists the first objects, ordered by resource, namespace and name. At most 100 items.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=10
-	Sample []Violation `json:"sample,omitempty"`
+	// +kubebuilder:validation:MaxItems=100
+	Sample []FailedMove `json:"sample,omitempty"`
 }
+
+// FailedMove is an object whose patch the API server refused, or whose rollout failed after a patch.
+type FailedMove struct {
+	// resource is the resource type of the object, such as "deployments.apps".
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Resource string `json:"resource,omitempty"`
+
+	// namespace is the namespace of the object. It is empty for cluster-scoped objects.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// name is the name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// reason is what failed: the patch of the object or its rollout.
+	// +required
+	Reason MoveFailure `json:"reason,omitempty"`
+
+	// message says why it failed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
+}
+
+// MoveFailure is what failed of a move.
+//
+// +kubebuilder:validation:Enum=PatchRefused;RolloutFailed
+type MoveFailure string
+
+const (
+	// PatchRefused means that the API server refused the patch of the object.
+	PatchRefused MoveFailure = "PatchRefused"
+	// RolloutFailed means that the rollout of the object failed after its patch.
+	RolloutFailed MoveFailure = "RolloutFailed"
+)
 
 // PausedChange is a change that paused the remediation of a policy.
 type PausedChange struct {

@@ -53,7 +53,10 @@ func (c *Controller) act(ctx context.Context, s *scope) (proceed bool, err error
 	}
 	held, at := c.gate.Hold(c.Clock.Now(), s.key, policies...)
 	c.openLater(at)
-	if held || c.remoteQueue.takePatch(ctx, s) {
+	if held {
+		return false, nil
+	}
+	if s.waits = c.remoteQueue.takePatch(ctx, s); s.waits {
 		return false, nil
 	}
 	s.result, err = c.patch(ctx, s.key, s.object, s.due)
@@ -152,7 +155,9 @@ func resultOf(obj, got *unstructured.Unstructured, err error) remediation.Patch 
 // allow it.
 func (c *Controller) spend(ctx context.Context, key remediation.Key, due remediation.Due) bool {
 	for _, v := range due {
-		c.settleRollouts(ctx, v.Policy)
+		if v.Policy.WatchesRollouts() {
+			c.settleBudget(ctx, v.Policy)
+		}
 	}
 	ok, next := c.Budget.Spend(c.Clock.Now(), key, due)
 	c.advance(ctx, next)

@@ -152,6 +152,8 @@ type scope struct {
 	decisions []*remediation.PolicyDecision
 	// due are the verdicts that require a patch. record sets it.
 	due remediation.Due
+	// waits reports whether the object waits for a remote engine. decide and act set it.
+	waits bool
 	// result says when the object must be decided again even if nothing changes. Every phase may set it.
 	result reconcile.Result
 }
@@ -165,15 +167,18 @@ type phase func(context.Context, *scope) (proceed bool, err error)
 // Reconcile decides one object and patches it if the policies require that.
 func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconcile.Result, error) {
 	s := &scope{key: key}
+	// An object that is not patched now leaves its place in the budgets to others.
+	defer func() {
+		if !s.waits {
+			c.advance(ctx, c.Budget.Yield(c.Clock.Now(), key))
+		}
+	}()
 	if !c.gather(ctx, s) {
-		c.advance(ctx, c.Budget.Yield(c.Clock.Now(), key))
 		return s.result, nil
 	}
 	// There is no trace of objects that are not decided.
 	ctx, span := startTrace(ctx, c.Tracing, "remediation", key)
 	defer span.End()
-	// An object that is not patched now leaves its place to others.
-	defer func() { c.advance(ctx, c.Budget.Yield(c.Clock.Now(), key)) }()
 	for _, next := range []phase{c.decide, c.record, c.act} {
 		proceed, err := next(ctx, s)
 		if err != nil {

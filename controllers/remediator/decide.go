@@ -51,6 +51,7 @@ func (c *Controller) decide(ctx context.Context, s *scope) (proceed bool, err er
 	if slices.ContainsFunc(s.outcome.Verdicts, isPending) {
 		// A policy patches nothing before all objects of an assessment are decided. A remote engine may be slow, so from now on
 		// only the policies that match the object wait for it.
+		s.waits = true
 		c.Ledger.Await(s.key, remediation.Names(s.outcome.Verdicts)...)
 		c.conclude(ctx)
 		return false, nil

@@ -48,7 +48,8 @@ func (c *Controller) gather(ctx context.Context, s *scope) bool {
 		s.result.RequeueAfter = incompleteDelay
 		return false
 	}
-	return !c.remoteQueue.patching(s.key)
+	s.waits = c.remoteQueue.patching(s.key)
+	return !s.waits
 }
 
 // forget drops all state of an object that does not exist any more.

@@ -139,7 +139,7 @@ func failuresOf(f *placementv1.MoveFailures) (out []remediation.Failure) {
 	}
 	for _, o := range f.Sample {
 		key := remediation.Key{Resource: schema.ParseGroupResource(o.Resource).WithVersion(""), Namespace: o.Namespace, Name: o.Name}
-		out = append(out, remediation.Failure{Key: key, Reason: o.Message})
+		out = append(out, remediation.Failure{Key: key, Reason: o.Message, Rollout: o.Reason == placementv1.RolloutFailed})
 	}
 	return out
 }
@@ -214,6 +214,7 @@ func (r releases) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		if next, ok := r.Budget.Release(r.Clock.Now(), p.Name, pause); ok {
 			r.Events.On(p, events.RemediationResumed, "remediation goes on: the pause "+pause+" after failures was released")
 			r.advance(ctx, next)
+			r.Changed(p.Name)
 		}
 	}
 	change, ok := p.Annotations[placementv1.ReleaseBlastRadiusAnnotation]

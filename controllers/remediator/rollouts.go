@@ -18,6 +18,7 @@ package remediator
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,7 +55,7 @@ func (r rollouts) Delete(resource schema.GroupVersionResource, namespace, name s
 
 // Drop implements watches.Sink.
 func (r rollouts) Drop(resource schema.GroupVersionResource) {
-	r.advance(context.Background(), r.Budget.ObserveAll(r.Clock.Now(), resource, nil))
+	r.advance(context.Background(), r.Budget.Unwatch(r.Clock.Now(), resource))
 }
 
 var rolloutFields = remediation.RolloutFields()
@@ -83,11 +84,11 @@ func (c *Controller) rolled(p *placement.Policy) (out []schema.GroupVersionResou
 	return out
 }
 
-// settleResuming finds out which objects an earlier leader was moving, if that is not known yet.
+// settleResuming finds out what an earlier leader left, if that is not known yet.
 func (c *Controller) settleResuming(ctx context.Context) {
 	for _, name := range c.Budget.Resuming() {
 		if state := c.Registry.Get(name); state != nil && state.Policy != nil {
-			c.settleRollouts(ctx, state.Policy)
+			c.settleBudget(ctx, state.Policy)
 		} else {
 			// No version of the policy is in force, so nothing is observed for it.
 			c.advance(ctx, c.Budget.PolicyChanged(c.Clock.Now(), name, nil))
@@ -95,21 +96,25 @@ func (c *Controller) settleResuming(ctx context.Context) {
 	}
 }
 
-// settleRollouts finds out whether it is known which objects of a policy are ready: all of them have been observed, and decided
-// by this version of the policy.
-func (c *Controller) settleRollouts(ctx context.Context, p *placement.Policy) {
-	if !p.WatchesRollouts() || c.Budget.Settled(p) {
+// settleBudget finds out whether it is known which objects of a policy are ready: all of them have been decided by this version
+// of the policy, and their rollouts are observed.
+func (c *Controller) settleBudget(ctx context.Context, p *placement.Policy) {
+	if c.Budget.Settled(p) {
 		return
 	}
-	if state := c.Registry.Get(p.Name); state == nil || state.Policy != p {
+	if state := c.Registry.Get(p.Name); state == nil || state.Policy != p || c.backlog.unassessed(p) {
 		return
 	}
-	for _, resource := range c.rolled(p) {
-		if state, _ := c.rollouts.StateOfFields(resource, rolloutFields); !state.Synced {
-			return
-		}
+	resources := c.rolled(p)
+	if c.MatchedState(p).Synced && c.observed(resources...) && c.objects.allRecorded(c.matched.ofPolicy(p)) && c.Ledger.Assessed(p.Name) {
+		c.advance(ctx, c.Budget.Settle(c.Clock.Now(), p, resources))
 	}
-	if c.MatchedState(p).Synced && c.objects.allRecorded(c.matched.ofPolicy(p)) && c.Ledger.Assessed(p.Name) {
-		c.advance(ctx, c.Budget.Settle(c.Clock.Now(), p))
-	}
+}
+
+// observed reports whether the rollouts of all objects of some types are observed.
+func (c *Controller) observed(resources ...schema.GroupVersionResource) bool {
+	return !slices.ContainsFunc(resources, func(resource schema.GroupVersionResource) bool {
+		state, _ := c.rollouts.StateOfFields(resource, rolloutFields)
+		return !state.Synced
+	})
 }

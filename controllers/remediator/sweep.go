@@ -56,6 +56,8 @@ type backlog struct {
 
 	mu      sync.Mutex
 	changes changes
+	// assessing are the policies of the changes that take returned last, until assessed is called.
+	assessing []*placement.Policy
 }
 
 // changes is the content of a backlog.
@@ -83,12 +85,26 @@ func (b *backlog) add(change func(*changes)) {
 	b.due.Notify()
 }
 
+// unassessed reports whether a policy came into force and the objects that it matches have not been enqueued since.
+func (b *backlog) unassessed(p *placement.Policy) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Contains(b.changes.policies, p) || slices.Contains(b.assessing, p)
+}
+
+// assessed declares that the objects are enqueued that the policies match that take returned last.
+func (b *backlog) assessed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.assessing = nil
+}
+
 // take returns the changes and empties the backlog.
 func (b *backlog) take() changes {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := b.changes
-	b.changes = changes{}
+	b.changes, b.assessing = changes{}, out.policies
 	return out
 }
 
@@ -185,13 +201,14 @@ func (c *Controller) policyChanged(p placement.PolicyChange) {
 		c.Ledger.ForgetPolicy(p.Name)
 	}
 	c.matched.forget(p.Before)
-	c.objects.enqueue(c.gate.ForgetPolicy(p.Name)...)
-	c.advance(context.Background(), c.Budget.PolicyChanged(c.Clock.Now(), p.Name, p.After))
+	// The budgets must find it here when they know of it.
 	if c.objects.started() {
 		c.backlog.add(func(b *changes) {
 			b.policies = slices.DeleteFunc(append(b.policies, p.Before, p.After), func(p *placement.Policy) bool { return p == nil })
 		})
 	}
+	c.objects.enqueue(c.gate.ForgetPolicy(p.Name)...)
+	c.advance(context.Background(), c.Budget.PolicyChanged(c.Clock.Now(), p.Name, p.After))
 	c.rewatch.Notify()
 	c.progress.Notify()
 }
@@ -231,6 +248,7 @@ func (c *Controller) follow(ctx context.Context) {
 func (c *Controller) catchUp(ctx context.Context) {
 	changes := c.backlog.take()
 	c.policiesChanged(ctx, changes.policies)
+	c.backlog.assessed()
 	c.sweep(ctx, &changes)
 }
 

@@ -171,5 +171,6 @@ func (c *Controller) watchChanged(resource schema.GroupVersionResource) {
 // Rewatch requests that the watched types are computed again because the API server serves other types than before.
 func (c *Controller) Rewatch() {
 	c.matched.forget(nil)
+	c.Budget.Unsettle()
 	c.rewatch.Notify()
 }

@@ -53,16 +53,27 @@ type Budget struct {
 	// moving holds the objects that are moved, and unready those that are not ready.
 	moving  map[Key]*movement
 	unready map[Key]Rollout
-	// failed holds the objects whose patch or rollout failed, without the version of the resource, with the reason by policy.
-	failed map[Key]map[string]string
+	// failed holds the objects whose patch or rollout failed, without the version of the resource, by policy.
+	failed map[Key]map[string]failure
+	// adoptedUntil is when objects no longer count as moved because an earlier leader may have been moving them; zero if none
+	// do.
+	adoptedUntil time.Time
+}
+
+// failure is why a patch of an object, or its rollout, failed.
+type failure struct {
+	reason  string
+	rollout bool
 }
 
 // Matches knows which policies match existing objects. The Ledger implements it. It must not call the Budget.
 type Matches interface {
 	// Matching returns the policies that matched an object when it was last decided.
 	Matching(key Key) []string
-	// Matched returns the number of objects that a policy matches.
-	Matched(policy string) int
+	// Matched returns the number of objects of some types that a policy matches.
+	Matched(policy string, types []schema.GroupVersionResource) int
+	// Requires reports whether a policy requires a move of an object. The version of its resource does not matter.
+	Requires(policy string, key Key) bool
 }
 
 // Limits are bounds for all policies together. 0 means no bound.
@@ -83,6 +94,13 @@ type Next struct {
 	Paused, Changed []string
 }
 
+// wakeAfter makes the caller call Open after a delay, too; 0 for never.
+func (n *Next) wakeAfter(delay time.Duration) {
+	if n.Wake == 0 || delay > 0 && delay < n.Wake {
+		n.Wake = delay
+	}
+}
+
 // movement is an object that is moved, or that has a reservation for it.
 type movement struct {
 	// patching are the policies for which the object is patched or may be patched now. The value reports whether the patch
@@ -97,6 +115,10 @@ type movement struct {
 	generation int64
 	// seen is the newest progress since the object began to be moved, which may be newer than the patch.
 	seen Rollout
+	// unobserved is set if rollouts of the object are not observed any more, so that no rollout counts after a patch under way.
+	unobserved bool
+	// adopted is set if it is not known whether an earlier leader was moving the object.
+	adopted bool
 }
 
 // counts reports whether a policy moves the object; for "", whether any does.
@@ -135,7 +157,7 @@ func rollsPods(c placement.Change) bool { return possible(c) && c.ChangesPods() 
 func NewBudget(limits Limits, objects Matches) *Budget {
 	b := &Budget{
 		objects: objects, policies: map[string]*policyBudget{}, waiting: newWaitingList(),
-		moving: map[Key]*movement{}, unready: map[Key]Rollout{}, failed: map[Key]map[string]string{},
+		moving: map[Key]*movement{}, unready: map[Key]Rollout{}, failed: map[Key]map[string]failure{},
 	}
 	overall := newPolicyBudget(time.Time{})
 	overall.apply(&placement.Policy{Budget: placementv1.RemediationBudget{MaxPerMinute: int32(limits.MaxPerMinute), MaxConcurrent: int32(limits.MaxConcurrent)}})
@@ -147,7 +169,10 @@ func NewBudget(limits Limits, objects Matches) *Budget {
 func (b *Budget) Begin(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.began, b.policies[""].last = now, now
+	b.began = now
+	for _, p := range b.policies {
+		p.last = now
+	}
 }
 
 // Spend reports whether an object may be patched now for the verdicts. If so, the patch counts, and Finish must be called
@@ -160,7 +185,7 @@ func (b *Budget) Spend(now time.Time, key Key, due Due) (ok bool, next Next) {
 		b.budgetOf(c.policy)
 	}
 	b.waiting.remove(key)
-	touched := b.cancel(key)
+	freed := b.cancel(key)
 	if in, until, waits := b.blocks(now, key, claims); waits {
 		next.Wake = b.waiting.add(now, key, claims, in, until)
 	} else {
@@ -168,9 +193,10 @@ func (b *Budget) Spend(now time.Time, key Key, due Due) (ok bool, next Next) {
 		for _, p := range b.budgetsOf(claims) {
 			p.last = now
 		}
-		b.reserve(key, claims).reserved = false
+		b.reserve(key, claims)
+		b.moving[key].reserved = false
 	}
-	b.admit(now, &next, key.Namespace, touched...)
+	b.admit(now, &next, freed...)
 	return ok, next
 }
 
@@ -190,41 +216,42 @@ type Patch struct {
 func (b *Budget) Finish(now time.Time, key Key, due Due, result Patch) (next Next) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	names := Names(due)
+	for _, name := range Names(due) {
+		switch {
+		case result.Refusal != "":
+			b.fail(now, key, name, failure{reason: result.Refusal}, &next)
+		case result.Done:
+			b.clearFailures(key, &next, name)
+		}
+	}
 	if m := b.moving[key]; m != nil {
 		if result.Done {
 			for policy, rolls := range m.patching {
-				if p := b.policies[policy]; rolls && p != nil && p.version != nil && p.version.WatchesRollouts() {
+				if p := b.policies[policy]; rolls && !m.unobserved && p != nil && p.version != nil && p.version.WatchesRollouts() {
 					m.rolling.Insert(policy)
 				}
 			}
-			m.uid, m.generation = result.UID, result.Generation
+			m.uid, m.generation, m.adopted = result.UID, result.Generation, false
 		}
 		clear(m.patching)
 		b.conclude(now, key, m.seen, &next)
-		b.update(key, append(names, "")...)
 	}
-	for _, name := range names {
-		switch {
-		case result.Refusal != "":
-			b.fail(now, key, name, result.Refusal, &next)
-		case result.Done:
-			b.clearFailures(key, name)
-		}
-	}
-	b.admit(now, &next, key.Namespace, append(b.objects.Matching(key), append(names, "")...)...)
+	b.admit(now, &next, b.update(key)...)
 	return next
 }
 
-// Leave declares that an object needs no patch any more. Failures of its patches do not count any longer.
+// Leave declares that an object needs no patch any more. Failures of its patches do not count any longer, unless they are
+// those of an earlier leader, of which it is not known yet whether they last.
 func (b *Budget) Leave(now time.Time, key Key) (next Next) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.unready[key].Failure == "" {
-		b.clearFailures(key)
+	for policy, f := range b.failed[unversioned(key)] {
+		if !f.rollout && !b.policies[policy].resuming {
+			b.clearFailures(key, &next, policy)
+		}
 	}
 	b.waiting.remove(key)
-	b.admit(now, &next, key.Namespace, b.cancel(key)...)
+	b.admit(now, &next, b.cancel(key)...)
 	return next
 }
 
@@ -233,7 +260,7 @@ func (b *Budget) Leave(now time.Time, key Key) (next Next) {
 func (b *Budget) Yield(now time.Time, key Key) (next Next) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.admit(now, &next, key.Namespace, b.cancel(key)...)
+	b.admit(now, &next, b.cancel(key)...)
 	return next
 }
 
@@ -242,72 +269,10 @@ func (b *Budget) Forget(now time.Time, key Key) (next Next) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting.remove(key)
-	b.clearFailures(key)
-	b.cancel(key)
-	b.unobserve(now, key, &next)
+	b.clearFailures(key, &next, slices.Collect(maps.Keys(b.failed[unversioned(key)]))...)
+	freed := b.cancel(key)
+	b.admit(now, &next, append(freed, b.unobserve(key, &next)...)...)
 	return next
-}
-
-// ObserveAll declares how far the rollouts of all objects of a type are. There are no others, or their rollouts are not
-// observed any more.
-func (b *Budget) ObserveAll(now time.Time, resource schema.GroupVersionResource, all map[Key]Rollout) (next Next) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	gone := func(key Key) bool {
-		_, there := all[key]
-		return key.Resource == resource && !there
-	}
-	for key := range b.unready {
-		if gone(key) {
-			b.unobserve(now, key, &next)
-		}
-	}
-	for key := range b.moving {
-		if gone(key) {
-			b.unobserve(now, key, &next)
-		}
-	}
-	for key, r := range all {
-		b.observe(now, key, r, &next)
-	}
-	return next
-}
-
-// Unobserve declares that an object, or a rollout of it, is not observed any more.
-func (b *Budget) Unobserve(now time.Time, key Key) (next Next) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.unobserve(now, key, &next)
-	return next
-}
-
-// unobserve forgets an object's rollout. The caller holds mu.
-func (b *Budget) unobserve(now time.Time, key Key, next *Next) {
-	delete(b.unready, key)
-	if m := b.moving[key]; m != nil {
-		m.rolling.Clear()
-		b.drop(key, m)
-	}
-	names := b.concerned(key)
-	b.update(key, names...)
-	b.admit(now, next, key.Namespace, names...)
-}
-
-// drop removes a movement if it is over. The caller holds mu and calls update.
-func (b *Budget) drop(key Key, m *movement) {
-	if len(m.patching)+len(m.rolling) == 0 {
-		delete(b.moving, key)
-	}
-}
-
-// concerned returns the policies to whose budgets an object is anything. The caller holds mu.
-func (b *Budget) concerned(key Key) (names []string) {
-	for name, p := range b.policies {
-		if p.moving.Has(key) || p.unavailable.Has(key) {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // Observe declares how far an object's rollout is.
@@ -320,22 +285,25 @@ func (b *Budget) Observe(now time.Time, key Key, r Rollout) (next Next) {
 
 // observe is Observe. The caller holds mu.
 func (b *Budget) observe(now time.Time, key Key, r Rollout, next *Next) {
-	if _, known := b.unready[key]; r.Ready && !known && b.moving[key] == nil {
+	m := b.moving[key]
+	if _, known := b.unready[key]; r.Ready && !known && m == nil {
 		return
 	}
-	names := append(b.objects.Matching(key), "")
-	if m := b.moving[key]; m != nil {
-		m.seen = r
-		names = append(names, m.rolling.UnsortedList()...)
+	if m != nil {
+		m.seen, m.unobserved = r, false
 	}
 	if r.Ready {
 		delete(b.unready, key)
+		for policy, f := range b.failed[unversioned(key)] {
+			if f.rollout {
+				b.clearFailures(key, next, policy)
+			}
+		}
 	} else {
 		b.unready[key] = r
 	}
 	b.conclude(now, key, r, next)
-	b.update(key, names...)
-	b.admit(now, next, key.Namespace, names...)
+	b.admit(now, next, b.update(key)...)
 }
 
 // conclude ends the move of an object whose rollout is over. The caller holds mu and calls update.
@@ -344,32 +312,116 @@ func (b *Budget) conclude(now time.Time, key Key, r Rollout, next *Next) {
 	switch {
 	case m == nil:
 		return
-	case r.UID == m.uid && r.Generation < m.generation:
-		// The object was observed before the patch.
-	case r.Ready:
-		b.clearFailures(key, m.rolling.UnsortedList()...)
-		next.Changed = append(next.Changed, m.rolling.UnsortedList()...)
-		m.rolling.Clear()
-	case r.Failure != "":
+	case len(m.rolling) == 0 || r.UID == m.uid && r.Generation < m.generation:
+		// Nothing rolls, or the object was observed before the patch.
+	case r.Ready || r.Failure != "":
 		for policy := range m.rolling {
-			b.fail(now, key, policy, "its rollout failed: "+r.Failure, next)
+			if !r.Ready {
+				b.fail(now, key, policy, failure{"its rollout failed: " + r.Failure, true}, next)
+			}
 		}
-		next.Changed = append(next.Changed, m.rolling.UnsortedList()...)
-		m.rolling.Clear()
+		b.endRollout(m, next)
 	}
 	b.drop(key, m)
+}
+
+// endRollout declares that no rollout of an object counts any more. The caller holds mu.
+func (b *Budget) endRollout(m *movement, next *Next) {
+	next.Changed = append(next.Changed, m.rolling.UnsortedList()...)
+	m.rolling.Clear()
+	m.adopted = false
+}
+
+// drop removes a movement if it is over. The caller holds mu and calls update.
+func (b *Budget) drop(key Key, m *movement) {
+	if len(m.patching)+len(m.rolling) == 0 {
+		delete(b.moving, key)
+	}
+}
+
+// ObserveAll declares how far the rollouts of all objects of a type are. There are no others.
+func (b *Budget) ObserveAll(now time.Time, resource schema.GroupVersionResource, all map[Key]Rollout) (next Next) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unobserveType(now, resource, all, &next)
+	for key, r := range all {
+		b.observe(now, key, r, &next)
+	}
+	return next
+}
+
+// Unwatch declares that rollouts of a type are not observed any more. Until Settle is called again, no policy rolls pods.
+func (b *Budget) Unwatch(now time.Time, resource schema.GroupVersionResource) (next Next) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unsettle()
+	b.unobserveType(now, resource, nil, &next)
+	return next
+}
+
+// Unsettle declares that policies may match objects whose rollouts have not been observed.
+func (b *Budget) Unsettle() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unsettle()
+}
+
+// unsettle is Unsettle. The caller holds mu.
+func (b *Budget) unsettle() {
+	for _, p := range b.policies {
+		p.settled = false
+	}
+}
+
+// Unobserve declares that an object does not exist any more, or that another one has its name.
+func (b *Budget) Unobserve(now time.Time, key Key) (next Next) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.admit(now, &next, b.unobserve(key, &next)...)
+	return next
+}
+
+// unobserveType forgets the rollouts of a type, except those of the objects that remain. The caller holds mu.
+func (b *Budget) unobserveType(now time.Time, resource schema.GroupVersionResource, remaining map[Key]Rollout, next *Next) {
+	forget := func(key Key) {
+		if _, remains := remaining[key]; key.Resource == resource && !remains {
+			b.admit(now, next, b.unobserve(key, next)...)
+		}
+	}
+	for key := range b.unready {
+		forget(key)
+	}
+	for key := range b.moving {
+		forget(key)
+	}
+}
+
+// unobserve forgets an object's rollout. It returns the policies whose slots that frees. The caller holds mu.
+func (b *Budget) unobserve(key Key, next *Next) (freed []string) {
+	delete(b.unready, key)
+	if m := b.moving[key]; m != nil {
+		m.unobserved = true
+		b.endRollout(m, next)
+		b.drop(key, m)
+	}
+	return b.update(key)
 }
 
 // Recorded declares that an object was decided, so that other policies may match it now.
 func (b *Budget) Recorded(now time.Time, key Key) (next Next) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, unready := b.unready[key]; !unready {
-		return next
+	var freed []string
+	if _, unready := b.unready[key]; unready || b.moving[key] != nil {
+		freed = b.update(key)
 	}
-	names := append(b.concerned(key), b.objects.Matching(key)...)
-	b.update(key, names...)
-	b.admit(now, &next, key.Namespace, names...)
+	if len(b.waiting.byKey) > 0 {
+		// The more objects a policy matches, the more of them may be unavailable.
+		for _, name := range b.objects.Matching(key) {
+			b.admitFrom(now, &next, queueName{policy: name, reason: forAvailability})
+		}
+	}
+	b.admit(now, &next, freed...)
 	return next
 }
 
@@ -381,26 +433,80 @@ func (b *Budget) Settled(p *placement.Policy) bool {
 	return b.budgetOf(p).settled
 }
 
-// Settle declares that all objects that a policy matches have been observed and decided.
-func (b *Budget) Settle(now time.Time, p *placement.Policy) (next Next) {
+// adoption is how long objects whose rollouts are not complete count as moved because an earlier leader may have been moving
+// them.
+const adoption = 10 * time.Minute
+
+// Settle declares that all objects that a version of a policy matches have been decided, and that the rollouts of those types
+// of them are observed that have any. It does nothing if another version is in force.
+func (b *Budget) Settle(now time.Time, version *placement.Policy, rolled []schema.GroupVersionResource) (next Next) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	policy := b.budgetOf(p)
-	policy.settled = true
-	for key, r := range b.unready {
-		if policy.resuming && r.Failure == "" && slices.Contains(b.objects.Matching(key), p.Name) {
-			// The earlier leader may have moved the object.
-			m := b.movementOf(key)
-			m.rolling.Insert(p.Name)
-			if m.uid != r.UID {
-				m.uid, m.generation = r.UID, r.Generation
-			}
-		}
-		b.update(key, p.Name, "")
+	p := b.budgetOf(version)
+	if p.version != version {
+		return next
 	}
-	policy.resuming = false
-	b.admit(now, &next, "", p.Name, "")
+	p.settled, p.rolled = true, rolled
+	if p.resuming {
+		b.takeOver(now, version, &next)
+	}
+	p.resuming = false
+	p.unavailable.Clear()
+	for key := range b.unready {
+		b.update(key)
+	}
+	for key := range b.moving {
+		b.update(key)
+	}
+	b.admit(now, &next, version.Name, "")
 	return next
+}
+
+// takeOver goes on with what an earlier leader left of a policy: objects that it may have been moving count as moved for some
+// time, and failures that are over do not count any more. The caller holds mu.
+func (b *Budget) takeOver(now time.Time, version *placement.Policy, next *Next) {
+	for key, failed := range b.failed {
+		if _, known := failed[version.Name]; known && !b.objects.Requires(version.Name, key) && !b.unreadyInAnyVersion(key) {
+			b.clearFailures(key, next, version.Name)
+		}
+	}
+	if !version.WatchesRollouts() {
+		return
+	}
+	for key, r := range b.unready {
+		if r.Failure != "" || !slices.Contains(b.objects.Matching(key), version.Name) {
+			continue
+		}
+		m := b.movementOf(key)
+		m.rolling.Insert(version.Name)
+		if m.uid != r.UID {
+			m.uid, m.generation, m.adopted = r.UID, r.Generation, true
+		}
+		b.adoptedUntil = now.Add(adoption)
+	}
+	next.wakeAfter(b.waiting.wakeAt(now, b.adoptedUntil))
+}
+
+// unreadyInAnyVersion reports whether an object, without the version of its resource, is not ready. The caller holds mu.
+func (b *Budget) unreadyInAnyVersion(key Key) bool {
+	for k := range b.unready {
+		if unversioned(k) == key {
+			return true
+		}
+	}
+	return false
+}
+
+// abandon ends the moves of objects of which it is not known whether an earlier leader was moving them. The caller holds mu.
+func (b *Budget) abandon(now time.Time, next *Next) {
+	b.adoptedUntil = time.Time{}
+	for key, m := range b.moving {
+		if m.adopted {
+			b.endRollout(m, next)
+			b.drop(key, m)
+			b.admit(now, next, b.update(key)...)
+		}
+	}
 }
 
 // Resuming returns the policies for which it is not known yet which objects an earlier leader was moving.
@@ -430,13 +536,14 @@ func (b *Budget) Resume(now time.Time, policy string, generation int64, moving b
 		p = newPolicyBudget(now)
 		b.policies[policy] = p
 	}
-	p.resuming = moving && (p.version == nil || p.version.WatchesRollouts())
+	p.resuming = moving
 	if p.version != nil && p.version.Generation != generation {
 		return
 	}
 	p.generation, p.pause = generation, pause
+	p.resuming = p.resuming || len(failed) > 0
 	for _, f := range failed {
-		b.fail(now, f.Key, policy, f.Reason, &Next{})
+		b.fail(now, f.Key, policy, failure{f.Reason, f.Rollout}, &Next{})
 	}
 }
 
@@ -448,46 +555,44 @@ func (b *Budget) Release(now time.Time, policy, pause string) (next Next, ok boo
 	if p == nil || p.pause == "" || p.pause != pause {
 		return next, false
 	}
-	b.pardon(policy)
-	b.admit(now, &next, "", policy)
+	b.pardon(policy, &next)
+	b.admit(now, &next, policy)
 	return next, true
 }
 
 // fail records that a patch of an object for a policy, or its rollout, failed. If too many did, it pauses the policy. The
 // caller holds mu.
-func (b *Budget) fail(now time.Time, key Key, policy, reason string, next *Next) {
+func (b *Budget) fail(now time.Time, key Key, policy string, f failure, next *Next) {
 	p := b.policies[policy]
 	if p == nil {
 		return
 	}
-	key.Resource.Version = ""
+	key, f.reason = unversioned(key), truncate(f.reason)
 	if b.failed[key] == nil {
-		b.failed[key] = map[string]string{}
+		b.failed[key] = map[string]failure{}
 	}
-	if _, known := b.failed[key][policy]; !known {
-		p.failures++
+	before, known := b.failed[key][policy]
+	p.failures += count(!known)
+	if b.failed[key][policy] = f; f != before {
+		next.Changed = append(next.Changed, policy)
 	}
-	b.failed[key][policy] = truncate(reason)
 	if p.exceedsFailures() && p.pause == "" {
 		p.pause = pauseID(p.generation, now)
 		next.Paused = append(next.Paused, policy)
 	}
 }
 
-// clearFailures records that an object's patches and rollout for some policies no longer fail; without policies, for all. The
-// caller holds mu.
-func (b *Budget) clearFailures(key Key, policies ...string) {
-	key.Resource.Version = ""
+// clearFailures records that an object's patches and rollout for some policies do not fail. The caller holds mu.
+func (b *Budget) clearFailures(key Key, next *Next, policies ...string) {
+	key = unversioned(key)
 	failed := b.failed[key]
-	if len(policies) == 0 {
-		policies = slices.Collect(maps.Keys(failed))
-	}
 	for _, policy := range policies {
 		if _, known := failed[policy]; !known {
 			continue
 		}
 		delete(failed, policy)
 		b.policies[policy].failures--
+		next.Changed = append(next.Changed, policy)
 	}
 	if len(failed) == 0 {
 		delete(b.failed, key)
@@ -495,11 +600,14 @@ func (b *Budget) clearFailures(key Key, policies ...string) {
 }
 
 // pardon ends a policy's pause, and forgets the failures that caused it. The caller holds mu.
-func (b *Budget) pardon(policy string) {
+func (b *Budget) pardon(policy string, next *Next) {
 	for key := range b.failed {
-		b.clearFailures(key, policy)
+		b.clearFailures(key, next, policy)
 	}
-	b.policies[policy].pause = ""
+	if p := b.policies[policy]; p.pause != "" {
+		p.pause = ""
+		next.Changed = append(next.Changed, policy)
+	}
 }
 
 // Open returns the objects that may be patched since some time passed: those whose window opened, and for each pace the one
@@ -511,7 +619,10 @@ func (b *Budget) Open(now time.Time) (next Next) {
 		// Another call opened it meanwhile, and scheduled the next one.
 		return next
 	}
-	var again time.Time
+	if !b.adoptedUntil.IsZero() && !now.Before(b.adoptedUntil) {
+		b.abandon(now, &next)
+	}
+	again := b.adoptedUntil
 	for name, q := range b.waiting.queues {
 		switch {
 		case q.until.IsZero():
@@ -535,7 +646,7 @@ func (b *Budget) Open(now time.Time) (next Next) {
 	for _, key := range next.Keys {
 		b.waiting.remove(key)
 	}
-	next.Wake = b.waiting.wakeAt(now, again)
+	next.wakeAfter(b.waiting.wakeAt(now, again))
 	return next
 }
 
@@ -560,7 +671,7 @@ func (b *Budget) PolicyChanged(now time.Time, name string, version *placement.Po
 	switch {
 	case p == nil && version == nil:
 	case version == nil:
-		b.pardon(name)
+		b.pardon(name, &next)
 		p.settled, p.resuming, p.version = false, false, nil
 		if p.idle(now) {
 			delete(b.policies, name)
@@ -569,10 +680,10 @@ func (b *Budget) PolicyChanged(now time.Time, name string, version *placement.Po
 		b.budgetOf(version)
 	default:
 		p.settled = false
-		b.apply(version)
+		b.apply(version, &next)
 	}
-	next.Keys = b.waiting.removePolicy(name)
-	b.admit(now, &next, "", "")
+	next.Keys = append(next.Keys, b.waiting.removePolicy(name)...)
+	b.admit(now, &next, "")
 	return next
 }
 
@@ -617,6 +728,8 @@ type Failure struct {
 	// Key is the object, without the version of its resource.
 	Key
 	Reason string
+	// Rollout reports whether it is the rollout that failed.
+	Rollout bool
 }
 
 // Waiting returns the numbers of objects that a policy has to patch and that wait for a budget.
@@ -647,7 +760,7 @@ func (b *Budget) Waiting(policy string) Waiting {
 		return out
 	}
 	if out.Unavailable > 0 {
-		out.UnavailableNow, out.MaxUnavailable = p.unavailable.Len(), p.maxUnavailable(b.objects.Matched(policy))
+		out.UnavailableNow, out.MaxUnavailable = p.unavailable.Len(), p.maxUnavailable(b.objects.Matched(policy, p.rolled))
 	}
 	out.Resuming = p.resuming
 	for key := range p.moving {
@@ -657,8 +770,8 @@ func (b *Budget) Waiting(policy string) Waiting {
 	}
 	out.Pause = p.pause
 	for key, reasons := range b.failed {
-		if reason, failed := reasons[policy]; failed {
-			out.Failures = append(out.Failures, Failure{key, reason})
+		if f, failed := reasons[policy]; failed {
+			out.Failures = append(out.Failures, Failure{key, f.reason, f.rollout})
 		}
 	}
 	slices.SortFunc(out.Failures, func(a, b Failure) int { return compareKeys(a.Key, b.Key) })
@@ -673,16 +786,16 @@ func (b *Budget) budgetOf(version *placement.Policy) *policyBudget {
 		b.policies[version.Name] = out
 	}
 	if out.version == nil {
-		b.apply(version)
+		b.apply(version, &Next{})
 	}
 	return out
 }
 
 // apply sets the bounds of a version of a policy. Another generation ends a pause because of failures. The caller holds mu.
-func (b *Budget) apply(version *placement.Policy) {
+func (b *Budget) apply(version *placement.Policy, next *Next) {
 	p := b.policies[version.Name]
 	if p.generation != version.Generation {
-		b.pardon(version.Name)
+		b.pardon(version.Name, next)
 	}
 	p.apply(version)
 }
@@ -700,6 +813,10 @@ func (b *Budget) budgetsOf(claims []claim) []*policyBudget {
 func (b *Budget) blocks(now time.Time, key Key, claims []claim) (in queueName, until time.Time, waits bool) {
 	for _, c := range claims {
 		p, name := b.policies[c.policy.Name], c.policy.Name
+		if p == nil || p.version == nil {
+			// The policy was deleted, so its verdict will not be due any more.
+			continue
+		}
 		if p.pause != "" {
 			return queueName{policy: name, reason: forRelease}, time.Time{}, true
 		}
@@ -728,16 +845,13 @@ func (b *Budget) blocks(now time.Time, key Key, claims []claim) (in queueName, u
 }
 
 // reserve makes an object count as moved. The caller holds mu.
-func (b *Budget) reserve(key Key, claims []claim) *movement {
+func (b *Budget) reserve(key Key, claims []claim) {
 	m := b.movementOf(key)
 	m.reserved = true
-	names := []string{""}
 	for _, c := range claims {
 		m.patching[c.policy.Name] = c.rolls
-		names = append(names, c.policy.Name)
 	}
-	b.update(key, names...)
-	return m
+	b.update(key)
 }
 
 // movementOf returns the movement of an object, which is new if there is none. The caller holds mu.
@@ -757,60 +871,55 @@ func (b *Budget) cancel(key Key) (freed []string) {
 		return nil
 	}
 	m.reserved = false
-	for name := range m.patching {
-		freed = append(freed, name)
-	}
-	freed = append(append(freed, ""), b.objects.Matching(key)...)
 	clear(m.patching)
 	b.drop(key, m)
-	b.update(key, freed...)
-	return freed
+	return b.update(key)
 }
 
-// update recomputes what an object is to the budgets of the policies that match it, and of others. The caller holds mu.
-func (b *Budget) update(key Key, others ...string) {
+// update recomputes what an object is to the budgets of all policies. It returns those whose slots that frees. The caller
+// holds mu.
+func (b *Budget) update(key Key) (freed []string) {
 	m := b.moving[key]
 	_, unready := b.unready[key]
 	matching := b.objects.Matching(key)
-	for _, name := range append(others, matching...) {
-		p := b.policies[name]
-		if p == nil {
-			continue
-		}
+	for name, p := range b.policies {
+		moving, unavailable := p.moving.Has(key), p.unavailable.Has(key)
 		p.setMoving(key, m.counts(name))
 		setMember(p.unavailable, key, (unready || m.rolls()) && (slices.Contains(matching, name) || m.counts(name)))
+		if moving && !p.moving.Has(key) || unavailable && !p.unavailable.Has(key) {
+			freed = append(freed, name)
+		}
 	}
+	return freed
 }
 
 // admit adds to next the waiting objects that may be patched now, after slots of some policies may have become free, and
-// reserves slots for them. namespace is that of the object that freed them. The caller holds mu.
-func (b *Budget) admit(now time.Time, next *Next, namespace string, policies ...string) {
+// reserves slots for them. The caller holds mu.
+func (b *Budget) admit(now time.Time, next *Next, policies ...string) {
 	for _, policy := range policies {
-		for _, name := range []queueName{
-			{policy: policy, reason: forRelease}, {policy: policy, reason: forSettling}, {policy: policy, reason: forConcurrency},
-			{policy: policy, reason: forNamespace, namespace: namespace}, {policy: policy, reason: forAvailability},
-		} {
-			b.admitFrom(now, next, name)
+		for _, reason := range []waitReason{forRelease, forSettling, forConcurrency, forAvailability} {
+			b.admitFrom(now, next, queueName{policy: policy, reason: reason})
+		}
+		for namespace := range b.waiting.namespaces[policy] {
+			b.admitFrom(now, next, queueName{policy: policy, reason: forNamespace, namespace: namespace})
 		}
 	}
 }
 
-// admitFrom admits objects that wait in one queue. Objects that must wait for something else move to another queue. The
-// caller holds mu.
+// admitFrom admits objects that wait in one queue. Objects that must wait for something else move to another queue, unless
+// that is a slot of the same policy: admit looks at all queues of a policy, and objects would move back and forth. The caller
+// holds mu.
 func (b *Budget) admitFrom(now time.Time, next *Next, name queueName) {
 	for q := b.waiting.queues[name]; q != nil; q = b.waiting.queues[name] {
 		key := q.first()
 		claims := b.waiting.byKey[key].claims
 		in, until, waits := b.blocks(now, key, claims)
-		if waits && in == name {
+		if waits && (in == name || name.reason == forNamespace && in.policy == name.policy && until.IsZero()) {
 			return
 		}
 		b.waiting.remove(key)
 		if waits {
-			wake := b.waiting.add(now, key, claims, in, until)
-			if next.Wake == 0 || wake > 0 && wake < next.Wake {
-				next.Wake = wake
-			}
+			next.wakeAfter(b.waiting.add(now, key, claims, in, until))
 			continue
 		}
 		b.reserve(key, claims)

@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
@@ -63,14 +64,18 @@ func paced(perMinute int32) placementv1.RemediationBudget {
 // matches is what the policies of a test match.
 type matches struct {
 	policies func(remediation.Key) []string
-	matched  func(policy string) int
+	matched  int
+	requires bool
 }
 
 func (m matches) Matching(key remediation.Key) []string { return m.policies(key) }
-func (m matches) Matched(policy string) int             { return m.matched(policy) }
+func (m matches) Requires(string, remediation.Key) bool { return m.requires }
+func (m matches) Matched(string, []schema.GroupVersionResource) int {
+	return m.matched
+}
 
 // nothing matches nothing.
-var nothing = matches{func(remediation.Key) []string { return nil }, func(string) int { return 0 }}
+var nothing = matches{policies: func(remediation.Key) []string { return nil }}
 
 func hourly(minute int, length time.Duration) window.Windows {
 	return window.ParseAll([]placementv1.RemediationWindow{{Start: fmt.Sprintf("%d * * * *", minute), Duration: metav1.Duration{Duration: length}}})

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -65,6 +66,8 @@ type history struct {
 	ready  []remediation.Key
 	timers []time.Time
 	names  int
+	// led is when the leader began.
+	led time.Time
 }
 
 // modelPolicy is a version of a policy.
@@ -74,8 +77,6 @@ type modelPolicy struct {
 	patched []time.Time
 	// failed are the objects that failed since the last pause.
 	failed map[remediation.Key]bool
-	// settled reports whether the budget knows which objects are ready.
-	settled bool
 }
 
 // modelObject is an object in the cluster.
@@ -88,8 +89,9 @@ type modelObject struct {
 	// rollout is its state, seen the state that the budget observed last, and late are the states after that.
 	rollout, seen remediation.Rollout
 	late          []remediation.Rollout
-	// moved are the policies whose rollout is not over.
-	moved map[int]bool
+	// moved are the policies whose rollout is not over. movedBefore is set if an earlier leader patched the object.
+	moved       map[int]bool
+	movedBefore bool
 	// refused is set if the API server refuses patches of the object.
 	refused bool
 }
@@ -148,12 +150,30 @@ func (h *history) Matching(key remediation.Key) (out []string) {
 	return out
 }
 
-func (h *history) Matched(policy string) (n int) {
+func (h *history) Matched(policy string, types []schema.GroupVersionResource) (n int) {
 	for key := range h.objects {
-		n += count(slices.Contains(h.Matching(key), policy))
+		n += count(slices.Contains(types, key.Resource) && slices.Contains(h.Matching(key), policy))
 	}
 	return n
 }
+
+// Requires makes the history the Matches of the budget.
+func (h *history) Requires(policy string, key remediation.Key) bool {
+	key.Resource = deployments
+	o := h.objects[key]
+	if o == nil {
+		return false
+	}
+	for i := range o.due {
+		if h.policies[i].Name == policy {
+			return true
+		}
+	}
+	return false
+}
+
+// deployments is the type of all objects.
+var deployments = appsv1.SchemeGroupVersion.WithResource("deployments")
 
 func count(b bool) int {
 	if b {
@@ -200,21 +220,26 @@ func (h *history) lead() {
 			}
 			o.patching = nil
 		}
-		o.late = nil
+		o.late, o.movedBefore = nil, true
+		// It can't know that a policy moved an object that it does not match any more.
+		maps.DeleteFunc(o.moved, func(i int, _ bool) bool { return !slices.Contains(o.policies, i) })
 	}
+	h.led = h.now
 	h.timers, h.budget = nil, remediation.NewBudget(h.limits, h)
+	// A replica knows the policies before it leads.
+	for _, p := range h.policies {
+		h.follow(h.budget.PolicyChanged(h.now.Add(-time.Hour), p.Name, p.Policy))
+	}
 	h.budget.Begin(h.now)
 	for _, p := range h.policies {
-		h.follow(h.budget.PolicyChanged(h.now, p.Name, p.Policy))
 		s := status[p.Name]
 		h.budget.Resume(h.now, p.Name, p.Generation, true, s.Failures, s.Pause)
-		p.settled = false
 	}
 	all := map[remediation.Key]remediation.Rollout{}
 	for key, o := range h.objects {
 		all[key], o.seen = o.rollout, o.rollout
 	}
-	h.follow(h.budget.ObserveAll(h.now, appsv1.SchemeGroupVersion.WithResource("deployments"), all))
+	h.follow(h.budget.ObserveAll(h.now, deployments, all))
 	h.ready = h.keys(func(o *modelObject) bool { return len(o.due) > 0 })
 }
 
@@ -257,9 +282,7 @@ func (h *history) rest() error {
 func (h *history) heal() error {
 	for _, p := range h.policies {
 		h.resume(p)
-		if !p.settled {
-			h.settle(p)
-		}
+		h.settle(p)
 	}
 	for _, key := range h.keys(func(*modelObject) bool { return true }) {
 		o := h.objects[key]
@@ -307,20 +330,63 @@ func (h *history) step() error {
 		}
 	case n < 88:
 		h.now = h.now.Add(time.Duration(h.random.Int64N(int64(20 * time.Second))))
-	case n < 91:
+	case n < 90:
 		h.disturb()
+	case n < 91:
+		h.unwatch()
 	case n < 93:
 		h.resume(h.policies[h.random.IntN(len(h.policies))])
 	case n < 97:
 		h.settle(h.policies[h.random.IntN(len(h.policies))])
 	case n < 98:
-		i := h.random.IntN(len(h.policies))
-		h.policies[i] = h.policy(i, h.policies[i].Generation+1)
-		h.follow(h.budget.PolicyChanged(h.now, h.policies[i].Name, h.policies[i].Policy))
+		h.changePolicy(h.random.IntN(len(h.policies)))
 	case n < 99:
 		h.lead()
 	}
 	return nil
+}
+
+// changePolicy brings another generation of a policy into force, which may be a new policy with the same name. It may match other
+// objects.
+func (h *history) changePolicy(i int) {
+	old := h.policies[i]
+	h.policies[i] = h.policy(i, old.Generation+1)
+	if h.random.IntN(3) == 0 {
+		for _, key := range h.keys(func(o *modelObject) bool { return o.due[i] || slices.Contains(o.policies, i) }) {
+			o := h.objects[key]
+			delete(o.due, i)
+			o.policies = slices.DeleteFunc(o.policies, func(p int) bool { return p == i })
+			if o.movedBefore {
+				delete(o.moved, i)
+			}
+			h.recorded(key, o)
+		}
+		h.follow(h.budget.PolicyChanged(h.now, old.Name, nil))
+		h.policies[i].Generation = 1
+	}
+	h.follow(h.budget.PolicyChanged(h.now, h.policies[i].Name, h.policies[i].Policy))
+	for _, key := range h.keys(func(*modelObject) bool { return h.random.IntN(3) == 0 }) {
+		o := h.objects[key]
+		if matches := slices.Contains(o.policies, i); matches {
+			o.policies = slices.DeleteFunc(o.policies, func(p int) bool { return p == i })
+			delete(o.due, i)
+			if o.movedBefore {
+				// As for lead: the present leader may not have known of the move yet.
+				delete(o.moved, i)
+			}
+		} else {
+			o.policies = append(o.policies, i)
+		}
+		h.recorded(key, o)
+	}
+}
+
+// recorded declares that an object was decided.
+func (h *history) recorded(key remediation.Key, o *modelObject) {
+	h.follow(h.budget.Recorded(h.now, key))
+	if len(o.due) == 0 && o.patching == nil {
+		h.leave(key)
+	}
 }
 
 // add creates an object, or makes an existing one due again.
@@ -328,7 +394,7 @@ func (h *history) add() {
 	key, o, ok := h.pick(func(o *modelObject) bool { return len(o.due) == 0 && o.patching == nil })
 	if !ok || h.random.IntN(2) == 0 {
 		h.names++
-		key = remediation.Key{Resource: appsv1.SchemeGroupVersion.WithResource("deployments"), Namespace: fmt.Sprint(h.random.IntN(3)), Name: fmt.Sprintf("%04d", h.names)}
+		key = remediation.Key{Resource: deployments, Namespace: fmt.Sprint(h.random.IntN(3)), Name: fmt.Sprintf("%04d", h.names)}
 		o = &modelObject{due: map[int]bool{}, moved: map[int]bool{}, refused: h.random.IntN(5) == 0}
 		o.rollout = remediation.Rollout{UID: types.UID(key.Name), Generation: 1, Ready: h.random.IntN(5) > 0}
 		for i := range h.policies {
@@ -347,6 +413,17 @@ func (h *history) add() {
 	if len(o.due) > 0 {
 		h.ready = append(h.ready, key)
 	}
+}
+
+// unwatch ends the observation of rollouts, and begins it again.
+func (h *history) unwatch() {
+	h.follow(h.budget.Unwatch(h.now, deployments))
+	all := map[remediation.Key]remediation.Rollout{}
+	for key, o := range h.objects {
+		// What was under way is not known any more, except by the status of the objects.
+		all[key], o.seen, o.late, o.moved = o.rollout, o.rollout, nil, map[int]bool{}
+	}
+	h.follow(h.budget.ObserveAll(h.now, deployments, all))
 }
 
 // disturb makes an object unready for a reason of its own, not due any more, or deletes it.
@@ -397,9 +474,8 @@ func (h *history) observe(key remediation.Key, o *modelObject) {
 // settle declares that all objects are observed and decided.
 func (h *history) settle(p *modelPolicy) {
 	if !h.budget.Settled(p.Policy) {
-		h.follow(h.budget.Settle(h.now, p.Policy))
+		h.follow(h.budget.Settle(h.now, p.Policy, []schema.GroupVersionResource{deployments}))
 	}
-	p.settled = true
 }
 
 // resume releases a policy that is paused.
@@ -496,7 +572,9 @@ func (h *history) allowed(key remediation.Key, o *modelObject) error {
 	if err := within(h.all, h.limits.MaxPerMinute); err != nil {
 		return fmt.Errorf("all policies: %w", err)
 	}
-	if moved := len(h.keys(func(other *modelObject) bool { return other == o || other.patching != nil || len(other.moved) > 0 })); h.limits.MaxConcurrent > 0 && moved > h.limits.MaxConcurrent {
+	if moved := len(h.keys(func(other *modelObject) bool {
+		return other == o || other.patching != nil || len(other.moved) > 0 && !(other.movedBefore && h.now.Sub(h.led) >= 10*time.Minute)
+	})); h.limits.MaxConcurrent > 0 && moved > h.limits.MaxConcurrent {
 		return fmt.Errorf("%d objects are moved, and %d are allowed", moved, h.limits.MaxConcurrent)
 	}
 	return nil
@@ -508,7 +586,8 @@ func (h *history) extent(key remediation.Key, o *modelObject, i int, rolls bool)
 	patchingFor := func(other *modelObject) bool { return slices.Contains(remediation.Names(other.patching), p.Name) }
 	var moved, here, unavailable int
 	for k, other := range h.objects {
-		moves := other == o || patchingFor(other) || other.moved[i]
+		// A leader does not count for ever what an earlier one may have been moving.
+		moves := other == o || patchingFor(other) || other.moved[i] && !(other.movedBefore && h.now.Sub(h.led) >= 10*time.Minute)
 		moved += count(moves)
 		here += count(moves && k.Namespace == key.Namespace)
 		unavailable += count(slices.Contains(other.policies, i) && !other.rollout.Ready || patchingFor(other) && other.due[i] || other.moved[i] || other == o && rolls)
@@ -521,8 +600,8 @@ func (h *history) extent(key remediation.Key, o *modelObject, i int, rolls bool)
 	}
 	// An object that is unavailable anyway may be patched. The API server refuses a patch of an object that became ready since
 	// it was observed.
-	if p.Budget.MaxUnavailable != nil && rolls && o.seen.Ready && len(o.moved) == 0 {
-		limit, _ := intstr.GetScaledValueFromIntOrPercent(p.Budget.MaxUnavailable, h.Matched(p.Name), false)
+	if p.Budget.MaxUnavailable != nil && rolls && o.seen.Ready && len(o.moved)+len(o.late) == 0 {
+		limit, _ := intstr.GetScaledValueFromIntOrPercent(p.Budget.MaxUnavailable, h.Matched(p.Name, []schema.GroupVersionResource{deployments}), false)
 		if unavailable > max(1, limit) {
 			return fmt.Errorf("policy %s: %d objects are unavailable, and %d are allowed", p.Name, unavailable, max(1, limit))
 		}
@@ -538,14 +617,14 @@ func (h *history) patched(key remediation.Key, o *modelObject) {
 			delete(o.due, i)
 			delete(h.policies[i].failed, key)
 			if rolls {
-				rolled, o.moved[i] = true, true
+				rolled, o.moved[i], o.movedBefore = true, true, false
 			}
 		}
 	}
 	if rolled {
 		o.rollout = remediation.Rollout{UID: o.rollout.UID, Generation: o.rollout.Generation + 1}
-		o.late = append(o.late, o.rollout)
 	}
+	o.late = append(o.late, o.rollout)
 }
 
 // finish ends a patch under way.

@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -44,6 +45,8 @@ type policyBudget struct {
 	// settled reports whether all objects that the policy matches have been observed. resuming reports whether an earlier
 	// leader was carrying out a plan of the policy, so that objects whose rollouts are not complete are being moved.
 	settled, resuming bool
+	// rolled are the types of matched objects whose rollouts are observed.
+	rolled []schema.GroupVersionResource
 	// failures is the number of objects whose patch or rollout failed. pause identifies the pause because of them; "" for
 	// none.
 	failures int
@@ -82,7 +85,6 @@ func intervalOf(perMinute int) time.Duration {
 func (p *policyBudget) apply(version *placement.Policy) {
 	p.version, p.bounds, p.generation = version, version.Budget, version.Generation
 	p.interval = intervalOf(int(version.Budget.MaxPerMinute))
-	p.resuming = p.resuming && version.WatchesRollouts()
 }
 
 // idle reports whether the budget has nothing to remember.
@@ -111,7 +113,7 @@ func (p *policyBudget) blocks(key Key, name string, rolls bool, objects Matches)
 	if most := p.bounds.PerNamespace; most > 0 && p.namespaces[key.Namespace]-self >= int(most) {
 		return queueName{policy: name, reason: forNamespace, namespace: key.Namespace}, true
 	}
-	if rolls && p.bounds.MaxUnavailable != nil && !p.unavailable.Has(key) && p.unavailable.Len() >= p.maxUnavailable(objects.Matched(name)) {
+	if rolls && p.bounds.MaxUnavailable != nil && !p.unavailable.Has(key) && p.unavailable.Len() >= p.maxUnavailable(objects.Matched(name, p.rolled)) {
 		return queueName{policy: name, reason: forAvailability}, true
 	}
 	return queueName{}, false
@@ -150,6 +152,12 @@ func setMember(set sets.Set[Key], key Key, member bool) {
 	} else {
 		set.Delete(key)
 	}
+}
+
+// unversioned returns the key without the version of its resource. An object is the same in all versions.
+func unversioned(key Key) Key {
+	key.Resource.Version = ""
+	return key
 }
 
 // pauseID returns an identifier of a pause that begins now.

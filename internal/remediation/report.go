@@ -107,7 +107,9 @@ type Ledger struct {
 
 // account holds the findings of one policy, by object.
 type account struct {
-	objects    map[Key]finding
+	objects map[Key]finding
+	// types are the numbers of objects by type.
+	types      map[schema.GroupVersionResource]int
 	remediated int64
 	planning
 }
@@ -177,6 +179,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 			g.unwell -= a.objects[key].harm.weight()
 			a.track(a.objects[key], finding{})
 			delete(a.objects, key)
+			a.types[key.Resource]--
 			if a.refused && a.approved() {
 				g.dirty, l.concluded = true, true
 			}
@@ -186,6 +189,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	for i, now := range findings {
 		a := l.account(names[i])
 		before, known := a.objects[key]
+		a.types[key.Resource] += count(!known)
 		l.count(key, verdicts[i], before, known, now)
 		now.plan(before, rulings[i])
 		a.track(before, now)
@@ -227,13 +231,34 @@ func (l *Ledger) Matching(key Key) []string {
 }
 
 // Matched implements Matches.
-func (l *Ledger) Matched(policy string) int {
+func (l *Ledger) Matched(policy string, types []schema.GroupVersionResource) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.accounts[policy]; a != nil {
-		return len(a.objects)
+		for _, t := range types {
+			n += a.types[t]
+		}
 	}
-	return 0
+	return n
+}
+
+// Requires implements Matches. It takes time in proportion to the number of matched objects if the key has no version.
+func (l *Ledger) Requires(policy string, key Key) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.accounts[policy]
+	switch {
+	case a == nil:
+		return false
+	case key.Resource.Version != "":
+		return a.objects[key].move != moveID{}
+	}
+	for k, f := range a.objects {
+		if unversioned(k) == key {
+			return f.move != moveID{}
+		}
+	}
+	return false
 }
 
 // ForgetPolicy removes all findings of a policy.
@@ -257,7 +282,7 @@ func (l *Ledger) ForgetPolicy(name string) {
 func (l *Ledger) account(name string) *account {
 	a, ok := l.accounts[name]
 	if !ok {
-		a = &account{objects: map[Key]finding{}}
+		a = &account{objects: map[Key]finding{}, types: map[schema.GroupVersionResource]int{}}
 		l.accounts[name] = a
 	}
 	return a

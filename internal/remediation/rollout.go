@@ -41,11 +41,18 @@ type Rollout struct {
 // onDelete is the update strategy of StatefulSets and DaemonSets whose pods stay as they are until they are deleted.
 const onDelete = "OnDelete"
 
+// rolls reports whether the pods of an object are replaced without a user when its pod template changes.
+func rolls(obj *unstructured.Unstructured) bool {
+	strategy, _, _ := unstructured.NestedString(obj.Object, "spec", "updateStrategy", "type")
+	paused, _, _ := unstructured.NestedBool(obj.Object, "spec", "paused")
+	return strategy != onDelete && !(paused && obj.GroupVersionKind().GroupKind() == schema.GroupKind{Group: "apps", Kind: "Deployment"})
+}
+
 // RolloutOf returns the progress of an object's rollout by the conventions of kstatus. The object must have the fields of
 // RolloutFields. If its status is malformed, the object is not ready.
 func RolloutOf(obj *unstructured.Unstructured) Rollout {
 	out := Rollout{UID: obj.GetUID(), Generation: obj.GetGeneration()}
-	if strategy, _, _ := unstructured.NestedString(obj.Object, "spec", "updateStrategy", "type"); strategy == onDelete && obj.GetDeletionTimestamp() == nil {
+	if !rolls(obj) && obj.GetDeletionTimestamp() == nil {
 		// kstatus has this rule for StatefulSets alone.
 		out.Ready = true
 		return out
@@ -71,6 +78,7 @@ func RolloutFields() *projection.FieldSet {
 	metadata.AddName("deletionTimestamp")
 	spec := f.AddName("spec")
 	spec.AddName("replicas")
+	spec.AddName("paused")
 	spec.AddName("progressDeadlineSeconds")
 	spec.AddName("updateStrategy").AddAll()
 	f.AddName("status").AddAll()

@@ -79,6 +79,13 @@ metadata: {generation: 2}
 spec: {updateStrategy: {type: OnDelete}}
 status: {observedGeneration: 1, desiredNumberScheduled: 3, currentNumberScheduled: 3, updatedNumberScheduled: 1, numberReady: 3, numberAvailable: 3}
 `, remediation.Rollout{Generation: 2, Ready: true}},
+		"a Deployment that is paused": {`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {generation: 4}
+spec: {replicas: 2, paused: true}
+status: {observedGeneration: 3, replicas: 2, updatedReplicas: 0, readyReplicas: 2, availableReplicas: 2}
+`, remediation.Rollout{Generation: 4, Ready: true}},
 		"a DaemonSet that is being deleted": {`
 apiVersion: apps/v1
 kind: DaemonSet

@@ -18,7 +18,10 @@ package remediation
 
 import (
 	"container/list"
+	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // waitReason is what objects wait for.
@@ -77,12 +80,14 @@ type waiter struct {
 type waitingList struct {
 	byKey  map[Key]*waiter
 	queues map[queueName]*queue
+	// namespaces holds the namespaces of the queues for namespaces, by policy.
+	namespaces map[string]sets.Set[string]
 	// wakes is when Open must be called, or zero if no call is scheduled.
 	wakes time.Time
 }
 
 func newWaitingList() waitingList {
-	return waitingList{byKey: map[Key]*waiter{}, queues: map[queueName]*queue{}}
+	return waitingList{byKey: map[Key]*waiter{}, queues: map[queueName]*queue{}, namespaces: map[string]sets.Set[string]{}}
 }
 
 // add makes an object wait in a queue whose first object may be patched at a time, or zero. It returns the delay after which
@@ -93,6 +98,12 @@ func (l *waitingList) add(now time.Time, key Key, claims []claim, in queueName, 
 	if q == nil {
 		q = &queue{}
 		l.queues[in] = q
+		if in.reason == forNamespace {
+			if l.namespaces[in.policy] == nil {
+				l.namespaces[in.policy] = sets.New[string]()
+			}
+			l.namespaces[in.policy].Insert(in.namespace)
+		}
 	}
 	q.until = until
 	l.byKey[key] = &waiter{claims, in, q.list.PushBack(key)}
@@ -110,14 +121,17 @@ func (l *waitingList) remove(key Key) {
 	q.list.Remove(w.at)
 	if q.list.Len() == 0 {
 		delete(l.queues, w.in)
+		if w.in.reason == forNamespace {
+			l.namespaces[w.in.policy].Delete(w.in.namespace)
+		}
 	}
 }
 
-// removePolicy removes the objects that wait for a policy's bounds, and returns them.
+// removePolicy removes the objects that a policy wants to patch, and returns them.
 func (l *waitingList) removePolicy(policy string) []Key {
 	var out []Key
 	for key, w := range l.byKey {
-		if w.in.policy == policy {
+		if slices.ContainsFunc(w.claims, func(c claim) bool { return c.policy.Name == policy }) {
 			out = append(out, key)
 			l.remove(key)
 		}

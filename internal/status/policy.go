@@ -97,7 +97,7 @@ const (
 	maxChanges           = 512
 	maxUser              = 512
 	maxDigest            = 64
-	maxFailures          = 10
+	maxFailures          = 100
 )
 
 // Compute returns the policy's status for the facts. From the old status it keeps the transition times. It also keeps
@@ -601,9 +601,13 @@ func failures(w remediation.Waiting) *placementv1.MoveFailures {
 	}
 	out := &placementv1.MoveFailures{Objects: new(int32(len(w.Failures))), Pause: w.Pause}
 	for _, f := range w.Failures[:min(len(w.Failures), maxFailures)] {
-		out.Sample = append(out.Sample, placementv1.Violation{
-			Resource: f.Resource.GroupResource().String(), Namespace: f.Namespace, Name: f.Name, Message: truncate(f.Reason, maxDependencyMessage),
-		})
+		next := placementv1.FailedMove{
+			Resource: f.Resource.GroupResource().String(), Namespace: f.Namespace, Name: f.Name, Reason: placementv1.PatchRefused, Message: truncate(f.Reason, maxFieldName),
+		}
+		if f.Rollout {
+			next.Reason = placementv1.RolloutFailed
+		}
+		out.Sample = append(out.Sample, next)
 	}
 	return out
 }

@@ -577,7 +577,7 @@ func TestBudgetInStatus(t *testing.T) {
 	for i := range 12 {
 		facts.Waiting.Failures = append(facts.Waiting.Failures, remediation.Failure{
 			Key:    remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Resource: "deployments"}, Namespace: "shop", Name: fmt.Sprint(i)},
-			Reason: "denied",
+			Reason: "denied", Rollout: i%2 == 0,
 		})
 	}
 	got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
@@ -586,10 +586,10 @@ func TestBudgetInStatus(t *testing.T) {
 	}, got.Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
-	if n := len(got.Failures.Sample); *got.Failures.Objects != 12 || n != 10 || got.Failures.Pause != "7-abc" {
+	if n := len(got.Failures.Sample); *got.Failures.Objects != 12 || n != 12 || got.Failures.Pause != "7-abc" {
 		t.Errorf("failures %+v", got.Failures)
 	}
-	if diff := cmp.Diff(placementv1.Violation{Resource: "deployments.apps", Namespace: "shop", Name: "0", Message: "denied"}, got.Failures.Sample[0]); diff != "" {
+	if diff := cmp.Diff(placementv1.FailedMove{Resource: "deployments.apps", Namespace: "shop", Name: "0", Reason: placementv1.RolloutFailed, Message: "denied"}, got.Failures.Sample[0]); diff != "" {
 		t.Errorf("sample (-want +got):\n%s", diff)
 	}
 	for condition, parts := range map[string][]string{

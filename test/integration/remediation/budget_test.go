@@ -113,9 +113,10 @@ var _ = Describe("Bounds of remediation that make no sense", func() {
 		Entry("no pace", map[string]any{"budget": map[string]any{"maxPerMinute": 0}}, "spec.remediation.budget.maxPerMinute"),
 		Entry("no object at the same time", map[string]any{"budget": map[string]any{"maxConcurrent": 0}}, "spec.remediation.budget.maxConcurrent"),
 		Entry("no object of a namespace", map[string]any{"budget": map[string]any{"perNamespace": 0}}, "spec.remediation.budget.perNamespace"),
-		Entry("a percentage over 100", map[string]any{"budget": map[string]any{"maxUnavailable": "101%"}}, "spec.remediation.budget.maxUnavailable: Invalid value: \"101%\": must be a number of at least 1 or a percentage from 1% to 100%"),
+		Entry("a percentage over 100", map[string]any{"budget": map[string]any{"maxUnavailable": "101%"}}, "spec.remediation.budget.maxUnavailable: Invalid value: \"101%\": must be a number from 1 to 1000000 or a percentage from 1% to 100%"),
 		Entry("a percentage of nothing", map[string]any{"budget": map[string]any{"maxUnavailable": "0%"}}, "spec.remediation.budget.maxUnavailable"),
 		Entry("no unavailable object", map[string]any{"budget": map[string]any{"maxUnavailable": 0}}, "spec.remediation.budget.maxUnavailable"),
+		Entry("more objects than there can be", map[string]any{"budget": map[string]any{"maxUnavailable": 3000000000}}, "spec.remediation.budget.maxUnavailable"),
 		Entry("a number that is a text", map[string]any{"budget": map[string]any{"maxUnavailable": "3"}}, "spec.remediation.budget.maxUnavailable"),
 		Entry("fewer failures than none", map[string]any{"budget": map[string]any{"pauseAfterFailures": -1}}, "spec.remediation.budget.pauseAfterFailures"),
 	)

@@ -203,7 +203,7 @@ var _ = Describe("Patches that roll pods", func() {
 			p, err := f.Policy(ctx, name)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(p.Status.Failures).To(PointTo(MatchFields(IgnoreExtras, Fields{
-				"Objects": PointTo(BeEquivalentTo(2)), "Sample": HaveEach(HaveField("Message", "its rollout failed: Progress deadline exceeded")),
+				"Objects": PointTo(BeEquivalentTo(2)), "Sample": HaveEach(And(HaveField("Reason", placementv1.RolloutFailed), HaveField("Message", "its rollout failed: Progress deadline exceeded"))),
 			})))
 			return p.Status.Failures.Pause
 		}
@@ -272,7 +272,7 @@ var _ = Describe("Patches that the API server refuses", func() {
 		crowd(ctx, namespace, name, objects)
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tier, "silver") })
 		Eventually(f.Policy).WithContext(ctx).WithArguments(name).Should(HaveField("Status.Failures", PointTo(MatchFields(IgnoreExtras, Fields{
-			"Objects": PointTo(BeEquivalentTo(3)), "Pause": Not(BeEmpty()), "Sample": HaveEach(HaveField("Message", ContainSubstring("no silver"))),
+			"Objects": PointTo(BeEquivalentTo(3)), "Pause": Not(BeEmpty()), "Sample": HaveEach(And(HaveField("Reason", placementv1.PatchRefused), HaveField("Message", ContainSubstring("no silver")))),
 		}))))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionPaused).
 			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTooManyFailures, "no silver"))

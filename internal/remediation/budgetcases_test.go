@@ -1,0 +1,279 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediation_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+// budgetCase is a budget with policies that match what the test says.
+type budgetCase struct {
+	*testing.T
+	*remediation.Budget
+	matching map[remediation.Key][]string
+	matched  int
+	now      time.Time
+}
+
+func newBudgetCase(t *testing.T, limits remediation.Limits) *budgetCase {
+	t.Helper()
+	c := &budgetCase{T: t, matching: map[remediation.Key][]string{}, matched: 2, now: midnight}
+	c.Budget = remediation.NewBudget(limits, c)
+	c.Begin(midnight.Add(-time.Hour))
+	return c
+}
+
+func (c *budgetCase) Matching(key remediation.Key) []string             { return c.matching[key] }
+func (c *budgetCase) Matched(string, []schema.GroupVersionResource) int { return c.matched }
+func (c *budgetCase) Requires(policy string, key remediation.Key) bool  { return false }
+
+// scheduling returns a version of a policy that rolls pods, and brings it into force.
+func (c *budgetCase) scheduling(name string, generation int64, budget placementv1.RemediationBudget) *placement.Policy {
+	p := &placement.Policy{Name: name, Generation: generation, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Schedules: true, Budget: budget}
+	c.PolicyChanged(c.now, name, p)
+	c.settle(p)
+	return p
+}
+
+func (c *budgetCase) settle(p *placement.Policy) {
+	c.Settle(c.now, p, []schema.GroupVersionResource{deployments})
+}
+
+// object returns an object that policies match.
+func (c *budgetCase) object(name string, policies ...string) remediation.Key {
+	key := remediation.Key{Resource: deployments, Namespace: "default", Name: name}
+	c.matching[key] = policies
+	return key
+}
+
+// observed returns the state of an object at a generation.
+func observed(key remediation.Key, generation int64, ready bool) remediation.Rollout {
+	return remediation.Rollout{UID: types.UID(key.Name), Generation: generation, Ready: ready}
+}
+
+// spends checks whether an object may be patched.
+func (c *budgetCase) spends(key remediation.Key, due remediation.Due, want bool) {
+	c.Helper()
+	if got, _ := c.Spend(c.now, key, due); got != want {
+		c.Errorf("%s may be patched: %v, not %v; waiting: %+v", key.Name, got, want, c.Waiting(due[0].Policy.Name))
+	}
+}
+
+// patched ends a patch well.
+func (c *budgetCase) patched(key remediation.Key, due remediation.Due, generation int64) remediation.Next {
+	return c.Finish(c.now, key, due, remediation.Patch{Done: true, UID: types.UID(key.Name), Generation: generation})
+}
+
+var (
+	one      = intstr.FromInt32(1)
+	onlyOne  = placementv1.RemediationBudget{MaxUnavailable: &one}
+	oneMoved = placementv1.RemediationBudget{MaxConcurrent: 1}
+)
+
+func TestBudgetOfDeletedPolicies(t *testing.T) {
+	t.Run("waits for all policies", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{MaxConcurrent: 1})
+		p, q := &placement.Policy{Name: "p"}, &placement.Policy{Name: "q"}
+		c.spends(podKey("a"), dueFor(p), true)
+		c.spends(podKey("b"), dueFor(q), false)
+		if diff := cmp.Diff([]string{"b"}, namesOf(c.PolicyChanged(c.now, "q", nil).Keys)); diff != "" {
+			t.Errorf("to decide again (-want +got):\n%s", diff)
+		}
+		c.patched(podKey("a"), dueFor(p), 1)
+	})
+	t.Run("waits for another policy", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p, q := &placement.Policy{Name: "p", Budget: oneMoved}, &placement.Policy{Name: "q"}
+		c.spends(podKey("a"), dueFor(p), true)
+		c.spends(podKey("b"), dueFor(p, q), false)
+		c.PolicyChanged(c.now, "q", nil)
+		c.patched(podKey("a"), dueFor(p), 1)
+	})
+	t.Run("is created again", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		budget := onlyOne
+		budget.MaxPerMinute = 1
+		q := c.scheduling("q", 1, budget)
+		x, y, labels := c.object("x", "q"), c.object("y", "q"), c.object("labels", "q")
+		c.spends(labels, dueFor(q), true)
+		c.patched(labels, dueFor(q), 1)
+		c.Observe(c.now, x, observed(x, 1, false))
+		c.matching = map[remediation.Key][]string{}
+		c.PolicyChanged(c.now, "q", nil)
+		c.Observe(c.now, x, observed(x, 1, true))
+		x, y = c.object("x", "q"), c.object("y", "q")
+		q = c.scheduling("q", 1, budget)
+		c.now = c.now.Add(time.Hour)
+		c.spends(y, rollsFor(q), true)
+	})
+}
+
+// TestBudgetOfNewLeader checks the pace of a replica that knew the policies before it led.
+func TestBudgetOfNewLeader(t *testing.T) {
+	b := remediation.NewBudget(remediation.Limits{}, nothing)
+	p := &placement.Policy{Name: "p", Generation: 1, Budget: paced(1)}
+	b.PolicyChanged(midnight.Add(-time.Hour), "p", p)
+	b.Begin(midnight)
+	b.Resume(midnight, "p", 1, false, nil, "")
+	if ok, next := b.Spend(midnight, podKey("a"), dueFor(p)); ok || next.Wake != time.Minute {
+		t.Errorf("patched: %v, wake %s", ok, next.Wake)
+	}
+}
+
+// TestBudgetAdoptsForSomeTime checks that an object that is never ready does not stop the policies of a new leader for ever.
+func TestBudgetAdoptsForSomeTime(t *testing.T) {
+	c := newBudgetCase(t, remediation.Limits{})
+	p := &placement.Policy{Name: "p", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Schedules: true, Budget: oneMoved}
+	c.PolicyChanged(c.now, "p", p)
+	c.Resume(c.now, "p", 1, true, nil, "")
+	x, y := c.object("x", "p"), c.object("y", "p")
+	c.Observe(c.now, x, observed(x, 1, false))
+	next := c.Settle(c.now, p, []schema.GroupVersionResource{deployments})
+	c.spends(y, rollsFor(p), false)
+	if diff := cmp.Diff(10*time.Minute, next.Wake); diff != "" {
+		t.Fatalf("wake (-want +got):\n%s", diff)
+	}
+	c.now = c.now.Add(next.Wake)
+	if diff := cmp.Diff([]string{"y"}, namesOf(c.Open(c.now).Keys)); diff != "" {
+		t.Errorf("to decide again (-want +got):\n%s", diff)
+	}
+	c.spends(y, rollsFor(p), true)
+}
+
+// TestBudgetForgetsWhatIsNotMatched checks that an object that a policy does not match any more is not unavailable to it.
+func TestBudgetForgetsWhatIsNotMatched(t *testing.T) {
+	c := newBudgetCase(t, remediation.Limits{})
+	p, q := c.scheduling("p", 1, oneMoved), c.scheduling("q", 1, onlyOne)
+	x, y, z := c.object("x", "p", "q"), c.object("y", "q"), c.object("z", "p")
+	c.spends(z, rollsFor(p), true)
+	c.spends(x, rollsFor(p), false)
+	next := c.Finish(c.now, z, rollsFor(p), remediation.Patch{})
+	if diff := cmp.Diff([]string{"x"}, namesOf(next.Keys)); diff != "" {
+		t.Fatalf("admitted (-want +got):\n%s", diff)
+	}
+	c.matching[x] = nil
+	c.Recorded(c.now, x)
+	c.Leave(c.now, x)
+	c.spends(y, rollsFor(q), true)
+}
+
+// TestBudgetOfTypesThatAreNotWatched checks that nothing rolls while it is not known which objects are ready, and that a patch
+// under way does not count for ever.
+func TestBudgetOfTypesThatAreNotWatched(t *testing.T) {
+	c := newBudgetCase(t, remediation.Limits{})
+	p := c.scheduling("p", 1, oneMoved)
+	x, y := c.object("x", "p"), c.object("y", "p")
+	c.spends(x, rollsFor(p), true)
+	c.Unwatch(c.now, deployments)
+	c.patched(x, rollsFor(p), 2)
+	c.spends(y, rollsFor(p), false)
+	c.settle(p)
+	c.spends(y, rollsFor(p), true)
+}
+
+// TestBudgetSettlesVersions checks that another version of the policy is not settled.
+func TestBudgetSettlesVersions(t *testing.T) {
+	c := newBudgetCase(t, remediation.Limits{})
+	p := c.scheduling("p", 1, onlyOne)
+	next := *p
+	c.PolicyChanged(c.now, "p", &next)
+	c.settle(p)
+	if c.Settled(&next) {
+		t.Error("settled for a version that is no longer in force")
+	}
+}
+
+func TestFailuresOfMoves(t *testing.T) {
+	three := int32(3)
+	budget := placementv1.RemediationBudget{PauseAfterFailures: &three}
+	failures := func(c *budgetCase, want int) {
+		c.Helper()
+		if got := c.Waiting("p").Failures; len(got) != want {
+			c.Errorf("failures %+v, not %d", got, want)
+		}
+	}
+	t.Run("last while a patch has no result", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p, x := c.scheduling("p", 1, budget), c.object("x", "p")
+		c.spends(x, dueFor(p), true)
+		if next := c.Finish(c.now, x, dueFor(p), remediation.Patch{Refusal: "no"}); !cmp.Equal(next.Changed, []string{"p"}) {
+			t.Errorf("changed %v", next.Changed)
+		}
+		c.spends(x, dueFor(p), true)
+		c.Observe(c.now, x, observed(x, 1, true))
+		c.Finish(c.now, x, dueFor(p), remediation.Patch{})
+		failures(c, 1)
+		c.Leave(c.now, x)
+		failures(c, 0)
+	})
+	t.Run("end when the object is ready, also if it needs no patch before that", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p, x := c.scheduling("p", 1, budget), c.object("x", "p")
+		c.spends(x, rollsFor(p), true)
+		c.patched(x, rollsFor(p), 2)
+		c.Observe(c.now, x, remediation.Rollout{UID: "x", Generation: 2, Failure: "late"})
+		c.Leave(c.now, x)
+		failures(c, 1)
+		c.Observe(c.now, x, observed(x, 2, true))
+		failures(c, 0)
+	})
+	t.Run("are kept by a new leader unless they are over", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p := &placement.Policy{Name: "p", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Schedules: true, Budget: budget}
+		c.PolicyChanged(c.now, "p", p)
+		x, y, z := c.object("x", "p"), c.object("y", "p"), c.object("z", "p")
+		var failed []remediation.Failure
+		for _, key := range []remediation.Key{x, y, z} {
+			key.Resource.Version = ""
+			failed = append(failed, remediation.Failure{Key: key, Reason: "late", Rollout: true})
+		}
+		c.Resume(c.now, "p", 1, false, failed, "1-a")
+		c.Observe(c.now, x, remediation.Rollout{UID: "x", Generation: 2, Failure: "late"})
+		c.Leave(c.now, x)
+		failures(c, 3)
+		c.settle(p)
+		failures(c, 1)
+		if pause := c.Waiting("p").Pause; pause != "1-a" {
+			t.Errorf("pause %s", pause)
+		}
+	})
+}
+
+// TestBudgetFollowsMatchedObjects checks that an object that waits for a percentage does not wait longer when more objects match.
+func TestBudgetFollowsMatchedObjects(t *testing.T) {
+	c := newBudgetCase(t, remediation.Limits{})
+	percent := intstr.FromString("10%")
+	p := c.scheduling("p", 1, placementv1.RemediationBudget{MaxUnavailable: &percent})
+	x, y := c.object("x", "p"), c.object("y", "p")
+	c.Observe(c.now, x, observed(x, 1, false))
+	c.Recorded(c.now, x)
+	c.spends(y, rollsFor(p), false)
+	c.matched = 20
+	if diff := cmp.Diff([]string{"y"}, namesOf(c.Recorded(c.now, c.object("other", "p")).Keys)); diff != "" {
+		t.Errorf("admitted (-want +got):\n%s", diff)
+	}
+}
