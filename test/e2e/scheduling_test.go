@@ -22,11 +22,15 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
+	appsv1 "k8s.io/api/apps/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -89,6 +93,65 @@ func onDecks() {
 		f.ChangePolicy(ctx, "decks", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = chooseDeck("lower") })
 		Eventually(pods).WithContext(ctx).WithArguments(harbour, client.MatchingLabels{"app": cargo}).Should(running(lower))
 		compliant(ctx, metav1.ConditionTrue, placementv1.ReasonCompliant)
+	})
+	It("moves one Deployment after the other, so that a PodDisruptionBudget has enough pods all the time", func(ctx SpecContext) {
+		const crates = 4
+		crate := client.MatchingLabels{"crate": "true"}
+		f.ChangePolicy(ctx, "decks", func(p *placementv1.PlacementPolicy) {
+			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxUnavailable: new(intstr.FromInt32(1))}
+		})
+		budget := &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: harbour, Name: "crates"},
+			Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(crates - 1)), Selector: &metav1.LabelSelector{MatchLabels: crate}},
+		}
+		Expect(f.Client.Create(ctx, budget)).To(Succeed())
+		for i := range crates {
+			d := newDeployment(harbour, fmt.Sprint("crate-", i), 1)
+			d.Labels = map[string]string{"cargo": "true", "crate": "true"}
+			d.Spec.Template.Labels["crate"] = "true"
+			// While its only pod is replaced, none is there.
+			d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
+			Expect(f.Client.Create(ctx, d)).To(Succeed())
+		}
+		DeferCleanup(func(ctx SpecContext) {
+			must(ctx, "kubectl --namespace "+harbour+" delete deployment --selector crate=true --ignore-not-found")
+			must(ctx, "kubectl --namespace "+harbour+" delete poddisruptionbudget crates")
+			Eventually(allPods).WithContext(ctx).WithArguments(harbour, crate).Should(BeEmpty())
+		})
+		on := func(node string) types.GomegaMatcher {
+			return And(HaveLen(crates), HaveEach(And(BeReady(), HaveField("Spec.NodeName", node))))
+		}
+		Eventually(pods).WithContext(ctx).WithArguments(harbour, crate).Should(on(lower))
+		Eventually(func(ctx context.Context) (int32, error) {
+			err := f.Client.Get(ctx, client.ObjectKeyFromObject(budget), budget)
+			return budget.Status.CurrentHealthy, err
+		}).WithContext(ctx).Should(BeEquivalentTo(crates))
+
+		watching, err := client.NewWithWatch(f.Config, client.Options{Scheme: f.Client.Scheme()})
+		Expect(err).NotTo(HaveOccurred())
+		w, err := watching.Watch(ctx, &policyv1.PodDisruptionBudgetList{}, client.InNamespace(harbour))
+		Expect(err).NotTo(HaveOccurred())
+		fewest := make(chan int32)
+		go func() {
+			least := int32(crates)
+			for event := range w.ResultChan() {
+				if b, ok := event.Object.(*policyv1.PodDisruptionBudget); ok && b.Name == budget.Name {
+					least = min(least, b.Status.CurrentHealthy)
+				}
+			}
+			fewest <- least
+		}()
+		f.ChangePolicy(ctx, "decks", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = chooseDeck("upper") })
+		Eventually(pods).WithContext(ctx).WithArguments(harbour, crate).WithTimeout(3 * time.Minute).Should(on(upper))
+		Eventually(f.Policy).WithContext(ctx).WithArguments("decks").Should(HaveField("Status.Plan.State", placementv1.PlanCompleted))
+		w.Stop()
+		Expect(<-fewest).To(BeEquivalentTo(crates-1), "they were not moved one after the other")
+
+		f.ChangePolicy(ctx, "decks", func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rego = chooseDeck("lower")
+			p.Spec.Remediation.Budget = nil
+		})
+		Eventually(pods).WithContext(ctx).WithArguments(harbour, client.MatchingLabels{"app": cargo}).Should(running(lower))
 	})
 	It("says so when the node is closed, and when it is open again", func(ctx SpecContext) {
 		must(ctx, "kubectl cordon "+lower)
