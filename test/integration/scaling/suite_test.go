@@ -45,7 +45,10 @@ func TestScaling(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	f = framework.Start(ctx)
+	path, audit := framework.AuditLog([]string{"patch"}, []string{"deployments.apps", "placementpolicies/status.placement.berth.dev"})
+	auditLog = path
+	f = framework.Start(ctx, audit)
 	DeferCleanup(f.Stop)
+	f.InstallClusterProfiles(ctx)
 	commands = f.NewCommands(ctx)
 })
