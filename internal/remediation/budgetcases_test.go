@@ -118,14 +118,15 @@ func TestBudgetOfDeletedPolicies(t *testing.T) {
 		budget := onlyOne
 		budget.MaxPerMinute = 1
 		q := c.scheduling("q", 1, budget)
-		x, y, labels := c.object("x", "q"), c.object("y", "q"), c.object("labels", "q")
+		x, labels := c.object("x", "q"), c.object("labels", "q")
 		c.spends(labels, dueFor(q), true)
 		c.patched(labels, dueFor(q), 1)
 		c.Observe(c.now, x, observed(x, 1, false))
 		c.matching = map[remediation.Key][]string{}
 		c.PolicyChanged(c.now, "q", nil)
 		c.Observe(c.now, x, observed(x, 1, true))
-		x, y = c.object("x", "q"), c.object("y", "q")
+		c.object("x", "q")
+		y := c.object("y", "q")
 		q = c.scheduling("q", 1, budget)
 		c.now = c.now.Add(time.Hour)
 		c.spends(y, rollsFor(q), true)

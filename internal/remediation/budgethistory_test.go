@@ -573,11 +573,16 @@ func (h *history) allowed(key remediation.Key, o *modelObject) error {
 		return fmt.Errorf("all policies: %w", err)
 	}
 	if moved := len(h.keys(func(other *modelObject) bool {
-		return other == o || other.patching != nil || len(other.moved) > 0 && !(other.movedBefore && h.now.Sub(h.led) >= 10*time.Minute)
+		return other == o || other.patching != nil || len(other.moved) > 0 && h.knows(other)
 	})); h.limits.MaxConcurrent > 0 && moved > h.limits.MaxConcurrent {
 		return fmt.Errorf("%d objects are moved, and %d are allowed", moved, h.limits.MaxConcurrent)
 	}
 	return nil
+}
+
+// knows reports whether the leader counts a move: it does not count for ever what an earlier one may have been moving.
+func (h *history) knows(o *modelObject) bool {
+	return !o.movedBefore || h.now.Sub(h.led) < 10*time.Minute
 }
 
 // extent returns an error if too many objects are moved or unavailable once a policy moves this one.
@@ -586,8 +591,7 @@ func (h *history) extent(key remediation.Key, o *modelObject, i int, rolls bool)
 	patchingFor := func(other *modelObject) bool { return slices.Contains(remediation.Names(other.patching), p.Name) }
 	var moved, here, unavailable int
 	for k, other := range h.objects {
-		// A leader does not count for ever what an earlier one may have been moving.
-		moves := other == o || patchingFor(other) || other.moved[i] && !(other.movedBefore && h.now.Sub(h.led) >= 10*time.Minute)
+		moves := other == o || patchingFor(other) || other.moved[i] && h.knows(other)
 		moved += count(moves)
 		here += count(moves && k.Namespace == key.Namespace)
 		unavailable += count(slices.Contains(other.policies, i) && !other.rollout.Ready || patchingFor(other) && other.due[i] || other.moved[i] || other == o && rolls)

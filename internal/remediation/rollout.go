@@ -44,8 +44,11 @@ const onDelete = "OnDelete"
 // rolls reports whether the pods of an object are replaced without a user when its pod template changes.
 func rolls(obj *unstructured.Unstructured) bool {
 	strategy, _, _ := unstructured.NestedString(obj.Object, "spec", "updateStrategy", "type")
-	paused, _, _ := unstructured.NestedBool(obj.Object, "spec", "paused")
-	return strategy != onDelete && !(paused && obj.GroupVersionKind().GroupKind() == schema.GroupKind{Group: "apps", Kind: "Deployment"})
+	if (obj.GroupVersionKind().GroupKind() == schema.GroupKind{Group: "apps", Kind: "Deployment"}) {
+		paused, _, _ := unstructured.NestedBool(obj.Object, "spec", "paused")
+		return !paused
+	}
+	return strategy != onDelete
 }
 
 // RolloutOf returns the progress of an object's rollout by the conventions of kstatus. The object must have the fields of
