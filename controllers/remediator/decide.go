@@ -38,6 +38,7 @@ func (c *Controller) decide(ctx context.Context, s *scope) (proceed bool, err er
 	if err != nil {
 		tracing.Fail(trace.SpanFromContext(ctx), err)
 		c.Ledger.Skip(s.key)
+		c.objects.recorded(s.key)
 		c.conclude(ctx)
 		return false, fmt.Errorf("deciding %s: %w", s.key, err)
 	}

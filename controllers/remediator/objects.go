@@ -220,7 +220,7 @@ func (t *objectCache) get(key remediation.Key) (*unstructured.Unstructured, *pro
 	return o.object, at.fields
 }
 
-// recorded declares that a decision on an object was recorded.
+// recorded declares that a decision on an object was recorded, or that it can't be decided for now.
 func (t *objectCache) recorded(key remediation.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -42,6 +42,9 @@ import (
 // leader paused are decided.
 const settleDelay = time.Second
 
+// resumeLimit is how long a leader tries to find out which objects an earlier leader was moving.
+const resumeLimit = 10 * time.Minute
+
 // enqueueTogether enqueues objects that must be decided again because of one change. A change that concerns several
 // objects is assessed.
 func (c *Controller) enqueueTogether(cause remediation.Cause, policies []*placement.Policy, keys []remediation.Key) {
@@ -165,8 +168,12 @@ func (c *Controller) Resuming() bool {
 // settle ends the pauses of an earlier leader once all objects of their policies have been decided, if the result allows that.
 // It also finds out which objects that leader was moving.
 func (c *Controller) settle(ctx context.Context, policies []string) {
+	began := c.Clock.Now()
 	for len(policies)+len(c.Budget.Resuming()) > 0 && sleep(ctx, settleDelay) {
 		c.settleResuming(ctx)
+		if c.Clock.Since(began) >= resumeLimit {
+			c.advance(ctx, c.Budget.StopResuming(c.Clock.Now()))
+		}
 		before := len(policies)
 		policies = slices.DeleteFunc(policies, func(name string) bool {
 			state := c.Registry.Get(name)
@@ -181,6 +188,7 @@ func (c *Controller) settle(ctx context.Context, policies []string) {
 		select {
 		case <-ctx.Done():
 		case <-c.progress:
+		case <-time.After(resumeLimit):
 		}
 	}
 }

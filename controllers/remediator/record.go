@@ -41,8 +41,9 @@ func (c *Controller) record(ctx context.Context, s *scope) (proceed bool, err er
 	}
 	c.conclude(ctx, c.Ledger.Record(s.key, s.object.GetUID(), s.object.GetResourceVersion(), verdicts, unsettled)...)
 	c.objects.recorded(s.key)
-	c.advance(ctx, c.Budget.Recorded(c.Clock.Now(), s.key))
-	if s.due = c.Ledger.Permit(s.key, s.object.GetUID(), verdicts); len(s.due) == 0 {
+	s.due = c.Ledger.Permit(s.key, s.object.GetUID(), verdicts)
+	c.advance(ctx, c.Budget.Recorded(c.Clock.Now(), s.key, s.due))
+	if len(s.due) == 0 {
 		c.advance(ctx, c.Budget.Leave(c.Clock.Now(), s.key))
 	}
 	return len(s.due) > 0 && !unsettled, nil

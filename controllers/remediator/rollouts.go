@@ -96,25 +96,32 @@ func (c *Controller) settleResuming(ctx context.Context) {
 	}
 }
 
-// settleBudget finds out whether it is known which objects of a policy are ready: all of them have been decided by this version
-// of the policy, and their rollouts are observed.
+// settleBudget finds out whether it is known which objects of a policy are ready: those with rollouts have been decided by this
+// version of the policy, and their rollouts are observed.
 func (c *Controller) settleBudget(ctx context.Context, p *placement.Policy) {
-	if c.Budget.Settled(p) {
+	settled, epoch := c.Budget.Settled(p.Name)
+	if settled {
 		return
 	}
 	if state := c.Registry.Get(p.Name); state == nil || state.Policy != p || c.backlog.unassessed(p) {
 		return
 	}
 	resources := c.rolled(p)
-	if c.MatchedState(p).Synced && c.observed(resources...) && c.objects.allRecorded(c.matched.ofPolicy(p)) && c.Ledger.Assessed(p.Name) {
-		c.advance(ctx, c.Budget.Settle(c.Clock.Now(), p, resources))
+	if c.observed(p, resources) && c.objects.allRecorded(resources) && c.Ledger.Assessed(p.Name) {
+		c.advance(ctx, c.Budget.Settle(c.Clock.Now(), p, resources, epoch))
 	}
 }
 
-// observed reports whether the rollouts of all objects of some types are observed.
-func (c *Controller) observed(resources ...schema.GroupVersionResource) bool {
+// observed reports whether the objects of some types that a policy matches, and their rollouts, have been read, as far as Berth
+// can read them.
+func (c *Controller) observed(p *placement.Policy, resources []schema.GroupVersionResource) bool {
+	reads := p.Evaluator.Input()
+	if p.Matcher.Conditional() {
+		reads = projection.AllFields()
+	}
 	return !slices.ContainsFunc(resources, func(resource schema.GroupVersionResource) bool {
-		state, _ := c.rollouts.StateOfFields(resource, rolloutFields)
-		return !state.Synced
+		objects, _ := c.watches.StateOfFields(resource, reads)
+		rollouts, _ := c.rollouts.StateOfFields(resource, rolloutFields)
+		return !objects.Settled() || !rollouts.Settled()
 	})
 }

@@ -58,6 +58,8 @@ type Budget struct {
 	// adoptedUntil is when objects no longer count as moved because an earlier leader may have been moving them; zero if none
 	// do.
 	adoptedUntil time.Time
+	// epoch is the number of calls of unsettle.
+	epoch int
 }
 
 // failure is why a patch of an object, or its rollout, failed.
@@ -184,12 +186,12 @@ func (b *Budget) Spend(now time.Time, key Key, due Due) (ok bool, next Next) {
 	for _, c := range claims {
 		b.budgetOf(c.policy)
 	}
-	b.waiting.remove(key)
 	freed := b.cancel(key)
 	if in, until, waits := b.blocks(now, key, claims); waits {
 		next.Wake = b.waiting.add(now, key, claims, in, until)
 	} else {
 		ok = true
+		b.waiting.remove(key)
 		for _, p := range b.budgetsOf(claims) {
 			p.last = now
 		}
@@ -218,6 +220,8 @@ func (b *Budget) Finish(now time.Time, key Key, due Due, result Patch) (next Nex
 	defer b.mu.Unlock()
 	for _, name := range Names(due) {
 		switch {
+		case result.Refusal != "" && b.moving[key] != nil && b.moving[key].unobserved:
+			// The object may not exist any more.
 		case result.Refusal != "":
 			b.fail(now, key, name, failure{reason: result.Refusal}, &next)
 		case result.Done:
@@ -237,7 +241,17 @@ func (b *Budget) Finish(now time.Time, key Key, due Due, result Patch) (next Nex
 		b.conclude(now, key, m.seen, &next)
 	}
 	b.admit(now, &next, b.update(key)...)
+	for _, name := range Names(due) {
+		b.tidy(now, name)
+	}
 	return next
+}
+
+// tidy removes the budget of a policy that was deleted, if it has nothing to remember. The caller holds mu.
+func (b *Budget) tidy(now time.Time, policy string) {
+	if p := b.policies[policy]; p != nil && policy != "" && p.version == nil && p.idle(now) {
+		delete(b.policies, policy)
+	}
 }
 
 // Leave declares that an object needs no patch any more. Failures of its patches do not count any longer, unless they are
@@ -286,7 +300,7 @@ func (b *Budget) Observe(now time.Time, key Key, r Rollout) (next Next) {
 // observe is Observe. The caller holds mu.
 func (b *Budget) observe(now time.Time, key Key, r Rollout, next *Next) {
 	m := b.moving[key]
-	if _, known := b.unready[key]; r.Ready && !known && m == nil {
+	if _, known := b.unready[key]; r.Ready && !known && m == nil && b.failed[unversioned(key)] == nil {
 		return
 	}
 	if m != nil {
@@ -368,6 +382,7 @@ func (b *Budget) Unsettle() {
 
 // unsettle is Unsettle. The caller holds mu.
 func (b *Budget) unsettle() {
+	b.epoch++
 	for _, p := range b.policies {
 		p.settled = false
 	}
@@ -407,18 +422,25 @@ func (b *Budget) unobserve(key Key, next *Next) (freed []string) {
 	return b.update(key)
 }
 
-// Recorded declares that an object was decided, so that other policies may match it now.
-func (b *Budget) Recorded(now time.Time, key Key) (next Next) {
+// Recorded declares that an object was decided, so that other policies may match it now, and that the verdicts require a patch.
+func (b *Budget) Recorded(now time.Time, key Key, due Due) (next Next) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var freed []string
+	for policy, f := range b.failed[unversioned(key)] {
+		if !f.rollout && !b.policies[policy].resuming && !slices.Contains(Names(due), policy) {
+			b.clearFailures(key, &next, policy)
+		}
+	}
 	if _, unready := b.unready[key]; unready || b.moving[key] != nil {
 		freed = b.update(key)
 	}
 	if len(b.waiting.byKey) > 0 {
 		// The more objects a policy matches, the more of them may be unavailable.
 		for _, name := range b.objects.Matching(key) {
-			b.admitFrom(now, &next, queueName{policy: name, reason: forAvailability})
+			if p := b.policies[name]; p != nil && p.mayHaveMore(b.objects.Matched(name, p.rolled)) {
+				freed = append(freed, name)
+			}
 		}
 	}
 	b.admit(now, &next, freed...)
@@ -426,11 +448,13 @@ func (b *Budget) Recorded(now time.Time, key Key) (next Next) {
 }
 
 // Settled reports whether it is known which objects of a policy are not ready, so that Spend lets the policy roll pods. If
-// not, the caller should call Settle as soon as all objects that the policy matches have been observed and decided.
-func (b *Budget) Settled(p *placement.Policy) bool {
+// not, the caller should call Settle as soon as all objects that the policy matches have been observed and decided. epoch
+// changes when that has to be found out again.
+func (b *Budget) Settled(policy string) (settled bool, epoch int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.budgetOf(p).settled
+	p := b.policies[policy]
+	return p != nil && p.settled, b.epoch
 }
 
 // adoption is how long objects whose rollouts are not complete count as moved because an earlier leader may have been moving
@@ -438,12 +462,13 @@ func (b *Budget) Settled(p *placement.Policy) bool {
 const adoption = 10 * time.Minute
 
 // Settle declares that all objects that a version of a policy matches have been decided, and that the rollouts of those types
-// of them are observed that have any. It does nothing if another version is in force.
-func (b *Budget) Settle(now time.Time, version *placement.Policy, rolled []schema.GroupVersionResource) (next Next) {
+// of them are observed that have any. It does nothing if another version is in force, or if that has to be found out again
+// since the epoch.
+func (b *Budget) Settle(now time.Time, version *placement.Policy, rolled []schema.GroupVersionResource, epoch int) (next Next) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := b.budgetOf(version)
-	if p.version != version {
+	p := b.policies[version.Name]
+	if p == nil || p.version != version || b.epoch != epoch {
 		return next
 	}
 	p.settled, p.rolled = true, rolled
@@ -482,7 +507,7 @@ func (b *Budget) takeOver(now time.Time, version *placement.Policy, next *Next) 
 		if m.uid != r.UID {
 			m.uid, m.generation, m.adopted = r.UID, r.Generation, true
 		}
-		b.adoptedUntil = now.Add(adoption)
+		b.adoptedUntil = now.Add(adoption).Round(0)
 	}
 	next.wakeAfter(b.waiting.wakeAt(now, b.adoptedUntil))
 }
@@ -514,6 +539,18 @@ func (b *Budget) Resuming() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.resuming()
+}
+
+// StopResuming declares that it will not be known any more which objects an earlier leader was moving.
+func (b *Budget) StopResuming(now time.Time) (next Next) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	names := b.resuming()
+	for _, name := range names {
+		b.policies[name].resuming = false
+	}
+	b.admit(now, &next, append(names, "")...)
+	return next
 }
 
 // resuming is Resuming. The caller holds mu.
@@ -564,7 +601,7 @@ func (b *Budget) Release(now time.Time, policy, pause string) (next Next, ok boo
 // caller holds mu.
 func (b *Budget) fail(now time.Time, key Key, policy string, f failure, next *Next) {
 	p := b.policies[policy]
-	if p == nil {
+	if p == nil || p.version == nil && !p.resuming {
 		return
 	}
 	key, f.reason = unversioned(key), truncate(f.reason)
@@ -672,10 +709,9 @@ func (b *Budget) PolicyChanged(now time.Time, name string, version *placement.Po
 	case p == nil && version == nil:
 	case version == nil:
 		b.pardon(name, &next)
-		p.settled, p.resuming, p.version = false, false, nil
-		if p.idle(now) {
-			delete(b.policies, name)
-		}
+		// A policy that is created again has no generation in common with this one.
+		p.settled, p.resuming, p.version, p.generation = false, false, nil, -1
+		b.tidy(now, name)
 	case p == nil:
 		b.budgetOf(version)
 	default:
@@ -692,6 +728,8 @@ type Waiting struct {
 	// Paced are the objects that wait because of the number of patches a minute, or of objects that are moved at the same
 	// time.
 	Paced int
+	// Settling are the objects that wait until it is known which objects are ready.
+	Settling int
 	// Closed are the objects that wait until a window opens, and Opens is when one does; zero if none ever does.
 	Closed int
 	Opens  time.Time
@@ -751,6 +789,8 @@ func (b *Budget) Waiting(policy string) Waiting {
 			out.Unavailable++
 		case forRelease:
 			out.Stopped++
+		case forSettling:
+			out.Settling++
 		default:
 			out.Paced++
 		}

@@ -60,7 +60,8 @@ func (c *budgetCase) scheduling(name string, generation int64, budget placementv
 }
 
 func (c *budgetCase) settle(p *placement.Policy) {
-	c.Settle(c.now, p, []schema.GroupVersionResource{deployments})
+	_, epoch := c.Settled(p.Name)
+	c.Settle(c.now, p, []schema.GroupVersionResource{deployments}, epoch)
 }
 
 // object returns an object that policies match.
@@ -153,7 +154,7 @@ func TestBudgetAdoptsForSomeTime(t *testing.T) {
 	c.Resume(c.now, "p", 1, true, nil, "")
 	x, y := c.object("x", "p"), c.object("y", "p")
 	c.Observe(c.now, x, observed(x, 1, false))
-	next := c.Settle(c.now, p, []schema.GroupVersionResource{deployments})
+	next := c.Settle(c.now, p, []schema.GroupVersionResource{deployments}, 0)
 	c.spends(y, rollsFor(p), false)
 	if diff := cmp.Diff(10*time.Minute, next.Wake); diff != "" {
 		t.Fatalf("wake (-want +got):\n%s", diff)
@@ -177,7 +178,7 @@ func TestBudgetForgetsWhatIsNotMatched(t *testing.T) {
 		t.Fatalf("admitted (-want +got):\n%s", diff)
 	}
 	c.matching[x] = nil
-	c.Recorded(c.now, x)
+	c.Recorded(c.now, x, nil)
 	c.Leave(c.now, x)
 	c.spends(y, rollsFor(q), true)
 }
@@ -203,7 +204,7 @@ func TestBudgetSettlesVersions(t *testing.T) {
 	next := *p
 	c.PolicyChanged(c.now, "p", &next)
 	c.settle(p)
-	if c.Settled(&next) {
+	if settled, _ := c.Settled("p"); settled {
 		t.Error("settled for a version that is no longer in force")
 	}
 }
@@ -271,10 +272,10 @@ func TestBudgetFollowsMatchedObjects(t *testing.T) {
 	p := c.scheduling("p", 1, placementv1.RemediationBudget{MaxUnavailable: &percent})
 	x, y := c.object("x", "p"), c.object("y", "p")
 	c.Observe(c.now, x, observed(x, 1, false))
-	c.Recorded(c.now, x)
+	c.Recorded(c.now, x, nil)
 	c.spends(y, rollsFor(p), false)
 	c.matched = 20
-	if diff := cmp.Diff([]string{"y"}, namesOf(c.Recorded(c.now, c.object("other", "p")).Keys)); diff != "" {
+	if diff := cmp.Diff([]string{"y"}, namesOf(c.Recorded(c.now, c.object("other", "p"), nil).Keys)); diff != "" {
 		t.Errorf("admitted (-want +got):\n%s", diff)
 	}
 }

@@ -280,10 +280,6 @@ func (h *history) rest() error {
 
 // heal ends what is under way well.
 func (h *history) heal() error {
-	for _, p := range h.policies {
-		h.resume(p)
-		h.settle(p)
-	}
 	for _, key := range h.keys(func(*modelObject) bool { return true }) {
 		o := h.objects[key]
 		if o.patching != nil {
@@ -297,6 +293,11 @@ func (h *history) heal() error {
 		for len(o.late) > 0 {
 			h.observe(key, o)
 		}
+	}
+	// What was observed late may have been a failure.
+	for _, p := range h.policies {
+		h.resume(p)
+		h.settle(p)
 	}
 	return nil
 }
@@ -383,7 +384,7 @@ func (h *history) changePolicy(i int) {
 
 // recorded declares that an object was decided.
 func (h *history) recorded(key remediation.Key, o *modelObject) {
-	h.follow(h.budget.Recorded(h.now, key))
+	h.follow(h.budget.Recorded(h.now, key, h.dueOf(o)))
 	if len(o.due) == 0 && o.patching == nil {
 		h.leave(key)
 	}
@@ -473,8 +474,8 @@ func (h *history) observe(key remediation.Key, o *modelObject) {
 
 // settle declares that all objects are observed and decided.
 func (h *history) settle(p *modelPolicy) {
-	if !h.budget.Settled(p.Policy) {
-		h.follow(h.budget.Settle(h.now, p.Policy, []schema.GroupVersionResource{deployments}))
+	if settled, epoch := h.budget.Settled(p.Name); !settled {
+		h.follow(h.budget.Settle(h.now, p.Policy, []schema.GroupVersionResource{deployments}, epoch))
 	}
 }
 

@@ -243,6 +243,7 @@ func (l *Ledger) Skip(key Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.assessed(key)
+	l.skipped.Insert(key)
 }
 
 // Await declares that the decision on an object takes time, and which policies match it. Assessments of other policies
@@ -587,11 +588,12 @@ func (g *policyGuard) report() *Pause {
 }
 
 // Assessed reports whether no assessment of a policy waits for objects, and none ended before all of its objects were decided.
+// It ignores objects that can't be decided for now, and assessments that follow one another for longer than AssessmentLimit.
 func (l *Ledger) Assessed(policy string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g := l.guards[policy]
-	return g == nil || g.open == 0 && g.late.Len() == 0
+	return g == nil || (g.open == 0 || g.long) && l.skipped.IsSuperset(g.late)
 }
 
 // Resume keeps a policy paused that an earlier leader paused. The pause lasts at least until Settle declares that all

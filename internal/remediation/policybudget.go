@@ -47,6 +47,8 @@ type policyBudget struct {
 	settled, resuming bool
 	// rolled are the types of matched objects whose rollouts are observed.
 	rolled []schema.GroupVersionResource
+	// most is how many objects may be unavailable, as mayHaveMore found last.
+	most int
 	// failures is the number of objects whose patch or rollout failed. pause identifies the pause because of them; "" for
 	// none.
 	failures int
@@ -128,6 +130,13 @@ func (p *policyBudget) maxUnavailable(matched int) int {
 		return 1
 	}
 	return max(out, 1)
+}
+
+// mayHaveMore reports whether more objects may be unavailable than when it was called last.
+func (p *policyBudget) mayHaveMore(matched int) bool {
+	before := p.most
+	p.most = p.maxUnavailable(matched)
+	return p.most > before
 }
 
 // setMoving records whether an object is moved for the policy.

@@ -27,6 +27,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
@@ -99,6 +100,8 @@ type Ledger struct {
 	concluded   bool
 	// late reports whether an assessment may have ended before all of its objects were decided.
 	late bool
+	// skipped are the objects that can't be decided for now.
+	skipped sets.Set[Key]
 	// unplanned reports whether some policy's plan has to be made again, which ConcludeAssessments does at most once in
 	// planInterval. planned is when it did last.
 	unplanned bool
@@ -150,7 +153,7 @@ func (f finding) result() effect {
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{accounts: map[string]*account{}, byKey: map[Key][]string{}, guards: map[string]*policyGuard{}}
+	return &Ledger{accounts: map[string]*account{}, byKey: map[Key][]string{}, guards: map[string]*policyGuard{}, skipped: sets.New[Key]()}
 }
 
 // Record replaces the findings on an object by those of the verdicts. uid and version are the UID and the resource
@@ -210,6 +213,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 		delete(l.byKey, key)
 	}
 	l.punctual(key)
+	l.skipped.Delete(key)
 	return changed
 }
 

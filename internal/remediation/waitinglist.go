@@ -93,6 +93,11 @@ func newWaitingList() waitingList {
 // add makes an object wait in a queue whose first object may be patched at a time, or zero. It returns the delay after which
 // Open must be called. It returns 0 if an earlier call is scheduled, or if no call helps.
 func (l *waitingList) add(now time.Time, key Key, claims []claim, in queueName, until time.Time) time.Duration {
+	if w := l.byKey[key]; w != nil && w.in == in {
+		// It keeps its place.
+		w.claims, l.queues[in].until = claims, until
+		return l.wakeAt(now, until)
+	}
 	l.remove(key)
 	q := l.queues[in]
 	if q == nil {
@@ -145,7 +150,8 @@ func (l *waitingList) wakeAt(now, at time.Time) time.Duration {
 	if at.IsZero() || !l.wakes.IsZero() && !at.Before(l.wakes) {
 		return 0
 	}
-	l.wakes = at
+	// By the time of day, as the caller measures it, which may be set.
+	l.wakes = at.Round(0)
 	return max(at.Sub(now), time.Millisecond)
 }
 

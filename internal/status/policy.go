@@ -575,8 +575,8 @@ func waiting(w remediation.Waiting, plan *placementv1.RemediationPlan) []placeme
 	if plan != nil && plan.State == placementv1.PlanWaitingForApproval {
 		out = append(out, placementv1.WaitingObjects{Reason: placementv1.WaitingForApproval, Objects: plan.Moves - number(plan.Done)})
 	}
-	if w.Paced > 0 {
-		out = append(out, placementv1.WaitingObjects{Reason: placementv1.WaitingForBudget, Objects: int32(w.Paced)})
+	if w.Paced+w.Settling > 0 {
+		out = append(out, placementv1.WaitingObjects{Reason: placementv1.WaitingForBudget, Objects: int32(w.Paced + w.Settling)})
 	}
 	if w.Closed > 0 {
 		next := placementv1.WaitingObjects{Reason: placementv1.WaitingForWindow, Objects: int32(w.Closed)}
@@ -637,6 +637,9 @@ func waitingText(w remediation.Waiting, unapproved int) string {
 	}
 	if w.Paced > 0 {
 		out += fmt.Sprintf("; %d of them wait because spec.remediation.budget bounds how many are patched a minute or moved at the same time", w.Paced)
+	}
+	if w.Settling > 0 {
+		out += fmt.Sprintf("; %d of them wait until all objects are decided and it is known which of them are ready", w.Settling)
 	}
 	if w.Unavailable > 0 {
 		out += fmt.Sprintf("; %d of them wait because %d objects are unavailable, and spec.remediation.budget.maxUnavailable allows %d", w.Unavailable, w.UnavailableNow, w.MaxUnavailable)
