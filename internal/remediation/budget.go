@@ -91,7 +91,7 @@ type Next struct {
 	Keys []Key
 	// Wake is the time after which Open must be called; 0 if no call is needed.
 	Wake time.Duration
-	// Paused are the policies whose patches stopped because too many failed, and Changed those whose number of rollouts
+	// Paused are the policies whose patches stopped because too many failed, and Changed those whose rollouts or failures
 	// changed.
 	Paused, Changed []string
 }

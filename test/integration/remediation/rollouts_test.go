@@ -256,16 +256,20 @@ var _ = Describe("Patches that the API server refuses", func() {
 			ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
 			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 				PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-				MatchResources: &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}}},
+				MatchResources: &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{}},
 			},
 		}
-		Expect(f.Client.Create(ctx, binding)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(f.Client.Delete(ctx, policy)).To(Succeed()) })
-		probe := create(ctx, framework.ConfigMap, namespace, "probe", nil)
-		Eventually(func(ctx context.Context) error {
-			return tryMerge(ctx, framework.ConfigMap, namespace, probe.GetName(), map[string]any{"metadata": map[string]any{"annotations": map[string]any{tier: "silver"}}})
-		}).WithContext(ctx).Should(MatchError(ContainSubstring("no silver")))
-		Expect(f.Client.Delete(ctx, probe)).To(Succeed())
+		// The API server applies and drops the policy some time after it is stored.
+		probe := create(ctx, framework.ConfigMap, f.NewNamespace(ctx, nil), "probe", nil)
+		binding.Spec.MatchResources.NamespaceSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{
+			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: []string{namespace, probe.GetNamespace()},
+		}}
+		Expect(f.Client.Create(ctx, binding)).To(Succeed())
+		silver := func(ctx context.Context) error {
+			return tryMerge(ctx, framework.ConfigMap, probe.GetNamespace(), probe.GetName(), map[string]any{"metadata": map[string]any{"annotations": map[string]any{tier: "silver"}}})
+		}
+		Eventually(silver).WithContext(ctx).Should(MatchError(ContainSubstring("no silver")))
 		name := onConfigMaps(ctx, "refused", always(tier, "gold"), namespace, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxConcurrent: 1, PauseAfterFailures: new(int32(3))}
 		})
@@ -279,6 +283,7 @@ var _ = Describe("Patches that the API server refuses", func() {
 
 		By("trying again when the cause is corrected and a user says so")
 		Expect(f.Client.Delete(ctx, binding)).To(Succeed())
+		Eventually(silver).WithContext(ctx).Should(Succeed())
 		p, err := f.Policy(ctx, name)
 		Expect(err).NotTo(HaveOccurred())
 		f.MustKubectl(ctx, "", "annotate", "placementpolicy", name, placementv1.ResumeAfterFailuresAnnotation+"="+p.Status.Failures.Pause)
