@@ -62,7 +62,8 @@ var _ = Describe("A store that goes back to an earlier state", Ordered, func() {
 	// afterwards waits for what follows from the restore by itself.
 	afterwards := func(ctx context.Context, key string, result OmegaMatcher) {
 		GinkgoHelper()
-		Eventually(trial).WithContext(ctx).WithArguments(free, key).Should(result)
+		// While the API server is away, the watches try again less and less often, finally every 30 seconds.
+		Eventually(trial).WithContext(ctx).WithTimeout(3 * framework.Timeout).WithArguments(free, key).Should(result)
 	}
 
 	BeforeAll(func(ctx SpecContext) {
