@@ -188,7 +188,7 @@ func (c *Controller) settle(ctx context.Context, policies []string) {
 		select {
 		case <-ctx.Done():
 		case <-c.progress:
-		case <-time.After(resumeLimit):
+		case <-c.Clock.After(resumeLimit):
 		}
 	}
 }

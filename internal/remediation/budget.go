@@ -184,7 +184,7 @@ func (b *Budget) Spend(now time.Time, key Key, due Due) (ok bool, next Next) {
 	defer b.mu.Unlock()
 	claims := claimsOf(key, due)
 	for _, c := range claims {
-		b.budgetOf(c.policy)
+		b.know(c.policy)
 	}
 	freed := b.cancel(key)
 	if in, until, waits := b.blocks(now, key, claims); waits {
@@ -713,7 +713,7 @@ func (b *Budget) PolicyChanged(now time.Time, name string, version *placement.Po
 		p.settled, p.resuming, p.version, p.generation = false, false, nil, -1
 		b.tidy(now, name)
 	case p == nil:
-		b.budgetOf(version)
+		b.know(version)
 	default:
 		p.settled = false
 		b.apply(version, &next)
@@ -818,17 +818,14 @@ func (b *Budget) Waiting(policy string) Waiting {
 	return out
 }
 
-// budgetOf returns the budget of a policy. If the policy is not known, it has the bounds of this version. The caller holds mu.
-func (b *Budget) budgetOf(version *placement.Policy) *policyBudget {
-	out := b.policies[version.Name]
-	if out == nil {
-		out = newPolicyBudget(b.began)
-		b.policies[version.Name] = out
+// know makes sure that a policy has a budget. If it has none yet, it gets the bounds of this version. The caller holds mu.
+func (b *Budget) know(version *placement.Policy) {
+	if b.policies[version.Name] == nil {
+		b.policies[version.Name] = newPolicyBudget(b.began)
 	}
-	if out.version == nil {
+	if b.policies[version.Name].version == nil {
 		b.apply(version, &Next{})
 	}
-	return out
 }
 
 // apply sets the bounds of a version of a policy. Another generation ends a pause because of failures. The caller holds mu.

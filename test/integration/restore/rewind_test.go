@@ -63,7 +63,7 @@ var _ = Describe("A store that goes back to an earlier state", Ordered, func() {
 	afterwards := func(ctx context.Context, key string, result OmegaMatcher) {
 		GinkgoHelper()
 		// While the API server is away, the watches try again less and less often, finally every 30 seconds.
-		Eventually(trial).WithContext(ctx).WithTimeout(3 * framework.Timeout).WithArguments(free, key).Should(result)
+		Eventually(trial).WithContext(ctx).WithTimeout(3*framework.Timeout).WithArguments(free, key).Should(result)
 	}
 
 	BeforeAll(func(ctx SpecContext) {
