@@ -115,10 +115,7 @@ func (c *Controller) settleBudget(ctx context.Context, p *placement.Policy) {
 // observed reports whether the objects of some types that a policy matches, and their rollouts, have been read, as far as Berth
 // can read them.
 func (c *Controller) observed(p *placement.Policy, resources []schema.GroupVersionResource) bool {
-	reads := p.Evaluator.Input()
-	if p.Matcher.Conditional() {
-		reads = projection.AllFields()
-	}
+	reads := fieldsOf(p)
 	return !slices.ContainsFunc(resources, func(resource schema.GroupVersionResource) bool {
 		objects, _ := c.watches.StateOfFields(resource, reads)
 		rollouts, _ := c.rollouts.StateOfFields(resource, rolloutFields)

@@ -98,13 +98,18 @@ func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.FieldS
 	return out
 }
 
+// fieldsOf returns the fields of the matched objects that a policy reads. Match conditions may read any.
+func fieldsOf(p *placement.Policy) *projection.FieldSet {
+	if p.Matcher.Conditional() {
+		return projection.AllFields()
+	}
+	return p.Evaluator.Input()
+}
+
 // MatchedState returns the combined state of the watches on the types that a policy matches: the first error, and
 // whether all watches are synced with the fields that the policy reads.
 func (c *Controller) MatchedState(p *placement.Policy) watches.State {
-	reads := p.Evaluator.Input()
-	if p.Matcher.Conditional() {
-		reads = projection.AllFields()
-	}
+	reads := fieldsOf(p)
 	out := watches.State{Synced: true}
 	for _, r := range c.matched.ofPolicy(p) {
 		state, _ := c.watches.StateOfFields(r, reads)

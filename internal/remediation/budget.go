@@ -259,14 +259,19 @@ func (b *Budget) tidy(now time.Time, policy string) {
 func (b *Budget) Leave(now time.Time, key Key) (next Next) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for policy, f := range b.failed[unversioned(key)] {
-		if !f.rollout && !b.policies[policy].resuming {
-			b.clearFailures(key, &next, policy)
-		}
-	}
+	b.clearRefusals(key, nil, &next)
 	b.waiting.remove(key)
 	b.admit(now, &next, b.cancel(key)...)
 	return next
+}
+
+// clearRefusals forgets the refusals of an object's patches for policies that do not require one any more. The caller holds mu.
+func (b *Budget) clearRefusals(key Key, due Due, next *Next) {
+	for policy, f := range b.failed[unversioned(key)] {
+		if !f.rollout && !b.policies[policy].resuming && !slices.Contains(Names(due), policy) {
+			b.clearFailures(key, next, policy)
+		}
+	}
 }
 
 // Yield gives up the slots that are reserved for an object, because it can't be patched now. The caller has to try again
@@ -427,11 +432,7 @@ func (b *Budget) Recorded(now time.Time, key Key, due Due) (next Next) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var freed []string
-	for policy, f := range b.failed[unversioned(key)] {
-		if !f.rollout && !b.policies[policy].resuming && !slices.Contains(Names(due), policy) {
-			b.clearFailures(key, &next, policy)
-		}
-	}
+	b.clearRefusals(key, due, &next)
 	if _, unready := b.unready[key]; unready || b.moving[key] != nil {
 		freed = b.update(key)
 	}
