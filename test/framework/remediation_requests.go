@@ -37,6 +37,8 @@ type Request struct {
 
 // Patches are the PATCH requests of the operator's replicas. It is safe for concurrent use.
 type Patches struct {
+	// underway is held for reading while a request waits for its answer.
+	underway sync.RWMutex
 	mu       sync.Mutex
 	requests []Request
 }
@@ -48,8 +50,11 @@ func (f *Framework) RecordPatches() *Patches {
 	return out
 }
 
-// By returns the patches of a field manager below a path, in the order in which they were answered.
+// By returns the patches of a field manager below a path, in the order in which they were answered. It waits for the
+// answers of those that were sent: a patch can be read from the API server before its sender has the answer.
 func (p *Patches) By(fieldManager, path string) []Request {
+	p.underway.Lock()
+	defer p.underway.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(p.requests), func(r Request) bool {
@@ -74,6 +79,8 @@ func (t *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error
 	if err := req.Body.Close(); err != nil {
 		return nil, err
 	}
+	t.to.underway.RLock()
+	defer t.to.underway.RUnlock()
 	sent := req.Clone(req.Context())
 	sent.Body = io.NopCloser(bytes.NewReader(body))
 	response, err := t.next.RoundTrip(sent)
