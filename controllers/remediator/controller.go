@@ -80,6 +80,8 @@ type Deps struct {
 	Changed func(policy string)
 	// Policies reads PlacementPolicies from a cache.
 	Policies client.Reader
+	// Plans stores approved plans.
+	Plans *PlanStore
 }
 
 // Controller patches existing objects that differ from what the policies decide for them. Create it with New.
@@ -101,6 +103,8 @@ type Controller struct {
 	// pauses may have become unnecessary.
 	resumed  chan struct{}
 	progress notify.Signal
+	// releases reconciles policies that administrators approve or release.
+	releases *releases
 	// overdue concludes assessments that take too long. unplanned makes plans that are to be made.
 	overdue, unplanned delayedCall
 }
@@ -116,6 +120,7 @@ func New(d Deps) *Controller {
 	c.objects = newObjectCache(c.listed)
 	c.remoteQueue = newRemoteQueue(c.objects, c.query, c.patch, d.Tracing)
 	c.watches = d.Watches.NewConsumer(c.objects, c.watchChanged)
+	c.releases = &releases{Controller: c}
 	c.rollouts = d.Watches.NewConsumer(rollouts{c}, func(schema.GroupVersionResource) { c.progress.Notify() })
 	d.Registry.Subscribe(c.policyChanged)
 	return c
@@ -134,7 +139,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err := ctl.Watch(source.TypedFunc[remediation.Key](c.start)); err != nil {
 		return err
 	}
-	return releases{c}.SetupWithManager(mgr)
+	return c.releases.SetupWithManager(mgr)
 }
 
 // scope is what is known of an object while it passes the phases.

@@ -20,17 +20,22 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/events"
@@ -96,6 +101,7 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 		c.Changed(name)
 	}
 	c.objects.enqueue(result.Released...)
+	c.releases.enqueue(result.Unsaved...)
 	if result.Unconcluded {
 		c.overdue.request(remediation.AssessmentLimit, func() { c.conclude(context.Background()) })
 	}
@@ -105,29 +111,50 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 	c.progress.Notify()
 }
 
-// resume restores the pauses of an earlier leader from the policies' status. It returns false if ctx ended.
+// resume restores the pauses and the approved plans of an earlier leader. It returns false if ctx ended.
 func (c *Controller) resume(ctx context.Context) bool {
 	for {
-		policies := &placementv1.PlacementPolicyList{}
-		err := c.Policies.List(ctx, policies)
+		paused, continued, err := c.restore(ctx)
 		if err == nil {
-			var paused []string
-			for _, p := range policies.Items {
-				c.Budget.Resume(c.Clock.Now(), p.Name, p.Status.GenerationInForce, carriesOut(p.Status.Plan), failuresOf(p.Status.Failures), pauseOf(p.Status.Failures))
-				if p.Status.Paused != nil {
-					c.Ledger.Resume(p.Name, p.Status.Paused.Change, int(p.Status.Paused.Before))
-					paused = append(paused, p.Name)
-				}
-			}
 			close(c.resumed)
-			go c.settle(ctx, paused)
+			go c.settle(ctx, paused, continued)
 			return true
 		}
-		ctrllog.FromContext(ctx).Info("Reading the policies failed; it is tried again", "reason", err.Error())
+		ctrllog.FromContext(ctx).Info("Reading what an earlier leader left failed; it is tried again", "reason", err.Error())
 		if !sleep(ctx, readyInterval) {
 			return false
 		}
 	}
+}
+
+// restore restores the pauses of an earlier leader from the policies' status, and the approved plans that it was carrying out. It
+// returns the names of the policies that have either.
+func (c *Controller) restore(ctx context.Context) (paused, continued []string, err error) {
+	policies := &placementv1.PlacementPolicyList{}
+	if err := c.Policies.List(ctx, policies); err != nil {
+		return nil, nil, err
+	}
+	plans, err := c.Plans.load(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, p := range policies.Items {
+		c.Budget.Resume(c.Clock.Now(), p.Name, p.Status.GenerationInForce, carriesOut(p.Status.Plan), failuresOf(p.Status.Failures), pauseOf(p.Status.Failures))
+		if p.Status.Paused != nil {
+			c.Ledger.Resume(p.Name, p.Status.Paused.Change, int(p.Status.Paused.Before))
+			paused = append(paused, p.Name)
+		}
+		stored, ok := plans[p.Name]
+		if approval := approvalOf(&p); ok && approval != nil && !approval.Used && approval.Digest == stored.plan.Digest && p.UID == stored.uid &&
+			p.Spec.WithDefaults().Remediation.Mode == placementv1.RemediationApproved {
+			c.Ledger.Continue(p.Name, stored.plan)
+			continued = append(continued, p.Name)
+		}
+		delete(plans, p.Name)
+	}
+	// What is left belongs to policies that were deleted.
+	c.releases.enqueue(slices.Collect(maps.Keys(plans))...)
+	return paused, continued, nil
 }
 
 // carriesOut reports whether a leader was carrying out a plan.
@@ -165,13 +192,15 @@ func (c *Controller) Resuming() bool {
 	}
 }
 
-// settle ends the pauses of an earlier leader once all objects of their policies have been decided, if the result allows that.
-// It also finds out which objects that leader was moving.
-func (c *Controller) settle(ctx context.Context, policies []string) {
+// settle ends the pauses of an earlier leader once all objects of their policies have been decided, if the result allows that, and
+// goes on with the approved plans of that leader. It also finds out which objects that leader was moving.
+func (c *Controller) settle(ctx context.Context, paused, continued []string) {
 	began := c.Clock.Now()
+	policies := slices.Concat(paused, continued)
 	for len(policies)+len(c.Budget.Resuming()) > 0 && sleep(ctx, settleDelay) {
 		c.settleResuming(ctx)
-		if c.Clock.Since(began) >= resumeLimit {
+		late := c.Clock.Since(began) >= resumeLimit
+		if late {
 			c.advance(ctx, c.Budget.StopResuming(c.Clock.Now()))
 		}
 		before := len(policies)
@@ -180,7 +209,9 @@ func (c *Controller) settle(ctx context.Context, policies []string) {
 			if state == nil {
 				return apierrors.IsNotFound(c.Policies.Get(ctx, client.ObjectKey{Name: name}, &placementv1.PlacementPolicy{}))
 			}
-			return c.MatchedState(state.Policy).Synced && !c.HasUndecided(state.Policy) && c.Ledger.Settle(name)
+			decided := c.MatchedState(state.Policy).Synced && !c.HasUndecided(state.Policy)
+			// Objects of a type that can't be read would hold up the rest of a plan for ever.
+			return (decided || late && !slices.Contains(paused, name)) && c.Ledger.Settle(name)
 		})
 		if len(policies) < before {
 			c.conclude(ctx)
@@ -193,19 +224,47 @@ func (c *Controller) settle(ctx context.Context, policies []string) {
 	}
 }
 
-// releases reconciles policies to release the changes, and to approve the plans, that their annotations name.
-type releases struct{ *Controller }
+// releases reconciles policies to release the changes, and to approve and store the plans, that their annotations name.
+type releases struct {
+	*Controller
+	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
+}
 
 // SetupWithManager adds the controller to a manager.
-func (r releases) SetupWithManager(mgr ctrl.Manager) error {
+func (r *releases) SetupWithManager(mgr ctrl.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("release").
-		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.Or(predicate.AnnotationChangedPredicate{}, planStateChanged))).
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			r.queue.Store(&queue)
+			return nil
+		})).
 		Complete(r)
 }
 
+// planStateChanged selects updates of a policy that change the state of its plan: a completed plan need not be stored.
+var planStateChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return stateOfPlan(e.ObjectOld) != stateOfPlan(e.ObjectNew)
+}}
+
+func stateOfPlan(o client.Object) placementv1.PlanState {
+	if p, ok := o.(*placementv1.PlacementPolicy); ok && p.Status.Plan != nil {
+		return p.Status.Plan.State
+	}
+	return ""
+}
+
+// enqueue has policies reconciled. Before the controller starts, that is not needed: it reconciles all policies then.
+func (r *releases) enqueue(policies ...string) {
+	if queue := r.queue.Load(); queue != nil {
+		for _, name := range policies {
+			(*queue).Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+		}
+	}
+}
+
 // Reconcile approves the plan and releases the change that a policy's annotations name.
-func (r releases) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (r *releases) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	// A pause of an earlier leader can't be released before it is restored.
 	select {
 	case <-ctx.Done():
@@ -214,10 +273,16 @@ func (r releases) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	}
 	p := &placementv1.PlacementPolicy{}
 	if err := r.Policies.Get(ctx, req.NamespacedName, p); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		if apierrors.IsNotFound(err) {
+			return reconcile.Result{}, r.Plans.remove(ctx, req.Name)
+		}
+		return reconcile.Result{}, err
 	}
 	r.objects.enqueue(r.Ledger.Approve(p.Name, approvalOf(p))...)
 	r.Changed(p.Name)
+	if err := r.save(ctx, p); err != nil {
+		return reconcile.Result{}, err
+	}
 	if pause, set := p.Annotations[placementv1.ResumeAfterFailuresAnnotation]; set {
 		if next, ok := r.Budget.Release(r.Clock.Now(), p.Name, pause); ok {
 			r.Events.On(p, events.RemediationResumed, "remediation goes on: the pause "+pause+" after failures was released")
@@ -240,6 +305,25 @@ func (r releases) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	r.Changed(p.Name)
 	r.objects.enqueue(free...)
 	return reconcile.Result{}, nil
+}
+
+// save stores the plan of a policy if it is approved, and removes a stored plan that is of no more use.
+func (r *releases) save(ctx context.Context, p *placementv1.PlacementPolicy) error {
+	if r.Ledger.Unsave(p.Name) {
+		if err := r.Plans.remove(ctx, p.Name); err != nil {
+			return err
+		}
+	}
+	plan := r.Ledger.Unsaved(p.Name)
+	if plan == nil {
+		return nil
+	}
+	if err := r.Plans.save(ctx, p, plan); err != nil {
+		r.Events.On(p, events.RemediationStopped, fmt.Sprintf("plan %s is approved, but it is not carried out before it is stored in namespace %s; Berth tries again: %v", plan.Digest, r.Plans.Namespace, err))
+		return err
+	}
+	r.objects.enqueue(r.Ledger.Saved(p.Name, plan.Digest)...)
+	return nil
 }
 
 // approvalOf returns the approval in a policy's annotations, or nil if there is none.

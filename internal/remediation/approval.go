@@ -28,10 +28,13 @@ import (
 
 // A policy with mode Approved makes only the moves of an approved plan. Two checks see to it:
 //
-//   - The leader patches an object for the policy only while the approved digest is that of the plan, the plan has all moves
-//     that are required, and the required move of the object is the one in the plan. See Ledger.Permit.
+//   - The leader patches an object for the policy only while the approved digest is that of the plan, the plan is stored, it has
+//     all moves that are required, and the required move of the object is the one in the plan. See Ledger.Permit.
 //   - The webhook, which makes the changes, may know newer data than the leader. So the patch names the move that the leader
 //     means, in its field manager, and the webhook makes no other changes for the policy. See ParseFieldManager.
+//
+// A leader that takes over in the midst of an approved plan goes on with it if what is left to do is part of what is stored. See
+// Ledger.Continue.
 //
 // If several policies with mode Approved move an object, it waits until the plans of all of them are approved: what one of
 // them moves alone may differ from what the plans say.
@@ -48,10 +51,13 @@ type Approval struct {
 	Known, Used bool
 }
 
-// approved reports whether the plan is approved, and has all moves that are required.
+// approved reports whether the plan is approved, and has all moves that are required. It can be carried out once it is stored.
 func (p *planning) approved() bool {
 	return p.approval != nil && !p.approval.Used && p.current != nil && p.approval.Digest == p.current.Digest && p.strays() == 0
 }
+
+// permitted reports whether the plan may be carried out.
+func (p *planning) permitted() bool { return p.approved() && p.saved == p.current.Digest }
 
 // outstanding returns the objects of the plan that have to be moved.
 func (a *account) outstanding() []Key {
@@ -65,7 +71,7 @@ func (a *account) outstanding() []Key {
 }
 
 // Approve sets the newest approval of a policy; nil for none. It keeps an earlier approval of the same digest. It returns the
-// objects to decide again, because they may be patched now, or no longer.
+// objects to decide again, because they may be patched now, or no longer. If the plan is approved now, see Unsaved.
 func (l *Ledger) Approve(policy string, approval *Approval) []Key {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,8 +79,16 @@ func (l *Ledger) Approve(policy string, approval *Approval) []Key {
 	if before := a.approval; before != nil && approval != nil && before.Digest == approval.Digest {
 		return nil
 	}
-	was := a.approved()
-	if a.approval = approval; !a.recognize() && !was {
+	if a.continued != nil && (approval == nil || approval.Used || approval.Digest != a.continued.Digest) {
+		if a.continued = nil; a.continuing {
+			a.continuing = false
+			l.guard(policy).unplanned, l.unplanned = true, true
+		}
+	}
+	was := a.permitted()
+	a.approval = approval
+	a.settle()
+	if a.recognize(); !a.permitted() && !was {
 		return nil
 	}
 	a.refused = false
@@ -116,7 +130,7 @@ func (l *Ledger) permits(key Key, uid types.UID, needs Due) bool {
 	refused := slices.ContainsFunc(needs, func(v *placement.Verdict) bool {
 		a := l.account(v.Policy.Name)
 		f := a.objects[key]
-		return !a.approved() || f.planned != asPlanned || f.move != moveBy(key, uid, v)
+		return !a.permitted() || f.planned != asPlanned || f.move != moveBy(key, uid, v)
 	})
 	if refused {
 		// Whichever of the plans is approved last, the object must be decided again then.

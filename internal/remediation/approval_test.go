@@ -38,10 +38,11 @@ func (p planned) approvable() *placement.Verdict {
 	return v
 }
 
-// TestApprovalsOfHistories checks for random histories that every patch that the ledger permits is a move of the approved
-// plan, that nothing is permitted while something else has to be done, and that otherwise all that is left is permitted.
+// TestApprovalsOfHistories checks for random histories, in which leaders change, that every patch that the ledger permits is a
+// move of the approved plan, that nothing is permitted while something else has to be done or the plan is not stored, and that
+// otherwise all that is left is permitted.
 func TestApprovalsOfHistories(t *testing.T) {
-	permitted, refused := 0, 0
+	permitted, refused, continued := 0, 0, 0
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 22))
 		l, now := remediation.NewLedger(), time.Time{}
@@ -58,8 +59,17 @@ func TestApprovalsOfHistories(t *testing.T) {
 		// still are the moves of the present plan that are required as they were since it was made.
 		var still map[remediation.Key]planned
 		var made time.Time
+		// stored is the stored plan.
+		digest, stored := "", []byte(nil)
 		learn := func() {
 			l.ConcludeAssessments(now)
+			if random.IntN(4) == 0 && l.Unsave("p") {
+				digest, stored = "", nil
+			}
+			if plan := l.Unsaved("p"); plan != nil && random.IntN(2) == 0 {
+				digest, stored = plan.Digest, plan.Encode()
+				l.Saved("p", digest)
+			}
 			plan := l.Report("p").Plan
 			if plan != nil && !plan.Since.Equal(made) {
 				still, made = due(), plan.Since
@@ -97,7 +107,8 @@ func TestApprovalsOfHistories(t *testing.T) {
 		for step := range 80 {
 			k := key("deployments", "shop", fmt.Sprint(random.IntN(5)))
 			now = now.Add(time.Second)
-			switch random.IntN(6) {
+			rest := false
+			switch random.IntN(7) {
 			case 0:
 				change(func() {
 					l.Forget(k)
@@ -139,14 +150,58 @@ func TestApprovalsOfHistories(t *testing.T) {
 					approved, annotation = "", ""
 					l.Approve("p", nil)
 				}
+			case 6:
+				// Another leader takes over. If the last move was not reported, it may take the approval for unused.
+				l = remediation.NewLedger()
+				used := approved == "" && annotation != "" && (digest != annotation || len(due()) > 0 || random.IntN(2) == 0)
+				if annotation != "" && !used && digest == annotation {
+					plan, err := remediation.DecodeApprovedPlan(digest, stored)
+					if err != nil {
+						t.Fatal(err)
+					}
+					l.Continue("p", plan)
+					continued++
+				} else {
+					digest, stored = "", nil
+				}
+				approve := func() {
+					if annotation != "" {
+						l.Approve("p", &remediation.Approval{Digest: annotation, Used: used})
+					}
+				}
+				early := random.IntN(2) == 0
+				if early {
+					approve()
+				}
+				for _, p := range maps.Clone(stands) {
+					record(p)
+					l.ConcludeAssessments(now)
+					if len(l.Permit(p.key, p.uid, remediation.Due{p.approvable()})) != 0 && digest != "" {
+						t.Fatalf("seed %d, step %d: a move is permitted before all objects are decided", seed, step)
+					}
+				}
+				now = now.Add(remediation.PlanInterval)
+				if !l.Settle("p") {
+					t.Fatalf("seed %d, step %d: the policy does not settle", seed, step)
+				}
+				if !early {
+					approve()
+				}
+				rest = approved != "" && digest == approved
+				for known, p := range due() {
+					rest = rest && plans[approved][known] == p
+				}
 			}
 			learn()
 			left := due()
 			covered := covers()
+			if rest && len(left) > 0 && !covered {
+				t.Fatalf("seed %d, step %d: the rest %v of plan %s is not approved", seed, step, left, approved)
+			}
 			for known, p := range left {
 				got := len(l.Permit(known, p.uid, remediation.Due{p.approvable()})) == 1
-				if got != covered {
-					t.Fatalf("seed %d, step %d: %v permitted: %t, want %t", seed, step, p, got, covered)
+				if want := covered && digest == approved; got != want {
+					t.Fatalf("seed %d, step %d: %v permitted: %t, want %t", seed, step, p, got, want)
 				}
 				if got {
 					permitted++
@@ -164,9 +219,18 @@ func TestApprovalsOfHistories(t *testing.T) {
 			}
 		}
 	}
-	if permitted < 1000 || refused < 1000 {
-		t.Errorf("%d moves permitted, %d refused", permitted, refused)
+	if permitted < 1000 || refused < 1000 || continued < 100 {
+		t.Errorf("%d moves permitted, %d refused, %d plans continued", permitted, refused, continued)
 	}
+}
+
+// approve approves a plan, and stores it if that is to be done.
+func approve(l *remediation.Ledger, policy string, approval *remediation.Approval) []remediation.Key {
+	out := l.Approve(policy, approval)
+	if plan := l.Unsaved(policy); plan != nil {
+		out = append(out, l.Saved(policy, plan.Digest)...)
+	}
+	return out
 }
 
 // TestApprove checks which objects an approval has decided again, and which approvals are known.
@@ -186,14 +250,14 @@ func TestApprove(t *testing.T) {
 		return l.Report("p").Plan.Digest, result.Released
 	}
 	known := func() bool { return l.Report("p").Approval.Known }
-	if got := l.Approve("p", &remediation.Approval{Digest: "early"}); got != nil || known() {
+	if got := approve(l, "p", &remediation.Approval{Digest: "early"}); got != nil || known() {
 		t.Errorf("an approval of no plan: %v, known %t", got, known())
 	}
 	digest, _ := found(web)
-	if got := l.Approve("p", &remediation.Approval{Digest: digest, By: "me"}); !cmp.Equal(got, []remediation.Key{web.key}) || !known() {
+	if got := approve(l, "p", &remediation.Approval{Digest: digest, By: "me"}); !cmp.Equal(got, []remediation.Key{web.key}) || !known() {
 		t.Errorf("the plan's approval: %v, known %t", got, known())
 	}
-	if got := l.Approve("p", &remediation.Approval{Digest: digest}); got != nil || !known() || l.Report("p").Plan.Approval.By != "me" {
+	if got := approve(l, "p", &remediation.Approval{Digest: digest}); got != nil || !known() || l.Report("p").Plan.Approval.By != "me" {
 		t.Errorf("the same approval again: %v, known %t", got, known())
 	}
 	second, released := found(web, other)
@@ -201,19 +265,19 @@ func TestApprove(t *testing.T) {
 		t.Errorf("another plan: released %v, known %t", released, known())
 	}
 	other.to = other.from
-	if l.Approve("p", &remediation.Approval{Digest: second}); !known() {
+	if approve(l, "p", &remediation.Approval{Digest: second}); !known() {
 		t.Error("the second plan's approval is not known")
 	}
 	// What is left of an approved plan is approved.
 	if found(web, other); l.Report("p").Plan.Digest != second || l.Report("p").Plan.Approval == nil {
 		t.Errorf("the rest of an approved plan: %+v", l.Report("p").Plan)
 	}
-	if got := l.Approve("p", nil); !cmp.Equal(got, []remediation.Key{web.key}) || l.Report("p").Approval != nil || l.Report("p").Plan.Approval != nil {
+	if got := approve(l, "p", nil); !cmp.Equal(got, []remediation.Key{web.key}) || l.Report("p").Approval != nil || l.Report("p").Plan.Approval != nil {
 		t.Errorf("an approval that is withdrawn: %v, %+v", got, l.Report("p").Plan)
 	}
 	// A plan may be made that is approved already, for example after a change of leaders.
 	l = remediation.NewLedger()
-	l.Approve("p", &remediation.Approval{Digest: digest})
+	approve(l, "p", &remediation.Approval{Digest: digest})
 	a := l.Assess(time.Time{}, remediation.Cause{}, "p")
 	a.Add(web.key)
 	a.Complete()
@@ -221,8 +285,14 @@ func TestApprove(t *testing.T) {
 	if len(l.Permit(web.key, web.uid, []*placement.Verdict{web.approvable()})) != 0 {
 		t.Error("a patch is permitted before the plan is made")
 	}
-	if released := l.ConcludeAssessments(time.Time{}).Released; !cmp.Equal(released, []remediation.Key{web.key}) || !known() {
-		t.Errorf("a plan that is approved when it is made: released %v, known %t", released, known())
+	if result := l.ConcludeAssessments(time.Time{}); !cmp.Equal(result.Unsaved, []string{"p"}) || result.Released != nil || !known() {
+		t.Errorf("a plan that is approved when it is made: %+v, known %t", result, known())
+	}
+	if len(l.Permit(web.key, web.uid, []*placement.Verdict{web.approvable()})) != 0 {
+		t.Error("a patch is permitted before the plan is stored")
+	}
+	if released := l.Saved("p", l.Unsaved("p").Digest); !cmp.Equal(released, []remediation.Key{web.key}) || l.Unsaved("p") != nil {
+		t.Errorf("a plan that is stored: released %v", released)
 	}
 	if _, released := found(web); released != nil {
 		t.Errorf("an assessment that changes nothing: released %v", released)
@@ -244,7 +314,7 @@ func TestRestOfAPlanIsReleased(t *testing.T) {
 			l.Record(web.key, "1", "1", []*placement.Verdict{web.approvable()}, false)
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			l.ConcludeAssessments(now)
-			l.Approve("p", &remediation.Approval{Digest: l.Report("p").Plan.Digest})
+			approve(l, "p", &remediation.Approval{Digest: l.Report("p").Plan.Digest})
 			l.Record(stray.key, "1", "1", []*placement.Verdict{stray.approvable()}, false)
 			if len(l.Permit(web.key, "1", []*placement.Verdict{web.approvable()})) != 0 {
 				t.Error("a move is permitted while another object has to be moved")
@@ -349,18 +419,18 @@ func TestObjectsOfSeveralPlans(t *testing.T) {
 	if got := l.Permit(k, "1", verdicts); len(got) != 0 {
 		t.Errorf("without approvals: %s", got)
 	}
-	l.Approve("p", &remediation.Approval{Digest: digest("p")})
+	approve(l, "p", &remediation.Approval{Digest: digest("p")})
 	if got := l.Permit(k, "1", verdicts); len(got) != 0 {
 		t.Errorf("with one approval: %s", got)
 	}
-	if again := l.Approve("q", &remediation.Approval{Digest: digest("q")}); !cmp.Equal(again, []remediation.Key{k}) {
+	if again := approve(l, "q", &remediation.Approval{Digest: digest("q")}); !cmp.Equal(again, []remediation.Key{k}) {
 		t.Errorf("decided again: %v", again)
 	}
 	due := l.Permit(k, "1", verdicts)
 	if got := remediation.Names(due); !cmp.Equal(got, []string{"p", "q", "r"}) || !l.Permits(k, "1", due) {
 		t.Errorf("with both approvals: %v", got)
 	}
-	l.Approve("p", nil)
+	approve(l, "p", nil)
 	if l.Permits(k, "1", due) {
 		t.Error("a patch is permitted whose approval was withdrawn")
 	}
@@ -384,7 +454,7 @@ func TestFailuresAreNoProgress(t *testing.T) {
 	}
 	assess()
 	digest := l.Report("p").Plan.Digest
-	l.Approve("p", &remediation.Approval{Digest: digest})
+	approve(l, "p", &remediation.Approval{Digest: digest})
 	failed := web.approvable()
 	failed.Changes, failed.Err = nil, fmt.Errorf("deadline")
 	l.Record(web.key, "1", "1", []*placement.Verdict{failed}, false)
@@ -411,5 +481,29 @@ func TestFailuresAreNoProgress(t *testing.T) {
 	assess()
 	if plan := l.Report("p").Plan; plan.Digest != digest || plan.Done != 0 || plan.Approval != nil || !l.Report("p").Approval.Used || len(l.Permit(web.key, "1", []*placement.Verdict{web.approvable()})) != 0 {
 		t.Errorf("the same again: %+v", plan)
+	}
+}
+
+// TestDecodeApprovedPlan checks that moves are only read back if they are those of the plan.
+func TestDecodeApprovedPlan(t *testing.T) {
+	l := remediation.NewLedger()
+	for _, name := range []string{"web", "db", "cache"} {
+		p := planned{key("deployments", "shop", name), "1", "eu", "us"}
+		l.Record(p.key, p.uid, "1", []*placement.Verdict{p.approvable()}, false)
+	}
+	l.ConcludeAssessments(time.Time{}.Add(time.Hour))
+	l.Approve("p", &remediation.Approval{Digest: l.Report("p").Plan.Digest})
+	plan := l.Unsaved("p")
+	encoded := plan.Encode()
+	if len(encoded) != 3*remediation.MoveBytes {
+		t.Fatalf("%d bytes", len(encoded))
+	}
+	if got, err := remediation.DecodeApprovedPlan(plan.Digest, encoded); err != nil || !cmp.Equal(got.Encode(), encoded) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for name, cut := range map[string][]byte{"a byte is missing": encoded[1:], "a move is missing": encoded[remediation.MoveBytes:], "no move": nil} {
+		if got, err := remediation.DecodeApprovedPlan(plan.Digest, cut); err == nil {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

@@ -411,6 +411,8 @@ type AssessmentResult struct {
 	Paused, Resumed []string
 	// Changed are the policies whose pause changed, or of which an assessment ended.
 	Changed []string
+	// Unsaved are the policies with an approved plan that the caller must store before it is carried out. See Ledger.Unsaved.
+	Unsaved []string
 	// Unconcluded reports whether an assessment is not concluded, and Unplanned whether a plan is to be made: the caller must
 	// call ConcludeAssessments again after AssessmentLimit or PlanInterval.
 	Unconcluded, Unplanned bool
@@ -513,7 +515,10 @@ func (l *Ledger) plan(name string, g *policyGuard, assessed bool, now time.Time,
 	was := a.approval != nil && a.approval.Known
 	made := (assessed || g.unplanned) && a.replan(now, g.generation)
 	g.unplanned = false
-	if a.recognize() && a.refused || made && was {
+	if a.recognize() && !a.permitted() {
+		out.Unsaved = append(out.Unsaved, name)
+	}
+	if a.permitted() && a.refused || made && was {
 		// The objects may be moved now, or no longer.
 		a.refused = false
 		out.Released = append(out.Released, a.outstanding()...)
@@ -605,20 +610,28 @@ func (l *Ledger) Resume(policy, change string, before int) {
 	g.pause, g.allowed, g.resuming = &Pause{Change: change, Before: before}, before, true
 }
 
-// Settle declares that all objects of a policy that an earlier leader paused have been decided. It returns false if an
-// assessment of the policy is not concluded; then the caller must try again later. Otherwise the caller must call
-// ConcludeAssessments.
+// Settle declares that all objects of a policy have been decided that an earlier leader paused, or of which it was carrying out
+// an approved plan. It returns false if an assessment of the policy is not concluded; then the caller must try again later.
+// Otherwise the caller must call ConcludeAssessments.
 func (l *Ledger) Settle(policy string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	a := l.accounts[policy]
 	g, ok := l.guards[policy]
-	if !ok || !g.resuming && !g.released {
+	paused, continuing := ok && (g.resuming || g.released), a != nil && a.continuing
+	if !paused && !continuing {
 		return true
 	}
-	if g.open > 0 {
+	if ok && g.open > 0 {
 		return false
 	}
-	g.settled, g.dirty, l.concluded = true, true, true
+	g = l.guard(policy)
+	if continuing {
+		a.continuing = false
+		a.settle()
+		g.unplanned = true
+	}
+	g.settled, g.dirty, l.concluded = paused, true, true
 	return true
 }
 

@@ -17,7 +17,6 @@ limitations under the License.
 package remediation
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
@@ -218,6 +217,13 @@ type planning struct {
 	causes Cause
 	// approval is the newest approval, of whatever plan; nil if there is none.
 	approval *Approval
+	// content is all moves of the current plan. saved is the digest of the plan that is stored.
+	content *ApprovedPlan
+	saved   string
+	// continued is the approved plan that an earlier leader was carrying out; nil if there is none, or if something else has to be
+	// moved. continuing reports whether it is not known yet what is left of it.
+	continued  *ApprovedPlan
+	continuing bool
 }
 
 // track updates the numbers of moves when the finding on an object changes.
@@ -226,10 +232,14 @@ func (p *planning) track(before, now finding) {
 	p.planned += count(now.planned == asPlanned) - count(before.planned == asPlanned)
 	p.changed += count(now.planned == otherwise) - count(before.planned == otherwise)
 	if p.approved() && p.moves == 0 && before.planned == asPlanned {
-		// An approval is for carrying out the plan once.
-		used := *p.approval
-		used.Used, p.approval = true, &used
+		p.use()
 	}
+}
+
+// use marks the approval as used: it is for carrying out the plan once.
+func (p *planning) use() {
+	used := *p.approval
+	used.Used, p.approval = true, &used
 }
 
 // strays returns the number of objects with a move that is not part of the plan.
@@ -249,12 +259,15 @@ func (a *account) replan(now time.Time, generation int64) bool {
 		// The objects of a type that nothing watched before are still to come.
 		return false
 	}
+	if a.continuing {
+		return false
+	}
 	cause := a.causes
 	a.causes = Cause{}
 	if a.strays() == 0 {
 		return false
 	}
-	a.current = newPlan(func(yield func(move) bool) {
+	a.current, a.content = newPlan(func(yield func(move) bool) {
 		for key, f := range a.objects {
 			if f.move == (moveID{}) {
 				continue
@@ -265,6 +278,7 @@ func (a *account) replan(now time.Time, generation int64) bool {
 		}
 	})
 	a.planned, a.changed = a.moves, 0
+	a.proceed()
 	a.current.Cause, a.current.Generation, a.current.Since = cause, generation, now
 	for _, f := range a.objects {
 		switch result := f.result(); {
@@ -305,7 +319,7 @@ const maxTransitions = 10
 // digestOf returns the digest of moves: the SHA-256 hash over their sorted IDs, cut to 16 bytes, in hexadecimal digits. It sorts
 // its argument.
 func digestOf(ids []moveID) string {
-	slices.SortFunc(ids, func(a, b moveID) int { return bytes.Compare(a[:], b[:]) })
+	slices.SortFunc(ids, compareMoves)
 	hash := sha256.New()
 	for _, id := range ids {
 		hash.Write(id[:])
@@ -313,8 +327,8 @@ func digestOf(ids []moveID) string {
 	return hex.EncodeToString(hash.Sum(nil)[:len(moveID{})])
 }
 
-// newPlan returns the plan with the moves.
-func newPlan(moves iter.Seq[move]) *Plan {
+// newPlan returns the plan with the moves, and all of its moves.
+func newPlan(moves iter.Seq[move]) (*Plan, *ApprovedPlan) {
 	var ids []moveID
 	var sample []move
 	kinds := map[string]int{}
@@ -327,7 +341,7 @@ func newPlan(moves iter.Seq[move]) *Plan {
 	for _, m := range sample {
 		out.Sample = append(out.Sample, PlannedMove{m.key, decodeChanges(m.changes)})
 	}
-	return out
+	return out, &ApprovedPlan{out.Digest, ids}
 }
 
 // Moves returns all objects that have to be moved for a policy, sorted.

@@ -146,6 +146,7 @@ func newRemediation(base *base, evaluation *evaluation, loading *loading, ledger
 		Tracing:  base.tracing,
 		Changed:  base.topics.policyFacts.Publish,
 		Policies: base.mgr.GetClient(),
+		Plans:    &remediator.PlanStore{Client: base.state.live, Namespace: base.options.Namespace, Owned: base.state.host == nil},
 	})
 	evaluation.catalog.Subscribe(c.Rewatch)
 	loading.replication.Subscribe(c.DataChanged)

@@ -488,6 +488,17 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 			out.Approval.Time = new(metav1.NewTime(a.At))
 		}
 	}
+	if old != nil && old.Digest == p.Digest {
+		// This leader may know only the rest of the plan.
+		out.Transitions, out.Sample = old.Transitions, old.Sample
+	} else {
+		describeMoves(out, p)
+	}
+	return out
+}
+
+// describeMoves sets the transitions and the sample of a plan.
+func describeMoves(out *placementv1.RemediationPlan, p *remediation.Plan) {
 	for _, t := range p.Transitions {
 		out.Transitions = append(out.Transitions, placementv1.PlanTransition{Field: truncate(t.Subject(), maxFieldSubject), From: shorten(t.From), To: shorten(t.To), Objects: int32(t.Objects)})
 	}
@@ -496,7 +507,6 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 			Resource: m.Resource.GroupResource().String(), Namespace: m.Namespace, Name: m.Name, Changes: truncate(m.Action(), maxChanges),
 		})
 	}
-	return out
 }
 
 // planState returns how far a plan is.

@@ -24,10 +24,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	. "github.com/onsi/gomega/gstruct"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -191,4 +194,65 @@ var _ = Describe("A policy whose plans need an approval", func() {
 		approved(ctx, metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, second.Digest)
 		Consistently(tiers).WithContext(ctx).ShouldNot(HaveKey("bronze"))
 	})
+
+	It("goes on with an approved plan under another leader", func(ctx SpecContext) {
+		first := decide(ctx, "silver")
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxPerMinute: 20}
+		})
+		Expect(storedPlans(ctx, name)).To(BeEmpty())
+		approve(ctx, first.Digest)
+		Eventually(tiers).WithContext(ctx).Should(HaveKeyWithValue("silver", BeNumerically(">=", 2)))
+		Expect(storedPlans(ctx, name)).To(HaveLen(1))
+
+		By("losing the leader in the midst of the plan")
+		stopOperator()
+		Expect(tiers(ctx)).To(HaveKey("gold"))
+		startOperator(ctx)
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Remediation.Budget = nil })
+		done := plan(ctx, name, placementv1.PlanCompleted, Fields{
+			"Digest": Equal(first.Digest), "Moves": BeEquivalentTo(objects), "Done": HaveValue(BeEquivalentTo(objects)), "Transitions": Equal(first.Transitions),
+		})
+		Expect(done.Approval).To(PointTo(MatchFields(IgnoreExtras, Fields{"User": Equal("berth-admin")})))
+		Expect(tiers(ctx)).To(Equal(map[string]int{"silver": objects}))
+		for object, n := range remediationsBelow(namespace) {
+			Expect(n).To(Equal(1), object)
+		}
+
+		By("not keeping it any longer")
+		Eventually(storedPlans).WithContext(ctx).WithArguments(name).Should(BeEmpty())
+
+		By("asking for another approval of an equal plan")
+		decide(ctx, "gold")
+	})
+
+	It("asks again when something else has to be moved under another leader", func(ctx SpecContext) {
+		first := decide(ctx, "silver")
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Remediation.Budget, p.Spec.FailurePolicy = &placementv1.RemediationBudget{MaxPerMinute: 20}, placementv1.FailurePolicyIgnore
+		})
+		approve(ctx, first.Digest)
+		Eventually(tiers).WithContext(ctx).Should(HaveKeyWithValue("silver", BeNumerically(">=", 2)))
+		stopOperator()
+		By("creating an object that the webhook does not decide")
+		create(ctx, framework.ConfigMap, namespace, "late", map[string]string{tier: "gold"})
+		startOperator(ctx)
+		second := plan(ctx, name, placementv1.PlanWaitingForApproval, Fields{"Digest": Not(Equal(first.Digest)), "Approval": BeNil()})
+		approved(ctx, metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, second.Digest)
+		before, err := tiers(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Consistently(tiers).WithContext(ctx).Should(Equal(before))
+		Eventually(storedPlans).WithContext(ctx).WithArguments(name).Should(BeEmpty())
+	})
 })
+
+// storedPlans returns the names of the ControllerRevisions that store an approved plan of a policy.
+func storedPlans(ctx context.Context, policyName string) ([]string, error) {
+	list := &appsv1.ControllerRevisionList{}
+	err := f.Client.List(ctx, list, client.MatchingLabels{"placement.berth.dev/approved-plan": policy.RevisionName(policyName)})
+	out := []string{}
+	for _, revision := range list.Items {
+		out = append(out, revision.Name)
+	}
+	return out, err
+}
