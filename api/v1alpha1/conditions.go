@@ -199,6 +199,9 @@ const (
 	// ReasonNotSettling: the decision on an object kept changing after Berth patched the object. Berth stopped patching
 	// it.
 	ReasonNotSettling = "NotSettling"
+	// ReasonContested: other clients changed an object back each time that Berth patched it. Berth leaves the object alone. The
+	// message names the field manager.
+	ReasonContested = "Contested"
 )
 
 // Reasons of Conflicted.

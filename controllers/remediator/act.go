@@ -101,6 +101,7 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstru
 		return reconcile.Result{}, nil
 	}
 	ctrllog.FromContext(ctx).V(2).Info("Patching")
+	round := remediation.Round{Before: obj.GetResourceVersion(), Due: due, Revision: remediation.RevisionOf(due)}
 	got, err := c.Client.Resource(key.Resource).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: remediation.FieldManagerFor(key, obj.GetUID(), due)})
 	c.advance(ctx, c.Budget.Finish(c.Clock.Now(), key, due, resultOf(obj, got, err)))
 	switch {
@@ -122,13 +123,15 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstru
 		// The webhook decided with newer data, or another webhook changed the object. The watch will deliver the newer
 		// object. The gate stops an object that never settles.
 		c.gate.Leave(key, policies...)
-		c.gate.Patched(c.Clock.Now(), key)
+		round.Version = got.GetResourceVersion()
+		c.gate.Patched(c.Clock.Now(), key, round)
 		c.count(ctx, due, metrics.RemediationConflict)
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	c.count(ctx, due, metrics.RemediationPatched)
 	c.objects.enqueue(c.gate.Succeed(key, policies...)...)
-	c.gate.Patched(c.Clock.Now(), key)
+	round.Version = got.GetResourceVersion()
+	c.gate.Patched(c.Clock.Now(), key, round)
 	for _, policy := range policies {
 		c.Ledger.Remediated(policy)
 		c.Changed(policy)

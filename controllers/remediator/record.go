@@ -18,11 +18,15 @@ package remediator
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/tracing"
@@ -35,7 +39,7 @@ func (c *Controller) record(ctx context.Context, s *scope) (proceed bool, err er
 	c.decideAgain(s.key, verdicts, c.groups.Record(s.key, s.decisions))
 	s.result.RequeueAfter = c.remoteQueue.decided(s.key, verdicts)
 	remediation.Freeze(s.object, verdicts)
-	unsettled := remediation.Requires(verdicts) && !c.gate.Settles(c.Clock.Now(), s.key)
+	unsettled := c.unsettled(ctx, s)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(tracing.Decision.String(s.outcome.Digest()))
 	}
@@ -47,6 +51,44 @@ func (c *Controller) record(ctx context.Context, s *scope) (proceed bool, err er
 		c.advance(ctx, c.Budget.Leave(c.Clock.Now(), s.key))
 	}
 	return len(s.due) > 0 && !unsettled, nil
+}
+
+// unsettled reports whether the object must not be patched because it does not keep what Berth patches. If others change it back,
+// the ledger gets to know who.
+func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
+	if !remediation.Requires(s.outcome.Verdicts) {
+		return false
+	}
+	judged := c.gate.Judge(c.Clock.Now(), s.key, s.object.GetResourceVersion(), s.outcome.Verdicts)
+	if judged.Standing == remediation.Settling {
+		return !c.gate.Settles(c.Clock.Now(), s.key)
+	}
+	if s.result.RequeueAfter == 0 || judged.Again < s.result.RequeueAfter {
+		s.result.RequeueAfter = judged.Again
+	}
+	if !judged.Began {
+		return true
+	}
+	due, why := remediation.DueOf(s.outcome.Verdicts), "its decision changes after each patch"
+	if judged.Standing == remediation.Contested {
+		by := c.writerOf(ctx, s, due)
+		c.Ledger.Contest(s.key, by)
+		why = by + " changes it back after each patch"
+	}
+	c.Events.OnObject(s.object, s.key.Namespace, events.RemediationStopped, fmt.Sprintf("%s: %s, so Berth leaves it alone for %s, or until the policy changes", due.Policies(), why, judged.Again.Round(time.Minute)))
+	return true
+}
+
+// writerOf returns who changes the object back: a field manager, as the API server recorded it. The cached object does not have the
+// field managers.
+func (c *Controller) writerOf(ctx context.Context, s *scope, due remediation.Due) string {
+	live, err := c.Client.Resource(s.key.Resource).Namespace(s.key.Namespace).Get(ctx, s.key.Name, metav1.GetOptions{})
+	if err == nil {
+		if manager := remediation.ManagerOf(live.GetManagedFields(), due); manager != "" {
+			return fmt.Sprintf("field manager %q", manager)
+		}
+	}
+	return "another client"
 }
 
 // decideAgain enqueues objects that must be decided again after the decision on one of them. If that object itself was

@@ -577,7 +577,7 @@ func TestUnsettledEngineIsLimited(t *testing.T) {
 		l.start()
 		l.fill(deployments, many(1, "a"))
 		pass(t, 30*time.Second)
-		if patches != 100 {
+		if patches != 3 {
 			t.Errorf("patched %d times", patches)
 		}
 		if diff := cmp.Diff([]string{"deployments.apps shop/a-0"}, l.Ledger.Report("p").Unsettled); diff != "" {

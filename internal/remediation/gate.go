@@ -17,7 +17,6 @@ limitations under the License.
 package remediation
 
 import (
-	"maps"
 	"sync"
 	"time"
 
@@ -45,11 +44,6 @@ const (
 	policyRetryDelayMax = 20 * time.Second
 	// reportInterval is the minimum interval between two log messages about failing patches of a policy.
 	reportInterval = time.Minute
-	// An object that was patched maxPatches times within patchWindow does not settle. A decision that depends on its own
-	// output is patched many times a second. Changes of the cluster's data that cause as many patches of one object are
-	// very rare.
-	maxPatches  = 100
-	patchWindow = time.Minute
 )
 
 // Gate decides when objects may be patched. It delays patches longer and longer while the data of their policy keeps
@@ -66,8 +60,7 @@ type Gate struct {
 	policies map[string]*policyGate
 	// refusals holds the delay before the next attempt for each object whose last patch was refused.
 	refusals map[Key]time.Duration
-	// patches holds the times of the recent patches of each object.
-	patches map[Key][]time.Time
+	histories
 }
 
 // Place is where objects wait for the gate: for the patches of a policy, or of a policy in a namespace in which they
@@ -202,7 +195,7 @@ func (s *failureStreak[K]) until(now time.Time) time.Time {
 // NewGate returns a gate. exempt reports whether changes of a policy's data are not held down; it must not call the
 // gate.
 func NewGate(exempt func(policy string) bool) *Gate {
-	return &Gate{exempt: exempt, policies: map[string]*policyGate{}, refusals: map[Key]time.Duration{}, patches: map[Key][]time.Time{}}
+	return &Gate{exempt: exempt, policies: map[string]*policyGate{}, refusals: map[Key]time.Duration{}, histories: newHistories()}
 }
 
 func (g *Gate) policyGate(name string) *policyGate {
@@ -385,33 +378,6 @@ func (g *Gate) Leave(key Key, policies ...string) {
 	}
 }
 
-// Settles reports whether an object settles: whether its decision does not keep changing after its own patch. An object
-// that does not settle must not be patched.
-func (g *Gate) Settles(now time.Time, key Key) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.recent(now, key)) < maxPatches
-}
-
-// Patched records a patch that changed an object.
-func (g *Gate) Patched(now time.Time, key Key) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.patches[key] = append(g.recent(now, key), now)
-}
-
-// recent returns the patches of an object that count, and drops earlier ones. The caller holds mu.
-func (g *Gate) recent(now time.Time, key Key) []time.Time {
-	times := g.patches[key]
-	for len(times) > 0 && now.Sub(times[0]) > patchWindow {
-		times = times[1:]
-	}
-	if len(times) == 0 {
-		delete(g.patches, key)
-	}
-	return times
-}
-
 // Succeed records that a patch succeeded. It returns the objects that waited for a success.
 func (g *Gate) Succeed(key Key, policies ...string) []Key {
 	g.mu.Lock()
@@ -440,7 +406,7 @@ func (g *Gate) Forget(key Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.refusals, key)
-	delete(g.patches, key)
+	delete(g.byKey, key)
 	for _, p := range g.policies {
 		p.held.Delete(key)
 		if t := p.failing[key.Namespace]; t != nil {
@@ -465,11 +431,4 @@ func (g *Gate) ForgetPolicy(name string) []Key {
 		out = append(out, t.release()...)
 	}
 	return out
-}
-
-// ForgetPatches drops the patches of objects for which forgotten returns true: they may settle from now on.
-func (g *Gate) ForgetPatches(forgotten func(Key) bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	maps.DeleteFunc(g.patches, func(key Key, _ []time.Time) bool { return forgotten(key) })
 }

@@ -255,7 +255,7 @@ func TestObjectsThatDoNotSettle(t *testing.T) {
 		if patches > 1000 {
 			t.Fatal("the gate never stops patches")
 		}
-		b.Patched(start.Add(time.Duration(patches)*100*time.Millisecond), k)
+		b.Patched(start.Add(time.Duration(patches)*100*time.Millisecond), k, remediation.Round{})
 	}
 	// The limit must end a loop within seconds, and exceed the number of legitimate changes of one object in a busy
 	// fleet.
@@ -272,7 +272,7 @@ func TestObjectsThatDoNotSettle(t *testing.T) {
 	// The patches leave the window one by one.
 	b = remediation.NewGate(nil)
 	for i := range patches {
-		b.Patched(start.Add(time.Duration(i)*100*time.Millisecond), k)
+		b.Patched(start.Add(time.Duration(i)*100*time.Millisecond), k, remediation.Round{})
 	}
 	if b.Settles(start.Add(59*time.Second), k) {
 		t.Error("lets go within the window")
@@ -281,7 +281,7 @@ func TestObjectsThatDoNotSettle(t *testing.T) {
 		t.Error("holds though the first patch is out of the window")
 	}
 	for i := range patches {
-		b.Patched(start.Add(2*time.Minute+time.Duration(i)*time.Millisecond), k)
+		b.Patched(start.Add(2*time.Minute+time.Duration(i)*time.Millisecond), k, remediation.Round{})
 	}
 	b.Forget(k)
 	if !b.Settles(start.Add(2*time.Minute), k) {
@@ -293,6 +293,6 @@ func TestObjectsThatDoNotSettle(t *testing.T) {
 		if !b.Settles(at, other) {
 			t.Fatalf("holds a slow object at patch %d", i)
 		}
-		b.Patched(at, other)
+		b.Patched(at, other, remediation.Round{})
 	}
 }

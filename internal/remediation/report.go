@@ -18,6 +18,7 @@ package remediation
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -72,6 +73,9 @@ type Report struct {
 	Conflicts []string
 	// Unsettled are the names of the objects that are no longer patched because they do not settle, sorted.
 	Unsettled []string
+	// Contested are the names of the objects that are no longer patched because other clients change them back, with the names of
+	// those, sorted.
+	Contested []string
 	// Remediated is the number of patches since the ledger began to track the policy.
 	Remediated int64
 	// Pause describes why remediation is paused; nil if it is not.
@@ -102,6 +106,8 @@ type Ledger struct {
 	late bool
 	// skipped are the objects that can't be decided for now.
 	skipped sets.Set[Key]
+	// contested are the objects that others change back, with the names of those. They are unsettled in the findings.
+	contested map[Key]string
 	// unplanned reports whether some policy's plan has to be made again, which ConcludeAssessments does at most once in
 	// planInterval. planned is when it did last.
 	unplanned bool
@@ -153,7 +159,7 @@ func (f finding) result() effect {
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{accounts: map[string]*account{}, byKey: map[Key][]string{}, guards: map[string]*policyGuard{}, skipped: sets.New[Key]()}
+	return &Ledger{accounts: map[string]*account{}, byKey: map[Key][]string{}, guards: map[string]*policyGuard{}, skipped: sets.New[Key](), contested: map[Key]string{}}
 }
 
 // Record replaces the findings on an object by those of the verdicts. uid and version are the UID and the resource
@@ -214,11 +220,21 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	}
 	l.punctual(key)
 	l.skipped.Delete(key)
+	if !unsettled {
+		delete(l.contested, key)
+	}
 	return changed
 }
 
 // Forget removes an object from the findings of all policies. It returns the policies whose findings changed.
 func (l *Ledger) Forget(key Key) []string { return l.Record(key, "", "", nil, false) }
+
+// Contest declares that others, whose names are given, change an object back. It lasts until Record says that the object settles.
+func (l *Ledger) Contest(key Key, by string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.contested[key] = by
+}
 
 // Remediated counts one patch for a policy.
 func (l *Ledger) Remediated(policy string) {
@@ -354,7 +370,11 @@ func (l *Ledger) Report(policy string) Report {
 	}
 	slices.SortFunc(unsettled, compareKeys)
 	for _, key := range unsettled {
-		out.Unsettled = append(out.Unsettled, key.String())
+		if by, contested := l.contested[key]; contested {
+			out.Contested = append(out.Contested, fmt.Sprintf("%s (%s)", key, by))
+		} else {
+			out.Unsettled = append(out.Unsettled, key.String())
+		}
 	}
 	out.Conflicts = slices.Sorted(maps.Keys(conflicts))
 	return out

@@ -670,6 +670,8 @@ func (s *setter) compliant(f Facts) *metav1.Condition {
 		return isUnknown(reason, message)
 	case !f.MatchedWatches.Synced:
 		return isUnknown(placementv1.ReasonEvaluating, "existing objects are being read")
+	case len(r.Contested) > 0:
+		return isFalse(placementv1.ReasonContested, "others change objects back after each patch, so Berth leaves them alone: "+firstNames(r.Contested))
 	case len(r.Unsettled) > 0:
 		return isFalse(placementv1.ReasonNotSettling, "the decision keeps changing after its own patch, so patching stopped: "+firstNames(r.Unsettled))
 	case r.Failed > 0:

@@ -483,3 +483,31 @@ var _ = Describe("kubectl get placementpolicies", func() {
 		expectCounts(ctx, policy, counts{Matched: 1, Violations: 0, Remediated: 2})
 	})
 })
+
+var _ = Describe("An object that another client changes back", func() {
+	It("is left alone after three rounds", func(ctx SpecContext) {
+		namespace := f.NewNamespace(ctx, nil)
+		// The API server records no field managers of an object that is created without any field.
+		asked := map[string]string{"example.com/app": "shop"}
+		create(ctx, framework.ConfigMap, namespace, "web", asked)
+		create(ctx, framework.ConfigMap, namespace, "other", asked)
+		rival := f.StartRival(ctx, namespace, map[string]string{tierKey: "theirs"})
+		policy := onConfigMaps(ctx, "contested", always(tierKey, "ours"), namespace)
+		rival.Fight(ctx, f, framework.ConfigMap, "web", 3)
+		Eventually(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionCompliant).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonContested, fmt.Sprintf("configmaps %s/web (field manager %q)", namespace, framework.RivalManager)))
+		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.ReasonRemediationStopped).
+			Should(ConsistOf(And(ContainSubstring(framework.RivalManager), ContainSubstring(policy))))
+		stopped, err := versions(ctx, framework.ConfigMap, namespace)
+		Expect(err).NotTo(HaveOccurred())
+		Consistently(versions).WithContext(ctx).WithArguments(framework.ConfigMap, namespace).Should(Equal(stopped))
+
+		By("moving other objects, as ever")
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "other", map[string]string{"example.com/app": "shop", tierKey: "ours"})
+
+		By("trying again when the policy changes")
+		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tierKey, "others") })
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{"example.com/app": "shop", tierKey: "others"})
+		expectCompliant(ctx, policy)
+	})
+})

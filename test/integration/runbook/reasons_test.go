@@ -306,6 +306,13 @@ n := to_number(own) + 1
 annotations["example.com/n"] := n
 `)
 	}, after: correct},
+	placementv1.ReasonContested: {condition: placementv1.ConditionCompliant, do: func(ctx context.Context) {
+		rival := f.StartRival(ctx, "shop", map[string]string{"example.com/zone": "theirs"})
+		policy(ctx, "zones", zone)
+		rival.Fight(ctx, f, framework.ConfigMap, "web", 3)
+	}, after: func(ctx context.Context) {
+		f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = strings.ReplaceAll(zone, `"a"`, `"b"`) })
+	}},
 	placementv1.ReasonBlastRadius: {condition: placementv1.ConditionPaused, do: func(ctx context.Context) {
 		policy(ctx, "zones", zone, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Remediation.BlastRadius = &placementv1.BlastRadius{MinObjects: 1}
