@@ -17,6 +17,7 @@ limitations under the License.
 package main
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -34,6 +35,9 @@ carried out when the annotation placement.berth.dev/approve of the policy has th
 const planExample = `  # What would be patched
   kubectl berth plan data-residency
 
+  # A table with the fields and values that change
+  kubectl berth plan data-residency -o wide
+
   # The whole plan, for a script
   kubectl berth plan data-residency -o json`
 
@@ -50,6 +54,9 @@ func newPlan(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOSt
 }
 
 func (o *listOptions) plan(ctx context.Context, policy string) error {
+	if err := o.checkOutput(); err != nil {
+		return err
+	}
 	s, err := o.simulate(ctx)
 	if err != nil {
 		return err
@@ -58,7 +65,7 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 	if err != nil {
 		return err
 	}
-	if o.output != "" {
+	if o.output == "json" || o.output == "yaml" {
 		return printStructured(o.Out, o.output, plan)
 	}
 	p := newPrinter(o.Out)
@@ -67,11 +74,11 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 	} else {
 		p.line("Plan %s of PlacementPolicy %s: %d objects to patch", plan.Digest, policy, len(plan.Moves))
 	}
-	for _, m := range plan.Moves {
-		p.line("%s %s", m.Resource, qualifiedName(m.Namespace, m.Name))
-		for _, c := range m.Changes {
-			p.line("  %s", placement.Change{Field: c.Field, Key: c.Key, From: c.From, To: c.To}.Action())
-		}
+	if o.output == "wide" && len(plan.Moves) > 0 && p.err == nil {
+		p.err = o.table([]string{"RESOURCE", "NAMESPACE", "NAME", "UID", "FIELD", "KEY", "FROM", "TO"}, changesOf(plan.Moves))
+	}
+	if o.output == "" {
+		printMoves(p, plan.Moves)
 	}
 	for _, left := range []struct {
 		objects int
@@ -82,4 +89,25 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 		}
 	}
 	return p.err
+}
+
+// printMoves writes each object to patch, with its changes as instructions.
+func printMoves(p *printer, moves []whatif.Move) {
+	for _, m := range moves {
+		p.line("%s %s", m.Resource, qualifiedName(m.Namespace, m.Name))
+		for _, c := range m.Changes {
+			p.line("  %s", placement.Change{Field: c.Field, Key: c.Key, From: c.From, To: c.To}.Action())
+		}
+	}
+}
+
+// changesOf returns a row for each change of a field.
+func changesOf(moves []whatif.Move) [][]string {
+	var rows [][]string
+	for _, m := range moves {
+		for _, c := range m.Changes {
+			rows = append(rows, []string{m.Resource, cmp.Or(m.Namespace, none), m.Name, cmp.Or(string(m.UID), none), c.Field, c.Key, plainText(c.From), plainText(c.To)})
+		}
+	}
+	return rows
 }

@@ -25,6 +25,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -250,7 +251,14 @@ func TestDepsAndViolations(t *testing.T) {
 	if err != nil || !strings.Contains(stdout, "deployments.apps shop/web: policy region\n  annotation placement.berth.dev/clusters is absent, should be [\"eu-1\"]\n") {
 		t.Errorf("output %s, error %v", stdout, err)
 	}
+	stdout, _, err = command(t, "violations", "region", from, "-o", "wide")
+	if want := "POLICY RESOURCE NAMESPACE NAME UID VIOLATION\nregion deployments.apps shop web (none) annotation placement.berth.dev/clusters is absent, should be [\"eu-1\"]\n"; err != nil || !strings.HasPrefix(columns(stdout), want) {
+		t.Errorf("output %s, error %v, want %s", stdout, err, want)
+	}
 }
+
+// columns returns a table with one space between columns.
+func columns(table string) string { return regexp.MustCompile(" +").ReplaceAllString(table, " ") }
 
 func TestPlan(t *testing.T) {
 	stdout, _, err := command(t, "plan", "region", from)
@@ -262,6 +270,11 @@ func TestPlan(t *testing.T) {
 	var plan whatif.Plan
 	if err != nil || json.Unmarshal([]byte(stdout), &plan) != nil || len(plan.Digest) != 32 || len(plan.Moves) == 0 || plan.Moves[0].Name != "web" {
 		t.Errorf("output %s, error %v", stdout, err)
+	}
+	stdout, _, err = command(t, "plan", "region", from, "-o", "wide")
+	want := "RESOURCE NAMESPACE NAME UID FIELD KEY FROM TO\ndeployments.apps shop web (none) annotations placement.berth.dev/clusters (none) [\"eu-1\"]\n"
+	if err != nil || !strings.HasPrefix(stdout, "Plan "+plan.Digest+" ") || !strings.Contains(columns(stdout), want) {
+		t.Errorf("output %s, error %v, want %s", stdout, err, want)
 	}
 }
 
@@ -371,6 +384,8 @@ func TestBadInput(t *testing.T) {
 		"whatif --set nodes/n1:metadata.labels.a.b/c=d": `a key with dots is in brackets: metadata.labels['a.b/c']`,
 		"whatif --set nodes/n1:a..b=c":                  `--set: "a..b": a name is empty`,
 		"violations none":                               `there is no PlacementPolicy "none"`,
+		"violations -o xml":                             `--output: "xml" is not one of json, yaml, or wide`,
+		"plan region -o xml":                            `--output: "xml" is not one of json, yaml, or wide`,
 		"plan none":                                     `there is no PlacementPolicy "none"`,
 		"deps none":                                     `there is no PlacementPolicy "none"`,
 		"snapshot":                                      "name the file to write with -o, for example -o cluster.json.gz",

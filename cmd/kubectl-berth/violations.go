@@ -17,12 +17,16 @@ limitations under the License.
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/berth-dev/berth/internal/whatif"
 )
@@ -32,6 +36,9 @@ policy's status lists only some of them.`
 
 const violationsExample = `  # All policies
   kubectl berth violations
+
+  # A table with the UID of each object
+  kubectl berth violations -o wide
 
   # One policy, for a script
   kubectl berth violations data-residency -o json`
@@ -46,8 +53,37 @@ type listOptions struct {
 func (o *listOptions) addTo(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = o.completePolicies
 	o.addFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: "+listFormats+". Without it, text. wide is a table with more columns.")
 	return cmd
+}
+
+// listFormats are the values of --output of a command that lists objects of a policy.
+const listFormats = "json, yaml, or wide"
+
+// checkOutput refuses other values of --output, before the command reads the cluster.
+func (o *listOptions) checkOutput() error {
+	if !slices.Contains([]string{"", "json", "yaml", "wide"}, o.output) {
+		return fmt.Errorf("--output: %q is not one of %s", o.output, listFormats)
+	}
+	return nil
+}
+
+// none stands in tables for a namespace or UID that an object does not have.
+const none = "(none)"
+
+// table writes rows in aligned columns below a header. It replaces line breaks and tabs in cells.
+func (o *listOptions) table(header []string, rows [][]string) error {
+	w := printers.GetNewTabWriter(o.Out)
+	for _, row := range slices.Insert(rows, 0, header) {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = strings.Join(strings.Fields(cell), " ")
+		}
+		if _, err := fmt.Fprintln(w, strings.Join(cells, "\t")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
 }
 
 func newViolations(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -65,6 +101,9 @@ func newViolations(flags *genericclioptions.ConfigFlags, streams genericiooption
 }
 
 func (o *listOptions) violations(ctx context.Context, policy string) error {
+	if err := o.checkOutput(); err != nil {
+		return err
+	}
 	s, err := o.simulate(ctx)
 	if err != nil {
 		return err
@@ -73,7 +112,17 @@ func (o *listOptions) violations(ctx context.Context, policy string) error {
 	if err != nil {
 		return err
 	}
-	if o.output != "" {
+	switch o.output {
+	case "":
+	case "wide":
+		var rows [][]string
+		for _, v := range violations {
+			for _, message := range v.Messages {
+				rows = append(rows, []string{v.Policy, v.Resource, cmp.Or(v.Namespace, none), v.Name, cmp.Or(string(v.UID), none), message})
+			}
+		}
+		return o.table([]string{"POLICY", "RESOURCE", "NAMESPACE", "NAME", "UID", "VIOLATION"}, rows)
+	default:
 		return printStructured(o.Out, o.output, violations)
 	}
 	p := newPrinter(o.Out)

@@ -20,6 +20,8 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/simulation"
 )
@@ -30,6 +32,8 @@ type Violation struct {
 	Resource  string `json:"resource"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
+	// UID is empty for an object of a manifest.
+	UID types.UID `json:"uid,omitempty"`
 	// Messages list the differences, or say why the policy denies the object, or why it can't decide.
 	Messages []string `json:"messages"`
 }
@@ -53,7 +57,7 @@ func Violations(ctx context.Context, s *simulation.Simulation, policy string) ([
 			if policy != "" && v.Policy.Name != policy || v.Policy.Remediation == placementv1.RemediationNewOnly {
 				continue
 			}
-			violation := Violation{Policy: v.Policy.Name, Resource: o.Resource.GroupResource().String(), Namespace: o.Namespace, Name: o.Content.GetName()}
+			violation := Violation{Policy: v.Policy.Name, Resource: o.Resource.GroupResource().String(), Namespace: o.Namespace, Name: o.Content.GetName(), UID: o.Content.GetUID()}
 			if v.Err != nil {
 				violation.Messages = append(violation.Messages, "can't be decided: "+v.Err.Error())
 			}
