@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 )
 
@@ -112,6 +113,8 @@ type Ledger struct {
 	// planInterval. planned is when it did last.
 	unplanned bool
 	planned   time.Time
+	// violations has the namespaces whose violations change.
+	violations notify.Topic[string]
 }
 
 // account holds the findings of one policy, by object.
@@ -181,9 +184,11 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	defer l.mu.Unlock()
 	defer l.assessed(key)
 	var changed []string
+	violates := false
 	for _, name := range l.byKey[key] {
 		if !slices.Contains(names, name) {
 			g, a := l.guard(name), l.accounts[name]
+			violates = violates || a.objects[key].violates()
 			g.heal(l, key)
 			g.unwell -= a.objects[key].harm.weight()
 			a.track(a.objects[key], finding{})
@@ -212,6 +217,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 		}
 		if !known || !equal(before, now) {
 			changed = append(changed, names[i])
+			violates = violates || before.violates() || now.violates()
 		}
 	}
 	l.byKey[key] = names
@@ -222,6 +228,9 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	l.skipped.Delete(key)
 	if !unsettled {
 		delete(l.contested, key)
+	}
+	if violates {
+		l.violations.Publish(key.Namespace)
 	}
 	return changed
 }
@@ -290,13 +299,20 @@ func (l *Ledger) ForgetPolicy(name string) {
 	if !ok {
 		return
 	}
-	for key := range a.objects {
+	violated := sets.New[string]()
+	for key, f := range a.objects {
 		l.byKey[key] = slices.DeleteFunc(l.byKey[key], func(n string) bool { return n == name })
 		if len(l.byKey[key]) == 0 {
 			delete(l.byKey, key)
 		}
+		if f.violates() {
+			violated.Insert(key.Namespace)
+		}
 	}
 	delete(l.accounts, name)
+	for namespace := range violated {
+		l.violations.Publish(namespace)
+	}
 }
 
 func (l *Ledger) account(name string) *account {
@@ -331,17 +347,16 @@ func (l *Ledger) Report(policy string) Report {
 	// There may be far more objects than the report names, so do not sort all of them.
 	var failed, sample, unsettled []Key
 	for key, f := range a.objects {
-		effect := f.result()
-		switch {
-		case f.failure != "":
+		switch outcome, _ := f.outcome(); outcome {
+		case Undecided:
 			out.Failed++
 			failed = keepFirst(failed, key, 1, compareKeys)
-		case effect.denied:
+		case Denied:
 			out.Denied++
-		case effect.violation != "":
+		case Differs:
 			out.Moved++
 		}
-		if f.failure != "" || effect.violation != "" {
+		if f.violates() {
 			sample = keepFirst(sample, key, maxSample, compareKeys)
 		}
 		if len(f.conflicts) > 0 {

@@ -1,0 +1,116 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediation
+
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// Outcome is in what way an object violates a policy.
+type Outcome string
+
+const (
+	// Denied means that the policy denies the object.
+	Denied Outcome = "Denied"
+	// Differs means that the policy decides other values than the object has.
+	Differs Outcome = "Differs"
+	// Undecided means that the policy can't decide the object.
+	Undecided Outcome = "Undecided"
+)
+
+// Violation is an object that violates one policy, or that the policy can't decide.
+type Violation struct {
+	Key
+	Policy  string
+	Outcome Outcome
+	// Message says why. A long message is truncated as in the status of a policy.
+	Message string
+}
+
+// Violations are the violations of all policies in one namespace. An object counts once for each policy.
+type Violations struct {
+	// Total is the number of violations by outcome. It includes those that are not listed.
+	Total map[Outcome]int
+	// First are the first violations, by object and policy.
+	First []Violation
+}
+
+// SubscribeViolations registers f, which is called with the namespace when violations in it may have changed; "" stands for
+// the objects without a namespace. The ledger is locked meanwhile: f must return quickly and must not call the ledger.
+func (l *Ledger) SubscribeViolations(f func(namespace string)) { l.violations.Subscribe(f) }
+
+// Violations returns the violations in a namespace, of which it lists at most limit; "" stands for the objects without a
+// namespace. It leaves out objects for which omit returns true. It takes time in proportion to the number of matched objects of all namespaces.
+func (l *Ledger) Violations(namespace string, limit int, omit func(Key) bool) Violations {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := Violations{Total: map[Outcome]int{}}
+	for policy, a := range l.accounts {
+		for key := range a.objects {
+			if key.Namespace != namespace || omit(key) {
+				continue
+			}
+			f := a.objects[key]
+			if outcome, message := f.outcome(); outcome != "" {
+				out.Total[outcome]++
+				out.First = keepFirst(out.First, Violation{key, policy, outcome, truncate(message)}, limit, compareViolations)
+			}
+		}
+	}
+	return out
+}
+
+// ViolatedNamespaces returns the namespaces with violations. "" stands for the objects without a namespace.
+func (l *Ledger) ViolatedNamespaces() sets.Set[string] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := sets.New[string]()
+	for _, a := range l.accounts {
+		for key, f := range a.objects {
+			if f.violates() {
+				out.Insert(key.Namespace)
+			}
+		}
+	}
+	return out
+}
+
+func compareViolations(a, b Violation) int {
+	return cmp.Or(compareKeys(a.Key, b.Key), cmp.Compare(a.Policy, b.Policy))
+}
+
+// outcome returns in what way the object violates the policy, and why; "" if it does not.
+func (f finding) outcome() (Outcome, string) {
+	effect := f.result()
+	switch {
+	case f.failure != "":
+		return Undecided, f.failure
+	case effect.denied:
+		return Denied, effect.violation
+	case effect.violation != "":
+		return Differs, effect.violation
+	}
+	return "", ""
+}
+
+// violates reports whether the object violates the policy, or can't be decided.
+func (f finding) violates() bool {
+	outcome, _ := f.outcome()
+	return outcome != ""
+}

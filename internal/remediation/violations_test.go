@@ -1,0 +1,132 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediation_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+// deniedBy and undecidedBy are verdicts of a policy that denies an object, and of one that can't decide it.
+func deniedBy(policy string, messages ...string) *placement.Verdict {
+	v := verdict(policy)
+	v.Decision.Errors = messages
+	return v
+}
+
+func undecidedBy(policy, message string) *placement.Verdict {
+	v := verdict(policy)
+	v.Err = errors.New(message)
+	return v
+}
+
+func TestViolations(t *testing.T) {
+	l := remediation.NewLedger()
+	web, db, node := key("deployments", "shop", "web"), key("deployments", "shop", "db"), key("nodes", "", "n1")
+	l.Record(web, "u", "1", []*placement.Verdict{verdict("p", change("a")), deniedBy("q", "not here", "nor there")}, false)
+	l.Record(db, "u", "1", []*placement.Verdict{undecidedBy("p", "no data"), verdict("q")}, false)
+	l.Record(key("deployments", "shop", "omitted"), "u", "1", []*placement.Verdict{verdict("p", change("a"))}, false)
+	l.Record(key("deployments", "bank", "db"), "u", "1", []*placement.Verdict{verdict("p")}, false)
+	l.Record(node, "u", "1", []*placement.Verdict{deniedBy("q", strings.Repeat("long ", 100))}, false)
+	all := []remediation.Violation{
+		{Key: db, Policy: "p", Outcome: remediation.Undecided, Message: "no data"},
+		{Key: web, Policy: "p", Outcome: remediation.Differs, Message: "annotation a is absent, should be x"},
+		{Key: web, Policy: "q", Outcome: remediation.Denied, Message: "not here; nor there"},
+	}
+	total := map[remediation.Outcome]int{remediation.Undecided: 1, remediation.Differs: 1, remediation.Denied: 1}
+	omit := func(k remediation.Key) bool { return k.Name == "omitted" }
+	for name, test := range map[string]struct {
+		namespace string
+		limit     int
+		want      remediation.Violations
+	}{
+		"All":     {"shop", 10, remediation.Violations{Total: total, First: all}},
+		"Bounded": {"shop", 2, remediation.Violations{Total: total, First: all[:2]}},
+		"None":    {"bank", 10, remediation.Violations{}},
+		"Unknown": {"other", 10, remediation.Violations{}},
+		"WithoutNamespace": {"", 10, remediation.Violations{
+			Total: map[remediation.Outcome]int{remediation.Denied: 1},
+			First: []remediation.Violation{{Key: node, Policy: "q", Outcome: remediation.Denied, Message: strings.Repeat("long ", 100)[:253] + "..."}},
+		}},
+	} {
+		if diff := cmp.Diff(test.want, l.Violations(test.namespace, test.limit, omit), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: violations (-want +got):\n%s", name, diff)
+		}
+	}
+	if diff := cmp.Diff(sets.New("", "shop"), l.ViolatedNamespaces()); diff != "" {
+		t.Errorf("namespaces (-want +got):\n%s", diff)
+	}
+}
+
+func TestSubscribeViolations(t *testing.T) {
+	l := remediation.NewLedger()
+	var got []string
+	l.SubscribeViolations(func(namespace string) { got = append(got, namespace) })
+	web, node := key("deployments", "shop", "web"), key("nodes", "", "n1")
+	for _, step := range []struct {
+		name string
+		do   func()
+		want []string
+	}{
+		{"Compliant", func() { l.Record(web, "u", "1", []*placement.Verdict{verdict("p"), verdict("q")}, false) }, nil},
+		{"Violated", func() {
+			l.Record(web, "u", "2", []*placement.Verdict{verdict("p", change("a")), verdict("q", change("b"))}, false)
+		}, []string{"shop"}},
+		{"Again", func() {
+			l.Record(web, "u", "3", []*placement.Verdict{verdict("p", change("a")), verdict("q", change("b"))}, false)
+		}, nil},
+		{"Otherwise", func() {
+			l.Record(web, "u", "4", []*placement.Verdict{verdict("p", change("a")), deniedBy("q", "no")}, false)
+		}, []string{"shop"}},
+		{"Undecided", func() { l.Record(node, "u", "1", []*placement.Verdict{undecidedBy("q", "no data")}, false) }, []string{""}},
+		{"NoLongerMatched", func() { l.Record(web, "u", "4", []*placement.Verdict{deniedBy("q", "no")}, false) }, []string{"shop"}},
+		{"Healed", func() { l.Record(node, "u", "2", []*placement.Verdict{verdict("q")}, false) }, []string{""}},
+		{"Deleted", func() { l.Forget(node) }, nil},
+		{"PolicyDeleted", func() { l.ForgetPolicy("q"); l.ForgetPolicy("p") }, []string{"shop"}},
+	} {
+		got = nil
+		step.do()
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("%s: namespaces (-want +got):\n%s", step.name, diff)
+		}
+	}
+}
+
+// BenchmarkViolations measures how long the ledger is locked for the violations of one of a thousand namespaces.
+func BenchmarkViolations(b *testing.B) {
+	l := remediation.NewLedger()
+	for i := range 100_000 {
+		v := verdict("p")
+		if i%10 == 0 {
+			v = verdict("p", change("a"))
+		}
+		l.Record(key("deployments", fmt.Sprintf("namespace-%d", i%1000), fmt.Sprintf("web-%d", i)), "u", "1", []*placement.Verdict{v}, false)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		l.Violations("namespace-500", 500, func(remediation.Key) bool { return false })
+	}
+}
