@@ -84,6 +84,15 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 		}
 	}
 	writers := quotawriters.New(base.mgr.GetClient(), base.mgr.GetAPIReader())
+	reports, err := newPolicyReports(base, evaluation, ledger, remediation)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range reports {
+		if err := c.SetupWithManager(base.mgr); err != nil {
+			return nil, err
+		}
+	}
 	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{writers, loading.policies, loading.revisions, configurations, remediation, types, status, quotas.usage} {
 		if err := c.SetupWithManager(base.mgr); err != nil {
 			return nil, err

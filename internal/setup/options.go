@@ -122,6 +122,8 @@ type Options struct {
 	// PolicyMaxStaleness is how long a replica responds to admission requests without a confirmation by the API server
 	// that it has all policies. 0 means freshness.DefaultBound.
 	PolicyMaxStaleness time.Duration
+	// PolicyReports are the API groups of the policy reports in which the leader lists violations. It is empty for no reports.
+	PolicyReports []string
 	// ReservationTTL is how long a charge to a quota is reserved for its object. It must be longer than the API
 	// server's timeout of a request.
 	ReservationTTL time.Duration
@@ -166,6 +168,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.Var((*nameList)(&o.Predicates), "predicates", "Predicates that policies may use, in the order in which they are asked, separated by commas.")
 	f.StringVar(&o.Config, "config", "", "Path of a configuration file, a ManagerConfiguration of config.berth.dev/v1alpha1; none if empty.")
 	f.DurationVar(&o.PolicyMaxStaleness, "policy-max-staleness", freshness.DefaultBound, "For how long a replica answers admission requests without a confirmation by the API server that it has the newest policies. Beyond it the replica is not Ready, and its webhooks return an error.")
+	f.Var((*nameList)(&o.PolicyReports), "policy-reports", "API groups of the policy reports in which the leader lists violations, openreports.io, wgpolicyk8s.io, or both, separated by commas; none if empty.")
 	f.DurationVar(&o.ReservationTTL, "quota-reservation-ttl", 65*time.Second, "How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
 	f.IntVar(&o.RemediationMaxConcurrent, "remediation-max-concurrent", 0, "How many existing objects Berth moves at the same time at most, for all policies together; 0 for no bound. An object is being moved from its patch until its rollout is complete.")
 	f.IntVar(&o.RemediationMaxPerMinute, "remediation-max-per-minute", 0, "How many existing objects Berth patches a minute at most, for all policies together; 0 for no bound. A policy bounds its own pace by spec.remediation.budget.")

@@ -24,16 +24,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/internal/configuration"
+	"github.com/berth-dev/berth/internal/policyreport"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// settings are what the configuration file and the flags say about predicates, inventories, and workloads.
+// settings are what the configuration file and the flags say about predicates, inventories, workloads, and reports.
 type settings struct {
 	predicates  *predicates.Set
 	inventories *replication.Inventories
 	templates   *workload.Templates
+	// policyReports are the formats in which reports are written.
+	policyReports []policyreport.Format
 }
 
 // readSettings reads the configuration file, if there is one, and validates it and the flags. No plugin of the scheduler
@@ -65,7 +68,11 @@ func readSettings(o Options) (*settings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--config: %s: %w", o.Config, err)
 	}
-	return &settings{predicates: allowed, inventories: inventories, templates: templates}, nil
+	reports, err := policyreport.Find(o.PolicyReports)
+	if err != nil {
+		return nil, fmt.Errorf("--policy-reports: %w", err)
+	}
+	return &settings{predicates: allowed, inventories: inventories, templates: templates, policyReports: reports}, nil
 }
 
 // defaultPredicates returns the default list of allowed predicates. It returns nil if own is invalid; the manager then

@@ -76,6 +76,7 @@ var elsewhere = map[string]string{
 	"docs/install.md#OLM v1":                                  "needs OLM v1",
 	"docs/install.md#Uninstalling with OLM":                   "needs OLM",
 	"docs/migration.md#Switch over":                           "names what the reader's own cluster has",
+	"docs/operating.md#Policy reports":                        "the suite of policy reports runs the same commands",
 	"docs/placementpolicy.md#Approval":                        "the suite of the runbook runs the same commands, of the entry WaitingForApproval",
 	"docs/placementpolicy.md#Budget and windows":              "the suite of the runbook runs the same command, of the entry TooManyFailures",
 	"docs/releasing.md#Try it":                                "CI runs it",

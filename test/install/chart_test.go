@@ -114,6 +114,7 @@ rbac: {extraRules: [{apiGroups: [example.com], resources: [databases], verbs: [g
 reservationTTL: 2m
 evaluationTimeout: 500ms
 predicates: [NodeName, TaintToleration, NodeResourcesFit]
+policyReports: [openreports.io, wgpolicyk8s.io]
 config: {predicates: {pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [example.com/a]}}]}}
 extraArgs: [--zap-log-level=debug]
 metrics:
@@ -180,7 +181,7 @@ func TestChartWithEveryValue(t *testing.T) {
 	for _, arg := range []string{
 		"--webhook-service=ship-webhook-service", "--owner-cluster-role=ship-manager-role", "--webhook-url=https://berth.example.com:9443",
 		"--webhook-cert-management=external", "--quota-reservation-ttl=2m", "--evaluation-timeout=500ms", "--zap-log-level=debug",
-		"--predicates=NodeName,TaintToleration,NodeResourcesFit", "--config=/etc/berth/manager.yaml", "--webhook-token-lifetime=5m",
+		"--policy-reports=openreports.io,wgpolicyk8s.io", "--predicates=NodeName,TaintToleration,NodeResourcesFit", "--config=/etc/berth/manager.yaml", "--webhook-token-lifetime=5m",
 		"--webhook-client-ca-file=/etc/berth-client-ca/ca.crt", "--webhook-client-names=kube-apiserver,backup", "--namespace=$(POD_NAMESPACE)",
 	} {
 		if !slices.Contains(manager.Args, arg) {
@@ -336,6 +337,7 @@ func TestChartRefuses(t *testing.T) {
 		"Argument":          {"--set", "extraArgs={debug}"},
 		"Predicates":        {"--set", "predicates=NodeName"},
 		"PredicatesInOne":   {"--set-json", `predicates=["NodeName,NodePorts"]`},
+		"PolicyReports":     {"--set", "policyReports={openreports}"},
 		"ConfigWithKind":    {"--set", "config.kind=ManagerConfiguration"},
 		"WriteRights":       {"--set-json", `rbac.extraRules=[{"apiGroups":[""],"resources":["secrets"],"verbs":["*"]}]`},
 		"RuleOfNothing":     {"--set-json", `rbac.extraRules=[{"verbs":["get"]}]`},

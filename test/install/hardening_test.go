@@ -173,13 +173,14 @@ func TestRightsAreLeast(t *testing.T) {
 			}
 		}
 	}
-	// Cluster-wide, the manager itself writes its own status, Events, and its own webhook configurations.
+	// Cluster-wide, the manager itself writes its own status, Events, its own webhook configurations, and policy reports.
 	for _, r := range the[*rbacv1.ClusterRole](t, manifests(t), "ClusterRole/berth-manager-role").Rules {
 		for _, verb := range r.Verbs {
 			switch {
 			case slices.Contains([]string{"get", "list", "watch"}, verb):
 			case slices.Equal(r.APIGroups, []string{"admissionregistration.k8s.io"}) && (verb == "create" || len(r.ResourceNames) > 0):
 			case slices.Equal(r.APIGroups, []string{"events.k8s.io"}):
+			case slices.Equal(r.APIGroups, []string{"openreports.io"}), slices.Equal(r.APIGroups, []string{"wgpolicyk8s.io"}):
 			case slices.Equal(r.APIGroups, []string{"placement.berth.dev"}) && !slices.ContainsFunc(r.Resources, func(s string) bool { return !strings.HasSuffix(s, "/status") }):
 			default:
 				t.Errorf("the manager may %s %v", verb, r)
