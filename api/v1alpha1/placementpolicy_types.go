@@ -410,16 +410,24 @@ type Remediation struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Windows []RemediationWindow `json:"windows,omitempty"`
+
+	// evict makes Berth evict running Pods whose scheduling violates the decision while mode is Automatic or Approved. The
+	// scheduling of a Pod can't be changed, so its controller has to create another one. Berth evicts through the Eviction API,
+	// which respects PodDisruptionBudgets, and only Pods of ReplicaSets, StatefulSets and ReplicationControllers, which create
+	// another one that may run elsewhere. An eviction obeys budget and windows. Other Pods stay as they are and are listed as
+	// violations. If false, Berth evicts no Pods. Defaults to false.
+	// +optional
+	Evict bool `json:"evict,omitempty"`
 }
 
 // RemediationBudget bounds how fast Berth patches the existing objects of a policy, and how many of them may be unavailable at
 // the same time. An object that several policies change waits for the budgets of all of them. An object is being moved from
 // its patch until the patch is done, and if the patch changes the pod template of a workload, until the rollout is complete or
-// has failed.
+// has failed. An evicted Pod is being moved until it is gone.
 //
 // +kubebuilder:validation:MinProperties=1
 type RemediationBudget struct {
-	// maxPerMinute is the number of patches a minute. They are spread evenly: 30 means one patch every two seconds. Must be
+	// maxPerMinute is the number of patches and evictions a minute. They are spread evenly: 30 means one patch every two seconds. Must be
 	// from 1 to 6000. If unset, there is no bound.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -442,9 +450,11 @@ type RemediationBudget struct {
 
 	// maxUnavailable is the number of matched objects, or the percentage of them, that may be unavailable at the same time. An
 	// object is unavailable while it is not ready by the conventions of kstatus, for whatever reason, and while Berth moves it
-	// by a patch of its pod template. Before such a patch of an available object, Berth waits until fewer objects are
-	// unavailable. It does not wait to patch labels and annotations, or an object that is unavailable anyway. A percentage is
-	// rounded down, but to 1 at least, and is one of the matched objects with pods that a patch can roll. Must be from 1 to 1000000,
+	// by a patch of its pod template. If remediation.evict is true, the same holds for each Pod: an evicted Pod is unavailable
+	// until it is gone, and the one in its place until it is ready. Pods that have finished, or that have scheduling gates, are
+	// never unavailable. Before such a patch of an available object, or the eviction of an available Pod, Berth waits until fewer
+	// objects are unavailable. It does not wait to patch labels and annotations, or an object that is unavailable anyway. A percentage is
+	// rounded down, but to 1 at least, and is one of the matched objects with pods that a patch can roll, and of the matched Pods if remediation.evict is true. Must be from 1 to 1000000,
 	// or from 1% to 100%. 100% means no bound. Defaults to 10%.
 	// +optional
 	// +default="10%"
@@ -551,7 +561,8 @@ type PlacementPolicyStatus struct {
 	WouldDeny *int32 `json:"wouldDeny,omitempty"`
 
 	// wouldMove is the number of existing objects that the policy does not deny and that differ from the placement that
-	// it decides. If remediation.mode is Automatic, Berth patches them, unless the field is immutable.
+	// it decides. If remediation.mode is Automatic, Berth patches them, unless the field is immutable. It evicts Pods
+	// if remediation.evict is true.
 	// +optional
 	WouldMove *int32 `json:"wouldMove,omitempty"`
 
@@ -564,7 +575,7 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Conflicted *int32 `json:"conflicted,omitempty"`
 
-	// remediated is the number of patches that remediated existing objects since Berth began to count for this policy.
+	// remediated is the number of patches and evictions that remediated existing objects since Berth began to count for this policy.
 	// It never decreases.
 	// +optional
 	Remediated *int64 `json:"remediated,omitempty"`
@@ -624,7 +635,7 @@ type PlacementPolicyStatus struct {
 
 // WaitingReason is why objects are not patched yet.
 //
-// +kubebuilder:validation:Enum=Budget;Window;Approval;Availability;Failures
+// +kubebuilder:validation:Enum=Budget;Window;Approval;Availability;Failures;DisruptionBudget
 type WaitingReason string
 
 const (
@@ -635,6 +646,8 @@ const (
 	WaitingForAvailability WaitingReason = "Availability"
 	// WaitingAfterFailures means that patches stopped because too many objects failed.
 	WaitingAfterFailures WaitingReason = "Failures"
+	// WaitingForDisruptionBudget means that a PodDisruptionBudget does not allow the eviction of a Pod.
+	WaitingForDisruptionBudget WaitingReason = "DisruptionBudget"
 	// WaitingForWindow means that no window of the policy is open.
 	WaitingForWindow WaitingReason = "Window"
 	// WaitingForApproval means that the plan is not approved.
@@ -645,7 +658,8 @@ const (
 type WaitingObjects struct {
 	// reason is why the objects wait. Budget: maxPerMinute, maxConcurrent or perNamespace is used up. Window: no window is
 	// open. Approval: the plan is not approved. Availability: as many objects are unavailable as maxUnavailable allows.
-	// Failures: as many objects failed as pauseAfterFailures allows.
+	// Failures: as many objects failed as pauseAfterFailures allows. DisruptionBudget: a PodDisruptionBudget does not allow to
+	// evict the Pods.
 	// +required
 	Reason WaitingReason `json:"reason,omitempty"`
 
@@ -727,8 +741,8 @@ type RemediationPlan struct {
 	// +kubebuilder:validation:Minimum=0
 	Done *int32 `json:"done,omitempty"`
 
-	// rollouts is the number of objects that are patched and whose rollout is not complete. The plan is completed when there
-	// are none.
+	// rollouts is the number of objects that are patched and whose rollout is not complete, and of evicted Pods that are not
+	// gone. The plan is completed when there are none.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Rollouts int32 `json:"rollouts,omitempty"`
@@ -748,7 +762,7 @@ type RemediationPlan struct {
 	Undecided int32 `json:"undecided,omitempty"`
 
 	// leftAlone is the number of objects that the plan leaves alone because no patch can change them: the fields are
-	// immutable, the object is being deleted, or another policy denies it.
+	// immutable and Berth does not evict the object, the object is being deleted, or another policy denies it.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LeftAlone int32 `json:"leftAlone,omitempty"`

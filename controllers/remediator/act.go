@@ -45,16 +45,27 @@ import (
 // errNotTaken is the error of a patch that changed nothing.
 var errNotTaken = errors.New("the API server did not take the placement over; the webhook configuration may be missing, or a replica may not have the newest data yet")
 
-// act patches the object unless it must wait. An object that waits is enqueued again once it may be patched.
+// act patches or evicts the object unless it must wait. An object that waits is enqueued again once it may be patched.
 func (c *Controller) act(ctx context.Context, s *scope) (proceed bool, err error) {
 	policies := remediation.Names(s.due)
 	if c.Ledger.Hold(c.Clock.Now(), s.key, policies...) {
 		return false, nil
 	}
+	evicts := s.due.Evicts(s.key.Resource.GroupResource())
+	if evicts {
+		if delay := c.Budget.HoldEviction(c.Clock.Now(), s.key, s.object); delay > 0 {
+			s.retryWithin(delay)
+			return false, nil
+		}
+	}
 	held, at := c.gate.Hold(c.Clock.Now(), s.key, policies...)
 	c.openLater(at)
 	if held {
 		return false, nil
+	}
+	if evicts {
+		c.evict(ctx, s)
+		return true, nil
 	}
 	if s.waits = c.remoteQueue.takePatch(ctx, s); s.waits {
 		return false, nil
@@ -85,20 +96,9 @@ func (c *Controller) openLater(at remediation.Place) {
 // developer's requested values would contain the old placement as if the developer had requested it.
 func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due remediation.Due) (reconcile.Result, error) {
 	policies := remediation.Names(due)
-	if !c.Ledger.Permits(key, obj.GetUID(), due) {
-		// An approval was withdrawn, or another plan was made, while the patch waited. The object is decided again without it.
-		c.gate.Leave(key, policies...)
-		c.advance(ctx, c.Budget.Leave(c.Clock.Now(), key))
-		c.objects.enqueue(key)
-		return reconcile.Result{}, nil
-	}
 	body, err := patchBody(obj)
-	if err != nil {
+	if err != nil || !c.allowed(ctx, key, obj, due) {
 		return reconcile.Result{}, err
-	}
-	if !c.spend(ctx, key, due) {
-		c.gate.Leave(key, policies...)
-		return reconcile.Result{}, nil
 	}
 	ctrllog.FromContext(ctx).V(2).Info("Patching")
 	round := remediation.Round{Before: obj.GetResourceVersion(), Due: due, Revision: remediation.RevisionOf(due)}
@@ -128,19 +128,43 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstru
 		c.count(ctx, due, metrics.RemediationConflict)
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
-	c.count(ctx, due, metrics.RemediationPatched)
-	c.objects.enqueue(c.gate.Succeed(key, policies...)...)
+	c.succeeded(ctx, key, due, metrics.RemediationPatched)
 	round.Version = got.GetResourceVersion()
 	c.gate.Patched(c.Clock.Now(), key, round)
-	for _, policy := range policies {
-		c.Ledger.Remediated(policy)
-		c.Changed(policy)
-	}
 	c.Events.OnObject(got, got.GetNamespace(), events.Remediated, due.String())
 	if !c.gate.Settles(c.Clock.Now(), key) {
 		c.Events.OnObject(got, got.GetNamespace(), events.RemediationStopped, fmt.Sprintf("%s: its decision keeps changing after its own patch", due.Policies()))
 	}
 	return reconcile.Result{}, nil
+}
+
+// allowed reports whether the plans and the budgets of the policies allow to patch or evict an object now. If not, the object is
+// enqueued again.
+func (c *Controller) allowed(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due remediation.Due) bool {
+	policies := remediation.Names(due)
+	if !c.Ledger.Permits(key, obj.GetUID(), due) {
+		// An approval was withdrawn, or another plan was made, while the object waited. It is decided again without it.
+		c.gate.Leave(key, policies...)
+		c.advance(ctx, c.Budget.Leave(c.Clock.Now(), key))
+		c.objects.enqueue(key)
+		return false
+	}
+	if !c.spend(ctx, key, due) {
+		c.gate.Leave(key, policies...)
+		return false
+	}
+	return true
+}
+
+// succeeded records that an object was patched or evicted.
+func (c *Controller) succeeded(ctx context.Context, key remediation.Key, due remediation.Due, outcome string) {
+	policies := remediation.Names(due)
+	c.count(ctx, due, outcome)
+	c.objects.enqueue(c.gate.Succeed(key, policies...)...)
+	for _, policy := range policies {
+		c.Ledger.Remediated(policy)
+		c.Changed(policy)
+	}
 }
 
 // resultOf returns what the budgets have to know of a patch of an object.
@@ -245,7 +269,7 @@ func refused(err error) bool {
 		return false
 	case metav1.StatusReasonForbidden:
 		// Only the message distinguishes a refusal by the authorizer from a denial by an admission plugin.
-		return !strings.Contains(err.Error(), "cannot patch resource")
+		return !strings.Contains(err.Error(), "cannot patch resource") && !strings.Contains(err.Error(), `cannot create resource "pods/eviction"`)
 	}
 	return true
 }

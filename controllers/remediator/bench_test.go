@@ -215,7 +215,7 @@ func (l *leader) apply(name string, spec placementv1.PlacementPolicySpec) {
 	}
 	l.Registry.Set(name, &placement.PolicyState{Binding: binding, Generation: 1, Policy: &placement.Policy{
 		Name: name, Generation: 1, Mode: spec.Mode, FailurePolicy: spec.FailurePolicy, Remediation: spec.Remediation.Mode,
-		Priority: spec.Priority, Matcher: matcher, Evaluator: evaluator,
+		Priority: spec.Priority, Evict: spec.Remediation.Evict, Matcher: matcher, Evaluator: evaluator,
 	}})
 }
 

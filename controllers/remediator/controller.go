@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -59,7 +60,9 @@ type Catalog interface {
 
 // Deps holds the dependencies of a Controller.
 type Deps struct {
-	Client   dynamic.Interface
+	Client dynamic.Interface
+	// Core is a client of the core API group, which evicts Pods.
+	Core     rest.Interface
 	Watches  *watches.Hub
 	Registry *placement.Registry
 	Decider  *placement.Decider
@@ -161,6 +164,13 @@ type scope struct {
 	waits bool
 	// result says when the object must be decided again even if nothing changes. Every phase may set it.
 	result reconcile.Result
+}
+
+// retryWithin makes sure that the object is decided again after a delay at the latest.
+func (s *scope) retryWithin(delay time.Duration) {
+	if at := &s.result.RequeueAfter; *at == 0 || delay < *at {
+		*at = delay
+	}
 }
 
 // phase does one step for an object: it gathers, asks the domain, or acts. It reports whether the next phase follows.

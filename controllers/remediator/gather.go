@@ -91,6 +91,7 @@ var (
 		metadata.AddName("annotations").AddAll()
 		return f.Seal()
 	}()
+	evictionFields = remediation.EvictionFields()
 	// copied is kubectl's copy, as a field set of a policy.
 	copied = func() *projection.FieldSet {
 		f := &projection.FieldSet{}
@@ -179,6 +180,9 @@ func (n *neededFields) compute(resource schema.GroupVersionResource) *projection
 			return projection.AllFields()
 		}
 		schedules = schedules || p.Schedules
+		if remediation.EvictsFrom(p, resource.GroupResource()) {
+			sets = append(sets, evictionFields)
+		}
 		if known[input] {
 			continue
 		}

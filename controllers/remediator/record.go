@@ -38,7 +38,7 @@ func (c *Controller) record(ctx context.Context, s *scope) (proceed bool, err er
 	verdicts := s.outcome.Verdicts
 	c.decideAgain(s.key, verdicts, c.groups.Record(s.key, s.decisions))
 	s.result.RequeueAfter = c.remoteQueue.decided(s.key, verdicts)
-	remediation.Freeze(s.object, verdicts)
+	remediation.Qualify(s.object, verdicts)
 	unsettled := c.unsettled(ctx, s)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(tracing.Decision.String(s.outcome.Digest()))

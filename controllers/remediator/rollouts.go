@@ -73,11 +73,8 @@ func (c *Controller) wantedRollouts() map[schema.GroupVersionResource]*projectio
 
 // rolled returns the types of objects whose rollouts a policy watches.
 func (c *Controller) rolled(p *placement.Policy) (out []schema.GroupVersionResource) {
-	if !p.WatchesRollouts() {
-		return nil
-	}
 	for _, resource := range c.matched.ofPolicy(p) {
-		if _, templated := c.Decider.Templates.Path(resource.GroupResource()); templated && remediation.Rolls(resource.GroupResource()) {
+		if _, templated := c.Decider.Templates.Path(resource.GroupResource()); templated && remediation.Observes(p, resource.GroupResource()) {
 			out = append(out, resource)
 		}
 	}

@@ -40,6 +40,7 @@ const (
 	ReasonQuotaDenied        = "QuotaDenied"
 	ReasonQuotaUnchecked     = "QuotaUnchecked"
 	ReasonRemediated         = "PlacementRemediated"
+	ReasonEvicted            = "PlacementEvicted"
 	ReasonRemediationFailed  = "PlacementRemediationFailed"
 	ReasonRemediationStopped = "PlacementRemediationStopped"
 	ReasonPolicyReady        = "PolicyReady"
@@ -76,6 +77,8 @@ var (
 	QuotaUnchecked = Kind{corev1.EventTypeWarning, ReasonQuotaUnchecked, actionAdmit}
 	// Remediated means that an existing object was brought into line.
 	Remediated = Kind{corev1.EventTypeNormal, ReasonRemediated, actionRemediate}
+	// Evicted means that a running Pod was evicted, so that its controller creates one that is in line.
+	Evicted = Kind{corev1.EventTypeNormal, ReasonEvicted, actionRemediate}
 	// RemediationFailed means that an existing object could not be brought into line.
 	RemediationFailed = Kind{corev1.EventTypeWarning, ReasonRemediationFailed, actionRemediate}
 	// RemediationStopped means that an object's decision does not settle, so that the object is no longer patched.

@@ -240,8 +240,8 @@ var (
 	}
 	policyWaiting = Metric{
 		Name: "berth_policy_waiting", Type: Gauge, Reporter: TheLeader,
-		Help:   "Existing objects that Berth has to patch for a policy and that wait, by reason: budget (the number of patches a minute, or of objects that are moved at the same time), window, approval, availability (too many objects are unavailable), or failures (too many objects failed).",
-		Labels: []Label{ofPolicy, {Name: "reason", Values: []string{WaitingBudget, WaitingWindow, WaitingApproval, WaitingAvailability, WaitingFailures}}},
+		Help:   "Existing objects that Berth has to patch for a policy and that wait, by reason: budget (the number of patches a minute, or of objects that are moved at the same time), window, approval, availability (too many objects are unavailable), failures (too many objects failed), or disruptionbudget (a PodDisruptionBudget does not allow to evict the Pod).",
+		Labels: []Label{ofPolicy, {Name: "reason", Values: []string{WaitingBudget, WaitingWindow, WaitingApproval, WaitingAvailability, WaitingFailures, WaitingDisruption}}},
 	}
 	policyPlanDuration = Metric{
 		Name: "berth_policy_plan_duration_seconds", Type: Histogram, Reporter: TheLeader,
@@ -266,8 +266,8 @@ var (
 	}
 	remediations = Metric{
 		Name: "berth_remediations_total", Type: Counter, Reporter: TheLeader,
-		Help:   "Patches of existing objects, by policy and outcome.",
-		Labels: []Label{ofPolicy, {Name: "outcome", Values: []string{RemediationPatched, RemediationConflict, RemediationFailed}}},
+		Help:   "Patches of existing objects and evictions of Pods, by policy and outcome.",
+		Labels: []Label{ofPolicy, {Name: "outcome", Values: []string{RemediationPatched, RemediationEvicted, RemediationConflict, RemediationFailed}}},
 	}
 	quotaUsed = Metric{
 		Name: "berth_quota_used", Type: Gauge, Reporter: TheLeader,

@@ -56,6 +56,7 @@ const (
 // Outcomes of a remediation.
 const (
 	RemediationPatched  = "patched"
+	RemediationEvicted  = "evicted"
 	RemediationConflict = "conflict"
 	RemediationFailed   = "failed"
 )
@@ -67,6 +68,7 @@ const (
 	WaitingApproval     = "approval"
 	WaitingAvailability = "availability"
 	WaitingFailures     = "failures"
+	WaitingDisruption   = "disruptionbudget"
 )
 
 // States of a policy.
@@ -184,7 +186,7 @@ func (m *Metrics) Violations(policy string, objects int) {
 // waitingReasons are the values of a label for the reasons why objects wait.
 var waitingReasons = map[string]placementv1.WaitingReason{
 	WaitingBudget: placementv1.WaitingForBudget, WaitingWindow: placementv1.WaitingForWindow, WaitingApproval: placementv1.WaitingForApproval,
-	WaitingAvailability: placementv1.WaitingForAvailability, WaitingFailures: placementv1.WaitingAfterFailures,
+	WaitingAvailability: placementv1.WaitingForAvailability, WaitingFailures: placementv1.WaitingAfterFailures, WaitingDisruption: placementv1.WaitingForDisruptionBudget,
 }
 
 // Waiting sets how many objects of a policy wait. objects returns their number by reason.

@@ -127,6 +127,8 @@ type Policy struct {
 	// objects are patched.
 	Budget  placementv1.RemediationBudget
 	Windows window.Windows
+	// Evict reports whether remediation evicts running Pods whose scheduling violates the decision.
+	Evict bool
 	// Schedules reports whether the policy may define the rule scheduling, for which more fields of an object are
 	// decoded. If a policy decides on scheduling although Schedules is false, its verdict is an error.
 	Schedules bool
@@ -148,6 +150,7 @@ func NewPolicy(name string, generation int64, spec placementv1.PlacementPolicySp
 		BlastRadius:   spec.Remediation.BlastRadius.WithDefaults(),
 		Budget:        spec.Remediation.Budget.WithDefaults(),
 		Windows:       window.ParseAll(spec.Remediation.Windows),
+		Evict:         spec.Remediation.Evict,
 		Matcher:       matcher,
 		Schedules:     schedules,
 		Evaluator:     e,

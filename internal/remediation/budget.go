@@ -31,13 +31,16 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// Budget bounds patches of existing objects: how many happen in a minute, how many objects are moved at the same time, how
+// Budget bounds patches and evictions of existing objects: how many happen in a minute, how many objects are moved at the same time, how
 // many may be unavailable, and when. Each policy has its own bounds; others apply to all policies together. Patches also
 // stop when too many of them failed. A Budget delays patches and never drops any. It is safe for concurrent use.
 //
 // An object is moved from its patch until the patch is done, and if the patch rolls pods, until that rollout is complete or
 // has failed. An object that is not ready, or that is moved by a patch that rolls pods, is unavailable. To patch an object
 // that is unavailable anyway does not make more objects unavailable, so it does not wait for others to be available.
+//
+// An eviction is a patch that rolls the one pod that the object is. The Pod is moved until it is gone. The one in its place is
+// another object, which is unavailable until it is ready.
 //
 // Two patches for a policy with n patches a minute are at least a minute/n apart. So no period of a minute contains more
 // than n of them, wherever it begins. A new leader does not know when its predecessor patched last. It behaves as if that
@@ -54,7 +57,8 @@ type Budget struct {
 	moving  map[Key]*movement
 	unready map[Key]Rollout
 	// failed holds the objects whose patch or rollout failed, without the version of the resource, by policy.
-	failed map[Key]map[string]failure
+	failed    map[Key]map[string]failure
+	evictions evictions
 	// adoptedUntil is when objects no longer count as moved because an earlier leader may have been moving them; zero if none
 	// do.
 	adoptedUntil time.Time
@@ -119,6 +123,8 @@ type movement struct {
 	seen Rollout
 	// unobserved is set if rollouts of the object are not observed any more, so that no rollout counts after a patch under way.
 	unobserved bool
+	// evicted is set if the object is a Pod that was evicted, so that it is moved until there is none with the UID.
+	evicted bool
 	// adopted is set if it is not known whether an earlier leader was moving the object.
 	adopted bool
 }
@@ -140,14 +146,15 @@ func (m *movement) rolls() bool {
 // claim is what a policy wants to do with an object.
 type claim struct {
 	policy *placement.Policy
-	// rolls reports whether the patch rolls pods, so that the object is unavailable until its rollout is complete.
+	// rolls reports whether the patch rolls pods or is an eviction, so that the object is unavailable until its rollout is
+	// complete or the Pod is gone.
 	rolls bool
 }
 
 func claimsOf(key Key, due Due) []claim {
 	out := make([]claim, len(due))
 	for i, v := range due {
-		out[i] = claim{v.Policy, v.Policy.WatchesRollouts() && Rolls(key.Resource.GroupResource()) && slices.ContainsFunc(v.Changes, rollsPods)}
+		out[i] = claim{v.Policy, Observes(v.Policy, key.Resource.GroupResource()) && slices.ContainsFunc(v.Changes, rollsPods)}
 	}
 	return out
 }
@@ -159,7 +166,7 @@ func rollsPods(c placement.Change) bool { return possible(c) && c.ChangesPods() 
 func NewBudget(limits Limits, objects Matches) *Budget {
 	b := &Budget{
 		objects: objects, policies: map[string]*policyBudget{}, waiting: newWaitingList(),
-		moving: map[Key]*movement{}, unready: map[Key]Rollout{}, failed: map[Key]map[string]failure{},
+		moving: map[Key]*movement{}, unready: map[Key]Rollout{}, failed: map[Key]map[string]failure{}, evictions: newEvictions(),
 	}
 	overall := newPolicyBudget(time.Time{})
 	overall.apply(&placement.Policy{Budget: placementv1.RemediationBudget{MaxPerMinute: int32(limits.MaxPerMinute), MaxConcurrent: int32(limits.MaxConcurrent)}})
@@ -202,10 +209,10 @@ func (b *Budget) Spend(now time.Time, key Key, due Due) (ok bool, next Next) {
 	return ok, next
 }
 
-// Patch is the result of a patch.
+// Patch is the result of a patch or an eviction.
 type Patch struct {
-	// Done reports whether the API server patched the object with the UID, and Generation is the object's generation since
-	// then.
+	// Done reports whether the API server patched or evicted the object with the UID. Generation is its generation since the
+	// patch.
 	Done       bool
 	UID        types.UID
 	Generation int64
@@ -235,7 +242,7 @@ func (b *Budget) Finish(now time.Time, key Key, due Due, result Patch) (next Nex
 					m.rolling.Insert(policy)
 				}
 			}
-			m.uid, m.generation, m.adopted = result.UID, result.Generation, false
+			m.uid, m.generation, m.adopted, m.evicted = result.UID, result.Generation, false, due.Evicts(key.Resource.GroupResource())
 		}
 		clear(m.patching)
 		b.conclude(now, key, m.seen, &next)
@@ -288,6 +295,7 @@ func (b *Budget) Forget(now time.Time, key Key) (next Next) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting.remove(key)
+	b.evictions.forget(key)
 	b.clearFailures(key, &next, slices.Collect(maps.Keys(b.failed[unversioned(key)]))...)
 	freed := b.cancel(key)
 	b.admit(now, &next, append(freed, b.unobserve(key, &next)...)...)
@@ -333,9 +341,11 @@ func (b *Budget) conclude(now time.Time, key Key, r Rollout, next *Next) {
 		return
 	case len(m.rolling) == 0 || r.UID == m.uid && r.Generation < m.generation:
 		// Nothing rolls, or the object was observed before the patch.
-	case r.Ready || r.Failure != "":
+	case m.evicted && (r.UID == m.uid || r.UID == ""):
+		// The evicted Pod is not gone, as far as is known.
+	case m.evicted || r.Ready || r.Failure != "":
 		for policy := range m.rolling {
-			if !r.Ready {
+			if !m.evicted && !r.Ready {
 				b.fail(now, key, policy, failure{"its rollout failed: " + r.Failure, true}, next)
 			}
 		}
@@ -433,6 +443,7 @@ func (b *Budget) Recorded(now time.Time, key Key, due Due) (next Next) {
 	defer b.mu.Unlock()
 	var freed []string
 	b.clearRefusals(key, due, &next)
+	b.evictions.recorded(key, due)
 	if _, unready := b.unready[key]; unready || b.moving[key] != nil {
 		freed = b.update(key)
 	}
@@ -500,7 +511,7 @@ func (b *Budget) takeOver(now time.Time, version *placement.Policy, next *Next) 
 		return
 	}
 	for key, r := range b.unready {
-		if r.Failure != "" || !slices.Contains(b.objects.Matching(key), version.Name) {
+		if r.Failure != "" || !Observes(version, key.Resource.GroupResource()) || !slices.Contains(b.objects.Matching(key), version.Name) {
 			continue
 		}
 		m := b.movementOf(key)
@@ -739,7 +750,10 @@ type Waiting struct {
 	Unavailable, UnavailableNow, MaxUnavailable int
 	// Stopped are the objects that wait because too many patches failed.
 	Stopped int
-	// Rollouts is the number of objects that were patched and whose rollout is not complete. It is not known while Resuming is
+	// Protected are the Pods that wait because a PodDisruptionBudget does not allow their eviction.
+	Protected int
+	// Rollouts is the number of objects that were patched and whose rollout is not complete, and of evicted Pods that are not
+	// gone. It is not known while Resuming is
 	// set: an earlier leader was moving objects.
 	Rollouts int
 	Resuming bool
@@ -796,6 +810,7 @@ func (b *Budget) Waiting(policy string) Waiting {
 			out.Paced++
 		}
 	}
+	out.Protected = b.evictions.protected(policy)
 	p := b.policies[policy]
 	if p == nil || policy == "" {
 		return out
@@ -923,7 +938,7 @@ func (b *Budget) update(key Key) (freed []string) {
 	for name, p := range b.policies {
 		moving, unavailable := p.moving.Has(key), p.unavailable.Has(key)
 		p.setMoving(key, m.counts(name))
-		setMember(p.unavailable, key, (unready || m.rolls()) && (slices.Contains(matching, name) || m.counts(name)))
+		setMember(p.unavailable, key, (unready || m.rolls()) && (slices.Contains(matching, name) && p.countsUnready(key) || m.counts(name)))
 		if moving && !p.moving.Has(key) || unavailable && !p.unavailable.Has(key) {
 			freed = append(freed, name)
 		}

@@ -31,13 +31,32 @@ import (
 // terminating is the reason why a terminating object is reported and not patched.
 const terminating = "being deleted: Berth does not patch it; if it stays, see which finalizers hold it"
 
-// Freeze marks the changes of an object as impossible if the object is terminating. The owner of a finalizer may depend on
-// the object's content. Besides, a patch would have no effect: Berth sends a patch that changes nothing, so that the webhook
-// decides the object, and the webhook does not decide such patches of terminating objects.
-func Freeze(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
-	if obj.GetDeletionTimestamp() == nil {
+// Qualify says of each change whether remediation can make it in an existing object. It can't change a terminating object. It
+// can change the scheduling of a Pod by an eviction, if the policy has them and another Pod takes its place.
+func Qualify(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
+	verdicts = withReleased(verdicts)
+	if obj.GetDeletionTimestamp() != nil {
+		freeze(verdicts)
 		return
 	}
+	qualifyEvictions(obj, verdicts)
+}
+
+// withReleased returns the verdicts, and those that policies would have with an approval.
+func withReleased(verdicts []*placement.Verdict) []*placement.Verdict {
+	out := slices.Clone(verdicts)
+	for _, v := range verdicts {
+		if v.Released != nil {
+			out = append(out, v.Released)
+		}
+	}
+	return out
+}
+
+// freeze marks the changes of a terminating object as impossible. The owner of a finalizer may depend on the object's content.
+// Besides, a patch would have no effect: Berth sends a patch that changes nothing, so that the webhook decides the object, and
+// the webhook does not decide such patches of terminating objects.
+func freeze(verdicts []*placement.Verdict) {
 	for _, v := range verdicts {
 		for i := range v.Changes {
 			if possible(v.Changes[i]) {
@@ -47,13 +66,13 @@ func Freeze(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
 	}
 }
 
-// possible reports whether a change can be made in place. Other changes are reported and not patched.
+// possible reports whether remediation can make a change. Other changes are reported.
 func possible(c placement.Change) bool { return c.Immutable == "" }
 
-// Due are those verdicts on an object that require a patch.
+// Due are those verdicts on an object that require a patch or an eviction.
 type Due []*placement.Verdict
 
-// DueOf returns the verdicts that require a patch, also those that need an approval. It is empty if no policy requires one, or
+// DueOf returns the verdicts that require a patch or an eviction, also those that need an approval. It is empty if no policy requires one, or
 // if a patch would be denied.
 func DueOf(verdicts []*placement.Verdict) Due {
 	if Blocks(verdicts) {

@@ -69,13 +69,17 @@ type PlannedMove struct {
 	Changes []placement.Change
 }
 
-// Action describes the changes.
+// Action describes the changes, and whether the object is evicted for them.
 func (m PlannedMove) Action() string {
 	out := make([]string, len(m.Changes))
 	for i, c := range m.Changes {
 		out[i] = c.Action()
 	}
-	return strings.Join(out, "; ")
+	text := strings.Join(out, "; ")
+	if m.Resource.GroupResource() == podResource && slices.ContainsFunc(m.Changes, placement.Change.ChangesPods) {
+		return "evict: " + text
+	}
+	return text
 }
 
 // Cause is why objects have to be decided again. The zero value stands for changes of objects or of namespaces.

@@ -121,6 +121,12 @@ func (p *policyBudget) blocks(key Key, name string, rolls bool, objects Matches)
 	return queueName{}, false
 }
 
+// countsUnready reports whether the policy counts an object that is not ready as unavailable. It does not if the object is a Pod and
+// the policy evicts none: the readiness of the Pod is known only because of other policies.
+func (p *policyBudget) countsUnready(key Key) bool {
+	return key.Resource.GroupResource() != podResource || p.version != nil && p.version.Evict
+}
+
 // maxUnavailable returns how many of the matched objects may be unavailable. A percentage is rounded down, but to 1 at
 // least: with 0, no object could ever be moved.
 func (p *policyBudget) maxUnavailable(matched int) int {

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
 )
 
@@ -55,6 +56,10 @@ func rolls(obj *unstructured.Unstructured) bool {
 // RolloutFields. If its status is malformed, the object is not ready.
 func RolloutOf(obj *unstructured.Unstructured) Rollout {
 	out := Rollout{UID: obj.GetUID(), Generation: obj.GetGeneration()}
+	if obj.GroupVersionKind().GroupKind() == podKind {
+		out.Ready = podReady(obj)
+		return out
+	}
 	if !rolls(obj) && obj.GetDeletionTimestamp() == nil {
 		// kstatus has this rule for StatefulSets alone.
 		out.Ready = true
@@ -73,6 +78,16 @@ func RolloutOf(obj *unstructured.Unstructured) Rollout {
 	return out
 }
 
+// podReady reports whether a Pod counts as ready. One that has finished, or that its owner keeps from being scheduled, is not
+// missed. A Pod has no rollout, so none can fail.
+func podReady(pod *unstructured.Unstructured) bool {
+	if pod.GetDeletionTimestamp() == nil && (finished(pod) || gated(pod)) {
+		return true
+	}
+	result, err := status.Compute(pod)
+	return err == nil && result.Status == status.CurrentStatus
+}
+
 // RolloutFields returns the fields that RolloutOf reads, for all types. The field set is sealed.
 func RolloutFields() *projection.FieldSet {
 	f := &projection.FieldSet{}
@@ -84,6 +99,7 @@ func RolloutFields() *projection.FieldSet {
 	spec.AddName("paused")
 	spec.AddName("progressDeadlineSeconds")
 	spec.AddName("updateStrategy").AddAll()
+	spec.AddName("schedulingGates").AddAll()
 	f.AddName("status").AddAll()
 	return f.Seal()
 }
@@ -100,3 +116,9 @@ var notRolled = sets.New(
 
 // Rolls reports whether objects of a type with a pod template replace their pods when the template changes.
 func Rolls(resource schema.GroupResource) bool { return !notRolled.Has(resource) }
+
+// Observes reports whether remediation of a policy has to know which objects of a type are ready, because it may replace their
+// pods or evict them.
+func Observes(p *placement.Policy, resource schema.GroupResource) bool {
+	return p.WatchesRollouts() && (Rolls(resource) || EvictsFrom(p, resource))
+}

@@ -25,6 +25,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -89,6 +90,8 @@ type servedCluster struct {
 	// live reads and writes without a cache.
 	live    client.Client
 	dynamic dynamic.Interface
+	// core is a client of the core API group.
+	core rest.Interface
 	// identity is Berth's own user.
 	identity authenticationv1.UserInfo
 }
@@ -103,11 +106,15 @@ func connect(ctx context.Context, cfg *rest.Config) (*servedCluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	coreClient, err := typedcorev1.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
 	whoami := &authenticationv1.SelfSubjectReview{}
 	if err := live.Create(ctx, whoami); err != nil {
 		return nil, fmt.Errorf("asking the API server who Berth is: %w", err)
 	}
-	return &servedCluster{config: cfg, live: live, dynamic: dynamicClient, identity: whoami.Status.UserInfo}, nil
+	return &servedCluster{config: cfg, live: live, dynamic: dynamicClient, core: coreClient.RESTClient(), identity: whoami.Status.UserInfo}, nil
 }
 
 // newManager returns a manager of the served cluster. It also runs the connection to the host cluster, if there is one.

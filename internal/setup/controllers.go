@@ -149,7 +149,7 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 // ledger.
 func newRemediation(base *base, evaluation *evaluation, loading *loading, ledger *remediation.Ledger, budget *remediation.Budget, ready *readiness) *remediator.Controller {
 	c := remediator.New(remediator.Deps{
-		Client: base.served.dynamic, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog, Ledger: ledger, Budget: budget,
+		Client: base.served.dynamic, Core: base.served.core, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog, Ledger: ledger, Budget: budget,
 		Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{}, Identity: base.served.identity,
 		Ready:    ready.isReady,
 		Tracing:  base.tracing,

@@ -601,6 +601,9 @@ func waiting(w remediation.Waiting, plan *placementv1.RemediationPlan) []placeme
 	if w.Stopped > 0 {
 		out = append(out, placementv1.WaitingObjects{Reason: placementv1.WaitingAfterFailures, Objects: int32(w.Stopped)})
 	}
+	if w.Protected > 0 {
+		out = append(out, placementv1.WaitingObjects{Reason: placementv1.WaitingForDisruptionBudget, Objects: int32(w.Protected)})
+	}
 	return out
 }
 
@@ -656,6 +659,9 @@ func waitingText(w remediation.Waiting, unapproved int) string {
 	}
 	if w.Stopped > 0 {
 		out += fmt.Sprintf("; %d of them wait because too many objects failed, see the Paused condition", w.Stopped)
+	}
+	if w.Protected > 0 {
+		out += fmt.Sprintf("; %d of them are Pods that wait because a PodDisruptionBudget does not allow their eviction", w.Protected)
 	}
 	return out
 }

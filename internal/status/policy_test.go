@@ -573,7 +573,7 @@ func TestBudgetInStatus(t *testing.T) {
 	facts := sound()
 	facts.State.Policy.Name, facts.State.Policy.Remediation = "p", placementv1.RemediationAutomatic
 	facts.Report.Matched, facts.Report.Moved, facts.Report.Violations = 40, 30, 30
-	facts.Waiting = remediation.Waiting{Paced: 1, Unavailable: 2, UnavailableNow: 5, MaxUnavailable: 4, Stopped: 3, Pause: "7-abc"}
+	facts.Waiting = remediation.Waiting{Paced: 1, Unavailable: 2, UnavailableNow: 5, MaxUnavailable: 4, Stopped: 3, Protected: 6, Pause: "7-abc"}
 	for i := range 12 {
 		facts.Waiting.Failures = append(facts.Waiting.Failures, remediation.Failure{
 			Key:    remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Resource: "deployments"}, Namespace: "shop", Name: fmt.Sprint(i)},
@@ -583,6 +583,7 @@ func TestBudgetInStatus(t *testing.T) {
 	got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	if diff := cmp.Diff([]placementv1.WaitingObjects{
 		{Reason: placementv1.WaitingForBudget, Objects: 1}, {Reason: placementv1.WaitingForAvailability, Objects: 2}, {Reason: placementv1.WaitingAfterFailures, Objects: 3},
+		{Reason: placementv1.WaitingForDisruptionBudget, Objects: 6},
 	}, got.Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}

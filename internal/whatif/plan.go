@@ -66,7 +66,7 @@ func PlanOf(ctx context.Context, s *simulation.Simulation, policy string) (*Plan
 		if err != nil {
 			return nil, fmt.Errorf("deciding %s: %w", simulation.Describe(o.Content), err)
 		}
-		remediation.Freeze(o.Content, verdicts)
+		remediation.Qualify(o.Content, verdicts)
 		key := remediation.Key{Resource: o.Resource, Namespace: o.Namespace, Name: o.Content.GetName()}
 		ledger.Record(key, o.Content.GetUID(), o.Content.GetResourceVersion(), verdicts, false)
 		uids[key] = o.Content.GetUID()

@@ -189,7 +189,7 @@ func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, 
 	if !o.Exists || !slices.ContainsFunc(s.Policies(), leavesExisting) {
 		verdicts, err := s.VerdictsBy(ctx, o, evaluate)
 		if o.Exists {
-			remediation.Freeze(o.Content, verdicts)
+			remediation.Qualify(o.Content, verdicts)
 		}
 		return decisions{verdicts: verdicts, answers: verdicts}, err
 	}
@@ -207,7 +207,7 @@ func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, 
 	if err != nil {
 		return decisions{}, err
 	}
-	remediation.Freeze(o.Content, verdicts)
+	remediation.Qualify(o.Content, verdicts)
 	// Remediation leaves the keys of other policies as they are, and an update does not.
 	update := simulation.Object{Resource: o.Resource, Namespace: o.Namespace, Content: o.Content, Old: &unstructured.Unstructured{Object: o.Content.Object}}
 	answers, err := s.VerdictsBy(ctx, update, func(_ context.Context, p *placement.Policy, _ map[string]any) (placement.Decision, error) {

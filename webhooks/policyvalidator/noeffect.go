@@ -21,11 +21,13 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/policy/lint"
 )
 
@@ -82,6 +84,24 @@ func warnOfRemediation(spec placementv1.PlacementPolicySpec) admission.Warnings 
 		}
 	}
 	return out
+}
+
+// warnOfEviction warns about remediation.evict in a policy that evicts no Pods.
+func warnOfEviction(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) admission.Warnings {
+	r := spec.WithDefaults().Remediation
+	if !r.Evict {
+		return nil
+	}
+	const noEffect = "spec.remediation.evict has no effect"
+	switch {
+	case r.Mode != placementv1.RemediationAutomatic && r.Mode != placementv1.RemediationApproved:
+		return admission.Warnings{fmt.Sprintf("%s in mode %s: Berth evicts Pods in the modes Automatic and Approved", noEffect, r.Mode)}
+	case !m.SelectsResource(corev1.SchemeGroupVersion.WithResource("pods")):
+		return admission.Warnings{noEffect + ": no rule in spec.match.resourceRules matches pods. Match pods, too, or remove evict"}
+	case !slices.Contains(module.Rules, language.RuleScheduling):
+		return admission.Warnings{noEffect + ": the policy does not define the rule scheduling, and Berth evicts Pods only to change their scheduling"}
+	}
+	return nil
 }
 
 // warnOfAbsentLabels warns about a policy that decides only objects without a label, and whose match requires that

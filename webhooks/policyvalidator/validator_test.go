@@ -172,6 +172,31 @@ func TestValidate(t *testing.T) {
 				p.Spec.Remediation = placementv1.Remediation{Mode: placementv1.RemediationNewOnly, BlastRadius: &placementv1.BlastRadius{Percent: 5}}
 			},
 		},
+		"EvictManual": {
+			rego: "package p\nscheduling.nodeSelector.disk := \"ssd\"", warning: "spec.remediation.evict has no effect in mode Manual: Berth evicts Pods in the modes Automatic and Approved",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Match.ResourceRules[0].APIGroups, p.Spec.Match.ResourceRules[0].Resources = []string{""}, []string{"pods"}
+				p.Spec.Remediation = placementv1.Remediation{Mode: placementv1.RemediationManual, Evict: true}
+			},
+		},
+		"EvictNoPods": {
+			rego: "package p\nscheduling.nodeSelector.disk := \"ssd\"", warning: "spec.remediation.evict has no effect: no rule in spec.match.resourceRules matches pods",
+			change: func(p *placementv1.PlacementPolicy) { p.Spec.Remediation.Evict = true },
+		},
+		"EvictNoScheduling": {
+			rego: "package p\nlabels.a := \"b\"", warning: "spec.remediation.evict has no effect: the policy does not define the rule scheduling",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Match.ResourceRules[0].APIGroups, p.Spec.Match.ResourceRules[0].Resources = []string{""}, []string{"pods"}
+				p.Spec.Remediation.Evict = true
+			},
+		},
+		"Evict": {
+			rego: "package p\nscheduling.nodeSelector.disk := \"ssd\"",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Match.ResourceRules[0].APIGroups, p.Spec.Match.ResourceRules[0].Resources = []string{""}, []string{"pods"}
+				p.Spec.Remediation = placementv1.Remediation{Mode: placementv1.RemediationApproved, Evict: true}
+			},
+		},
 		"AbsentLabel": {
 			rego: "package p\nerrors contains \"no\" if not input.metadata.labels.owner", warning: "p.rego:2:25: spec.match.objectSelector requires the label owner: objects without it are not matched",
 			change: func(p *placementv1.PlacementPolicy) {

@@ -1,0 +1,108 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediator
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+// evict evicts the Pod for the verdicts that are due. Its controller creates another one, which the webhook places. Unlike a
+// patch, no webhook checks the approved move, so allowed does it right before.
+func (c *Controller) evict(ctx context.Context, s *scope) {
+	key, obj, due := s.key, s.object, s.due
+	policies := remediation.Names(due)
+	if !c.allowed(ctx, key, obj, due) {
+		return
+	}
+	ctrllog.FromContext(ctx).V(2).Info("Evicting")
+	err := c.postEviction(ctx, obj)
+	c.advance(ctx, c.Budget.Finish(c.Clock.Now(), key, due, evictionResult(obj, err)))
+	switch {
+	case err == nil:
+		c.succeeded(ctx, key, due, metrics.RemediationEvicted)
+		c.Events.OnObject(obj, key.Namespace, events.Evicted, due.String())
+		if age := c.Budget.Evicted(c.Clock.Now(), key, obj); age > 0 {
+			c.Events.OnObject(obj, key.Namespace, events.RemediationStopped, fmt.Sprintf("%s: its controller keeps creating Pods that violate the decision; "+
+				"Berth evicts the next one when it is %s old", due.Policies(), age))
+		}
+	case apierrors.IsNotFound(err):
+		c.gate.Leave(key, policies...)
+	case apierrors.IsConflict(err):
+		// The watch will deliver the newer object; the requeue is for the case that it does not.
+		c.gate.Leave(key, policies...)
+		c.count(ctx, due, metrics.RemediationConflict)
+		s.retryWithin(time.Second)
+	case isProtected(err):
+		c.gate.Leave(key, policies...)
+		s.retryWithin(c.Budget.Protect(c.Clock.Now(), key, due))
+		for _, policy := range policies {
+			c.Changed(policy)
+		}
+	default:
+		c.Events.OnObject(obj, key.Namespace, events.RemediationFailed, fmt.Sprintf("%s: %v", due.Policies(), err))
+		if delay := c.failed(ctx, key, due, err).RequeueAfter; delay > 0 {
+			s.retryWithin(delay)
+		}
+	}
+}
+
+// postEviction evicts a Pod through the Eviction API, in the version that was decided.
+func (c *Controller) postEviction(ctx context.Context, pod *unstructured.Unstructured) error {
+	eviction := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.GetNamespace(), Name: pod.GetName()},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(pod.GetUID()), ResourceVersion: new(pod.GetResourceVersion())}},
+	}
+	var status metav1.Status
+	// The client would wait and retry when a PodDisruptionBudget does not allow the eviction, and so block a worker.
+	err := c.Core.Post().MaxRetries(0).Namespace(pod.GetNamespace()).Resource("pods").Name(pod.GetName()).SubResource("eviction").Body(eviction).Do(ctx).Into(&status)
+	if err == nil && status.Status == metav1.StatusFailure {
+		// The API server returns a failure as the result if several PodDisruptionBudgets select the Pod.
+		err = &apierrors.StatusError{ErrStatus: status}
+	}
+	if s, ok := err.(apierrors.APIStatus); ok && s.Status().Code == http.StatusInternalServerError && s.Status().Reason == metav1.StatusReasonUnknown {
+		// The reason is the Pod's own, unlike that of other internal errors.
+		return apierrors.NewForbidden(policyv1.Resource("evictions"), pod.GetName(), err)
+	}
+	return err
+}
+
+// isProtected reports whether a PodDisruptionBudget does not allow an eviction now. Other requests are refused as too many, too,
+// if the API server is overloaded.
+func isProtected(err error) bool {
+	return apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
+}
+
+// evictionResult returns what the budgets have to know of the eviction of a Pod.
+func evictionResult(pod *unstructured.Unstructured, err error) remediation.Patch {
+	if err == nil {
+		return remediation.Patch{Done: true, UID: pod.GetUID()}
+	}
+	return resultOf(pod, nil, err)
+}

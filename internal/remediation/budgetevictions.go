@@ -1,0 +1,149 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediation
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// protectedDelay is the first delay before an eviction is tried again that a PodDisruptionBudget did not allow. It doubles up
+	// to protectedDelayMax.
+	protectedDelay    = 5 * time.Second
+	protectedDelayMax = 5 * time.Minute
+	// repeatDelay is the age that new Pods of a controller need before they are evicted, once one of its Pods was evicted. It
+	// doubles up to repeatDelayMax with each new Pod that is evicted, and is over after twice the age.
+	repeatDelay    = time.Minute
+	repeatDelayMax = time.Hour
+)
+
+// evictions delays the evictions of single Pods. The Budget's mutex protects it.
+type evictions struct {
+	// waiting holds the Pods that PodDisruptionBudgets protect.
+	waiting map[Key]*protectedPod
+	// repeats holds the controllers of Pods that were evicted recently, by UID.
+	repeats map[types.UID]repeat
+}
+
+// protectedPod is a Pod whose eviction a PodDisruptionBudget did not allow.
+type protectedPod struct {
+	policies []string
+	delay    time.Duration
+	until    time.Time
+}
+
+// repeat is the age that Pods of a controller need before they are evicted that were created since a time.
+type repeat struct {
+	age   time.Duration
+	since time.Time
+}
+
+func (r repeat) over(now time.Time) bool { return now.Sub(r.since) > 2*r.age }
+
+// concerns reports whether a Pod was created since then. The API server stores the time in whole seconds, so a Pod that was
+// created in the same second counts as older.
+func (r repeat) concerns(pod *unstructured.Unstructured) bool {
+	return !pod.GetCreationTimestamp().Time.Before(r.since)
+}
+
+func newEvictions() evictions {
+	return evictions{waiting: map[Key]*protectedPod{}, repeats: map[types.UID]repeat{}}
+}
+
+// HoldEviction returns the delay after which a Pod may be evicted; 0 if it may be evicted now. A Pod waits after a
+// PodDisruptionBudget did not allow its eviction. It also waits if it is young, and Berth evicted another Pod of its controller
+// before it was created: a controller whose Pods always violate the decision, for example because the webhook does not place
+// them, must not lose one after the other.
+func (b *Budget) HoldEviction(now time.Time, key Key, pod *unstructured.Unstructured) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out time.Duration
+	if p := b.evictions.waiting[key]; p != nil {
+		out = p.until.Sub(now)
+	}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		if r := b.evictions.repeats[owner.UID]; !r.over(now) && r.concerns(pod) {
+			out = max(out, pod.GetCreationTimestamp().Add(r.age).Sub(now))
+		}
+	}
+	return max(out, 0)
+}
+
+// Protect declares that a PodDisruptionBudget does not allow the eviction of a Pod. It returns the delay before the next attempt.
+func (b *Budget) Protect(now time.Time, key Key, due Due) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.evictions.waiting[key]
+	if p == nil {
+		p = &protectedPod{}
+		b.evictions.waiting[key] = p
+	}
+	p.policies, p.delay = Names(due), min(max(2*p.delay, protectedDelay), protectedDelayMax)
+	p.until = now.Add(p.delay)
+	return p.delay
+}
+
+// Evicted declares that a Pod was evicted. If the Pod was created after another eviction of its controller's Pods, so that new
+// Pods violate the decision, too, Evicted returns the age that the next ones need before they are evicted; otherwise 0.
+func (b *Budget) Evicted(now time.Time, key Key, pod *unstructured.Unstructured) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := &b.evictions
+	e.forget(key)
+	maps.DeleteFunc(e.repeats, func(_ types.UID, r repeat) bool { return r.over(now) })
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return 0
+	}
+	before, known := e.repeats[owner.UID]
+	switch {
+	case !known:
+		e.repeats[owner.UID] = repeat{repeatDelay, now}
+		return 0
+	case !before.concerns(pod):
+		return 0
+	}
+	next := repeat{min(2*before.age, repeatDelayMax), now}
+	e.repeats[owner.UID] = next
+	return next.age
+}
+
+// recorded updates a Pod that waits after it was decided again.
+func (e *evictions) recorded(key Key, due Due) {
+	if p := e.waiting[key]; p != nil {
+		if p.policies = Names(due); !due.Evicts(key.Resource.GroupResource()) {
+			e.forget(key)
+		}
+	}
+}
+
+// forget removes a Pod that does not wait any more.
+func (e *evictions) forget(key Key) { delete(e.waiting, key) }
+
+// protected returns the number of Pods that wait for a policy.
+func (e *evictions) protected(policy string) (n int) {
+	for _, p := range e.waiting {
+		n += count(slices.Contains(p.policies, policy))
+	}
+	return n
+}

@@ -1,0 +1,420 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediation_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+const fixedPod = "immutable: delete the pod so that it is created again"
+
+// ownedBy returns the reference to a controller of a kind.
+func ownedBy(version schema.GroupVersion, kind string) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: version.String(), Kind: kind, Name: "owner", UID: "owner", Controller: new(true)}}
+}
+
+// newPod returns a running Pod of a ReplicaSet, with the fields that evictions read and no others; change may be nil.
+func newPod(t *testing.T, change func(*corev1.Pod)) *unstructured.Unstructured {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web", CreationTimestamp: metav1.NewTime(midnight), OwnerReferences: ownedBy(appsv1.SchemeGroupVersion, "ReplicaSet")},
+		Spec:       corev1.PodSpec{NodeName: "node-1"}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	if change != nil {
+		change(pod)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &unstructured.Unstructured{Object: remediation.EvictionFields().Project(content)}
+	out.SetAPIVersion("v1")
+	out.SetKind("Pod")
+	// The watch has these of every object, and remediation the annotations.
+	out.SetNamespace(pod.Namespace)
+	out.SetName(pod.Name)
+	out.SetUID(pod.UID)
+	out.SetDeletionTimestamp(pod.DeletionTimestamp)
+	out.SetAnnotations(pod.Annotations)
+	return out
+}
+
+// evicting returns the verdict of a policy with evictions on a Pod that lacks a node selector and an annotation.
+func evicting(policy string, with ...func(*placement.Verdict)) *placement.Verdict {
+	return enforced(policy, append([]func(*placement.Verdict){func(v *placement.Verdict) {
+		v.Policy.Evict, v.Policy.Schedules = true, true
+		v.Changes = []placement.Change{
+			{Field: "annotations", Key: "a", To: new("x")},
+			{Field: "scheduling", Key: "nodeSelector/disk", To: new("ssd"), Immutable: fixedPod},
+		}
+	}}, with...)...)
+}
+
+// TestQualifyEvictions checks which Pods are evicted, and what is said of the others.
+func TestQualifyEvictions(t *testing.T) {
+	const none = "not evicted: "
+	for name, tc := range map[string]struct {
+		pod      func(*corev1.Pod)
+		verdicts []*placement.Verdict
+		// evicts are the policies for which the Pod is evicted, and reason is why the scheduling does not change.
+		evicts []string
+		reason string
+	}{
+		"ReplicaSet":  {evicts: []string{"p"}},
+		"StatefulSet": {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(appsv1.SchemeGroupVersion, "StatefulSet") }, evicts: []string{"p"}},
+		"ReplicationController": {
+			pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(corev1.SchemeGroupVersion, "ReplicationController") }, evicts: []string{"p"},
+		},
+		"Pending":     {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, evicts: []string{"p"}},
+		"Bare":        {pod: func(p *corev1.Pod) { p.OwnerReferences = nil }, reason: none + "no controller will create another one"},
+		"OnlyOwned":   {pod: func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, reason: none + "no controller will create another one"},
+		"DaemonSet":   {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(appsv1.SchemeGroupVersion, "DaemonSet") }, reason: none + "its DaemonSet may create no other one, or only for the same node"},
+		"Job":         {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(batchv1.SchemeGroupVersion, "Job") }, reason: none + "its Job may create no other one, or only for the same node"},
+		"AnotherKind": {pod: func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "example.com/v1" }, reason: none + "its ReplicaSet may create no other one, or only for the same node"},
+		"Static":      {pod: func(p *corev1.Pod) { p.OwnerReferences = ownedBy(corev1.SchemeGroupVersion, "Node") }, reason: none + "it is a static Pod"},
+		"Mirror":      {pod: func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, reason: none + "it is a static Pod"},
+		"Succeeded":   {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, reason: none + "it has finished"},
+		"Failed":      {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, reason: none + "it has finished"},
+		"Unbound":     {pod: func(p *corev1.Pod) { p.Spec.NodeName = "" }, reason: none + "it does not run yet"},
+		"Gated": {
+			pod: func(p *corev1.Pod) {
+				p.Spec.NodeName, p.Spec.SchedulingGates = "", []corev1.PodSchedulingGate{{Name: "example.com/wait"}}
+			},
+			reason: none + "it has scheduling gates",
+		},
+		"Terminating":    {pod: func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(midnight)) }, reason: fixedPod},
+		"WithoutEvict":   {verdicts: []*placement.Verdict{evicting("p", func(v *placement.Verdict) { v.Policy.Evict = false })}, reason: fixedPod},
+		"Manual":         {verdicts: []*placement.Verdict{evicting("p", func(v *placement.Verdict) { v.Policy.Remediation = placementv1.RemediationManual })}},
+		"NotEnforced":    {verdicts: []*placement.Verdict{evicting("p", func(v *placement.Verdict) { v.Policy.Mode = placementv1.ModeDryRun })}},
+		"OnlyAnnotation": {verdicts: []*placement.Verdict{evicting("p", func(v *placement.Verdict) { v.Changes = v.Changes[:1] })}},
+		"Denied":         {verdicts: []*placement.Verdict{evicting("p"), enforced("q", refuse)}},
+		"NoClusterLeft": {
+			verdicts: []*placement.Verdict{evicting("p"), enforced("q", func(v *placement.Verdict) { v.Changes[0].Immutable = "no cluster is left" })},
+			reason:   none + "no other Pod would be admitted",
+		},
+		"BesideAnother": {
+			verdicts: []*placement.Verdict{evicting("p", func(v *placement.Verdict) { v.Policy.Evict = false }), evicting("q", func(v *placement.Verdict) { v.Changes = v.Changes[1:] })},
+			evicts:   []string{"p", "q"}, reason: fixedPod,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.verdicts == nil {
+				tc.verdicts = []*placement.Verdict{evicting("p")}
+			}
+			remediation.Qualify(newPod(t, tc.pod), tc.verdicts)
+			due := remediation.DueOf(tc.verdicts)
+			var evicts []string
+			if due.Evicts(podKey("web").Resource.GroupResource()) {
+				evicts = remediation.Names(due)
+			}
+			if diff := cmp.Diff(tc.evicts, evicts); diff != "" {
+				t.Errorf("evicted for (-want +got):\n%s", diff)
+			}
+			changes := tc.verdicts[0].Changes
+			if last := changes[len(changes)-1]; last.Immutable != tc.reason {
+				t.Errorf("reason %q, want %q", last.Immutable, tc.reason)
+			}
+		})
+	}
+}
+
+// TestQualifyOtherKinds checks that only Pods are evicted.
+func TestQualifyOtherKinds(t *testing.T) {
+	obj, v := newPod(t, nil), evicting("p")
+	obj.SetAPIVersion("batch/v1")
+	obj.SetKind("Job")
+	remediation.Qualify(obj, []*placement.Verdict{v})
+	if v.Changes[1].Immutable != fixedPod {
+		t.Errorf("a Job is evicted: %q", v.Changes[1].Immutable)
+	}
+}
+
+// TestQualifyReleased checks that what an approval would release is qualified, too.
+func TestQualifyReleased(t *testing.T) {
+	approved := func(v *placement.Verdict) { v.Policy.Remediation = placementv1.RemediationApproved }
+	for name, tc := range map[string]struct {
+		pod   func(*corev1.Pod)
+		moves int
+	}{
+		"Running":     {moves: 1},
+		"Terminating": {pod: func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(midnight)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := evicting("p", approved)
+			v.Released = evicting("p", approved)
+			remediation.Qualify(newPod(t, tc.pod), []*placement.Verdict{v})
+			l := remediation.NewLedger()
+			l.Record(podKey("web"), "web", "1", []*placement.Verdict{v}, false)
+			if got := l.Report("p").Outstanding; got != tc.moves {
+				t.Errorf("%d moves, want %d", got, tc.moves)
+			}
+			for _, m := range l.Moves("p") {
+				if want := "evict: set annotation a to x; set nodeSelector disk to ssd"; m.Action() != want {
+					t.Errorf("action %q, want %q", m.Action(), want)
+				}
+			}
+		})
+	}
+}
+
+// TestPodReadiness checks which Pods count as ready.
+func TestPodReadiness(t *testing.T) {
+	ready := func(status corev1.ConditionStatus) []corev1.PodCondition {
+		return []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+	}
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"Ready":     {func(p *corev1.Pod) { p.Status.Conditions = ready(corev1.ConditionTrue) }, true},
+		"NotReady":  {func(p *corev1.Pod) { p.Status.Conditions = ready(corev1.ConditionFalse) }, false},
+		"Pending":   {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, false},
+		"Succeeded": {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, true},
+		"Failed":    {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, true},
+		"Gated":     {func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}} }, true},
+		"Terminating": {func(p *corev1.Pod) {
+			p.Status.Conditions, p.DeletionTimestamp = ready(corev1.ConditionTrue), new(metav1.NewTime(midnight))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+			tc.change(pod)
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			obj := &unstructured.Unstructured{Object: remediation.RolloutFields().Project(content)}
+			obj.SetAPIVersion("v1")
+			obj.SetKind("Pod")
+			if diff := cmp.Diff(remediation.Rollout{Ready: tc.want}, remediation.RolloutOf(obj)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// evictingBudget returns a budget of a policy that evicts, which knows the readiness of all Pods.
+func evictingBudget(bounds placementv1.RemediationBudget, matched int) (*remediation.Budget, remediation.Due) {
+	due := remediation.Due{evicting("p", func(v *placement.Verdict) { v.Changes[1].Immutable = ""; v.Policy.Budget = bounds })}
+	p := due[0].Policy
+	b := remediation.NewBudget(remediation.Limits{}, matches{policies: func(remediation.Key) []string { return []string{"p"} }, matched: matched})
+	b.Begin(midnight)
+	b.PolicyChanged(midnight, "p", p)
+	_, epoch := b.Settled("p")
+	b.Settle(midnight, p, []schema.GroupVersionResource{podKey("").Resource}, epoch)
+	return b, due
+}
+
+// TestEvictionsAreMoves checks that an evicted Pod takes a slot until it is gone.
+func TestEvictionsAreMoves(t *testing.T) {
+	for name, tc := range map[string]struct {
+		// observe is what is observed after the eviction, and free whether the slot is free then.
+		observe func(b *remediation.Budget, now time.Time, key remediation.Key) remediation.Next
+		free    bool
+	}{
+		"Nothing": {func(*remediation.Budget, time.Time, remediation.Key) remediation.Next { return remediation.Next{} }, false},
+		"BeforeTheEviction": {func(b *remediation.Budget, now time.Time, key remediation.Key) remediation.Next {
+			return b.Observe(now, key, remediation.Rollout{UID: "u", Generation: 7, Ready: true})
+		}, false},
+		"Terminating": {func(b *remediation.Budget, now time.Time, key remediation.Key) remediation.Next {
+			return b.Observe(now, key, remediation.Rollout{UID: "u", Generation: 8})
+		}, false},
+		"DecidedAgain": {func(b *remediation.Budget, now time.Time, key remediation.Key) remediation.Next {
+			b.Recorded(now, key, nil)
+			return b.Leave(now, key)
+		}, false},
+		"Gone": {func(b *remediation.Budget, now time.Time, key remediation.Key) remediation.Next {
+			return b.Unobserve(now, key)
+		}, true},
+		"Forgotten": {func(b *remediation.Budget, now time.Time, key remediation.Key) remediation.Next {
+			return b.Forget(now, key)
+		}, true},
+		"AnotherOfTheName": {func(b *remediation.Budget, now time.Time, key remediation.Key) remediation.Next {
+			return b.Observe(now, key, remediation.Rollout{UID: "v", Generation: 1})
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, due := evictingBudget(placementv1.RemediationBudget{MaxConcurrent: 1, MaxUnavailable: new(intstr.FromInt32(100))}, 10)
+			first, second := podKey("a"), podKey("b")
+			if ok, _ := b.Spend(midnight, first, due); !ok {
+				t.Fatal("the first eviction waits")
+			}
+			if ok, _ := b.Spend(midnight, second, due); ok {
+				t.Fatal("the second eviction does not wait")
+			}
+			b.Finish(midnight, first, due, remediation.Patch{Done: true, UID: "u"})
+			if got := b.Waiting("p").Rollouts; got != 1 {
+				t.Errorf("%d evicted Pods are not gone, want 1", got)
+			}
+			next := tc.observe(b, midnight, first)
+			if free := len(next.Keys) == 1; free != tc.free {
+				t.Errorf("next are %v, want the slot to be free: %v", next.Keys, tc.free)
+			}
+			if got := b.Waiting("p").Failures; len(got) > 0 {
+				t.Errorf("failures %v, want none", got)
+			}
+		})
+	}
+}
+
+// TestEvictionsAndAvailability checks that a Pod in place of an evicted one has to be ready before another one is evicted.
+func TestEvictionsAndAvailability(t *testing.T) {
+	b, due := evictingBudget(placementv1.RemediationBudget{MaxUnavailable: new(intstr.FromString("10%"))}, 10)
+	spend := func(name string, want bool) {
+		t.Helper()
+		if ok, _ := b.Spend(midnight, podKey(name), due); ok != want {
+			t.Errorf("%s may be evicted: %v, want %v", name, ok, want)
+		}
+	}
+	spend("a", true)
+	b.Finish(midnight, podKey("a"), due, remediation.Patch{Done: true, UID: "a"})
+	spend("b", false)
+	// The ReplicaSet creates another one before the first one is gone.
+	b.Observe(midnight, podKey("new"), remediation.Rollout{UID: "new"})
+	b.Unobserve(midnight, podKey("a"))
+	spend("b", false)
+	if diff := cmp.Diff(1, b.Waiting("p").Unavailable); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]remediation.Key{podKey("b")}, b.Observe(midnight, podKey("new"), remediation.Rollout{UID: "new", Ready: true}).Keys); diff != "" {
+		t.Errorf("next (-want +got):\n%s", diff)
+	}
+	spend("b", true)
+}
+
+// TestProtectedPods checks that a Pod waits longer and longer for its PodDisruptionBudget, alone.
+func TestProtectedPods(t *testing.T) {
+	b, due := evictingBudget(placementv1.RemediationBudget{MaxConcurrent: 1}, 100)
+	pod, now := newPod(t, nil), midnight.Add(time.Hour)
+	var delays []time.Duration
+	for range 8 {
+		if ok, _ := b.Spend(now, podKey("web"), due); !ok {
+			t.Fatal("the eviction waits")
+		}
+		b.Finish(now, podKey("web"), due, remediation.Patch{})
+		delays = append(delays, b.Protect(now, podKey("web"), due))
+		if got := b.HoldEviction(now, podKey("web"), pod); got != delays[len(delays)-1] {
+			t.Errorf("held for %s, want %s", got, delays[len(delays)-1])
+		}
+		if got := b.HoldEviction(now, podKey("other"), pod); got != 0 {
+			t.Errorf("another Pod is held for %s", got)
+		}
+		now = now.Add(delays[len(delays)-1])
+	}
+	seconds := func(n ...time.Duration) (out []time.Duration) {
+		for _, s := range n {
+			out = append(out, s*time.Second)
+		}
+		return out
+	}
+	if diff := cmp.Diff(seconds(5, 10, 20, 40, 80, 160, 300, 300), delays); diff != "" {
+		t.Errorf("delays (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(remediation.Waiting{Protected: 1}, b.Waiting("p")); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+	b.Recorded(now, podKey("web"), due)
+	if got := b.Waiting("p").Protected; got != 1 {
+		t.Errorf("%d wait after a decision that evicts, want 1", got)
+	}
+	b.Recorded(now, podKey("web"), nil)
+	if diff := cmp.Diff(remediation.Waiting{}, b.Waiting("p")); diff != "" {
+		t.Errorf("waiting after a decision that does not evict (-want +got):\n%s", diff)
+	}
+}
+
+// TestRepeatedEvictions checks that a controller whose Pods always violate the decision loses them less and less often.
+func TestRepeatedEvictions(t *testing.T) {
+	b, _ := evictingBudget(placementv1.RemediationBudget{}, 10)
+	podAt := func(name string, created time.Time, owner types.UID) *unstructured.Unstructured {
+		return newPod(t, func(p *corev1.Pod) {
+			p.Name, p.CreationTimestamp, p.OwnerReferences[0].UID = name, metav1.NewTime(created), owner
+		})
+	}
+	now := midnight.Add(24 * time.Hour)
+	evict := func(pod *unstructured.Unstructured) time.Duration {
+		t.Helper()
+		key := podKey(pod.GetName())
+		if delay := b.HoldEviction(now, key, pod); delay > 0 {
+			t.Errorf("%s is held for %s", pod.GetName(), delay)
+		}
+		return b.Evicted(now, key, pod)
+	}
+	old := podAt("old", midnight, "loops")
+	if age := evict(old); age != 0 {
+		t.Errorf("new Pods need an age of %s after an old one was evicted", age)
+	}
+	var ages []time.Duration
+	for range 8 {
+		created := now.Add(time.Second)
+		pod := podAt("new", created, "loops")
+		delay := b.HoldEviction(created, podKey("new"), pod)
+		ages = append(ages, delay)
+		if delay := b.HoldEviction(created, podKey("old"), old); delay != 0 {
+			t.Errorf("an old Pod is held for %s", delay)
+		}
+		if delay := b.HoldEviction(created, podKey("other"), podAt("other", created, "other")); delay != 0 {
+			t.Errorf("a Pod of another controller is held for %s", delay)
+		}
+		now = created.Add(delay)
+		if age := evict(pod); age != min(2*delay, time.Hour) {
+			t.Errorf("evicted at an age of %s: the next ones need %s", delay, age)
+		}
+	}
+	minutes := func(n ...time.Duration) (out []time.Duration) {
+		for _, m := range n {
+			out = append(out, m*time.Minute)
+		}
+		return out
+	}
+	if diff := cmp.Diff(minutes(1, 2, 4, 8, 16, 32, 60, 60), ages); diff != "" {
+		t.Errorf("ages (-want +got):\n%s", diff)
+	}
+	// The decision changes long after that.
+	now = now.Add(3 * time.Hour)
+	evict(podAt("later", now.Add(-time.Second), "loops"))
+}
+
+// TestSiblingsOfEvictedPods checks that Pods that were created before the first eviction do not wait, however young they are.
+func TestSiblingsOfEvictedPods(t *testing.T) {
+	b, _ := evictingBudget(placementv1.RemediationBudget{}, 10)
+	now := midnight.Add(2 * time.Second)
+	for _, name := range []string{"a", "b", "c"} {
+		if delay := b.HoldEviction(now, podKey(name), newPod(t, nil)); delay != 0 {
+			t.Errorf("%s is held for %s", name, delay)
+		}
+		if age := b.Evicted(now, podKey(name), newPod(t, nil)); age != 0 {
+			t.Errorf("new Pods need an age of %s after %s", age, name)
+		}
+	}
+}
