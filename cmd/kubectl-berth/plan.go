@@ -83,7 +83,7 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 	for _, left := range []struct {
 		objects int
 		why     string
-	}{{plan.Denied, "the policy denies them"}, {plan.Undecided, "the policy can't decide them"}, {plan.LeftAlone, "no patch can change them"}} {
+	}{{plan.Denied, "the policy denies them"}, {plan.Undecided, "the policy can't decide them"}, {plan.LeftAlone, "no patch or eviction can change them"}} {
 		if left.objects > 0 {
 			p.line("%d objects differ and are left alone: %s", left.objects, left.why)
 		}
@@ -94,7 +94,11 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 // printMoves writes each object to patch, with its changes as instructions.
 func printMoves(p *printer, moves []whatif.Move) {
 	for _, m := range moves {
-		p.line("%s %s", m.Resource, qualifiedName(m.Namespace, m.Name))
+		action := ""
+		if m.Evict {
+			action = " (evict)"
+		}
+		p.line("%s %s%s", m.Resource, qualifiedName(m.Namespace, m.Name), action)
 		for _, c := range m.Changes {
 			p.line("  %s", placement.Change{Field: c.Field, Key: c.Key, From: c.From, To: c.To}.Action())
 		}

@@ -56,14 +56,19 @@ func EvictsFrom(p *placement.Policy, resource schema.GroupResource) bool {
 // Evicts reports whether the verdicts on an object of a type require an eviction: they change the scheduling of a Pod, which
 // can't be patched. The other changes are then left to the admission of the Pod that takes its place.
 func (d Due) Evicts(resource schema.GroupResource) bool {
-	return resource == podResource && slices.ContainsFunc(d.changes(), placement.Change.ChangesPods)
+	return evicts(resource, d.changes())
+}
+
+// evicts reports whether possible changes of an object of a type require an eviction.
+func evicts(resource schema.GroupResource, changes []placement.Change) bool {
+	return resource == podResource && slices.ContainsFunc(changes, placement.Change.ChangesPods)
 }
 
 // qualifyEvictions marks the changes that an eviction of the object makes as possible, for policies with evictions. If there
 // can be none, the changes say why.
 func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
-	evicts := func(v *placement.Verdict) bool { return v.Policy.Evict }
-	if obj.GroupVersionKind().GroupKind() != podKind || !slices.ContainsFunc(verdicts, evicts) {
+	mayEvict := func(v *placement.Verdict) bool { return v.Policy.Evict }
+	if obj.GroupVersionKind().GroupKind() != podKind || !slices.ContainsFunc(verdicts, mayEvict) {
 		return
 	}
 	reason := notEvicted(obj)
@@ -74,7 +79,7 @@ func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verd
 		reason = "not evicted: " + reason
 	}
 	for _, v := range verdicts {
-		if !evicts(v) {
+		if !mayEvict(v) {
 			continue
 		}
 		for i := range v.Changes {

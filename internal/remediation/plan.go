@@ -76,11 +76,14 @@ func (m PlannedMove) Action() string {
 		out[i] = c.Action()
 	}
 	text := strings.Join(out, "; ")
-	if m.Resource.GroupResource() == podResource && slices.ContainsFunc(m.Changes, placement.Change.ChangesPods) {
+	if m.Evicts() {
 		return "evict: " + text
 	}
 	return text
 }
+
+// Evicts reports whether the object is evicted for the changes.
+func (m PlannedMove) Evicts() bool { return evicts(m.Resource.GroupResource(), m.Changes) }
 
 // Cause is why objects have to be decided again. The zero value stands for changes of objects or of namespaces.
 type Cause struct {

@@ -43,6 +43,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/workload"
 )
 
@@ -416,6 +417,9 @@ func (s *Simulation) inputFields(resource schema.GroupVersionResource) *projecti
 			return nil
 		}
 		sets = append(sets, p.Evaluator.Input())
+		if remediation.EvictsFrom(p.Policy, resource.GroupResource()) {
+			sets = append(sets, remediation.EvictionFields())
+		}
 		if p.Schedules {
 			if path, ok := s.options.Templates.Path(resource.GroupResource()); ok {
 				sets = append(sets, placement.SchedulingFields(path))

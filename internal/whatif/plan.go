@@ -39,12 +39,13 @@ type Plan struct {
 	LeftAlone int `json:"leftAlone"`
 }
 
-// Move is an object to patch.
+// Move is an object to patch, or a Pod to evict.
 type Move struct {
 	Resource  string    `json:"resource"`
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
+	Evict     bool      `json:"evict,omitempty"`
 	Changes   []Value   `json:"changes"`
 }
 
@@ -80,7 +81,7 @@ func PlanOf(ctx context.Context, s *simulation.Simulation, policy string) (*Plan
 	}
 	out.Digest = report.Plan.Digest
 	for _, m := range ledger.Moves(policy) {
-		move := Move{Resource: m.Resource.GroupResource().String(), Namespace: m.Namespace, Name: m.Name, UID: uids[m.Key]}
+		move := Move{Resource: m.Resource.GroupResource().String(), Namespace: m.Namespace, Name: m.Name, UID: uids[m.Key], Evict: m.Evicts()}
 		for _, c := range m.Changes {
 			move.Changes = append(move.Changes, Value{Field: c.Field, Key: c.Key, From: c.From, To: c.To, Policy: policy})
 		}
