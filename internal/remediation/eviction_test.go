@@ -312,6 +312,50 @@ func TestEvictionsAndAvailability(t *testing.T) {
 	spend("b", true)
 }
 
+// TestReadinessOfPodsAndOtherPolicies checks that Pods whose readiness is known because a policy evicts are not counted by a
+// policy that does not.
+func TestReadinessOfPodsAndOtherPolicies(t *testing.T) {
+	evicts := evicting("p", func(v *placement.Verdict) { v.Policy.Budget.MaxUnavailable = new(intstr.FromInt32(1)) }).Policy
+	rolls := enforced("q", func(v *placement.Verdict) {
+		v.Policy.Schedules, v.Policy.Budget.MaxUnavailable = true, new(intstr.FromInt32(1))
+		v.Changes = []placement.Change{{Field: "scheduling", Key: "nodeSelector/disk", To: new("ssd")}}
+	})
+	b := remediation.NewBudget(remediation.Limits{}, matches{policies: func(remediation.Key) []string { return []string{"p", "q"} }, matched: 10})
+	b.Begin(midnight)
+	deployment := remediation.Key{Resource: appsv1.SchemeGroupVersion.WithResource("deployments"), Namespace: "default", Name: "web"}
+	for _, p := range []*placement.Policy{evicts, rolls.Policy} {
+		b.PolicyChanged(midnight, p.Name, p)
+		_, epoch := b.Settled(p.Name)
+		b.Settle(midnight, p, []schema.GroupVersionResource{podKey("").Resource, deployment.Resource}, epoch)
+	}
+	b.Observe(midnight, podKey("a"), remediation.Rollout{UID: "a"})
+	if ok, _ := b.Spend(midnight, podKey("b"), remediation.Due{{Policy: evicts, Changes: rolls.Changes}}); ok {
+		t.Error("a Pod is evicted while another one is not ready")
+	}
+	if ok, _ := b.Spend(midnight, deployment, remediation.Due{rolls}); !ok {
+		t.Error("a Deployment waits for a Pod of a policy that does not evict")
+	}
+}
+
+// TestNewLeaderCountsUnreadyPods checks that a new leader takes Pods that are not ready as evicted by its predecessor.
+func TestNewLeaderCountsUnreadyPods(t *testing.T) {
+	due := remediation.Due{evicting("p", func(v *placement.Verdict) { v.Changes[1].Immutable, v.Policy.Budget.MaxConcurrent = "", 1 })}
+	p := due[0].Policy
+	b := remediation.NewBudget(remediation.Limits{}, matches{policies: func(remediation.Key) []string { return []string{"p"} }, matched: 100, requires: true})
+	b.Resume(midnight, "p", p.Generation, true, nil, "")
+	b.Begin(midnight)
+	b.PolicyChanged(midnight, "p", p)
+	b.Observe(midnight, podKey("terminating"), remediation.Rollout{UID: "t", Generation: 2})
+	_, epoch := b.Settled("p")
+	b.Settle(midnight, p, []schema.GroupVersionResource{podKey("").Resource}, epoch)
+	if ok, _ := b.Spend(midnight, podKey("b"), due); ok {
+		t.Error("a Pod is evicted while one of the predecessor is not gone")
+	}
+	if diff := cmp.Diff([]remediation.Key{podKey("b")}, b.Unobserve(midnight, podKey("terminating")).Keys); diff != "" {
+		t.Errorf("next (-want +got):\n%s", diff)
+	}
+}
+
 // TestProtectedPods checks that a Pod waits longer and longer for its PodDisruptionBudget, alone.
 func TestProtectedPods(t *testing.T) {
 	b, due := evictingBudget(placementv1.RemediationBudget{MaxConcurrent: 1}, 100)
