@@ -593,6 +593,12 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Plan *RemediationPlan `json:"plan,omitempty"`
 
+	// usedApproval is the digest of the plan that was carried out with the approval in the annotation
+	// placement.berth.dev/approve. An approval is for one time: to approve an equal plan, remove the annotation first.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	UsedApproval string `json:"usedApproval,omitempty"`
+
 	// violationSample lists some of the objects in violation, ordered by resource, namespace and name. At most 10
 	// items.
 	// +optional

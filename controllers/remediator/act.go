@@ -70,7 +70,7 @@ func (c *Controller) act(ctx context.Context, s *scope) (proceed bool, err error
 	if s.waits = c.remoteQueue.takePatch(ctx, s); s.waits {
 		return false, nil
 	}
-	s.result, err = c.patch(ctx, s.key, s.object, s.due)
+	s.result, err = c.patch(ctx, s.key, s.object, s.due, s.data)
 	return true, err
 }
 
@@ -86,7 +86,7 @@ func (c *Controller) openLater(at remediation.Place) {
 	})
 }
 
-// patch patches an object for the verdicts that are due.
+// patch patches an object for the verdicts that are due. data identifies what they are based on.
 //
 // The patch contains only the UID and the resource version that was decided, and changes nothing. The API server then
 // calls Berth's own webhook, which decides the object as it decides every other update. So there is one way by which
@@ -94,14 +94,13 @@ func (c *Controller) openLater(at remediation.Place) {
 // no conflict with Berth. The API server may not call the webhook: it may not know of it yet, or the webhook's failure
 // may be ignored. Then the object stays as it is. If the patch contained the placement, the next record of the
 // developer's requested values would contain the old placement as if the developer had requested it.
-func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due remediation.Due) (reconcile.Result, error) {
+func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due remediation.Due, data uint64) (reconcile.Result, error) {
 	policies := remediation.Names(due)
 	body, err := patchBody(obj)
 	if err != nil || !c.allowed(ctx, key, obj, due) {
 		return reconcile.Result{}, err
 	}
 	ctrllog.FromContext(ctx).V(2).Info("Patching")
-	round := remediation.Round{Before: obj.GetResourceVersion(), Due: due, Revision: remediation.RevisionOf(due)}
 	got, err := c.Client.Resource(key.Resource).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: remediation.FieldManagerFor(key, obj.GetUID(), due)})
 	c.advance(ctx, c.Budget.Finish(c.Clock.Now(), key, due, resultOf(obj, got, err)))
 	switch {
@@ -123,14 +122,12 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstru
 		// The webhook decided with newer data, or another webhook changed the object. The watch will deliver the newer
 		// object. The gate stops an object that never settles.
 		c.gate.Leave(key, policies...)
-		round.Version = got.GetResourceVersion()
-		c.gate.Patched(c.Clock.Now(), key, round)
+		c.gate.Patched(c.Clock.Now(), key, obj, due, data, got.GetResourceVersion())
 		c.count(ctx, due, metrics.RemediationConflict)
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	c.succeeded(ctx, key, due, metrics.RemediationPatched)
-	round.Version = got.GetResourceVersion()
-	c.gate.Patched(c.Clock.Now(), key, round)
+	c.gate.Patched(c.Clock.Now(), key, obj, due, data, got.GetResourceVersion())
 	c.Events.OnObject(got, got.GetNamespace(), events.Remediated, due.String())
 	if !c.gate.Settles(c.Clock.Now(), key) {
 		c.Events.OnObject(got, got.GetNamespace(), events.RemediationStopped, fmt.Sprintf("%s: its decision keeps changing after its own patch", due.Policies()))

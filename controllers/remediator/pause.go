@@ -22,7 +22,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -145,7 +145,9 @@ func (c *Controller) restore(ctx context.Context) (paused, continued []string, e
 			paused = append(paused, p.Name)
 		}
 		stored, ok := plans[p.Name]
-		if approval := approvalOf(&p); ok && approval != nil && !approval.Used && approval.Digest == stored.plan.Digest && p.UID == stored.uid &&
+		approval := approvalOf(&p)
+		c.Ledger.Approve(p.Name, approval)
+		if ok && approval != nil && !approval.Used && approval.Digest == stored.plan.Digest && p.UID == stored.uid &&
 			p.Spec.WithDefaults().Remediation.Mode == placementv1.RemediationApproved {
 			c.Ledger.Continue(p.Name, stored.plan)
 			continued = append(continued, p.Name)
@@ -196,24 +198,24 @@ func (c *Controller) Resuming() bool {
 // goes on with the approved plans of that leader. It also finds out which objects that leader was moving.
 func (c *Controller) settle(ctx context.Context, paused, continued []string) {
 	began := c.Clock.Now()
-	policies := slices.Concat(paused, continued)
-	for len(policies)+len(c.Budget.Resuming()) > 0 && sleep(ctx, settleDelay) {
+	for len(paused)+len(continued)+len(c.Budget.Resuming()) > 0 && sleep(ctx, settleDelay) {
 		c.settleResuming(ctx)
 		late := c.Clock.Since(began) >= resumeLimit
 		if late {
 			c.advance(ctx, c.Budget.StopResuming(c.Clock.Now()))
 		}
-		before := len(policies)
-		policies = slices.DeleteFunc(policies, func(name string) bool {
-			state := c.Registry.Get(name)
-			if state == nil {
-				return apierrors.IsNotFound(c.Policies.Get(ctx, client.ObjectKey{Name: name}, &placementv1.PlacementPolicy{}))
-			}
-			decided := c.MatchedState(state.Policy).Synced && !c.HasUndecided(state.Policy)
-			// Objects of a type that can't be read would hold up the rest of a plan for ever.
-			return (decided || late && !slices.Contains(paused, name)) && c.Ledger.Settle(name)
+		before := len(paused) + len(continued)
+		paused = slices.DeleteFunc(paused, func(name string) bool {
+			decided, gone := c.decided(ctx, name)
+			return gone || decided && c.Ledger.Settle(name)
 		})
-		if len(policies) < before {
+		continued = slices.DeleteFunc(continued, func(name string) bool {
+			decided, gone := c.decided(ctx, name)
+			decided = decided && c.Ledger.Assessed(name)
+			// Objects that can't be decided do not hold up the rest of a plan for ever.
+			return gone || (decided || late) && c.Ledger.Proceed(name, decided)
+		})
+		if len(paused)+len(continued) < before {
 			c.conclude(ctx)
 		}
 		select {
@@ -224,10 +226,24 @@ func (c *Controller) settle(ctx context.Context, paused, continued []string) {
 	}
 }
 
+// decided reports whether all existing objects that a policy matches are decided, or whether the policy does not exist.
+func (c *Controller) decided(ctx context.Context, name string) (decided, gone bool) {
+	state := c.Registry.Get(name)
+	if state == nil {
+		return false, apierrors.IsNotFound(c.Policies.Get(ctx, client.ObjectKey{Name: name}, &placementv1.PlacementPolicy{}))
+	}
+	types := c.matched.ofPolicy(state.Policy)
+	return c.MatchedState(state.Policy).Synced && !c.objects.deciding(types) && c.objects.allRecorded(types), false
+}
+
 // releases reconciles policies to release the changes, and to approve and store the plans, that their annotations name.
 type releases struct {
 	*Controller
-	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
+
+	mu sync.Mutex
+	// queue is nil until the controller starts. early are the policies that are enqueued then.
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	early []string
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -236,7 +252,11 @@ func (r *releases) SetupWithManager(mgr ctrl.Manager) error {
 		Named("release").
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.Or(predicate.AnnotationChangedPredicate{}, planStateChanged))).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			r.queue.Store(&queue)
+			r.mu.Lock()
+			r.queue = queue
+			early := r.early
+			r.mu.Unlock()
+			r.enqueue(early...)
 			return nil
 		})).
 		Complete(r)
@@ -254,12 +274,16 @@ func stateOfPlan(o client.Object) placementv1.PlanState {
 	return ""
 }
 
-// enqueue has policies reconciled. Before the controller starts, that is not needed: it reconciles all policies then.
+// enqueue has policies reconciled.
 func (r *releases) enqueue(policies ...string) {
-	if queue := r.queue.Load(); queue != nil {
-		for _, name := range policies {
-			(*queue).Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
-		}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.queue == nil {
+		r.early = append(r.early, policies...)
+		return
+	}
+	for _, name := range policies {
+		r.queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
 	}
 }
 
@@ -280,9 +304,9 @@ func (r *releases) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	}
 	r.objects.enqueue(r.Ledger.Approve(p.Name, approvalOf(p))...)
 	r.Changed(p.Name)
-	if err := r.save(ctx, p); err != nil {
-		return reconcile.Result{}, err
-	}
+	r.conclude(ctx)
+	// A plan that can't be stored does not keep what follows from taking effect.
+	saved := r.save(ctx, p)
 	if pause, set := p.Annotations[placementv1.ResumeAfterFailuresAnnotation]; set {
 		if next, ok := r.Budget.Release(r.Clock.Now(), p.Name, pause); ok {
 			r.Events.On(p, events.RemediationResumed, "remediation goes on: the pause "+pause+" after failures was released")
@@ -292,24 +316,24 @@ func (r *releases) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	}
 	change, ok := p.Annotations[placementv1.ReleaseBlastRadiusAnnotation]
 	if !ok {
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, saved
 	}
 	free, ok := r.Ledger.Release(r.Clock.Now(), p.Name, change)
 	if !ok {
 		if paused := r.Ledger.Report(p.Name).Pause; paused != nil {
 			r.Events.On(p, events.RemediationPaused, fmt.Sprintf("the annotation %s names the change %s, but the policy is paused for the change %s", placementv1.ReleaseBlastRadiusAnnotation, change, paused.Change))
 		}
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, saved
 	}
 	r.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation goes on: change %s was released", change))
 	r.Changed(p.Name)
 	r.objects.enqueue(free...)
-	return reconcile.Result{}, nil
+	return reconcile.Result{}, saved
 }
 
 // save stores the plan of a policy if it is approved, and removes a stored plan that is of no more use.
 func (r *releases) save(ctx context.Context, p *placementv1.PlacementPolicy) error {
-	if r.Ledger.Unsave(p.Name) {
+	if r.Ledger.Unsave(p.Name, p.Status.UsedApproval) {
 		if err := r.Plans.remove(ctx, p.Name); err != nil {
 			return err
 		}
@@ -333,8 +357,7 @@ func approvalOf(p *placementv1.PlacementPolicy) *remediation.Approval {
 		return nil
 	}
 	var by placementv1.Approver
-	plan := p.Status.Plan
-	out := &remediation.Approval{Digest: digest, Used: plan != nil && plan.Digest == digest && *plan.Done == plan.Moves}
+	out := &remediation.Approval{Digest: digest, Used: p.Status.UsedApproval == digest}
 	if err := json.Unmarshal([]byte(p.Annotations[placementv1.ApprovedByAnnotation]), &by); err == nil && by.Digest == digest {
 		out.By, out.At = by.User, by.Time.Time
 	}

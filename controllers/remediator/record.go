@@ -56,26 +56,22 @@ func (c *Controller) record(ctx context.Context, s *scope) (proceed bool, err er
 // unsettled reports whether the object must not be patched because it does not keep what Berth patches. If others change it back,
 // the ledger gets to know who.
 func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
-	if !remediation.Requires(s.outcome.Verdicts) {
-		return false
-	}
-	judged := c.gate.Judge(c.Clock.Now(), s.key, s.object.GetResourceVersion(), s.outcome.Verdicts)
+	s.data = remediation.DataOf(s.decisions)
+	judged := c.gate.Judge(c.Clock.Now(), s.key, remediation.Decided{Object: s.object, Verdicts: s.outcome.Verdicts, Data: s.data})
 	if judged.Standing == remediation.Settling {
-		return !c.gate.Settles(c.Clock.Now(), s.key)
+		return remediation.Requires(s.outcome.Verdicts) && !c.gate.Settles(c.Clock.Now(), s.key)
 	}
-	if s.result.RequeueAfter == 0 || judged.Again < s.result.RequeueAfter {
-		s.result.RequeueAfter = judged.Again
-	}
+	s.retryWithin(judged.Again)
 	if !judged.Began {
 		return true
 	}
-	due, why := remediation.DueOf(s.outcome.Verdicts), "its decision changes after each patch"
+	why := "its decision changes after each patch"
 	if judged.Standing == remediation.Contested {
-		by := c.writerOf(ctx, s, due)
-		c.Ledger.Contest(s.key, by)
+		by := c.writerOf(ctx, s, judged.Due)
+		c.Ledger.Contest(s.key, by, remediation.Names(judged.Due)...)
 		why = by + " changes it back after each patch"
 	}
-	c.Events.OnObject(s.object, s.key.Namespace, events.RemediationStopped, fmt.Sprintf("%s: %s, so Berth leaves it alone for %s, or until the policy changes", due.Policies(), why, judged.Again.Round(time.Minute)))
+	c.Events.OnObject(s.object, s.key.Namespace, events.RemediationStopped, fmt.Sprintf("%s: %s, so Berth leaves it alone for %s, or until a policy for its type changes", judged.Due.Policies(), why, judged.Again.Round(time.Minute)))
 	return true
 }
 

@@ -99,7 +99,7 @@ type remoteQueue struct {
 	undecided map[remediation.Key][]string
 }
 
-type patchFunc = func(context.Context, remediation.Key, *unstructured.Unstructured, remediation.Due) (reconcile.Result, error)
+type patchFunc = func(context.Context, remediation.Key, *unstructured.Unstructured, remediation.Due, uint64) (reconcile.Result, error)
 
 // remoteQuery is a query for one policy and one object. While it waits it holds no copy of the object. It reads the
 // current object when it runs.
@@ -260,23 +260,23 @@ func (r *remoteQueue) takePatch(ctx context.Context, s *scope) bool {
 	}
 	slices.Sort(endpoints)
 	// The waiting patch does not keep the rest of the scope.
-	key, obj, due, log := s.key, s.object, s.due, ctrllog.FromContext(ctx)
+	key, obj, due, data, log := s.key, s.object, s.due, s.data, ctrllog.FromContext(ctx)
 	p := &pendingPatch{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.patches[key] = p
 	// The patch waits for all these engines. So it has a queue apart from the queues of queries to each of them.
 	p.task = r.tasks.add("patch "+strings.Join(slices.Compact(endpoints), " "), func(ctx context.Context) {
-		r.guarded(ctx, key, func() { r.runPatch(ctrllog.IntoContext(ctx, log), key, p, obj, due) })
+		r.guarded(ctx, key, func() { r.runPatch(ctrllog.IntoContext(ctx, log), key, p, obj, due, data) })
 	})
 	return true
 }
 
 // runPatch patches an object, and enqueues it again if needed.
-func (r *remoteQueue) runPatch(ctx context.Context, key remediation.Key, p *pendingPatch, obj *unstructured.Unstructured, due remediation.Due) {
+func (r *remoteQueue) runPatch(ctx context.Context, key remediation.Key, p *pendingPatch, obj *unstructured.Unstructured, due remediation.Due, data uint64) {
 	ctx, span := startTrace(ctx, r.tracing, "remediation patch", key)
 	defer span.End()
-	result, err := r.patch(ctx, key, obj, due)
+	result, err := r.patch(ctx, key, obj, due, data)
 	tracing.Fail(span, err)
 	if ctx.Err() != nil {
 		return

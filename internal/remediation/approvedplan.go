@@ -96,22 +96,25 @@ func (l *Ledger) Saved(policy, digest string) []Key {
 }
 
 // Unsave reports whether a stored plan of a policy is of no more use, because it is completed or no longer approved. Then the
-// plan can't be carried out until it is stored again, and the caller should delete it.
-func (l *Ledger) Unsave(policy string) bool {
+// plan can't be carried out until it is stored again, and the caller should delete it. reported is the digest of the last approved
+// plan that the policy's status reports as completed: before that, a later leader needs the stored plan to know it.
+func (l *Ledger) Unsave(policy, reported string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch a := l.accounts[policy]; {
+	a := l.accounts[policy]
+	switch {
 	case a == nil:
 		return true
-	case a.continuing || a.permitted():
+	case a.permitted(), a.continued != nil && (a.approval == nil || !a.approval.Used && a.approval.Digest == a.continued.Digest):
 		return false
-	default:
-		a.saved = ""
-		return true
+	case a.approval != nil && a.approval.Used && a.approval.Digest == a.saved && reported != a.saved:
+		return false
 	}
+	a.saved = ""
+	return true
 }
 
-// Continue declares that an earlier leader was carrying out an approved plan of a policy. The policy gets no plan before Settle
+// Continue declares that an earlier leader was carrying out an approved plan of a policy. The policy gets no plan before Proceed
 // declares that all of its objects are decided. If what has to be moved then is part of the approved plan, it is the rest of
 // that plan. Call Continue before any object is decided.
 func (l *Ledger) Continue(policy string, plan *ApprovedPlan) {
@@ -121,12 +124,32 @@ func (l *Ledger) Continue(policy string, plan *ApprovedPlan) {
 	a.continued, a.continuing, a.saved = plan, true, plan.Digest
 }
 
+// Proceed declares that all objects of a policy have been decided of which an earlier leader was carrying out an approved plan.
+// complete is false if some can't be decided: then the approval remains for them. Proceed returns false if an assessment of the
+// policy is not concluded; then the caller must try again later. Otherwise the caller must call ConcludeAssessments.
+func (l *Ledger) Proceed(policy string, complete bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.accounts[policy]
+	if a == nil || !a.continuing {
+		return true
+	}
+	g := l.guard(policy)
+	if g.open > 0 && !g.long {
+		return false
+	}
+	a.continuing, a.partial = false, !complete || len(a.objects) == 0 || l.skipped.Len() > 0
+	a.settle()
+	g.unplanned, g.dirty, l.concluded = true, true, true
+	return true
+}
+
 // settle uses up the approval of a plan that an earlier leader was carrying out if nothing is left of it. That leader may have
 // made the last move and not have reported it.
-func (a *account) settle() {
-	if a.continued != nil && !a.continuing && a.moves == 0 && a.approval != nil {
-		a.use()
-		a.continued = nil
+func (p *planning) settle() {
+	if p.continued != nil && !p.continuing && !p.partial && p.undecided == 0 && p.moves == 0 && p.approval != nil {
+		p.use()
+		p.continued = nil
 	}
 }
 

@@ -515,7 +515,10 @@ func (l *Ledger) plan(name string, g *policyGuard, assessed bool, now time.Time,
 	was := a.approval != nil && a.approval.Known
 	made := (assessed || g.unplanned) && a.replan(now, g.generation)
 	g.unplanned = false
-	if a.recognize() && !a.permitted() {
+	if !a.recognize() || a.permitted() {
+		a.unsaved = ""
+	} else if a.unsaved != a.current.Digest {
+		a.unsaved = a.current.Digest
 		out.Unsaved = append(out.Unsaved, name)
 	}
 	if a.permitted() && a.refused || made && was {
@@ -610,28 +613,20 @@ func (l *Ledger) Resume(policy, change string, before int) {
 	g.pause, g.allowed, g.resuming = &Pause{Change: change, Before: before}, before, true
 }
 
-// Settle declares that all objects of a policy have been decided that an earlier leader paused, or of which it was carrying out
-// an approved plan. It returns false if an assessment of the policy is not concluded; then the caller must try again later.
-// Otherwise the caller must call ConcludeAssessments.
+// Settle declares that all objects of a policy that an earlier leader paused have been decided. It returns false if an
+// assessment of the policy is not concluded; then the caller must try again later. Otherwise the caller must call
+// ConcludeAssessments.
 func (l *Ledger) Settle(policy string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := l.accounts[policy]
 	g, ok := l.guards[policy]
-	paused, continuing := ok && (g.resuming || g.released), a != nil && a.continuing
-	if !paused && !continuing {
+	if !ok || !g.resuming && !g.released {
 		return true
 	}
-	if ok && g.open > 0 {
+	if g.open > 0 {
 		return false
 	}
-	g = l.guard(policy)
-	if continuing {
-		a.continuing = false
-		a.settle()
-		g.unplanned = true
-	}
-	g.settled, g.dirty, l.concluded = paused, true, true
+	g.settled, g.dirty, l.concluded = true, true, true
 	return true
 }
 

@@ -228,9 +228,13 @@ type planning struct {
 	content *ApprovedPlan
 	saved   string
 	// continued is the approved plan that an earlier leader was carrying out; nil if there is none, or if something else has to be
-	// moved. continuing reports whether it is not known yet what is left of it.
-	continued  *ApprovedPlan
-	continuing bool
+	// moved. continuing reports whether it is not known yet what is left of it, and partial whether some objects may never be
+	// decided, so that the plan is not known to be completed. undecided is the number of objects that can't be decided now.
+	continued           *ApprovedPlan
+	continuing, partial bool
+	undecided           int
+	// unsaved is the digest of the plan that the caller of ConcludeAssessments was told to store.
+	unsaved string
 }
 
 // track updates the numbers of moves when the finding on an object changes.
@@ -238,9 +242,11 @@ func (p *planning) track(before, now finding) {
 	p.moves += count(now.move != moveID{}) - count(before.move != moveID{})
 	p.planned += count(now.planned == asPlanned) - count(before.planned == asPlanned)
 	p.changed += count(now.planned == otherwise) - count(before.planned == otherwise)
-	if p.approved() && p.moves == 0 && before.planned == asPlanned {
+	p.undecided += count(now.failure != "") - count(before.failure != "")
+	if p.continued == nil && p.approved() && p.moves == 0 && before.planned == asPlanned {
 		p.use()
 	}
+	p.settle()
 }
 
 // use marks the approval as used: it is for carrying out the plan once.

@@ -28,6 +28,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -255,7 +256,7 @@ func TestObjectsThatDoNotSettle(t *testing.T) {
 		if patches > 1000 {
 			t.Fatal("the gate never stops patches")
 		}
-		b.Patched(start.Add(time.Duration(patches)*100*time.Millisecond), k, remediation.Round{})
+		b.Patched(start.Add(time.Duration(patches)*100*time.Millisecond), k, &unstructured.Unstructured{Object: map[string]any{}}, nil, 0, "")
 	}
 	// The limit must end a loop within seconds, and exceed the number of legitimate changes of one object in a busy
 	// fleet.
@@ -272,7 +273,7 @@ func TestObjectsThatDoNotSettle(t *testing.T) {
 	// The patches leave the window one by one.
 	b = remediation.NewGate(nil)
 	for i := range patches {
-		b.Patched(start.Add(time.Duration(i)*100*time.Millisecond), k, remediation.Round{})
+		b.Patched(start.Add(time.Duration(i)*100*time.Millisecond), k, &unstructured.Unstructured{Object: map[string]any{}}, nil, 0, "")
 	}
 	if b.Settles(start.Add(59*time.Second), k) {
 		t.Error("lets go within the window")
@@ -281,7 +282,7 @@ func TestObjectsThatDoNotSettle(t *testing.T) {
 		t.Error("holds though the first patch is out of the window")
 	}
 	for i := range patches {
-		b.Patched(start.Add(2*time.Minute+time.Duration(i)*time.Millisecond), k, remediation.Round{})
+		b.Patched(start.Add(2*time.Minute+time.Duration(i)*time.Millisecond), k, &unstructured.Unstructured{Object: map[string]any{}}, nil, 0, "")
 	}
 	b.Forget(k)
 	if !b.Settles(start.Add(2*time.Minute), k) {
@@ -293,6 +294,6 @@ func TestObjectsThatDoNotSettle(t *testing.T) {
 		if !b.Settles(at, other) {
 			t.Fatalf("holds a slow object at patch %d", i)
 		}
-		b.Patched(at, other, remediation.Round{})
+		b.Patched(at, other, &unstructured.Unstructured{Object: map[string]any{}}, nil, 0, "")
 	}
 }

@@ -107,8 +107,8 @@ type Ledger struct {
 	late bool
 	// skipped are the objects that can't be decided for now.
 	skipped sets.Set[Key]
-	// contested are the objects that others change back, with the names of those. They are unsettled in the findings.
-	contested map[Key]string
+	// contested are the objects that others change back. They are unsettled in the findings.
+	contested map[Key]contest
 	// unplanned reports whether some policy's plan has to be made again, which ConcludeAssessments does at most once in
 	// planInterval. planned is when it did last.
 	unplanned bool
@@ -162,7 +162,7 @@ func (f finding) result() effect {
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{accounts: map[string]*account{}, byKey: map[Key][]string{}, guards: map[string]*policyGuard{}, skipped: sets.New[Key](), contested: map[Key]string{}}
+	return &Ledger{accounts: map[string]*account{}, byKey: map[Key][]string{}, guards: map[string]*policyGuard{}, skipped: sets.New[Key](), contested: map[Key]contest{}}
 }
 
 // Record replaces the findings on an object by those of the verdicts. uid and version are the UID and the resource
@@ -194,7 +194,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 			a.track(a.objects[key], finding{})
 			delete(a.objects, key)
 			a.types[key.Resource]--
-			if a.refused && a.approved() {
+			if a.refused && a.permitted() {
 				g.dirty, l.concluded = true, true
 			}
 			changed = append(changed, name)
@@ -203,13 +203,14 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	for i, now := range findings {
 		a := l.account(names[i])
 		before, known := a.objects[key]
+		now.unsettled = now.unsettled && l.unsettles(key, names[i])
 		a.types[key.Resource] += count(!known)
 		l.count(key, verdicts[i], before, known, now)
 		now.plan(before, rulings[i])
 		a.track(before, now)
 		a.objects[key] = now
 		switch g := l.guard(names[i]); {
-		case a.refused && a.approved():
+		case a.refused && a.permitted():
 			g.dirty, l.concluded = true, true
 		case !verdicts[i].Policy.Automatic() && a.strays() > 0:
 			// A plan that waits for a decision of a user must have all that has to be done.
@@ -224,25 +225,44 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	if len(names) == 0 {
 		delete(l.byKey, key)
 	}
-	l.punctual(key)
-	l.skipped.Delete(key)
-	if !unsettled {
-		delete(l.contested, key)
-	}
+	l.decided(key, unsettled)
 	if violates {
 		l.violations.Publish(key.Namespace)
 	}
 	return changed
 }
 
+// decided forgets what was known of an object until it was decided. The caller holds mu.
+func (l *Ledger) decided(key Key, unsettled bool) {
+	l.punctual(key)
+	l.skipped.Delete(key)
+	if !unsettled {
+		delete(l.contested, key)
+	}
+}
+
 // Forget removes an object from the findings of all policies. It returns the policies whose findings changed.
 func (l *Ledger) Forget(key Key) []string { return l.Record(key, "", "", nil, false) }
 
-// Contest declares that others, whose names are given, change an object back. It lasts until Record says that the object settles.
-func (l *Ledger) Contest(key Key, by string) {
+// contest is an object that others change back.
+type contest struct {
+	// by names those who do, and policies are the policies whose changes do not last.
+	by       string
+	policies []string
+}
+
+// Contest declares that others change back what policies require of an object. by names them. It lasts until Record declares that
+// the object settles.
+func (l *Ledger) Contest(key Key, by string, policies ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.contested[key] = by
+	l.contested[key] = contest{by, policies}
+}
+
+// unsettles reports whether an object that does not settle does so because of a policy. The caller holds mu.
+func (l *Ledger) unsettles(key Key, policy string) bool {
+	c, contested := l.contested[key]
+	return !contested || slices.Contains(c.policies, policy)
 }
 
 // Remediated counts one patch for a policy.
@@ -385,8 +405,8 @@ func (l *Ledger) Report(policy string) Report {
 	}
 	slices.SortFunc(unsettled, compareKeys)
 	for _, key := range unsettled {
-		if by, contested := l.contested[key]; contested {
-			out.Contested = append(out.Contested, fmt.Sprintf("%s (%s)", key, by))
+		if c, contested := l.contested[key]; contested {
+			out.Contested = append(out.Contested, fmt.Sprintf("%s (%s)", key, c.by))
 		} else {
 			out.Unsettled = append(out.Unsettled, key.String())
 		}

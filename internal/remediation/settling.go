@@ -19,7 +19,11 @@ package remediation
 import (
 	"hash/maphash"
 	"maps"
+	"slices"
 	"time"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-dev/berth/internal/placement"
 )
@@ -30,10 +34,12 @@ const (
 	// very rare.
 	maxPatches  = 100
 	patchWindow = time.Minute
-	// An object is left alone once maxRounds patches did not last within roundWindow, until the first of them is older than
-	// that. Controllers that write what they want at an interval use intervals of minutes.
+	// A field of an object is left alone once maxRounds patches of it did not last within roundWindow, until the first of them is
+	// older than that. Controllers that write what they want at an interval use intervals of minutes.
 	maxRounds   = 3
 	roundWindow = time.Hour
+	// maxEarlier is the number of patches before the last one that are remembered.
+	maxEarlier = 4
 )
 
 // Standing is whether an object keeps what Berth patches.
@@ -48,34 +54,39 @@ const (
 	Contested
 )
 
-// Round is a patch of an object.
-type Round struct {
-	// Before and Version are the resource versions before and after the patch.
-	Before, Version string
-	// Due are the verdicts that require the patch.
-	Due Due
-	// Revision is what RevisionOf returned before the patch.
-	Revision uint64
+// Decided is what was decided on an object, and on what.
+type Decided struct {
+	// Object is the object that was decided.
+	Object *unstructured.Unstructured
+	// Verdicts are those of all policies that match the object.
+	Verdicts []*placement.Verdict
+	// Data is what DataOf returned for the decisions.
+	Data uint64
 }
 
-// RevisionOf identifies the data that the policies of the verdicts read at present; 0 if some are missing.
-func RevisionOf(due Due) uint64 {
-	var out uint64
-	for _, v := range due {
-		revision := v.Policy.Evaluator.Revision()
-		if revision == 0 {
+var dataSeed = maphash.MakeSeed()
+
+// DataOf identifies the versions of the policies that decided, and the data on which they did; 0 if some data were missing. Equal
+// objects with equal data have equal decisions.
+func DataOf(decisions []*PolicyDecision) uint64 {
+	out := uint64(1)
+	for _, d := range decisions {
+		if d.revision == 0 {
 			return 0
 		}
-		out = out*31 + revision
+		// The decisions have no order.
+		out += maphash.Comparable(dataSeed, struct {
+			policy   *placement.Policy
+			revision uint64
+		}{d.policy, d.revision})
 	}
-	return out
+	return max(out, 1)
 }
 
 // histories holds what is known of the recent patches of each object. The Gate's mutex protects it.
 type histories struct {
 	byKey map[Key]*history
-	seed  maphash.Seed
-	// swept is when old histories were last removed.
+	// swept is the time when old histories were last removed.
 	swept time.Time
 }
 
@@ -83,47 +94,36 @@ type histories struct {
 type history struct {
 	// times are the times of the patches within patchWindow.
 	times []time.Time
-	// before and version are hashes of the resource versions before and after the last patch, and wanted is a hash of each of its
-	// changes, up to the array's length. at is when it was made, and revision identifies the data that it was decided on.
-	before, version uint64
-	wanted          [4]uint32
-	revision        uint64
-	at              time.Time
-	// rounds are the times within roundWindow at which a patch was found not to have lasted, and standing says why the last did
-	// not. judged reports whether it is known if the last patch lasted.
-	rounds   []time.Time
+	// object, before, and version are hashes of the UID, and of the resource versions before and after the last patch.
+	object, before, version uint64
+	// last is the last patch, and earlier are other ones that the data still require, the newest first.
+	last    patched
+	earlier []patched
+	// rounds are the patches within roundWindow that did not last.
+	rounds []round
+}
+
+// patched is a patch of an object.
+type patched struct {
+	// changes are the changes that it made, as encodeChanges returns them. data is what they were decided on.
+	changes unique.Handle[string]
+	data    uint64
+	at      time.Time
+	// judged reports whether it is known that the patch did not last.
+	judged bool
+}
+
+// round is a patch that did not last.
+type round struct {
+	at time.Time
+	// changes are those that are required again, or instead. standing is what they say of the object.
+	changes  unique.Handle[string]
 	standing Standing
-	judged   bool
 }
 
-func newHistories() histories {
-	return histories{byKey: map[Key]*history{}, seed: maphash.MakeSeed()}
-}
+func newHistories() histories { return histories{byKey: map[Key]*history{}} }
 
-// wants returns hashes of the changes that a patch makes.
-func (h *histories) wants(due Due) (out [4]uint32) {
-	for i, c := range due.changes() {
-		if i == len(out) {
-			break
-		}
-		text := appendText(appendText(appendText(nil, &c.Field), &c.Key), c.To)
-		// Setting the lowest bit keeps 0 free for no change.
-		out[i] = uint32(maphash.Bytes(h.seed, text)) | 1
-	}
-	return out
-}
-
-// overlap reports whether two sets of hashes have one in common.
-func overlap(a, b [4]uint32) bool {
-	for _, x := range a {
-		for _, y := range b {
-			if x == y && x != 0 {
-				return true
-			}
-		}
-	}
-	return false
-}
+func hashOf[T ~string](text T) uint64 { return maphash.String(dataSeed, string(text)) }
 
 // Settles reports whether an object was not patched too often within a minute. Otherwise it must not be patched.
 func (g *Gate) Settles(now time.Time, key Key) bool {
@@ -133,75 +133,151 @@ func (g *Gate) Settles(now time.Time, key Key) bool {
 	return h == nil || len(h.recent(now)) < maxPatches
 }
 
-// Patched records a patch that changed an object.
-func (g *Gate) Patched(now time.Time, key Key, r Round) {
+// Patched records a patch that changed an object because of a decision. version is the resource version since then.
+func (g *Gate) Patched(now time.Time, key Key, obj *unstructured.Unstructured, due Due, data uint64, version string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.expire(now)
 	h := g.byKey[key]
-	if h == nil {
-		h = &history{}
+	if h == nil || h.object != hashOf(obj.GetUID()) {
+		h = &history{object: hashOf(obj.GetUID())}
 		g.byKey[key] = h
 	}
 	h.times = append(h.recent(now), now)
-	h.before, h.version = maphash.String(g.seed, r.Before), maphash.String(g.seed, r.Version)
-	h.wanted, h.revision, h.at, h.judged = g.wants(r.Due), r.Revision, now, false
+	h.before, h.version = hashOf(obj.GetResourceVersion()), hashOf(version)
+	next := patched{changes: unique.Make(encodeChanges(due.changes())), data: data, at: now}
+	if h.last.changes != (unique.Handle[string]{}) {
+		known := func(p patched) bool { return p.changes == next.changes || p.changes == h.last.changes }
+		h.earlier = slices.Insert(slices.DeleteFunc(h.earlier, known), 0, h.last)
+		h.earlier = h.earlier[:min(len(h.earlier), maxEarlier)]
+	}
+	h.last = next
 }
 
 // Judgment is the result of Judge.
 type Judgment struct {
 	Standing Standing
+	// Due are the verdicts with changes that are not made any more.
+	Due Due
 	// Began reports whether the object had another standing before.
 	Began bool
 	// Again is the time after which the object must be judged again if it must not be patched now.
 	Again time.Duration
 }
 
-// Judge returns the standing of an object that requires a patch because of verdicts on a resource version. It counts the last patch of the object if that did not last: if the
-// same is required again although a client has written since, or although nothing has changed; or if something else is required
-// although nothing has changed. A patch that is required because of other data does not count.
-func (g *Gate) Judge(now time.Time, key Key, version string, verdicts []*placement.Verdict) Judgment {
+// Judge returns the standing of an object. The object must not be patched if all changes that are required of it are of fields of
+// which patches do not last. Judge counts the last patch as one that did not last:
+//
+//   - if the same is required again, although a client has written since, or although nothing has changed;
+//   - if something else is required although nothing has changed.
+//
+// What is required because of other data does not count.
+func (g *Gate) Judge(now time.Time, key Key, d Decided) Judgment {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	h := g.byKey[key]
-	if h == nil {
+	if h == nil || h.object != hashOf(d.Object.GetUID()) {
 		return Judgment{}
 	}
-	due := DueOf(verdicts)
-	for len(h.rounds) > 0 && now.Sub(h.rounds[0]) >= roundWindow {
-		h.rounds = h.rounds[1:]
+	h.rounds = slices.DeleteFunc(h.rounds, func(r round) bool { return now.Sub(r.at) >= roundWindow })
+	required := DueOf(d.Verdicts)
+	for _, v := range DueOf(released(d.Verdicts)) {
+		if !slices.Contains(required, v) {
+			required = append(required, v)
+		}
 	}
-	counted := false
-	if version := maphash.String(g.seed, version); version != h.before && len(due) > 0 {
+	before := len(h.rounds)
+	if version := hashOf(d.Object.GetResourceVersion()); version != h.before {
 		// Otherwise the watch has not delivered the object as it is after the patch.
-		revision := RevisionOf(due)
-		counted = h.count(now, g.wants(due), version != h.version, revision != 0 && revision == h.revision)
+		h.count(now, d, required, version != h.version)
 	}
-	if len(h.rounds) < maxRounds {
-		return Judgment{}
+	var out Judgment
+	for _, v := range required {
+		for _, c := range v.Changes {
+			if !possible(c) {
+				continue
+			}
+			n, last := h.roundsOf(c)
+			if n < maxRounds {
+				return Judgment{}
+			}
+			out.Standing = last.standing
+		}
+		out.Due = append(out.Due, v)
 	}
-	return Judgment{Standing: h.standing, Began: counted, Again: roundWindow - now.Sub(h.rounds[len(h.rounds)-maxRounds])}
+	if len(out.Due) > 0 {
+		out.Began, out.Again = len(h.rounds) > before, roundWindow-now.Sub(h.rounds[0].at)
+	}
+	return out
 }
 
-// count counts the last patch if it did not last, and reports whether it did. written reports whether a client wrote the object
-// since, and sameData whether the data are those of the patch.
-func (h *history) count(now time.Time, wanted [4]uint32, written, sameData bool) bool {
-	standing := NotSettling
-	switch same := overlap(h.wanted, wanted); {
-	case h.judged:
-		return false
-	case same && (written || sameData):
-		standing = Contested
-	case same:
-		return false
-	case written || !sameData:
-		// Something else is required now, for a reason: earlier rounds do not count.
-		h.judged, h.rounds = true, nil
-		return false
+// count counts the patches that did not last. written reports whether a client wrote the object since the last one.
+func (h *history) count(now time.Time, d Decided, required Due, written bool) {
+	changes, sameData := required.changes(), h.last.data == d.Data && d.Data != 0
+	again := common(h.last, changes)
+	switch {
+	case len(changes) == 0 && (sameData || h.last.holds(d.Object)):
+		// The patch lasts so far.
+		return
+	case len(again) == 0 && !sameData:
+		// Other data require something else, or an update by a client got that already.
+		h.last.judged, h.rounds, h.earlier = true, nil, nil
+		return
+	case len(again) == 0 && !written:
+		// A plan that is approved later is no result of the patch.
+		if others := automatic(required).changes(); len(others) > 0 && !h.last.judged {
+			h.last.judged = true
+			h.rounds = append(h.rounds, round{now, unique.Make(encodeChanges(others)), NotSettling})
+		}
+		return
+	case h.last.judged || !written && !sameData:
+		again = nil
+	case len(again) > 0:
+		h.last.judged = true
 	}
-	h.judged, h.standing = true, standing
-	h.rounds = append(h.rounds, now)
-	return true
+	for i := range h.earlier {
+		if p := &h.earlier[i]; !p.judged && p.data == d.Data && d.Data != 0 {
+			more := common(*p, changes)
+			p.judged = len(more) > 0
+			again = append(again, more...)
+		}
+	}
+	if len(again) > 0 {
+		h.rounds = append(h.rounds, round{now, unique.Make(encodeChanges(again)), Contested})
+	}
+}
+
+// roundsOf returns how many patches of a field did not last, and the last of them.
+func (h *history) roundsOf(c placement.Change) (n int, last round) {
+	for _, r := range h.rounds {
+		if slices.ContainsFunc(decodeChanges(r.changes.Value()), func(of placement.Change) bool { return of.Field == c.Field && of.Key == c.Key }) {
+			n, last = n+1, r
+		}
+	}
+	return n, last
+}
+
+// holds reports whether an object has the annotations and labels that the patch set.
+func (p patched) holds(obj *unstructured.Unstructured) bool {
+	return !slices.ContainsFunc(decodeChanges(p.changes.Value()), func(c placement.Change) bool { return !c.ChangesPods() && !c.Done(obj) })
+}
+
+// common returns those changes that set the same as the patch did.
+func common(p patched, changes []placement.Change) (out []placement.Change) {
+	before := decodeChanges(p.changes.Value())
+	for _, c := range changes {
+		if slices.ContainsFunc(before, func(b placement.Change) bool {
+			return b.Field == c.Field && b.Key == c.Key && (b.To == nil) == (c.To == nil) && (b.To == nil || *b.To == *c.To)
+		}) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// automatic returns those verdicts that need no approval.
+func automatic(due Due) Due {
+	return slices.DeleteFunc(slices.Clone(due), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() })
 }
 
 // recent returns the times of the patches that count, and drops earlier ones.
@@ -218,7 +294,7 @@ func (h *histories) expire(now time.Time) {
 		return
 	}
 	h.swept = now
-	maps.DeleteFunc(h.byKey, func(_ Key, h *history) bool { return now.Sub(h.at) > roundWindow+patchWindow })
+	maps.DeleteFunc(h.byKey, func(_ Key, h *history) bool { return now.Sub(h.last.at) > roundWindow+patchWindow })
 }
 
 // ForgetPatches drops the patches of objects for which forgotten returns true: they may settle from now on.

@@ -19,11 +19,14 @@ package remediation_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
@@ -38,11 +41,15 @@ type subject struct {
 	value   string
 	version int
 	patches int
+	uid     types.UID
+	policy  *placement.Policy
 }
 
 func newSubject() *subject {
 	never := func(string) bool { return false }
-	return &subject{gate: remediation.NewGate(never), now: time.Unix(0, 0), data: &reader{revision: 1}, value: "old"}
+	data := &reader{revision: 1}
+	policy := &placement.Policy{Name: "p", Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Evaluator: data}
+	return &subject{gate: remediation.NewGate(never), now: time.Unix(0, 0), data: data, value: "old", uid: "1", policy: policy}
 }
 
 // write is a write by another client.
@@ -53,26 +60,41 @@ func (s *subject) write(value string) {
 
 // due returns the verdict of a policy that wants a value.
 func (s *subject) due(want string) []*placement.Verdict {
-	v := &placement.Verdict{Policy: &placement.Policy{Name: "p", Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Evaluator: s.data}}
+	v := &placement.Verdict{Policy: s.policy}
 	if s.value != want {
 		v.Changes = []placement.Change{{Field: "annotations", Key: "k", From: new(s.value), To: &want}}
 	}
 	return []*placement.Verdict{v}
 }
 
+// object returns the object in its present version.
+func (s *subject) object() *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: map[string]any{}}
+	out.SetUID(s.uid)
+	out.SetResourceVersion(fmt.Sprint(s.version))
+	out.SetAnnotations(map[string]string{"k": s.value})
+	return out
+}
+
 // decide decides the object, and patches it if it may. It returns the judgment.
 func (s *subject) decide(want string) remediation.Judgment {
 	s.now = s.now.Add(time.Second)
-	due := s.due(want)
-	if !remediation.Requires(due) {
-		return remediation.Judgment{}
+	return s.act(s.due(want))
+}
+
+func (s *subject) act(verdicts []*placement.Verdict) remediation.Judgment {
+	k, obj := key("configmaps", "shop", "web"), s.object()
+	decisions := make([]*remediation.PolicyDecision, len(verdicts))
+	for i, v := range verdicts {
+		decisions[i] = remediation.NewPolicyDecision(v.Policy)
 	}
-	judged := s.gate.Judge(s.now, key("configmaps", "shop", "web"), fmt.Sprint(s.version), due)
-	if judged.Standing == remediation.Settling {
-		before := fmt.Sprint(s.version)
-		s.write(want)
+	data := remediation.DataOf(decisions)
+	judged := s.gate.Judge(s.now, k, remediation.Decided{Object: obj, Verdicts: verdicts, Data: data})
+	due := slices.DeleteFunc(remediation.DueOf(verdicts), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() })
+	if judged.Standing == remediation.Settling && len(due) > 0 {
+		s.write(*due[0].Changes[0].To)
 		s.patches++
-		s.gate.Patched(s.now, key("configmaps", "shop", "web"), remediation.Round{Before: before, Version: fmt.Sprint(s.version), Due: due, Revision: s.data.revision})
+		s.gate.Patched(s.now, k, obj, due, data, fmt.Sprint(s.version))
 	}
 	return judged
 }
@@ -117,6 +139,24 @@ func TestStanding(t *testing.T) {
 			s.data.revision++
 			s.write(s.value)
 			return s.decide(fmt.Sprint(i % 2))
+		}, remediation.Settling, rounds},
+		"data change to and fro, and the webhook places it": {func(s *subject, i int) remediation.Judgment {
+			s.data.revision++
+			out := s.decide("a")
+			s.data.revision++
+			s.write("b")
+			s.decide("b")
+			return out
+		}, remediation.Settling, rounds},
+		"another policy decides it each time": {func(s *subject, i int) remediation.Judgment {
+			s.policy = &placement.Policy{Name: fmt.Sprint(i % 2), Mode: s.policy.Mode, Remediation: s.policy.Remediation, Evaluator: s.data}
+			return s.decide(fmt.Sprint(i % 2))
+		}, remediation.Settling, rounds},
+		"it is created again under its name": {func(s *subject, i int) remediation.Judgment {
+			out := s.decide("ours")
+			s.uid = types.UID(fmt.Sprint(i))
+			s.write("theirs")
+			return out
 		}, remediation.Settling, rounds},
 		"data are missing": {func(s *subject, i int) remediation.Judgment {
 			s.data.revision = 0
@@ -185,11 +225,62 @@ func TestStandingEnds(t *testing.T) {
 		t.Error("not patched again")
 	}
 	s = newSubject()
-	stale := *s
+	stale, verdicts := s.object(), s.due("ours")
 	s.decide("ours")
 	for range 10 {
-		if got := s.gate.Judge(s.now, key("configmaps", "shop", "web"), "0", stale.due("ours")); got != (remediation.Judgment{}) {
-			t.Fatalf("an old version: %+v", got)
+		got := s.gate.Judge(s.now, key("configmaps", "shop", "web"), remediation.Decided{Object: stale, Verdicts: verdicts, Data: 1})
+		if diff := cmp.Diff(remediation.Judgment{}, got); diff != "" {
+			t.Fatalf("an old version: %s", diff)
+		}
+	}
+}
+
+// TestStandingOfFields checks that only the fields are left alone of which patches do not last.
+func TestStandingOfFields(t *testing.T) {
+	s := newSubject()
+	verdict := func(mode placementv1.RemediationMode, fields ...string) *placement.Verdict {
+		v := &placement.Verdict{Policy: &placement.Policy{Name: string(mode), Mode: placementv1.ModeEnforce, Remediation: mode, Evaluator: s.data}}
+		for _, field := range fields {
+			v.Changes = append(v.Changes, placement.Change{Field: "annotations", Key: field, To: new("ours")})
+		}
+		return v
+	}
+	contested, other, approved := verdict(placementv1.RemediationAutomatic, "a"), verdict(placementv1.RemediationAutomatic, "b"), verdict(placementv1.RemediationApproved, "c")
+	other.Policy, approved.Policy.Name = contested.Policy, "approved"
+	both := verdict(placementv1.RemediationAutomatic, "a", "b")
+	both.Policy = contested.Policy
+	round := func(v ...*placement.Verdict) remediation.Judgment {
+		s.now = s.now.Add(time.Second)
+		out := s.act(v)
+		s.write("theirs")
+		return out
+	}
+	// Two clients, each of which changes another field back.
+	for i := range 20 {
+		round([]*placement.Verdict{contested, other}[i%2])
+	}
+	if s.patches > 8 {
+		t.Errorf("patched %d times for two fields", s.patches)
+	}
+	s = newSubject()
+	for range 20 {
+		round(contested)
+	}
+	if got := round(contested); got.Standing != remediation.Contested || len(got.Due) != 1 || s.patches != 3 {
+		t.Errorf("contested: %+v after %d patches", got, s.patches)
+	}
+	if got := round(both); got.Standing != remediation.Settling {
+		t.Errorf("another field of the policy is held, too: %+v", got)
+	}
+	if got := round(contested, approved); got.Standing != remediation.Settling {
+		t.Errorf("another policy is held, too: %+v", got)
+	}
+	// What a plan requires that is not approved yet is no result of a patch.
+	s = newSubject()
+	s.act([]*placement.Verdict{contested, approved})
+	for range 10 {
+		if got := s.gate.Judge(s.now, key("configmaps", "shop", "web"), remediation.Decided{Object: s.object(), Verdicts: []*placement.Verdict{approved}, Data: 0}); got.Standing != remediation.Settling {
+			t.Errorf("a plan that waits: %+v", got)
 		}
 	}
 }

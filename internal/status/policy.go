@@ -433,7 +433,7 @@ func (f Facts) enforced() *metav1.Condition {
 func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 	if !f.Report.Assessing || !f.State.Policy.RemediatesExisting() {
 		s.counts(f, old.Undecided)
-		s.out.Plan = f.plan(old.Plan)
+		s.out.Plan, s.out.UsedApproval = f.plan(old.Plan), f.usedApproval(old.UsedApproval)
 		s.out.Waiting = waiting(f.Waiting, s.out.Plan)
 		if s.out.Failures = old.Failures; !f.Resuming {
 			s.out.Failures = failures(f.Waiting)
@@ -445,7 +445,7 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
 	s.out.Matched, s.out.Violations, s.out.WouldDeny, s.out.WouldMove = old.Matched, old.Violations, old.WouldDeny, old.WouldMove
 	s.out.Undecided, s.out.Conflicted, s.out.ViolationSample = old.Undecided, old.Conflicted, old.ViolationSample
-	s.out.Waiting, s.out.Plan, s.out.Failures = old.Waiting, old.Plan, old.Failures
+	s.out.Waiting, s.out.Plan, s.out.Failures, s.out.UsedApproval = old.Waiting, old.Plan, old.Failures, old.UsedApproval
 	if s.find(placementv1.ConditionCompliant) == nil {
 		s.set(placementv1.ConditionCompliant, isUnknown(placementv1.ReasonEvaluating, "existing objects are being decided"))
 	}
@@ -495,6 +495,18 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 		describeMoves(out, p)
 	}
 	return out
+}
+
+// usedApproval returns the digest of the approval that was used. A leader that has just started does not know the approvals yet.
+func (f Facts) usedApproval(old string) string {
+	switch approval := f.Report.Approval; {
+	case f.Resuming:
+		return old
+	case approval != nil && approval.Used:
+		return approval.Digest
+	default:
+		return ""
+	}
 }
 
 // describeMoves sets the transitions and the sample of a plan.
@@ -676,12 +688,12 @@ func (s *setter) compliant(f Facts) *metav1.Condition {
 		return isUnknown(reason, message)
 	case !f.MatchedWatches.Synced:
 		return isUnknown(placementv1.ReasonEvaluating, "existing objects are being read")
-	case len(r.Contested) > 0:
-		return isFalse(placementv1.ReasonContested, "others change objects back after each patch, so Berth leaves them alone: "+firstNames(r.Contested))
 	case len(r.Unsettled) > 0:
 		return isFalse(placementv1.ReasonNotSettling, "the decision keeps changing after its own patch, so patching stopped: "+firstNames(r.Unsettled))
 	case r.Failed > 0:
 		return isFalse(placementv1.ReasonEvaluationFailed, fmt.Sprintf("%d objects can't be decided, such as %s", r.Failed, r.FailedMessage))
+	case len(r.Contested) > 0:
+		return isFalse(placementv1.ReasonContested, "others change objects back after each patch, so Berth leaves them alone: "+firstNames(r.Contested))
 	case r.Violations > 0:
 		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides%s", r.Violations, r.Matched, waitingText(f.Waiting, WaitingFor(*s.out, placementv1.WaitingForApproval))))
 	default:
