@@ -31,6 +31,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
@@ -215,12 +216,12 @@ func (c *Controller) sync(ctx context.Context) (reconcile.Result, error) {
 		}
 	}
 	c.reports, c.synced = found, true
-	namespaces := c.Ledger.ViolatedNamespaces()
-	for namespace := range found {
-		namespaces.Insert(namespace)
-	}
-	for namespace := range namespaces {
-		c.enqueueAfter(request{namespace: namespace}, 0)
+	violated := c.Ledger.ViolatedNamespaces()
+	for namespace := range violated.Union(sets.KeySet(found)) {
+		// The changes of violations are followed anyway.
+		if found[namespace].hash == [sha256.Size]byte{} || !violated.Has(namespace) {
+			c.enqueueAfter(request{namespace: namespace}, 0)
+		}
 	}
 	return reconcile.Result{RequeueAfter: resyncPeriod}, nil
 }

@@ -53,7 +53,7 @@ func (c *Controller) act(ctx context.Context, s *scope) (proceed bool, err error
 	}
 	evicts := s.due.Evicts(s.key.Resource.GroupResource())
 	if evicts {
-		if delay := c.Budget.HoldEviction(c.Clock.Now(), s.key, s.object); delay > 0 {
+		if delay := c.Budget.HoldEviction(c.Clock.Now(), s.key, s.object, s.due); delay > 0 {
 			s.retryWithin(delay)
 			return false, nil
 		}

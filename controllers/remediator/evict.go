@@ -42,13 +42,15 @@ func (c *Controller) evict(ctx context.Context, s *scope) {
 		return
 	}
 	ctrllog.FromContext(ctx).V(2).Info("Evicting")
+	began := c.Clock.Now()
 	err := c.postEviction(ctx, obj)
 	c.advance(ctx, c.Budget.Finish(c.Clock.Now(), key, due, evictionResult(obj, err)))
 	switch {
 	case err == nil:
+		age := c.Budget.Evicted(began, key, obj, due)
 		c.succeeded(ctx, key, due, metrics.RemediationEvicted)
 		c.Events.OnObject(obj, key.Namespace, events.Evicted, due.String())
-		if age := c.Budget.Evicted(c.Clock.Now(), key, obj); age > 0 {
+		if age > 0 {
 			c.Events.OnObject(obj, key.Namespace, events.RemediationStopped, fmt.Sprintf("%s: its controller keeps creating Pods that violate the decision; "+
 				"Berth evicts the next one when it is %s old", due.Policies(), age))
 		}
@@ -104,5 +106,7 @@ func evictionResult(pod *unstructured.Unstructured, err error) remediation.Patch
 	if err == nil {
 		return remediation.Patch{Done: true, UID: pod.GetUID()}
 	}
-	return resultOf(pod, nil, err)
+	out := resultOf(pod, nil, err)
+	out.Protected = isProtected(err)
+	return out
 }

@@ -97,7 +97,7 @@ func (r *Request) mayHold(verdicts []*Verdict) bool {
 func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id identity, verdicts []*Verdict) error {
 	for _, v := range verdicts {
 		if r.AutomaticOnly && v.Policy.Remediation == placementv1.RemediationNewOnly {
-			v.Decision.Errors = nil
+			v.DeniesNew, v.Decision.Errors = len(v.Decision.Errors) > 0, nil
 		}
 	}
 	if !r.mayHold(verdicts) {

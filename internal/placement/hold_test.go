@@ -163,6 +163,23 @@ func TestDenialsOfUpdatesThatKeepThePlacement(t *testing.T) {
 	}
 }
 
+// TestDenialsOfNewObjects checks that remediation knows which policies leave an existing object alone and would deny a new one.
+func TestDenialsOfNewObjects(t *testing.T) {
+	existing := newObject("web", metadata{"annotations": {"other": "y"}})
+	for mode, want := range map[placementv1.RemediationMode]bool{placementv1.RemediationAutomatic: false, placementv1.RemediationManual: false, placementv1.RemediationNewOnly: true} {
+		p := zoned(t, mode, "v1")
+		p.Evaluator.(*fakeEvaluator).errors = []string{"no"}
+		d := &placement.Decider{Policies: policies{p}, Namespaces: namespaces{}, Keyring: keyring(t, "k"), OwnNamespace: "berth-system"}
+		out, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: existing, Old: existing, AutomaticOnly: true, VerdictsOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := out.Verdicts[0]; v.DeniesNew != want || len(v.Decision.Errors) > 0 == want {
+			t.Errorf("%s: denies new objects: %t, errors %q", mode, v.DeniesNew, v.Decision.Errors)
+		}
+	}
+}
+
 // TestWarningsOfUpdatesThatKeepThePlacement checks that a policy in mode Warn reports nothing for an update that would
 // keep the placement.
 func TestWarningsOfUpdatesThatKeepThePlacement(t *testing.T) {

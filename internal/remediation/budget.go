@@ -123,6 +123,8 @@ type movement struct {
 	seen Rollout
 	// unobserved is set if rollouts of the object are not observed any more, so that no rollout counts after a patch under way.
 	unobserved bool
+	// began is when Spend allowed the last patch.
+	began time.Time
 	// evicted is set if the object is a Pod that was evicted, so that it is moved until there is none with the UID.
 	evicted bool
 	// adopted is set if it is not known whether an earlier leader was moving the object.
@@ -200,9 +202,10 @@ func (b *Budget) Spend(now time.Time, key Key, due Due) (ok bool, next Next) {
 		ok = true
 		b.waiting.remove(key)
 		for _, p := range b.budgetsOf(claims) {
-			p.last = now
+			p.earlier, p.last = p.last, now
 		}
 		b.reserve(key, claims)
+		b.moving[key].began = now
 		b.moving[key].reserved = false
 	}
 	b.admit(now, &next, freed...)
@@ -219,6 +222,8 @@ type Patch struct {
 	// Refusal is why the API server refused to patch this object; empty if it did not, or for a reason that other objects
 	// may share.
 	Refusal string
+	// Protected reports whether a PodDisruptionBudget did not allow an eviction. It does not count for the pace.
+	Protected bool
 }
 
 // Finish declares that a patch that Spend allowed is done.
@@ -236,6 +241,9 @@ func (b *Budget) Finish(now time.Time, key Key, due Due, result Patch) (next Nex
 		}
 	}
 	if m := b.moving[key]; m != nil {
+		if result.Protected {
+			b.takeBack(m, claimsOf(key, due))
+		}
 		if result.Done {
 			for policy, rolls := range m.patching {
 				if p := b.policies[policy]; rolls && !m.unobserved && p != nil && p.version != nil && p.version.WatchesRollouts() {
@@ -252,6 +260,15 @@ func (b *Budget) Finish(now time.Time, key Key, due Due, result Patch) (next Nex
 		b.tidy(now, name)
 	}
 	return next
+}
+
+// takeBack takes back that a patch counts for the pace, unless another one began meanwhile. The caller holds mu.
+func (b *Budget) takeBack(m *movement, claims []claim) {
+	for _, p := range b.budgetsOf(claims) {
+		if p.last.Equal(m.began) {
+			p.last = p.earlier
+		}
+	}
 }
 
 // tidy removes the budget of a policy that was deleted, if it has nothing to remember. The caller holds mu.

@@ -31,10 +31,12 @@ const (
 	// to protectedDelayMax.
 	protectedDelay    = 5 * time.Second
 	protectedDelayMax = 5 * time.Minute
-	// repeatDelay is the age that new Pods of a controller need before they are evicted, once one of its Pods was evicted. It
-	// doubles up to repeatDelayMax with each new Pod that is evicted, and is over after twice the age.
+	// repeatDelay is the age that new Pods of a controller need before they are evicted for the same changes as an earlier one. It
+	// doubles up to repeatDelayMax with each new Pod that is evicted. It is forgotten when no Pod of the controller was evicted
+	// for repeatMemory.
 	repeatDelay    = time.Minute
 	repeatDelayMax = time.Hour
+	repeatMemory   = 2 * repeatDelayMax
 )
 
 // evictions delays the evictions of single Pods. The Budget's mutex protects it.
@@ -52,18 +54,20 @@ type protectedPod struct {
 	until    time.Time
 }
 
-// repeat is the age that Pods of a controller need before they are evicted that were created since a time.
+// repeat is the age that Pods of a controller need that were created after the first eviction for some changes.
 type repeat struct {
-	age   time.Duration
-	since time.Time
+	age time.Duration
+	// since is the time of that eviction, and last that of the newest one.
+	since, last time.Time
+	made        patched
 }
 
-func (r repeat) over(now time.Time) bool { return now.Sub(r.since) > 2*r.age }
+func (r repeat) over(now time.Time) bool { return now.Sub(r.last) > repeatMemory }
 
-// concerns reports whether a Pod was created since then. The API server stores the time in whole seconds, so a Pod that was
-// created in the same second counts as older.
-func (r repeat) concerns(pod *unstructured.Unstructured) bool {
-	return !pod.GetCreationTimestamp().Time.Before(r.since)
+// concerns reports whether a Pod was created since then, and requires the same again. Then the webhook does not place new Pods. The
+// API server stores the time of creation in whole seconds, so a Pod that was created in the same second counts as older.
+func (r repeat) concerns(pod *unstructured.Unstructured, due Due) bool {
+	return pod.GetCreationTimestamp().Time.After(r.since.Truncate(time.Second)) && len(common(r.made, due.changes())) > 0
 }
 
 func newEvictions() evictions {
@@ -74,7 +78,7 @@ func newEvictions() evictions {
 // PodDisruptionBudget did not allow its eviction. It also waits if it is young, and Berth evicted another Pod of its controller
 // before it was created: a controller whose Pods always violate the decision, for example because the webhook does not place
 // them, must not lose one after the other.
-func (b *Budget) HoldEviction(now time.Time, key Key, pod *unstructured.Unstructured) time.Duration {
+func (b *Budget) HoldEviction(now time.Time, key Key, pod *unstructured.Unstructured, due Due) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out time.Duration
@@ -82,8 +86,9 @@ func (b *Budget) HoldEviction(now time.Time, key Key, pod *unstructured.Unstruct
 		out = p.until.Sub(now)
 	}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		if r := b.evictions.repeats[owner.UID]; !r.over(now) && r.concerns(pod) {
-			out = max(out, pod.GetCreationTimestamp().Add(r.age).Sub(now))
+		if r := b.evictions.repeats[owner.UID]; !r.over(now) && r.concerns(pod, due) {
+			// At least the age lies between two of them, too.
+			out = max(out, pod.GetCreationTimestamp().Add(r.age).Sub(now), r.last.Add(r.age).Sub(now))
 		}
 	}
 	return max(out, 0)
@@ -103,29 +108,32 @@ func (b *Budget) Protect(now time.Time, key Key, due Due) time.Duration {
 	return p.delay
 }
 
-// Evicted declares that a Pod was evicted. If the Pod was created after another eviction of its controller's Pods, so that new
-// Pods violate the decision, too, Evicted returns the age that the next ones need before they are evicted; otherwise 0.
-func (b *Budget) Evicted(now time.Time, key Key, pod *unstructured.Unstructured) time.Duration {
+// Evicted declares that a Pod was evicted at a time, which must not be later than the request. If the Pod was created after an
+// eviction of another Pod of its controller for the same changes, Evicted returns the age that the next ones need before they are
+// evicted; otherwise 0.
+func (b *Budget) Evicted(at time.Time, key Key, pod *unstructured.Unstructured, due Due) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := &b.evictions
 	e.forget(key)
-	maps.DeleteFunc(e.repeats, func(_ types.UID, r repeat) bool { return r.over(now) })
+	maps.DeleteFunc(e.repeats, func(_ types.UID, r repeat) bool { return r.over(at) })
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
 		return 0
 	}
-	before, known := e.repeats[owner.UID]
-	switch {
-	case !known:
-		e.repeats[owner.UID] = repeat{repeatDelay, now}
-		return 0
-	case !before.concerns(pod):
+	r, known := e.repeats[owner.UID]
+	if made := newPatched(at, due, 0); !known || len(common(r.made, due.changes())) == 0 {
+		r = repeat{age: repeatDelay, since: at, made: made}
+	}
+	repeats := known && r.concerns(pod, due) && !r.last.IsZero()
+	if r.last = at; repeats {
+		r.age = min(2*r.age, repeatDelayMax)
+	}
+	e.repeats[owner.UID] = r
+	if !repeats {
 		return 0
 	}
-	next := repeat{min(2*before.age, repeatDelayMax), now}
-	e.repeats[owner.UID] = next
-	return next.age
+	return r.age
 }
 
 // recorded updates a Pod that waits after it was decided again.

@@ -67,7 +67,8 @@ func evicts(resource schema.GroupResource, changes []placement.Change) bool {
 // qualifyEvictions marks the changes that an eviction of the object makes as possible, for policies with evictions. If there
 // can be none, the changes say why.
 func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
-	mayEvict := func(v *placement.Verdict) bool { return v.Policy.Evict }
+	// Without the rule scheduling, a policy only takes back what it set before. That is no reason to evict Pods.
+	mayEvict := func(v *placement.Verdict) bool { return v.Policy.Evict && v.Policy.Schedules }
 	if obj.GroupVersionKind().GroupKind() != podKind || !slices.ContainsFunc(verdicts, mayEvict) {
 		return
 	}
@@ -90,9 +91,10 @@ func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verd
 	}
 }
 
-// deniesNew reports whether a policy that leaves an existing Pod as it is would deny another one, because no cluster is left.
+// deniesNew reports whether a policy that leaves an existing Pod as it is would deny another one, because it is for new objects
+// only, or because no cluster is left.
 func deniesNew(v *placement.Verdict) bool {
-	return v.Policy.Mode == placementv1.ModeEnforce && slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return !possible(c) && !c.ChangesPods() })
+	return v.Policy.Mode == placementv1.ModeEnforce && (v.DeniesNew || slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return !possible(c) && !c.ChangesPods() }))
 }
 
 // recreating are the kinds of controllers that create another Pod in place of one that was evicted, which may run on another

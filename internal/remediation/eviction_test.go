@@ -17,6 +17,7 @@ limitations under the License.
 package remediation_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -118,6 +119,11 @@ func TestQualifyEvictions(t *testing.T) {
 		"NotEnforced":    {verdicts: []*placement.Verdict{evicting("p", func(v *placement.Verdict) { v.Policy.Mode = placementv1.ModeDryRun })}},
 		"OnlyAnnotation": {verdicts: []*placement.Verdict{evicting("p", func(v *placement.Verdict) { v.Changes = v.Changes[:1] })}},
 		"Denied":         {verdicts: []*placement.Verdict{evicting("p"), enforced("q", refuse)}},
+		"DeniedIfNew": {
+			verdicts: []*placement.Verdict{evicting("p"), enforced("q", func(v *placement.Verdict) { v.DeniesNew, v.Changes = true, nil })},
+			reason:   none + "no other Pod would be admitted",
+		},
+		"TakesBack": {verdicts: []*placement.Verdict{evicting("p", func(v *placement.Verdict) { v.Policy.Schedules = false })}, reason: fixedPod},
 		"NoClusterLeft": {
 			verdicts: []*placement.Verdict{evicting("p"), enforced("q", func(v *placement.Verdict) { v.Changes[0].Immutable = "no cluster is left" })},
 			reason:   none + "no other Pod would be admitted",
@@ -367,10 +373,10 @@ func TestProtectedPods(t *testing.T) {
 		}
 		b.Finish(now, podKey("web"), due, remediation.Patch{})
 		delays = append(delays, b.Protect(now, podKey("web"), due))
-		if got := b.HoldEviction(now, podKey("web"), pod); got != delays[len(delays)-1] {
+		if got := b.HoldEviction(now, podKey("web"), pod, due); got != delays[len(delays)-1] {
 			t.Errorf("held for %s, want %s", got, delays[len(delays)-1])
 		}
-		if got := b.HoldEviction(now, podKey("other"), pod); got != 0 {
+		if got := b.HoldEviction(now, podKey("other"), pod, due); got != 0 {
 			t.Errorf("another Pod is held for %s", got)
 		}
 		now = now.Add(delays[len(delays)-1])
@@ -397,9 +403,31 @@ func TestProtectedPods(t *testing.T) {
 	}
 }
 
+// TestProtectedPodsLeaveThePace checks that an eviction that a PodDisruptionBudget does not allow does not use up the pace.
+func TestProtectedPodsLeaveThePace(t *testing.T) {
+	b, due := evictingBudget(placementv1.RemediationBudget{MaxPerMinute: 1}, 100)
+	now := midnight.Add(time.Hour)
+	spend := func(name string, want bool, result remediation.Patch) {
+		t.Helper()
+		ok, _ := b.Spend(now, podKey(name), due)
+		if ok != want {
+			t.Fatalf("%s may be evicted: %t", name, ok)
+		}
+		if ok {
+			b.Finish(now, podKey(name), due, result)
+		}
+	}
+	spend("a", true, remediation.Patch{Protected: true})
+	spend("b", true, remediation.Patch{Done: true, UID: "b"})
+	spend("c", false, remediation.Patch{})
+	now = now.Add(time.Minute)
+	spend("c", true, remediation.Patch{Protected: true})
+	spend("d", true, remediation.Patch{})
+}
+
 // TestRepeatedEvictions checks that a controller whose Pods always violate the decision loses them less and less often.
 func TestRepeatedEvictions(t *testing.T) {
-	b, _ := evictingBudget(placementv1.RemediationBudget{}, 10)
+	b, due := evictingBudget(placementv1.RemediationBudget{}, 10)
 	podAt := func(name string, created time.Time, owner types.UID) *unstructured.Unstructured {
 		return newPod(t, func(p *corev1.Pod) {
 			p.Name, p.CreationTimestamp, p.OwnerReferences[0].UID = name, metav1.NewTime(created), owner
@@ -409,10 +437,10 @@ func TestRepeatedEvictions(t *testing.T) {
 	evict := func(pod *unstructured.Unstructured) time.Duration {
 		t.Helper()
 		key := podKey(pod.GetName())
-		if delay := b.HoldEviction(now, key, pod); delay > 0 {
+		if delay := b.HoldEviction(now, key, pod, due); delay > 0 {
 			t.Errorf("%s is held for %s", pod.GetName(), delay)
 		}
-		return b.Evicted(now, key, pod)
+		return b.Evicted(now, key, pod, due)
 	}
 	old := podAt("old", midnight, "loops")
 	if age := evict(old); age != 0 {
@@ -422,12 +450,12 @@ func TestRepeatedEvictions(t *testing.T) {
 	for range 8 {
 		created := now.Add(time.Second)
 		pod := podAt("new", created, "loops")
-		delay := b.HoldEviction(created, podKey("new"), pod)
+		delay := b.HoldEviction(created, podKey("new"), pod, due)
 		ages = append(ages, delay)
-		if delay := b.HoldEviction(created, podKey("old"), old); delay != 0 {
+		if delay := b.HoldEviction(created, podKey("old"), old, due); delay != 0 {
 			t.Errorf("an old Pod is held for %s", delay)
 		}
-		if delay := b.HoldEviction(created, podKey("other"), podAt("other", created, "other")); delay != 0 {
+		if delay := b.HoldEviction(created, podKey("other"), podAt("other", created, "other"), due); delay != 0 {
 			t.Errorf("a Pod of another controller is held for %s", delay)
 		}
 		now = created.Add(delay)
@@ -449,15 +477,67 @@ func TestRepeatedEvictions(t *testing.T) {
 	evict(podAt("later", now.Add(-time.Second), "loops"))
 }
 
+// TestEvictionsOfLoopingControllers checks how many Pods a controller loses in twelve hours whose Pods always violate the decision, however
+// fast they are evicted and however long they take to terminate.
+func TestEvictionsOfLoopingControllers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pods        int
+		pace, grace time.Duration
+	}{
+		"ten Pods, one a minute":      {10, time.Minute, time.Second},
+		"ten Pods at once":            {10, 10 * time.Second, time.Second},
+		"one Pod that ends slowly":    {1, 10 * time.Second, 3 * time.Minute},
+		"three Pods, one in an hour":  {3, time.Hour, time.Second},
+		"three Pods that end at once": {3, 10 * time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, due := evictingBudget(placementv1.RemediationBudget{}, tt.pods)
+			created := make([]time.Time, tt.pods)
+			now, evictions := midnight.Add(time.Hour), 0
+			for i := range created {
+				created[i] = midnight
+			}
+			for end := now.Add(12 * time.Hour); now.Before(end); now = now.Add(tt.pace) {
+				for i := range created {
+					pod := newPod(t, func(p *corev1.Pod) {
+						p.Name, p.CreationTimestamp, p.OwnerReferences[0].UID = fmt.Sprint("pod", i), metav1.NewTime(created[i].Truncate(time.Second)), "loops"
+					})
+					if !created[i].After(now) && b.HoldEviction(now, podKey(pod.GetName()), pod, due) == 0 {
+						b.Evicted(now, podKey(pod.GetName()), pod, due)
+						created[i] = now.Add(tt.grace)
+						evictions++
+						break
+					}
+				}
+			}
+			// Each of the Pods that were there, and ten new ones in the first eight hours.
+			if evictions > tt.pods+20 {
+				t.Errorf("%d evictions", evictions)
+			}
+		})
+	}
+	// A decision that changes is no loop.
+	b, due := evictingBudget(placementv1.RemediationBudget{}, 1)
+	now := midnight.Add(time.Hour)
+	for i := range 10 {
+		due[0].Changes = []placement.Change{{Field: "scheduling", Key: "nodeSelector/disk", To: new(fmt.Sprint(i))}}
+		pod := newPod(t, func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now) })
+		if delay := b.HoldEviction(now, podKey("web"), pod, due); delay != 0 {
+			t.Errorf("held for %s", delay)
+		}
+		b.Evicted(now, podKey("web"), pod, due)
+	}
+}
+
 // TestSiblingsOfEvictedPods checks that Pods that were created before the first eviction do not wait, however young they are.
 func TestSiblingsOfEvictedPods(t *testing.T) {
-	b, _ := evictingBudget(placementv1.RemediationBudget{}, 10)
+	b, due := evictingBudget(placementv1.RemediationBudget{}, 10)
 	now := midnight.Add(2 * time.Second)
 	for _, name := range []string{"a", "b", "c"} {
-		if delay := b.HoldEviction(now, podKey(name), newPod(t, nil)); delay != 0 {
+		if delay := b.HoldEviction(now, podKey(name), newPod(t, nil), due); delay != 0 {
 			t.Errorf("%s is held for %s", name, delay)
 		}
-		if age := b.Evicted(now, podKey(name), newPod(t, nil)); age != 0 {
+		if age := b.Evicted(now, podKey(name), newPod(t, nil), due); age != 0 {
 			t.Errorf("new Pods need an age of %s after %s", age, name)
 		}
 	}

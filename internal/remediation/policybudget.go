@@ -64,6 +64,8 @@ type pacer struct {
 	// interval is the minimum time between two patches; 0 for no bound.
 	interval time.Duration
 	last     time.Time
+	// earlier is the time of the patch before the last one.
+	earlier time.Time
 }
 
 // next returns the time of the earliest next patch; zero if there is no bound.

@@ -113,6 +113,10 @@ type patched struct {
 	judged bool
 }
 
+func newPatched(at time.Time, due Due, data uint64) patched {
+	return patched{changes: unique.Make(encodeChanges(due.changes())), data: data, at: at}
+}
+
 // round is a patch that did not last.
 type round struct {
 	at time.Time
@@ -145,7 +149,7 @@ func (g *Gate) Patched(now time.Time, key Key, obj *unstructured.Unstructured, d
 	}
 	h.times = append(h.recent(now), now)
 	h.before, h.version = hashOf(obj.GetResourceVersion()), hashOf(version)
-	next := patched{changes: unique.Make(encodeChanges(due.changes())), data: data, at: now}
+	next := newPatched(now, due, data)
 	if h.last.changes != (unique.Handle[string]{}) {
 		known := func(p patched) bool { return p.changes == next.changes || p.changes == h.last.changes }
 		h.earlier = slices.Insert(slices.DeleteFunc(h.earlier, known), 0, h.last)

@@ -116,26 +116,23 @@ func (r *Rival) Write(ctx context.Context, gvk schema.GroupVersionKind, name str
 // times.
 func (r *Rival) Fight(ctx context.Context, f *Framework, gvk schema.GroupVersionKind, name string, rounds int) {
 	GinkgoHelper()
-	has := func(ctx context.Context) (bool, error) {
+	values := func(ctx context.Context) (map[string]string, error) {
 		obj, err := f.Get(ctx, gvk, r.namespace, name)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
-		for key, value := range r.annotations {
-			if obj.GetAnnotations()[key] != value {
-				return false, nil
-			}
-		}
-		return true, nil
+		out := obj.GetAnnotations()
+		maps.DeleteFunc(out, func(key, _ string) bool { _, ours := r.annotations[key]; return !ours })
+		return out, nil
 	}
 	for range rounds {
-		Eventually(has).WithContext(ctx).Should(BeFalse(), "Berth patches %s", name)
+		Eventually(values).WithContext(ctx).Should(And(HaveLen(len(r.annotations)), Not(Equal(r.annotations))), "Berth patches %s", name)
 		// The API server learns of the rival's webhook with a delay.
-		Eventually(func(ctx context.Context) (bool, error) {
+		Eventually(func(ctx context.Context) (map[string]string, error) {
 			if err := r.Write(ctx, gvk, name); err != nil {
-				return false, err
+				return nil, err
 			}
-			return has(ctx)
-		}).WithContext(ctx).Should(BeTrue(), "the rival writes %s", name)
+			return values(ctx)
+		}).WithContext(ctx).Should(Equal(r.annotations), "the rival writes %s", name)
 	}
 }
