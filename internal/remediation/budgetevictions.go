@@ -67,7 +67,7 @@ func (r repeat) over(now time.Time) bool { return now.Sub(r.last) > repeatMemory
 // concerns reports whether a Pod was created since then, and requires the same again. Then the webhook does not place new Pods. The
 // API server stores the time of creation in whole seconds, so a Pod that was created in the same second counts as older.
 func (r repeat) concerns(pod *unstructured.Unstructured, due Due) bool {
-	return pod.GetCreationTimestamp().Time.After(r.since.Truncate(time.Second)) && len(common(r.made, due.changes())) > 0
+	return pod.GetCreationTimestamp().After(r.since.Truncate(time.Second)) && len(common(r.made, due.changes())) > 0
 }
 
 func newEvictions() evictions {
