@@ -68,6 +68,8 @@ var _ = Describe("A plan of 2,000 moves", func() {
 		perMinute         = 6000
 		// window is the time for which patches are counted, and late how many more of them may arrive in it than may leave.
 		window, late = 5 * time.Second, 60
+		// statusInterval is the time within which one write of the status is expected at most.
+		statusInterval = time.Second / 3
 	)
 	cluster := schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
 
@@ -157,6 +159,8 @@ var _ = Describe("A plan of 2,000 moves", func() {
 			}
 		}
 		AddReportEntry("status", ReportEntryVisibilityAlways, fmt.Sprintf("%d writes", writes))
-		Expect(writes).To(BeNumerically("<", objects/10), "the status is not written for each move")
+		// At the pace of the budget. If the machine is slower than that, the status is written as often in a second, and so more often.
+		bound := max(objects/10, int(took/statusInterval))
+		Expect(writes).To(BeNumerically("<", bound), "the status is not written for each move")
 	})
 })
