@@ -70,7 +70,7 @@ func (c *Controller) act(ctx context.Context, s *scope) (proceed bool, err error
 	if s.waits = c.remoteQueue.takePatch(ctx, s); s.waits {
 		return false, nil
 	}
-	s.result, err = c.patch(ctx, s.key, s.object, s.due, s.data)
+	s.result, err = c.patch(ctx, s.key, s.object, s.due, remediation.DataOf(s.decisions))
 	return true, err
 }
 

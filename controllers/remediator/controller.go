@@ -158,8 +158,6 @@ type scope struct {
 	// policies are evaluated concurrently.
 	mu        sync.Mutex
 	decisions []*remediation.PolicyDecision
-	// data identifies what the verdicts are based on. record sets it.
-	data uint64
 	// due are the verdicts that require a patch. record sets it.
 	due remediation.Due
 	// waits reports whether the object waits for a remote engine. decide and act set it.

@@ -56,8 +56,7 @@ func (c *Controller) record(ctx context.Context, s *scope) (proceed bool, err er
 // unsettled reports whether the object must not be patched because it does not keep what Berth patches. If others change it back,
 // the ledger gets to know who.
 func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
-	s.data = remediation.DataOf(s.decisions)
-	judged := c.gate.Judge(c.Clock.Now(), s.key, remediation.Decided{Object: s.object, Verdicts: s.outcome.Verdicts, Data: s.data})
+	judged := c.gate.Judge(c.Clock.Now(), s.key, remediation.Decided{Object: s.object, Verdicts: s.outcome.Verdicts, Decisions: s.decisions})
 	if judged.Standing == remediation.Settling {
 		return remediation.Requires(s.outcome.Verdicts) && !c.gate.Settles(c.Clock.Now(), s.key)
 	}

@@ -260,7 +260,7 @@ func (r *remoteQueue) takePatch(ctx context.Context, s *scope) bool {
 	}
 	slices.Sort(endpoints)
 	// The waiting patch does not keep the rest of the scope.
-	key, obj, due, data, log := s.key, s.object, s.due, s.data, ctrllog.FromContext(ctx)
+	key, obj, due, data, log := s.key, s.object, s.due, remediation.DataOf(s.decisions), ctrllog.FromContext(ctx)
 	p := &pendingPatch{}
 	r.mu.Lock()
 	defer r.mu.Unlock()

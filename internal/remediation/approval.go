@@ -115,7 +115,7 @@ func (l *Ledger) Permit(key Key, uid types.UID, verdicts []*placement.Verdict) D
 	if needs := due.needApproval(); len(needs) > 0 && l.permits(key, uid, needs) {
 		return due
 	}
-	return slices.DeleteFunc(DueOf(verdicts), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() })
+	return DueOf(verdicts).needNoApproval()
 }
 
 // Permits reports whether an object may be patched for verdicts that Permit returned before.
@@ -150,6 +150,11 @@ func (d Due) needApproval() Due {
 		}
 	}
 	return out
+}
+
+// needNoApproval returns those verdicts that need no approval.
+func (d Due) needNoApproval() Due {
+	return slices.DeleteFunc(slices.Clone(d), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() })
 }
 
 // moveBy returns the ID of the move that a verdict requires.

@@ -24,6 +24,7 @@ import (
 	"unique"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/internal/placement"
 )
@@ -60,8 +61,8 @@ type Decided struct {
 	Object *unstructured.Unstructured
 	// Verdicts are those of all policies that match the object.
 	Verdicts []*placement.Verdict
-	// Data is what DataOf returned for the decisions.
-	Data uint64
+	// Decisions are what the verdicts are based on.
+	Decisions []*PolicyDecision
 }
 
 var dataSeed = maphash.MakeSeed()
@@ -217,7 +218,8 @@ func (g *Gate) Judge(now time.Time, key Key, d Decided) Judgment {
 
 // count counts the patches that did not last. written reports whether a client wrote the object since the last one.
 func (h *history) count(now time.Time, d Decided, required Due, written bool) {
-	changes, sameData := required.changes(), h.last.data == d.Data && d.Data != 0
+	data := DataOf(d.Decisions)
+	changes, sameData := required.changes(), h.last.data == data && data != 0
 	again := common(h.last, changes)
 	switch {
 	case len(changes) == 0 && (sameData || h.last.holds(d.Object)):
@@ -229,7 +231,7 @@ func (h *history) count(now time.Time, d Decided, required Due, written bool) {
 		return
 	case len(again) == 0 && !written:
 		// A plan that is approved later is no result of the patch.
-		if others := automatic(required).changes(); len(others) > 0 && !h.last.judged {
+		if others := required.needNoApproval().changes(); len(others) > 0 && !h.last.judged {
 			h.last.judged = true
 			h.rounds = append(h.rounds, round{now, unique.Make(encodeChanges(others)), NotSettling})
 		}
@@ -240,7 +242,7 @@ func (h *history) count(now time.Time, d Decided, required Due, written bool) {
 		h.last.judged = true
 	}
 	for i := range h.earlier {
-		if p := &h.earlier[i]; !p.judged && p.data == d.Data && d.Data != 0 {
+		if p := &h.earlier[i]; !p.judged && p.data == data && data != 0 {
 			more := common(*p, changes)
 			p.judged = len(more) > 0
 			again = append(again, more...)
@@ -271,17 +273,12 @@ func common(p patched, changes []placement.Change) (out []placement.Change) {
 	before := decodeChanges(p.changes.Value())
 	for _, c := range changes {
 		if slices.ContainsFunc(before, func(b placement.Change) bool {
-			return b.Field == c.Field && b.Key == c.Key && (b.To == nil) == (c.To == nil) && (b.To == nil || *b.To == *c.To)
+			return b.Field == c.Field && b.Key == c.Key && ptr.Equal(b.To, c.To)
 		}) {
 			out = append(out, c)
 		}
 	}
 	return out
-}
-
-// automatic returns those verdicts that need no approval.
-func automatic(due Due) Due {
-	return slices.DeleteFunc(slices.Clone(due), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() })
 }
 
 // recent returns the times of the patches that count, and drops earlier ones.

@@ -89,7 +89,7 @@ func (s *subject) act(verdicts []*placement.Verdict) remediation.Judgment {
 		decisions[i] = remediation.NewPolicyDecision(v.Policy)
 	}
 	data := remediation.DataOf(decisions)
-	judged := s.gate.Judge(s.now, k, remediation.Decided{Object: obj, Verdicts: verdicts, Data: data})
+	judged := s.gate.Judge(s.now, k, remediation.Decided{Object: obj, Verdicts: verdicts, Decisions: decisions})
 	due := slices.DeleteFunc(remediation.DueOf(verdicts), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() })
 	if judged.Standing == remediation.Settling && len(due) > 0 {
 		s.write(*due[0].Changes[0].To)
@@ -228,7 +228,7 @@ func TestStandingEnds(t *testing.T) {
 	stale, verdicts := s.object(), s.due("ours")
 	s.decide("ours")
 	for range 10 {
-		got := s.gate.Judge(s.now, key("configmaps", "shop", "web"), remediation.Decided{Object: stale, Verdicts: verdicts, Data: 1})
+		got := s.gate.Judge(s.now, key("configmaps", "shop", "web"), remediation.Decided{Object: stale, Verdicts: verdicts})
 		if diff := cmp.Diff(remediation.Judgment{}, got); diff != "" {
 			t.Fatalf("an old version: %s", diff)
 		}
@@ -278,10 +278,15 @@ func TestStandingOfFields(t *testing.T) {
 	// What a plan requires that is not approved yet is no result of a patch.
 	s = newSubject()
 	s.act([]*placement.Verdict{contested, approved})
+	satisfied := &placement.Verdict{Policy: contested.Policy}
 	for range 10 {
-		if got := s.gate.Judge(s.now, key("configmaps", "shop", "web"), remediation.Decided{Object: s.object(), Verdicts: []*placement.Verdict{approved}, Data: 0}); got.Standing != remediation.Settling {
-			t.Errorf("a plan that waits: %+v", got)
+		if got := s.act([]*placement.Verdict{satisfied, approved}); got.Standing != remediation.Settling || s.patches != 1 {
+			t.Errorf("a plan that waits: %+v after %d patches", got, s.patches)
 		}
+		s.gate.Patched(s.now, key("configmaps", "shop", "web"), s.object(), remediation.Due{contested}, remediation.DataOf([]*remediation.PolicyDecision{
+			remediation.NewPolicyDecision(contested.Policy), remediation.NewPolicyDecision(approved.Policy),
+		}), fmt.Sprint(s.version+1))
+		s.version++
 	}
 }
 
