@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -108,6 +109,8 @@ type Controller struct {
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	// before holds each existing policy's count of remediated objects from when this process first saw the policy.
 	before map[string]remediatedBefore
+	// writes bounds the status writes of each existing policy.
+	writes map[string]flowcontrol.PassiveRateLimiter
 	// nowhere holds the policies whose namespace selectors matched no namespace at the last check.
 	nowhere map[string]bool
 }
@@ -120,7 +123,7 @@ type remediatedBefore struct {
 
 // New returns a controller that writes a policy's status when the registry's entry for the policy changes.
 func New(d Deps) *Controller {
-	c := &Controller{Deps: d, before: map[string]remediatedBefore{}, nowhere: map[string]bool{}}
+	c := &Controller{Deps: d, before: map[string]remediatedBefore{}, writes: map[string]flowcontrol.PassiveRateLimiter{}, nowhere: map[string]bool{}}
 	d.Registry.Subscribe(func(change placement.PolicyChange) { c.Changed(change.Name) })
 	return c
 }
@@ -128,6 +131,13 @@ func New(d Deps) *Controller {
 // settle is how long the controller collects changes before it writes a status, so that a burst of changes is one
 // write.
 const settle = 200 * time.Millisecond
+
+// writeInterval and writeBurst bound the writes of one policy's status: while a plan is carried out, its numbers change
+// all the time, and each write is a new revision of the policy in etcd and an event for everyone who watches policies.
+const (
+	writeInterval = time.Second
+	writeBurst    = 10
+)
 
 // predicateDelay is the minimum interval between status updates that only change the numbers of nodes and pods. Pods come
 // and go all the time, and nothing depends on their number.
@@ -261,6 +271,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if equality.Semantic.DeepEqual(obj.Status, next) {
 		return result, nil
 	}
+	if !c.mayWrite(obj.Name) {
+		return reconcile.Result{RequeueAfter: writeInterval}, nil
+	}
 	base := obj.DeepCopy()
 	obj.Status = next
 	// The optimistic lock prevents a status that was computed from an older object from replacing lists of a newer one.
@@ -280,11 +293,24 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return result, nil
 }
 
+// mayWrite reports whether a policy's status may be written now, and counts the write if it may.
+func (c *Controller) mayWrite(policy string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	limiter, ok := c.writes[policy]
+	if !ok {
+		limiter = flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(float32(time.Second)/float32(writeInterval), writeBurst, c.Clock)
+		c.writes[policy] = limiter
+	}
+	return limiter.TryAccept()
+}
+
 // forget drops what the controller knows of a deleted policy.
 func (c *Controller) forget(policy string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.before, policy)
+	delete(c.writes, policy)
 	delete(c.nowhere, policy)
 }
 

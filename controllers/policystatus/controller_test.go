@@ -17,6 +17,7 @@ limitations under the License.
 package policystatus
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -26,7 +27,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -93,6 +98,7 @@ func TestDeletedPoliciesAreForgotten(t *testing.T) {
 	policies := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&placementv1.PlacementPolicy{}).Build()
 	c := New(Deps{
 		Client: policies, Registry: placement.NewRegistry(), Ledger: remediation.NewLedger(), Budget: remediation.NewBudget(remediation.Limits{}, remediation.NewLedger()), Events: events.New(silent{}),
+		Clock:    clock.RealClock{},
 		Hook:     func(string) status.WebhookState { return status.WebhookState{} },
 		Resuming: func() bool { return false },
 	})
@@ -132,7 +138,54 @@ func TestDeletedPoliciesAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	reconcilePolicy()
-	if len(c.before) != 0 || len(c.nowhere) != 0 {
-		t.Errorf("known of the deleted policies: %v, %v", c.before, c.nowhere)
+	if len(c.before) != 0 || len(c.nowhere) != 0 || len(c.writes) != 0 {
+		t.Errorf("known of the deleted policies: %v, %v, %v", c.before, c.nowhere, c.writes)
+	}
+}
+
+// TestWritesAreBounded checks that a status that changes all the time is written once in an interval, after a burst, and
+// that the last change is written.
+func TestWritesAreBounded(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := placementv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	p := &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}
+	writes := 0
+	policies := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(p).WithObjects(p).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			writes++
+			return c.SubResource(subresource).Patch(ctx, obj, patch, opts...)
+		},
+	}).Build()
+	now := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))
+	c := New(Deps{
+		Client: policies, Registry: placement.NewRegistry(), Ledger: remediation.NewLedger(), Budget: remediation.NewBudget(remediation.Limits{}, remediation.NewLedger()), Events: events.New(silent{}),
+		Clock:    now,
+		Hook:     func(string) status.WebhookState { return status.WebhookState{} },
+		Resuming: func() bool { return false },
+	})
+	const second = 60
+	var requeued time.Duration
+	for range second * 5 {
+		if err := policies.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+			t.Fatal(err)
+		}
+		p.Status = placementv1.PlacementPolicyStatus{}
+		if err := policies.Status().Update(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		requeued = result.RequeueAfter
+		now.SetTime(now.Now().Add(settle))
+	}
+	if want := writeBurst + second; writes < want-1 || writes > want {
+		t.Errorf("%d writes of the status within a minute, want %d", writes, want)
+	}
+	if requeued == 0 {
+		t.Error("the last change is not tried again")
 	}
 }
