@@ -44,7 +44,23 @@ func (s PlacementPolicySpec) WithDefaults() PlacementPolicySpec {
 	if s.Remote != nil {
 		s.Remote = s.Remote.withDefaults()
 	}
+	if s.Rollout != nil {
+		s.Rollout = s.Rollout.withDefaults()
+	}
 	return s
+}
+
+// DefaultStagePauseAfterFailures is the default of spec.rollout.stages[*].pauseAfterFailures.
+const DefaultStagePauseAfterFailures = 1
+
+func (r *PolicyRollout) withDefaults() *PolicyRollout {
+	r = r.DeepCopy()
+	for i := range r.Stages {
+		if r.Stages[i].PauseAfterFailures == nil {
+			r.Stages[i].PauseAfterFailures = new(int32(DefaultStagePauseAfterFailures))
+		}
+	}
+	return r
 }
 
 // Defaults of spec.remediation.blastRadius.

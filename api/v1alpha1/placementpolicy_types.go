@@ -35,6 +35,10 @@ const ReleaseBlastRadiusAnnotation = "placement.berth.dev/release-blast-radius"
 // Its value is the identity of the pause, as in status.failures.pause.
 const ResumeAfterFailuresAnnotation = "placement.berth.dev/resume-after-failures"
 
+// ApproveStageAnnotation is the annotation of a PlacementPolicy that lets a rollout go on to a stage that needs an approval. Its
+// value is the identity of the stage and the version, as in status.rollout.approvalID.
+const ApproveStageAnnotation = "placement.berth.dev/approve-stage"
+
 // ApproveAnnotation is the annotation of a PlacementPolicy that approves a plan. Its value is the digest of the plan, as in
 // status.plan.digest.
 const ApproveAnnotation = "placement.berth.dev/approve"
@@ -150,6 +154,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.data)",message="a policy that is decided elsewhere has its data there",reason=FieldValueForbidden,fieldPath=".data"
 // +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.replicate)",message="what the engine is to have belongs into remote.replicate",reason=FieldValueForbidden,fieldPath=".replicate"
 // +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.predicates)",message="predicates are not asked of what is decided elsewhere: another policy, with predicates alone, can match the same objects",reason=FieldValueForbidden,fieldPath=".predicates"
+// +kubebuilder:validation:XValidation:rule="!has(self.rollout) || !has(self.remote)",message="a policy that a remote engine decides has no stages: the engine has one version of its modules",reason=FieldValueForbidden,fieldPath=".rollout"
 type PlacementPolicySpec struct {
 	// match selects the objects that the policy decides. Berth copies these rules into the webhook configuration, so
 	// the API server does not call Berth for objects that no policy matches.
@@ -240,6 +245,80 @@ type PlacementPolicySpec struct {
 	// remediation configures what happens to existing objects when the policy, its data or an object changes.
 	// +optional
 	Remediation Remediation `json:"remediation,omitzero"`
+
+	// rollout brings a new version of the policy into force in one group of namespaces after the other. A version is the spec
+	// without remediation and rollout. If unset, a new version is in force everywhere at once.
+	// +optional
+	Rollout *PolicyRollout `json:"rollout,omitempty"`
+}
+
+// PolicyRollout configures how a new version of a policy comes into force.
+//
+// +kubebuilder:validation:MinProperties=1
+type PolicyRollout struct {
+	// stages are the groups of namespaces in which a new version comes into force, one after the other. A namespace belongs to
+	// the first stage that selects it. In the other namespaces, and for cluster-scoped objects other than Namespaces, the new
+	// version comes into force after the last stage. Until then the version before decides there, requests and existing
+	// objects alike. If there is no version before, the policy matches nothing there. A rollout starts again from the first
+	// stage if the version changes. At most 16 stages.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Stages []RolloutStage `json:"stages,omitempty"`
+
+	// revision is the revision of the policy that is in force everywhere, at once and without stages, whatever the rest of the
+	// spec says. Set it to one of status.rollout.revisions to roll back. When it is removed, the version in the spec is rolled
+	// out from the first stage.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Revision int64 `json:"revision,omitempty"`
+}
+
+// RolloutStage is a group of namespaces in which a new version comes into force at the same time.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.namespaceSelector) != has(self.percent)",message="exactly one of namespaceSelector and percent is required"
+type RolloutStage struct {
+	// name is the name of the stage.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// namespaceSelector selects the namespaces of the stage by their labels. An empty selector selects all namespaces.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
+	// percent is the percentage of all namespaces that the stage selects. They are chosen by a hash of the names of the policy
+	// and of the namespace, so the choice is the same for each version, and a higher percentage includes the namespaces of a
+	// lower one. Must be from 1 to 100.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Percent int32 `json:"percent,omitempty"`
+
+	// soak is how long the rollout waits after all objects of the stage have been moved, before the next stage. Must be from
+	// 0s to 720h. Defaults to 0s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="must be from 0s to 720h"
+	Soak *metav1.Duration `json:"soak,omitempty"`
+
+	// pauseAfterFailures is the number of objects that failed in the stage from which on the rollout does not go on to the next
+	// stage: the policy can't decide the object, the API server refused its patch, its rollout failed, or it does not keep
+	// what Berth patches. The rollout goes on when fewer objects fail. 0 means never. Must be from 0 to 10000. Defaults to 1.
+	// +optional
+	// +default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	PauseAfterFailures *int32 `json:"pauseAfterFailures,omitempty"`
+
+	// approval makes the rollout wait before the stage until the annotation placement.berth.dev/approve-stage has the value of
+	// status.rollout.approvalID. Defaults to false.
+	// +optional
+	Approval bool `json:"approval,omitempty"`
 }
 
 // ClustersRule configures how the result of the rule clusters is combined with the developer's own list. An object gets
@@ -627,6 +706,10 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Failures *MoveFailures `json:"failures,omitempty"`
 
+	// rollout is how far the newest version of the policy is rolled out. It is absent if spec.rollout is.
+	// +optional
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
+
 	// data is a summary of dependencies for display: the resource types that the policy reads.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
@@ -850,6 +933,120 @@ type PlannedMove struct {
 	Changes string `json:"changes,omitempty"`
 }
 
+// RolloutState is how far the rollout of a version is.
+//
+// +kubebuilder:validation:Enum=Progressing;Soaking;WaitingForApproval;Paused;Complete;RolledBack
+type RolloutState string
+
+const (
+	// RolloutProgressing means that objects of the stages that are reached still have to be decided or moved.
+	RolloutProgressing RolloutState = "Progressing"
+	// RolloutSoaking means that all objects of the stages that are reached are moved, and that the soak of the last one is not
+	// over.
+	RolloutSoaking RolloutState = "Soaking"
+	// RolloutWaitingForApproval means that the next stage is not approved.
+	RolloutWaitingForApproval RolloutState = "WaitingForApproval"
+	// RolloutPaused means that too many objects failed in a stage, or that remediation of the policy is paused.
+	RolloutPaused RolloutState = "Paused"
+	// RolloutComplete means that the version is in force everywhere.
+	RolloutComplete RolloutState = "Complete"
+	// RolloutRolledBack means that the revision in spec.rollout.revision is in force everywhere.
+	RolloutRolledBack RolloutState = "RolledBack"
+)
+
+// RolloutStatus is how far a version of the policy is rolled out. Each replica decides which version applies to a namespace by
+// this status. So no replica is ahead of what the leader has written.
+type RolloutStatus struct {
+	// state is how far the rollout is.
+	// +required
+	State RolloutState `json:"state,omitempty"`
+
+	// stage is a summary for display: the name of the stage that was reached last, with its number and that of all stages, or
+	// the state.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Stage string `json:"stage,omitempty"`
+
+	// message says what the rollout waits for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+
+	// revision is the revision that is being rolled out or that is in force: the generation in which its version first was in the spec.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Revision int64 `json:"revision,omitempty"`
+
+	// digest identifies the version of the revision.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Digest string `json:"digest,omitempty"`
+
+	// previousRevision is the revision that decides in the namespaces of stages that are not reached. It is absent if there is
+	// none, so that the policy matches nothing there, and if the revision is in force everywhere.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	PreviousRevision int64 `json:"previousRevision,omitempty"`
+
+	// reached is the number of stages in which the revision decides. The stages are those of the list stages.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Reached *int32 `json:"reached,omitempty"`
+
+	// stages lists the stages of the rollout in their order. A change of spec.rollout.stages starts the rollout again.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Stages []RolloutStageStatus `json:"stages,omitempty"`
+
+	// approvalID identifies the stage whose approval the rollout waits for. To approve it, set the annotation
+	// placement.berth.dev/approve-stage on the policy to this value. It is absent unless state is WaitingForApproval.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	ApprovalID string `json:"approvalID,omitempty"`
+
+	// revisions lists the revisions that spec.rollout.revision may have, the newest first. At most 10 items.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=10
+	Revisions []int64 `json:"revisions,omitempty"`
+}
+
+// RolloutStageStatus is the state of one stage.
+type RolloutStageStatus struct {
+	// name is the name of the stage in spec.rollout.stages.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+
+	// startTime is when the stage was reached. It is absent if it is not reached.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// movedTime is when all objects of the stage were moved for the first time. It is absent before.
+	// +optional
+	MovedTime *metav1.Time `json:"movedTime,omitempty"`
+
+	// matched is the number of existing objects in namespaces of the stage that the policy matches, in whatever version.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Matched int32 `json:"matched,omitempty"`
+
+	// moved is the number of those objects that are as the revision decides.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Moved int32 `json:"moved,omitempty"`
+
+	// failed is the number of those objects that failed: the revision can't decide the object, the API server refused its
+	// patch, its rollout failed, or it does not keep what Berth patches.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Failed int32 `json:"failed,omitempty"`
+}
+
 // MoveFailures describes the objects whose patch the API server refused, or whose rollout failed after a patch.
 //
 // +kubebuilder:validation:MinProperties=1
@@ -1023,6 +1220,7 @@ type Dependency struct {
 // +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`,description="Existing objects that the policy matches"
 // +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.violations`,description="Existing objects that differ from their decision or can't be decided"
 // +kubebuilder:printcolumn:name="Remediated",type=integer,JSONPath=`.status.remediated`,description="Patches that brought objects into line"
+// +kubebuilder:printcolumn:name="Stage",type=string,JSONPath=`.status.rollout.stage`,description="How far the newest version of the policy is rolled out"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1,description="Why the policy is ready or not"
 // +kubebuilder:printcolumn:name="Would-Deny",type=integer,JSONPath=`.status.wouldDeny`,priority=1,description="Existing objects that the policy would deny today"
