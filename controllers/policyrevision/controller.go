@@ -69,7 +69,7 @@ type Controller struct {
 func New(policies client.Reader, state cluster.Cluster, registry *placement.Registry, o Options) *Controller {
 	out := &Controller{policies: policies, state: state, registry: registry, options: o, loaded: make(chan event.GenericEvent, 1024)}
 	registry.Subscribe(func(change placement.PolicyChange) {
-		if change.After == nil {
+		if len(change.After) == 0 {
 			return
 		}
 		select {

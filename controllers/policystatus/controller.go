@@ -73,17 +73,18 @@ type Deps struct {
 	Registry    *placement.Registry
 	Replication func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
 	World       func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
-	// Stale returns an error while data that a policy reads is too old for a decision. A nil Stale means that data
+	// Stale returns an error while data that a version of a policy reads is too old for a decision. A nil Stale means that data
 	// never is.
-	Stale func(policy string) error
+	Stale func(*placement.Policy) error
 	// Supply pushes to remote engines. Settled reports whether a policy's remote engine is known to have everything
 	// that the policy needs there.
 	Supply  Supply
 	Settled func(*policy.Binding) bool
 	Hook    func(policy string) status.WebhookState
-	Targets func(*placement.Policy) watches.State
-	// Deciding reports whether existing objects of the types that a policy matches still wait for their decision.
-	Deciding func(*placement.Policy) bool
+	// Targets returns the state of the watches on the types that versions of a policy match.
+	Targets func(...*placement.Policy) watches.State
+	// Deciding reports whether existing objects of the types that versions of a policy match still wait for their decision.
+	Deciding func(...*placement.Policy) bool
 	// Resuming reports whether remediation does not know yet which policies an earlier leader paused.
 	Resuming func() bool
 	Ledger   *remediation.Ledger
@@ -352,18 +353,18 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	// Read the report after Resuming: once Resuming returns false, the report contains what an earlier leader paused.
 	f.Report = c.Ledger.Report(obj.Name)
 	f.Waiting = c.Budget.Waiting(obj.Name)
-	if c.Stale != nil {
-		f.Stale = c.Stale(obj.Name)
-	}
 	if f.State != nil {
+		if c.Stale != nil {
+			f.Stale = c.Stale(f.State.Policy)
+		}
 		if _, remote := f.State.Policy.Remote(); remote {
 			f.Engine = c.RemoteEngine
 			f.Supply = func(r schema.GroupVersionResource) (watches.State, int) { return c.Supply.State(obj.Name, r) }
 			f.SupplyErr = c.Supply.Failure(obj.Name)
 			f.Settled = c.Settled(f.State.Binding)
 		}
-		f.MatchedWatches = c.Targets(f.State.Policy)
-		f.Deciding = c.Deciding(f.State.Policy)
+		f.MatchedWatches = c.Targets(f.State.Versions()...)
+		f.Deciding = c.Deciding(f.State.Versions()...)
 		if c.Types != nil {
 			f.Types = c.Types(obj.Name, obj.UID, f.State.Generation)
 		}

@@ -115,7 +115,7 @@ func (c *Controller) evaluator(s *scope) evaluateFunc {
 func (c *Controller) query(ctx context.Context, asked *placement.Policy, key remediation.Key) (*remediation.PolicyDecision, *unstructured.Unstructured) {
 	obj, fields := c.objects.get(key)
 	state := c.Registry.Get(asked.Name)
-	if obj == nil || state == nil || state.Policy != asked || !fields.Covers(asked.Evaluator.Input()) {
+	if obj == nil || !state.Decides(asked) || !fields.Covers(asked.Evaluator.Input()) {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)

@@ -77,7 +77,7 @@ func (c *Controller) assess(ctx context.Context, cause remediation.Cause, polici
 func (c *Controller) remediated(policies []*placement.Policy) []string {
 	var out []string
 	for _, p := range policies {
-		if state := c.Registry.Get(p.Name); p.RemediatesExisting() && state != nil && state.Policy == p {
+		if p.RemediatesExisting() && c.Registry.Get(p.Name).Decides(p) && !slices.Contains(out, p.Name) {
 			out = append(out, p.Name)
 		}
 	}
@@ -232,8 +232,11 @@ func (c *Controller) decided(ctx context.Context, name string) (decided, gone bo
 	if state == nil {
 		return false, apierrors.IsNotFound(c.Policies.Get(ctx, client.ObjectKey{Name: name}, &placementv1.PlacementPolicy{}))
 	}
-	types := c.matched.ofPolicy(state.Policy)
-	return c.MatchedState(state.Policy).Synced && !c.objects.deciding(types) && c.objects.allRecorded(types), false
+	versions := state.Versions()
+	return c.MatchedState(versions...).Synced && !slices.ContainsFunc(versions, func(p *placement.Policy) bool {
+		types := c.matched.ofPolicy(p)
+		return c.objects.deciding(types) || !c.objects.allRecorded(types)
+	}), false
 }
 
 // releases reconciles policies to release the changes, and to approve and store the plans, that their annotations name.

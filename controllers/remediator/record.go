@@ -86,6 +86,12 @@ func (c *Controller) writerOf(ctx context.Context, s *scope, due remediation.Due
 	return "another client"
 }
 
+// usesPredicates reports whether a version that decides evaluates predicates.
+func (c *Controller) usesPredicates(p *placement.Policy) bool {
+	state := c.Registry.Get(p.Name)
+	return state.Decides(p) && usesPredicates(state.BindingOf(p))
+}
+
 // decideAgain enqueues objects that must be decided again after the decision on one of them. If that object itself was
 // overtaken by a change, and predicates or a remote engine took part, it waits for predicateSettle; otherwise continuous
 // changes would cause continuous decisions. If an engine failed, it is retried anyway, with the backoff of failures.
@@ -93,7 +99,7 @@ func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.
 	if len(again) == 0 {
 		return
 	}
-	settles := func(v *placement.Verdict) bool { return isRemote(v) || usesPredicates(c.Registry.Get(v.Policy.Name)) }
+	settles := func(v *placement.Verdict) bool { return isRemote(v) || c.usesPredicates(v.Policy) }
 	if slices.Contains(again, decided) && slices.ContainsFunc(verdicts, settles) {
 		again = slices.DeleteFunc(again, func(key remediation.Key) bool { return key == decided })
 		if !slices.ContainsFunc(verdicts, isTemporary) {

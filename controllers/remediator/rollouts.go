@@ -100,12 +100,24 @@ func (c *Controller) settleBudget(ctx context.Context, p *placement.Policy) {
 	if settled {
 		return
 	}
-	if state := c.Registry.Get(p.Name); state == nil || state.Policy != p || c.backlog.unassessed(p) {
+	state := c.Registry.Get(p.Name)
+	if state == nil || state.Policy != p {
 		return
 	}
-	resources := c.rolled(p)
-	if c.observed(p, resources) && c.objects.allRecorded(resources) && c.Ledger.Assessed(p.Name) {
-		c.advance(ctx, c.Budget.Settle(c.Clock.Now(), p, resources, epoch))
+	var all []schema.GroupVersionResource
+	for _, version := range state.Versions() {
+		resources := c.rolled(version)
+		if c.backlog.unassessed(version) || !c.observed(version, resources) || !c.objects.allRecorded(resources) {
+			return
+		}
+		for _, resource := range resources {
+			if !slices.Contains(all, resource) {
+				all = append(all, resource)
+			}
+		}
+	}
+	if c.Ledger.Assessed(p.Name) {
+		c.advance(ctx, c.Budget.Settle(c.Clock.Now(), p, all, epoch))
 	}
 }
 

@@ -112,27 +112,32 @@ func (b *backlog) take() changes {
 // waits for predicateSettle, unless other data that it reads changed. A policy with a remote engine is concerned only by
 // remoteRevision.
 func (b *changes) concerns(p *placement.Policy, state *placement.PolicyState) bool {
-	if b.all || state == nil || state.Policy != p {
+	if b.all || !state.Decides(p) {
 		return true
 	}
 	if _, ok := p.Remote(); ok {
 		return b.remoteRevision
 	}
-	return b.predicateData || !usesPredicates(state) ||
-		slices.ContainsFunc(state.Binding.Resources, func(r policy.Resource) bool { return b.types.Has(r.GroupVersionResource) })
+	binding := state.BindingOf(p)
+	return b.predicateData || !usesPredicates(binding) ||
+		slices.ContainsFunc(binding.Resources, func(r policy.Resource) bool { return b.types.Has(r.GroupVersionResource) })
 }
 
-// cause returns which of the changes concern a policy.
-func (b *changes) cause(state *placement.PolicyState) remediation.Cause {
+// cause returns which of the changes concern a version of a policy.
+func (b *changes) cause(p *placement.Policy, state *placement.PolicyState) remediation.Cause {
 	out := sets.New[string]()
-	if state != nil && state.Binding != nil {
-		for _, r := range state.Binding.Resources {
+	var binding *policy.Binding
+	if state.Decides(p) {
+		binding = state.BindingOf(p)
+	}
+	if binding != nil {
+		for _, r := range binding.Resources {
 			if b.types.Has(r.GroupVersionResource) {
 				out.Insert(r.GroupResource().String())
 			}
 		}
 	}
-	if b.predicateData && usesPredicates(state) {
+	if b.predicateData && usesPredicates(binding) {
 		out.Insert("the nodes or pods that the policy's predicates read")
 	}
 	if len(out) == 0 {
@@ -141,9 +146,7 @@ func (b *changes) cause(state *placement.PolicyState) remediation.Cause {
 	return remediation.Cause{Data: out}
 }
 
-func usesPredicates(s *placement.PolicyState) bool {
-	return s != nil && s.Binding != nil && len(s.Binding.PredicateReads) > 0
-}
+func usesPredicates(b *policy.Binding) bool { return b != nil && len(b.PredicateReads) > 0 }
 
 // delayedCall calls a function once for all requests within a delay. It is safe for concurrent use.
 type delayedCall struct{ scheduled atomic.Bool }
@@ -194,21 +197,25 @@ func (c *Controller) collect(delayed *delayedCall, change func(*changes)) {
 
 // policyChanged requests that the objects are decided again that the policy matched before or matches now.
 func (c *Controller) policyChanged(p placement.PolicyChange) {
-	if p.After == p.Before {
+	if slices.Equal(p.After, p.Before) {
 		return
 	}
-	if p.After == nil {
+	// The budgets are those of the newest spec, which the versions share.
+	var version *placement.Policy
+	if len(p.After) == 0 {
 		c.Ledger.ForgetPolicy(p.Name)
+	} else {
+		version = p.After[0]
 	}
-	c.matched.forget(p.Before)
+	for _, before := range p.Before {
+		c.matched.forget(before)
+	}
 	// The budgets must find it here when they know of it.
 	if c.objects.started() {
-		c.backlog.add(func(b *changes) {
-			b.policies = slices.DeleteFunc(append(b.policies, p.Before, p.After), func(p *placement.Policy) bool { return p == nil })
-		})
+		c.backlog.add(func(b *changes) { b.policies = slices.Concat(b.policies, p.Before, p.After) })
 	}
 	c.objects.enqueue(c.gate.ForgetPolicy(p.Name)...)
-	c.advance(context.Background(), c.Budget.PolicyChanged(c.Clock.Now(), p.Name, p.After))
+	c.advance(context.Background(), c.Budget.PolicyChanged(c.Clock.Now(), p.Name, version))
 	c.rewatch.Notify()
 	c.progress.Notify()
 }
@@ -289,7 +296,8 @@ func (c *Controller) selecting(ctx context.Context, policies []*placement.Policy
 	var out []*match.Matcher
 	for _, p := range policies {
 		// If the namespace's labels are unknown, the decision finds out whether the policy matches.
-		if p.Matcher.SelectsResource(resource) && (err != nil || p.Matcher.SelectsNamespace(namespace, labels)) {
+		// A Namespace, which has no namespace either, is matched by its own labels.
+		if p.Matcher.SelectsResource(resource) && (err != nil || namespace == "" || p.Matcher.SelectsNamespace(namespace, labels)) {
 			out = append(out, p.Matcher)
 		}
 	}
@@ -314,7 +322,7 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 			evaluate := func(namespace string, input map[string]any) (placement.Decision, error) {
 				return c.evaluate(placement.WithNamespace(ctx, namespace), p, input)
 			}
-			c.assess(ctx, changes.cause(c.Registry.Get(p.Name)), []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.groups.Sweep(p, evaluate, enqueue) })
+			c.assess(ctx, changes.cause(p, c.Registry.Get(p.Name)), []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.groups.Sweep(p, evaluate, enqueue) })
 			return nil
 		})
 	}
@@ -326,11 +334,15 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 // record reports it.
 func (c *Controller) feedsItself(name string) bool {
 	p := c.Registry.Get(name)
-	if p == nil || p.Policy == nil || p.Binding == nil || len(p.Binding.Resources) == 0 {
+	if p == nil {
 		return false
 	}
 	reads := func(of, by *placement.PolicyState) bool {
-		return of.Binding != nil && slices.ContainsFunc(of.Binding.Resources, func(r policy.Resource) bool { return by.Policy.Matcher.SelectsResource(r.GroupVersionResource) })
+		return slices.ContainsFunc(of.InForce(), func(b *policy.Binding) bool {
+			return slices.ContainsFunc(b.Resources, func(r policy.Resource) bool {
+				return slices.ContainsFunc(by.Versions(), func(p *placement.Policy) bool { return p.Matcher.SelectsResource(r.GroupVersionResource) })
+			})
+		})
 	}
 	for _, other := range c.Registry.All() {
 		if reads(p, other) && reads(other, p) {

@@ -19,6 +19,7 @@ package remediator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -106,24 +107,28 @@ func fieldsOf(p *placement.Policy) *projection.FieldSet {
 	return p.Evaluator.Input()
 }
 
-// MatchedState returns the combined state of the watches on the types that a policy matches: the first error, and
-// whether all watches are synced with the fields that the policy reads.
-func (c *Controller) MatchedState(p *placement.Policy) watches.State {
-	reads := fieldsOf(p)
+// MatchedState returns the combined state of the watches on the types that versions of a policy match: the first error, and
+// whether all watches are synced with the fields that the version reads.
+func (c *Controller) MatchedState(versions ...*placement.Policy) watches.State {
 	out := watches.State{Synced: true}
-	for _, r := range c.matched.ofPolicy(p) {
-		state, _ := c.watches.StateOfFields(r, reads)
-		out.Synced = out.Synced && state.Synced
-		if state.Err != nil && out.Err == nil {
-			out.Err = fmt.Errorf("reading %s: %w", r.GroupResource(), state.Err)
+	for _, p := range versions {
+		reads := fieldsOf(p)
+		for _, r := range c.matched.ofPolicy(p) {
+			state, _ := c.watches.StateOfFields(r, reads)
+			out.Synced = out.Synced && state.Synced
+			if state.Err != nil && out.Err == nil {
+				out.Err = fmt.Errorf("reading %s: %w", r.GroupResource(), state.Err)
+			}
 		}
 	}
 	return out
 }
 
-// HasUndecided reports whether existing objects of the types that a policy matches wait for their decision.
-func (c *Controller) HasUndecided(p *placement.Policy) bool {
-	return c.objects.deciding(c.matched.ofPolicy(p))
+// HasUndecided reports whether existing objects of the types that versions of a policy match wait for their decision.
+func (c *Controller) HasUndecided(versions ...*placement.Policy) bool {
+	return slices.ContainsFunc(versions, func(p *placement.Policy) bool {
+		return c.backlog.unassessed(p) || c.objects.deciding(c.matched.ofPolicy(p))
+	})
 }
 
 // matchedTypes caches the served types whose objects a policy remediates. It is safe for concurrent use.

@@ -27,7 +27,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
@@ -46,8 +45,8 @@ type Controller struct {
 	data, predicates *feed
 	// wake receives a value when the set of policies changed.
 	wake notify.Signal
-	// stale holds the policies whose data is too old. It is nil before the first check.
-	stale atomic.Pointer[map[string]*engine.StaleError]
+	// stale is the result of the last check of the age of data. It is nil before the first check.
+	stale atomic.Pointer[staleness]
 }
 
 // New returns a controller that loads into data what the policies in registry read, with the normal form for objects of

@@ -360,9 +360,10 @@ func TestStale(t *testing.T) {
 		strict.MaxStaleness, lax.MaxStaleness = 20*time.Second, time.Hour
 		r.set("strict", &strict, nil)
 		r.set("lax", &lax, nil)
+		stale := func(name string) error { return r.Stale(r.registry.Get(name).Policy) }
 		for range 5 {
 			pass(t)
-			if err := r.Stale("strict"); err != nil {
+			if err := stale("strict"); err != nil {
 				t.Errorf("a quiet watch: %v", err)
 			}
 		}
@@ -373,16 +374,19 @@ func TestStale(t *testing.T) {
 		}
 		down(true)
 		pass(t)
-		var stale *engine.StaleError
-		if err := r.Stale("strict"); !errors.As(err, &stale) || stale.Max != 20*time.Second {
+		var old *engine.StaleError
+		if err := stale("strict"); !errors.As(err, &old) || old.Max != 20*time.Second {
 			t.Errorf("nobody confirms: %v", err)
 		}
-		if err := r.Stale("lax"); err != nil {
+		if err := stale("lax"); err != nil {
 			t.Errorf("within the bound: %v", err)
+		}
+		if err := r.Stale(&placement.Policy{Name: "strict"}); err == nil {
+			t.Error("the next version is not as old as the one before")
 		}
 		down(false)
 		pass(t)
-		if err := r.Stale("strict"); err != nil {
+		if err := stale("strict"); err != nil {
 			t.Errorf("confirmed again: %v", err)
 		}
 		for _, name := range []string{"strict", "lax"} {

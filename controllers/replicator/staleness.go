@@ -18,12 +18,12 @@ package replicator
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
@@ -36,12 +36,30 @@ func graceOf(bound time.Duration) time.Duration { return min(bound/4, maxGrace) 
 // stalenessInterval is the interval at which the controller checks the age of data, which grows without any event.
 const stalenessInterval = time.Second
 
-// Stale returns a *engine.StaleError while data that a policy reads is older than its spec allows. It takes no lock.
-func (c *Controller) Stale(policy string) error {
-	if stale := c.stale.Load(); stale != nil {
-		if err, ok := (*stale)[policy]; ok {
-			return err
-		}
+// staleness has the policies whose data is too old. It is immutable.
+type staleness struct {
+	// versions has each version that was in force at the check, with nil if its data is not too old.
+	versions map[*placement.Policy]*engine.StaleError
+	// policies has the policies with a version whose data is too old.
+	policies map[string]*engine.StaleError
+}
+
+// of returns the error of a version; nil if its data is not too old. A version that came into force after the check gets that of
+// the version before it.
+func (s *staleness) of(p *placement.Policy) *engine.StaleError {
+	if s == nil {
+		return nil
+	}
+	if err, checked := s.versions[p]; checked {
+		return err
+	}
+	return s.policies[p.Name]
+}
+
+// Stale returns a *engine.StaleError while data that a version of a policy reads is older than its spec allows. It takes no lock.
+func (c *Controller) Stale(p *placement.Policy) error {
+	if err := c.stale.Load().of(p); err != nil {
+		return err
 	}
 	return nil
 }
@@ -63,29 +81,30 @@ func (c *Controller) followAge(ctx context.Context) {
 // checkAge finds the policies that must not decide because of old data, and reopens watches that received no event or
 // bookmark for too long.
 func (c *Controller) checkAge(now time.Time) {
-	before, next := map[string]*engine.StaleError{}, map[string]*engine.StaleError{}
-	if stale := c.stale.Load(); stale != nil {
-		before = *stale
+	before, next := c.stale.Load(), &staleness{versions: map[*placement.Policy]*engine.StaleError{}, policies: map[string]*engine.StaleError{}}
+	bindings := map[*placement.Policy]*policy.Binding{}
+	for _, state := range c.registry.All() {
+		for _, p := range state.Versions() {
+			if b := state.BindingOf(p); b != nil {
+				bindings[p], next.versions[p] = b, nil
+			}
+		}
 	}
-	all := maps.Collect(c.registry.All())
 	for _, f := range c.feeds() {
 		silent := map[schema.GroupVersionResource]bool{}
-		for name, state := range all {
-			if state.Binding == nil {
-				continue
-			}
-			if err := f.oldest(state.Binding, now, silent); err != nil {
-				next[name] = err
+		for p, b := range bindings {
+			if err := f.oldest(b, now, silent); err != nil {
+				next.versions[p], next.policies[p.Name] = err, err
 			}
 		}
 		for resource := range silent {
 			f.watches.Reopen(resource)
 		}
 	}
-	c.stale.Store(&next)
-	for name, state := range all {
-		if state.Binding != nil && (before[name] == nil) != (next[name] == nil) {
-			c.tell(state.Binding)
+	c.stale.Store(next)
+	for p, b := range bindings {
+		if (before.of(p) == nil) != (next.of(p) == nil) {
+			c.tell(b)
 		}
 	}
 }

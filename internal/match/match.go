@@ -74,6 +74,17 @@ type Matcher struct {
 	needsGuard bool
 	// rules is the number of rules that the policy's author wrote. They are the first ones in match.
 	rules int
+	// within selects namespaces besides the namespace selector; nil selects all. It gets an empty name for no namespace.
+	within func(namespace string, labels map[string]string) bool
+}
+
+// Within returns a copy of the matcher that matches only objects in namespaces for which within returns true. within gets the
+// name and labels of a namespace, or an empty name for objects without one. It must be a pure function. The webhook
+// configuration and SelectsNoneOf ignore it.
+func (m *Matcher) Within(within func(namespace string, labels map[string]string) bool) *Matcher {
+	out := *m
+	out.within = within
+	return &out
 }
 
 // conditions are compiled match conditions.
@@ -194,6 +205,11 @@ func contains(list []string, value string) bool {
 // SelectsNamespace reports whether objects in a namespace with these labels may match. An empty name stands for no
 // namespace.
 func (m *Matcher) SelectsNamespace(name string, l map[string]string) bool {
+	return m.selectsByLabels(name, l) && (m.within == nil || m.within(name, l))
+}
+
+// selectsByLabels reports the same without the restriction of Within.
+func (m *Matcher) selectsByLabels(name string, l map[string]string) bool {
 	return name != NamespaceSystem && (name == "" || m.namespaces.Matches(labels.Set(l)))
 }
 

@@ -201,9 +201,9 @@ type Decider struct {
 	Keyring *Keyring
 	// OwnNamespace is the namespace that Berth runs in; no object in it is ever matched. It is empty if there is none.
 	OwnNamespace string
-	// Stale returns an error while data that a policy reads is too old for decisions. A nil function means that data is
+	// Stale returns an error while data that a version of a policy reads is too old for decisions. A nil function means that data is
 	// never too old. It must return quickly.
-	Stale func(policy string) error
+	Stale func(*Policy) error
 	// Paused reports whether remediation of a policy is paused. A nil function means that no policy is paused. If an
 	// update requests no other values for the keys that a paused policy writes, those keys keep their values, whatever
 	// the policy decides now. It must return quickly.
@@ -550,7 +550,7 @@ func (d *Decider) matching(ctx context.Context, r Request) ([]*Verdict, error) {
 		}
 		matches, err := p.Matcher.Matches(ctx, object)
 		if matches && err == nil && d.Stale != nil {
-			err = d.Stale(p.Name)
+			err = d.Stale(p)
 		}
 		if matches {
 			verdicts = append(verdicts, &Verdict{Policy: p, Err: err, paused: d.paused(&r, p)})

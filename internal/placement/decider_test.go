@@ -391,8 +391,18 @@ func TestRegistry(t *testing.T) {
 		}
 		return fmt.Sprintf("%s%d", p.Name, p.Generation)
 	}
+	names := func(policies []*placement.Policy) string {
+		texts := make([]string, len(policies))
+		for i, p := range policies {
+			texts[i] = name(p)
+		}
+		if len(texts) == 0 {
+			return "-"
+		}
+		return strings.Join(texts, "+")
+	}
 	r.Subscribe(func(change placement.PolicyChange) {
-		told = append(told, fmt.Sprintf("%s %s %s", change.Name, name(change.Before), name(change.After)))
+		told = append(told, fmt.Sprintf("%s %s %s", change.Name, names(change.Before), names(change.After)))
 	})
 	before := r.InForce()
 	r.Set("b", &placement.PolicyState{Policy: &placement.Policy{Name: "b", Generation: 1}})
@@ -419,6 +429,61 @@ func TestRegistry(t *testing.T) {
 	r.Remove("a")
 	if diff := cmp.Diff([]string{"b - b1", "a - a1", "b b1 b2", "a a1 -"}, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+// TestStagedVersions checks that the registry has both versions of a policy that comes into force in stages, and that an object is
+// decided by exactly one of them.
+func TestStagedVersions(t *testing.T) {
+	version := func(name, value string, within func(string, map[string]string) bool) *placement.Policy {
+		p := sets(t, name, 0, "k", value)
+		p.Matcher = p.Matcher.Within(within)
+		return p
+	}
+	canary := func(namespace string, _ map[string]string) bool { return namespace == "canary" }
+	other := func(namespace string, l map[string]string) bool { return !canary(namespace, l) }
+	next, before := version("p", "new", canary), version("p", "old", other)
+	r := placement.NewRegistry()
+	d := &placement.Decider{Policies: r, Namespaces: namespaces{}, Keyring: keyring(t, "k")}
+	expect := func(what string, want map[string]string) {
+		t.Helper()
+		got := map[string]string{}
+		for _, namespace := range []string{"canary", "default"} {
+			out, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: namespace, Object: newObject("web", newMetadata())})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range out.Verdicts {
+				got[namespace] += v.Decision.Annotations["k"]
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	for _, name := range []string{"a", "z"} {
+		r.Set(name, &placement.PolicyState{Policy: version(name, name, func(string, map[string]string) bool { return false })})
+	}
+	whole := sets(t, "p", 0, "k", "old")
+	r.Set("p", &placement.PolicyState{Policy: whole})
+	expect("before", map[string]string{"canary": "old", "default": "old"})
+	state := &placement.PolicyState{Policy: next, Staged: &placement.StagedVersions{Before: before}}
+	r.Set("p", state)
+	expect("in the first stage", map[string]string{"canary": "new", "default": "old"})
+	if all := r.InForce(); len(all) != 4 || all[1] != next || all[2] != before {
+		t.Errorf("in force: %v", all)
+	}
+	if !state.Decides(next) || !state.Decides(before) || state.Decides(whole) {
+		t.Error("not the versions that decide")
+	}
+	r.Set("p", &placement.PolicyState{Policy: sets(t, "p", 0, "k", "new")})
+	expect("complete", map[string]string{"canary": "new", "default": "new"})
+	r.Set("p", &placement.PolicyState{Policy: next, Staged: &placement.StagedVersions{}})
+	expect("a policy without a version before", map[string]string{"canary": "new"})
+	r.Remove("p")
+	expect("removed", map[string]string{})
+	if all := r.InForce(); len(all) != 2 {
+		t.Errorf("in force: %v", all)
 	}
 }
 

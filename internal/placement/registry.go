@@ -28,6 +28,7 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/rollout"
 )
 
 var _ Policies = (*Registry)(nil)
@@ -54,6 +55,23 @@ type PolicyState struct {
 	Warnings []string
 	// Loaded is the newest version that was loaded, even while it waits for its data.
 	Loaded LoadedVersion
+	// Staged describes the versions of a policy with spec.rollout; nil for other policies.
+	Staged *StagedVersions
+}
+
+// StagedVersions are the versions of a policy that comes into force in stages. PolicyState.Policy is the version that decides in
+// the stages that are reached.
+type StagedVersions struct {
+	// InForce says which version PolicyState.Policy is, and how far it is rolled out.
+	InForce rollout.InForce
+	// Candidate identifies the rollout of the newest version, which may not have begun. It is empty while that version can't
+	// decide. Stages are the stages of the newest spec.
+	Candidate string
+	Stages    *rollout.Stages
+	// Before is the version that decides everywhere else, and BeforeBinding the data that it reads. They are nil if no version
+	// does.
+	Before        *Policy
+	BeforeBinding *policy.Binding
 }
 
 // LoadedVersion identifies a version of a policy.
@@ -62,9 +80,40 @@ type LoadedVersion struct {
 	Generation int64
 }
 
-// Bindings returns Binding and Next, in this order, without those that are nil.
+// Versions returns the versions that decide: Policy, and then the version before, if there is one. No object matches both.
+func (s *PolicyState) Versions() []*Policy {
+	if s.Staged == nil || s.Staged.Before == nil {
+		return []*Policy{s.Policy}
+	}
+	return []*Policy{s.Policy, s.Staged.Before}
+}
+
+// Decides reports whether p is one of the versions that decide. It returns false if s is nil.
+func (s *PolicyState) Decides(p *Policy) bool { return s != nil && slices.Contains(s.Versions(), p) }
+
+// BindingOf returns the data that one of the versions that decide reads; nil if it does not compile.
+func (s *PolicyState) BindingOf(p *Policy) *policy.Binding {
+	if s.Policy != p && s.Staged != nil && s.Staged.Before == p {
+		return s.Staged.BeforeBinding
+	}
+	return s.Binding
+}
+
+// InForce returns the bindings of the versions that decide, without those that are nil.
+func (s *PolicyState) InForce() []*policy.Binding {
+	out := []*policy.Binding{s.Binding}
+	if s.Staged != nil {
+		out = append(out, s.Staged.BeforeBinding)
+	}
+	return slices.DeleteFunc(out, func(b *policy.Binding) bool { return b == nil })
+}
+
+// Bindings returns the bindings of the versions that decide, and then Next unless it is nil.
 func (s *PolicyState) Bindings() []*policy.Binding {
-	return slices.DeleteFunc([]*policy.Binding{s.Binding, s.Next}, func(b *policy.Binding) bool { return b == nil })
+	if s.Next == nil {
+		return s.InForce()
+	}
+	return append(s.InForce(), s.Next)
 }
 
 // Registry is the set of policies of one replica. It is safe for concurrent use. Readers take no lock.
@@ -78,11 +127,12 @@ type Registry struct {
 // PolicyChange is a change of a policy's state. The versions in force before and after it may be the same.
 type PolicyChange struct {
 	Name string
-	// Before and After are the versions in force; nil stands for none.
-	Before, After *Policy
+	// Before and After are the versions that decide, as PolicyState.Versions returns them; nil if the policy is not in the
+	// registry.
+	Before, After []*Policy
 }
 
-// registryState is one state of the registry. It is immutable. Both lists are sorted by name and have the same indexes.
+// registryState is one state of the registry. It is immutable. Both lists are sorted by name.
 type registryState struct {
 	states  []namedState
 	inForce []*Policy
@@ -132,31 +182,33 @@ func (r *Registry) change(name string, s *PolicyState) {
 	next := *r.current.Load()
 	at, known := next.find(name)
 	to := at
-	var before, after *Policy
+	var before, after []*Policy
 	if known {
-		before, to = next.states[at].state.Policy, at+1
+		before, to = next.states[at].state.Versions(), at+1
 	}
 	var standing []namedState
-	var policy []*Policy
 	if s != nil {
-		after = s.Policy
-		standing, policy = []namedState{{name, s}}, []*Policy{after}
+		after = s.Versions()
+		standing = []namedState{{name, s}}
 	}
 	next.states = slices.Concat(next.states[:at], standing, next.states[to:])
-	next.inForce = slices.Concat(next.inForce[:at], policy, next.inForce[to:])
-	if before != after {
-		if before != nil {
-			next.index = next.index.Without(before)
+	first, _ := slices.BinarySearchFunc(next.inForce, name, func(p *Policy, name string) int { return strings.Compare(p.Name, name) })
+	next.inForce = slices.Concat(next.inForce[:first], after, next.inForce[first+len(before):])
+	for _, p := range before {
+		if !slices.Contains(after, p) {
+			next.index = next.index.Without(p)
 		}
-		if after != nil {
-			next.index = next.index.With(after)
+	}
+	for _, p := range after {
+		if !slices.Contains(before, p) {
+			next.index = next.index.With(p)
 		}
 	}
 	r.current.Store(&next)
 	r.changes.Publish(PolicyChange{Name: name, Before: before, After: after})
 }
 
-// InForce returns the policies in force, sorted by name. Callers must not change the slice.
+// InForce returns the versions that decide, sorted by name. For a policy that comes into force in stages, these may be two. Callers must not change the slice.
 func (r *Registry) InForce() []*Policy { return r.current.Load().inForce }
 
 // Index implements Policies.
@@ -172,10 +224,11 @@ func (r *Registry) Get(name string) *PolicyState {
 	return current.states[at].state
 }
 
-// BindingsInForce returns the bindings of a generation of a policy; nil if that generation is not in force.
+// BindingsInForce returns the bindings of a generation of a policy; nil if that generation is not in force, or if
+// spec.rollout.revision selects another version.
 func (r *Registry) BindingsInForce(name string, uid types.UID, generation int64) policy.Bindings {
 	s := r.Get(name)
-	if s == nil || s.Broken || s.Loaded.UID != uid || s.Policy.Generation != generation {
+	if s == nil || s.Broken || s.Loaded.UID != uid || s.Policy.Generation != generation || s.Staged != nil && s.Staged.InForce.Revision != 0 {
 		return nil
 	}
 	return s.Binding.Bindings

@@ -101,23 +101,24 @@ type endpointMetrics struct {
 func (e *endpointMetrics) changed(change placement.PolicyChange) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if at, ok := endpointOf(change.After); ok {
-		if e.used[at]++; e.used[at] == 1 {
-			e.metrics.Add(at)
+	for _, p := range change.After {
+		if at, ok := endpointOf(p); ok {
+			if e.used[at]++; e.used[at] == 1 {
+				e.metrics.Add(at)
+			}
 		}
 	}
-	if at, ok := endpointOf(change.Before); ok {
-		if e.used[at]--; e.used[at] == 0 {
-			delete(e.used, at)
-			e.metrics.Forget(at)
+	for _, p := range change.Before {
+		if at, ok := endpointOf(p); ok {
+			if e.used[at]--; e.used[at] == 0 {
+				delete(e.used, at)
+				e.metrics.Forget(at)
+			}
 		}
 	}
 }
 
 func endpointOf(p *placement.Policy) (string, bool) {
-	if p == nil {
-		return "", false
-	}
 	r, ok := p.Remote()
 	if !ok {
 		return "", false

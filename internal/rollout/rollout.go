@@ -1,0 +1,278 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Revision is a stored version of a policy. It is named by the generation in which the version first was in the spec. The zero
+// value stands for none.
+type Revision struct {
+	Number int64
+	// Version is the version's digest.
+	Version string
+}
+
+// InForce is what a replica has in force of a policy with a rollout.
+type InForce struct {
+	// Digest identifies the rollout of the version that decides in the stages that are reached.
+	Digest string
+	// Reached is the number of these stages. Complete reports whether the version decides everywhere.
+	Reached  int
+	Complete bool
+	// Revision is the revision in spec.rollout.revision; 0 if there is none.
+	Revision int64
+}
+
+// Counts are numbers of existing objects in the namespaces of one stage.
+type Counts struct {
+	Matched int
+	// Moved are the objects that are as their version decides.
+	Moved int
+	// Failed are the objects that can't be decided or that could not be moved. Pending are the others that have to be moved.
+	Failed, Pending int
+}
+
+// Facts is what Next needs to know of a policy.
+type Facts struct {
+	Now time.Time
+	// Spec is the newest spec.rollout, and Generation the generation that has it.
+	Spec       *placementv1.PolicyRollout
+	Generation int64
+	// Candidate identifies the rollout of the version in the newest spec, as Digest returns it. It is empty while that version
+	// can't decide.
+	Candidate string
+	// InForce is what this process, the leader, has in force. It is nil while the policy is not loaded.
+	InForce *InForce
+	// Stored are the stored revisions, the newest first. Fallback is the last version that was in force everywhere, for a policy
+	// that had no rollout before.
+	Stored   []Revision
+	Fallback Revision
+	// Busy reports whether the counts may be about to change: existing objects wait for their decision, or rollouts of patched
+	// objects are not complete.
+	Busy bool
+	// Paused says why remediation of the policy is paused; empty if it is not.
+	Paused string
+	// Approved is the value of the annotation that approves a stage.
+	Approved string
+	// Counts are the numbers for each stage of Spec.
+	Counts []Counts
+}
+
+// Next returns the status of a rollout after old, which is nil if there was none. It returns nil if the policy has no rollout.
+// again is when it has to be called again although no fact changes; zero for never.
+//
+// A status reaches at most one stage more than the one before. It does so only if the leader has the present stage in force,
+// all objects of the stages that are reached are decided and moved, fewer of them failed than each of these stages allows, the
+// soak of the present stage is over, and the next stage is approved if it needs that.
+func Next(old *placementv1.RolloutStatus, f Facts) (next *placementv1.RolloutStatus, again time.Time) {
+	if f.Spec == nil {
+		return nil, time.Time{}
+	}
+	next = old.DeepCopy()
+	switch {
+	case f.InForce == nil:
+		return next, time.Time{}
+	case f.Spec.Revision != 0:
+		next = f.rolledBack(next)
+	case f.Candidate != "" && (next == nil || f.supersedes(next)):
+		next = f.begin(next)
+	}
+	if next == nil {
+		return nil, time.Time{}
+	}
+	next.Revisions = nil
+	for _, r := range f.Stored {
+		next.Revisions = append(next.Revisions, r.Number)
+	}
+	if f.Spec.Revision == 0 && next.State != placementv1.RolloutComplete && next.State != placementv1.RolloutRolledBack && f.Candidate == next.Digest {
+		again = f.advance(next)
+	}
+	f.summarize(next)
+	return next, again
+}
+
+// supersedes reports whether the candidate is another version than that of the status, or has other stages while these count.
+func (f *Facts) supersedes(s *placementv1.RolloutStatus) bool {
+	if s.State == placementv1.RolloutComplete {
+		return versionOf(f.Candidate) != versionOf(s.Digest)
+	}
+	return f.Candidate != s.Digest
+}
+
+// rolledBack returns the status of a policy whose revision is in spec.rollout.revision.
+func (f *Facts) rolledBack(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
+	stored, ok := f.find(f.Spec.Revision)
+	if f.InForce.Revision != f.Spec.Revision || !ok {
+		return s
+	}
+	return &placementv1.RolloutStatus{State: placementv1.RolloutRolledBack, Revision: stored.Number, Digest: stored.Version, Reached: new(int32(0))}
+}
+
+// begin returns the status of the candidate's rollout before its first stage. It returns the status before while a revision that
+// is needed is not stored.
+func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
+	candidate, stored := f.revisionOf(versionOf(f.Candidate))
+	before, known := f.before(s)
+	if !stored || !known {
+		return s
+	}
+	out := &placementv1.RolloutStatus{Revision: candidate.Number, Digest: f.Candidate, PreviousRevision: before.Number, Reached: new(int32(0))}
+	if before.Version == candidate.Version || len(f.Spec.Stages) == 0 {
+		// The version is in force already, or the spec went back to it. Or there is nothing to wait for.
+		complete(out)
+		return out
+	}
+	out.State = placementv1.RolloutProgressing
+	for _, stage := range f.Spec.Stages {
+		out.Stages = append(out.Stages, placementv1.RolloutStageStatus{Name: stage.Name})
+	}
+	return out
+}
+
+// before returns the version that was in force everywhere last. known is false while it is not stored. Where no version was, it
+// returns the zero Revision.
+func (f *Facts) before(s *placementv1.RolloutStatus) (before Revision, known bool) {
+	number := f.Fallback.Number
+	switch {
+	case s == nil:
+	case s.State == placementv1.RolloutComplete, s.State == placementv1.RolloutRolledBack:
+		number = s.Revision
+	default:
+		number = s.PreviousRevision
+	}
+	if number == 0 {
+		return Revision{}, true
+	}
+	return f.find(number)
+}
+
+func (f *Facts) find(number int64) (Revision, bool) {
+	return f.first(func(r Revision) bool { return r.Number == number })
+}
+
+func (f *Facts) revisionOf(version string) (Revision, bool) {
+	return f.first(func(r Revision) bool { return r.Version == version })
+}
+
+func (f *Facts) first(is func(Revision) bool) (Revision, bool) {
+	i := slices.IndexFunc(f.Stored, is)
+	if i < 0 {
+		return Revision{}, false
+	}
+	return f.Stored[i], true
+}
+
+// advance updates a rollout that is not complete. It returns when it has to be called again.
+func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
+	reached := int(ptr.Deref(s.Reached, 0))
+	for i := range s.Stages {
+		c := f.Counts[i]
+		s.Stages[i].Matched = int32(c.Matched)
+		if i < reached {
+			s.Stages[i].Moved, s.Stages[i].Failed = int32(c.Moved), int32(c.Failed)
+		}
+	}
+	wait := func(state placementv1.RolloutState, message string) { s.State, s.Message = state, message }
+	if state, message := f.holds(s, reached); state != "" {
+		wait(state, message)
+		return time.Time{}
+	}
+	if reached > 0 {
+		last, soak := &s.Stages[reached-1], f.Spec.Stages[reached-1].Soak
+		if last.MovedTime == nil {
+			last.MovedTime = new(metav1.NewTime(f.Now).Rfc3339Copy())
+		}
+		if soak != nil {
+			if until := last.MovedTime.Add(soak.Duration); f.Now.Before(until) {
+				wait(placementv1.RolloutSoaking, fmt.Sprintf("stage %s soaks until %s", last.Name, until.UTC().Format(time.RFC3339)))
+				return until
+			}
+		}
+	}
+	if reached == len(s.Stages) {
+		complete(s)
+		return time.Time{}
+	}
+	stage := f.Spec.Stages[reached]
+	if stage.Approval && (s.ApprovalID == "" || s.ApprovalID != f.Approved) {
+		if s.ApprovalID == "" {
+			s.ApprovalID = strconv.FormatInt(s.Revision, 10) + "-" + stage.Name + "-" + strconv.FormatInt(f.Now.UnixMilli(), 36)
+		}
+		wait(placementv1.RolloutWaitingForApproval, fmt.Sprintf("stage %s waits for its approval: set the annotation %s to %s", stage.Name, placementv1.ApproveStageAnnotation, s.ApprovalID))
+		return time.Time{}
+	}
+	s.ApprovalID = ""
+	s.Reached = new(int32(reached + 1))
+	s.Stages[reached].StartTime = new(metav1.NewTime(f.Now).Rfc3339Copy())
+	wait(placementv1.RolloutProgressing, fmt.Sprintf("objects of stage %s are being decided", stage.Name))
+	return time.Time{}
+}
+
+// holds returns why a rollout can't go on before the soak of its present stage; an empty state if it can.
+func (f *Facts) holds(s *placementv1.RolloutStatus, reached int) (placementv1.RolloutState, string) {
+	if reached == 0 {
+		return "", ""
+	}
+	if f.InForce.Digest != s.Digest || f.InForce.Reached != reached || f.Busy {
+		return placementv1.RolloutProgressing, fmt.Sprintf("objects of stage %s are being decided", s.Stages[reached-1].Name)
+	}
+	pending := 0
+	for i := range reached {
+		stage, c := f.Spec.Stages[i], f.Counts[i]
+		if most := int(ptr.Deref(stage.PauseAfterFailures, placementv1.DefaultStagePauseAfterFailures)); most > 0 && c.Failed >= most {
+			return placementv1.RolloutPaused, fmt.Sprintf("%d objects of stage %s failed, and its pauseAfterFailures is %d: correct the policy or the objects, or roll back with spec.rollout.revision", c.Failed, stage.Name, most)
+		}
+		pending += c.Pending
+	}
+	switch {
+	case f.Paused != "":
+		return placementv1.RolloutPaused, f.Paused
+	case pending > 0:
+		return placementv1.RolloutProgressing, fmt.Sprintf("%d objects of the stages up to %s have to be moved", pending, s.Stages[reached-1].Name)
+	}
+	return "", ""
+}
+
+// complete declares that the version of a rollout is in force everywhere.
+func complete(s *placementv1.RolloutStatus) {
+	s.State, s.PreviousRevision, s.Message, s.ApprovalID, s.Reached = placementv1.RolloutComplete, 0, "", "", new(int32(len(s.Stages)))
+}
+
+// summarize sets the summary for display.
+func (f *Facts) summarize(s *placementv1.RolloutStatus) {
+	switch reached := int(ptr.Deref(s.Reached, 0)); {
+	case s.State == placementv1.RolloutComplete:
+		s.Stage = "Complete"
+	case s.State == placementv1.RolloutRolledBack:
+		s.Stage = fmt.Sprintf("Revision %d", s.Revision)
+	case reached == 0:
+		s.Stage = fmt.Sprintf("0/%d", len(s.Stages))
+	default:
+		s.Stage = strings.TrimSpace(fmt.Sprintf("%s %d/%d", s.Stages[reached-1].Name, reached, len(s.Stages)))
+	}
+}
