@@ -60,7 +60,7 @@ func schemas(t testing.TB) map[string]props {
 // upstream lists the parts of the schema that are Kubernetes' own types, which need no limits here. If a list at
 // such a path is a field of Berth's own types, it still needs its limits.
 var upstream = []string{
-	".spec.match.namespaceSelector.", ".spec.match.objectSelector.", ".spec.match.matchConditions[].",
+	".spec.match.namespaceSelector.", ".spec.match.objectSelector.", ".spec.match.matchConditions[].", ".spec.rollout.stages[].namespaceSelector.",
 	".status.conditions[].",
 	".apiVersion", ".kind", ".metadata",
 }
@@ -129,6 +129,7 @@ func TestDefaultsAreTheSchemas(t *testing.T) {
 		"Remediation": `{"remediation": {"mode": "Off"}}`,
 		"Clusters":    `{"clusters": {}, "remediation": {}}`,
 		"OneCluster":  `{"clusters": {"onEmpty": "Clear"}, "remediation": {}}`,
+		"Stages":      `{"rollout": {"stages": [{"name": "a", "percent": 10}, {"name": "b", "percent": 50, "pauseAfterFailures": 0}]}, "remediation": {}}`,
 	}
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -173,15 +174,23 @@ func fill(t *testing.T, document map[string]any, schema props) {
 			}
 			document[name] = value
 		}
-		if child, ok := document[name].(map[string]any); ok {
+		switch child := document[name].(type) {
+		case map[string]any:
 			fill(t, child, field)
+		case []any:
+			for _, item := range child {
+				if object, ok := item.(map[string]any); ok {
+					fill(t, object, *field.Items.Schema)
+				}
+			}
 		}
 	}
 }
 
 // TestEnums checks that the enums of the schema are the constants.
 func TestEnums(t *testing.T) {
-	spec := schemas(t)["PlacementPolicy/v1alpha1"].Properties["spec"]
+	policy := schemas(t)["PlacementPolicy/v1alpha1"]
+	spec, rollout := policy.Properties["spec"], policy.Properties["status"].Properties["rollout"]
 	remediation, clusters := spec.Properties["remediation"], spec.Properties["clusters"]
 	tests := map[string]struct {
 		schema props
@@ -195,6 +204,10 @@ func TestEnums(t *testing.T) {
 		}},
 		"DeveloperChoice": {clusters.Properties["developerChoice"], []string{string(placementv1.DeveloperChoiceNarrow), string(placementv1.DeveloperChoiceOverride)}},
 		"OnEmpty":         {clusters.Properties["onEmpty"], []string{string(placementv1.OnEmptyClear), string(placementv1.OnEmptyDeny)}},
+		"RolloutState": {rollout.Properties["state"], []string{
+			string(placementv1.RolloutComplete), string(placementv1.RolloutPaused), string(placementv1.RolloutProgressing),
+			string(placementv1.RolloutRolledBack), string(placementv1.RolloutSoaking), string(placementv1.RolloutWaitingForApproval),
+		}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

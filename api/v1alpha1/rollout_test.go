@@ -1,0 +1,124 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package v1alpha1_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+)
+
+// refusals validates an object as the API server does, and returns its errors.
+func refusals(t *testing.T, schema props, text string) []string {
+	t.Helper()
+	encoded, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Other decoders turn integers into floats.
+	var object map[string]any
+	if err := utiljson.Unmarshal(encoded, &object); err != nil {
+		t.Fatal(err)
+	}
+	var internal apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&schema, &internal, nil); err != nil {
+		t.Fatal(err)
+	}
+	structural, err := structuralschema.NewStructural(&internal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	validator, _, err := validation.NewSchemaValidator(&internal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaulting.Default(object, structural)
+	errs := validation.ValidateCustomResource(nil, object, validator)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, structural, object)...)
+	rules, _ := cel.NewValidator(structural, true, celconfig.PerCallLimit).Validate(t.Context(), nil, structural, object, nil, celconfig.RuntimeCELCostBudget)
+	var out []string
+	for _, err := range append(errs, rules...) {
+		out = append(out, err.Error())
+	}
+	return out
+}
+
+func TestSchemaOfRollout(t *testing.T) {
+	stages := func(count int) string {
+		list := make([]string, count)
+		for i := range list {
+			list[i] = fmt.Sprintf("{name: stage-%d, percent: %d}", i, i+1)
+		}
+		return "stages: [" + strings.Join(list, ", ") + "]"
+	}
+	stage := func(rest string) string { return "stages: [{name: canary, " + rest + "}]" }
+	for name, tc := range map[string]struct {
+		rollout string
+		// rest is the rest of the spec. By default, the policy has a module.
+		rest string
+		want []string
+	}{
+		"stages":                {rollout: "stages: [{name: canary, namespaceSelector: {matchLabels: {canary: 'true'}}, soak: 1h, approval: true}, {name: rest, percent: 100, pauseAfterFailures: 0}]"},
+		"selector of all":       {rollout: stage("namespaceSelector: {}")},
+		"one percent":           {rollout: stage("percent: 1")},
+		"no soak":               {rollout: stage("percent: 1, soak: 0s")},
+		"longest soak":          {rollout: stage("percent: 1, soak: 720h")},
+		"revision":              {rollout: "revision: 3"},
+		"sixteen stages":        {rollout: stages(16)},
+		"nothing":               {want: []string{"spec.rollout: Invalid value: 0: spec.rollout in body should have at least 1 properties"}},
+		"no percent":            {rollout: stage("percent: 0"), want: []string{"spec.rollout.stages[0].percent: Invalid value: 0: spec.rollout.stages[0].percent in body should be greater than or equal to 1"}},
+		"more than all":         {rollout: stage("percent: 101"), want: []string{"spec.rollout.stages[0].percent: Invalid value: 101: spec.rollout.stages[0].percent in body should be less than or equal to 100"}},
+		"negative soak":         {rollout: stage("percent: 1, soak: -1s"), want: []string{`spec.rollout.stages[0].soak: Invalid value: "-1s": must be from 0s to 720h`}},
+		"soak too long":         {rollout: stage("percent: 1, soak: 721h"), want: []string{`spec.rollout.stages[0].soak: Invalid value: "721h": must be from 0s to 720h`}},
+		"negative failures":     {rollout: stage("percent: 1, pauseAfterFailures: -1"), want: []string{"spec.rollout.stages[0].pauseAfterFailures: Invalid value: -1: spec.rollout.stages[0].pauseAfterFailures in body should be greater than or equal to 0"}},
+		"too many failures":     {rollout: stage("percent: 1, pauseAfterFailures: 10001"), want: []string{"spec.rollout.stages[0].pauseAfterFailures: Invalid value: 10001: spec.rollout.stages[0].pauseAfterFailures in body should be less than or equal to 10000"}},
+		"name":                  {rollout: "stages: [{name: Canary_1, percent: 1}]", want: []string{"spec.rollout.stages[0].name: Invalid value: \"Canary_1\": spec.rollout.stages[0].name in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'"}},
+		"long name":             {rollout: "stages: [{name: " + strings.Repeat("a", 64) + ", percent: 1}]", want: []string{"spec.rollout.stages[0].name: Too long: may not be more than 63 bytes"}},
+		"no name":               {rollout: "stages: [{percent: 1}]", want: []string{"spec.rollout.stages[0].name: Required value"}},
+		"selector and percent":  {rollout: stage("percent: 1, namespaceSelector: {}"), want: []string{"spec.rollout.stages[0]: Invalid value: exactly one of namespaceSelector and percent is required"}},
+		"nothing selected":      {rollout: stage("soak: 1h"), want: []string{"spec.rollout.stages[0]: Invalid value: exactly one of namespaceSelector and percent is required"}},
+		"seventeen stages":      {rollout: stages(17), want: []string{"spec.rollout.stages: Too many: 17: must have at most 16 items"}},
+		"the same name":         {rollout: "stages: [{name: a, percent: 1}, {name: a, percent: 2}]", want: []string{`spec.rollout.stages[1]: Duplicate value: {"name":"a"}`}},
+		"revision 0":            {rollout: "revision: 0", want: []string{"spec.rollout.revision: Invalid value: 0: spec.rollout.revision in body should be greater than or equal to 1"}},
+		"remote engine":         {rollout: stage("percent: 1"), rest: "remote: {url: 'https://opa.example.com/v1/data/placement'}", want: []string{"spec.rollout: Forbidden: a policy that a remote engine decides has no stages: the engine has one version of its modules"}},
+		"remote engine, rolled": {rollout: "revision: 3", rest: "remote: {url: 'https://opa.example.com/v1/data/placement'}", want: []string{"spec.rollout: Forbidden: a policy that a remote engine decides has no stages: the engine has one version of its modules"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rest := tc.rest
+			if rest == "" {
+				rest = "rego: package p"
+			}
+			got := refusals(t, schemas(t)["PlacementPolicy/v1alpha1"], "{apiVersion: placement.berth.dev/v1alpha1, kind: PlacementPolicy, metadata: {name: p}, spec: {"+
+				"match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}, "+rest+", rollout: {"+tc.rollout+"}}}")
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
