@@ -55,3 +55,39 @@ func (n requirementList) selector(more ...metav1.LabelSelectorRequirement) *meta
 
 // except returns the normal form without its i-th requirement.
 func (n requirementList) except(i int) requirementList { return slices.Concat(n[:i], n[i+1:]) }
+
+// SelectorImplies reports whether a selector selects only labels that another one selects, too. It returns false if that does
+// not follow from the requirements on each single label. A nil selector selects all labels.
+func SelectorImplies(narrow, wide *metav1.LabelSelector) bool {
+	list := normalizeSelector(narrow)
+	return !slices.ContainsFunc(normalizeSelector(wide), func(r metav1.LabelSelectorRequirement) bool { return !list.implies(r) })
+}
+
+// implies reports whether all labels that meet the requirements meet another requirement, too.
+func (n requirementList) implies(wide metav1.LabelSelectorRequirement) bool {
+	values, bounded := valuesOf(n, wide.Key)
+	has := func(operator metav1.LabelSelectorOperator) bool {
+		return slices.ContainsFunc(n, func(r metav1.LabelSelectorRequirement) bool { return r.Key == wide.Key && r.Operator == operator })
+	}
+	switch wide.Operator {
+	case metav1.LabelSelectorOpIn:
+		return bounded && !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(wide.Values, v) })
+	case metav1.LabelSelectorOpNotIn:
+		if bounded {
+			return !slices.ContainsFunc(values, func(v string) bool { return slices.Contains(wide.Values, v) })
+		}
+		return has(metav1.LabelSelectorOpDoesNotExist) || !slices.ContainsFunc(wide.Values, func(v string) bool { return !n.excludes(wide.Key, v) })
+	case metav1.LabelSelectorOpExists:
+		return bounded || has(metav1.LabelSelectorOpExists)
+	case metav1.LabelSelectorOpDoesNotExist:
+		return has(metav1.LabelSelectorOpDoesNotExist)
+	}
+	return false
+}
+
+// excludes reports whether a requirement excludes a value of a label by name.
+func (n requirementList) excludes(key, value string) bool {
+	return slices.ContainsFunc(n, func(r metav1.LabelSelectorRequirement) bool {
+		return r.Key == key && r.Operator == metav1.LabelSelectorOpNotIn && slices.Contains(r.Values, value)
+	})
+}
