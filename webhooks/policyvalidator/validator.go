@@ -141,6 +141,8 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 	if old != nil && equality.Semantic.DeepEqual(old.Spec.Match, obj.Spec.Match) {
 		warnings, errs = append(warnings, asWarnings(errs)...), nil
 	}
+	staged, rolloutErrs := v.checkRollout(ctx, old, obj, matcher, path.Child("rollout"))
+	warnings, errs = append(warnings, staged...), append(errs, rolloutErrs...)
 	module, err := policy.Compile(obj.Name, spec)
 	if list, ok := errors.AsType[*policy.CompileError](err); ok && list.ContractOnly() && old != nil && policy.SameRegoAndData(old.Spec.WithDefaults(), spec) {
 		// A source that an earlier version of Berth accepted must not be refused because of a change of another field.

@@ -1,0 +1,302 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package policyvalidator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/rollout"
+)
+
+const (
+	// maxStagedNamespaces is the maximum number of namespaces with which stages are compared, because the client that applies
+	// the policy waits. Kubernetes supports half as many.
+	maxStagedNamespaces = 20_000
+	// maxNamed is the maximum number of namespaces that a warning names.
+	maxNamed = 3
+)
+
+// checkRollout returns the errors in spec.rollout for which a policy is refused, and warnings about stages and changes that
+// have no effect. Errors in stages that an update does not change are warnings. old is nil for a new policy.
+func (v *Validator) checkRollout(ctx context.Context, old, obj *placementv1.PlacementPolicy, m *match.Matcher, path *field.Path) (admission.Warnings, field.ErrorList) {
+	r := obj.Spec.Rollout
+	if r == nil {
+		return nil, nil
+	}
+	warnings := warnOfRolledBackChange(old, obj, path)
+	errs := refuseRevision(old, obj, path.Child("revision"))
+	if len(r.Stages) == 0 {
+		return warnings, errs
+	}
+	stages, stageErrs := rollout.NewStages(obj.Name, r.Stages, path.Child("stages"))
+	stageErrs = append(stageErrs, v.refuseStages(r.Stages, path.Child("stages"))...)
+	if len(stageErrs) == 0 {
+		return append(warnings, v.warnOfStages(ctx, r.Stages, stages, m, path.Child("stages"))...), errs
+	}
+	if old != nil && old.Spec.Rollout != nil && equality.Semantic.DeepEqual(old.Spec.Rollout.Stages, r.Stages) {
+		return append(warnings, asWarnings(stageErrs)...), errs
+	}
+	return warnings, append(errs, stageErrs...)
+}
+
+// refuseRevision refuses a revision that does not exist. A revision that an update does not change is never refused, because
+// clients that restore or annotate the policy apply it again.
+func refuseRevision(old, obj *placementv1.PlacementPolicy, path *field.Path) field.ErrorList {
+	revision := obj.Spec.Rollout.Revision
+	refuse := func(detail string) field.ErrorList { return field.ErrorList{field.Invalid(path, revision, detail)} }
+	switch {
+	case revision == 0 || old != nil && old.Spec.Rollout != nil && old.Spec.Rollout.Revision == revision:
+		return nil
+	case old == nil:
+		return refuse("a new policy has no revisions yet; remove revision")
+	case old.Status.Rollout == nil || len(old.Status.Rollout.Revisions) == 0:
+		return refuse("the policy has no revisions yet: status.rollout.revisions is empty; remove revision")
+	case slices.Contains(old.Status.Rollout.Revisions, revision):
+		return nil
+	}
+	existing := make([]string, len(old.Status.Rollout.Revisions))
+	for i, r := range old.Status.Rollout.Revisions {
+		existing[i] = fmt.Sprint(r)
+	}
+	return refuse(fmt.Sprintf("the policy does not have this revision; use one of status.rollout.revisions: %s", strings.Join(existing, ", ")))
+}
+
+// warnOfRolledBackChange warns about an update that changes the version while a revision is set.
+func warnOfRolledBackChange(old, obj *placementv1.PlacementPolicy, path *field.Path) admission.Warnings {
+	revision := obj.Spec.Rollout.Revision
+	if revision == 0 || old == nil || rollout.VersionDigest(old.Spec) == rollout.VersionDigest(obj.Spec) {
+		return nil
+	}
+	return admission.Warnings{fmt.Sprintf("%s is %d: this change of the policy has no effect until revision is removed",
+		path.Child("revision"), revision)}
+}
+
+// refuseStages returns an error for each stage that never gets a namespace, whatever namespaces exist. It ignores invalid
+// selectors, for which there are other errors.
+func (v *Validator) refuseStages(stages []placementv1.RolloutStage, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, s := range stages {
+		at := path.Index(i)
+		if everything := slices.IndexFunc(stages[:i], selectsAll); everything >= 0 {
+			errs = append(errs, field.Invalid(at, s.Name, fmt.Sprintf(
+				"the stage never gets a namespace: stage %q before it selects all namespaces; make %q the last stage", stages[everything].Name, stages[everything].Name)))
+			continue
+		}
+		if s.NamespaceSelector == nil {
+			if why := reasonPercentIsEmpty(s.Percent, stages[:i]); why != "" {
+				errs = append(errs, field.Invalid(at.Child("percent"), s.Percent, "the stage never gets a namespace: "+why))
+			}
+			continue
+		}
+		if why := v.reasonStageIsEmpty(s.NamespaceSelector, stages[:i]); why != "" {
+			errs = append(errs, field.Invalid(at.Child("namespaceSelector"), metav1.FormatLabelSelector(s.NamespaceSelector), "the stage never gets a namespace: "+why))
+		}
+	}
+	return errs
+}
+
+// reasonPercentIsEmpty returns why a stage with a percentage never gets a namespace, and what to do; "" if it may get one.
+func reasonPercentIsEmpty(percent int32, before []placementv1.RolloutStage) string {
+	if len(before) == 0 {
+		return ""
+	}
+	// The highest percentage before is the one to exceed.
+	highest := slices.MaxFunc(before, func(a, b placementv1.RolloutStage) int { return cmp.Compare(a.Percent, b.Percent) })
+	switch {
+	case percent > highest.Percent:
+		return ""
+	case percent == highest.Percent:
+		return fmt.Sprintf("stage %q before it has the same namespaces; use more than %d, or remove this stage", highest.Name, percent)
+	}
+	return fmt.Sprintf("stage %q before it has %d percent, which include these namespaces; use more than %d, or move this stage before %q",
+		highest.Name, highest.Percent, highest.Percent, highest.Name)
+}
+
+// selectsAll reports whether a stage selects all namespaces.
+func selectsAll(s placementv1.RolloutStage) bool {
+	return s.Percent >= 100 || s.NamespaceSelector != nil && len(s.NamespaceSelector.MatchLabels)+len(s.NamespaceSelector.MatchExpressions) == 0
+}
+
+// reasonStageIsEmpty returns why a stage with a selector never gets a namespace, and what to do; "" if it may get one.
+func (v *Validator) reasonStageIsEmpty(selector *metav1.LabelSelector, before []placementv1.RolloutStage) string {
+	if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
+		return ""
+	}
+	if why := match.ReasonSelectsNone(selector, v.OwnNamespace); why != "" {
+		return why + "; correct the selector, or remove the stage"
+	}
+	for _, b := range before {
+		switch {
+		case b.NamespaceSelector == nil || !match.SelectorImplies(selector, b.NamespaceSelector):
+		case match.SelectorImplies(b.NamespaceSelector, selector):
+			return fmt.Sprintf("stage %q before it has the same selector; change one of them, or remove this stage", b.Name)
+		default:
+			return fmt.Sprintf("stage %q before it selects all of these namespaces; move this stage before %q, or change one of the selectors", b.Name, b.Name)
+		}
+	}
+	return ""
+}
+
+// warnOfStages warns about stages without namespaces, and about namespaces that several selectors select, among the namespaces
+// that exist and that the policy matches.
+func (v *Validator) warnOfStages(ctx context.Context, list []placementv1.RolloutStage, stages *rollout.Stages, m *match.Matcher, path *field.Path) admission.Warnings {
+	if m.Coverage(v.Catalog.Served(), path, v.OwnNamespace).ClusterScoped {
+		return admission.Warnings{fmt.Sprintf("%s: no object that the policy matches belongs to a stage: the types that it matches are in no namespace. "+
+			"All of its objects get a new version after the last stage", path)}
+	}
+	if v.Namespaces == nil {
+		return nil
+	}
+	namespaces, err := v.Namespaces.All(ctx)
+	if err != nil {
+		return admission.Warnings{fmt.Sprintf("%s: whether the stages select any namespace is not known: %v", path, err)}
+	}
+	counts := v.countStages(ctx, namespaces, list, stages, m)
+	if counts == nil {
+		return nil
+	}
+	var out admission.Warnings
+	for i, s := range list {
+		at := path.Index(i).Child("namespaceSelector")
+		selects := fmt.Sprintf("%s selects", at)
+		if s.NamespaceSelector == nil {
+			at = path.Index(i).Child("percent")
+			selects = fmt.Sprintf("%s: %d percent select", at, s.Percent)
+		}
+		switch c := counts[i]; {
+		case c.existing == 0:
+			out = append(out, fmt.Sprintf("%s none of the namespaces that there are: stage %q has no namespace", selects, s.Name))
+		case c.matched == 0:
+			out = append(out, fmt.Sprintf("%s no namespace that spec.match.namespaceSelector selects, too: stage %q has no namespace", selects, s.Name))
+		case c.own == 0:
+			out = append(out, fmt.Sprintf("%s only namespaces that belong to earlier stages, so that stage %q has no namespace: %s", selects, s.Name, c.earlier.text(list)))
+		case s.NamespaceSelector != nil && c.shared.count > 0:
+			out = append(out, fmt.Sprintf("%s also selects %s: a namespace belongs to the first stage that selects it", at, c.shared.text(list)))
+		}
+	}
+	return out
+}
+
+// stageCounts are the numbers of existing namespaces that one stage selects.
+type stageCounts struct {
+	// existing counts those that may be matched by some policy, and matched those that the policy matches. own counts those of
+	// the matched namespaces that belong to no earlier stage.
+	existing, matched, own int
+	// earlier are the matched namespaces that belong to an earlier stage. shared are those of them whose stage has a selector
+	// that does not imply this one's: an author who orders selectors from narrow to wide knows that they overlap.
+	earlier, shared namedNamespaces
+}
+
+// countStages counts the namespaces that each stage selects. It returns nil if the policy matches none of them, if there are
+// more than maxStagedNamespaces, and if ctx ends.
+func (v *Validator) countStages(ctx context.Context, namespaces iter.Seq2[string, map[string]string], list []placementv1.RolloutStage, stages *rollout.Stages, m *match.Matcher) []stageCounts {
+	overlaps := unintendedOverlaps(list)
+	counts, total, matchedAny := make([]stageCounts, len(list)), 0, false
+	for name, labels := range namespaces {
+		if total++; total > maxStagedNamespaces || ctx.Err() != nil {
+			return nil
+		}
+		if match.IsProtectedNamespace(name, v.OwnNamespace) {
+			continue
+		}
+		matched := m.SelectsNamespace(name, labels)
+		matchedAny = matchedAny || matched
+		first := -1
+		for i := range list {
+			if !stages.Selects(i, name, labels) {
+				continue
+			}
+			c := &counts[i]
+			c.existing++
+			switch {
+			case !matched:
+				continue
+			case first < 0:
+				first = i
+				c.own++
+			default:
+				c.earlier.add(name, first)
+				if overlaps[first][i] {
+					c.shared.add(name, first)
+				}
+			}
+			c.matched++
+		}
+	}
+	if !matchedAny {
+		return nil
+	}
+	return counts
+}
+
+// unintendedOverlaps reports for two stages, the earlier one first, whether both have selectors and the second one does not
+// obviously include the first.
+func unintendedOverlaps(list []placementv1.RolloutStage) [][]bool {
+	out := make([][]bool, len(list))
+	for i, earlier := range list {
+		out[i] = make([]bool, len(list))
+		for j := i + 1; j < len(list); j++ {
+			out[i][j] = earlier.NamespaceSelector != nil && list[j].NamespaceSelector != nil && !match.SelectorImplies(earlier.NamespaceSelector, list[j].NamespaceSelector)
+		}
+	}
+	return out
+}
+
+// namedNamespaces counts namespaces, and keeps the first ones in the order of their names.
+type namedNamespaces struct {
+	count int
+	first []stagedNamespace
+}
+
+// stagedNamespace is a namespace and the index of the stage that it belongs to.
+type stagedNamespace struct {
+	name  string
+	stage int
+}
+
+func (n *namedNamespaces) add(name string, stage int) {
+	n.count++
+	at, _ := slices.BinarySearchFunc(n.first, name, func(s stagedNamespace, name string) int { return cmp.Compare(s.name, name) })
+	if at < maxNamed {
+		n.first = slices.Insert(n.first, at, stagedNamespace{name, stage})
+		n.first = n.first[:min(len(n.first), maxNamed)]
+	}
+}
+
+// text returns the names and the stages that they belong to.
+func (n *namedNamespaces) text(list []placementv1.RolloutStage) string {
+	texts := make([]string, len(n.first))
+	for i, s := range n.first {
+		texts[i] = fmt.Sprintf("%s of stage %q", s.name, list[s.stage].Name)
+	}
+	if more := n.count - len(n.first); more > 0 {
+		return fmt.Sprintf("%s, and %d more", strings.Join(texts, ", "), more)
+	}
+	return strings.Join(texts, ", ")
+}
