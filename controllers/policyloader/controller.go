@@ -55,6 +55,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/rollout"
 )
 
 // Catalog knows the types that the API server serves, and can read them from the API server again.
@@ -121,6 +122,8 @@ type Controller struct {
 	compiled map[string]compiled
 	good     map[string]compiled
 	waiting  map[string]waiting
+	// staged holds the versions of each policy that comes into force in stages.
+	staged map[string][]preparedVersion
 
 	states *stateCounts
 	clock  clock.PassiveClock
@@ -151,7 +154,7 @@ type waiting struct {
 func New(d Deps) *Controller {
 	c := &Controller{
 		Deps: d, served: make(chan event.GenericEvent, 1), data: make(chan event.GenericEvent, 1),
-		compiled: map[string]compiled{}, good: map[string]compiled{}, waiting: map[string]waiting{}, states: newStateCounts(d.Metrics.Policies), clock: clock.RealClock{},
+		compiled: map[string]compiled{}, good: map[string]compiled{}, waiting: map[string]waiting{}, staged: map[string][]preparedVersion{}, states: newStateCounts(d.Metrics.Policies), clock: clock.RealClock{},
 	}
 	d.Catalog.Subscribe(func() { wake(c.served) })
 	return c
@@ -187,12 +190,13 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(c)
 }
 
-// specChanged passes events that change a policy's spec. It compares specs and not only generations: after a restore of
-// the API server's store from a backup, two specs can have the same generation.
+// specChanged passes events that change a policy's spec, or how far it is rolled out. It compares specs and not only generations:
+// after a restore of the API server's store from a backup, two specs can have the same generation.
 var specChanged = predicate.TypedFuncs[client.Object]{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, known := e.ObjectOld.(*placementv1.PlacementPolicy)
 	after, ok := e.ObjectNew.(*placementv1.PlacementPolicy)
-	return !known || !ok || before.UID != after.UID || before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+	return !known || !ok || before.UID != after.UID || before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
+		rollout.PositionOf(before.Status.Rollout) != rollout.PositionOf(after.Status.Rollout)
 }}
 
 // defaultMaxStaleness is how long data may be unconfirmed if a policy does not set spec.maxStaleness. The API server
@@ -259,6 +263,10 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	// versions ignores the versions of a deleted policy of the same name.
 	known := len(c.versions(obj)) > 0
 	state, err := c.load(ctx, obj)
+	if errors.Is(err, errNotStored) {
+		// The leader stores each version before it is rolled out, and the cache gets it soon.
+		return reconcile.Result{RequeueAfter: missingInterval}, nil
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -323,39 +331,22 @@ func bound(s *placement.PolicyState) bool { return !s.Broken && len(s.Binding.Mi
 // are served. An error means that the caller must retry.
 func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy) (*placement.PolicyState, error) {
 	known := len(c.versions(obj)) > 0
-	next, reason := c.newest(obj)
-	var incomplete *policy.Binding
-	if reason == nil && next.invalid != nil {
-		inForce, err := c.regoInForce(ctx, obj)
-		if err != nil {
-			return nil, err
-		}
-		if !inForce {
-			reason = next.invalid
-		}
+	next, binding, reason, err := c.candidate(ctx, obj)
+	if err != nil {
+		return nil, err
+	}
+	if obj.Spec.Rollout != nil {
+		return c.loadStaged(ctx, obj, next, binding, reason)
 	}
 	if reason == nil {
-		binding, err := c.bindNewest(ctx, obj, next)
-		_, refused := errors.AsType[*policy.CompileError](err)
-		switch {
-		case err == nil && len(binding.Missing) == 0:
-			return c.putInForce(ctx, obj, next, binding)
-		case err == nil:
-			reason, incomplete = &policy.NotServedError{Missing: binding.Missing}, binding
-			next.Bindings = binding.Bindings
-			c.remember(obj, next, false)
-		case refused:
-			reason = err
-		default:
-			return nil, err
-		}
+		return c.putInForce(ctx, obj, next, binding)
 	}
-	state, err := c.fallBack(ctx, obj, reason, incomplete == nil)
+	state, err := c.fallBack(ctx, obj, reason, binding == nil)
 	if state != nil || err != nil {
 		return state, err
 	}
-	if incomplete != nil {
-		return c.putInForce(ctx, obj, next, incomplete)
+	if binding != nil {
+		return c.putInForce(ctx, obj, next, binding)
 	}
 	if state := c.Registry.Get(obj.Name); state != nil && !state.Broken && known {
 		// The version in force compiles but can't be bound any more. It remains in force with its bindings.
@@ -364,6 +355,37 @@ func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy)
 		return &kept, nil
 	}
 	return broken(obj, reason), nil
+}
+
+// candidate returns the newest version of a policy with its binding. reason says why it can't decide; nil if it can. If it only
+// reads types that are not served, it has a binding all the same. An error means that the caller must retry.
+func (c *Controller) candidate(ctx context.Context, obj *placementv1.PlacementPolicy) (next compiled, binding *policy.Binding, reason, err error) {
+	next, reason = c.newest(obj)
+	if reason == nil && next.invalid != nil {
+		inForce, err := c.regoInForce(ctx, obj)
+		if err != nil {
+			return next, nil, nil, err
+		}
+		if !inForce {
+			reason = next.invalid
+		}
+	}
+	if reason != nil {
+		return next, nil, reason, nil
+	}
+	binding, err = c.bindNewest(ctx, obj, next)
+	if _, refused := errors.AsType[*policy.CompileError](err); refused {
+		return next, nil, err, nil
+	}
+	if err != nil {
+		return next, nil, nil, err
+	}
+	next.Bindings = binding.Bindings
+	if len(binding.Missing) > 0 {
+		c.remember(obj, next, false)
+		return next, binding, &policy.NotServedError{Missing: binding.Missing}, nil
+	}
+	return next, binding, nil, nil
 }
 
 // newest returns the compiled newest version of a policy. It compiles the version unless that was done before.
@@ -479,10 +501,15 @@ func (c *Controller) regoInForce(ctx context.Context, obj *placementv1.Placement
 
 var matchPath = field.NewPath("spec", "match")
 
-// revision returns the version of a policy that the leader stored. ok is false if there is none.
+// revision returns the last version of a policy that was in force everywhere, as the leader stored it. ok is false if there is none.
 func (c *Controller) revision(ctx context.Context, obj *placementv1.PlacementPolicy) (revision policy.Revision, ok bool, err error) {
+	return c.readRevision(ctx, obj, policy.RevisionName(obj.Name))
+}
+
+// readRevision returns the version of a policy in a stored object. ok is false if there is none.
+func (c *Controller) readRevision(ctx context.Context, obj *placementv1.PlacementPolicy, name string) (revision policy.Revision, ok bool, err error) {
 	object := &appsv1.ControllerRevision{}
-	if err := c.Revisions.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: policy.RevisionName(obj.Name)}, object); err != nil {
+	if err := c.Revisions.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, object); err != nil {
 		return policy.Revision{}, false, client.IgnoreNotFound(err)
 	}
 	revision, err = policy.DecodeRevision(object.Data.Raw)
@@ -578,7 +605,7 @@ func differs(old, next *placement.PolicyState) bool {
 	if old.Broken && next.Broken {
 		return old.Loaded != next.Loaded || old.Err.Error() != next.Err.Error()
 	}
-	return old.Policy != next.Policy || old.Loaded != next.Loaded || old.Next != next.Next || old.Generation != next.Generation || (old.Err == nil) != (next.Err == nil) || !slices.Equal(old.Warnings, next.Warnings)
+	return old.Policy != next.Policy || old.Loaded != next.Loaded || old.Next != next.Next || !sameStages(old.Staged, next.Staged) || old.Generation != next.Generation || (old.Err == nil) != (next.Err == nil) || !slices.Equal(old.Warnings, next.Warnings)
 }
 
 // prepared returns a policy's registry entry, unless it is broken, and the entry that waits for its data.
@@ -628,6 +655,7 @@ func (c *Controller) forget(name string) {
 	delete(c.compiled, name)
 	delete(c.good, name)
 	delete(c.waiting, name)
+	delete(c.staged, name)
 	c.mu.Unlock()
 	if c.Registry.Get(name) != nil {
 		c.Registry.Remove(name)

@@ -14,20 +14,27 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package policyrevision provides the controller that stores the last version of each policy that compiled. It stores
-// the version as a ControllerRevision in Berth's own namespace, which may be in another cluster than the policies. It
-// runs on the leader. The policy controller on every replica reads the revisions.
+// Package policyrevision provides the controller that stores the last version of each policy that was in force everywhere. It
+// stores the version as a ControllerRevision in Berth's own namespace, which may be in another cluster than the policies. Of a
+// policy that comes into force in stages, it also stores the newest versions under their numbers. It runs on the leader. The policy
+// controller on every replica reads the revisions.
 package policyrevision
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,8 +47,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/rollout"
 )
 
 // annotationPolicy is the annotation of a revision that contains the name of its policy.
@@ -56,6 +65,17 @@ type Options struct {
 	Owned bool
 }
 
+const (
+	// annotationVersion and annotationUID are annotations of a numbered revision: the digest of the version, and the UID of the
+	// policy.
+	annotationVersion = "placement.berth.dev/version"
+	annotationUID     = "placement.berth.dev/policy-uid"
+	// labelNumbered is the label of a numbered revision. Its value is the same for all revisions of a policy.
+	labelNumbered = "placement.berth.dev/policy-revision"
+	// maxNumbered is the number of numbered revisions of a policy that are kept, besides those that are in force.
+	maxNumbered = 10
+)
+
 // Controller stores the revisions of policies. Create it with New.
 type Controller struct {
 	policies client.Reader
@@ -63,11 +83,57 @@ type Controller struct {
 	registry *placement.Registry
 	options  Options
 	loaded   chan event.GenericEvent
+	// changed has the policies whose numbered revisions may have changed.
+	changed notify.Topic[string]
+
+	// numbered are the policies that may have numbered revisions. A list reads all revisions in the cache.
+	mu       sync.Mutex
+	numbered sets.Set[string]
+}
+
+// Subscribe registers a callback for the policies whose numbered revisions may have changed.
+func (c *Controller) Subscribe(f func(policy string)) { c.changed.Subscribe(f) }
+
+// Numbered returns the numbered revisions of a policy, the newest first, and the last version that was in force everywhere. The
+// latter is the zero value if there is none.
+func (c *Controller) Numbered(ctx context.Context, obj *placementv1.PlacementPolicy) (numbered []rollout.Revision, last rollout.Revision, err error) {
+	list, err := c.list(ctx, obj.Name)
+	if err != nil {
+		return nil, last, err
+	}
+	for _, r := range list {
+		if r.Annotations[annotationUID] == string(obj.UID) {
+			numbered = append(numbered, rollout.Revision{Number: r.Revision, Version: r.Annotations[annotationVersion]})
+		}
+	}
+	stored, ok, err := c.last(ctx, obj)
+	if err != nil || !ok {
+		return numbered, last, err
+	}
+	return numbered, rollout.Revision{Number: stored.Generation, Version: rollout.VersionDigest(stored.Spec)}, nil
+}
+
+// list returns the numbered revisions of all policies that had a name, the newest first.
+func (c *Controller) list(ctx context.Context, policyName string) ([]appsv1.ControllerRevision, error) {
+	list := &appsv1.ControllerRevisionList{}
+	err := c.state.GetClient().List(ctx, list, client.InNamespace(c.options.Namespace), client.MatchingLabels{labelNumbered: policy.RevisionName(policyName)})
+	slices.SortFunc(list.Items, func(a, b appsv1.ControllerRevision) int { return cmp.Compare(b.Revision, a.Revision) })
+	return list.Items, err
+}
+
+// last returns the last version of a policy that was in force everywhere. ok is false if there is none.
+func (c *Controller) last(ctx context.Context, obj *placementv1.PlacementPolicy) (revision policy.Revision, ok bool, err error) {
+	object := &appsv1.ControllerRevision{}
+	if err := c.state.GetClient().Get(ctx, types.NamespacedName{Namespace: c.options.Namespace, Name: policy.RevisionName(obj.Name)}, object); err != nil {
+		return revision, false, client.IgnoreNotFound(err)
+	}
+	revision, err = policy.DecodeRevision(object.Data.Raw)
+	return revision, err == nil && revision.UID == obj.UID, nil
 }
 
 // New returns a controller that reads policies from policies and stores revisions in state.
 func New(policies client.Reader, state cluster.Cluster, registry *placement.Registry, o Options) *Controller {
-	out := &Controller{policies: policies, state: state, registry: registry, options: o, loaded: make(chan event.GenericEvent, 1024)}
+	out := &Controller{policies: policies, state: state, registry: registry, options: o, loaded: make(chan event.GenericEvent, 1024), numbered: sets.New[string]()}
 	registry.Subscribe(func(change placement.PolicyChange) {
 		if len(change.After) == 0 {
 			return
@@ -85,19 +151,36 @@ func New(policies client.Reader, state cluster.Cluster, registry *placement.Regi
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("policyrevision").
-		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, rolledOut))).
 		WatchesRawSource(source.Channel(c.loaded, &handler.EnqueueRequestForObject{})).
 		// The initial list enqueues the policies of all revisions, because policies may have been deleted while no
 		// leader ran.
-		WatchesRawSource(source.Kind[client.Object](c.state.GetCache(), &appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(policyOf))).
+		WatchesRawSource(source.Kind[client.Object](c.state.GetCache(), &appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(c.policyOf))).
 		Complete(c)
 }
 
+// rolledOut passes updates that change how far a policy is rolled out.
+var rolledOut = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, known := e.ObjectOld.(*placementv1.PlacementPolicy)
+		after, ok := e.ObjectNew.(*placementv1.PlacementPolicy)
+		return known && ok && rollout.PositionOf(before.Status.Rollout) != rollout.PositionOf(after.Status.Rollout)
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
 // policyOf maps a revision to its policy, and other ControllerRevisions in the namespace to none.
-func policyOf(_ context.Context, revision client.Object) []reconcile.Request {
+func (c *Controller) policyOf(_ context.Context, revision client.Object) []reconcile.Request {
 	name := revision.GetAnnotations()[annotationPolicy]
-	if name == "" || revision.GetName() != policy.RevisionName(name) {
+	numbered := revision.GetLabels()[labelNumbered] == policy.RevisionName(name)
+	if name == "" || revision.GetName() != policy.RevisionName(name) && !numbered {
 		return nil
+	}
+	if numbered {
+		c.mu.Lock()
+		c.numbered.Insert(name)
+		c.mu.Unlock()
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 }
@@ -113,13 +196,19 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	exists := err == nil
 	obj := &placementv1.PlacementPolicy{}
 	switch err := c.policies.Get(ctx, req.NamespacedName, obj); {
-	case apierrors.IsNotFound(err) && exists:
-		return reconcile.Result{}, c.remove(ctx, revision)
+	case apierrors.IsNotFound(err):
+		if exists {
+			err = c.remove(ctx, revision)
+		}
+		return reconcile.Result{}, errors.Join(client.IgnoreNotFound(err), c.removeNumbered(ctx, req.Name))
 	case err != nil:
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return reconcile.Result{}, err
 	}
 	standing := c.registry.Get(obj.Name)
-	if standing == nil || standing.Err != nil || standing.Policy.Generation != obj.Generation || len(standing.Binding.Missing) > 0 {
+	if err := c.storeNumbered(ctx, obj, standing); err != nil {
+		return reconcile.Result{}, err
+	}
+	if standing == nil || standing.Err != nil || standing.Policy.Generation != obj.Generation || len(standing.Binding.Missing) > 0 || !isEverywhere(obj, standing) {
 		// The registry sends an event when the version is loaded and all types that it reads are served.
 		return reconcile.Result{}, nil
 	}
@@ -136,24 +225,127 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{}, err
 		}
 	}
-	revision.ObjectMeta = metav1.ObjectMeta{
-		Namespace: c.options.Namespace, Name: revision.Name,
-		Labels:      map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"},
-		Annotations: map[string]string{annotationPolicy: obj.Name},
+	return reconcile.Result{}, c.create(ctx, obj, revision.Name, obj.Generation, text, nil)
+}
+
+// isEverywhere reports whether the newest version of a policy is in force everywhere.
+func isEverywhere(obj *placementv1.PlacementPolicy, state *placement.PolicyState) bool {
+	if obj.Spec.Rollout == nil || state.Staged == nil {
+		return obj.Spec.Rollout == nil && state.Staged == nil
 	}
-	revision.Revision = obj.Generation
-	revision.Data = runtime.RawExtension{Raw: text}
-	if c.options.Owned {
-		if err := controllerutil.SetOwnerReference(obj, revision, c.state.GetScheme()); err != nil {
-			return reconcile.Result{}, err
+	return state.Staged.InForce.Complete && state.Staged.InForce.Revision == 0 && rollout.PositionOf(obj.Status.Rollout).Concerns(state.Staged.Candidate)
+}
+
+// storeNumbered stores the newest version of a policy that comes into force in stages, if it can decide, and the version before.
+// It deletes the revisions that are no longer needed.
+func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.PlacementPolicy, state *placement.PolicyState) error {
+	if obj.Spec.Rollout == nil {
+		return c.removeNumbered(ctx, obj.Name)
+	}
+	numbered, err := c.list(ctx, obj.Name)
+	if err != nil {
+		return err
+	}
+	numbered = slices.DeleteFunc(numbered, func(r appsv1.ControllerRevision) bool { return r.Annotations[annotationUID] != string(obj.UID) })
+	store := func(r policy.Revision) error {
+		version := rollout.VersionDigest(r.Spec)
+		if slices.ContainsFunc(numbered, func(n appsv1.ControllerRevision) bool {
+			return n.Revision == r.Generation || n.Annotations[annotationVersion] == version
+		}) {
+			return nil
+		}
+		text, err := policy.EncodeRevision(r)
+		if err != nil {
+			return reconcile.TerminalError(err)
+		}
+		return c.create(ctx, obj, policy.NumberedRevisionName(obj.Name, r.Generation), r.Generation, text, map[string]string{annotationVersion: version, annotationUID: string(obj.UID)})
+	}
+	last, ok, err := c.last(ctx, obj)
+	if err != nil {
+		return err
+	}
+	if ok {
+		if err := store(last); err != nil {
+			return err
 		}
 	}
-	err = c.state.GetClient().Create(ctx, revision)
+	if state != nil && state.Staged != nil && state.Staged.Candidate != "" && state.Staged.Candidate == rollout.Digest(obj.Spec) {
+		if err := store(policy.Revision{UID: obj.UID, Generation: obj.Generation, Spec: obj.Spec, Bindings: state.NewestBinding().Bindings}); err != nil {
+			return err
+		}
+	}
+	position, kept := rollout.PositionOf(obj.Status.Rollout), 0
+	err = c.prune(ctx, obj.Name, func(r appsv1.ControllerRevision) bool {
+		if r.Annotations[annotationUID] != string(obj.UID) {
+			return false
+		}
+		kept++
+		return kept <= maxNumbered || r.Revision == position.Revision || r.Revision == position.Previous || r.Revision == obj.Spec.Rollout.Revision
+	})
+	c.changed.Publish(obj.Name)
+	return err
+}
+
+// removeNumbered deletes the numbered revisions of a policy.
+func (c *Controller) removeNumbered(ctx context.Context, policyName string) error {
+	c.mu.Lock()
+	may := c.numbered.Has(policyName)
+	c.numbered.Delete(policyName)
+	c.mu.Unlock()
+	if !may {
+		return nil
+	}
+	err := c.prune(ctx, policyName, func(appsv1.ControllerRevision) bool { return false })
+	if err != nil {
+		c.mu.Lock()
+		c.numbered.Insert(policyName)
+		c.mu.Unlock()
+	}
+	return err
+}
+
+// prune deletes the numbered revisions of a policy for which keep returns false. It calls keep for the newest first.
+func (c *Controller) prune(ctx context.Context, policyName string, keep func(appsv1.ControllerRevision) bool) error {
+	list, err := c.list(ctx, policyName)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if !keep(list[i]) {
+			if err := c.remove(ctx, &list[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// create stores a revision of a policy. It does nothing if there is one of the name.
+func (c *Controller) create(ctx context.Context, obj *placementv1.PlacementPolicy, name string, number int64, text []byte, annotations map[string]string) error {
+	revision := &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.options.Namespace, Name: name,
+			Labels:      map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"},
+			Annotations: map[string]string{annotationPolicy: obj.Name},
+		},
+		Revision: number,
+		Data:     runtime.RawExtension{Raw: text},
+	}
+	if annotations != nil {
+		revision.Labels[labelNumbered] = policy.RevisionName(obj.Name)
+		maps.Copy(revision.Annotations, annotations)
+	}
+	if c.options.Owned {
+		if err := controllerutil.SetOwnerReference(obj, revision, c.state.GetScheme()); err != nil {
+			return err
+		}
+	}
+	err := c.state.GetClient().Create(ctx, revision)
 	if apierrors.IsAlreadyExists(err) {
 		// The cache does not have the revision yet. Its event will enqueue the policy.
-		return reconcile.Result{}, nil
+		return nil
 	}
-	return reconcile.Result{}, err
+	return err
 }
 
 func (c *Controller) remove(ctx context.Context, revision *appsv1.ControllerRevision) error {

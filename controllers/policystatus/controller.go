@@ -48,6 +48,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/rollout"
 	"github.com/berth-dev/berth/internal/status"
 	"github.com/berth-dev/berth/internal/watches"
 )
@@ -97,6 +98,9 @@ type Deps struct {
 	Served func() *match.ServedTypes
 	// OwnNamespace is Berth's own namespace, in which no object is matched. It is empty if the served cluster has none.
 	OwnNamespace string
+	// Revisions returns the numbered revisions of a policy that comes into force in stages, and the last version that was in force
+	// everywhere.
+	Revisions func(context.Context, *placementv1.PlacementPolicy) (numbered []rollout.Revision, last rollout.Revision, err error)
 	// Types returns the type checker's result for a generation of a policy, or nil while there is none. A nil Types
 	// means that there is never a result.
 	Types func(policy string, uid types.UID, generation int64) *status.TypeState
@@ -134,7 +138,7 @@ func New(d Deps) *Controller {
 const settle = 200 * time.Millisecond
 
 // writeInterval and writeBurst bound the writes of one policy's status: while a plan is carried out, its numbers change
-// all the time, and each write is a new revision of the policy in etcd and an event for everyone who watches policies.
+// all the time, and each write is a new revision of the policy in etcd and an event for each client that watches policies.
 const (
 	writeInterval = time.Second
 	writeBurst    = 10
@@ -256,6 +260,10 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := c.coverage(ctx, obj.Name, &facts); err != nil {
 		return reconcile.Result{}, err
 	}
+	again, err := c.rollOut(ctx, obj, &facts)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	next := status.Compute(obj.Status, facts)
 	if facts.State != nil {
 		c.Metrics.Violations(obj.Name, facts.Report.Violations)
@@ -264,7 +272,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		moves, done := status.CarriedOut(next.Plan)
 		c.Metrics.Plan(obj.Name, moves, done)
 	}
-	result := reconcile.Result{}
+	result := reconcile.Result{RequeueAfter: again}
 	if facts.Supply != nil && !facts.Settled || facts.Held(next.Undecided) {
 		// No event reports that the engine has everything, or that the last object is decided. So the controller polls.
 		result.RequeueAfter = settledDelay
@@ -349,6 +357,9 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 		World:       c.World,
 		Webhook:     c.Hook(obj.Name),
 		Resuming:    c.Resuming(),
+	}
+	if obj.Spec.Rollout != nil {
+		f.State = c.Registry.Published(obj.Name)
 	}
 	// Read the report after Resuming: once Resuming returns false, the report contains what an earlier leader paused.
 	f.Report = c.Ledger.Report(obj.Name)

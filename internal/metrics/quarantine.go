@@ -31,10 +31,16 @@ func (m *Metrics) Quarantined(policy string) {
 // force.
 func NewQuarantine(policies func() []*placement.Policy) prometheus.Collector {
 	return newScraped(func(set setGauge) {
+		// Two versions of a policy may be in force.
+		whole, namespaces := map[string]float64{}, map[string]float64{}
 		for _, p := range policies() {
 			_, quarantined := p.Quarantined()
-			set(policyQuarantined, oneIf(quarantined), p.Name)
-			set(policyQuarantinedNamespaces, float64(p.QuarantinedNamespaces()), p.Name)
+			whole[p.Name] = max(whole[p.Name], oneIf(quarantined))
+			namespaces[p.Name] += float64(p.QuarantinedNamespaces())
+		}
+		for name := range whole {
+			set(policyQuarantined, whole[name], name)
+			set(policyQuarantinedNamespaces, namespaces[name], name)
 		}
 	}, policyQuarantined, policyQuarantinedNamespaces)
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package placement
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"strings"
@@ -107,6 +108,9 @@ func (s *PolicyState) InForce() []*policy.Binding {
 	}
 	return slices.DeleteFunc(out, func(b *policy.Binding) bool { return b == nil })
 }
+
+// NewestBinding returns the data that the newest version that can decide reads: Next, or Binding if no version waits.
+func (s *PolicyState) NewestBinding() *policy.Binding { return cmp.Or(s.Next, s.Binding) }
 
 // Bindings returns the bindings of the versions that decide, and then Next unless it is nil.
 func (s *PolicyState) Bindings() []*policy.Binding {
@@ -222,6 +226,13 @@ func (r *Registry) Get(name string) *PolicyState {
 		return nil
 	}
 	return current.states[at].state
+}
+
+// Published returns what Get returns, once all subscribers have been notified of it. Subscribers must not call it.
+func (r *Registry) Published(name string) *PolicyState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.Get(name)
 }
 
 // BindingsInForce returns the bindings of a generation of a policy; nil if that generation is not in force, or if

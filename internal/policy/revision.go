@@ -23,6 +23,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,6 +57,12 @@ func sameRego(a, b placementv1.PlacementPolicySpec) bool {
 func RevisionName(policy string) string {
 	sum := sha256.Sum256([]byte(policy))
 	return "placementpolicy-" + hex.EncodeToString(sum[:10])
+}
+
+// NumberedRevisionName returns the name of the object that stores a version of a policy that comes into force in stages. number is
+// the generation in which the version first was in the spec.
+func NumberedRevisionName(policy string, number int64) string {
+	return RevisionName(policy) + "-" + strconv.FormatInt(number, 10)
 }
 
 // EncodeRevision returns the stored form of a revision.

@@ -26,6 +26,7 @@ import (
 	"time"
 	"unique"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -33,6 +34,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/rollout"
 )
 
 // Key identifies one object.
@@ -412,6 +414,50 @@ func (l *Ledger) Report(policy string) Report {
 		}
 	}
 	out.Conflicts = slices.Sorted(maps.Keys(conflicts))
+	return out
+}
+
+var namespacesResource = corev1.Resource("namespaces")
+
+// RolloutCounts returns the numbers of a policy's matched objects by group, of which there are n. groupOf returns the group of the
+// objects in a namespace, and of the Namespace itself; it may return n for none. failed are the objects whose patch or rollout failed. It takes time in
+// proportion to the number of matched objects.
+func (l *Ledger) RolloutCounts(policy string, n int, groupOf func(namespace string) int, failed []Failure) []rollout.Counts {
+	unmoved := sets.New[Key]()
+	for _, f := range failed {
+		unmoved.Insert(unversioned(f.Key))
+	}
+	out, groups := make([]rollout.Counts, n), map[string]int{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.accounts[policy]
+	if a == nil {
+		return out
+	}
+	for key, f := range a.objects {
+		namespace := key.Namespace
+		if key.Resource.GroupResource() == namespacesResource {
+			namespace = key.Name
+		}
+		group, known := groups[namespace]
+		if !known {
+			group = groupOf(namespace)
+			groups[namespace] = group
+		}
+		if group >= n {
+			continue
+		}
+		c := &out[group]
+		c.Matched++
+		switch {
+		case f.failure != "" || f.unsettled || unmoved.Has(unversioned(key)):
+			c.Failed++
+		case !f.violates():
+			c.Moved++
+		case f.move != moveID{}:
+			c.Pending++
+		}
+	}
 	return out
 }
 

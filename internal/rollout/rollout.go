@@ -60,13 +60,12 @@ type Counts struct {
 // Facts is what Next needs to know of a policy.
 type Facts struct {
 	Now time.Time
-	// Spec is the newest spec.rollout, and Generation the generation that has it.
-	Spec       *placementv1.PolicyRollout
-	Generation int64
+	// Spec is the newest spec.rollout.
+	Spec *placementv1.PolicyRollout
 	// Candidate identifies the rollout of the version in the newest spec, as Digest returns it. It is empty while that version
 	// can't decide.
 	Candidate string
-	// InForce is what this process, the leader, has in force. It is nil while the policy is not loaded.
+	// InForce is what this process, the leader, has in force. It is nil while the newest spec is not loaded.
 	InForce *InForce
 	// Stored are the stored revisions, the newest first. Fallback is the last version that was in force everywhere, for a policy
 	// that had no rollout before.

@@ -77,7 +77,7 @@ func (s *Stages) Of(namespace string, l map[string]string) int {
 // Selects reports whether a stage selects a namespace, even if the namespace belongs to an earlier stage.
 func (s *Stages) Selects(stage int, namespace string, l map[string]string) bool {
 	at := s.list[stage]
-	return namespace != "" && (share(s.policy, namespace) < at.percent || at.namespaces.Matches(labels.Set(l)))
+	return namespace != "" && (at.percent > 0 && share(s.policy, namespace) < at.percent || at.namespaces.Matches(labels.Set(l)))
 }
 
 // share returns a number from 0 to 99 that depends only on the names of the policy and the namespace. The name of the policy

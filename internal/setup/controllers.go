@@ -186,8 +186,9 @@ func newStatus(base *base, evaluation *evaluation, loading *loading, configurati
 		Hook: configurations.State, Targets: remediation.MatchedState, Deciding: remediation.HasUndecided, Resuming: remediation.Resuming,
 		Ledger: ledger, Budget: budget, Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{},
 		Served: evaluation.catalog.Served, OwnNamespace: base.options.exemptNamespace(),
-		Types: types.State,
+		Types: types.State, Revisions: loading.revisions.Numbered,
 	})
+	loading.revisions.Subscribe(c.Changed)
 	base.topics.policyFacts.Subscribe(c.Changed)
 	evaluation.catalog.Subscribe(c.ServedChanged)
 	configurations.Subscribe(c.Changed)

@@ -81,6 +81,8 @@ type Facts struct {
 	Types *TypeState
 	// RemediatedBefore is the count to which the report's count is added.
 	RemediatedBefore int64
+	// Rollout is the next status of the policy's rollout.
+	Rollout *placementv1.RolloutStatus
 }
 
 // Limits on texts and lists in a status. They are lower than the schema's limits.
@@ -111,7 +113,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	out := placementv1.PlacementPolicyStatus{Engine: f.Engine, Conditions: slices.Clone(old.Conditions)}
 	s := &setter{conditions: conditions{list: &out.Conditions, generation: f.Generation}, out: &out}
 	if f.State == nil {
-		out.ObservedGeneration = old.ObservedGeneration
+		out.ObservedGeneration, out.Rollout = old.ObservedGeneration, old.Rollout
 		s.set(placementv1.ConditionReady, isUnknown(placementv1.ReasonNotInForce, "the policy is being loaded"))
 		return out
 	}
@@ -128,6 +130,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	s.set(placementv1.ConditionReplicated, f.replicated())
 	s.set(placementv1.ConditionEnforced, f.enforced())
 	s.objects(old, f)
+	out.Rollout = f.Rollout
 	s.set(placementv1.ConditionConflicted, f.conflicted())
 	s.set(placementv1.ConditionTypeChecked, s.typeChecked(old, f))
 	s.paused(old, f)
