@@ -51,6 +51,22 @@ const (
 	ConditionPaused = "Paused"
 	// ConditionApproved is present only if remediation.mode is Approved. It is True if nothing waits for an approval.
 	ConditionApproved = "Approved"
+	// ConditionRolledOut is present only if the policy has spec.rollout. It is True if the version in the spec is in force
+	// everywhere.
+	ConditionRolledOut = "RolledOut"
+)
+
+// Reasons of RolledOut. WaitingForApproval is another: the next stage is not approved.
+const (
+	// ReasonRolledOut: the version in the spec is in force everywhere.
+	ReasonRolledOut = "RolledOut"
+	// ReasonRollingOut: the version in the spec is in force in some stages, and the version before everywhere else.
+	ReasonRollingOut = "RollingOut"
+	// ReasonRolloutPaused: too many objects failed in a stage, or remediation of the policy is paused. The rollout does not go on
+	// to the next stage.
+	ReasonRolloutPaused = "RolloutPaused"
+	// ReasonRolledBack: the revision in spec.rollout.revision is in force everywhere, whatever the rest of the spec says.
+	ReasonRolledBack = "RolledBack"
 )
 
 // Reasons of Approved.

@@ -258,7 +258,9 @@ func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.Placeme
 		if err != nil {
 			return reconcile.TerminalError(err)
 		}
-		return c.create(ctx, obj, policy.NumberedRevisionName(obj.Name, r.Generation), r.Generation, text, map[string]string{annotationVersion: version, annotationUID: string(obj.UID)})
+		annotations := map[string]string{annotationVersion: version, annotationUID: string(obj.UID)}
+		numbered = append(numbered, appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Revision: r.Generation})
+		return c.create(ctx, obj, policy.NumberedRevisionName(obj.Name, r.Generation), r.Generation, text, annotations)
 	}
 	last, ok, err := c.last(ctx, obj)
 	if err != nil {

@@ -55,6 +55,11 @@ const (
 	ReasonPlanWaits          = "PlacementPlanWaiting"
 	ReasonPlanApproved       = "PlacementPlanApproved"
 	ReasonPlanNotApproved    = "PlacementPlanNotApproved"
+	ReasonStageReached       = "PlacementStageReached"
+	ReasonStageWaits         = "PlacementStageWaiting"
+	ReasonRolloutPaused      = "PlacementRolloutPaused"
+	ReasonRolloutCompleted   = "PlacementRolloutCompleted"
+	ReasonRolledBack         = "PlacementRolledBack"
 	ReasonRemoteFailing      = "RemoteEngineFailing"
 	ReasonRemoteRecovered    = "RemoteEngineRecovered"
 
@@ -62,6 +67,7 @@ const (
 	actionAsk       = "Ask"
 	actionReport    = "Report"
 	actionRemediate = "Remediate"
+	actionRollOut   = "RollOut"
 )
 
 // Kind is a kind of events.
@@ -112,6 +118,16 @@ var (
 	PlanWaits       = Kind{corev1.EventTypeNormal, ReasonPlanWaits, actionRemediate}
 	PlanApproved    = Kind{corev1.EventTypeNormal, ReasonPlanApproved, actionRemediate}
 	PlanNotApproved = Kind{corev1.EventTypeWarning, ReasonPlanNotApproved, actionRemediate}
+	// StageReached means that a new version of the policy decides in another stage of its rollout, and StageWaits that a stage
+	// waits for its approval.
+	StageReached = Kind{corev1.EventTypeNormal, ReasonStageReached, actionRollOut}
+	StageWaits   = Kind{corev1.EventTypeNormal, ReasonStageWaits, actionRollOut}
+	// RolloutPaused means that the rollout does not go on, because too many objects failed or remediation is paused.
+	RolloutPaused = Kind{corev1.EventTypeWarning, ReasonRolloutPaused, actionRollOut}
+	// RolloutCompleted means that a new version of the policy decides everywhere.
+	RolloutCompleted = Kind{corev1.EventTypeNormal, ReasonRolloutCompleted, actionRollOut}
+	// RolledBack means that the revision in spec.rollout.revision decides everywhere.
+	RolledBack = Kind{corev1.EventTypeNormal, ReasonRolledBack, actionRollOut}
 	// RemoteFailing means that the policy's remote engine does not answer.
 	RemoteFailing = Kind{corev1.EventTypeWarning, ReasonRemoteFailing, actionAsk}
 	// RemoteRecovered means that the policy's remote engine answers again.

@@ -62,7 +62,7 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 		out = append(out, Notification{events.PolicyViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: it would deny %d and move %d",
 			differ, number(after.Matched), number(after.WouldDeny), number(after.WouldMove))})
 	}
-	return slices.Concat(out, planned(before.Plan, after.Plan), approvals(approvedCondition(before), approvedCondition(after)))
+	return slices.Concat(out, rolled(before.Rollout, after.Rollout), planned(before.Plan, after.Plan), approvals(approvedCondition(before), approvedCondition(after)))
 }
 
 // approvals returns the changes of the condition Approved.
@@ -77,6 +77,35 @@ func approvals(before, after metav1.Condition) []Notification {
 		return nil
 	}
 	return []Notification{{kind, after.Message}}
+}
+
+// rolled returns the changes of a rollout.
+func rolled(before, after *placementv1.RolloutStatus) []Notification {
+	if after == nil {
+		return nil
+	}
+	var out []Notification
+	state, reached, revision := placementv1.RolloutState(""), int32(0), int64(0)
+	if before != nil {
+		state, reached, revision = before.State, number(before.Reached), before.Revision
+	}
+	if n := number(after.Reached); n > 0 && n <= int32(len(after.Stages)) && (n > reached || revision != after.Revision) && after.State != placementv1.RolloutComplete {
+		out = append(out, Notification{events.StageReached, fmt.Sprintf("revision %d decides in stage %s, %d of %d", after.Revision, after.Stages[n-1].Name, n, len(after.Stages))})
+	}
+	if state == after.State && revision == after.Revision {
+		return out
+	}
+	switch after.State {
+	case placementv1.RolloutWaitingForApproval:
+		out = append(out, Notification{events.StageWaits, after.Message})
+	case placementv1.RolloutPaused:
+		out = append(out, Notification{events.RolloutPaused, after.Message})
+	case placementv1.RolloutComplete:
+		out = append(out, Notification{events.RolloutCompleted, fmt.Sprintf("revision %d decides everywhere", after.Revision)})
+	case placementv1.RolloutRolledBack:
+		out = append(out, Notification{events.RolledBack, fmt.Sprintf("revision %d decides everywhere, because spec.rollout.revision says so", after.Revision)})
+	}
+	return out
 }
 
 // planned returns the changes of a plan. A plan that is completed when it becomes known is reported once.

@@ -131,6 +131,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	s.set(placementv1.ConditionEnforced, f.enforced())
 	s.objects(old, f)
 	out.Rollout = f.Rollout
+	s.set(placementv1.ConditionRolledOut, rolledOut(out.Rollout))
 	s.set(placementv1.ConditionConflicted, f.conflicted())
 	s.set(placementv1.ConditionTypeChecked, s.typeChecked(old, f))
 	s.paused(old, f)
@@ -772,6 +773,9 @@ func (s *setter) ready(f Facts) *metav1.Condition {
 		return isFalse(placementv1.ReasonObjectsUndecided, message)
 	}
 	message := fmt.Sprintf("generation %d decides what the policy matches", f.State.Policy.Generation)
+	if c := s.find(placementv1.ConditionRolledOut); c != nil && c.Status != metav1.ConditionTrue {
+		message = c.Message
+	}
 	if matched != nil && matched.Status != metav1.ConditionTrue {
 		message += "; see the Matched condition: " + matched.Message
 	}

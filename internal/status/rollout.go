@@ -1,0 +1,58 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package status
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// rolledOut returns the condition RolledOut, or nil if the policy has no rollout.
+func rolledOut(s *placementv1.RolloutStatus) *metav1.Condition {
+	if s == nil {
+		return nil
+	}
+	reasons := map[placementv1.RolloutState]string{
+		placementv1.RolloutPaused: placementv1.ReasonRolloutPaused, placementv1.RolloutWaitingForApproval: placementv1.ReasonWaitingForApproval,
+	}
+	switch reason, ok := reasons[s.State]; {
+	case s.State == placementv1.RolloutComplete:
+		return isTrue(placementv1.ReasonRolledOut, fmt.Sprintf("revision %d decides everywhere", s.Revision))
+	case s.State == placementv1.RolloutRolledBack:
+		return isFalse(placementv1.ReasonRolledBack, fmt.Sprintf("revision %d decides everywhere, because spec.rollout.revision says so: remove it to roll out the version in the spec", s.Revision))
+	case ok:
+		return isFalse(reason, whereDecided(s)+": "+s.Message)
+	default:
+		return isFalse(placementv1.ReasonRollingOut, whereDecided(s)+": "+s.Message)
+	}
+}
+
+// whereDecided says which revisions decide where during a rollout.
+func whereDecided(s *placementv1.RolloutStatus) string {
+	everywhere := "no version decides"
+	if s.PreviousRevision != 0 {
+		everywhere = fmt.Sprintf("revision %d decides", s.PreviousRevision)
+	}
+	n := int(number(s.Reached))
+	if n == 0 {
+		return fmt.Sprintf("revision %d decides in no stage yet, and %s everywhere", s.Revision, everywhere)
+	}
+	return fmt.Sprintf("revision %d decides in the first %d of %d stages, and %s everywhere else", s.Revision, n, len(s.Stages), everywhere)
+}

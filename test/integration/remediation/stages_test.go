@@ -1,0 +1,207 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediation_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	. "github.com/onsi/gomega/gstruct"
+	"github.com/onsi/gomega/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+// rolloutOf returns how far a policy is rolled out.
+func rolloutOf(ctx context.Context, policy string) (*placementv1.RolloutStatus, error) {
+	p, err := f.Policy(ctx, policy)
+	return p.Status.Rollout, err
+}
+
+var _ = Describe("A policy that comes into force in stages", func() {
+	const objects, tier = 3, "example.com/tier"
+	var canary, half, rest, name string
+	stages := func(tune ...func([]placementv1.RolloutStage)) *placementv1.PolicyRollout {
+		out := &placementv1.PolicyRollout{Stages: []placementv1.RolloutStage{
+			{Name: "canary", NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"stage": "canary"}}},
+			{Name: "half", NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"stage": "half"}}, Approval: true},
+		}}
+		for _, t := range tune {
+			t(out.Stages)
+		}
+		return out
+	}
+	// tiers returns the tier of the existing ConfigMaps of each namespace, and that of one that is created now.
+	tiers := func(ctx context.Context) (map[string]string, error) {
+		out := map[string]string{}
+		for stage, namespace := range map[string]string{"canary": canary, "half": half, "rest": rest} {
+			values, err := valuesOf(ctx, namespace, tier)
+			if err != nil {
+				return nil, err
+			}
+			created := framework.NewObject(framework.ConfigMap, namespace, "created-now", nil)
+			if err := f.Client.Create(ctx, created, client.DryRunAll); err != nil {
+				return nil, err
+			}
+			for value, n := range values {
+				out[stage] += fmt.Sprintf("%d %s ", n, value)
+			}
+			out[stage] += "new " + created.GetAnnotations()[tier]
+		}
+		return out, nil
+	}
+	all := func(of map[string]string) types.GomegaMatcher {
+		want := map[string]string{}
+		for stage, value := range of {
+			want[stage] = fmt.Sprintf("%d %s new %s", objects, value, value)
+		}
+		return Equal(want)
+	}
+	await := func(ctx context.Context, state placementv1.RolloutState, fields Fields) placementv1.RolloutStatus {
+		GinkgoHelper()
+		fields["State"] = Equal(state)
+		Eventually(rolloutOf).WithContext(ctx).WithArguments(name).Should(PointTo(MatchFields(IgnoreExtras, fields)))
+		out, err := rolloutOf(ctx, name)
+		Expect(err).NotTo(HaveOccurred())
+		return *out
+	}
+	approve := func(ctx context.Context, id string) {
+		GinkgoHelper()
+		f.MustKubectl(ctx, "", "annotate", "--overwrite", "placementpolicy", name, placementv1.ApproveStageAnnotation+"="+id)
+	}
+	BeforeEach(func(ctx SpecContext) {
+		canary, half, rest = f.NewNamespace(ctx, map[string]string{"stage": "canary"}), f.NewNamespace(ctx, map[string]string{"stage": "half"}), f.NewNamespace(ctx, nil)
+		for _, namespace := range []string{canary, half, rest} {
+			for i := range objects {
+				create(ctx, framework.ConfigMap, namespace, fmt.Sprintf("o-%d", i), nil)
+			}
+		}
+		name = framework.NewName("staged")
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, always(tier, "gold"), "", "configmaps", canary, half, rest))
+		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "gold", "half": "gold", "rest": "gold"}))
+	})
+
+	It("decides by the version before in stages that are not reached, and rolls back at once", func(ctx SpecContext) {
+		By("adding stages to a policy that is in force")
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rollout = stages() })
+		first := await(ctx, placementv1.RolloutComplete, Fields{"Stage": Equal("Complete")})
+		Expect(first.Revision).To(BeEquivalentTo(1))
+		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "gold", "half": "gold", "rest": "gold"}))
+
+		By("changing the policy")
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tier, "silver") })
+		waits := await(ctx, placementv1.RolloutWaitingForApproval, Fields{"Reached": HaveValue(BeEquivalentTo(1)), "Stage": Equal("canary 1/2"), "PreviousRevision": BeEquivalentTo(1)})
+		Expect(waits.Stages[0]).To(MatchFields(IgnoreExtras, Fields{"Name": Equal("canary"), "Matched": BeEquivalentTo(objects), "Moved": BeEquivalentTo(objects), "Failed": BeZero()}))
+		Expect(waits.Stages[1]).To(MatchFields(IgnoreExtras, Fields{"Name": Equal("half"), "Matched": BeEquivalentTo(objects), "Moved": BeZero(), "StartTime": BeNil()}))
+		Expect(f.MustKubectl(ctx, "", "get", "plpol", name)).To(ContainSubstring("canary 1/2"))
+		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "silver", "half": "gold", "rest": "gold"}))
+		Eventually(eventNotes).WithContext(ctx).WithArguments(metav1.NamespaceDefault, name, events.ReasonStageReached).Should(ContainElement(ContainSubstring("canary")))
+
+		By("changing an object of a stage that is not reached")
+		annotate(ctx, framework.ConfigMap, half, "o-0", map[string]any{tier: "own"})
+		Expect(tiers(ctx)).To(all(map[string]string{"canary": "silver", "half": "gold", "rest": "gold"}))
+
+		By("restarting the operator")
+		stopOperator()
+		startOperator(ctx)
+		Expect(tiers(ctx)).To(all(map[string]string{"canary": "silver", "half": "gold", "rest": "gold"}))
+		Expect(await(ctx, placementv1.RolloutWaitingForApproval, Fields{}).ApprovalID).To(Equal(waits.ApprovalID))
+
+		By("approving another stage")
+		approve(ctx, waits.ApprovalID+"x")
+		Consistently(tiers, "2s").WithContext(ctx).Should(all(map[string]string{"canary": "silver", "half": "gold", "rest": "gold"}))
+
+		By("rolling back")
+		f.MustKubectl(ctx, "", "patch", "plpol", name, "--type=merge", "-p", `{"spec":{"rollout":{"revision":1}}}`)
+		await(ctx, placementv1.RolloutRolledBack, Fields{"Revision": BeEquivalentTo(1), "Stage": Equal("Revision 1")})
+		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "gold", "half": "gold", "rest": "gold"}))
+
+		By("rolling out again, to the end")
+		f.MustKubectl(ctx, "", "patch", "plpol", name, "--type=merge", "-p", `{"spec":{"rollout":{"revision":null}}}`)
+		again := await(ctx, placementv1.RolloutWaitingForApproval, Fields{"Reached": HaveValue(BeEquivalentTo(1))})
+		Expect(again.ApprovalID).NotTo(Equal(waits.ApprovalID))
+		approve(ctx, again.ApprovalID)
+		await(ctx, placementv1.RolloutComplete, Fields{"Revision": Equal(again.Revision), "PreviousRevision": BeZero(), "Revisions": Equal([]int64{again.Revision, 1})})
+		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "silver", "half": "silver", "rest": "silver"}))
+	})
+
+	It("is not in force anywhere before its first stage, if there was no version before", func(ctx SpecContext) {
+		f.DeletePolicy(ctx, name)
+		p := framework.NewPolicy(name, always(tier, "bronze"), "", "configmaps", canary, half, rest)
+		p.Spec.Rollout = stages(func(s []placementv1.RolloutStage) { s[0].Approval = true })
+		f.CreatePolicy(ctx, p)
+		waits := await(ctx, placementv1.RolloutWaitingForApproval, Fields{"Reached": HaveValue(BeEquivalentTo(0)), "PreviousRevision": BeZero(), "Stage": Equal("0/2")})
+		Consistently(tiers, "1s").WithContext(ctx).Should(Not(ContainElement(ContainSubstring("bronze"))))
+		approve(ctx, waits.ApprovalID)
+		second := await(ctx, placementv1.RolloutWaitingForApproval, Fields{"Reached": HaveValue(BeEquivalentTo(1))})
+		Eventually(tiers).WithContext(ctx).Should(And(HaveKeyWithValue("canary", fmt.Sprintf("%d bronze new bronze", objects)), HaveKeyWithValue("half", Not(ContainSubstring("bronze")))))
+		approve(ctx, second.ApprovalID)
+		await(ctx, placementv1.RolloutComplete, Fields{})
+		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "bronze", "half": "bronze", "rest": "bronze"}))
+	})
+
+	It("does not go on while objects of a stage fail", func(ctx SpecContext) {
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rollout = stages(func(s []placementv1.RolloutStage) { s[1].Approval = false })
+		})
+		await(ctx, placementv1.RolloutComplete, Fields{"Revision": BeEquivalentTo(1)})
+		// A rule with two values is an error of the evaluation.
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rego = rego(fmt.Sprintf("annotations[%q] := \"silver\"", tier), fmt.Sprintf("annotations[%q] := \"gold\" if input.metadata.name == \"o-1\"", tier))
+		})
+		paused := await(ctx, placementv1.RolloutPaused, Fields{"Reached": HaveValue(BeEquivalentTo(1))})
+		Expect(paused.Message).To(ContainSubstring("1 objects of stage canary failed"))
+		Consistently(rolloutOf, "2s").WithContext(ctx).WithArguments(name).Should(HaveField("Reached", HaveValue(BeEquivalentTo(1))))
+
+		By("correcting the policy")
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tier, "silver") })
+		await(ctx, placementv1.RolloutComplete, Fields{"Revision": BeNumerically(">", paused.Revision)})
+		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "silver", "half": "silver", "rest": "silver"}))
+	})
+
+	It("waits for the soak of a stage", func(ctx SpecContext) {
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rollout = stages(func(s []placementv1.RolloutStage) {
+				s[0].Soak, s[1].Approval = &metav1.Duration{Duration: time.Hour}, false
+			})
+		})
+		await(ctx, placementv1.RolloutComplete, Fields{})
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tier, "silver") })
+		soaks := await(ctx, placementv1.RolloutSoaking, Fields{"Reached": HaveValue(BeEquivalentTo(1))})
+		Expect(soaks.Stages[0].MovedTime).NotTo(BeNil())
+
+		By("making the soak shorter, which needs no new rollout")
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rollout.Stages[0].Soak = &metav1.Duration{Duration: time.Second} })
+		await(ctx, placementv1.RolloutComplete, Fields{"Revision": Equal(soaks.Revision)})
+
+		By("taking the stages away in the midst of a rollout")
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rego, p.Spec.Rollout.Stages[0].Soak = always(tier, "gold"), &metav1.Duration{Duration: time.Hour}
+		})
+		await(ctx, placementv1.RolloutSoaking, Fields{})
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rollout = nil })
+		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "gold", "half": "gold", "rest": "gold"}))
+		Eventually(rolloutOf).WithContext(ctx).WithArguments(name).Should(BeNil())
+	})
+})
