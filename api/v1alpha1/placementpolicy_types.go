@@ -308,7 +308,7 @@ type RolloutStage struct {
 
 	// pauseAfterFailures is the number of objects that failed in the stage from which on the rollout does not go on to the next
 	// stage: the policy can't decide the object, the API server refused its patch, its rollout failed, or it does not keep
-	// what Berth patches. The rollout goes on when fewer objects fail. 0 means never. Must be from 0 to 10000. Defaults to 1.
+	// what Berth patches. Denied objects count, too, as far as they are more than before the stage was reached. The rollout goes on when fewer objects fail. 0 means never. Must be from 0 to 10000. Defaults to 1.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:Minimum=0
@@ -1045,6 +1045,16 @@ type RolloutStageStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Failed int32 `json:"failed,omitempty"`
+
+	// denied is the number of those objects that the revision denies.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Denied int32 `json:"denied,omitempty"`
+
+	// deniedBefore is the number of objects of the stage that were denied when the stage was reached.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	DeniedBefore int32 `json:"deniedBefore,omitempty"`
 }
 
 // MoveFailures describes the objects whose patch the API server refused, or whose rollout failed after a patch.

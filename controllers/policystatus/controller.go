@@ -231,7 +231,7 @@ func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("policystatus").
-		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()

@@ -45,12 +45,14 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 		// decided, it is by the versions in State, and the counts have them.
 		facts.Busy = f.Deciding || !c.Ledger.Assessed(obj.Name) || f.Resuming || f.Report.Assessing || f.Waiting.Resuming || f.Waiting.Rollouts > 0 || !f.MatchedWatches.Synced
 		facts.Paused = pausedBecause(f)
-		if facts.Counts, err = c.stageCounts(ctx, obj.Name, s.Staged.Stages, f); err != nil {
-			return 0, err
+		if !facts.Settled(obj.Status.Rollout) {
+			if facts.Counts, err = c.stageCounts(ctx, obj.Name, s.Staged.Stages, f); err != nil {
+				return 0, err
+			}
 		}
 	}
 	next, at := rollout.Next(obj.Status.Rollout, facts)
-	f.Rollout = next
+	f.Rollout, f.RolloutPending = next, facts.Candidate != "" && facts.Spec.Revision == 0 && !rollout.PositionOf(next).Concerns(facts.Candidate)
 	if at.IsZero() {
 		return 0, nil
 	}
@@ -80,4 +82,3 @@ func (c *Controller) stageCounts(ctx context.Context, policy string, stages *rol
 	}
 	return c.Ledger.RolloutCounts(policy, stages.Len(), groupOf, f.Waiting.Failures), failed
 }
-

@@ -452,6 +452,8 @@ func (l *Ledger) RolloutCounts(policy string, n int, groupOf func(namespace stri
 		switch {
 		case f.failure != "" || f.unsettled || unmoved.Has(unversioned(key)):
 			c.Failed++
+		case f.result().denied:
+			c.Denied++
 		case !f.violates():
 			c.Moved++
 		case f.move != moveID{}:

@@ -53,8 +53,9 @@ type Counts struct {
 	Matched int
 	// Moved are the objects that are as their version decides.
 	Moved int
-	// Failed are the objects that can't be decided or that could not be moved. Pending are the others that have to be moved.
-	Failed, Pending int
+	// Failed are the objects that can't be decided or that could not be moved. Denied are the others that their version denies,
+	// and Pending the others that have to be moved.
+	Failed, Denied, Pending int
 }
 
 // Facts is what Next needs to know of a policy.
@@ -78,7 +79,7 @@ type Facts struct {
 	Paused string
 	// Approved is the value of the annotation that approves a stage.
 	Approved string
-	// Counts are the numbers for each stage of Spec.
+	// Counts are the numbers for each stage of Spec. They are needed unless Settled.
 	Counts []Counts
 }
 
@@ -113,6 +114,11 @@ func Next(old *placementv1.RolloutStatus, f Facts) (next *placementv1.RolloutSta
 	}
 	f.summarize(next)
 	return next, again
+}
+
+// Settled reports whether a status does not depend on existing objects: the version is in force everywhere.
+func (f *Facts) Settled(s *placementv1.RolloutStatus) bool {
+	return f.Spec.Revision != 0 || s != nil && s.State == placementv1.RolloutComplete && !f.supersedes(s)
 }
 
 // supersedes reports whether the candidate is another version than that of the status, or has other stages while these count.
@@ -193,7 +199,7 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 		c := f.Counts[i]
 		s.Stages[i].Matched = int32(c.Matched)
 		if i < reached {
-			s.Stages[i].Moved, s.Stages[i].Failed = int32(c.Moved), int32(c.Failed)
+			s.Stages[i].Moved, s.Stages[i].Failed, s.Stages[i].Denied = int32(c.Moved), int32(c.Failed), int32(c.Denied)
 		}
 	}
 	wait := func(state placementv1.RolloutState, message string) { s.State, s.Message = state, message }
@@ -227,7 +233,7 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	}
 	s.ApprovalID = ""
 	s.Reached = new(int32(reached + 1))
-	s.Stages[reached].StartTime = new(metav1.NewTime(f.Now).Rfc3339Copy())
+	s.Stages[reached].StartTime, s.Stages[reached].DeniedBefore = new(metav1.NewTime(f.Now).Rfc3339Copy()), int32(f.Counts[reached].Denied)
 	wait(placementv1.RolloutProgressing, fmt.Sprintf("objects of stage %s are being decided", stage.Name))
 	return time.Time{}
 }
@@ -243,8 +249,10 @@ func (f *Facts) holds(s *placementv1.RolloutStatus, reached int) (placementv1.Ro
 	pending := 0
 	for i := range reached {
 		stage, c := f.Spec.Stages[i], f.Counts[i]
-		if most := int(ptr.Deref(stage.PauseAfterFailures, placementv1.DefaultStagePauseAfterFailures)); most > 0 && c.Failed >= most {
-			return placementv1.RolloutPaused, fmt.Sprintf("%d objects of stage %s failed, and its pauseAfterFailures is %d: correct the policy or the objects, or roll back with spec.rollout.revision", c.Failed, stage.Name, most)
+		denied := max(0, c.Denied-int(s.Stages[i].DeniedBefore))
+		if most := int(ptr.Deref(stage.PauseAfterFailures, placementv1.DefaultStagePauseAfterFailures)); most > 0 && c.Failed+denied >= most {
+			return placementv1.RolloutPaused, fmt.Sprintf("%d objects of stage %s failed, %d more are denied than before, and its pauseAfterFailures is %d: correct the policy or the objects, or roll back with spec.rollout.revision",
+				c.Failed, stage.Name, denied, most)
 		}
 		pending += c.Pending
 	}

@@ -81,8 +81,10 @@ type Facts struct {
 	Types *TypeState
 	// RemediatedBefore is the count to which the report's count is added.
 	RemediatedBefore int64
-	// Rollout is the next status of the policy's rollout.
-	Rollout *placementv1.RolloutStatus
+	// Rollout is the next status of the policy's rollout. RolloutPending reports whether it is not that of the newest version yet,
+	// because a revision is not stored.
+	Rollout        *placementv1.RolloutStatus
+	RolloutPending bool
 }
 
 // Limits on texts and lists in a status. They are lower than the schema's limits.
@@ -131,7 +133,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	s.set(placementv1.ConditionEnforced, f.enforced())
 	s.objects(old, f)
 	out.Rollout = f.Rollout
-	s.set(placementv1.ConditionRolledOut, rolledOut(out.Rollout))
+	s.set(placementv1.ConditionRolledOut, rolledOut(out.Rollout, f.RolloutPending))
 	s.set(placementv1.ConditionConflicted, f.conflicted())
 	s.set(placementv1.ConditionTypeChecked, s.typeChecked(old, f))
 	s.paused(old, f)

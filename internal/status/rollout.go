@@ -24,8 +24,12 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// rolledOut returns the condition RolledOut, or nil if the policy has no rollout.
-func rolledOut(s *placementv1.RolloutStatus) *metav1.Condition {
+// rolledOut returns the condition RolledOut, or nil if the policy has no rollout. pending reports whether the status is not that of
+// the newest version yet.
+func rolledOut(s *placementv1.RolloutStatus, pending bool) *metav1.Condition {
+	if pending {
+		return isFalse(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version before, as a ControllerRevision first")
+	}
 	if s == nil {
 		return nil
 	}

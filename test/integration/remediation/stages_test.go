@@ -171,8 +171,15 @@ var _ = Describe("A policy that comes into force in stages", func() {
 			p.Spec.Rego = rego(fmt.Sprintf("annotations[%q] := \"silver\"", tier), fmt.Sprintf("annotations[%q] := \"gold\" if input.metadata.name == \"o-1\"", tier))
 		})
 		paused := await(ctx, placementv1.RolloutPaused, Fields{"Reached": HaveValue(BeEquivalentTo(1))})
-		Expect(paused.Message).To(ContainSubstring("1 objects of stage canary failed"))
+		Expect(paused.Message).To(ContainSubstring("1 objects of stage canary failed, 0 more are denied than before"))
 		Consistently(rolloutOf, "2s").WithContext(ctx).WithArguments(name).Should(HaveField("Reached", HaveValue(BeEquivalentTo(1))))
+
+		By("denying an object of the first stage")
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rego = rego(fmt.Sprintf("annotations[%q] := \"silver\"", tier), `errors contains "no" if input.metadata.name == "o-1"`)
+		})
+		denies := await(ctx, placementv1.RolloutPaused, Fields{"Revision": BeNumerically(">", paused.Revision), "Message": ContainSubstring("1 more are denied than before")})
+		Expect(denies.Stages[0]).To(MatchFields(IgnoreExtras, Fields{"Denied": BeEquivalentTo(1), "DeniedBefore": BeZero(), "Moved": BeEquivalentTo(objects - 1)}))
 
 		By("correcting the policy")
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tier, "silver") })
@@ -192,7 +199,9 @@ var _ = Describe("A policy that comes into force in stages", func() {
 		Expect(soaks.Stages[0].MovedTime).NotTo(BeNil())
 
 		By("making the soak shorter, which needs no new rollout")
-		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rollout.Stages[0].Soak = &metav1.Duration{Duration: time.Second} })
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rollout.Stages[0].Soak = &metav1.Duration{Duration: time.Second}
+		})
 		await(ctx, placementv1.RolloutComplete, Fields{"Revision": Equal(soaks.Revision)})
 
 		By("taking the stages away in the midst of a rollout")
