@@ -32,7 +32,7 @@ import (
 	"github.com/berth-dev/berth/test/framework"
 )
 
-// history is a world that changes at random: clusters, policies, objects that developers create, update, and delete, and leaders.
+// history is a world that changes at random: clusters, policies and their rollouts, objects that developers create, update, and delete, and leaders.
 type history struct {
 	*rand.Rand
 	fleet, namespace string
@@ -86,9 +86,10 @@ func (h *history) step(ctx context.Context) {
 	case 1, 2:
 		policy := h.IntN(len(h.policies))
 		mode := []placementv1.RemediationMode{placementv1.RemediationAutomatic, placementv1.RemediationManual, placementv1.RemediationOff}[h.IntN(3)]
-		text, priority := h.text(policy), int32(h.IntN(2))
+		text, priority, rollout := h.text(policy), int32(h.IntN(2)), h.IntN(4)
 		f.ChangePolicy(ctx, h.policies[policy], func(p *placementv1.PlacementPolicy) {
 			p.Spec.Rego, p.Spec.Remediation.Mode, p.Spec.Priority = text, mode, priority
+			p.Spec.Rollout = h.rollout(rollout, p.Status.Rollout)
 		})
 	case 3:
 		if _, exists := h.manifests[name]; exists {
@@ -102,6 +103,18 @@ func (h *history) step(ctx context.Context) {
 			return
 		}
 		h.update(ctx, name)
+	}
+}
+
+// rollout returns none, stages that nobody approves, stages that need no approval, or a stored revision.
+func (h *history) rollout(kind int, before *placementv1.RolloutStatus) *placementv1.PolicyRollout {
+	switch {
+	case kind == 0:
+		return nil
+	case kind == 1 && before != nil && len(before.Revisions) > 0:
+		return &placementv1.PolicyRollout{Revision: before.Revisions[len(before.Revisions)-1]}
+	default:
+		return &placementv1.PolicyRollout{Stages: []placementv1.RolloutStage{{Name: "half", Percent: 50}, {Name: "rest", Percent: 100, Approval: kind == 2}}}
 	}
 }
 
