@@ -24,10 +24,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/rollout"
 )
 
 // deniedBy and undecidedBy are verdicts of a policy that denies an object, and of one that can't decide it.
@@ -128,5 +130,39 @@ func BenchmarkViolations(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		l.Violations("namespace-500", 500, func(remediation.Key) bool { return false })
+	}
+}
+
+func TestRolloutCounts(t *testing.T) {
+	l := remediation.NewLedger()
+	record := func(k remediation.Key, unsettled bool, v *placement.Verdict) {
+		l.Record(k, "u", "1", []*placement.Verdict{v}, unsettled)
+	}
+	failed := key("deployments", "canary", "failed")
+	record(key("deployments", "canary", "compliant"), false, verdict("p"))
+	record(key("deployments", "canary", "pending"), false, verdict("p", change("a")))
+	record(key("deployments", "canary", "denied"), false, deniedBy("p", "no"))
+	record(key("deployments", "canary", "undecided"), false, undecidedBy("p", "no data"))
+	record(key("deployments", "canary", "unsettled"), true, verdict("p", change("a")))
+	record(failed, false, verdict("p", change("a")))
+	record(key("deployments", "canary", "of-another-policy"), false, verdict("q", change("a")))
+	for _, name := range []string{"canary", "prod"} {
+		record(remediation.Key{Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, Name: name}, false, verdict("p"))
+	}
+	record(key("nodes", "", "n1"), false, verdict("p", change("a")))
+	record(key("deployments", "elsewhere", "web"), false, verdict("p", change("a")))
+	stages := map[string]int{"canary": 0, "prod": 1}
+	got := l.RolloutCounts("p", 2, func(namespace string) int {
+		if stage, ok := stages[namespace]; ok {
+			return stage
+		}
+		return 2
+	}, []remediation.Failure{{Key: remediation.Key{Resource: failed.Resource.GroupResource().WithVersion(""), Namespace: failed.Namespace, Name: failed.Name}}})
+	want := []rollout.Counts{{Matched: 7, Moved: 2, Failed: 3, Denied: 1, Pending: 1}, {Matched: 1, Moved: 1}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]rollout.Counts{{}}, l.RolloutCounts("unknown", 1, func(string) int { return 0 }, nil)); diff != "" {
+		t.Errorf("counts of a policy that matches nothing (-want +got):\n%s", diff)
 	}
 }
