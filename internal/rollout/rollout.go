@@ -29,6 +29,9 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
+// MaxRevisions is the number of stored revisions that a status lists at most.
+const MaxRevisions = 10
+
 // Revision is a stored version of a policy. It is named by the generation in which the version first was in the spec. The zero
 // value stands for none.
 type Revision struct {
@@ -94,6 +97,9 @@ func Next(old *placementv1.RolloutStatus, f Facts) (next *placementv1.RolloutSta
 		return nil, time.Time{}
 	}
 	next = old.DeepCopy()
+	if next != nil && everywhere(next) {
+		next.Message = ""
+	}
 	switch {
 	case f.InForce == nil:
 		return next, time.Time{}
@@ -105,11 +111,8 @@ func Next(old *placementv1.RolloutStatus, f Facts) (next *placementv1.RolloutSta
 	if next == nil {
 		return nil, time.Time{}
 	}
-	next.Revisions = nil
-	for _, r := range f.Stored {
-		next.Revisions = append(next.Revisions, r.Number)
-	}
-	if f.Spec.Revision == 0 && next.State != placementv1.RolloutComplete && next.State != placementv1.RolloutRolledBack && f.Candidate == next.Digest {
+	next.Revisions = f.listed(next)
+	if f.Spec.Revision == 0 && !everywhere(next) && f.Candidate == next.Digest {
 		again = f.advance(next)
 	}
 	f.summarize(next)
@@ -119,6 +122,33 @@ func Next(old *placementv1.RolloutStatus, f Facts) (next *placementv1.RolloutSta
 // Settled reports whether a status does not depend on existing objects: the version is in force everywhere.
 func (f *Facts) Settled(s *placementv1.RolloutStatus) bool {
 	return f.Spec.Revision != 0 || s != nil && s.State == placementv1.RolloutComplete && !f.supersedes(s)
+}
+
+// everywhere reports whether a single version is in force everywhere.
+func everywhere(s *placementv1.RolloutStatus) bool {
+	return s.State == placementv1.RolloutComplete || s.State == placementv1.RolloutRolledBack
+}
+
+// listed returns the numbers of the newest stored revisions, and of those that decide.
+func (f *Facts) listed(s *placementv1.RolloutStatus) []int64 {
+	decides := func(r Revision) bool { return r.Number == s.Revision || r.Number == s.PreviousRevision }
+	others := MaxRevisions
+	for _, r := range f.Stored {
+		if decides(r) {
+			others--
+		}
+	}
+	var out []int64
+	for _, r := range f.Stored {
+		if !decides(r) {
+			if others <= 0 {
+				continue
+			}
+			others--
+		}
+		out = append(out, r.Number)
+	}
+	return out
 }
 
 // supersedes reports whether the candidate is another version than that of the status, or has other stages while these count.
@@ -143,6 +173,9 @@ func (f *Facts) rolledBack(s *placementv1.RolloutStatus) *placementv1.RolloutSta
 func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 	candidate, stored := f.revisionOf(versionOf(f.Candidate))
 	before, known := f.before(s)
+	if !known && s != nil {
+		lost(s)
+	}
 	if !stored || !known {
 		return s
 	}
@@ -162,18 +195,28 @@ func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 // before returns the version that was in force everywhere last. known is false while it is not stored. Where no version was, it
 // returns the zero Revision.
 func (f *Facts) before(s *placementv1.RolloutStatus) (before Revision, known bool) {
-	number := f.Fallback.Number
+	// Each version is stored once. So it may be stored under another number than that of the generation that was in force.
 	switch {
-	case s == nil:
-	case s.State == placementv1.RolloutComplete, s.State == placementv1.RolloutRolledBack:
-		number = s.Revision
-	default:
-		number = s.PreviousRevision
-	}
-	if number == 0 {
+	case s == nil && f.Fallback.Number == 0, s != nil && !everywhere(s) && s.PreviousRevision == 0:
 		return Revision{}, true
+	case s == nil:
+		return f.revisionOf(f.Fallback.Version)
+	case everywhere(s):
+		return f.revisionOf(versionOf(s.Digest))
+	default:
+		return f.find(s.PreviousRevision)
 	}
-	return f.find(number)
+}
+
+// lost declares that a rollout can't begin, because the version that has to decide in its other stages is not stored any more.
+func lost(s *placementv1.RolloutStatus) {
+	number := s.PreviousRevision
+	if everywhere(s) {
+		number = s.Revision
+	} else {
+		s.State = placementv1.RolloutPaused
+	}
+	s.Message = fmt.Sprintf("the version in the spec can't be rolled out, because revision %d, which decides in stages that are not reached, is not stored any more: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout to put the version in the spec in force everywhere at once", number)
 }
 
 func (f *Facts) find(number int64) (Revision, bool) {
@@ -210,7 +253,8 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	if reached > 0 {
 		last, soak := &s.Stages[reached-1], f.Spec.Stages[reached-1].Soak
 		if last.MovedTime == nil {
-			last.MovedTime = new(metav1.NewTime(f.Now).Rfc3339Copy())
+			// The API server stores seconds. Round up, so that no soak is too short.
+			last.MovedTime = new(metav1.NewTime(f.Now.Add(time.Second - 1)).Rfc3339Copy())
 		}
 		if soak != nil {
 			if until := last.MovedTime.Add(soak.Duration); f.Now.Before(until) {

@@ -37,6 +37,8 @@ func rolledOut(s *placementv1.RolloutStatus, pending bool) *metav1.Condition {
 		placementv1.RolloutPaused: placementv1.ReasonRolloutPaused, placementv1.RolloutWaitingForApproval: placementv1.ReasonWaitingForApproval,
 	}
 	switch reason, ok := reasons[s.State]; {
+	case s.Message != "" && (s.State == placementv1.RolloutComplete || s.State == placementv1.RolloutRolledBack):
+		return isFalse(placementv1.ReasonRolloutPaused, fmt.Sprintf("revision %d decides everywhere: ", s.Revision)+s.Message)
 	case s.State == placementv1.RolloutComplete:
 		return isTrue(placementv1.ReasonRolledOut, fmt.Sprintf("revision %d decides everywhere", s.Revision))
 	case s.State == placementv1.RolloutRolledBack:

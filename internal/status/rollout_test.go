@@ -58,6 +58,7 @@ func TestRolledOut(t *testing.T) {
 		"Paused":      {rollout: rollout(placementv1.RolloutPaused, 1, "failed"), status: metav1.ConditionFalse, reason: placementv1.ReasonRolloutPaused, message: "failed", ready: "failed"},
 		"Complete":    {rollout: rollout(placementv1.RolloutComplete, 2, ""), status: metav1.ConditionTrue, reason: placementv1.ReasonRolledOut, message: "revision 7 decides everywhere", ready: "generation"},
 		"RolledBack":  {rollout: rollout(placementv1.RolloutRolledBack, 0, ""), status: metav1.ConditionFalse, reason: placementv1.ReasonRolledBack, message: "because spec.rollout.revision says so", ready: "spec.rollout.revision"},
+		"Lost":        {rollout: rollout(placementv1.RolloutComplete, 2, "not stored"), status: metav1.ConditionFalse, reason: placementv1.ReasonRolloutPaused, message: "revision 7 decides everywhere: not stored", ready: "not stored"},
 		"NextPending": {rollout: rollout(placementv1.RolloutComplete, 2, ""), pending: true, status: metav1.ConditionFalse, reason: placementv1.ReasonRollingOut, message: "ControllerRevision", ready: "in force nowhere"},
 	}
 	for name, tc := range tests {
