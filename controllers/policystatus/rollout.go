@@ -39,7 +39,7 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 	if facts.Stored, facts.Fallback, err = c.Revisions(ctx, obj); err != nil {
 		return 0, err
 	}
-	if s := f.State; s != nil && s.Staged != nil && s.Loaded.UID == obj.UID && s.Loaded.Generation == obj.Generation {
+	if s := f.State; s != nil && s.Staged != nil && s.Loaded.UID == obj.UID && s.Loaded.Generation == obj.Generation && isOf(s.Staged.Candidate, obj.Spec) {
 		facts.InForce, facts.Candidate = &s.Staged.InForce, s.Staged.Candidate
 		// State was read first, then Deciding, then whether the objects are assessed, and then the counts. So if the objects are
 		// decided, it is by the versions in State, and the counts have them.
@@ -57,6 +57,12 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 		return 0, nil
 	}
 	return max(at.Sub(now), settle), nil
+}
+
+// isOf reports whether a digest that the registry has is that of a spec. After a restore of the API server's store from a backup,
+// two specs can have the same generation. The digest is empty for a version that can't decide.
+func isOf(digest string, spec placementv1.PlacementPolicySpec) bool {
+	return digest == "" || digest == rollout.Digest(spec)
 }
 
 // pausedBecause returns why remediation of the policy is paused; empty if it is not.
