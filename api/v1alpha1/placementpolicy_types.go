@@ -1002,7 +1002,7 @@ type RolloutStatus struct {
 	Stages []RolloutStageStatus `json:"stages,omitempty"`
 
 	// approvalID identifies the stage whose approval the rollout waits for. To approve it, set the annotation
-	// placement.berth.dev/approve-stage on the policy to this value. It is absent unless state is WaitingForApproval.
+	// placement.berth.dev/approve-stage on the policy to this value. It is absent before the rollout waits for an approval.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	ApprovalID string `json:"approvalID,omitempty"`
