@@ -73,7 +73,7 @@ const (
 	// labelNumbered is the label of a numbered revision. Its value is the same for all revisions of a policy.
 	labelNumbered = "placement.berth.dev/policy-revision"
 	// maxNumbered is the number of numbered revisions of a policy that are kept, besides those that are in force.
-	maxNumbered = 10
+	maxNumbered = rollout.MaxRevisions
 )
 
 // Controller stores the revisions of policies. Create it with New.
@@ -272,6 +272,17 @@ func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.Placeme
 		}
 	}
 	if state != nil && state.Staged != nil && state.Staged.Candidate != "" && state.Staged.Candidate == rollout.Digest(obj.Spec) {
+		// After a restore of the policies from a backup, another version may be stored under the number.
+		version := rollout.VersionDigest(obj.Spec)
+		for i, n := range numbered {
+			if n.Revision == obj.Generation && n.Annotations[annotationVersion] != version {
+				if err := c.remove(ctx, &n); err != nil {
+					return err
+				}
+				numbered = slices.Delete(numbered, i, i+1)
+				break
+			}
+		}
 		if err := store(policy.Revision{UID: obj.UID, Generation: obj.Generation, Spec: obj.Spec, Bindings: state.NewestBinding().Bindings}); err != nil {
 			return err
 		}
