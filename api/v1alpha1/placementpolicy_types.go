@@ -1051,10 +1051,10 @@ type RolloutStageStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Denied int32 `json:"denied,omitempty"`
 
-	// deniedBefore is the number of objects of the stage that were denied when the stage was reached.
+	// deniedBefore is the number of objects of the stage that the version before denied. It is absent before the stage is reached.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
-	DeniedBefore int32 `json:"deniedBefore,omitempty"`
+	DeniedBefore *int32 `json:"deniedBefore,omitempty"`
 }
 
 // MoveFailures describes the objects whose patch the API server refused, or whose rollout failed after a patch.

@@ -233,7 +233,9 @@ func isEverywhere(obj *placementv1.PlacementPolicy, state *placement.PolicyState
 	if obj.Spec.Rollout == nil || state.Staged == nil {
 		return obj.Spec.Rollout == nil && state.Staged == nil
 	}
-	return state.Staged.InForce.Complete && state.Staged.InForce.Revision == 0 && rollout.PositionOf(obj.Status.Rollout).Concerns(state.Staged.Candidate)
+	position := rollout.PositionOf(obj.Status.Rollout)
+	return position.Complete && position.Concerns(state.Staged.Candidate) &&
+		state.Staged.InForce.Complete && state.Staged.InForce.Revision == 0 && position.Concerns(state.Staged.InForce.Digest)
 }
 
 // storeNumbered stores the newest version of a policy that comes into force in stages, if it can decide, and the version before.

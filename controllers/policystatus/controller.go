@@ -86,6 +86,9 @@ type Deps struct {
 	Targets func(...*placement.Policy) watches.State
 	// Deciding reports whether existing objects of the types that versions of a policy match still wait for their decision.
 	Deciding func(...*placement.Policy) bool
+	// Assessed reports whether all existing objects that versions of a policy match have been decided since the versions came into
+	// force. It is used only for policies that come into force in stages.
+	Assessed func(...*placement.Policy) bool
 	// Resuming reports whether remediation does not know yet which policies an earlier leader paused.
 	Resuming func() bool
 	Ledger   *remediation.Ledger
@@ -194,7 +197,7 @@ func (c *Controller) ServedChanged() {
 func (c *Controller) NamespaceChanged(name string, before, after map[string]string) {
 	for policy, state := range c.Registry.All() {
 		selects := func(labels map[string]string) bool {
-			return labels != nil && state.Policy.Matcher.SelectsNamespace(name, labels)
+			return labels != nil && state.Policy.Matcher.SelectsByLabels(name, labels)
 		}
 		c.mu.Lock()
 		nowhere := c.nowhere[policy]

@@ -20,9 +20,8 @@ import (
 	"context"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/rollout"
 	"github.com/berth-dev/berth/internal/status"
 	"github.com/berth-dev/berth/internal/watches"
@@ -41,22 +40,26 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 	}
 	if s := f.State; s != nil && s.Staged != nil && s.Loaded.UID == obj.UID && s.Loaded.Generation == obj.Generation && isOf(s.Staged.Candidate, obj.Spec) {
 		facts.InForce, facts.Candidate = &s.Staged.InForce, s.Staged.Candidate
-		// State was read first, then Deciding, then whether the objects are assessed, and then the counts. So if the objects are
-		// decided, it is by the versions in State, and the counts have them.
-		facts.Busy = f.Deciding || !c.Ledger.Assessed(obj.Name) || f.Resuming || f.Report.Assessing || f.Waiting.Resuming || f.Waiting.Rollouts > 0 || !f.MatchedWatches.Synced
+		// State was read first, then whether the objects are assessed, and then the counts. So if the objects are decided, it is by
+		// the versions in State, and the counts have them.
+		facts.Busy = f.Resuming || !c.Assessed(s.Versions()...) || f.Waiting.Resuming || f.Waiting.Rollouts > 0 || !f.MatchedWatches.Settled()
 		facts.Paused = pausedBecause(f)
 		if !facts.Settled(obj.Status.Rollout) {
-			if facts.Counts, err = c.stageCounts(ctx, obj.Name, s.Staged.Stages, f); err != nil {
+			if facts.Counts, err = c.stageCounts(ctx, s.Policy, s.Staged.Stages, f); err != nil {
 				return 0, err
 			}
 		}
 	}
 	next, at := rollout.Next(obj.Status.Rollout, facts)
-	f.Rollout, f.RolloutPending = next, facts.Candidate != "" && facts.Spec.Revision == 0 && !rollout.PositionOf(next).Concerns(facts.Candidate)
-	if at.IsZero() {
-		return 0, nil
+	if facts.Busy && !facts.Settled(next) {
+		// No event reports that all objects are decided.
+		again = settledDelay
 	}
-	return max(at.Sub(now), settle), nil
+	f.Rollout, f.RolloutPending = next, facts.Candidate != "" && facts.Spec.Revision == 0 && !rollout.PositionOf(next).Concerns(facts.Candidate)
+	if !at.IsZero() {
+		again = max(at.Sub(now), settle)
+	}
+	return again, nil
 }
 
 // isOf reports whether a digest that the registry has is that of a spec. After a restore of the API server's store from a backup,
@@ -67,24 +70,37 @@ func isOf(digest string, spec placementv1.PlacementPolicySpec) bool {
 
 // pausedBecause returns why remediation of the policy is paused; empty if it is not.
 func pausedBecause(f *status.Facts) string {
-	if f.Report.Pause != nil || f.Waiting.Pause != "" {
+	switch {
+	case f.Report.Pause != nil || f.Waiting.Pause != "":
 		return "remediation of the policy is paused; see the Paused condition"
+	case f.MatchedWatches.Err != nil && !f.MatchedWatches.Synced:
+		return "existing objects can't be read; see the Compliant condition"
 	}
 	return ""
 }
 
 // stageCounts returns the numbers of existing objects in each stage.
-func (c *Controller) stageCounts(ctx context.Context, policy string, stages *rollout.Stages, f *status.Facts) ([]rollout.Counts, error) {
-	var failed error
-	groupOf := func(namespace string) int {
-		if namespace == "" {
-			return stages.Len()
-		}
-		object := watches.NewNamespace()
-		if err := c.Client.Get(ctx, client.ObjectKey{Name: namespace}, object); client.IgnoreNotFound(err) != nil {
-			failed = err
-		}
-		return stages.Of(namespace, object.Labels)
+func (c *Controller) stageCounts(ctx context.Context, p *placement.Policy, stages *rollout.Stages, f *status.Facts) ([]rollout.Counts, error) {
+	all, err := (&watches.Namespaces{Cached: c.Client}).All(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return c.Ledger.RolloutCounts(policy, stages.Len(), groupOf, f.Waiting.Failures), failed
+	stageOf := map[string]int{}
+	for namespace, labels := range all {
+		stageOf[namespace] = stages.Of(namespace, labels)
+	}
+	groupOf := func(namespace string) int {
+		if stage, exists := stageOf[namespace]; exists {
+			return stage
+		}
+		return stages.Len()
+	}
+	counts := c.Ledger.RolloutCounts(p.Name, stages.Len(), groupOf, f.Waiting.Failures)
+	if !p.Automatic() && !p.NeedsApproval() {
+		// Berth moves no objects, so the rollout does not wait for that.
+		for i := range counts {
+			counts[i].Pending = 0
+		}
+	}
+	return counts, nil
 }

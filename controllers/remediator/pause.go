@@ -77,11 +77,13 @@ func (c *Controller) assess(ctx context.Context, cause remediation.Cause, polici
 func (c *Controller) remediated(policies []*placement.Policy) []string {
 	var out []string
 	for _, p := range policies {
-		if p.RemediatesExisting() && c.Registry.Get(p.Name).Decides(p) && !slices.Contains(out, p.Name) {
+		if p.RemediatesExisting() && c.Registry.Get(p.Name).Decides(p) {
 			out = append(out, p.Name)
 		}
 	}
-	return out
+	// Two versions of a policy may decide.
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // conclude reports policies whose account in the ledger changed. Then it pauses the policies whose change exceeds their

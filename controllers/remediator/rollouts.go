@@ -101,7 +101,7 @@ func (c *Controller) settleBudget(ctx context.Context, p *placement.Policy) {
 		return
 	}
 	state := c.Registry.Get(p.Name)
-	if state == nil || state.Policy != p {
+	if !state.Decides(p) {
 		return
 	}
 	var all []schema.GroupVersionResource
@@ -117,7 +117,7 @@ func (c *Controller) settleBudget(ctx context.Context, p *placement.Policy) {
 		}
 	}
 	if c.Ledger.Assessed(p.Name) {
-		c.advance(ctx, c.Budget.Settle(c.Clock.Now(), p, all, epoch))
+		c.advance(ctx, c.Budget.Settle(c.Clock.Now(), budgeted(state.Versions()), all, epoch))
 	}
 }
 

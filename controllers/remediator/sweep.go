@@ -200,24 +200,32 @@ func (c *Controller) policyChanged(p placement.PolicyChange) {
 	if slices.Equal(p.After, p.Before) {
 		return
 	}
-	// The budgets are those of the newest spec, which the versions share.
-	var version *placement.Policy
 	if len(p.After) == 0 {
 		c.Ledger.ForgetPolicy(p.Name)
-	} else {
-		version = p.After[0]
 	}
 	for _, before := range p.Before {
 		c.matched.forget(before)
 	}
 	// The budgets must find it here when they know of it.
 	if c.objects.started() {
-		c.backlog.add(func(b *changes) { b.policies = slices.Concat(b.policies, p.Before, p.After) })
+		c.backlog.add(func(b *changes) { b.policies = append(append(b.policies, p.Before...), p.After...) })
 	}
 	c.objects.enqueue(c.gate.ForgetPolicy(p.Name)...)
-	c.advance(context.Background(), c.Budget.PolicyChanged(c.Clock.Now(), p.Name, version))
+	c.advance(context.Background(), c.Budget.PolicyChanged(c.Clock.Now(), p.Name, budgeted(p.After)))
 	c.rewatch.Notify()
 	c.progress.Notify()
+}
+
+// budgeted returns the version whose settings the budget of a policy has; nil if none decides. The versions of a policy have the same
+// budget, but only some may change pod templates.
+func budgeted(versions []*placement.Policy) *placement.Policy {
+	if i := slices.IndexFunc(versions, (*placement.Policy).WatchesRollouts); i >= 0 {
+		return versions[i]
+	}
+	if len(versions) == 0 {
+		return nil
+	}
+	return versions[0]
 }
 
 // NamespaceChanged enqueues the objects of a namespace because policies' selectors may match it now, or no longer.

@@ -126,9 +126,13 @@ func (c *Controller) MatchedState(versions ...*placement.Policy) watches.State {
 
 // HasUndecided reports whether existing objects of the types that versions of a policy match wait for their decision.
 func (c *Controller) HasUndecided(versions ...*placement.Policy) bool {
-	return slices.ContainsFunc(versions, func(p *placement.Policy) bool {
-		return c.backlog.unassessed(p) || c.objects.deciding(c.matched.ofPolicy(p))
-	})
+	return slices.ContainsFunc(versions, func(p *placement.Policy) bool { return c.objects.deciding(c.matched.ofPolicy(p)) })
+}
+
+// Assessed reports whether all existing objects that versions of a policy match have been decided since the versions came into
+// force.
+func (c *Controller) Assessed(versions ...*placement.Policy) bool {
+	return !slices.ContainsFunc(versions, c.backlog.unassessed) && !c.HasUndecided(versions...) && c.Ledger.Assessed(versions[0].Name)
 }
 
 // matchedTypes caches the served types whose objects a policy remediates. It is safe for concurrent use.

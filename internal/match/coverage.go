@@ -127,7 +127,7 @@ func (m *Matcher) SelectsNoneOf(namespaces iter.Seq2[string, map[string]string],
 		return false
 	}
 	for name, labels := range namespaces {
-		if !IsProtectedNamespace(name, ownNamespace) && m.selectsByLabels(name, labels) {
+		if !IsProtectedNamespace(name, ownNamespace) && m.SelectsByLabels(name, labels) {
 			return false
 		}
 	}

@@ -78,6 +78,11 @@ type Matcher struct {
 	within func(namespace string, labels map[string]string) bool
 }
 
+// ExcludedByWithin reports whether the restriction of Within alone keeps objects of a type from matching in a namespace.
+func (m *Matcher) ExcludedByWithin(o Object) bool {
+	return m.within != nil && m.SelectsResource(o.Resource) && m.SelectsByLabels(o.Namespace, o.NamespaceLabels) && !m.within(o.Namespace, o.NamespaceLabels)
+}
+
 // Within returns a copy of the matcher that matches only objects in namespaces for which within returns true. within gets the
 // name and labels of a namespace, or an empty name for objects without one. It must be a pure function. The webhook
 // configuration and SelectsNoneOf ignore it.
@@ -205,11 +210,11 @@ func contains(list []string, value string) bool {
 // SelectsNamespace reports whether objects in a namespace with these labels may match. An empty name stands for no
 // namespace.
 func (m *Matcher) SelectsNamespace(name string, l map[string]string) bool {
-	return m.selectsByLabels(name, l) && (m.within == nil || m.within(name, l))
+	return m.SelectsByLabels(name, l) && (m.within == nil || m.within(name, l))
 }
 
-// selectsByLabels reports the same without the restriction of Within.
-func (m *Matcher) selectsByLabels(name string, l map[string]string) bool {
+// SelectsByLabels reports what SelectsNamespace reports without the restriction of Within.
+func (m *Matcher) SelectsByLabels(name string, l map[string]string) bool {
 	return name != NamespaceSystem && (name == "" || m.namespaces.Matches(labels.Set(l)))
 }
 

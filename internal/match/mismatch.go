@@ -42,7 +42,7 @@ func (m *Matcher) Mismatch(ctx context.Context, o Object, ownNamespace string) *
 		return &Mismatch{"resourceRules", fmt.Sprintf("no rule selects %s in version %s", o.Resource.GroupResource(), o.Resource.Version)}
 	case o.Namespace != "" && IsProtectedNamespace(o.Namespace, ownNamespace):
 		return &Mismatch{"namespaceSelector", fmt.Sprintf("no policy matches objects in the namespace %s", o.Namespace)}
-	case m.selectsByLabels(o.Namespace, o.NamespaceLabels) && !m.SelectsNamespace(o.Namespace, o.NamespaceLabels):
+	case m.SelectsByLabels(o.Namespace, o.NamespaceLabels) && !m.SelectsNamespace(o.Namespace, o.NamespaceLabels):
 		return &Mismatch{"rollout", "the version is not in force in the namespace"}
 	case !m.SelectsNamespace(o.Namespace, o.NamespaceLabels):
 		return &Mismatch{"namespaceSelector", unmet(m.namespaces, o.NamespaceLabels, "the namespace "+o.Namespace)}

@@ -259,6 +259,9 @@ type Outcome struct {
 	PodSpec []string
 	// Verdicts are the verdicts of the matching policies, in order of precedence.
 	Verdicts []*Verdict
+	// Staged reports whether a version of a policy does not match only because it is not in force in the object's namespace. It is
+	// set only if there are no verdicts.
+	Staged bool
 }
 
 // Decide evaluates every policy that matches the object, each on the object as its developer requested it. It then
@@ -270,9 +273,9 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		// treats Namespaces as cluster-scoped.
 		r.Namespace = ""
 	}
-	verdicts, err := d.matching(ctx, r)
+	verdicts, staged, err := d.matching(ctx, r)
 	if err != nil || len(verdicts) == 0 {
-		return &Outcome{}, err
+		return &Outcome{Staged: staged}, err
 	}
 	id := identityOf(r.Object, r.Namespace)
 	current, err := d.evaluate(ctx, &r, id, verdicts)
@@ -529,23 +532,23 @@ func (d *Decider) schedulable(r *Request, current *intent) error {
 	return nil
 }
 
-// matching returns a verdict without a decision for each policy that matches.
-func (d *Decider) matching(ctx context.Context, r Request) ([]*Verdict, error) {
+// matching returns a verdict without a decision for each policy that matches. staged reports whether a version would match if it
+// was in force in the object's namespace.
+func (d *Decider) matching(ctx context.Context, r Request) (verdicts []*Verdict, staged bool, err error) {
 	candidates := d.Policies.Index().CandidatesFor(r.Resource)
 	if namespace := r.matchedNamespace(); candidates.Empty() || (namespace != "" && namespace == d.OwnNamespace) {
-		return nil, nil
+		return nil, false, nil
 	}
 	object, err := d.matchObject(ctx, &r, r.Object)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	policies := candidates.Matching(object)
 	slices.SortFunc(policies, precedence)
-	var verdicts []*Verdict
 	for _, p := range slices.Compact(policies) {
 		if r.Source != nil && p.Matcher.Conditional() {
 			if err := r.Source.Complete(); err != nil {
-				return nil, err
+				return nil, false, err
 			}
 		}
 		matches, err := p.Matcher.Matches(ctx, object)
@@ -554,9 +557,11 @@ func (d *Decider) matching(ctx context.Context, r Request) ([]*Verdict, error) {
 		}
 		if matches {
 			verdicts = append(verdicts, &Verdict{Policy: p, Err: err, paused: d.paused(&r, p)})
+		} else if p.Matcher.ExcludedByWithin(object) {
+			staged = true
 		}
 	}
-	return verdicts, nil
+	return verdicts, staged, nil
 }
 
 // matchedNamespace returns the namespace by which policies match the object. For a Namespace it is its own name.

@@ -187,9 +187,23 @@ func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 	}
 	out.State = placementv1.RolloutProgressing
 	for _, stage := range f.Spec.Stages {
-		out.Stages = append(out.Stages, placementv1.RolloutStageStatus{Name: stage.Name})
+		out.Stages = append(out.Stages, placementv1.RolloutStageStatus{Name: stage.Name, DeniedBefore: deniedBefore(s, before, stage.Name)})
 	}
 	return out
+}
+
+// deniedBefore returns how many objects of a stage the version before denied, if that is known from a rollout that is superseded.
+// The objects are still decided by that rollout's version.
+func deniedBefore(s *placementv1.RolloutStatus, before Revision, stage string) *int32 {
+	if s == nil || everywhere(s) || s.PreviousRevision != before.Number {
+		return nil
+	}
+	for _, superseded := range s.Stages {
+		if superseded.Name == stage {
+			return superseded.DeniedBefore
+		}
+	}
+	return nil
 }
 
 // before returns the version that was in force everywhere last. known is false while it is not stored. Where no version was, it
@@ -202,7 +216,11 @@ func (f *Facts) before(s *placementv1.RolloutStatus) (before Revision, known boo
 	case s == nil:
 		return f.revisionOf(f.Fallback.Version)
 	case everywhere(s):
-		return f.revisionOf(versionOf(s.Digest))
+		if r, ok := f.revisionOf(versionOf(s.Digest)); ok {
+			return r, true
+		}
+		// Another version of Berth may have made the digest.
+		return f.find(s.Revision)
 	default:
 		return f.find(s.PreviousRevision)
 	}
@@ -277,7 +295,10 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	}
 	s.ApprovalID = ""
 	s.Reached = new(int32(reached + 1))
-	s.Stages[reached].StartTime, s.Stages[reached].DeniedBefore = new(metav1.NewTime(f.Now).Rfc3339Copy()), int32(f.Counts[reached].Denied)
+	s.Stages[reached].StartTime = new(metav1.NewTime(f.Now).Rfc3339Copy())
+	if s.Stages[reached].DeniedBefore == nil {
+		s.Stages[reached].DeniedBefore = new(int32(f.Counts[reached].Denied))
+	}
 	wait(placementv1.RolloutProgressing, fmt.Sprintf("objects of stage %s are being decided", stage.Name))
 	return time.Time{}
 }
@@ -285,6 +306,9 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 // holds returns why a rollout can't go on before the soak of its present stage; an empty state if it can.
 func (f *Facts) holds(s *placementv1.RolloutStatus, reached int) (placementv1.RolloutState, string) {
 	if reached == 0 {
+		if f.Busy {
+			return placementv1.RolloutProgressing, "existing objects are being decided"
+		}
 		return "", ""
 	}
 	if f.InForce.Digest != s.Digest || f.InForce.Reached != reached || f.Busy {
@@ -293,7 +317,7 @@ func (f *Facts) holds(s *placementv1.RolloutStatus, reached int) (placementv1.Ro
 	pending := 0
 	for i := range reached {
 		stage, c := f.Spec.Stages[i], f.Counts[i]
-		denied := max(0, c.Denied-int(s.Stages[i].DeniedBefore))
+		denied := max(0, c.Denied-int(ptr.Deref(s.Stages[i].DeniedBefore, 0)))
 		if most := int(ptr.Deref(stage.PauseAfterFailures, placementv1.DefaultStagePauseAfterFailures)); most > 0 && c.Failed+denied >= most {
 			return placementv1.RolloutPaused, fmt.Sprintf("%d objects of stage %s failed, %d more are denied than before, and its pauseAfterFailures is %d: correct the policy or the objects, or roll back with spec.rollout.revision",
 				c.Failed, stage.Name, denied, most)

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -231,13 +232,13 @@ func TestNext(t *testing.T) {
 
 		"one failure": {spec: twoStages(), old: func(r *placementv1.PolicyRollout) *status { return at(r, 1) }, facts: failures(1), want: []func(*status){counted, func(s *status) {
 			s.Stages[0].Moved, s.Stages[0].Failed = 3, 1
-		}, waits(placementv1.RolloutPaused, "1 objects of stage canary failed, and its pauseAfterFailures is 1: correct the policy or the objects, or roll back with spec.rollout.revision")}},
+		}, waits(placementv1.RolloutPaused, "1 objects of stage canary failed, 0 more are denied than before, and its pauseAfterFailures is 1: correct the policy or the objects, or roll back with spec.rollout.revision")}},
 		"fewer failures than 3": {spec: twoStages(pauseAfter(3)), old: func(r *placementv1.PolicyRollout) *status { return at(r, 1) }, facts: failures(2), want: []func(*status){counted, moved, second, func(s *status) {
 			s.Stages[0].Moved, s.Stages[0].Failed = 2, 2
 		}}},
 		"3 failures": {spec: twoStages(pauseAfter(3)), old: func(r *placementv1.PolicyRollout) *status { return at(r, 1) }, facts: failures(3), want: []func(*status){counted, func(s *status) {
 			s.Stages[0].Moved, s.Stages[0].Failed = 1, 3
-		}, waits(placementv1.RolloutPaused, "3 objects of stage canary failed, and its pauseAfterFailures is 3: correct the policy or the objects, or roll back with spec.rollout.revision")}},
+		}, waits(placementv1.RolloutPaused, "3 objects of stage canary failed, 0 more are denied than before, and its pauseAfterFailures is 3: correct the policy or the objects, or roll back with spec.rollout.revision")}},
 		"failures do not pause": {spec: twoStages(pauseAfter(0)), old: func(r *placementv1.PolicyRollout) *status { return at(r, 1) }, facts: failures(4), want: []func(*status){counted, moved, second, func(s *status) {
 			s.Stages[0].Moved, s.Stages[0].Failed = 0, 4
 		}}},
@@ -245,7 +246,7 @@ func TestNext(t *testing.T) {
 			failures(1)(f)
 			f.Counts[1] = rollout.Counts{Matched: 6, Moved: 5}
 		}, want: []func(*status){counted, func(s *status) { s.Stages[0].Moved, s.Stages[0].Failed = 3, 1 },
-			waits(placementv1.RolloutPaused, "1 objects of stage canary failed, and its pauseAfterFailures is 1: correct the policy or the objects, or roll back with spec.rollout.revision")}},
+			waits(placementv1.RolloutPaused, "1 objects of stage canary failed, 0 more are denied than before, and its pauseAfterFailures is 1: correct the policy or the objects, or roll back with spec.rollout.revision")}},
 		"failures of a stage that is not reached": {spec: twoStages(), old: func(r *placementv1.PolicyRollout) *status { return at(r, 1) }, facts: func(f *rollout.Facts) { f.Counts[1].Failed = 9 }, want: []func(*status){counted, moved, second}},
 
 		"soaks": {spec: twoStages(soaked), old: func(r *placementv1.PolicyRollout) *status {
@@ -287,7 +288,7 @@ func TestNext(t *testing.T) {
 			failures(1)(f)
 			f.Approved = "2-rest-x"
 		}, want: []func(*status){counted, func(s *status) { s.Stages[0].Moved, s.Stages[0].Failed = 3, 1 },
-			waits(placementv1.RolloutPaused, "1 objects of stage canary failed, and its pauseAfterFailures is 1: correct the policy or the objects, or roll back with spec.rollout.revision")}},
+			waits(placementv1.RolloutPaused, "1 objects of stage canary failed, 0 more are denied than before, and its pauseAfterFailures is 1: correct the policy or the objects, or roll back with spec.rollout.revision")}},
 		"approval is no longer needed": {spec: twoStages(), old: func(r *placementv1.PolicyRollout) *status {
 			out := at(r, 1)
 			out.ApprovalID = "2-rest-x"
@@ -317,7 +318,7 @@ func TestNext(t *testing.T) {
 			}
 			before := old.DeepCopy()
 			got, again := rollout.Next(old, f)
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(placementv1.RolloutStageStatus{}, "DeniedBefore")); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
 			if !again.Equal(tc.again) {
@@ -331,6 +332,37 @@ func TestNext(t *testing.T) {
 }
 
 // TestListedRevisions checks that a status lists no more revisions than its schema allows, and those that it mentions in any case.
+// TestDenied checks that objects that a stage newly denies stop the rollout, and that a corrected version does not inherit those of
+// the version that it supersedes.
+func TestDenied(t *testing.T) {
+	r := twoStages()
+	f := facts(r, 0)
+	f.InForce = &rollout.InForce{Digest: digestOf("a", r), Complete: true}
+	f.Counts[0] = rollout.Counts{Matched: 4, Moved: 3, Denied: 1}
+	step := func(old *placementv1.RolloutStatus, state placementv1.RolloutState, reached int32) *placementv1.RolloutStatus {
+		t.Helper()
+		next, _ := rollout.Next(old, f)
+		if next.State != state || *next.Reached != reached {
+			t.Fatalf("state %s, %d stages are reached, want %s and %d: %s", next.State, *next.Reached, state, reached, next.Message)
+		}
+		return next
+	}
+	f.Busy = true
+	s := step(complete("a", 1, r), placementv1.RolloutProgressing, 0)
+	f.Busy = false
+	s = step(s, placementv1.RolloutProgressing, 1)
+	f.InForce = &rollout.InForce{Digest: digestOf("b", r), Reached: 1}
+	f.Counts[0].Denied = 2
+	s = step(s, placementv1.RolloutPaused, 1)
+
+	f.Candidate, f.Stored = digestOf("c", r), append([]rollout.Revision{{Number: 3, Version: versionDigest("c")}}, f.Stored...)
+	s = step(s, placementv1.RolloutProgressing, 1)
+	f.InForce.Digest = digestOf("c", r)
+	s = step(s, placementv1.RolloutPaused, 1)
+	f.Counts[0].Denied = 1
+	step(s, placementv1.RolloutProgressing, 2)
+}
+
 func TestListedRevisions(t *testing.T) {
 	r := twoStages()
 	f := facts(r, 1)

@@ -183,7 +183,7 @@ func newStatus(base *base, evaluation *evaluation, loading *loading, configurati
 		Client: base.mgr.GetClient(), Engine: embedded.Name, RemoteEngine: remote.Name, Registry: evaluation.registry,
 		Stale:       loading.replication.Stale,
 		Replication: loading.replication.State, World: loading.replication.PredicateState, Supply: loading.pusher, Settled: evaluation.engines.remote.DataReady,
-		Hook: configurations.State, Targets: remediation.MatchedState, Deciding: remediation.HasUndecided, Resuming: remediation.Resuming,
+		Hook: configurations.State, Targets: remediation.MatchedState, Deciding: remediation.HasUndecided, Assessed: remediation.Assessed, Resuming: remediation.Resuming,
 		Ledger: ledger, Budget: budget, Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{},
 		Served: evaluation.catalog.Served, OwnNamespace: base.options.exemptNamespace(),
 		Types: types.State, Revisions: loading.revisions.Numbered,

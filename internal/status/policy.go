@@ -133,7 +133,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	s.set(placementv1.ConditionEnforced, f.enforced())
 	s.objects(old, f)
 	out.Rollout = f.Rollout
-	s.set(placementv1.ConditionRolledOut, rolledOut(out.Rollout, f.RolloutPending))
+	s.set(placementv1.ConditionRolledOut, rolledOut(out.Rollout, f))
 	s.set(placementv1.ConditionConflicted, f.conflicted())
 	s.set(placementv1.ConditionTypeChecked, s.typeChecked(old, f))
 	s.paused(old, f)

@@ -24,14 +24,16 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// rolledOut returns the condition RolledOut, or nil if the policy has no rollout. pending reports whether the status is not that of
-// the newest version yet.
-func rolledOut(s *placementv1.RolloutStatus, pending bool) *metav1.Condition {
-	if pending {
-		return isFalse(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version before, as a ControllerRevision first")
-	}
-	if s == nil {
+// rolledOut returns the condition RolledOut, or nil if the policy has no rollout.
+func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
+	if s == nil && !f.RolloutPending {
 		return nil
+	}
+	if f.State.Err != nil && s != nil {
+		return isFalse(placementv1.ReasonRollingOut, "the newest version can't decide, so it is not rolled out further; see the Compiled and Replicated conditions; "+whereDecided(s))
+	}
+	if f.RolloutPending {
+		return isFalse(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version before, as a ControllerRevision first")
 	}
 	reasons := map[placementv1.RolloutState]string{
 		placementv1.RolloutPaused: placementv1.ReasonRolloutPaused, placementv1.RolloutWaitingForApproval: placementv1.ReasonWaitingForApproval,
@@ -52,6 +54,9 @@ func rolledOut(s *placementv1.RolloutStatus, pending bool) *metav1.Condition {
 
 // whereDecided says which revisions decide where during a rollout.
 func whereDecided(s *placementv1.RolloutStatus) string {
+	if s.State == placementv1.RolloutComplete || s.State == placementv1.RolloutRolledBack {
+		return fmt.Sprintf("revision %d decides everywhere", s.Revision)
+	}
 	everywhere := "no version decides"
 	if s.PreviousRevision != 0 {
 		everywhere = fmt.Sprintf("revision %d decides", s.PreviousRevision)

@@ -129,7 +129,7 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	request.AutomaticOnly, request.Permits = h.Remediation(&req.AdmissionRequest)
 	outcome, err := h.Decider.Decide(ctx, request)
 	matching.End()
-	if err == nil && len(outcome.Verdicts) == 0 && h.Confirm != nil {
+	if err == nil && len(outcome.Verdicts) == 0 && !outcome.Staged && h.Confirm != nil {
 		outcome, err = h.decideLive(ctx, request)
 	}
 	if err != nil {

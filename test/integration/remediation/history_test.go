@@ -106,7 +106,7 @@ func (h *history) step(ctx context.Context) {
 	}
 }
 
-// rollout returns none, stages that nobody approves, stages that need no approval, or a stored revision.
+// rollout returns none, stages that are not approved, stages that need no approval, or a stored revision.
 func (h *history) rollout(kind int, before *placementv1.RolloutStatus) *placementv1.PolicyRollout {
 	switch {
 	case kind == 0:
