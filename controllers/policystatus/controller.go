@@ -274,6 +274,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.Metrics.Waiting(obj.Name, func(reason placementv1.WaitingReason) int { return status.WaitingFor(next, reason) })
 		moves, done := status.CarriedOut(next.Plan)
 		c.Metrics.Plan(obj.Name, moves, done)
+		c.Metrics.Rollout(obj.Name, next.Rollout)
 	}
 	result := reconcile.Result{RequeueAfter: again}
 	if facts.Supply != nil && !facts.Settled || facts.Held(next.Undecided) {

@@ -69,7 +69,7 @@ type Metric struct {
 // All returns Berth's metrics, sorted by name. The caller must not change the result.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
-		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, policyPaused, policyWaiting, policyPlanMoves, policyPlanDone, policyPlanDuration, remediations,
+		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, policyPaused, policyWaiting, policyPlanMoves, policyPlanDone, policyPlanDuration, policyRolloutState, policyRolloutStages, policyRolloutReached, remediations,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
 		policyQuarantined, policyQuarantinedNamespaces, policyQuarantines, unauthenticatedRequests,
 		remoteRequests, remoteDuration, remoteCircuitOpen, remotePushes, remoteLoads, remotePending,
@@ -262,6 +262,21 @@ var (
 	policyPaused = Metric{
 		Name: "berth_policy_paused", Type: Gauge, Reporter: TheLeader,
 		Help:   "Whether remediation of a policy is paused because a change would affect too many existing objects, or because too many failed: 1 or 0.",
+		Labels: []Label{ofPolicy},
+	}
+	policyRolloutState = Metric{
+		Name: "berth_policy_rollout_state", Type: Gauge, Reporter: TheLeader,
+		Help:   "How far the newest version of a policy with stages is rolled out: 1 for the present state, 0 for the others.",
+		Labels: []Label{ofPolicy, {Name: "state", Values: []string{RolloutProgressing, RolloutSoaking, RolloutWaitingForApproval, RolloutPaused, RolloutComplete, RolloutRolledBack}}},
+	}
+	policyRolloutStages = Metric{
+		Name: "berth_policy_rollout_stages", Type: Gauge, Reporter: TheLeader,
+		Help:   "Stages of the rollout of a policy's newest version; 0 if it came into force without stages.",
+		Labels: []Label{ofPolicy},
+	}
+	policyRolloutReached = Metric{
+		Name: "berth_policy_rollout_stages_reached", Type: Gauge, Reporter: TheLeader,
+		Help:   "Stages in which a policy's newest version decides.",
 		Labels: []Label{ofPolicy},
 	}
 	remediations = Metric{

@@ -71,6 +71,16 @@ const (
 	WaitingDisruption   = "disruptionbudget"
 )
 
+// States of a rollout.
+const (
+	RolloutProgressing        = "progressing"
+	RolloutSoaking            = "soaking"
+	RolloutWaitingForApproval = "waiting_for_approval"
+	RolloutPaused             = "paused"
+	RolloutComplete           = "complete"
+	RolloutRolledBack         = "rolled_back"
+)
+
 // States of a policy.
 const (
 	StateInForce  = "in_force"
@@ -103,6 +113,7 @@ type Metrics struct {
 	planDone     *prometheus.GaugeVec
 	planDuration *prometheus.HistogramVec
 	remediations *prometheus.CounterVec
+	rollouts     rolloutMetrics
 	quotas       *quotaMetrics
 	memo         *memoMetrics
 	quarantines  *prometheus.CounterVec
@@ -115,11 +126,11 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		Remote:    newRemote(),
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
 		requests: admissionDuration.histogram(), policies: policies.gauge(),
-		violations: violations.gauge(), paused: policyPaused.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(), remediations: remediations.counter(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
+		violations: violations.gauge(), paused: policyPaused.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(), remediations: remediations.counter(), rollouts: newRolloutMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
 		refused: unauthenticatedRequests.counter().WithLabelValues(),
 	}
 	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.violations, m.paused, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines, m.refused}
-	for _, c := range slices.Concat(own, m.quotas.collectors(), m.Remote.collectors()) {
+	for _, c := range slices.Concat(own, m.rollouts.collectors(), m.quotas.collectors(), m.Remote.collectors()) {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -217,6 +228,17 @@ func (m *Metrics) Paused(policy string, paused bool) {
 	m.ofPolicies.touch(policy, func() { m.paused.WithLabelValues(policy).Set(oneIf(paused)) })
 }
 
+// Rollout sets how far a policy is rolled out. It removes the series if s is nil.
+func (m *Metrics) Rollout(policy string, s *placementv1.RolloutStatus) {
+	m.ofPolicies.touch(policy, func() {
+		if s == nil {
+			m.rollouts.forget(policy)
+			return
+		}
+		m.rollouts.set(policy, s)
+	})
+}
+
 // Remediation counts one patch of an existing object.
 func (m *Metrics) Remediation(policy, outcome string) {
 	m.ofPolicies.touch(policy, func() { m.remediations.WithLabelValues(policy, outcome).Inc() })
@@ -237,6 +259,7 @@ func (m *Metrics) ForgetPolicy(policy string) {
 		m.planDuration.DeletePartialMatch(labels)
 		m.planMoves.DeletePartialMatch(labels)
 		m.planDone.DeletePartialMatch(labels)
+		m.rollouts.forget(policy)
 		m.remediations.DeletePartialMatch(labels)
 		m.memo.mismatches.DeletePartialMatch(labels)
 		m.quarantines.DeletePartialMatch(labels)

@@ -118,6 +118,9 @@ var _ = Describe("A policy that comes into force in stages", func() {
 		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "silver", "half": "gold", "rest": "gold"}))
 		Eventually(eventNotes).WithContext(ctx).WithArguments(metav1.NamespaceDefault, name, events.ReasonStageReached).Should(ContainElement(ContainSubstring("canary")))
 
+		Expect(total("berth_policy_rollout_stages_reached", fmt.Sprintf("policy=%q", name))).To(Equal(1))
+		Expect(total("berth_policy_rollout_state", fmt.Sprintf("policy=%q", name), `state="waiting_for_approval"`)).To(Equal(1))
+
 		By("changing an object of a stage that is not reached")
 		annotate(ctx, framework.ConfigMap, half, "o-0", map[string]any{tier: "own"})
 		Expect(tiers(ctx)).To(all(map[string]string{"canary": "silver", "half": "gold", "rest": "gold"}))
@@ -212,5 +215,6 @@ var _ = Describe("A policy that comes into force in stages", func() {
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rollout = nil })
 		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "gold", "half": "gold", "rest": "gold"}))
 		Eventually(rolloutOf).WithContext(ctx).WithArguments(name).Should(BeNil())
+		Expect(total("berth_policy_rollout_state", fmt.Sprintf("policy=%q", name))).To(BeZero())
 	})
 })
