@@ -26,6 +26,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -335,6 +336,17 @@ annotations["example.com/n"] := n
 		f.AwaitReady(ctx, "zones")
 		f.MustKubectl(ctx, "", "annotate", "placementpolicy", "zones", placementv1.ApproveAnnotation+"=0123456789abcdef")
 	}, shows: `"state":"WaitingForApproval"`},
+	placementv1.ReasonRollingOut: {condition: placementv1.ConditionRolledOut, do: func(ctx context.Context) {
+		rollOut(ctx, placementv1.RolloutStage{Soak: &metav1.Duration{Duration: time.Hour}}, strings.ReplaceAll(zone, `"a"`, `"b"`))
+	}, shows: `"name":"all"`},
+	placementv1.ReasonRolloutPaused: {condition: placementv1.ConditionRolledOut, do: func(ctx context.Context) {
+		rollOut(ctx, placementv1.RolloutStage{}, "package zones\n\nlabels[\"n\"] := json.unmarshal(\"1\")\n")
+	}, shows: "configmaps shop/web: can't be decided"},
+	placementv1.ReasonRolledBack: {condition: placementv1.ConditionRolledOut, do: func(ctx context.Context) {
+		rollOut(ctx, placementv1.RolloutStage{}, strings.ReplaceAll(zone, `"a"`, `"b"`))
+		Eventually(condition).WithContext(ctx).WithArguments(placementv1.ConditionRolledOut).Should(HaveField("Reason", placementv1.ReasonRolledOut))
+		f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rollout.Revision = 1 })
+	}},
 	placementv1.ReasonConflict: {condition: placementv1.ConditionConflicted, do: func(ctx context.Context) {
 		policy(ctx, "zones", zone)
 		policy(ctx, "zones-rival", strings.ReplaceAll(zone, `"a"`, `"b"`))
@@ -344,6 +356,17 @@ annotations["example.com/n"] := n
 	}},
 	placementv1.ReasonExempt:    {condition: placementv1.ConditionReady, do: func(ctx context.Context) { quotaIn(ctx, framework.OperatorNamespace, "pods", "1") }},
 	placementv1.ReasonAboveHard: {condition: placementv1.ConditionExceeded, do: func(ctx context.Context) { quotaIn(ctx, "shop", "count/configmaps", "1") }},
+}
+
+// rollOut changes the policy zones, which is in force, to a text that comes into force in one stage with all namespaces.
+func rollOut(ctx context.Context, only placementv1.RolloutStage, rego string) {
+	GinkgoHelper()
+	policy(ctx, "zones", zone)
+	f.AwaitReady(ctx, "zones")
+	only.Name, only.NamespaceSelector = "all", &metav1.LabelSelector{}
+	f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) {
+		p.Spec.Rego, p.Spec.Rollout = rego, &placementv1.PolicyRollout{Stages: []placementv1.RolloutStage{only}}
+	})
 }
 
 // approved has the plans of a policy wait for an approval.
@@ -391,6 +414,19 @@ var _ = Describe("What the runbook says of", func() {
 			f.MustKubectl(ctx, "", "delete", "--ignore-not-found", "mutatingwebhookconfiguration/berth-placement", "validatingwebhookconfiguration/berth-quota")
 			f.MustKubectl(ctx, "", "delete", "namespace", "shop")
 		})
+	})
+
+	It("a stage that waits for its approval", func(ctx SpecContext) {
+		DeferCleanup(f.StartReadyManager(ctx).Stop)
+		rollOut(ctx, placementv1.RolloutStage{Approval: true}, strings.ReplaceAll(zone, `"a"`, `"b"`))
+		_, text, found := strings.Cut(read("docs/runbook.md"), "As the reason of `RolledOut`")
+		Expect(found).To(BeTrue())
+		Eventually(condition).WithContext(ctx).WithArguments(placementv1.ConditionRolledOut).Should(And(
+			HaveField("Reason", placementv1.ReasonWaitingForApproval), HaveField("Message", MatchRegexp(entry{message: message.FindStringSubmatch(text)[1]}.pattern()))))
+		out, err := f.Shell(ctx, "set -e\n"+block.FindStringSubmatch(text)[1])
+		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(out).To(ContainSubstring(`"state":"WaitingForApproval"`))
+		Eventually(condition).WithContext(ctx).WithArguments(placementv1.ConditionRolledOut).Should(HaveField("Reason", placementv1.ReasonRolledOut))
 	})
 
 	for _, reason := range slices.Sorted(maps.Keys(stages())) {
