@@ -36,7 +36,7 @@ import (
 
 // Redact replaces the names of the objects that policies match, and the values of their labels and annotations, by hashes, as
 // far as no policy reads them. So each policy of the snapshot decides each object as before, also after other data changed.
-// Objects that policies read, namespaces, and the policies themselves stay readable. Equal texts get equal hashes in one
+// Objects that policies read, namespaces, and the policies themselves with their stored revisions stay readable. Equal texts get equal hashes in one
 // snapshot, and other hashes in another one.
 func (s *Simulation) Redact(snapshot *Snapshot) {
 	salt := make([]byte, sha256.Size)
@@ -48,7 +48,7 @@ func (s *Simulation) Redact(snapshot *Snapshot) {
 	for _, content := range snapshot.Objects {
 		obj := &unstructured.Unstructured{Object: content}
 		resource, err := s.cluster.Resource(obj.GroupVersionKind())
-		if err != nil || read[resource.GroupVersionResource] != nil || slices.Contains(kept, resource.GroupVersionResource) {
+		if err != nil || read[resource.GroupVersionResource] != nil || slices.Contains(kept, resource.GroupVersionResource) || s.isRevision(obj) {
 			continue
 		}
 		s.redact(obj, resource.GroupVersionResource, func(text string) string {
@@ -57,6 +57,13 @@ func (s *Simulation) Redact(snapshot *Snapshot) {
 			return "redacted-" + hex.EncodeToString(mac.Sum(nil))[:hashLength]
 		})
 	}
+}
+
+// isRevision reports whether an object stores a version of a policy that decides.
+func (s *Simulation) isRevision(obj *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(s.revisionObjects, func(r *unstructured.Unstructured) bool {
+		return r.GroupVersionKind() == obj.GroupVersionKind() && r.GetNamespace() == obj.GetNamespace() && r.GetName() == obj.GetName()
+	})
 }
 
 // hashLength is the length of a hash in hexadecimal digits. It is long enough that the names of all objects differ.
@@ -87,10 +94,10 @@ func (s *Simulation) redact(obj *unstructured.Unstructured, resource schema.Grou
 
 // reader returns a function that reports whether a policy on a type reads, selects by, or sets a field of its objects.
 func (s *Simulation) reader(resource schema.GroupVersionResource) func(path ...string) bool {
-	var policies []*Policy
-	for _, p := range s.policies {
-		if p.Matcher.SelectsResource(resource) {
-			policies = append(policies, p)
+	var versions []*Version
+	for _, v := range s.versions() {
+		if v.Matcher.SelectsResource(resource) {
+			versions = append(versions, v)
 		}
 	}
 	return func(path ...string) bool {
@@ -100,15 +107,15 @@ func (s *Simulation) reader(resource schema.GroupVersionResource) func(path ...s
 			at = at.AddName(name)
 		}
 		sealed := field.Seal()
-		return slices.ContainsFunc(policies, func(p *Policy) bool {
-			return p.Matcher.Conditional() || p.Evaluator.Input().Covers(sealed) || len(path) == 3 && (selectsBy(p.Object.Spec.Match.ObjectSelector, path[2]) || p.mayWrite())
+		return slices.ContainsFunc(versions, func(v *Version) bool {
+			return v.Matcher.Conditional() || v.Evaluator.Input().Covers(sealed) || len(path) == 3 && (selectsBy(v.Spec.Match.ObjectSelector, path[2]) || v.mayWrite())
 		})
 	}
 }
 
-// mayWrite reports whether the policy may set labels or annotations, which then count as requested values.
-func (p *Policy) mayWrite() bool {
-	return p.Module == nil || slices.Contains(p.Module.Rules, "labels") || slices.Contains(p.Module.Rules, "annotations")
+// mayWrite reports whether the version may set labels or annotations, which then count as requested values.
+func (v *Version) mayWrite() bool {
+	return v.Module == nil || slices.Contains(v.Module.Rules, "labels") || slices.Contains(v.Module.Rules, "annotations")
 }
 
 // selectsBy reports whether a selector has a requirement on a label.

@@ -18,8 +18,6 @@ package simulation
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -33,17 +31,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
-	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/rollout"
 	"github.com/berth-dev/berth/internal/workload"
 )
 
@@ -79,19 +76,98 @@ type Simulation struct {
 	engine   *embedded.Engine
 	// revisions are the highest resource versions of the objects that policies read, by type.
 	revisions map[schema.GroupVersionResource]uint64
+	// revisionObjects are the ControllerRevisions with the versions that decide and are not in the specs of policies.
+	revisionObjects []*unstructured.Unstructured
 }
 
-// Policy is a policy of a simulation. Its version in force is the newest one, even if the manager still uses an earlier
-// one because this one does not compile.
+// Policy is a policy of a simulation. If its newest version does not compile, the policy can't decide any object, even if the
+// manager still uses an earlier version.
 type Policy struct {
-	*placement.Policy
-	// Object is the PlacementPolicy from which Policy was built.
+	// Version is the version that decides. In the midst of a rollout, it is the one that decides in the stages that are reached.
+	Version
+	// Before is the version that decides in all other namespaces; nil if none does.
+	Before *Version
+	// Object is the PlacementPolicy from which the versions were built.
 	Object *placementv1.PlacementPolicy
-	// Module and Binding are nil if the policy does not compile.
+	// Assignment says which version decides where.
+	Assignment rollout.Assignment
+}
+
+// Version is a version of a policy.
+type Version struct {
+	*placement.Policy
+	// Spec has the defaults. Its remediation and rollout are those of the newest version.
+	Spec placementv1.PlacementPolicySpec
+	// Module and Binding are nil if the version does not compile.
 	Module  *policy.Module
 	Binding *policy.Binding
-	// Err says why the policy can't decide any object; nil if it can.
+	// Err says why the version can't decide any object; nil if it can.
 	Err error
+}
+
+// Versions returns the versions that decide: Version, and then Before unless it is nil. No object matches both.
+func (p *Policy) Versions() []*Version {
+	if p.Before == nil {
+		return []*Version{&p.Version}
+	}
+	return []*Version{&p.Version, p.Before}
+}
+
+// VersionOf returns the version of a placement.Policy.
+func (p *Policy) VersionOf(of *placement.Policy) *Version {
+	if p.Before != nil && p.Before.Policy == of {
+		return p.Before
+	}
+	return &p.Version
+}
+
+// Resources returns the types that the versions read, each once.
+func (p *Policy) Resources() []policy.Resource {
+	var out []policy.Resource
+	for _, v := range p.Versions() {
+		if v.Binding == nil {
+			continue
+		}
+		for _, r := range v.Binding.Resources {
+			if !slices.Contains(out, r) {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// Fields returns the fields of a type that the versions read; nil if they do not read it.
+func (p *Policy) Fields(resource schema.GroupVersionResource) *projection.FieldSet {
+	return p.union(resource, func(b *policy.Binding) fieldsByType { return b.Fields })
+}
+
+// PredicateReads returns the fields of a type that the predicates of the versions read; nil if they do not read it.
+func (p *Policy) PredicateReads(resource schema.GroupVersionResource) *projection.FieldSet {
+	return p.union(resource, func(b *policy.Binding) fieldsByType { return b.PredicateReads })
+}
+
+func (p *Policy) union(resource schema.GroupVersionResource, reads func(*policy.Binding) fieldsByType) *projection.FieldSet {
+	var sets []*projection.FieldSet
+	for _, v := range p.Versions() {
+		if v.Binding != nil && reads(v.Binding)[resource] != nil {
+			sets = append(sets, reads(v.Binding)[resource])
+		}
+	}
+	if len(sets) == 0 {
+		return nil
+	}
+	return projection.Union(sets...)
+}
+
+// SelectsResource reports whether a version may match objects of a type.
+func (p *Policy) SelectsResource(resource schema.GroupVersionResource) bool {
+	return slices.ContainsFunc(p.Versions(), func(v *Version) bool { return v.Matcher.SelectsResource(resource) })
+}
+
+// NeedsNamespaces reports whether the labels of an object's namespace determine how the policy decides the object, or may.
+func (p *Policy) NeedsNamespaces() bool {
+	return p.Assignment.Partial() || slices.ContainsFunc(p.Versions(), func(v *Version) bool { return v.Matcher.SelectsNamespaces() || v.Matcher.Conditional() })
 }
 
 // New compiles the policies of a cluster and loads what they read. An error means that the cluster could not be read; an
@@ -109,14 +185,18 @@ func New(ctx context.Context, cluster Cluster, o Options) (*Simulation, error) {
 		return nil, err
 	}
 	for i := range objects {
-		s.policies = append(s.policies, s.compile(ctx, &objects[i]))
+		p, err := s.compile(ctx, &objects[i])
+		if err != nil {
+			return nil, err
+		}
+		s.policies = append(s.policies, p)
 	}
 	if err := s.load(ctx); err != nil {
 		return nil, err
 	}
-	inForce := make([]*placement.Policy, len(s.policies))
-	for i, p := range s.policies {
-		inForce[i] = p.Policy
+	var inForce []*placement.Policy
+	for _, v := range s.versions() {
+		inForce = append(inForce, v.Policy)
 	}
 	namespaces, err := s.readNamespaces(ctx)
 	if err != nil {
@@ -135,43 +215,6 @@ type fixedPolicies struct {
 }
 
 func (f fixedPolicies) Index() *match.Index[*placement.Policy] { return f.index }
-
-// compile compiles and binds a policy as the manager does. Its evaluator fails if that is not possible.
-func (s *Simulation) compile(ctx context.Context, obj *placementv1.PlacementPolicy) *Policy {
-	spec := obj.Spec.WithDefaults()
-	out := &Policy{Object: obj}
-	matcher, invalid := match.New(spec.Match, field.NewPath("spec", "match"))
-	evaluator, err := s.prepare(ctx, obj.Name, spec, out, obj.Status.Dependencies)
-	if out.Err = errors.Join(invalid.ToAggregate(), err); err != nil {
-		evaluator = placement.NewFailing(err)
-	}
-	schedules := out.Module != nil && slices.Contains(out.Module.Rules, language.RuleScheduling)
-	out.Policy = placement.NewPolicy(obj.Name, obj.Generation, spec, matcher, evaluator, schedules)
-	return out
-}
-
-// prepare sets the policy's module and binding, and returns its evaluator.
-func (s *Simulation) prepare(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, out *Policy, before []placementv1.Dependency) (placement.Evaluator, error) {
-	module, err := policy.Compile(name, spec)
-	if err != nil {
-		return nil, fmt.Errorf("the policy does not compile: %w", err)
-	}
-	binding, err := policy.BindToCurrent(ctx, name, module, spec.Replicate, s.cluster.Catalog(), module.BindingsFromStatus(before))
-	if err != nil {
-		return nil, err
-	}
-	out.Module, out.Binding = module, binding
-	if module.Remote != nil {
-		return nil, &RemoteError{URL: module.Remote.Document.String()}
-	}
-	if module.Nodes {
-		binding.PredicateReads = predicates.Reads()
-	}
-	if err := s.engine.Check(module); err != nil {
-		return nil, err
-	}
-	return s.engine.Prepare(ctx, name, module, binding)
-}
 
 // RemoteError means that a remote engine decides the policy. A Simulation does not query it.
 type RemoteError struct{ URL string }
@@ -214,11 +257,11 @@ type fieldsByType = map[schema.GroupVersionResource]*projection.FieldSet
 // union returns the types and fields that any of the policies reads.
 func (s *Simulation) union(reads func(*policy.Binding) fieldsByType) fieldsByType {
 	sets := map[schema.GroupVersionResource][]*projection.FieldSet{}
-	for _, p := range s.policies {
-		if p.Binding == nil {
+	for _, v := range s.versions() {
+		if v.Binding == nil {
 			continue
 		}
-		for resource, fields := range reads(p.Binding) {
+		for resource, fields := range reads(v.Binding) {
 			sets[resource] = append(sets[resource], fields)
 		}
 	}
@@ -231,6 +274,15 @@ func (s *Simulation) union(reads func(*policy.Binding) fieldsByType) fieldsByTyp
 
 // Policies returns the policies, sorted by name.
 func (s *Simulation) Policies() []*Policy { return s.policies }
+
+// versions returns the versions of all policies that decide.
+func (s *Simulation) versions() []*Version {
+	var out []*Version
+	for _, p := range s.policies {
+		out = append(out, p.Versions()...)
+	}
+	return out
+}
 
 // Policy returns the policy of that name, or nil.
 func (s *Simulation) Policy(name string) *Policy {
@@ -348,14 +400,36 @@ func (s *Simulation) Requested(ctx context.Context, o Object) (*unstructured.Uns
 
 // Mismatch returns why a policy does not match an object, or nil if it does.
 func (s *Simulation) Mismatch(ctx context.Context, p *Policy, o Object) (*match.Mismatch, error) {
-	request := s.request(o)
-	labels, err := s.decider.Namespaces.Labels(ctx, o.Namespace)
+	namespace, labels, err := s.namespaceOf(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return p.Matcher.Mismatch(ctx, match.Object{
-		Resource: o.Resource, Namespace: o.Namespace, NamespaceLabels: labels, Content: o.Content, Old: request.Old, Request: request.Admission,
-	}, s.options.OwnNamespace), nil
+	request := s.request(o)
+	object := match.Object{Resource: o.Resource, Namespace: namespace, NamespaceLabels: labels, Content: o.Content, Old: request.Old, Request: request.Admission}
+	version := &p.Version
+	if p.Before != nil && !p.Assignment.Reached(namespace, labels) {
+		version = p.Before
+	}
+	return version.Matcher.Mismatch(ctx, object, s.options.OwnNamespace), nil
+}
+
+// Explain returns which version of a policy decides an object, and why. It returns "" for a policy without spec.rollout.
+func (s *Simulation) Explain(ctx context.Context, p *Policy, o Object) (string, error) {
+	namespace, labels, err := s.namespaceOf(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	return p.Assignment.Explain(namespace, labels), nil
+}
+
+// namespaceOf returns the name and labels of the namespace by which policies match an object. As in the manager, a Namespace is
+// matched by its own.
+func (s *Simulation) namespaceOf(ctx context.Context, o Object) (name string, labels map[string]string, err error) {
+	if o.Resource.GroupResource() == corev1.Resource("namespaces") {
+		return o.Content.GetName(), o.Content.GetLabels(), nil
+	}
+	labels, err = s.decider.Namespaces.Labels(ctx, o.Namespace)
+	return o.Namespace, labels, err
 }
 
 func (s *Simulation) request(o Object) placement.Request {
@@ -403,24 +477,24 @@ func (s *Simulation) Matched(ctx context.Context) iter.Seq2[Object, error] {
 }
 
 func (s *Simulation) selects(resource schema.GroupVersionResource) bool {
-	return slices.ContainsFunc(s.policies, func(p *Policy) bool { return p.Matcher.SelectsResource(resource) })
+	return slices.ContainsFunc(s.policies, func(p *Policy) bool { return p.SelectsResource(resource) })
 }
 
 // inputFields returns the fields of a type's objects that deciding them reads; nil for all.
 func (s *Simulation) inputFields(resource schema.GroupVersionResource) *projection.FieldSet {
 	var sets []*projection.FieldSet
-	for _, p := range s.policies {
-		if !p.Matcher.SelectsResource(resource) {
+	for _, v := range s.versions() {
+		if !v.Matcher.SelectsResource(resource) {
 			continue
 		}
-		if p.Matcher.Conditional() || p.Evaluator.Input().IsAll() {
+		if v.Matcher.Conditional() || v.Evaluator.Input().IsAll() {
 			return nil
 		}
-		sets = append(sets, p.Evaluator.Input())
-		if remediation.EvictsFrom(p.Policy, resource.GroupResource()) {
+		sets = append(sets, v.Evaluator.Input())
+		if remediation.EvictsFrom(v.Policy, resource.GroupResource()) {
 			sets = append(sets, remediation.EvictionFields())
 		}
-		if p.Schedules {
+		if v.Schedules {
 			if path, ok := s.options.Templates.Path(resource.GroupResource()); ok {
 				sets = append(sets, placement.SchedulingFields(path))
 			}
@@ -441,9 +515,9 @@ func (n namespaceLabels) Labels(_ context.Context, name string) (map[string]stri
 	return map[string]string{corev1.LabelMetadataName: name}, nil
 }
 
-// needsNamespaces reports whether a policy selects objects by the labels of their namespaces, or may.
+// needsNamespaces reports whether decisions depend on the labels of namespaces, or may.
 func (s *Simulation) needsNamespaces() bool {
-	return slices.ContainsFunc(s.policies, func(p *Policy) bool { return p.Matcher.SelectsNamespaces() || p.Matcher.Conditional() })
+	return slices.ContainsFunc(s.policies, (*Policy).NeedsNamespaces)
 }
 
 // readNamespaces returns the labels of all namespaces if a policy selects by them.

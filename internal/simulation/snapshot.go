@@ -48,7 +48,8 @@ type Snapshot struct {
 	metav1.TypeMeta `json:",inline"`
 	// Discovery are the types that the cluster served.
 	Discovery Discovery `json:"discovery"`
-	// Objects are the policies, what they read, and what they match. Objects of all types but policies and inventories have
+	// Objects are the policies, their stored revisions that decide, what they read, and what they match. Objects of all types but
+	// policies, revisions, and inventories have
 	// only the fields that policies read, and their identity, labels, and annotations. Secrets have no payload.
 	Objects []map[string]any `json:"objects"`
 }
@@ -70,6 +71,10 @@ func (s *Simulation) Snapshot(ctx context.Context, served Discovery) (*Snapshot,
 			replication.Strip(resource.GroupResource(), kept)
 			out.Objects = append(out.Objects, kept.Object)
 		}
+	}
+	// If a policy matches ControllerRevisions, these replace the ones with only some fields.
+	for _, revision := range s.revisionObjects {
+		out.Objects = append(out.Objects, revision.DeepCopy().Object)
 	}
 	return out, nil
 }
@@ -99,7 +104,8 @@ func (s *Simulation) snapshotFields() fieldsByType {
 	for _, resource := range s.cluster.Catalog().Select(s.selects) {
 		add(resource.GroupVersionResource, s.inputFields(resource.GroupVersionResource))
 	}
-	if s.needsNamespaces() {
+	// Without a rollout, the stages of a policy tell where a change of it comes into force first.
+	if s.needsNamespaces() || slices.ContainsFunc(s.policies, func(p *Policy) bool { return p.Object.Spec.Rollout != nil }) {
 		add(corev1.SchemeGroupVersion.WithResource("namespaces"), (&projection.FieldSet{}).Seal())
 	}
 	return out
