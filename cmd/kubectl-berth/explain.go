@@ -30,6 +30,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/berth-dev/berth/internal/explain"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
@@ -129,6 +130,9 @@ func printExplanation(p *printer, e *explain.Explanation) {
 	for _, policy := range e.Policies {
 		p.line("")
 		p.line("%s (generation %d, priority %d, %s)", p.style(bold, "Policy "+policy.Name), policy.Generation, policy.Priority, policy.Mode)
+		if policy.Rollout != "" {
+			p.line("  %s", policy.Rollout)
+		}
 		for _, read := range policy.Reads {
 			revision := ""
 			if read.Revision != "" {
@@ -165,7 +169,11 @@ func printExplanation(p *printer, e *explain.Explanation) {
 		p.line("%s", p.style(bold, "Policies that do not match"))
 	}
 	for _, m := range e.Mismatches {
-		p.line("  %s: spec.match.%s: %s", m.Policy, m.Part, m.Reason)
+		part := "match." + m.Part
+		if m.Part == match.PartRollout {
+			part = m.Part
+		}
+		p.line("  %s: spec.%s: %s", m.Policy, part, m.Reason)
 	}
 }
 

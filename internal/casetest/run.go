@@ -332,10 +332,10 @@ func (c *Coverage) add(ctx context.Context, s *simulation.Simulation, o simulati
 		if !ok {
 			continue
 		}
-		p := s.Policy(v.Policy.Name)
-		key := p.Name + "\n" + p.Object.Spec.Rego
+		p := s.Policy(v.Policy.Name).VersionOf(v.Policy)
+		key := p.Name + "\n" + p.Spec.Rego
 		if c.byPolicy[key] == nil {
-			c.byPolicy[key] = &policyCoverage{text: p.Object.Spec.Rego, file: p.Name + ".rego", tracer: cover.New(), module: p.Module}
+			c.byPolicy[key] = &policyCoverage{text: p.Spec.Rego, file: p.Name + ".rego", tracer: cover.New(), module: p.Module}
 		}
 		inspection, err := inspectable.Inspect(input.Object)
 		if err != nil {

@@ -184,11 +184,11 @@ func (e *explainer) searchIn(p *placement.Policy) *search {
 	}
 	e.searches[p.Name] = nil
 	inspectable, ok := p.Evaluator.(embedded.Inspectable)
-	own := e.simulation.Policy(p.Name)
-	if !ok || own.Object.Spec.Rego == "" {
+	own := e.simulation.Policy(p.Name).VersionOf(p)
+	if !ok || own.Spec.Rego == "" {
 		return nil
 	}
-	module, err := policy.ParseRego(p.Name+".rego", own.Object.Spec.Rego, own.Object.Spec.WithDefaults().RegoVersion)
+	module, err := policy.ParseRego(p.Name+".rego", own.Spec.Rego, own.Spec.RegoVersion)
 	if err != nil {
 		return nil
 	}
@@ -206,7 +206,7 @@ func (e *explainer) reportsOf(ctx context.Context, p *placement.Policy) []*predi
 		return known
 	}
 	e.reports[p.Name] = nil
-	own := e.simulation.Policy(p.Name)
+	own := e.simulation.Policy(p.Name).VersionOf(p)
 	inspectable, ok := p.Evaluator.(embedded.Inspectable)
 	if !ok || own.Module == nil || !own.Module.Nodes && !own.Module.Clusters {
 		return nil

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/simulation"
@@ -64,6 +65,8 @@ type Policy struct {
 	Generation int64            `json:"generation"`
 	Priority   int32            `json:"priority"`
 	Mode       placementv1.Mode `json:"mode"`
+	// Rollout says which version decides the object, and why. It is empty for a policy without spec.rollout.
+	Rollout string `json:"rollout,omitempty"`
 	// Decision is what the policy decides; nil if Error is set.
 	Decision *Decision `json:"decision,omitempty"`
 	// Error says why the policy can't decide.
@@ -95,7 +98,7 @@ type Decision struct {
 // Mismatch is a policy that does not match the object.
 type Mismatch struct {
 	Policy string `json:"policy"`
-	// Part is the path below spec.match that excludes the object, and Reason says why.
+	// Part is the path below spec.match that excludes the object, or "rollout" for spec.rollout. Reason says why.
 	Part   string `json:"part"`
 	Reason string `json:"reason"`
 }
@@ -125,7 +128,11 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	}
 	out := &Explanation{Object: referenceTo(o), Exists: o.Exists}
 	for _, v := range outcome.Verdicts {
-		out.Policies = append(out.Policies, policyOf(s, v))
+		p := policyOf(s, v)
+		if p.Rollout, err = s.Explain(ctx, s.Policy(p.Name), o); err != nil {
+			return nil, err
+		}
+		out.Policies = append(out.Policies, p)
 	}
 	if out.Mismatches, err = mismatches(ctx, s, o, outcome.Verdicts); err != nil {
 		return nil, err
@@ -151,8 +158,8 @@ func referenceTo(o simulation.Object) ObjectReference {
 
 func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
 	out := Policy{Name: v.Policy.Name, Generation: v.Policy.Generation, Priority: v.Policy.Priority, Mode: v.Policy.Mode}
-	if p := s.Policy(v.Policy.Name); p.Binding != nil {
-		for _, r := range p.Binding.Resources {
+	if binding := s.Policy(v.Policy.Name).VersionOf(v.Policy).Binding; binding != nil {
+		for _, r := range binding.Resources {
 			objects, _ := s.Size(r.GroupVersionResource)
 			out.Reads = append(out.Reads, Read{r.GroupResource().String(), objects, s.Revision(r.GroupVersionResource)})
 		}
@@ -173,12 +180,17 @@ func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
 func mismatches(ctx context.Context, s *simulation.Simulation, o simulation.Object, verdicts []*placement.Verdict) ([]Mismatch, error) {
 	var out []Mismatch
 	for _, p := range s.Policies() {
-		if slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Policy == p.Policy }) || !selectsPlural(p, o.Resource) {
+		if slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Policy.Name == p.Name }) || !selectsPlural(p, o.Resource) {
 			continue
 		}
 		mismatch, err := s.Mismatch(ctx, p, o)
 		if err != nil {
 			return nil, err
+		}
+		if mismatch != nil && mismatch.Part == match.PartRollout {
+			if mismatch.Reason, err = s.Explain(ctx, p, o); err != nil {
+				return nil, err
+			}
 		}
 		if mismatch != nil {
 			out = append(out, Mismatch{Policy: p.Name, Part: mismatch.Part, Reason: mismatch.Reason})
@@ -190,8 +202,10 @@ func mismatches(ctx context.Context, s *simulation.Simulation, o simulation.Obje
 // selectsPlural reports whether a rule of the policy names the object's resource in any group and version, or selects it
 // by a wildcard.
 func selectsPlural(p *simulation.Policy, resource schema.GroupVersionResource) bool {
-	return p.Matcher.SelectsResource(resource) || slices.ContainsFunc(p.Object.Spec.Match.ResourceRules, func(r placementv1.ResourceRule) bool {
-		return slices.Contains(r.Resources, resource.Resource)
+	return slices.ContainsFunc(p.Versions(), func(v *simulation.Version) bool {
+		return v.Matcher.SelectsResource(resource) || slices.ContainsFunc(v.Spec.Match.ResourceRules, func(r placementv1.ResourceRule) bool {
+			return slices.Contains(r.Resources, resource.Resource)
+		})
 	})
 }
 

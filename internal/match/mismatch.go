@@ -24,9 +24,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
+// PartRollout is the Part of a Mismatch that comes from the function of Within.
+const PartRollout = "rollout"
+
 // Mismatch is the first part of a match that excludes an object.
 type Mismatch struct {
 	// Part is the path of the part of the match that excludes the object, below spec.match, for example "objectSelector" or "matchConditions[1]".
+	// PartRollout is not below spec.match.
 	Part string
 	// Reason says why the part excludes the object.
 	Reason string
@@ -43,7 +47,7 @@ func (m *Matcher) Mismatch(ctx context.Context, o Object, ownNamespace string) *
 	case o.Namespace != "" && IsProtectedNamespace(o.Namespace, ownNamespace):
 		return &Mismatch{"namespaceSelector", fmt.Sprintf("no policy matches objects in the namespace %s", o.Namespace)}
 	case m.SelectsByLabels(o.Namespace, o.NamespaceLabels) && !m.SelectsNamespace(o.Namespace, o.NamespaceLabels):
-		return &Mismatch{"rollout", "the version is not in force in the namespace"}
+		return &Mismatch{PartRollout, "the version is not in force in the namespace"}
 	case !m.SelectsNamespace(o.Namespace, o.NamespaceLabels):
 		return &Mismatch{"namespaceSelector", unmet(m.namespaces, o.NamespaceLabels, "the namespace "+o.Namespace)}
 	case m.needsGuard && sentByAPIServer(o.Request):
