@@ -200,12 +200,14 @@ func objectOf(obj *unstructured.Unstructured) doctor.Object {
 	var status struct {
 		ObservedGeneration int64              `json:"observedGeneration"`
 		Conditions         []metav1.Condition `json:"conditions"`
+		// The rollout is part of the status of a PlacementPolicy only.
+		Rollout *placementv1.RolloutStatus `json:"rollout"`
 	}
 	if content, ok, _ := unstructured.NestedMap(obj.Object, "status"); ok {
 		// A status that is not one of Berth counts as missing.
 		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &status)
 	}
-	out.ObservedGeneration, out.Conditions = status.ObservedGeneration, status.Conditions
+	out.ObservedGeneration, out.Conditions, out.Rollout = status.ObservedGeneration, status.Conditions, status.Rollout
 	mode, _, _ := unstructured.NestedString(obj.Object, "spec", "mode")
 	out.Enforced = mode == "" || mode == string(placementv1.ModeEnforce)
 	return out
@@ -225,10 +227,7 @@ func (r *examiner) readRights(ctx context.Context, o *doctorOptions) {
 	}
 	known := map[schema.GroupResource]string{}
 	for _, p := range s.Policies() {
-		if p.Binding == nil {
-			continue
-		}
-		for _, resource := range p.Binding.Resources {
+		for _, resource := range p.Resources() {
 			verb, asked := known[resource.GroupResource()]
 			if !asked {
 				if verb, err = r.deniedVerb(ctx, s.Identity(), resource.GroupResource()); !r.note(object, err) {

@@ -88,6 +88,8 @@ type Object struct {
 	Conditions            []metav1.Condition
 	// Enforced reports whether it is a policy or quota that changes or denies requests.
 	Enforced bool
+	// Rollout is how far a policy is rolled out; nil if it has no rollout.
+	Rollout *placementv1.RolloutStatus
 }
 
 // Denied is a type that Berth may not read.
@@ -261,8 +263,29 @@ func (i *Installation) checkObjects() []Finding {
 		if paused := meta.FindStatusCondition(o.Conditions, placementv1.ConditionPaused); paused != nil && paused.Status == metav1.ConditionTrue {
 			out = append(out, Finding{Warning, object, fmt.Sprintf("its remediation is paused: %s", paused.Message), strings.ToLower(paused.Reason)})
 		}
+		if text := waits(o); text != "" {
+			out = append(out, Finding{Warning, object, text, ""})
+		}
 	}
 	return out
+}
+
+// waits returns why the rollout of a policy does not go on without the user, and the command that lets it; "" if it goes on.
+func waits(o Object) string {
+	if o.Rollout == nil {
+		return ""
+	}
+	switch r := o.Rollout; r.State {
+	case placementv1.RolloutWaitingForApproval:
+		return fmt.Sprintf("the next stage of its rollout needs an approval: kubectl annotate --overwrite placementpolicy %s %s=%s", o.Name, placementv1.ApproveStageAnnotation, r.ApprovalID)
+	case placementv1.RolloutPaused:
+		out := "its rollout is paused: " + r.Message
+		if r.PreviousRevision != 0 {
+			out += fmt.Sprintf("; to roll back: kubectl patch placementpolicy %s --type=merge -p '{\"spec\":{\"rollout\":{\"revision\":%d}}}'", o.Name, r.PreviousRevision)
+		}
+		return out
+	}
+	return ""
 }
 
 func (i *Installation) checkRights() []Finding {
