@@ -80,12 +80,12 @@ func (o *depsOptions) run(ctx context.Context, policy string) error {
 	}
 	out := []dependency{}
 	for _, p := range s.Policies() {
-		if policy != "" && p.Name != policy || p.Binding == nil {
+		if policy != "" && p.Name != policy {
 			continue
 		}
-		for _, r := range p.Binding.Resources {
+		for _, r := range p.Resources() {
 			objects, bytes := s.Size(r.GroupVersionResource)
-			out = append(out, dependency{p.Name, r.GroupResource().String(), replication.Paths(p.Binding.Fields[r.GroupVersionResource]), objects, bytes})
+			out = append(out, dependency{p.Name, r.GroupResource().String(), replication.Paths(p.Fields(r.GroupVersionResource)), objects, bytes})
 		}
 	}
 	if o.output != "" {

@@ -69,6 +69,9 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 		return printStructured(o.Out, o.output, plan)
 	}
 	p := newPrinter(o.Out)
+	for _, text := range plan.Errors {
+		p.line("error: PlacementPolicy %s can't decide objects: %s", policy, text)
+	}
 	if len(plan.Moves) == 0 {
 		p.line("No object has to be patched for PlacementPolicy %s.", policy)
 	} else {

@@ -54,7 +54,7 @@ func (q *question) findings(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	out = slices.Concat(out, quotas, q.pauses())
+	out = slices.Concat(out, quotas, q.pauses(), q.unread())
 	slices.SortStableFunc(out, func(a, b Finding) int { return strings.Compare(a.Object, b.Object) })
 	return out, nil
 }
@@ -63,7 +63,8 @@ func (q *question) findings(ctx context.Context) ([]Finding, error) {
 func (q *question) changeFindings(ctx context.Context, resource schema.GroupVersionResource, name types.NamespacedName, c change) ([]Finding, error) {
 	switch {
 	case resource == placementPolicies && c.after != nil:
-		return q.policyFindings(ctx, q.after.Policy(name.Name))
+		found, err := q.policyFindings(ctx, q.after.Policy(name.Name))
+		return append(found, q.stages(ctx, q.after.Policy(name.Name))...), err
 	case resource.Group == placementv1.GroupVersion.Group && resource.Resource == "limitedresources":
 		return []Finding{{simulation.Describe(cmp.Or(c.after, c.before)), false, "which requests this leaves without a quota is not considered"}}, nil
 	case resource.Group == placementv1.GroupVersion.Group:
@@ -87,13 +88,10 @@ func (q *question) withoutEffect(resource schema.GroupVersionResource, c change)
 	inventories := q.after.Cluster().Catalog().Inventories()
 	read := false
 	for _, p := range slices.Concat(q.before.Policies(), q.after.Policies()) {
-		if p.Matcher.SelectsResource(resource) || resource == namespaces && (p.Matcher.SelectsNamespaces() || p.Matcher.Conditional()) {
+		if p.SelectsResource(resource) || resource == namespaces && p.NeedsNamespaces() {
 			return ""
 		}
-		if p.Binding == nil {
-			continue
-		}
-		for _, fields := range []*projection.FieldSet{p.Binding.Fields[resource], p.Binding.PredicateReads[resource]} {
+		for _, fields := range []*projection.FieldSet{p.Fields(resource), p.PredicateReads(resource)} {
 			if fields == nil {
 				continue
 			}
@@ -176,17 +174,17 @@ func (q *question) policyFindings(ctx context.Context, p *simulation.Policy) ([]
 		}
 	}
 	if p.Err == nil && q.Types != nil {
-		report, err := q.Types.Check(ctx, p.Name, p.Object.Spec.WithDefaults(), p.Binding.Bindings)
+		report, err := q.Types.Check(ctx, p.Name, p.Spec, p.Binding.Bindings)
 		if err != nil {
 			return nil, fmt.Errorf("checking the types of %s: %w", object, err)
 		}
 		for _, f := range report.Findings {
-			out = append(out, Finding{object, p.Object.Spec.Strict, fmt.Sprintf("%s.rego:%d:%d: %s", p.Name, f.Row, f.Col, f.Message)})
+			out = append(out, Finding{object, p.Spec.Strict, fmt.Sprintf("%s.rego:%d:%d: %s", p.Name, f.Row, f.Col, f.Message)})
 		}
 	}
 	path := field.NewPath("spec", "match")
 	coverage := p.Matcher.Coverage(q.after.Cluster().Catalog().Served(), path, q.options.OwnNamespace)
-	for _, warning := range slices.Concat(match.Warnings(p.Object.Spec.WithDefaults().Match, path), coverage.Unserved) {
+	for _, warning := range slices.Concat(match.Warnings(p.Spec.Match, path), coverage.Unserved) {
 		out = append(out, Finding{object, false, warning})
 	}
 	if coverage.Impossible != "" {

@@ -38,6 +38,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/rollout"
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
@@ -245,6 +246,10 @@ func (o *overlay) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, 
 		var p placementv1.PlacementPolicy
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj.Object, &p, true); err != nil {
 			return nil, fmt.Errorf("%s: %w", simulation.Describe(obj), err)
+		}
+		if !rollout.PositionOf(p.Status.Rollout).Concerns(rollout.Digest(p.Spec)) {
+			// The change starts a rollout. The question is what it leads to in the end.
+			p.Status.Rollout = nil
 		}
 		out = append(out, p)
 	}

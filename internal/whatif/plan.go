@@ -37,6 +37,8 @@ type Plan struct {
 	Denied    int `json:"denied"`
 	Undecided int `json:"undecided"`
 	LeftAlone int `json:"leftAlone"`
+	// Errors say why versions of the policy can't decide any object.
+	Errors []string `json:"errors,omitempty"`
 }
 
 // Move is an object to patch, or a Pod to evict.
@@ -76,6 +78,11 @@ func PlanOf(ctx context.Context, s *simulation.Simulation, policy string) (*Plan
 	ledger.ConcludeAssessments(time.Time{})
 	report := ledger.Report(policy)
 	out := &Plan{Policy: policy, Moves: []Move{}, Denied: report.Denied, Undecided: report.Failed, LeftAlone: report.Moved - report.Outstanding}
+	for _, v := range p.Versions() {
+		if v.Err != nil {
+			out.Errors = append(out.Errors, v.Err.Error())
+		}
+	}
 	if report.Plan == nil {
 		return out, nil
 	}

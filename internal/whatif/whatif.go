@@ -197,7 +197,7 @@ func (q *question) read(ctx context.Context) error {
 			continue
 		}
 		_, changes := q.changed.change(keyOf(o))
-		if !changes && slices.ContainsFunc(q.after.Policies(), func(p *simulation.Policy) bool { return p.Matcher.SelectsResource(o.Resource) }) {
+		if !changes && slices.ContainsFunc(q.after.Policies(), func(p *simulation.Policy) bool { return p.SelectsResource(o.Resource) }) {
 			q.contents[i].Content = nil
 		}
 	}
@@ -220,7 +220,9 @@ func (q *question) mark(ctx context.Context) error {
 		}
 		after := q.after.Policy(before.Name)
 		if after == nil || !alike(before, after) {
-			q.groups.each(before.Policy, func(g *group) { q.markAll(g) })
+			for _, v := range before.Versions() {
+				q.groups.each(v.Policy, q.markAll)
+			}
 			continue
 		}
 		q.groups.each(before.Policy, func(g *group) {
@@ -251,7 +253,7 @@ func (q *question) markAll(g *group) {
 // markMatched marks the objects that a policy matches after the changes.
 func (q *question) markMatched(ctx context.Context, p *simulation.Policy) error {
 	return parallel(len(q.objects), func(i int) error {
-		if q.marked[i] || q.contents[i].Content == nil || !p.Matcher.SelectsResource(q.contents[i].Resource) {
+		if q.marked[i] || q.contents[i].Content == nil || !p.SelectsResource(q.contents[i].Resource) {
 			return nil
 		}
 		mismatch, err := q.after.Mismatch(ctx, p, q.contents[i])
@@ -266,11 +268,11 @@ func (q *question) affected(p *simulation.Policy) bool {
 		return true
 	}
 	for resource := range q.changed.changed {
-		if p.Binding != nil && (p.Binding.Fields[resource] != nil || p.Binding.PredicateReads[resource] != nil) {
+		if p.Fields(resource) != nil || p.PredicateReads(resource) != nil {
 			return true
 		}
 	}
-	return q.changesNamespaces() && (p.Matcher.SelectsNamespaces() || p.Matcher.Conditional())
+	return q.changesNamespaces() && p.NeedsNamespaces()
 }
 
 func (q *question) changesNamespaces() bool {
@@ -285,9 +287,9 @@ func alike(before, after *simulation.Policy) bool {
 		spec.Rego, spec.RegoVersion, spec.Data, spec.Replicate = "", "", nil, nil
 		return spec
 	}
-	return before.Err == nil && after.Err == nil && !before.Matcher.Conditional() && !before.Matcher.SelectsNamespaces() &&
+	return before.Err == nil && after.Err == nil && !before.NeedsNamespaces() && !after.NeedsNamespaces() &&
 		before.Schedules == after.Schedules && before.Evaluator.Input().Covers(after.Evaluator.Input()) &&
-		equality.Semantic.DeepEqual(text(before.Object.Spec.WithDefaults()), text(after.Object.Spec.WithDefaults()))
+		equality.Semantic.DeepEqual(text(before.Spec), text(after.Spec))
 }
 
 // pair is an object after the changes, with what policies made of it before. An object that is deleted has no content.
