@@ -43,7 +43,7 @@ import (
 )
 
 const doctorLong = `Check whether Berth works in a cluster: its Deployment and version, the leader, certificates, webhook configurations, policies
-and quotas that are not ready, the rights that policies need, and clocks. What you may not read is reported as not checked.
+and quotas that are not ready, rollouts that wait for a user, the rights that policies need, and clocks. What you may not read is reported as not checked.
 
 The exit code is 0 if nothing is an error, and 1 otherwise.`
 

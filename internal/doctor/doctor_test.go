@@ -37,6 +37,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/doctor"
 )
 
@@ -113,6 +114,18 @@ func TestCheck(t *testing.T) {
 		"paused": {func(i *doctor.Installation) {
 			i.Objects[0].Conditions = append(i.Objects[0].Conditions, metav1.Condition{Type: "Paused", Status: metav1.ConditionTrue, Reason: "BlastRadius", Message: "5 of 10"})
 		}, []string{"warning PlacementPolicy p its remediation is paused: 5 of 10"}},
+		"stage to approve": {func(i *doctor.Installation) {
+			i.Objects[0].Rollout = &placementv1.RolloutStatus{State: placementv1.RolloutWaitingForApproval, ApprovalID: "4-half-x", PreviousRevision: 2}
+		}, []string{"warning PlacementPolicy p the next stage of its rollout needs an approval: kubectl annotate --overwrite placementpolicy p placement.berth.dev/approve-stage=4-half-x"}},
+		"paused rollout": {func(i *doctor.Installation) {
+			i.Objects[0].Rollout = &placementv1.RolloutStatus{State: placementv1.RolloutPaused, Message: "3 objects failed", PreviousRevision: 2}
+		}, []string{`warning PlacementPolicy p its rollout is paused: 3 objects failed; to roll back: kubectl patch placementpolicy p --type=merge -p '{"spec":{"rollout":{"revision":2}}}'`}},
+		"paused first rollout": {func(i *doctor.Installation) {
+			i.Objects[0].Rollout = &placementv1.RolloutStatus{State: placementv1.RolloutPaused, Message: "3 objects failed"}
+		}, []string{"warning PlacementPolicy p its rollout is paused: 3 objects failed"}},
+		"rollout that goes on": {func(i *doctor.Installation) {
+			i.Objects[0].Rollout = &placementv1.RolloutStatus{State: placementv1.RolloutSoaking, Message: "stage half soaks"}
+		}, nil},
 		"no rights": {func(i *doctor.Installation) {
 			i.Denied = []doctor.Denied{{Policy: "p", Verb: "list", Resource: "secrets"}}
 		}, []string{"error PlacementPolicy p reads secrets, which Berth may not list"}},

@@ -96,7 +96,7 @@ func everywhere(p *simulation.Policy) *simulation.Version {
 }
 
 // movesByStage returns the number of objects for each stage of a policy, and of those in none, to which the policy gives other
-// values at once. It returns nil if the labels of a namespace are not known, for example because the user may not list namespaces.
+// values, at once or at their next update. It returns nil if the labels of a namespace are not known, for example because the user may not list namespaces.
 func (q *question) movesByStage(ctx context.Context, p *simulation.Policy) []int {
 	// A stage with an invalid selector selects nothing.
 	stages, _ := rollout.NewStages(p.Name, p.Object.Spec.Rollout.Stages, field.NewPath("spec", "rollout", "stages"))
@@ -110,7 +110,7 @@ func (q *question) movesByStage(ctx context.Context, p *simulation.Policy) []int
 	}
 	out := make([]int, stages.Len()+1)
 	for _, r := range q.results {
-		if r.Object == nil || !slices.ContainsFunc(r.Values, func(v Value) bool { return v.Policy == p.Name && !v.Pending }) {
+		if r.Object == nil || !slices.ContainsFunc(r.Values, func(v Value) bool { return v.Policy == p.Name }) {
 			continue
 		}
 		namespace := r.Namespace

@@ -36,6 +36,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/rollout"
 	"github.com/berth-dev/berth/internal/schemas"
 	"github.com/berth-dev/berth/internal/simulation"
 )
@@ -287,7 +288,8 @@ func alike(before, after *simulation.Policy) bool {
 		spec.Rego, spec.RegoVersion, spec.Data, spec.Replicate = "", "", nil, nil
 		return spec
 	}
-	return before.Err == nil && after.Err == nil && !before.NeedsNamespaces() && !after.NeedsNamespaces() &&
+	decides := func(p *simulation.Policy) bool { return p.Err == nil && p.Assignment.Target != rollout.NoRevision }
+	return decides(before) && decides(after) && !before.NeedsNamespaces() && !after.NeedsNamespaces() &&
 		before.Schedules == after.Schedules && before.Evaluator.Input().Covers(after.Evaluator.Input()) &&
 		equality.Semantic.DeepEqual(text(before.Spec), text(after.Spec))
 }

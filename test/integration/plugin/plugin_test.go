@@ -33,6 +33,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -148,6 +149,96 @@ clusters contains name if {
 		out, err := f.Kubectl(ctx, "", "berth", "explain", "deployment/web", "-n", namespace, "--kubeconfig", kubeconfig)
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring("ask for the right to list placementpolicies.placement.berth.dev"))
+	})
+})
+
+var _ = Describe("A policy in the midst of a rollout", func() {
+	It("is decided by the version that its status assigns to each namespace", func(ctx SpecContext) {
+		name := framework.NewName("staged")
+		canary, rest := f.NewNamespace(ctx, map[string]string{"stage": name}), f.NewNamespace(ctx, nil)
+		for _, namespace := range []string{canary, rest} {
+			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "web", nil))).To(Succeed())
+		}
+		rego := func(tier string) string { return fmt.Sprintf("package p\n\nannotations.tier := %q\n", tier) }
+		p := framework.NewPolicy(name, rego("gold"), "", "configmaps", canary, rest)
+		// No object is moved, so the rollout stays in its first stage.
+		p.Spec.Remediation.Mode = placementv1.RemediationManual
+		f.CreateReadyPolicy(ctx, p)
+		// planned returns the planned values by namespace, if the plan is the one in the status.
+		planned := func(ctx context.Context) (map[string]string, error) {
+			text, err := f.Kubectl(ctx, "", "berth", "plan", name, "-o", "json")
+			plan := &whatif.Plan{}
+			if err == nil {
+				err = json.Unmarshal([]byte(text), plan)
+			}
+			if err != nil {
+				return nil, err
+			}
+			p, err := f.Policy(ctx, name)
+			if err != nil || p.Status.Plan == nil || p.Status.Plan.Digest != plan.Digest {
+				return nil, fmt.Errorf("the plan of the status is %v, not %s: %w", p.Status.Plan, plan.Digest, err)
+			}
+			out := map[string]string{}
+			for _, m := range plan.Moves {
+				out[m.Namespace] = *m.Changes[0].To
+			}
+			return out, nil
+		}
+		state := func(ctx context.Context) (placementv1.RolloutState, error) {
+			p, err := f.Policy(ctx, name)
+			if err != nil || p.Status.Rollout == nil {
+				return "", err
+			}
+			return p.Status.Rollout.State, nil
+		}
+		explained := func(namespace string) string {
+			return f.MustKubectl(ctx, "", "berth", "explain", "configmap/web", "-n", namespace)
+		}
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rollout = &placementv1.PolicyRollout{Stages: []placementv1.RolloutStage{{Name: "canary", NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"stage": name}}}}}
+		})
+		Eventually(state).WithContext(ctx).Should(Equal(placementv1.RolloutComplete))
+		Eventually(planned).WithContext(ctx).Should(Equal(map[string]string{canary: "gold", rest: "gold"}))
+		Expect(explained(rest)).To(ContainSubstring("revision 1 decides, which is the version in the spec: its rollout is complete"))
+
+		By("predicting a change")
+		p.Spec.Rego = rego("silver")
+		p.Spec.Rollout = &placementv1.PolicyRollout{Stages: []placementv1.RolloutStage{{Name: "canary", NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"stage": name}}}}}
+		out, err := f.Shell(ctx, "kubectl berth whatif -f "+writeManifest(p)+"; echo exit code $?")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(And(ContainSubstring("the change comes into force in stages: stage canary (1 objects get other values), and then everything else (1 objects). "+
+			"Until a namespace is reached, the version before decides its objects."), ContainSubstring("Pending: 2 objects"), ContainSubstring("exit code 2")))
+
+		By("making it")
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = rego("silver") })
+		Eventually(planned).WithContext(ctx).Should(Equal(map[string]string{canary: "silver", rest: "gold"}))
+		Expect(state(ctx)).To(Equal(placementv1.RolloutProgressing))
+		Expect(explained(canary)).To(MatchRegexp(`revision \d+ decides, which is the version in the spec: namespace %s is in stage canary, which is reached`, canary))
+		Expect(explained(rest)).To(ContainSubstring("revision 1 decides: namespace %s is in no stage and follows after the last one", rest))
+		Expect(f.MustKubectl(ctx, "", "berth", "violations", name)).To(And(ContainSubstring(`should be silver`), ContainSubstring(`should be gold`)))
+
+		By("reading a snapshot")
+		snapshot := filepath.Join(GinkgoT().TempDir(), "cluster.json.gz")
+		f.MustKubectl(ctx, "", "berth", "snapshot", "-o", snapshot)
+		Expect(f.Shell(ctx, "KUBECONFIG=/dev/null kubectl berth plan "+name+" --from "+snapshot)).To(Equal(f.MustKubectl(ctx, "", "berth", "plan", name)))
+
+		By("reading without the right to get revisions")
+		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		text, err := f.Plane.Kubeconfig("reader-of-" + name)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(kubeconfig, text, 0o600)).To(Succeed())
+		f.MustKubectl(ctx, "", "create", "clusterrole", name, "--verb=get,list", "--resource=placementpolicies.placement.berth.dev,configmaps,namespaces,deployments.apps,clusterprofiles.multicluster.x-k8s.io")
+		f.MustKubectl(ctx, "", "create", "clusterrolebinding", name, "--clusterrole="+name, "--user=reader-of-"+name)
+		DeferCleanup(func(ctx SpecContext) { f.MustKubectl(ctx, "", "delete", "clusterrole,clusterrolebinding", name) })
+		Eventually(func(ctx context.Context) (string, error) {
+			return f.Kubectl(ctx, "", "berth", "violations", name, "--kubeconfig", kubeconfig)
+		}).WithContext(ctx).Should(And(ContainSubstring("should be silver"), Not(ContainSubstring("should be gold")),
+			ContainSubstring("can't be decided: revision 1 of the policy decides here, and you may not read it: ask for the right to get controllerrevisions.apps in the namespace berth-system")))
+
+		By("rolling back")
+		f.MustKubectl(ctx, "", "patch", "plpol", name, "--type=merge", "-p", `{"spec":{"rollout":{"revision":1}}}`)
+		Eventually(planned).WithContext(ctx).Should(Equal(map[string]string{canary: "gold", rest: "gold"}))
+		Expect(explained(canary)).To(ContainSubstring("revision 1 decides: spec.rollout.revision selects it for all namespaces"))
 	})
 })
 
