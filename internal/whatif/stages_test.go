@@ -17,6 +17,7 @@ limitations under the License.
 package whatif_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -80,7 +81,7 @@ func tiersPolicy(t *testing.T, status *placementv1.RolloutStatus, edits ...strin
 		t.Fatal(err)
 	}
 	obj.Status.Rollout = status
-	status.Digest = rollout.Digest(obj.Spec)
+	status.Digest = cmp.Or(status.Digest, rollout.Digest(obj.Spec))
 	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +142,7 @@ func TestStages(t *testing.T) {
 			tiersPolicy(t, nil, "rollout: {", "rollout: {revision: 2, ", "silver", "bronze"), 0, []string{
 				"revision 2 is in force because of spec.rollout.revision: the version in the spec decides nothing until you remove this field",
 			}},
-		"before the first status": {tiersPolicy(t, &placementv1.RolloutStatus{State: placementv1.RolloutProgressing, Revision: 4, Reached: new(int32(0))}), nil, tiersPolicy(t, nil, "silver", "gold"), 3, []string{
+		"before the first status": {tiersPolicy(t, &placementv1.RolloutStatus{State: placementv1.RolloutProgressing, Revision: 4, Digest: "older", Reached: new(int32(0))}), nil, tiersPolicy(t, nil, "silver", "gold"), 3, []string{
 			"the change comes into force in stages: stage canary (1 objects get other values), and then everything else (2 objects). Until a namespace is reached, the policy matches nothing there" + report,
 		}},
 		"remediation only": {tiersPolicy(t, midst()), []*unstructured.Unstructured{storedTiers(t, 2, "silver", "gold")}, tiersPolicy(t, nil, "mode: Automatic", "mode: Automatic, evict: true"), 0, nil},
