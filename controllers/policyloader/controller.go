@@ -263,10 +263,6 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	// versions ignores the versions of a deleted policy of the same name.
 	known := len(c.versions(obj)) > 0
 	state, err := c.load(ctx, obj)
-	if errors.Is(err, errNotStored) {
-		// The leader stores each version before it is rolled out, and the cache gets it soon.
-		return reconcile.Result{RequeueAfter: missingInterval}, nil
-	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -294,10 +290,10 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // mayRecover reports whether the policy's state may improve without a change of any object that Berth watches. A missing
-// type may be served, or the leader may record what the policy's types are bound to.
+// type may be served, the leader may record what the policy's types are bound to, or the cache may get a stored revision.
 func mayRecover(s *placement.PolicyState) bool {
 	_, notServed := errors.AsType[*policy.NotServedError](s.Err)
-	return notServed || policy.IsAmbiguous(s.Err) || s.Binding != nil && len(s.Binding.Missing) > 0
+	return notServed || policy.IsAmbiguous(s.Err) || errors.Is(s.Err, errNotStored) || s.Binding != nil && len(s.Binding.Missing) > 0
 }
 
 // awaitData returns the registry entry that is to be in force: next, or the current entry while the data that next reads

@@ -40,8 +40,17 @@ type preparedVersion struct {
 	evaluator placement.Evaluator
 }
 
+// isLost reports whether the version is one that always fails.
+func (v *preparedVersion) isLost() bool { return v.binding == nil }
+
 // errNotStored means that a revision that has to decide is not stored, or not in the cache yet.
 var errNotStored = errors.New("the revision is not stored")
+
+// isLost reports whether an error means that a revision can't be loaded: it is not stored, or this version of Berth refuses it.
+func isLost(err error) bool {
+	_, refused := errors.AsType[*policy.CompileError](err)
+	return refused || errors.Is(err, errNotStored)
+}
 
 var stagesPath = field.NewPath("spec", "rollout", "stages")
 
@@ -89,8 +98,8 @@ type stagedLoad struct {
 // rolledBack returns the entry of a policy whose revision number is in force everywhere.
 func (l *stagedLoad) rolledBack(ctx context.Context, number int64) (*placement.PolicyState, error) {
 	version, err := l.stored(ctx, number)
-	if errors.Is(err, errNotStored) {
-		l.reason = fmt.Errorf("spec.rollout.revision: revision %d is not stored; status.rollout.revisions has those that are", number)
+	if isLost(err) {
+		l.reason = fmt.Errorf("spec.rollout.revision: %w; status.rollout.revisions has the revisions that are stored", err)
 		return l.stay(ctx, rollout.PositionOf(l.obj.Status.Rollout))
 	}
 	if err != nil {
@@ -114,31 +123,51 @@ func (l *stagedLoad) inStages(ctx context.Context, next compiled, position rollo
 	if position.Previous == 0 {
 		return l.entry(target, nil), nil
 	}
-	before, err := l.before(ctx, next, position.Previous)
+	before, err := l.stored(ctx, position.Previous)
+	if isLost(err) {
+		l.reason = fmt.Errorf("%w; it decides in stages that are not reached: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout", err)
+		if current := l.current(); current != nil && (current.Staged == nil || current.Staged.InForce.Digest != position.Digest) {
+			return l.stay(ctx, position)
+		}
+		return l.entry(target, new(l.lost(next, position.Previous))), nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	return l.entry(target, before), nil
+	return l.entry(target, &before), nil
 }
 
-// before returns the version before. If it can't be had, it returns one that always fails: nobody knows what it would decide.
-func (l *stagedLoad) before(ctx context.Context, next compiled, number int64) (*preparedVersion, error) {
-	version, err := l.stored(ctx, number)
-	if err == nil {
-		return &version, nil
+// lost returns a version that always fails, in place of a revision that can't be loaded: nobody knows what it would decide.
+func (l *stagedLoad) lost(next compiled, number int64) preparedVersion {
+	for _, known := range l.preparedOf(l.obj.Name) {
+		if known.isLost() && known.UID == l.obj.UID && known.Generation == number && known.module == next.module {
+			l.used = append(l.used, known)
+			return known
+		}
 	}
-	if state := l.Registry.Get(l.obj.Name); state != nil && !state.Broken {
-		return nil, err
+	out := preparedVersion{compiled: next, evaluator: placement.NewFailing(l.reason)}
+	out.Generation = number
+	l.used = append(l.used, out)
+	return out
+}
+
+// current returns what this replica has in force of the policy; nil if it has nothing yet.
+func (l *stagedLoad) current() *placement.PolicyState {
+	if state := l.Registry.Get(l.obj.Name); state != nil && !state.Broken && state.Loaded.UID == l.obj.UID {
+		return state
 	}
-	return &preparedVersion{compiled: next, evaluator: placement.NewFailing(fmt.Errorf("revision %d of the policy, which decides in namespaces of stages that are not reached: %w", number, err))}, nil
+	return nil
 }
 
 // stay returns the entry of a policy whose newest version is not being rolled out. What this replica has in force stays in force.
 // If it has nothing yet, the version that was in force everywhere last decides everywhere.
 func (l *stagedLoad) stay(ctx context.Context, position rollout.Position) (*placement.PolicyState, error) {
-	if current := l.Registry.Get(l.obj.Name); current != nil && !current.Broken && current.Loaded.UID == l.obj.UID {
+	if current := l.current(); current != nil {
 		kept := *current
-		kept.Generation, kept.Err, kept.Next = l.obj.Generation, l.reason, l.candidate
+		kept.Generation, kept.Err = l.obj.Generation, l.reason
+		if !reflect.DeepEqual(kept.Next, l.candidate) {
+			kept.Next = l.candidate
+		}
 		staged := placement.StagedVersions{InForce: rollout.InForce{Complete: true}}
 		if current.Staged != nil {
 			staged = *current.Staged
@@ -149,6 +178,9 @@ func (l *stagedLoad) stay(ctx context.Context, position rollout.Position) (*plac
 		return &kept, nil
 	}
 	version, err := l.lastInForce(ctx, position)
+	if isLost(err) {
+		return broken(l.obj, fmt.Errorf("%w; it was in force everywhere: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout to put the version in the spec in force everywhere", err)), nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -157,10 +189,6 @@ func (l *stagedLoad) stay(ctx context.Context, position rollout.Position) (*plac
 		state := l.entry(*version, nil)
 		state.Next = l.candidate
 		return state, nil
-	}
-	if number := position.Everywhere(); number != 0 {
-		// Nobody knows what that version would decide.
-		return broken(l.obj, fmt.Errorf("revision %d of the policy, which was in force, is not stored any more: remove spec.rollout to put the newest version in force everywhere", number)), nil
 	}
 	// No version was ever in force anywhere, and none is ahead of the status.
 	if l.reason != nil {
@@ -178,19 +206,28 @@ func (l *stagedLoad) stay(ctx context.Context, position rollout.Position) (*plac
 
 func nowhere(string, map[string]string) bool { return false }
 
-// lastInForce returns the version that was in force everywhere last; nil if there was none.
+// lastInForce returns the version that was in force everywhere last; nil if there was none. isLost reports whether it can't be
+// loaded.
 func (l *stagedLoad) lastInForce(ctx context.Context, position rollout.Position) (*preparedVersion, error) {
-	if number := position.Everywhere(); number != 0 {
-		version, err := l.stored(ctx, number)
-		if !errors.Is(err, errNotStored) {
-			return &version, err
-		}
-	} else if position != (rollout.Position{}) {
+	number := position.Everywhere()
+	if number == 0 && position != (rollout.Position{}) {
 		return nil, nil
 	}
+	var lost error
+	if number != 0 {
+		version, err := l.stored(ctx, number)
+		if !isLost(err) {
+			return &version, err
+		}
+		lost = err
+	}
 	kept, ok, err := l.storedVersion(ctx, l.obj)
-	if err != nil || !ok {
+	if err != nil {
 		return nil, err
+	}
+	// The version that was in force before a rollback is stored, too.
+	if !ok || number != 0 && kept.Generation != number && rollout.VersionDigest(kept.Spec) != position.Version() {
+		return nil, lost
 	}
 	version, err := l.prepare(ctx, kept, nil)
 	return &version, err
@@ -199,7 +236,7 @@ func (l *stagedLoad) lastInForce(ctx context.Context, position rollout.Position)
 // stored returns a stored revision.
 func (l *stagedLoad) stored(ctx context.Context, number int64) (preparedVersion, error) {
 	for _, known := range l.preparedOf(l.obj.Name) {
-		if known.UID == l.obj.UID && known.Generation == number {
+		if known.UID == l.obj.UID && known.Generation == number && !known.isLost() {
 			return l.prepare(ctx, known.compiled, nil)
 		}
 	}
@@ -213,7 +250,7 @@ func (l *stagedLoad) stored(ctx context.Context, number int64) (preparedVersion,
 	// This version of Berth may refuse a source that an older one accepted.
 	out, err := compile(l.obj.Name, revision)
 	if out.module == nil {
-		return preparedVersion{}, err
+		return preparedVersion{}, fmt.Errorf("revision %d: %w", number, err)
 	}
 	return l.prepare(ctx, out, nil)
 }

@@ -66,3 +66,11 @@ func (p Position) Everywhere() int64 {
 	}
 	return p.Previous
 }
+
+// Version returns the digest of the version that was in force everywhere last; empty if the position does not have it.
+func (p Position) Version() string {
+	if p.Complete || p.rolledBack {
+		return versionOf(p.Digest)
+	}
+	return ""
+}
