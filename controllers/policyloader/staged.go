@@ -151,8 +151,11 @@ func (l *stagedLoad) lost(next compiled, number int64) preparedVersion {
 	return out
 }
 
-// current returns what this replica has in force of the policy; nil if it has nothing yet.
+// current returns what this replica has in force of the policy; nil if it has nothing yet, or a revision is lost.
 func (l *stagedLoad) current() *placement.PolicyState {
+	if slices.ContainsFunc(l.preparedOf(l.obj.Name), func(v preparedVersion) bool { return v.isLost() }) {
+		return nil
+	}
 	if state := l.Registry.Get(l.obj.Name); state != nil && !state.Broken && state.Loaded.UID == l.obj.UID {
 		return state
 	}
