@@ -104,6 +104,8 @@ type model struct {
 	rollout string
 	reached int
 	moved   time.Time
+	// denied are the objects of each of these stages that were denied before the stage was reached.
+	denied []int
 	// shown is the ID that was shown in the present wait for an approval. used are those of all earlier waits.
 	shown string
 	used  map[string]bool
@@ -170,12 +172,12 @@ func (h *history) recount() {
 	for i := range h.counts {
 		c := rollout.Counts{Matched: 5}
 		if h.IntN(4) == 0 {
-			c.Failed = h.IntN(3)
+			c.Failed, c.Denied = h.IntN(2), h.IntN(2)
 		}
 		if h.IntN(3) == 0 {
 			c.Pending = h.IntN(3)
 		}
-		c.Moved = c.Matched - c.Failed - c.Pending
+		c.Moved = c.Matched - c.Failed - c.Denied - c.Pending
 		h.counts[i] = c
 	}
 	h.busy, h.paused = h.IntN(5) == 0, ""
@@ -389,6 +391,7 @@ func (h *history) judge(f rollout.Facts, after *placementv1.RolloutStatus) {
 		if m.shown != "" {
 			m.used[m.shown] = true
 		}
+		m.denied = append(m.denied[:m.reached:m.reached], f.Counts[m.reached].Denied)
 		m.reached, m.moved, m.shown = wanted, time.Time{}, ""
 		h.seen["stage reached"]++
 	}
@@ -420,7 +423,7 @@ func (h *history) held(f rollout.Facts) string {
 		return "a pause of remediation"
 	}
 	for i := range reached {
-		if limit := ptr.Deref(f.Spec.Stages[i].PauseAfterFailures, 1); limit > 0 && f.Counts[i].Failed >= int(limit) {
+		if limit := ptr.Deref(f.Spec.Stages[i].PauseAfterFailures, 1); limit > 0 && f.Counts[i].Failed+max(0, f.Counts[i].Denied-h.model.denied[i]) >= int(limit) {
 			return "failures"
 		}
 		if f.Counts[i].Pending > 0 {
