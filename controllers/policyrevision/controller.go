@@ -274,16 +274,8 @@ func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.Placeme
 		}
 	}
 	if state != nil && state.Staged != nil && state.Staged.Candidate != "" && state.Staged.Candidate == rollout.Digest(obj.Spec) {
-		// After a restore of the policies from a backup, another version may be stored under the number.
-		version := rollout.VersionDigest(obj.Spec)
-		for i, n := range numbered {
-			if n.Revision == obj.Generation && n.Annotations[annotationVersion] != version {
-				if err := c.remove(ctx, &n); err != nil {
-					return err
-				}
-				numbered = slices.Delete(numbered, i, i+1)
-				break
-			}
+		if numbered, err = c.removeNamesake(ctx, obj, numbered); err != nil {
+			return err
 		}
 		if err := store(policy.Revision{UID: obj.UID, Generation: obj.Generation, Spec: obj.Spec, Bindings: state.NewestBinding().Bindings}); err != nil {
 			return err
@@ -299,6 +291,22 @@ func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.Placeme
 	})
 	c.changed.Publish(obj.Name)
 	return err
+}
+
+// removeNamesake deletes the revision that has the number of the newest version if it is another version, as after a restore of the
+// policies from a backup. It returns the other revisions.
+func (c *Controller) removeNamesake(ctx context.Context, obj *placementv1.PlacementPolicy, numbered []appsv1.ControllerRevision) ([]appsv1.ControllerRevision, error) {
+	version := rollout.VersionDigest(obj.Spec)
+	i := slices.IndexFunc(numbered, func(r appsv1.ControllerRevision) bool {
+		return r.Revision == obj.Generation && r.Annotations[annotationVersion] != version
+	})
+	if i < 0 {
+		return numbered, nil
+	}
+	if err := c.remove(ctx, &numbered[i]); err != nil {
+		return nil, err
+	}
+	return slices.Delete(numbered, i, i+1), nil
 }
 
 // removeNumbered deletes the numbered revisions of a policy.

@@ -73,7 +73,7 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{T: t, policies: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&placementv1.PlacementPolicy{}).Build()}
 	changed := func(object client.Object) {
 		f.writes = append(f.writes, object.GetName())
-		f.policyOf(context.Background(), object)
+		f.policyOf(t.Context(), object)
 	}
 	revisions := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
