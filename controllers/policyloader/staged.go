@@ -137,7 +137,7 @@ func (l *stagedLoad) inStages(ctx context.Context, next compiled, position rollo
 	return l.entry(target, &before), nil
 }
 
-// lost returns a version that always fails, in place of a revision that can't be loaded: nobody knows what it would decide.
+// lost returns a version that always fails, in place of a revision that can't be loaded and whose decisions are not known.
 func (l *stagedLoad) lost(next compiled, number int64) preparedVersion {
 	for _, known := range l.preparedOf(l.obj.Name) {
 		if known.isLost() && known.UID == l.obj.UID && known.Generation == number && known.module == next.module {
