@@ -293,7 +293,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // type may be served, the leader may record what the policy's types are bound to, or the cache may get a stored revision.
 func mayRecover(s *placement.PolicyState) bool {
 	_, notServed := errors.AsType[*policy.NotServedError](s.Err)
-	return notServed || policy.IsAmbiguous(s.Err) || errors.Is(s.Err, errNotStored) || s.Binding != nil && len(s.Binding.Missing) > 0
+	return notServed || policy.IsAmbiguous(s.Err) || errors.Is(s.Err, errNotStored) || slices.ContainsFunc(s.InForce(), func(b *policy.Binding) bool { return len(b.Missing) > 0 })
 }
 
 // awaitData returns the registry entry that is to be in force: next, or the current entry while the data that next reads
@@ -317,6 +317,7 @@ func (c *Controller) awaitData(name string, next *placement.PolicyState) (state 
 	c.waiting[name] = w
 	held := *old
 	held.Next, held.Loaded = next.Binding, next.Loaded
+	held.Staged = heldStages(old.Staged, next.Staged)
 	return &held, true
 }
 

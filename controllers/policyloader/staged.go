@@ -76,7 +76,7 @@ func (c *Controller) loadStaged(ctx context.Context, obj *placementv1.PlacementP
 	case number != 0:
 		return l.rolledBack(ctx, number)
 	case reason == nil && position.Concerns(l.staged.Candidate):
-		return l.inStages(ctx, next, position)
+		return l.newestInStages(ctx, next, position)
 	default:
 		return l.stay(ctx, position)
 	}
@@ -106,21 +106,27 @@ func (l *stagedLoad) rolledBack(ctx context.Context, number int64) (*placement.P
 		return nil, err
 	}
 	l.staged.InForce = rollout.InForce{Digest: rollout.VersionDigest(version.Spec), Complete: true, Revision: number}
-	return l.entry(version, nil), nil
+	state := l.entry(version, nil)
+	state.Next = l.candidate
+	return state, nil
 }
 
-// inStages returns the entry of a policy whose newest version is rolled out as far as the status says.
-func (l *stagedLoad) inStages(ctx context.Context, next compiled, position rollout.Position) (*placement.PolicyState, error) {
-	l.staged.InForce = rollout.InForce{Digest: position.Digest, Reached: position.Reached, Complete: position.Complete}
+// newestInStages returns the entry of a policy whose newest version is rolled out as far as the status says.
+func (l *stagedLoad) newestInStages(ctx context.Context, next compiled, position rollout.Position) (*placement.PolicyState, error) {
 	target, err := l.prepare(ctx, next, l.candidate)
 	if err != nil {
 		return nil, err
 	}
 	if position.Complete {
 		l.remember(l.obj, next, true)
-		return l.entry(target, nil), nil
 	}
-	if position.Previous == 0 {
+	return l.inStages(ctx, target, position)
+}
+
+// inStages returns the entry of a policy of which a version is rolled out as far as the status says.
+func (l *stagedLoad) inStages(ctx context.Context, target preparedVersion, position rollout.Position) (*placement.PolicyState, error) {
+	l.staged.InForce = rollout.InForce{Digest: position.Digest, Reached: position.Reached, Complete: position.Complete}
+	if position.Complete || position.Previous == 0 {
 		return l.entry(target, nil), nil
 	}
 	before, err := l.stored(ctx, position.Previous)
@@ -129,7 +135,7 @@ func (l *stagedLoad) inStages(ctx context.Context, next compiled, position rollo
 		if current := l.current(); current != nil && (current.Staged == nil || current.Staged.InForce.Digest != position.Digest) {
 			return l.stay(ctx, position)
 		}
-		return l.entry(target, new(l.lost(next, position.Previous))), nil
+		return l.entry(target, new(l.lost(target.compiled, position.Previous))), nil
 	}
 	if err != nil {
 		return nil, err
@@ -163,7 +169,8 @@ func (l *stagedLoad) current() *placement.PolicyState {
 }
 
 // stay returns the entry of a policy whose newest version is not being rolled out. What this replica has in force stays in force.
-// If it has nothing yet, the version that was in force everywhere last decides everywhere.
+// If it has nothing yet, the versions of the status decide as far as the status says. If their stages are no longer in the spec, the
+// version that was in force everywhere last decides everywhere.
 func (l *stagedLoad) stay(ctx context.Context, position rollout.Position) (*placement.PolicyState, error) {
 	if current := l.current(); current != nil {
 		kept := *current
@@ -171,14 +178,27 @@ func (l *stagedLoad) stay(ctx context.Context, position rollout.Position) (*plac
 		if !reflect.DeepEqual(kept.Next, l.candidate) {
 			kept.Next = l.candidate
 		}
-		staged := placement.StagedVersions{InForce: rollout.InForce{Complete: true}}
-		if current.Staged != nil {
-			staged = *current.Staged
+		if kept.Staged = heldStages(current.Staged, &l.staged); current.Staged != nil {
 			l.used = l.preparedOf(l.obj.Name)
 		}
-		staged.Candidate, staged.Stages = l.staged.Candidate, l.staged.Stages
-		kept.Staged = &staged
 		return &kept, nil
+	}
+	reached := 0
+	if position.IsOfStages(rollout.Digest(l.obj.Spec)) {
+		target, err := l.stored(ctx, position.Revision)
+		if err == nil {
+			state, err := l.inStages(ctx, target, position)
+			if err == nil {
+				state.Next = l.candidate
+			}
+			return state, err
+		}
+		if !isLost(err) {
+			return nil, err
+		}
+		if reached = position.Reached; l.reason != nil {
+			l.reason = fmt.Errorf("%w; %w", l.reason, err)
+		}
 	}
 	version, err := l.lastInForce(ctx, position)
 	if isLost(err) {
@@ -193,10 +213,10 @@ func (l *stagedLoad) stay(ctx context.Context, position rollout.Position) (*plac
 		state.Next = l.candidate
 		return state, nil
 	}
-	// No version was ever in force anywhere, and none is ahead of the status.
+	// No version was ever in force everywhere, and none is ahead of the status.
 	if l.reason != nil {
-		state := broken(l.obj, l.reason)
-		state.Policy.Matcher = state.Policy.Matcher.Within(nowhere)
+		state, stages := broken(l.obj, l.reason), l.staged.Stages
+		state.Policy.Matcher = state.Policy.Matcher.Within(func(namespace string, labels map[string]string) bool { return stages.Of(namespace, labels) < reached })
 		return state, nil
 	}
 	next, _ := l.newest(l.obj)
@@ -206,8 +226,6 @@ func (l *stagedLoad) stay(ctx context.Context, position rollout.Position) (*plac
 	}
 	return l.entry(target, nil), nil
 }
-
-func nowhere(string, map[string]string) bool { return false }
 
 // lastInForce returns the version that was in force everywhere last; nil if there was none. isLost reports whether it can't be
 // loaded.
@@ -328,6 +346,19 @@ func sameVersions(old, next *placement.PolicyState) bool {
 
 func same(a, b *placement.Policy) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.Generation == b.Generation && a.Evaluator == b.Evaluator)
+}
+
+// heldStages returns the stages of an entry that stays in force while the next one waits for its data.
+func heldStages(old, next *placement.StagedVersions) *placement.StagedVersions {
+	if next == nil {
+		return old
+	}
+	out := placement.StagedVersions{InForce: rollout.InForce{Complete: true}}
+	if old != nil {
+		out = *old
+	}
+	out.Candidate, out.Stages = next.Candidate, next.Stages
+	return &out
 }
 
 // sameStages reports whether two entries have the same rollout.

@@ -104,7 +104,8 @@ type model struct {
 	rollout string
 	reached int
 	moved   time.Time
-	// denied are the objects of each of these stages that were denied before the stage was reached.
+	// denied are the objects of each of the first stages that the version before denied, as far as that is known. Other versions in
+	// the same stages inherit them.
 	denied []int
 	// shown is the ID that was shown in the present wait for an approval. used are those of all earlier waits.
 	shown string
@@ -345,7 +346,11 @@ func (h *history) judge(f rollout.Facts, after *placementv1.RolloutStatus) {
 		if m.rollout != "" {
 			h.seen["begun again in the midst"]++
 		}
-		m.rollout, m.reached, m.moved, m.shown, held = f.Candidate, 0, time.Time{}, "", ""
+		if stagesOf(m.rollout) != stagesOf(f.Candidate) {
+			m.denied = nil
+		}
+		m.rollout, m.reached, m.moved, m.shown = f.Candidate, 0, time.Time{}, ""
+		held = h.held(f)
 		if everywhere(after) {
 			if m.everywhere != h.version && len(f.Spec.Stages) > 0 {
 				h.fail("a version is complete before its first stage")
@@ -391,7 +396,9 @@ func (h *history) judge(f rollout.Facts, after *placementv1.RolloutStatus) {
 		if m.shown != "" {
 			m.used[m.shown] = true
 		}
-		m.denied = append(m.denied[:m.reached:m.reached], f.Counts[m.reached].Denied)
+		if len(m.denied) == m.reached {
+			m.denied = append(m.denied, f.Counts[m.reached].Denied)
+		}
 		m.reached, m.moved, m.shown = wanted, time.Time{}, ""
 		h.seen["stage reached"]++
 	}
@@ -407,12 +414,20 @@ func (h *history) judge(f rollout.Facts, after *placementv1.RolloutStatus) {
 	h.same(after)
 }
 
+// stagesOf returns what a digest of a rollout says of its stages; empty for no rollout.
+func stagesOf(digest string) string {
+	_, stages, _ := strings.Cut(digest, "-")
+	return stages
+}
+
 // held returns what holds the rollout of the model in its present stage, besides its soak and an approval; empty for nothing.
 func (h *history) held(f rollout.Facts) string {
 	reached := h.model.reached
 	switch {
 	case f.InForce == nil || f.Candidate == "" || f.Candidate != h.model.rollout || f.Spec.Revision != 0:
 		return "another spec"
+	case reached == 0 && f.Busy:
+		return "objects that wait for their decision"
 	case reached == 0:
 		return ""
 	case f.InForce.Digest != h.model.rollout || f.InForce.Reached != reached:

@@ -59,6 +59,11 @@ func (p Position) Concerns(digest string) bool {
 	}
 }
 
+// IsOfStages reports whether the position is that of a rollout that is not complete, with the stages in the digest of a rollout.
+func (p Position) IsOfStages(digest string) bool {
+	return p.Digest != "" && !p.Complete && !p.rolledBack && stagesOf(p.Digest) == stagesOf(digest)
+}
+
 // Everywhere returns the revision that was in force everywhere last; 0 if there was none.
 func (p Position) Everywhere() int64 {
 	if p.Complete || p.rolledBack {

@@ -187,23 +187,15 @@ func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 	}
 	out.State = placementv1.RolloutProgressing
 	for _, stage := range f.Spec.Stages {
-		out.Stages = append(out.Stages, placementv1.RolloutStageStatus{Name: stage.Name, DeniedBefore: deniedBefore(s, before, stage.Name)})
+		out.Stages = append(out.Stages, placementv1.RolloutStageStatus{Name: stage.Name})
 	}
-	return out
-}
-
-// deniedBefore returns how many objects of a stage the version before denied, if that is known from a rollout that is superseded.
-// The objects are still decided by that rollout's version.
-func deniedBefore(s *placementv1.RolloutStatus, before Revision, stage string) *int32 {
-	if s == nil || everywhere(s) || s.PreviousRevision != before.Number {
-		return nil
-	}
-	for _, superseded := range s.Stages {
-		if superseded.Name == stage {
-			return superseded.DeniedBefore
+	if s != nil && !everywhere(s) && stagesOf(s.Digest) == stagesOf(f.Candidate) {
+		// Objects of these stages are still decided by the version that is superseded.
+		for i := range out.Stages {
+			out.Stages[i].DeniedBefore = s.Stages[i].DeniedBefore
 		}
 	}
-	return nil
+	return out
 }
 
 // before returns the version that was in force everywhere last. known is false while it is not stored. Where no version was, it

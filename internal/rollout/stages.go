@@ -118,6 +118,12 @@ func digest(value any) string {
 	return hex.EncodeToString(sum[:digestBytes])
 }
 
+// stagesOf returns the stages in a digest of a rollout.
+func stagesOf(digest string) string {
+	_, stages, _ := strings.Cut(digest, "-")
+	return stages
+}
+
 // versionOf returns the version in a digest of a rollout.
 func versionOf(digest string) string {
 	version, _, _ := strings.Cut(digest, "-")
