@@ -89,6 +89,8 @@ type Controller struct {
 	// numbered are the policies that may have numbered revisions. A list reads all revisions in the cache.
 	mu       sync.Mutex
 	numbered sets.Set[string]
+	// versions are the digests of the numbered revisions.
+	versions map[types.UID]string
 }
 
 // Subscribe registers a callback for the policies whose numbered revisions may have changed.
@@ -113,12 +115,31 @@ func (c *Controller) Numbered(ctx context.Context, obj *placementv1.PlacementPol
 	return numbered, rollout.Revision{Number: stored.Generation, Version: rollout.VersionDigest(stored.Spec)}, nil
 }
 
-// list returns the numbered revisions of all policies that had a name, the newest first.
+// list returns the numbered revisions of all policies that had a name, the newest first. Their annotations have the digests that this
+// version of Berth computes; another one may have stored others.
 func (c *Controller) list(ctx context.Context, policyName string) ([]appsv1.ControllerRevision, error) {
 	list := &appsv1.ControllerRevisionList{}
 	err := c.state.GetClient().List(ctx, list, client.InNamespace(c.options.Namespace), client.MatchingLabels{labelNumbered: policy.RevisionName(policyName)})
 	slices.SortFunc(list.Items, func(a, b appsv1.ControllerRevision) int { return cmp.Compare(b.Revision, a.Revision) })
+	for i := range list.Items {
+		metav1.SetMetaDataAnnotation(&list.Items[i].ObjectMeta, annotationVersion, c.versionOf(&list.Items[i]))
+	}
 	return list.Items, err
+}
+
+// versionOf returns the digest of the version in a revision; empty if the revision can't be decoded. The data of a revision is
+// immutable.
+func (c *Controller) versionOf(r *appsv1.ControllerRevision) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	version, known := c.versions[r.UID]
+	if !known {
+		if decoded, err := policy.DecodeRevision(r.Data.Raw); err == nil {
+			version = rollout.VersionDigest(decoded.Spec)
+		}
+		c.versions[r.UID] = version
+	}
+	return version
 }
 
 // last returns the last version of a policy that was in force everywhere. ok is false if there is none.
@@ -133,7 +154,7 @@ func (c *Controller) last(ctx context.Context, obj *placementv1.PlacementPolicy)
 
 // New returns a controller that reads policies from policies and stores revisions in state.
 func New(policies client.Reader, state cluster.Cluster, registry *placement.Registry, o Options) *Controller {
-	out := &Controller{policies: policies, state: state, registry: registry, options: o, loaded: make(chan event.GenericEvent, 1024), numbered: sets.New[string]()}
+	out := &Controller{policies: policies, state: state, registry: registry, options: o, loaded: make(chan event.GenericEvent, 1024), numbered: sets.New[string](), versions: map[types.UID]string{}}
 	registry.Subscribe(func(change placement.PolicyChange) {
 		if len(change.After) == 0 {
 			return
@@ -372,5 +393,8 @@ func (c *Controller) create(ctx context.Context, obj *placementv1.PlacementPolic
 }
 
 func (c *Controller) remove(ctx context.Context, revision *appsv1.ControllerRevision) error {
+	c.mu.Lock()
+	delete(c.versions, revision.UID)
+	c.mu.Unlock()
 	return client.IgnoreNotFound(c.state.GetClient().Delete(ctx, revision, client.Preconditions{UID: &revision.UID}))
 }
