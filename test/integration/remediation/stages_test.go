@@ -133,7 +133,7 @@ var _ = Describe("A policy that comes into force in stages", func() {
 
 		By("approving another stage")
 		approve(ctx, waits.ApprovalID+"x")
-		Consistently(tiers, "2s").WithContext(ctx).Should(all(map[string]string{"canary": "silver", "half": "gold", "rest": "gold"}))
+		Consistently(tiers, 2*time.Second).WithContext(ctx).Should(all(map[string]string{"canary": "silver", "half": "gold", "rest": "gold"}))
 
 		By("rolling back")
 		f.MustKubectl(ctx, "", "patch", "plpol", name, "--type=merge", "-p", `{"spec":{"rollout":{"revision":1}}}`)
@@ -155,7 +155,7 @@ var _ = Describe("A policy that comes into force in stages", func() {
 		p.Spec.Rollout = stages(func(s []placementv1.RolloutStage) { s[0].Approval = true })
 		f.CreatePolicy(ctx, p)
 		waits := await(ctx, placementv1.RolloutWaitingForApproval, Fields{"Reached": HaveValue(BeEquivalentTo(0)), "PreviousRevision": BeZero(), "Stage": Equal("0/2")})
-		Consistently(tiers, "1s").WithContext(ctx).Should(Not(ContainElement(ContainSubstring("bronze"))))
+		Consistently(tiers, time.Second).WithContext(ctx).ShouldNot(ContainElement(ContainSubstring("bronze")))
 		approve(ctx, waits.ApprovalID)
 		second := await(ctx, placementv1.RolloutWaitingForApproval, Fields{"Reached": HaveValue(BeEquivalentTo(1))})
 		Eventually(tiers).WithContext(ctx).Should(And(HaveKeyWithValue("canary", fmt.Sprintf("%d bronze new bronze", objects)), HaveKeyWithValue("half", Not(ContainSubstring("bronze")))))
@@ -175,7 +175,7 @@ var _ = Describe("A policy that comes into force in stages", func() {
 		})
 		paused := await(ctx, placementv1.RolloutPaused, Fields{"Reached": HaveValue(BeEquivalentTo(1))})
 		Expect(paused.Message).To(ContainSubstring("1 objects of stage canary failed, 0 more are denied than before"))
-		Consistently(rolloutOf, "2s").WithContext(ctx).WithArguments(name).Should(HaveField("Reached", HaveValue(BeEquivalentTo(1))))
+		Consistently(rolloutOf, 2*time.Second).WithContext(ctx).WithArguments(name).Should(HaveField("Reached", HaveValue(BeEquivalentTo(1))))
 
 		By("denying an object of the first stage")
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
