@@ -49,7 +49,7 @@ func (v *Validator) checkRollout(ctx context.Context, old, obj *placementv1.Plac
 	if r == nil {
 		return nil, nil
 	}
-	warnings := warnOfRolledBackChange(old, obj, path)
+	warnings := slices.Concat(warnOfRolledBackChange(old, obj, path), warnOfSuperseded(old, obj, path), warnOfUnchecked(obj, path))
 	errs := refuseRevision(old, obj, path.Child("revision"))
 	if len(r.Stages) == 0 {
 		return warnings, errs
@@ -95,6 +95,38 @@ func warnOfRolledBackChange(old, obj *placementv1.PlacementPolicy, path *field.P
 	}
 	return admission.Warnings{fmt.Sprintf("%s is %d: this change of the policy has no effect until revision is removed",
 		path.Child("revision"), revision)}
+}
+
+// warnOfSuperseded warns about an update that starts a rollout again which has reached stages already.
+func warnOfSuperseded(old, obj *placementv1.PlacementPolicy, path *field.Path) admission.Warnings {
+	if old == nil || old.Status.Rollout == nil || obj.Spec.Rollout.Revision != 0 {
+		return nil
+	}
+	s, position := old.Status.Rollout, rollout.PositionOf(old.Status.Rollout)
+	if position.Reached == 0 || s.State == placementv1.RolloutComplete || s.State == placementv1.RolloutRolledBack || position.Concerns(rollout.Digest(obj.Spec)) {
+		return nil
+	}
+	text := fmt.Sprintf("%s: the rollout of revision %d, which has reached %d of %d stages, ends, and another one starts from the first stage", path, s.Revision, position.Reached, len(s.Stages))
+	if s.PreviousRevision == 0 {
+		return admission.Warnings{text + ": until a stage is reached again, the policy matches nothing in its namespaces"}
+	}
+	return admission.Warnings{fmt.Sprintf("%s, unless this is revision %d again: until a stage is reached again, revision %[2]d decides in its namespaces", text, s.PreviousRevision)}
+}
+
+// warnOfUnchecked warns about stages that follow each other at once, because Berth does not look at existing objects.
+func warnOfUnchecked(obj *placementv1.PlacementPolicy, path *field.Path) admission.Warnings {
+	mode := obj.Spec.Remediation.Mode
+	if mode != placementv1.RemediationOff && mode != placementv1.RemediationNewOnly {
+		return nil
+	}
+	stages := obj.Spec.Rollout.Stages
+	for i, s := range stages[:max(0, len(stages)-1)] {
+		if (s.Soak == nil || s.Soak.Duration == 0) && !stages[i+1].Approval {
+			return admission.Warnings{fmt.Sprintf("%s: nothing holds the rollout in stage %q: spec.remediation.mode is %s, so Berth does not look at existing objects; set soak of the stage, or approval of the next one",
+				path.Child("stages").Index(i), s.Name, mode)}
+		}
+	}
+	return nil
 }
 
 // refuseStages returns an error for each stage that never gets a namespace, whatever namespaces exist. It ignores invalid

@@ -19,16 +19,20 @@ package policyvalidator_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/rollout"
 	"github.com/berth-dev/berth/webhooks/policyvalidator"
 )
 
@@ -212,6 +216,85 @@ func TestRefuseRevision(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, causes(t, err)); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWarnOfSuperseded checks that there is a warning for changes that take back what a rollout has reached.
+func TestWarnOfSuperseded(t *testing.T) {
+	const ends = "spec.rollout: the rollout of revision 5, which has reached 1 of 1 stages, ends, and another one starts from the first stage"
+	tests := map[string]struct {
+		status func(*placementv1.RolloutStatus)
+		change func(*placementv1.PlacementPolicySpec)
+		want   []string
+	}{
+		"Version": {change: func(s *placementv1.PlacementPolicySpec) { s.Priority++ },
+			want: []string{ends + ", unless this is revision 3 again: until a stage is reached again, revision 3 decides in its namespaces"}},
+		"NoVersionBefore": {func(s *placementv1.RolloutStatus) { s.PreviousRevision = 0 }, func(s *placementv1.PlacementPolicySpec) { s.Priority++ },
+			[]string{ends + ": until a stage is reached again, the policy matches nothing in its namespaces"}},
+		"Stages": {change: func(s *placementv1.PlacementPolicySpec) { s.Rollout.Stages[0].Name = "b" }, want: []string{ends + ", unless this is revision 3 again: until a stage is reached again, revision 3 decides in its namespaces"}},
+		"Soak": {change: func(s *placementv1.PlacementPolicySpec) {
+			s.Rollout.Stages[0].Soak = &metav1.Duration{Duration: time.Hour}
+		}},
+		"Remediation": {change: func(s *placementv1.PlacementPolicySpec) { s.Remediation.Mode = placementv1.RemediationManual }},
+		"NotReached":  {func(s *placementv1.RolloutStatus) { s.Reached = new(int32(0)) }, func(s *placementv1.PlacementPolicySpec) { s.Priority++ }, nil},
+		"Complete":    {func(s *placementv1.RolloutStatus) { s.State = placementv1.RolloutComplete }, func(s *placementv1.PlacementPolicySpec) { s.Priority++ }, nil},
+		"RollBack":    {change: func(s *placementv1.PlacementPolicySpec) { s.Rollout.Revision = 3 }},
+		"NoStages":    {change: func(s *placementv1.PlacementPolicySpec) { s.Priority, s.Rollout = 1, nil }},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			old := newStaged(percentage("all", 100))
+			old.Status.Rollout = &placementv1.RolloutStatus{
+				State: placementv1.RolloutSoaking, Revision: 5, PreviousRevision: 3, Reached: new(int32(1)), Revisions: []int64{5, 3},
+				Digest: rollout.Digest(old.Spec), Stages: []placementv1.RolloutStageStatus{{Name: "all"}},
+			}
+			if tc.status != nil {
+				tc.status(old.Status.Rollout)
+			}
+			p := old.DeepCopy()
+			tc.change(&p.Spec)
+			warnings, err := newRolloutValidator(nil).ValidateUpdate(t.Context(), old, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, []string(warnings), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWarnOfUnchecked checks that there is a warning for stages that follow each other at once.
+func TestWarnOfUnchecked(t *testing.T) {
+	soaked, approved := percentage("first", 10), percentage("second", 100)
+	soaked.Soak, approved.Approval = &metav1.Duration{Duration: time.Minute}, true
+	tests := map[string]struct {
+		mode   placementv1.RemediationMode
+		stages []placementv1.RolloutStage
+		warns  bool
+	}{
+		"Off":       {placementv1.RemediationOff, []placementv1.RolloutStage{percentage("first", 10), percentage("second", 100)}, true},
+		"NewOnly":   {placementv1.RemediationNewOnly, []placementv1.RolloutStage{percentage("first", 10), percentage("second", 100)}, true},
+		"Manual":    {placementv1.RemediationManual, []placementv1.RolloutStage{percentage("first", 10), percentage("second", 100)}, false},
+		"Soaked":    {placementv1.RemediationOff, []placementv1.RolloutStage{soaked, percentage("second", 100)}, false},
+		"Approved":  {placementv1.RemediationOff, []placementv1.RolloutStage{percentage("first", 10), approved}, false},
+		"OnlyStage": {placementv1.RemediationOff, []placementv1.RolloutStage{percentage("first", 100)}, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := newStaged(tc.stages...)
+			p.Spec.Remediation.Mode = tc.mode
+			warnings, err := newRolloutValidator(nil).ValidateCreate(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			warned := slices.ContainsFunc(warnings, func(w string) bool {
+				return strings.HasPrefix(w, `spec.rollout.stages[0]: nothing holds the rollout in stage "first": spec.remediation.mode is `+string(tc.mode))
+			})
+			if warned != tc.warns {
+				t.Errorf("warnings %q", warnings)
 			}
 		})
 	}
