@@ -178,8 +178,15 @@ func (l *stagedLoad) stay(ctx context.Context, position rollout.Position) (*plac
 		if !reflect.DeepEqual(kept.Next, l.candidate) {
 			kept.Next = l.candidate
 		}
-		if kept.Staged = heldStages(current.Staged, &l.staged); current.Staged != nil {
+		kept.Staged = heldStages(current.Staged, &l.staged)
+		if current.Staged != nil {
 			l.used = l.preparedOf(l.obj.Name)
+			return &kept, nil
+		}
+		for _, v := range l.versions(l.obj) {
+			if v.Generation == current.Policy.Generation {
+				kept.Staged.Unstaged = &v.Revision
+			}
 		}
 		return &kept, nil
 	}

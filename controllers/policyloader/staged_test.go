@@ -455,6 +455,30 @@ func TestWhatIsInForceStays(t *testing.T) {
 	r.want(t, 2, 1, 1, 1)
 }
 
+// TestUnstagedVersion checks that the entry of a policy that gets stages has the version that is in force, until its rollout begins.
+func TestUnstagedVersion(t *testing.T) {
+	s := newStore()
+	r := newReplica(t, s, newMetrics(t))
+	r.load(t)
+	s.set(2, stagesOf("0"))
+	for range 2 {
+		r.catchUp()
+		r.load(t)
+		r.want(t, 1, 1, 1, 1)
+		if u := r.registry.Get(staged).Staged.Unstaged; u == nil || u.Generation != 1 || u.Spec.Priority != 1 {
+			t.Errorf("in force is %+v", u)
+		}
+	}
+	s.storeRevision(1, 1)
+	s.progress(1, 2, 1)
+	r.catchUp()
+	r.load(t)
+	r.want(t, 2, 1, 1, 1)
+	if u := r.registry.Get(staged).Staged.Unstaged; u != nil {
+		t.Errorf("in force is %+v after the rollout began", u)
+	}
+}
+
 // TestAnotherStagedPolicyOfTheSameName checks that a policy that was deleted and created again uses nothing of the earlier one.
 func TestAnotherStagedPolicyOfTheSameName(t *testing.T) {
 	s := newStore()

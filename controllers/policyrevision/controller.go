@@ -289,6 +289,9 @@ func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.Placeme
 	if err != nil {
 		return err
 	}
+	if !ok && state != nil && state.Staged != nil && state.Staged.Unstaged != nil {
+		last, ok = *state.Staged.Unstaged, true
+	}
 	if ok {
 		if err := store(last); err != nil {
 			return err

@@ -284,6 +284,24 @@ func TestWhatIsNotInForceIsNotStored(t *testing.T) {
 	f.stored(map[string]string{"last": "2 uid package a", "2": "2 uid package a", "3": "3 uid package b"})
 }
 
+// TestUnstagedVersionIsStored checks that the version that is in force when a policy gets stages is stored even if it was not stored
+// before the policy got them: otherwise no version would decide in stages that are not reached.
+func TestUnstagedVersionIsStored(t *testing.T) {
+	f := newFixture(t)
+	before := f.obj.DeepCopy()
+	f.change(f.stages)
+	f.version("b")
+	f.registry.Set(name, &placement.PolicyState{
+		Policy: &placement.Policy{Name: name, Generation: 1}, Generation: f.obj.Generation, Binding: &policy.Binding{}, Next: &policy.Binding{},
+		Staged: &placement.StagedVersions{
+			Candidate: rollout.Digest(f.obj.Spec), InForce: rollout.InForce{Complete: true},
+			Unstaged: &policy.Revision{UID: before.UID, Generation: 1, Spec: before.Spec},
+		},
+	})
+	f.reconcile()
+	f.stored(map[string]string{"1": "1 uid package a", "3": "3 uid package b"})
+}
+
 // TestPrune checks that ten revisions are kept, and those that decide or that spec.rollout.revision selects.
 func TestPrune(t *testing.T) {
 	f := newFixture(t)

@@ -44,6 +44,9 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 		// the versions in State, and the counts have them.
 		facts.Busy = f.Resuming || !c.Assessed(s.Versions()...) || f.Waiting.Resuming || f.Waiting.Rollouts > 0 || !f.MatchedWatches.Settled()
 		facts.Paused = pausedBecause(f)
+		if u := s.Staged.Unstaged; u != nil && facts.Fallback.Number == 0 {
+			facts.Fallback = rollout.Revision{Number: u.Generation, Version: rollout.VersionDigest(u.Spec)}
+		}
 		if !facts.Settled(obj.Status.Rollout) {
 			if facts.Counts, err = c.stageCounts(ctx, s.Policy, s.Staged.Stages, f); err != nil {
 				return 0, err

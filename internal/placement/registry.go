@@ -73,6 +73,9 @@ type StagedVersions struct {
 	// does.
 	Before        *Policy
 	BeforeBinding *policy.Binding
+	// Unstaged is the version that decides everywhere if the policy had no stages when it came into force; nil otherwise. It may not
+	// be stored yet.
+	Unstaged *policy.Revision
 }
 
 // LoadedVersion identifies a version of a policy.

@@ -33,7 +33,7 @@ func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
 		return isFalse(placementv1.ReasonRollingOut, "the newest version can't decide, so it is not rolled out further; see the Compiled and Replicated conditions; "+whereDecided(s))
 	}
 	if f.RolloutPending {
-		return isFalse(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version before, as a ControllerRevision first")
+		return isFalse(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version before, as a ControllerRevision first; if it can't, remove spec.rollout to put the newest version in force everywhere")
 	}
 	reasons := map[placementv1.RolloutState]string{
 		placementv1.RolloutPaused: placementv1.ReasonRolloutPaused, placementv1.RolloutWaitingForApproval: placementv1.ReasonWaitingForApproval,
