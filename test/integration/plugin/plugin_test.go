@@ -161,8 +161,11 @@ var _ = Describe("A policy in the midst of a rollout", func() {
 		}
 		rego := func(tier string) string { return fmt.Sprintf("package p\n\nannotations.tier := %q\n", tier) }
 		p := framework.NewPolicy(name, rego("gold"), "", "configmaps", canary, rest)
-		// No object is moved, so the rollout stays in its first stage.
+		// No object is moved, so the plan of a stage stays.
 		p.Spec.Remediation.Mode = placementv1.RemediationManual
+		stages := &placementv1.PolicyRollout{Stages: []placementv1.RolloutStage{{
+			Name: "canary", NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"stage": name}}, Soak: &metav1.Duration{Duration: time.Hour},
+		}}}
 		f.CreateReadyPolicy(ctx, p)
 		// planned returns the planned values by namespace, if the plan is the one in the status.
 		planned := func(ctx context.Context) (map[string]string, error) {
@@ -195,7 +198,7 @@ var _ = Describe("A policy in the midst of a rollout", func() {
 			return f.MustKubectl(ctx, "", "berth", "explain", "configmap/web", "-n", namespace)
 		}
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rollout = &placementv1.PolicyRollout{Stages: []placementv1.RolloutStage{{Name: "canary", NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"stage": name}}}}}
+			p.Spec.Rollout = stages
 		})
 		Eventually(state).WithContext(ctx).Should(Equal(placementv1.RolloutComplete))
 		Eventually(planned).WithContext(ctx).Should(Equal(map[string]string{canary: "gold", rest: "gold"}))
@@ -203,7 +206,7 @@ var _ = Describe("A policy in the midst of a rollout", func() {
 
 		By("predicting a change")
 		p.Spec.Rego = rego("silver")
-		p.Spec.Rollout = &placementv1.PolicyRollout{Stages: []placementv1.RolloutStage{{Name: "canary", NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"stage": name}}}}}
+		p.Spec.Rollout = stages
 		out, err := f.Shell(ctx, "kubectl berth whatif -f "+writeManifest(p)+"; echo exit code $?")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(And(ContainSubstring("the change comes into force in stages: stage canary (1 objects get other values), and then everything else (1 objects). "+
@@ -212,7 +215,7 @@ var _ = Describe("A policy in the midst of a rollout", func() {
 		By("making it")
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = rego("silver") })
 		Eventually(planned).WithContext(ctx).Should(Equal(map[string]string{canary: "silver", rest: "gold"}))
-		Expect(state(ctx)).To(Equal(placementv1.RolloutProgressing))
+		Eventually(state).WithContext(ctx).Should(Equal(placementv1.RolloutSoaking))
 		Expect(explained(canary)).To(MatchRegexp(`revision \d+ decides, which is the version in the spec: namespace %s is in stage canary, which is reached`, canary))
 		Expect(explained(rest)).To(ContainSubstring("revision 1 decides: namespace %s is in no stage and follows after the last one", rest))
 		Expect(f.MustKubectl(ctx, "", "berth", "violations", name)).To(And(ContainSubstring(`should be silver`), ContainSubstring(`should be gold`)))
