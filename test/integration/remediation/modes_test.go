@@ -20,7 +20,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -194,11 +193,12 @@ var _ = Describe("A policy that comes after the objects", func() {
 		columns := func(ctx context.Context) ([]string, error) {
 			out, err := f.Kubectl(ctx, "", "get", "plpol", policy, "-o", "wide")
 			header, row, _ := strings.Cut(out, "\n")
-			names, values := strings.Fields(header), strings.Fields(row)
 			var shown []string
 			for _, name := range []string{"READY", "VIOLATIONS", "WOULD-DENY", "WOULD-MOVE", "UNDECIDED", "CONFLICTED"} {
-				if i := slices.Index(names, name); i >= 0 && i < len(values) {
-					shown = append(shown, name+"="+values[i])
+				// A column may be empty, such as STAGE.
+				if i := strings.Index(header, name); i >= 0 && i < len(row) {
+					value, _, _ := strings.Cut(row[i:], " ")
+					shown = append(shown, name+"="+value)
 				}
 			}
 			return shown, err
