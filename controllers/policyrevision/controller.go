@@ -289,15 +289,16 @@ func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.Placeme
 	if err != nil {
 		return err
 	}
-	if !ok && state != nil && state.Staged != nil && state.Staged.Unstaged != nil {
-		last, ok = *state.Staged.Unstaged, true
+	staged := stagedOf(state)
+	if !ok && staged.Unstaged != nil {
+		last, ok = *staged.Unstaged, true
 	}
 	if ok {
 		if err := store(last); err != nil {
 			return err
 		}
 	}
-	if state != nil && state.Staged != nil && state.Staged.Candidate != "" && state.Staged.Candidate == rollout.Digest(obj.Spec) {
+	if staged.Candidate != "" && staged.Candidate == rollout.Digest(obj.Spec) {
 		if numbered, err = c.removeNamesake(ctx, obj, numbered); err != nil {
 			return err
 		}
@@ -305,16 +306,29 @@ func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.Placeme
 			return err
 		}
 	}
+	err = c.pruneNumbered(ctx, obj)
+	c.changed.Publish(obj.Name)
+	return err
+}
+
+// stagedOf returns the versions of a policy that comes into force in stages; the zero value if they are not loaded.
+func stagedOf(state *placement.PolicyState) placement.StagedVersions {
+	if state == nil || state.Staged == nil {
+		return placement.StagedVersions{}
+	}
+	return *state.Staged
+}
+
+// pruneNumbered deletes the numbered revisions of a policy but the newest ones and those that its status or its spec names.
+func (c *Controller) pruneNumbered(ctx context.Context, obj *placementv1.PlacementPolicy) error {
 	position, kept := rollout.PositionOf(obj.Status.Rollout), 0
-	err = c.prune(ctx, obj.Name, func(r appsv1.ControllerRevision) bool {
+	return c.prune(ctx, obj.Name, func(r appsv1.ControllerRevision) bool {
 		if r.Annotations[annotationUID] != string(obj.UID) {
 			return false
 		}
 		kept++
 		return kept <= maxNumbered || r.Revision == position.Revision || r.Revision == position.Previous || r.Revision == obj.Spec.Rollout.Revision
 	})
-	c.changed.Publish(obj.Name)
-	return err
 }
 
 // removeNamesake deletes the revision that has the number of the newest version if it is another version, as after a restore of the

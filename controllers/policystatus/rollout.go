@@ -33,24 +33,13 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 	if obj.Spec.Rollout == nil {
 		return 0, nil
 	}
-	now := c.Clock.Now()
-	facts := rollout.Facts{Now: now, Spec: obj.Spec.Rollout, Approved: obj.Annotations[placementv1.ApproveStageAnnotation]}
+	facts := rollout.Facts{Now: c.Clock.Now(), Spec: obj.Spec.Rollout, Approved: obj.Annotations[placementv1.ApproveStageAnnotation]}
 	if facts.Stored, facts.Fallback, err = c.Revisions(ctx, obj); err != nil {
 		return 0, err
 	}
-	if s := f.State; s != nil && s.Staged != nil && s.Loaded.UID == obj.UID && s.Loaded.Generation == obj.Generation && isOf(s.Staged.Candidate, obj.Spec) {
-		facts.InForce, facts.Candidate = &s.Staged.InForce, s.Staged.Candidate
-		// State was read first, then whether the objects are assessed, and then the counts. So if the objects are decided, it is by
-		// the versions in State, and the counts have them.
-		facts.Busy = f.Resuming || !c.Assessed(s.Versions()...) || f.Waiting.Resuming || f.Waiting.Rollouts > 0 || !f.MatchedWatches.Settled()
-		facts.Paused = pausedBecause(f)
-		if u := s.Staged.Unstaged; u != nil && facts.Fallback.Number == 0 {
-			facts.Fallback = rollout.Revision{Number: u.Generation, Version: rollout.VersionDigest(u.Spec)}
-		}
-		if !facts.Settled(obj.Status.Rollout) {
-			if facts.Counts, err = c.stageCounts(ctx, s.Policy, s.Staged.Stages, f); err != nil {
-				return 0, err
-			}
+	if isLoaded(f.State, obj) {
+		if err := c.observe(ctx, obj, f, &facts); err != nil {
+			return 0, err
 		}
 	}
 	next, at := rollout.Next(obj.Status.Rollout, facts)
@@ -60,9 +49,31 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 	}
 	f.Rollout, f.RolloutPending = next, facts.Candidate != "" && facts.Spec.Revision == 0 && !rollout.PositionOf(next).Concerns(facts.Candidate)
 	if !at.IsZero() {
-		again = max(at.Sub(now), settle)
+		again = max(at.Sub(facts.Now), settle)
 	}
 	return again, nil
+}
+
+// isLoaded reports whether a registry entry is that of the newest spec.
+func isLoaded(s *placement.PolicyState, obj *placementv1.PlacementPolicy) bool {
+	return s != nil && s.Staged != nil && s.Loaded.UID == obj.UID && s.Loaded.Generation == obj.Generation && isOf(s.Staged.Candidate, obj.Spec)
+}
+
+// observe adds what the leader has in force, and the state of existing objects.
+func (c *Controller) observe(ctx context.Context, obj *placementv1.PlacementPolicy, f *status.Facts, facts *rollout.Facts) (err error) {
+	s := f.State
+	facts.InForce, facts.Candidate = &s.Staged.InForce, s.Staged.Candidate
+	// State was read first, then whether the objects are assessed, and then the counts. So if the objects are decided, it is by the
+	// versions in State, and the counts have them.
+	facts.Busy = f.Resuming || !c.Assessed(s.Versions()...) || f.Waiting.Resuming || f.Waiting.Rollouts > 0 || !f.MatchedWatches.Settled()
+	facts.Paused = pausedBecause(f)
+	if u := s.Staged.Unstaged; u != nil && facts.Fallback.Number == 0 {
+		facts.Fallback = rollout.Revision{Number: u.Generation, Version: rollout.VersionDigest(u.Spec)}
+	}
+	if !facts.Settled(obj.Status.Rollout) {
+		facts.Counts, err = c.stageCounts(ctx, s.Policy, s.Staged.Stages, f)
+	}
+	return err
 }
 
 // isOf reports whether a digest that the registry has is that of a spec. After a restore of the API server's store from a backup,
