@@ -53,7 +53,6 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
-	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/rollout"
 )
@@ -552,7 +551,7 @@ func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementP
 		return nil, err
 	}
 	return &placement.PolicyState{
-		Policy:     placement.NewPolicy(obj.Name, text.Generation, text.Spec, text.matcher, evaluator, slices.Contains(text.module.Rules, language.RuleScheduling)),
+		Policy:     placement.NewPolicy(obj.Name, text.Generation, text.Spec, text.matcher, evaluator, text.module.Schedules()),
 		Generation: obj.Generation,
 		Err:        text.invalid,
 		Binding:    binding,

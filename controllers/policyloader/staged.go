@@ -29,7 +29,6 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
-	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/rollout"
 )
 
@@ -340,9 +339,7 @@ func (l *stagedLoad) entry(target preparedVersion, before *preparedVersion) *pla
 
 // policyOf returns a version as the decider needs it.
 func (l *stagedLoad) policyOf(v preparedVersion, within func(*match.Matcher) *match.Matcher) *placement.Policy {
-	newest, spec := l.obj.Spec.WithDefaults(), v.Spec
-	spec.Remediation, spec.Rollout = newest.Remediation, newest.Rollout
-	return placement.NewPolicy(l.obj.Name, l.obj.Generation, spec, within(v.matcher), v.evaluator, slices.Contains(v.module.Rules, language.RuleScheduling))
+	return placement.NewPolicy(l.obj.Name, l.obj.Generation, rollout.Effective(v.Spec, l.obj.Spec), within(v.matcher), v.evaluator, v.module.Schedules())
 }
 
 // sameVersions reports whether the versions of an entry decide the same objects in the same way as those of the entry before, so

@@ -235,10 +235,8 @@ func (c *Controller) decided(ctx context.Context, name string) (decided, gone bo
 		return false, apierrors.IsNotFound(c.Policies.Get(ctx, client.ObjectKey{Name: name}, &placementv1.PlacementPolicy{}))
 	}
 	versions := state.Versions()
-	return c.MatchedState(versions...).Synced && !slices.ContainsFunc(versions, func(p *placement.Policy) bool {
-		types := c.matched.ofPolicy(p)
-		return c.objects.deciding(types) || !c.objects.allRecorded(types)
-	}), false
+	unrecorded := func(p *placement.Policy) bool { return !c.objects.allRecorded(c.matched.ofPolicy(p)) }
+	return c.MatchedState(versions...).Synced && !c.HasUndecided(versions...) && !slices.ContainsFunc(versions, unrecorded), false
 }
 
 // releases reconciles policies to release the changes, and to approve and store the plans, that their annotations name.

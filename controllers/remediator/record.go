@@ -88,8 +88,7 @@ func (c *Controller) writerOf(ctx context.Context, s *scope, due remediation.Due
 
 // usesPredicates reports whether a version that decides evaluates predicates.
 func (c *Controller) usesPredicates(p *placement.Policy) bool {
-	state := c.Registry.Get(p.Name)
-	return state.Decides(p) && usesPredicates(state.BindingOf(p))
+	return usesPredicates(c.Registry.Get(p.Name).BindingOf(p))
 }
 
 // decideAgain enqueues objects that must be decided again after the decision on one of them. If that object itself was

@@ -126,10 +126,7 @@ func (b *changes) concerns(p *placement.Policy, state *placement.PolicyState) bo
 // cause returns which of the changes concern a version of a policy.
 func (b *changes) cause(p *placement.Policy, state *placement.PolicyState) remediation.Cause {
 	out := sets.New[string]()
-	var binding *policy.Binding
-	if state.Decides(p) {
-		binding = state.BindingOf(p)
-	}
+	binding := state.BindingOf(p)
 	if binding != nil {
 		for _, r := range binding.Resources {
 			if b.types.Has(r.GroupVersionResource) {

@@ -93,14 +93,21 @@ func (s *PolicyState) Versions() []*Policy {
 }
 
 // Decides reports whether p is one of the versions that decide. It returns false if s is nil.
-func (s *PolicyState) Decides(p *Policy) bool { return s != nil && slices.Contains(s.Versions(), p) }
+func (s *PolicyState) Decides(p *Policy) bool {
+	return s != nil && (s.Policy == p || s.Staged != nil && p != nil && s.Staged.Before == p)
+}
 
-// BindingOf returns the data that one of the versions that decide reads; nil if it does not compile.
+// BindingOf returns the data that one of the versions that decide reads. It returns nil if the version does not compile, if it is
+// none of them, or if s is nil.
 func (s *PolicyState) BindingOf(p *Policy) *policy.Binding {
-	if s.Policy != p && s.Staged != nil && s.Staged.Before == p {
+	switch {
+	case !s.Decides(p):
+		return nil
+	case s.Policy == p:
+		return s.Binding
+	default:
 		return s.Staged.BeforeBinding
 	}
-	return s.Binding
 }
 
 // InForce returns the bindings of the versions that decide, without those that are nil.

@@ -203,6 +203,9 @@ func (m *Module) findRules(file string, module *ast.Module) error {
 // DecidesNothing reports whether the policy can have no effect, because it has no contract rule and no candidates.
 func (m *Module) DecidesNothing() bool { return len(m.Rules) == 0 && m.Candidates == "" }
 
+// Schedules reports whether the policy has the rule scheduling.
+func (m *Module) Schedules() bool { return slices.Contains(m.Rules, language.RuleScheduling) }
+
 // decidesNothing is the end of the warning about a policy without contract rules.
 const decidesNothing = "the policy decides nothing"
 

@@ -47,6 +47,9 @@ func PositionOf(s *placementv1.RolloutStatus) Position {
 	}
 }
 
+// IsSingle reports whether a single version is in force everywhere.
+func (p Position) IsSingle() bool { return p.Complete || p.rolledBack }
+
 // Concerns reports whether the position is that of a rollout, given its digest. The stages of a complete rollout do not matter.
 func (p Position) Concerns(digest string) bool {
 	switch {
@@ -61,12 +64,12 @@ func (p Position) Concerns(digest string) bool {
 
 // IsOfStages reports whether the position is that of a rollout that is not complete, with the stages in the digest of a rollout.
 func (p Position) IsOfStages(digest string) bool {
-	return p.Digest != "" && !p.Complete && !p.rolledBack && stagesOf(p.Digest) == stagesOf(digest)
+	return p.Digest != "" && !p.IsSingle() && stagesOf(p.Digest) == stagesOf(digest)
 }
 
 // Everywhere returns the revision that was in force everywhere last; 0 if there was none.
 func (p Position) Everywhere() int64 {
-	if p.Complete || p.rolledBack {
+	if p.IsSingle() {
 		return p.Revision
 	}
 	return p.Previous
@@ -74,7 +77,7 @@ func (p Position) Everywhere() int64 {
 
 // Version returns the digest of the version that was in force everywhere last; empty if the position does not have it.
 func (p Position) Version() string {
-	if p.Complete || p.rolledBack {
+	if p.IsSingle() {
 		return versionOf(p.Digest)
 	}
 	return ""

@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -125,9 +124,7 @@ func (f *Facts) Settled(s *placementv1.RolloutStatus) bool {
 }
 
 // everywhere reports whether a single version is in force everywhere.
-func everywhere(s *placementv1.RolloutStatus) bool {
-	return s.State == placementv1.RolloutComplete || s.State == placementv1.RolloutRolledBack
-}
+func everywhere(s *placementv1.RolloutStatus) bool { return PositionOf(s).IsSingle() }
 
 // listed returns the numbers of the newest stored revisions, and of those that decide.
 func (f *Facts) listed(s *placementv1.RolloutStatus) []int64 {
@@ -340,6 +337,6 @@ func (f *Facts) summarize(s *placementv1.RolloutStatus) {
 	case reached == 0:
 		s.Stage = fmt.Sprintf("0/%d", len(s.Stages))
 	default:
-		s.Stage = strings.TrimSpace(fmt.Sprintf("%s %d/%d", s.Stages[reached-1].Name, reached, len(s.Stages)))
+		s.Stage = fmt.Sprintf("%s %d/%d", s.Stages[reached-1].Name, reached, len(s.Stages))
 	}
 }

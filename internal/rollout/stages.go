@@ -97,6 +97,14 @@ func VersionDigest(spec placementv1.PlacementPolicySpec) string {
 	return digest(spec)
 }
 
+// Effective returns the spec by which a version decides, with defaults: version, with those parts of the newest spec that are not
+// versioned and apply at once.
+func Effective(version, newest placementv1.PlacementPolicySpec) placementv1.PlacementPolicySpec {
+	version, newest = version.WithDefaults(), newest.WithDefaults()
+	version.Remediation, version.Rollout = newest.Remediation, newest.Rollout
+	return version
+}
+
 // Digest identifies the rollout of the version in a spec: the version, and the namespaces of each stage.
 func Digest(spec placementv1.PlacementPolicySpec) string {
 	var namespaces []placementv1.RolloutStage

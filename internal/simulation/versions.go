@@ -21,7 +21,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,7 +30,6 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
-	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/rollout"
 )
@@ -67,8 +65,7 @@ func (s *Simulation) version(ctx context.Context, obj *placementv1.PlacementPoli
 		}
 		if missing = reason; reason == nil {
 			source = stored
-			source.Spec = source.Spec.WithDefaults()
-			source.Spec.Remediation, source.Spec.Rollout = newest.Remediation, newest.Rollout
+			source.Spec = rollout.Effective(stored.Spec, newest)
 		}
 	}
 	out := &Version{Spec: source.Spec}
@@ -80,7 +77,7 @@ func (s *Simulation) version(ctx context.Context, obj *placementv1.PlacementPoli
 	if out.Err = errors.Join(invalid.ToAggregate(), err); err != nil {
 		evaluator = placement.NewFailing(err)
 	}
-	schedules := out.Module != nil && slices.Contains(out.Module.Rules, language.RuleScheduling)
+	schedules := out.Module != nil && out.Module.Schedules()
 	out.Policy = placement.NewPolicy(obj.Name, obj.Generation, source.Spec, matcher.Within(within), evaluator, schedules)
 	return out, nil
 }

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/rollout"
 )
 
 // rolledOut returns the condition RolledOut, or nil if the policy has no rollout.
@@ -39,7 +40,7 @@ func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
 		placementv1.RolloutPaused: placementv1.ReasonRolloutPaused, placementv1.RolloutWaitingForApproval: placementv1.ReasonWaitingForApproval,
 	}
 	switch reason, ok := reasons[s.State]; {
-	case s.Message != "" && (s.State == placementv1.RolloutComplete || s.State == placementv1.RolloutRolledBack):
+	case s.Message != "" && rollout.PositionOf(s).IsSingle():
 		return isFalse(placementv1.ReasonRolloutPaused, fmt.Sprintf("revision %d decides everywhere: ", s.Revision)+s.Message)
 	case s.State == placementv1.RolloutComplete:
 		return isTrue(placementv1.ReasonRolledOut, fmt.Sprintf("revision %d decides everywhere", s.Revision))
@@ -54,7 +55,7 @@ func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
 
 // whereDecided says which revisions decide where during a rollout.
 func whereDecided(s *placementv1.RolloutStatus) string {
-	if s.State == placementv1.RolloutComplete || s.State == placementv1.RolloutRolledBack {
+	if rollout.PositionOf(s).IsSingle() {
 		return fmt.Sprintf("revision %d decides everywhere", s.Revision)
 	}
 	everywhere := "no version decides"

@@ -27,7 +27,6 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
-	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/policy/lint"
 )
 
@@ -98,7 +97,7 @@ func warnOfEviction(spec placementv1.PlacementPolicySpec, m *match.Matcher, modu
 		return admission.Warnings{fmt.Sprintf("%s in mode %s: Berth evicts Pods in the modes Automatic and Approved", noEffect, r.Mode)}
 	case !m.SelectsResource(corev1.SchemeGroupVersion.WithResource("pods")):
 		return admission.Warnings{noEffect + ": no rule in spec.match.resourceRules matches pods. Match pods, too, or remove evict"}
-	case !slices.Contains(module.Rules, language.RuleScheduling):
+	case !module.Schedules():
 		return admission.Warnings{noEffect + ": the policy does not define the rule scheduling, and Berth evicts Pods only to change their scheduling"}
 	}
 	return nil

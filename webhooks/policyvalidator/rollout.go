@@ -103,7 +103,7 @@ func warnOfSuperseded(old, obj *placementv1.PlacementPolicy, path *field.Path) a
 		return nil
 	}
 	s, position := old.Status.Rollout, rollout.PositionOf(old.Status.Rollout)
-	if position.Reached == 0 || s.State == placementv1.RolloutComplete || s.State == placementv1.RolloutRolledBack || position.Concerns(rollout.Digest(obj.Spec)) {
+	if position.Reached == 0 || position.IsSingle() || position.Concerns(rollout.Digest(obj.Spec)) {
 		return nil
 	}
 	text := fmt.Sprintf("%s: the rollout of revision %d, which has reached %d of %d stages, ends, and another one starts from the first stage", path, s.Revision, position.Reached, len(s.Stages))
