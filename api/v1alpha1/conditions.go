@@ -54,6 +54,23 @@ const (
 	// ConditionRolledOut is present only if the policy has spec.rollout. It is True if the version in the spec is in force
 	// everywhere.
 	ConditionRolledOut = "RolledOut"
+	// ConditionDelivered is present only if the policy has spec.delivery. It is True if the objects of each system are as the
+	// decisions on the matched objects require.
+	ConditionDelivered = "Delivered"
+)
+
+// Reasons of Delivered. NotServed and Forbidden are others: the API server does not serve the kinds of a system, or Berth lacks
+// a permission for them, which the message names.
+const (
+	// ReasonDelivered: the objects of each system are as the decisions require.
+	ReasonDelivered = "Delivered"
+	// ReasonDelivering: Berth has not written all objects yet.
+	ReasonDelivering = "Delivering"
+	// ReasonForeignObject: an object that Berth has to write exists and belongs to another client. Berth never changes it. The
+	// message names the object and its manager.
+	ReasonForeignObject = "ForeignObject"
+	// ReasonDeliveryFailed: the API server refused an object, or a system can't express the decision. The message says why.
+	ReasonDeliveryFailed = "DeliveryFailed"
 )
 
 // Reasons of RolledOut. WaitingForApproval is another: the next stage is not approved.

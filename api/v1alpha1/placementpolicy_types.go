@@ -242,6 +242,11 @@ type PlacementPolicySpec struct {
 	// +optional
 	Clusters *ClustersRule `json:"clusters,omitempty"`
 
+	// delivery selects the multi-cluster systems that carry matched objects to the clusters that are decided for them. If unset,
+	// Berth only writes the decision.
+	// +optional
+	Delivery *Delivery `json:"delivery,omitempty"`
+
 	// remediation configures what happens to existing objects when the policy, its data or an object changes.
 	// +optional
 	Remediation Remediation `json:"remediation,omitzero"`
@@ -709,6 +714,10 @@ type PlacementPolicyStatus struct {
 	// rollout is how far the newest version of the policy is rolled out. It is absent if spec.rollout is.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
+
+	// delivery is how far the systems of spec.delivery follow the decisions. It is absent if spec.delivery is.
+	// +optional
+	Delivery *DeliveryStatus `json:"delivery,omitempty"`
 
 	// data is a summary of dependencies for display: the resource types that the policy reads.
 	// +optional
@@ -1239,6 +1248,7 @@ type Dependency struct {
 // +kubebuilder:printcolumn:name="Conflicted",type=integer,JSONPath=`.status.conflicted`,priority=1,description="Existing objects with a key that another policy sets to another value"
 // +kubebuilder:printcolumn:name="Data",type=string,JSONPath=`.status.data`,priority=1,description="Resource types that the policy reads"
 // +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.status.engine`,priority=1,description="Where the policy is evaluated"
+// +kubebuilder:printcolumn:name="Delivery",type=string,JSONPath=`.status.delivery.systems`,priority=1,description="Systems that carry matched objects to their clusters"
 type PlacementPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 

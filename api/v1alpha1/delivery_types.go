@@ -1,0 +1,165 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package v1alpha1
+
+// DeliveredLabel is the label of the objects that Berth keeps for spec.delivery of policies. Its value is "true". Berth changes
+// and deletes only objects with this label.
+const DeliveredLabel = "placement.berth.dev/delivered"
+
+// Delivery selects the multi-cluster systems that carry matched objects to the clusters that are decided for them. Berth keeps
+// the objects of each system that place a matched object. These have the matched object as their owner.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.karmada) || has(self.kubeFleet) || has(self.placementDecision) || has(self.openClusterManagement)",message="at least one of karmada, kubeFleet, placementDecision and openClusterManagement is required"
+// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || has(self.karmada) || has(self.placementDecision) || has(self.openClusterManagement)",message="KubeFleet does not divide replicas: every cluster gets all of them",fieldPath=".replicas"
+type Delivery struct {
+	// karmada keeps a PropagationPolicy of Karmada for each placed object, or a ClusterPropagationPolicy for a cluster-scoped
+	// one.
+	// +optional
+	Karmada *KarmadaDelivery `json:"karmada,omitempty"`
+
+	// kubeFleet keeps a ResourcePlacement of KubeFleet for each placed object, or a ClusterResourcePlacement for a
+	// cluster-scoped one. It selects the clusters by name, at most 100.
+	// +optional
+	KubeFleet *KubeFleetDelivery `json:"kubeFleet,omitempty"`
+
+	// placementDecision keeps PlacementDecisions of SIG Multicluster for each placed object. They list the ClusterProfiles
+	// that are decided.
+	// +optional
+	PlacementDecision *PlacementDecisionDelivery `json:"placementDecision,omitempty"`
+
+	// openClusterManagement keeps a Placement of Open Cluster Management for each placed object, with its PlacementDecisions.
+	// The scheduler of Open Cluster Management leaves this Placement alone.
+	// +optional
+	OpenClusterManagement *OpenClusterManagementDelivery `json:"openClusterManagement,omitempty"`
+
+	// replicas divides the replicas of a placed object among its clusters. If unset, each cluster runs all of them.
+	// +optional
+	Replicas *ReplicaDivision `json:"replicas,omitempty"`
+}
+
+// KarmadaDelivery configures the PropagationPolicies of Karmada.
+type KarmadaDelivery struct {
+	// propagateDependencies also propagates the objects that the placed object refers to, such as ConfigMaps. Defaults to
+	// false.
+	// +optional
+	PropagateDependencies bool `json:"propagateDependencies,omitempty"`
+
+	// preserveOnDeletion keeps the object in its clusters when it is deleted from the control plane. Defaults to false.
+	// +optional
+	PreserveOnDeletion bool `json:"preserveOnDeletion,omitempty"`
+}
+
+// KubeFleetDelivery configures the placements of KubeFleet. It has no fields yet.
+type KubeFleetDelivery struct{}
+
+// PlacementDecisionDelivery configures the PlacementDecisions of SIG Multicluster.
+type PlacementDecisionDelivery struct {
+	// clusterProfileNamespace is the namespace of the ClusterProfiles. If unset, it is the namespace of the PlacementDecision.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ClusterProfileNamespace string `json:"clusterProfileNamespace,omitempty"`
+}
+
+// OpenClusterManagementDelivery configures the Placements of Open Cluster Management. It has no fields yet.
+type OpenClusterManagementDelivery struct{}
+
+// DivisionBasis is what the replicas of an object are divided by.
+//
+// +kubebuilder:validation:Enum=Weight;Even;FreeCapacity
+type DivisionBasis string
+
+const (
+	// DivideByWeight divides by the weights that the policy gives its clusters. A cluster without a weight has the weight 1.
+	DivideByWeight DivisionBasis = "Weight"
+	// DivideEvenly gives each cluster the same number of replicas, up to one more.
+	DivideEvenly DivisionBasis = "Even"
+	// DivideByFreeCapacity leaves the division to the system, which knows the free capacity of each cluster. Karmada alone
+	// does.
+	DivideByFreeCapacity DivisionBasis = "FreeCapacity"
+)
+
+// ReplicaDivision configures how replicas are divided.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.minPerCluster) || !has(self.maxPerCluster) || self.minPerCluster <= self.maxPerCluster",message="must not be greater than maxPerCluster",fieldPath=".minPerCluster"
+// +kubebuilder:validation:XValidation:rule="self.divideBy != 'FreeCapacity' || (!has(self.minPerCluster) && !has(self.maxPerCluster))",message="minPerCluster and maxPerCluster have no effect where the system divides by free capacity",fieldPath=".divideBy"
+type ReplicaDivision struct {
+	// divideBy is what replicas are divided by: Weight, Even, or FreeCapacity.
+	// +required
+	DivideBy DivisionBasis `json:"divideBy,omitempty"`
+
+	// minPerCluster is the minimum number of replicas of each cluster. If there are fewer replicas than that requires, the
+	// clusters that would get the most have them. Defaults to 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	MinPerCluster *int32 `json:"minPerCluster,omitempty"`
+
+	// maxPerCluster is the maximum number of replicas of each cluster. Replicas beyond that run nowhere. If unset, there is no
+	// maximum.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	MaxPerCluster *int32 `json:"maxPerCluster,omitempty"`
+}
+
+// DeliveryStatus is how far the objects of multi-cluster systems follow the decisions of a policy.
+type DeliveryStatus struct {
+	// systems lists the systems of spec.delivery, separated by commas.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Systems string `json:"systems,omitempty"`
+
+	// placed is the number of matched objects with decided clusters.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Placed *int32 `json:"placed,omitempty"`
+
+	// delivered is the number of those objects whose delivery is complete: the objects of each system are as Berth wrote them.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Delivered *int32 `json:"delivered,omitempty"`
+
+	// failure is the first object whose delivery failed, ordered by resource, namespace and name.
+	// +optional
+	Failure *DeliveryFailure `json:"failure,omitempty"`
+}
+
+// DeliveryFailure is an object whose delivery failed.
+type DeliveryFailure struct {
+	// resource is the resource type of the matched object, such as "deployments.apps".
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Resource string `json:"resource,omitempty"`
+
+	// namespace is the namespace of the object. It is empty for cluster-scoped objects.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// name is the name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// message says why it failed, and what to do.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
