@@ -25,6 +25,7 @@ const DeliveredLabel = "placement.berth.dev/delivered"
 //
 // +kubebuilder:validation:XValidation:rule="has(self.karmada) || has(self.kubeFleet) || has(self.placementDecision) || has(self.openClusterManagement)",message="at least one of karmada, kubeFleet, placementDecision and openClusterManagement is required"
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || has(self.karmada) || has(self.placementDecision) || has(self.openClusterManagement)",message="KubeFleet does not divide replicas: every cluster gets all of them",fieldPath=".replicas"
+// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas.divideBy != 'FreeCapacity' || (has(self.karmada) && !has(self.placementDecision) && !has(self.openClusterManagement))",message="Karmada alone divides replicas by free capacity",fieldPath=".replicas"
 type Delivery struct {
 	// karmada keeps a PropagationPolicy of Karmada for each placed object, or a ClusterPropagationPolicy for a cluster-scoped
 	// one.

@@ -41,6 +41,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
@@ -93,10 +94,12 @@ type Deps struct {
 	Resuming func() bool
 	Ledger   *remediation.Ledger
 	// Budget knows which objects wait for the budgets of policies.
-	Budget  *remediation.Budget
-	Metrics *metrics.Metrics
-	Events  *events.Recorder
-	Clock   clock.PassiveClock
+	Budget *remediation.Budget
+	// Deliveries knows which objects are delivered.
+	Deliveries *delivery.Account
+	Metrics    *metrics.Metrics
+	Events     *events.Recorder
+	Clock      clock.PassiveClock
 	// Served returns the types that the API server serves, or nil if they are not known.
 	Served func() *match.ServedTypes
 	// OwnNamespace is Berth's own namespace, in which no object is matched. It is empty if the served cluster has none.
@@ -380,6 +383,9 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 		}
 		f.MatchedWatches = c.Targets(f.State.Versions()...)
 		f.Deciding = c.Deciding(f.State.Versions()...)
+		if f.State.Policy.Delivery != nil {
+			f.Delivery = c.Deliveries.Report(obj.Name)
+		}
 		if c.Types != nil {
 			f.Types = c.Types(obj.Name, obj.UID, f.State.Generation)
 		}

@@ -60,6 +60,7 @@ const (
 	ReasonRolloutPaused      = "PlacementRolloutPaused"
 	ReasonRolloutCompleted   = "PlacementRolloutCompleted"
 	ReasonRolledBack         = "PlacementRolledBack"
+	ReasonDeliveryFailed     = "PlacementDeliveryFailed"
 	ReasonRemoteFailing      = "RemoteEngineFailing"
 	ReasonRemoteRecovered    = "RemoteEngineRecovered"
 
@@ -68,6 +69,7 @@ const (
 	actionReport    = "Report"
 	actionRemediate = "Remediate"
 	actionRollOut   = "RollOut"
+	actionDeliver   = "Deliver"
 )
 
 // Kind is a kind of events.
@@ -128,6 +130,9 @@ var (
 	RolloutCompleted = Kind{corev1.EventTypeNormal, ReasonRolloutCompleted, actionRollOut}
 	// RolledBack means that the revision in spec.rollout.revision decides everywhere.
 	RolledBack = Kind{corev1.EventTypeNormal, ReasonRolledBack, actionRollOut}
+	// DeliveryFailed means that objects of a multi-cluster system could not be written, for example because one of the same name
+	// belongs to another client.
+	DeliveryFailed = Kind{corev1.EventTypeWarning, ReasonDeliveryFailed, actionDeliver}
 	// RemoteFailing means that the policy's remote engine does not answer.
 	RemoteFailing = Kind{corev1.EventTypeWarning, ReasonRemoteFailing, actionAsk}
 	// RemoteRecovered means that the policy's remote engine answers again.

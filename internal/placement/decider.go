@@ -129,6 +129,8 @@ type Policy struct {
 	Windows window.Windows
 	// Evict reports whether remediation evicts running Pods whose scheduling violates the decision.
 	Evict bool
+	// Delivery selects the systems that carry matched objects to their clusters; nil if there are none.
+	Delivery *placementv1.Delivery
 	// Schedules reports whether the policy may define the rule scheduling, for which more fields of an object are
 	// decoded. If a policy decides on scheduling although Schedules is false, its verdict is an error.
 	Schedules bool
@@ -151,6 +153,7 @@ func NewPolicy(name string, generation int64, spec placementv1.PlacementPolicySp
 		Budget:        spec.Remediation.Budget.WithDefaults(),
 		Windows:       window.ParseAll(spec.Remediation.Windows),
 		Evict:         spec.Remediation.Evict,
+		Delivery:      spec.Delivery,
 		Matcher:       matcher,
 		Schedules:     schedules,
 		Evaluator:     e,
@@ -530,6 +533,19 @@ func (d *Decider) schedulable(r *Request, current *intent) error {
 		return fmt.Errorf("rule %s: %w", fieldScheduling, err)
 	}
 	return nil
+}
+
+// Matching returns the policies that match the object of a request, in order of precedence. It decides nothing.
+func (d *Decider) Matching(ctx context.Context, r Request) ([]*Policy, error) {
+	verdicts, _, err := d.matching(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*Policy, len(verdicts))
+	for i, v := range verdicts {
+		out[i] = v.Policy
+	}
+	return out, nil
 }
 
 // matching returns a verdict without a decision for each policy that matches. staged reports whether a version would match if it

@@ -26,12 +26,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/berth-dev/berth/controllers/deliverer"
 	"github.com/berth-dev/berth/controllers/policystatus"
 	"github.com/berth-dev/berth/controllers/quotausage"
 	"github.com/berth-dev/berth/controllers/quotawriters"
 	"github.com/berth-dev/berth/controllers/remediator"
 	"github.com/berth-dev/berth/controllers/typecheck"
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
+	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/engine/remote"
 	"github.com/berth-dev/berth/internal/metrics"
@@ -74,8 +76,10 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 	budget := remediation.NewBudget(remediation.Limits{MaxPerMinute: base.options.RemediationMaxPerMinute, MaxConcurrent: base.options.RemediationMaxConcurrent}, ledger)
 	remediation := newRemediation(base, evaluation, loading, ledger, budget, ready)
 	types := newTypeCheck(base, evaluation)
-	status := newStatus(base, evaluation, loading, configurations, ledger, budget, remediation, types)
-	if err := watchNamespaces(ctx, base.mgr, remediation, status); err != nil {
+	deliveries := delivery.NewAccount()
+	delivering := newDelivery(base, evaluation, loading, deliveries, ready)
+	status := newStatus(base, evaluation, loading, configurations, ledger, budget, deliveries, remediation, types)
+	if err := watchNamespaces(ctx, base.mgr, status, remediation.NamespaceChanged, delivering.NamespaceChanged); err != nil {
 		return nil, err
 	}
 	for _, runnable := range []manager.Runnable{adopter, evaluation.engines.remote, loading.pusher, loading.replication, evaluation.catalog, loading.freshness} {
@@ -93,7 +97,7 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 			return nil, err
 		}
 	}
-	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{writers, loading.policies, loading.revisions, configurations, remediation, types, status, quotas.usage} {
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{writers, loading.policies, loading.revisions, configurations, remediation, delivering, types, status, quotas.usage} {
 		if err := c.SetupWithManager(base.mgr); err != nil {
 			return nil, err
 		}
@@ -167,6 +171,14 @@ func newRemediation(base *base, evaluation *evaluation, loading *loading, ledger
 	return c
 }
 
+// newDelivery returns the controller that delivers placed objects to multi-cluster systems, and records the results in account.
+func newDelivery(base *base, evaluation *evaluation, loading *loading, account *delivery.Account, ready *readiness) *deliverer.Controller {
+	return deliverer.New(deliverer.Deps{
+		Client: base.served.dynamic, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog,
+		Account: account, Clock: clock.RealClock{}, Ready: ready.isReady, Changed: base.topics.policyFacts.Publish,
+	})
+}
+
 // newTypeCheck returns the controller that checks policies against published schemas.
 func newTypeCheck(base *base, evaluation *evaluation) *typecheck.Controller {
 	c := typecheck.New(typecheck.Deps{
@@ -178,13 +190,13 @@ func newTypeCheck(base *base, evaluation *evaluation) *typecheck.Controller {
 }
 
 // newStatus returns the controller that writes the status of policies. It reads facts from all components before it.
-func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller, ledger *remediation.Ledger, budget *remediation.Budget, remediation *remediator.Controller, types *typecheck.Controller) *policystatus.Controller {
+func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller, ledger *remediation.Ledger, budget *remediation.Budget, deliveries *delivery.Account, remediation *remediator.Controller, types *typecheck.Controller) *policystatus.Controller {
 	c := policystatus.New(policystatus.Deps{
 		Client: base.mgr.GetClient(), Engine: embedded.Name, RemoteEngine: remote.Name, Registry: evaluation.registry,
 		Stale:       loading.replication.Stale,
 		Replication: loading.replication.State, World: loading.replication.PredicateState, Supply: loading.pusher, Settled: evaluation.engines.remote.DataReady,
 		Hook: configurations.State, Targets: remediation.MatchedState, Deciding: remediation.HasUndecided, Assessed: remediation.Assessed, Resuming: remediation.Resuming,
-		Ledger: ledger, Budget: budget, Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{},
+		Ledger: ledger, Budget: budget, Deliveries: deliveries, Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{},
 		Served: evaluation.catalog.Served, OwnNamespace: base.options.exemptNamespace(),
 		Types: types.State, Revisions: loading.revisions.Numbered,
 	})

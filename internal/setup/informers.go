@@ -31,7 +31,6 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/controllers/policystatus"
-	"github.com/berth-dev/berth/controllers/remediator"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/quotacharge"
@@ -90,7 +89,7 @@ func lastKnown(obj any) any {
 
 // watchNamespaces notifies other components of changes of namespaces' labels. It also fills the cache of namespaces
 // before the first request needs one.
-func watchNamespaces(ctx context.Context, mgr manager.Manager, remediation *remediator.Controller, status *policystatus.Controller) error {
+func watchNamespaces(ctx context.Context, mgr manager.Manager, status *policystatus.Controller, relabeled ...func(namespace string)) error {
 	informer, err := mgr.GetCache().GetInformer(ctx, watches.NewNamespace(), cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watching namespaces: %w", err)
@@ -105,7 +104,9 @@ func watchNamespaces(ctx context.Context, mgr manager.Manager, remediation *reme
 			before, known := old.(metav1.Object)
 			after, ok := obj.(metav1.Object)
 			if known && ok && !maps.Equal(before.GetLabels(), after.GetLabels()) {
-				remediation.NamespaceChanged(after.GetName())
+				for _, f := range relabeled {
+					f(after.GetName())
+				}
 				status.NamespaceChanged(after.GetName(), before.GetLabels(), after.GetLabels())
 			}
 		},

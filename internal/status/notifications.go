@@ -62,7 +62,19 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 		out = append(out, Notification{events.PolicyViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: it would deny %d and move %d",
 			differ, number(after.Matched), number(after.WouldDeny), number(after.WouldMove))})
 	}
-	return slices.Concat(out, rolled(before.Rollout, after.Rollout), planned(before.Plan, after.Plan), approvals(approvedCondition(before), approvedCondition(after)))
+	return slices.Concat(out, rolled(before.Rollout, after.Rollout), planned(before.Plan, after.Plan), approvals(approvedCondition(before), approvedCondition(after)), undelivered(before, after))
+}
+
+// undelivered returns the failure of a delivery, once for each reason and first object.
+func undelivered(before, after placementv1.PlacementPolicyStatus) []Notification {
+	if after.Delivery == nil || after.Delivery.Failure == nil {
+		return nil
+	}
+	was, is := meta.FindStatusCondition(before.Conditions, placementv1.ConditionDelivered), meta.FindStatusCondition(after.Conditions, placementv1.ConditionDelivered)
+	if is == nil || was != nil && was.Reason == is.Reason && before.Delivery != nil && ptr.Equal(before.Delivery.Failure, after.Delivery.Failure) {
+		return nil
+	}
+	return []Notification{{events.DeliveryFailed, is.Message}}
 }
 
 // approvals returns the changes of the condition Approved.

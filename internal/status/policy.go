@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -85,6 +86,8 @@ type Facts struct {
 	// because a revision is not stored.
 	Rollout        *placementv1.RolloutStatus
 	RolloutPending bool
+	// Delivery is the account of the policy's deliveries.
+	Delivery delivery.Report
 }
 
 // Limits on texts and lists in a status. They are lower than the schema's limits.
@@ -115,7 +118,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	out := placementv1.PlacementPolicyStatus{Engine: f.Engine, Conditions: slices.Clone(old.Conditions)}
 	s := &setter{conditions: conditions{list: &out.Conditions, generation: f.Generation}, out: &out}
 	if f.State == nil {
-		out.ObservedGeneration, out.Rollout = old.ObservedGeneration, old.Rollout
+		out.ObservedGeneration, out.Rollout, out.Delivery = old.ObservedGeneration, old.Rollout, old.Delivery
 		s.set(placementv1.ConditionReady, isUnknown(placementv1.ReasonNotInForce, "the policy is being loaded"))
 		return out
 	}
@@ -134,6 +137,8 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	s.objects(old, f)
 	out.Rollout = f.Rollout
 	s.set(placementv1.ConditionRolledOut, rolledOut(out.Rollout, f))
+	out.Delivery = f.delivered()
+	s.set(placementv1.ConditionDelivered, f.deliveredCondition())
 	s.set(placementv1.ConditionConflicted, f.conflicted())
 	s.set(placementv1.ConditionTypeChecked, s.typeChecked(old, f))
 	s.paused(old, f)

@@ -40,12 +40,16 @@ type Clusters interface {
 
 // warnOfClusters warns about spec.clusters in a policy that does not decide clusters.
 func warnOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Module) admission.Warnings {
-	gives := module.Remote != nil || module.Candidates == placementv1.PredicateCandidatesClusters || slices.Contains(module.Rules, language.RuleClusters)
-	if spec.Clusters == nil || gives {
+	if spec.Clusters == nil || givesClusters(module) {
 		return nil
 	}
 	return admission.Warnings{"spec.clusters has no effect: the policy has no rule clusters. Write the names of the clusters that it allows there, " +
 		"as in clusters := {\"eu-1\"}, or remove spec.clusters"}
+}
+
+// givesClusters reports whether a policy can give clusters.
+func givesClusters(module *policy.Module) bool {
+	return module.Remote != nil || module.Candidates == placementv1.PredicateCandidatesClusters || slices.Contains(module.Rules, language.RuleClusters)
 }
 
 // maxListed is the maximum number of clusters for which a warning lists the names.

@@ -18,10 +18,7 @@ limitations under the License.
 package policyreports_test
 
 import (
-	"cmp"
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -33,7 +30,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/setup"
@@ -77,13 +73,6 @@ func startOperator(ctx context.Context) {
 	f.AwaitValidation(ctx)
 }
 
-// The published CRDs of the reports, in files such as openreports.io_reports.yaml. Without them, the specs use definitions
-// of their own. The variable comes before the directory, which is beside the repository's.
-const (
-	definitionsVariable  = "BERTH_TEST_CRDS"
-	definitionsDirectory = "../../../../shared/crds"
-)
-
 // install installs the types of the reports, unless they are there.
 func install(ctx context.Context, kinds ...schema.GroupVersionKind) {
 	GinkgoHelper()
@@ -105,11 +94,8 @@ func definition(kind schema.GroupVersionKind) *apiextensionsv1.CustomResourceDef
 		scope = apiextensionsv1.ClusterScoped
 	}
 	out := framework.NewCRD(kind.Group, kind.Version, plural, kind.Kind, scope)
-	text, err := os.ReadFile(filepath.Join(cmp.Or(os.Getenv(definitionsVariable), definitionsDirectory), kind.Group+"_"+plural+".yaml"))
-	if err == nil {
-		out = &apiextensionsv1.CustomResourceDefinition{}
-		Expect(yaml.Unmarshal(text, out)).To(Succeed())
-		return out
+	if published, ok := framework.PublishedCRD(kind.Group + "_" + plural + ".yaml"); ok {
+		return published
 	}
 	AddReportEntry("CRD of this suite", out.Name, ReportEntryVisibilityFailureOrVerbose)
 	properties := map[string]apiextensionsv1.JSONSchemaProps{"results": list(resultSchema(kind.Group)), "summary": object(map[string]apiextensionsv1.JSONSchemaProps{

@@ -1,0 +1,82 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package deliverer
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/internal/delivery"
+)
+
+const (
+	// maxContest bounds the delay of writes to an object that another client changes back each time.
+	minContest, maxContest = time.Second, 5 * time.Minute
+	// tolerated is the delay up to which such an object is only written later, and is no failure.
+	tolerated = 4 * time.Second
+)
+
+// contests delays writes of objects that other clients change back each time. It is safe for concurrent use.
+type contests struct {
+	clock   clock.Clock
+	backoff *flowcontrol.Backoff
+}
+
+func newContests(c clock.Clock) *contests {
+	return &contests{clock: c, backoff: flowcontrol.NewBackOff(minContest, maxContest)}
+}
+
+// wait returns how long to wait before an object is written that another client changed. It returns 0 if it may be written
+// now, and then counts the write.
+func (c *contests) wait(id name) time.Duration {
+	key, now := id.String()+"/"+id.namespace+"/"+id.name, c.clock.Now()
+	if c.backoff.Get(key) > tolerated && c.backoff.IsInBackOffSinceUpdate(key, now) {
+		return c.backoff.Get(key)
+	}
+	c.backoff.GC()
+	c.backoff.Next(key, now)
+	return 0
+}
+
+// foreignObjects are objects of other clients that have the names of objects that Berth has to write. It is safe for concurrent
+// use.
+type foreignObjects struct {
+	mu     sync.Mutex
+	owners map[name]delivery.Key
+}
+
+// block records that an object stands in the way of a placed object.
+func (f *foreignObjects) block(id name, owner delivery.Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.owners == nil {
+		f.owners = map[name]delivery.Key{}
+	}
+	f.owners[id] = owner
+}
+
+// unblock returns the placed object for which an object stood in the way that is gone.
+func (f *foreignObjects) unblock(id name) (owner delivery.Key, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	owner, ok = f.owners[id]
+	delete(f.owners, id)
+	return owner, ok
+}

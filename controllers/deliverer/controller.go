@@ -1,0 +1,264 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package deliverer provides the controller that keeps the objects of multi-cluster systems which carry placed objects to their
+// clusters. It runs on the leader.
+//
+// An object is reconciled when it changes, when an object that is delivered for it changes, and when a policy, the labels of its
+// namespace, or the served types change. What has to exist follows from the object and the policies alone (internal/delivery).
+// The controller compares it with what exists, and writes the difference.
+package deliverer
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/notify"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+// FieldManager is the field manager of delivered objects.
+const FieldManager = "berth-delivery"
+
+// Catalog knows the types that the API server serves.
+type Catalog interface {
+	Select(func(schema.GroupVersionResource) bool) []policy.Resource
+	Kind(schema.GroupVersionResource) string
+	Subscribe(f func())
+}
+
+// Deps holds the dependencies of a Controller.
+type Deps struct {
+	Client   dynamic.Interface
+	Watches  *watches.Hub
+	Registry *placement.Registry
+	Decider  *placement.Decider
+	Catalog  Catalog
+	Account  *delivery.Account
+	Clock    clock.Clock
+	// Ready reports whether all policies are loaded.
+	Ready func(context.Context) bool
+	// Changed is called with each policy whose account changed.
+	Changed func(policy string)
+}
+
+// Controller keeps delivered objects as the decisions require. Create it with New.
+type Controller struct {
+	Deps
+	placed    *placedObjects
+	delivered *deliveredObjects
+	// placedWatches and deliveredWatches fill placed and delivered.
+	placedWatches, deliveredWatches *watches.Consumer
+	// rewatch wakes watch when the set of watched types may change.
+	rewatch notify.Signal
+	// contests are the delivered objects that other clients change, and foreign those that other clients created.
+	contests *contests
+	foreign  *foreignObjects
+
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[delivery.Key]
+	// leftBehind are the types of objects that an earlier leader delivered.
+	leftBehind []schema.GroupVersionResource
+}
+
+const (
+	// readyInterval is the interval at which a new leader checks whether it is ready.
+	readyInterval = 200 * time.Millisecond
+	// settle is how long changes of policies are collected before the watched types are computed again.
+	settle = 200 * time.Millisecond
+	// minBackoff and maxBackoff bound the delay before a write that failed is tried again.
+	minBackoff, maxBackoff = time.Second, 5 * time.Minute
+	// retryInterval is the interval at which deliveries are tried again that failed for a reason in the status.
+	retryInterval = time.Minute
+	// workers is the number of objects that are delivered at the same time.
+	workers = 4
+)
+
+// placedFields are the fields of placed objects that delivery and the selectors of policies read.
+var placedFields = projection.Fields("metadata.labels", "metadata.annotations", "spec.replicas", "spec.parallelism", "status.admission", "status.clusterName")
+
+// New returns a controller.
+func New(d Deps) *Controller {
+	c := &Controller{Deps: d, rewatch: notify.NewSignal(), contests: newContests(d.Clock), foreign: &foreignObjects{}}
+	c.placed, c.delivered = newPlacedObjects(c.enqueue), newDeliveredObjects(c.enqueue, c.foreign)
+	c.placedWatches = d.Watches.NewConsumer(c.placed, c.placedWatchChanged)
+	c.deliveredWatches = d.Watches.NewConsumer(c.delivered, c.deliveredWatchChanged)
+	c.deliveredWatches.Prepare = forget
+	d.Registry.Subscribe(c.policyChanged)
+	d.Catalog.Subscribe(c.servedChanged)
+	return c
+}
+
+// SetupWithManager adds the controller to a manager.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	ctl, err := controller.NewTyped("deliverer", mgr, controller.TypedOptions[delivery.Key]{
+		Reconciler:              c,
+		MaxConcurrentReconciles: workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[delivery.Key](minBackoff, maxBackoff),
+	})
+	if err != nil {
+		return err
+	}
+	return ctl.Watch(source.TypedFunc[delivery.Key](c.start))
+}
+
+// start is the source of the controller.
+func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[delivery.Key]) error {
+	c.mu.Lock()
+	c.queue = queue
+	c.mu.Unlock()
+	go func() {
+		for !c.Ready(ctx) {
+			if !sleep(ctx, readyInterval) {
+				return
+			}
+		}
+		c.findLeftBehind(ctx)
+		c.watch(ctx)
+	}()
+	return nil
+}
+
+// sleep waits for d. It returns false if ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	over, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-over.Done()
+	return ctx.Err() == nil
+}
+
+// watch updates the watches until ctx ends.
+func (c *Controller) watch(ctx context.Context) {
+	for {
+		placed, delivered := c.wanted()
+		c.deliveredWatches.Set(ctx, delivered)
+		c.placedWatches.Set(ctx, placed)
+		if !sleep(ctx, settle) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.rewatch:
+		}
+	}
+}
+
+// wanted returns the types of objects to deliver, and the types of delivered objects.
+func (c *Controller) wanted() (placed, delivered map[schema.GroupVersionResource]*projection.FieldSet) {
+	placed, delivered = map[schema.GroupVersionResource]*projection.FieldSet{}, map[schema.GroupVersionResource]*projection.FieldSet{}
+	for _, p := range c.Registry.InForce() {
+		if !delivers(p) {
+			continue
+		}
+		fields := placedFields
+		if p.Matcher.Conditional() {
+			fields = projection.AllFields()
+		}
+		for _, r := range c.Catalog.Select(p.Matcher.SelectsResource) {
+			if before, known := placed[r.GroupVersionResource]; !known || fields.Covers(before) {
+				placed[r.GroupVersionResource] = fields
+			}
+		}
+		for _, system := range delivery.Systems(p.Delivery) {
+			for _, kind := range system.Kinds {
+				delivered[kind.GroupVersionResource] = projection.AllFields()
+			}
+		}
+	}
+	c.mu.Lock()
+	leftBehind := c.leftBehind
+	c.mu.Unlock()
+	// What is not needed any more is deleted before its type is no longer watched.
+	for _, resource := range append(c.delivered.resources(), leftBehind...) {
+		delivered[resource] = projection.AllFields()
+	}
+	for resource := range delivered {
+		if c.Catalog.Kind(resource) == "" {
+			delete(delivered, resource)
+		}
+	}
+	return placed, delivered
+}
+
+// delivers reports whether a version of a policy delivers the objects that it matches.
+func delivers(p *placement.Policy) bool {
+	return p.Delivery != nil && p.Mode == placementv1.ModeEnforce
+}
+
+func (c *Controller) enqueue(keys ...delivery.Key) {
+	c.mu.Lock()
+	queue := c.queue
+	c.mu.Unlock()
+	if queue == nil {
+		return
+	}
+	for _, key := range keys {
+		queue.Add(key)
+	}
+}
+
+// policyChanged enqueues the objects that a policy delivers or delivered.
+func (c *Controller) policyChanged(change placement.PolicyChange) {
+	versions := slices.DeleteFunc(slices.Concat(change.Before, change.After), func(p *placement.Policy) bool { return !delivers(p) })
+	if len(versions) == 0 {
+		return
+	}
+	c.rewatch.Notify()
+	c.enqueue(c.placed.keys(func(resource schema.GroupVersionResource, _ delivery.Key) bool {
+		return slices.ContainsFunc(versions, func(p *placement.Policy) bool { return p.Matcher.SelectsResource(resource) })
+	})...)
+}
+
+// NamespaceChanged enqueues the objects in a namespace because its labels changed.
+func (c *Controller) NamespaceChanged(name string) {
+	c.enqueue(c.placed.keys(func(_ schema.GroupVersionResource, key delivery.Key) bool { return key.Namespace == name })...)
+}
+
+// servedChanged enqueues all objects because the API server serves other types than before.
+func (c *Controller) servedChanged() {
+	c.rewatch.Notify()
+	c.enqueue(c.placed.keys(func(schema.GroupVersionResource, delivery.Key) bool { return true })...)
+}
+
+// placedWatchChanged enqueues the owners of delivered objects once the placed objects of a type are known, so that what was
+// delivered for objects that are gone is deleted.
+func (c *Controller) placedWatchChanged(schema.GroupVersionResource) { c.enqueueAll() }
+
+// deliveredWatchChanged enqueues all objects because the state of the watch on a type of delivered objects changed.
+func (c *Controller) deliveredWatchChanged(schema.GroupVersionResource) { c.enqueueAll() }
+
+func (c *Controller) enqueueAll() {
+	c.enqueue(c.placed.keys(func(schema.GroupVersionResource, delivery.Key) bool { return true })...)
+	for _, resource := range c.delivered.resources() {
+		c.enqueue(c.delivered.owners(resource)...)
+	}
+}

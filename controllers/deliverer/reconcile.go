@@ -1,0 +1,404 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package deliverer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// hashAnnotation has the hash of what Berth applied last, so that fields which Berth no longer sets are removed.
+const hashAnnotation = "placement.berth.dev/delivered-hash"
+
+// need is what has to exist for one object.
+type need struct {
+	policies []string
+	objects  []delivery.Delivered
+	// kept are the types of delivered objects that are left alone, because it is not known what has to exist.
+	kept map[schema.GroupVersionResource]bool
+	// pending reports whether a type that the object needs is not read yet.
+	pending bool
+	failure *delivery.Failure
+	// retry is when to try again after a failure.
+	retry time.Duration
+}
+
+// fail records a failure. The first one counts.
+func (n *need) fail(reason, format string, args ...any) {
+	if n.failure == nil {
+		n.failure = &delivery.Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	}
+}
+
+// Reconcile writes the difference between what has to exist for an object and what exists.
+func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile.Result, error) {
+	resource, object := c.placed.get(key)
+	if object != nil && object.GetDeletionTimestamp() != nil {
+		// The garbage collector deletes what was delivered for it.
+		return reconcile.Result{}, nil
+	}
+	if object == nil && !c.known(key) {
+		return reconcile.Result{}, nil
+	}
+	n := &need{kept: map[schema.GroupVersionResource]bool{}, retry: retryInterval}
+	if object != nil {
+		if err := c.needOf(ctx, resource, object, n); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	err := c.converge(ctx, key, n)
+	result := delivery.Result{Resource: resource.GroupResource(), Pending: n.pending, Failure: n.failure}
+	for _, name := range c.Account.Record(key, n.policies, result) {
+		c.Changed(name)
+	}
+	if err == nil && n.failure != nil {
+		// What failed may be corrected without an event for this controller.
+		return reconcile.Result{RequeueAfter: n.retry}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+// known reports whether it is certain that no policy delivers an object that is not in the cache: its type is served, and the
+// objects of the type are read if a policy delivers them. So nothing is deleted while a type is unavailable.
+func (c *Controller) known(key delivery.Key) bool {
+	served := false
+	for _, r := range c.Catalog.Select(func(r schema.GroupVersionResource) bool { return r.Group == key.Group }) {
+		served = served || c.Catalog.Kind(r.GroupVersionResource) == key.Kind
+	}
+	if !served {
+		return false
+	}
+	for _, p := range c.Registry.InForce() {
+		if !delivers(p) {
+			continue
+		}
+		for _, r := range c.Catalog.Select(p.Matcher.SelectsResource) {
+			if r.Group != key.Group || c.Catalog.Kind(r.GroupVersionResource) != key.Kind {
+				continue
+			}
+			if state, watched := c.placedWatches.State(r.GroupVersionResource); !watched || !state.Synced {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// needOf finds out what has to exist for an object.
+func (c *Controller) needOf(ctx context.Context, resource schema.GroupVersionResource, object *unstructured.Unstructured, n *need) error {
+	policies, err := c.Decider.Matching(ctx, placement.Request{Resource: resource, Namespace: object.GetNamespace(), Object: object, Old: object})
+	if err != nil {
+		return err
+	}
+	decision, placed, err := decisionOf(object)
+	if err != nil {
+		n.fail(placementv1.ReasonDeliveryFailed, "%v", err)
+	}
+	done := map[string]bool{}
+	for _, p := range policies {
+		if !delivers(p) || !placed {
+			continue
+		}
+		n.policies = append(n.policies, p.Name)
+		for _, system := range delivery.Systems(p.Delivery) {
+			if !done[system.Name] {
+				done[system.Name] = true
+				c.needIn(system, object, decision, p.Delivery, n)
+			}
+		}
+	}
+	slices.Sort(n.policies)
+	n.policies = slices.Compact(n.policies)
+	return nil
+}
+
+// needIn finds out what has to exist in one system.
+func (c *Controller) needIn(system delivery.System, object *unstructured.Unstructured, decision delivery.Decision, spec *placementv1.Delivery, n *need) {
+	objects, err := system.Render(objectOf(object), decision, spec)
+	if err != nil {
+		n.fail(placementv1.ReasonDeliveryFailed, "%v", err)
+		n.keep(system)
+		return
+	}
+	for _, o := range objects {
+		switch state, watched := c.deliveredWatches.State(o.GroupVersionResource); {
+		case c.Catalog.Kind(o.GroupVersionResource) == "":
+			n.fail(placementv1.ReasonNotServed, "the API server does not serve %s: install %s, or remove it from spec.delivery", o.GroupResource(), system.Title)
+			n.keep(system)
+			return
+		case apierrors.IsForbidden(state.Err):
+			n.fail(placementv1.ReasonForbidden, "%v: apply the ClusterRole %s, which has what delivery to %s needs", state.Err, system.ClusterRole, system.Title)
+			n.keep(system)
+			return
+		case !watched || !state.Synced:
+			n.pending = true
+			n.keep(system)
+			return
+		}
+	}
+	n.objects = append(n.objects, objects...)
+}
+
+// keep leaves the delivered objects of a system alone.
+func (n *need) keep(system delivery.System) {
+	for _, kind := range system.Kinds {
+		n.kept[kind.GroupVersionResource] = true
+	}
+}
+
+// objectOf returns the identity and size of a placed object.
+func objectOf(o *unstructured.Unstructured) delivery.Object {
+	out := delivery.Object{GroupVersionKind: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
+	if replicas, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); found {
+		out.Replicas = &replicas
+	}
+	return out
+}
+
+// decisionOf returns the placement in the annotations of an object. ok is false if it has none.
+func decisionOf(o *unstructured.Unstructured) (_ delivery.Decision, ok bool, _ error) {
+	text, ok := o.GetAnnotations()[placementv1.ClustersAnnotation]
+	if !ok {
+		return delivery.Decision{}, false, nil
+	}
+	var out delivery.Decision
+	if err := json.Unmarshal([]byte(text), &out.Clusters); err != nil {
+		return delivery.Decision{}, true, fmt.Errorf("annotation %s is %q, which is no JSON array of names: %w", placementv1.ClustersAnnotation, text, err)
+	}
+	slices.Sort(out.Clusters)
+	return out, true, nil
+}
+
+// converge writes the difference between what has to exist and what exists.
+func (c *Controller) converge(ctx context.Context, key delivery.Key, n *need) error {
+	existing := c.delivered.of(key)
+	var errs []error
+	for _, want := range n.objects {
+		id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
+		live := existing[id]
+		delete(existing, id)
+		if err := c.apply(ctx, want, live, n); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(existing), func(a, b name) int { return strings.Compare(a.Resource+"/"+a.name, b.Resource+"/"+b.name) }) {
+		if n.kept[id.GroupVersionResource] || existing[id].GetDeletionTimestamp() != nil {
+			continue
+		}
+		err := c.client(id.GroupVersionResource, id.namespace).Delete(ctx, id.name, metav1.DeleteOptions{Preconditions: uidOf(existing[id])})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			errs = append(errs, fmt.Errorf("deleting %s %s: %w", id.GroupResource(), id.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Controller) client(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
+	if namespace == "" {
+		return c.Client.Resource(resource)
+	}
+	return c.Client.Resource(resource).Namespace(namespace)
+}
+
+// apply writes an object if it differs. live is the object as it is, or nil if it is not known. Failures that trying again does
+// not correct are recorded in n.
+func (c *Controller) apply(ctx context.Context, want delivery.Delivered, live *unstructured.Unstructured, n *need) error {
+	id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
+	resource := c.client(id.GroupVersionResource, id.namespace)
+	subject := fmt.Sprintf("%s %s", want.Kind.Kind, qualified(want.Object))
+	owner, _ := ownerOf(want.Object)
+	if live == nil {
+		// The cache has only objects that Berth delivered.
+		found, err := resource.Get(ctx, id.name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return refused(err, subject, n)
+		case !deliveredFor(found, owner):
+			c.foreign.block(id, owner)
+			n.fail(placementv1.ReasonForeignObject, "%s exists and was written by %s: Berth does not change it; delete it, or rename the object that is placed", subject, managerOf(found))
+			return nil
+		default:
+			live = found
+		}
+	}
+	body, status := split(want)
+	if live != nil && live.GetAnnotations()[hashAnnotation] == body.GetAnnotations()[hashAnnotation] && !coversBoth(live, body, status) {
+		if wait := c.contests.wait(id); wait > 0 {
+			n.fail(placementv1.ReasonContested, "another client changed %s back each time that Berth wrote it: Berth writes it again in %s", subject, wait.Round(time.Second))
+			n.retry = wait
+			return nil
+		}
+	}
+	// What Berth delivered is its own, so it overwrites the fields of other managers.
+	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
+	if live == nil || !covers(live.Object, body.Object) {
+		got, err := resource.Apply(ctx, id.name, body, options)
+		if err != nil {
+			return refused(err, subject, n)
+		}
+		c.delivered.put(id.GroupVersionResource, got)
+		live = got
+	}
+	if status != nil && !covers(live.Object["status"], status.Object["status"]) {
+		got, err := resource.ApplyStatus(ctx, id.name, status, options)
+		if err != nil {
+			return refused(err, subject, n)
+		}
+		c.delivered.put(id.GroupVersionResource, got)
+	}
+	return nil
+}
+
+// coversBoth reports whether an object has all that Berth applies, in the object and in its status.
+func coversBoth(live, body, status *unstructured.Unstructured) bool {
+	return covers(live.Object, body.Object) && (status == nil || covers(live.Object["status"], status.Object["status"]))
+}
+
+// deliveredFor reports whether Berth delivered an object for another one.
+func deliveredFor(o *unstructured.Unstructured, owner delivery.Key) bool {
+	key, ok := ownerOf(o)
+	return ok && key == owner
+}
+
+// split returns the object with the hash of its content, and the part that belongs to the status subresource; nil if there is
+// none.
+func split(want delivery.Delivered) (body, status *unstructured.Unstructured) {
+	body = want.Object.DeepCopy()
+	if want.Status {
+		status = &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": body.GetAPIVersion(), "kind": body.GetKind(), "status": body.Object["status"],
+			"metadata": map[string]any{"name": body.GetName(), "namespace": body.GetNamespace()},
+		}}
+		delete(body.Object, "status")
+	}
+	// Marshaling does not fail: the content is that of decoded JSON.
+	text, _ := json.Marshal(body.Object)
+	sum := sha256.Sum256(text)
+	annotations := body.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[hashAnnotation] = hex.EncodeToString(sum[:8])
+	body.SetAnnotations(annotations)
+	return body, status
+}
+
+// covers reports whether live has all that want has. Lists have to be equal, except for owner references, which other clients
+// may add.
+func covers(live, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		members, ok := live.(map[string]any)
+		for name, value := range want {
+			if !ok || !covers(members[name], value) {
+				return false
+			}
+		}
+		return ok
+	case []any:
+		items, ok := live.([]any)
+		if !ok || len(items) < len(want) {
+			return false
+		}
+		for i, value := range want {
+			if isOwner(value) {
+				if !slices.ContainsFunc(items, func(item any) bool { return covers(item, value) }) {
+					return false
+				}
+			} else if len(items) != len(want) || !covers(items[i], value) {
+				return false
+			}
+		}
+		return len(want) > 0 || len(items) == 0
+	}
+	return live == want
+}
+
+// isOwner reports whether a list item is an owner reference.
+func isOwner(value any) bool {
+	members, _ := value.(map[string]any)
+	return members["uid"] != nil && members["kind"] != nil
+}
+
+func qualified(o *unstructured.Unstructured) string {
+	if o.GetNamespace() == "" {
+		return o.GetName()
+	}
+	return o.GetNamespace() + "/" + o.GetName()
+}
+
+// managerOf returns the field manager that last wrote an object.
+func managerOf(o *unstructured.Unstructured) string {
+	manager, last := "another client", time.Time{}
+	for _, entry := range o.GetManagedFields() {
+		if entry.Time != nil && !entry.Time.Time.Before(last) {
+			manager, last = entry.Manager, entry.Time.Time
+		}
+	}
+	return manager
+}
+
+// refused records the failure of a request that trying again does not correct, and returns other errors.
+func refused(err error, subject string, n *need) error {
+	switch {
+	case apierrors.IsForbidden(err):
+		n.fail(placementv1.ReasonForbidden, "%s: %v", subject, err)
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		n.fail(placementv1.ReasonDeliveryFailed, "the API server refused %s: %v", subject, err)
+	default:
+		return fmt.Errorf("%s: %w", subject, err)
+	}
+	return nil
+}
+
+// findLeftBehind finds the types of objects that an earlier leader delivered, so that those which no policy needs any more are
+// deleted.
+func (c *Controller) findLeftBehind(ctx context.Context) {
+	var found []schema.GroupVersionResource
+	for _, resource := range delivery.Resources() {
+		if c.Catalog.Kind(resource) == "" {
+			continue
+		}
+		list, err := c.Client.Resource(resource).List(ctx, metav1.ListOptions{LabelSelector: placementv1.DeliveredLabel + "=true", Limit: 1})
+		if err == nil && len(list.Items) > 0 {
+			found = append(found, resource)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leftBehind = found
+}

@@ -1,0 +1,147 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Key identifies a placed object, in whatever version it is read.
+type Key struct {
+	schema.GroupKind
+	Namespace, Name string
+}
+
+// compare orders keys by kind, namespace, and name.
+func (k Key) compare(other Key) int {
+	return cmp.Or(strings.Compare(k.Group, other.Group), strings.Compare(k.Kind, other.Kind),
+		strings.Compare(k.Namespace, other.Namespace), strings.Compare(k.Name, other.Name))
+}
+
+// Failure says why the delivery of an object failed.
+type Failure struct {
+	// Reason is a reason of the condition Delivered.
+	Reason string
+	// Message says what happened to which object, and what to do.
+	Message string
+}
+
+// Result is the result of the delivery of one object.
+type Result struct {
+	// Resource is the resource type of the placed object.
+	Resource schema.GroupResource
+	// Pending reports whether the delivery is not complete, although nothing failed.
+	Pending bool
+	// Failure is nil if nothing failed.
+	Failure *Failure
+}
+
+// Account has the results of delivery by policy and object. It is safe for concurrent use.
+type Account struct {
+	mu       sync.Mutex
+	byPolicy map[string]map[Key]Result
+	policies map[Key][]string
+}
+
+// NewAccount returns an account without results.
+func NewAccount() *Account {
+	return &Account{byPolicy: map[string]map[Key]Result{}, policies: map[Key][]string{}}
+}
+
+// Record replaces the result of an object for all policies: it is result for those in policies, and none for all others. It
+// returns the policies whose report changed.
+func (a *Account) Record(key Key, policies []string, result Result) (changed []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, name := range a.policies[key] {
+		if !slices.Contains(policies, name) {
+			delete(a.byPolicy[name], key)
+			changed = append(changed, name)
+		}
+	}
+	for _, name := range policies {
+		of := a.byPolicy[name]
+		if of == nil {
+			of = map[Key]Result{}
+			a.byPolicy[name] = of
+		}
+		if before, known := of[key]; !known || !before.equal(result) {
+			changed = append(changed, name)
+		}
+		of[key] = result
+	}
+	if len(policies) == 0 {
+		delete(a.policies, key)
+	} else {
+		a.policies[key] = policies
+	}
+	return changed
+}
+
+func (r Result) equal(other Result) bool {
+	if (r.Failure == nil) != (other.Failure == nil) || r.Pending != other.Pending || r.Resource != other.Resource {
+		return false
+	}
+	return r.Failure == nil || *r.Failure == *other.Failure
+}
+
+// Policies returns the policies for which an object has a result.
+func (a *Account) Policies(key Key) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.policies[key])
+}
+
+// Report is the account of one policy.
+type Report struct {
+	// Placed is the number of objects with a result. Delivered is the number of those whose delivery is complete, and Failed of
+	// those whose delivery failed.
+	Placed, Delivered, Failed int
+	// First is the failed object that sorts first, with Failure as its result; nil if none failed.
+	First *FailedObject
+}
+
+// FailedObject is an object whose delivery failed.
+type FailedObject struct {
+	Key
+	Result
+}
+
+// Report returns the account of a policy.
+func (a *Account) Report(policy string) Report {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out Report
+	for key, result := range a.byPolicy[policy] {
+		out.Placed++
+		switch {
+		case result.Failure != nil:
+			out.Failed++
+			if out.First == nil || key.compare(out.First.Key) < 0 {
+				out.First = &FailedObject{key, result}
+			}
+		case !result.Pending:
+			out.Delivered++
+		}
+	}
+	return out
+}

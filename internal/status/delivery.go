@@ -1,0 +1,76 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/delivery"
+)
+
+// modeReasons are the reasons of conditions of policies that are not enforced.
+var modeReasons = map[placementv1.Mode]string{placementv1.ModeWarn: placementv1.ReasonWarnMode, placementv1.ModeDryRun: placementv1.ReasonDryRunMode}
+
+// maxFailureMessage is lower than the schema's limit.
+const maxFailureMessage = 512
+
+// delivered returns how far delivery is, or nil if the policy has no spec.delivery.
+func (f Facts) delivered() *placementv1.DeliveryStatus {
+	spec := f.State.Policy.Delivery
+	if spec == nil {
+		return nil
+	}
+	var names []string
+	for _, system := range delivery.Systems(spec) {
+		names = append(names, system.Name)
+	}
+	out := &placementv1.DeliveryStatus{
+		Systems: strings.Join(names, ","), Placed: new(int32(f.Delivery.Placed)), Delivered: new(int32(f.Delivery.Delivered)),
+	}
+	if first := f.Delivery.First; first != nil {
+		out.Failure = &placementv1.DeliveryFailure{
+			Resource: first.Resource.String(), Namespace: first.Namespace, Name: first.Name, Message: truncate(first.Failure.Message, maxFailureMessage),
+		}
+	}
+	return out
+}
+
+// deliveredCondition returns the condition Delivered, or nil if the policy has no spec.delivery.
+func (f Facts) deliveredCondition() *metav1.Condition {
+	if f.State.Policy.Delivery == nil {
+		return nil
+	}
+	r := f.Delivery
+	switch progress := fmt.Sprintf("%d of %d placed objects are delivered", r.Delivered, r.Placed); {
+	case f.State.Policy.Mode != placementv1.ModeEnforce:
+		return isFalse(modeReasons[f.State.Policy.Mode], "a policy that is not enforced delivers nothing")
+	case r.First != nil:
+		key := r.First.Name
+		if r.First.Namespace != "" {
+			key = r.First.Namespace + "/" + key
+		}
+		return isFalse(r.First.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s %s: %s", progress, r.Failed, r.First.Resource, key, r.First.Failure.Message))
+	case r.Delivered < r.Placed:
+		return isFalse(placementv1.ReasonDelivering, progress)
+	default:
+		return isTrue(placementv1.ReasonDelivered, progress)
+	}
+}

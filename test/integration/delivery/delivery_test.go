@@ -1,0 +1,352 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/controllers/deliverer"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+var clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
+
+// all returns the objects of a kind that are delivered for an object, sorted by name.
+func all(ctx context.Context, kind schema.GroupVersionKind, namespace, owner string) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := f.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{placementv1.DeliveredLabel: "true"}); err != nil {
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	return slices.DeleteFunc(list.Items, func(o unstructured.Unstructured) bool {
+		owners := o.GetOwnerReferences()
+		return len(owners) != 1 || owners[0].Name != owner
+	}), nil
+}
+
+// only returns the only object of a kind that is delivered for an object.
+func only(ctx context.Context, kind schema.GroupVersionKind, namespace, owner string) (*unstructured.Unstructured, error) {
+	found, err := all(ctx, kind, namespace, owner)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) != 1 {
+		return nil, fmt.Errorf("%d objects of kind %s are delivered for %s", len(found), kind.Kind, owner)
+	}
+	return &found[0], nil
+}
+
+// clustersIn returns the clusters that the only PropagationPolicy of an object names.
+func clustersIn(ctx context.Context, namespace, owner string) ([]string, error) {
+	o, err := only(ctx, propagationPolicy, namespace, owner)
+	if err != nil {
+		return nil, err
+	}
+	names, _, err := unstructured.NestedStringSlice(o.Object, "spec", "placement", "clusterAffinity", "clusterNames")
+	return names, err
+}
+
+// fleet is a set of clusters that one spec has for itself: policies select them by a label.
+type fleet struct{ label, namespace string }
+
+// newFleet creates clusters of the region eu. Names of clusters are unique among specs.
+func newFleet(ctx context.Context, names ...string) fleet {
+	GinkgoHelper()
+	out := fleet{label: framework.NewName("fleet"), namespace: f.NewNamespace(ctx, nil)}
+	for _, name := range names {
+		o := framework.NewObject(clusterProfile, out.namespace, out.cluster(name), nil)
+		o.SetLabels(map[string]string{"example.com/fleet": out.label, corev1.LabelTopologyRegion: "eu"})
+		o.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "specs"}}
+		Expect(f.Client.Create(ctx, o)).To(Succeed())
+		DeferCleanup(f.Client.Delete, o)
+	}
+	return out
+}
+
+func (fl fleet) cluster(name string) string { return name + "-" + fl.label }
+
+// clusters returns the names of clusters, as they are in decisions.
+func (fl fleet) clusters(names ...string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = fl.cluster(name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// move changes the region of a cluster.
+func (fl fleet) move(ctx context.Context, name, region string) {
+	GinkgoHelper()
+	o, err := f.Get(ctx, clusterProfile, fl.namespace, fl.cluster(name))
+	Expect(err).NotTo(HaveOccurred())
+	base := o.DeepCopy()
+	labels := o.GetLabels()
+	labels[corev1.LabelTopologyRegion] = region
+	o.SetLabels(labels)
+	Expect(f.Client.Patch(ctx, o, client.MergeFrom(base))).To(Succeed())
+}
+
+// policy returns a policy that places the Deployments of namespaces on the clusters of the fleet in the region eu.
+func (fl fleet) policy(delivery placementv1.Delivery, namespaces ...string) *placementv1.PlacementPolicy {
+	p := framework.NewPolicy(framework.NewName("deliver"), fmt.Sprintf(`package deliver
+
+clusters contains name if {
+	some name, cluster in data.clusters
+	cluster.labels["example.com/fleet"] == %q
+	cluster.region == "eu"
+}`, fl.label), "apps", "deployments", namespaces...)
+	p.Spec.Clusters = &placementv1.ClustersRule{OnEmpty: placementv1.OnEmptyClear}
+	p.Spec.Remediation.BlastRadius = &placementv1.BlastRadius{Percent: 100}
+	p.Spec.Delivery = &delivery
+	return p
+}
+
+var toKarmada = placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+
+func deploy(ctx context.Context, namespace, name string) *unstructured.Unstructured {
+	GinkgoHelper()
+	o := framework.NewObject(framework.Deployment, namespace, name, nil)
+	Expect(f.Client.Create(ctx, o)).To(Succeed())
+	return o
+}
+
+func deliveredCondition(ctx context.Context, policy string) (metav1.Condition, error) {
+	return f.Condition(ctx, policy, placementv1.ConditionDelivered)
+}
+
+// beDelivered matches the condition of a policy that has delivered all of n objects.
+func beDelivered(n int) OmegaMatcher {
+	return framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonDelivered, fmt.Sprintf("%d of %[1]d placed objects are delivered", n))
+}
+
+// writes returns the number of patches of delivered objects so far.
+func writes() int { return len(patches.By(deliverer.FieldManager, "/")) }
+
+var _ = Describe("Delivery", func() {
+	It("keeps a PropagationPolicy for each placed object, and follows clusters, policies, and objects", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		before := deploy(ctx, namespace, "before")
+		p := fl.policy(toKarmada, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "after")
+		for _, name := range []string{"before", "after"} {
+			Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, name).Should(Equal(fl.clusters("a", "b")))
+		}
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(2))
+		Expect(f.Policy(ctx, p.Name)).To(HaveField("Status.Delivery", HaveValue(Equal(placementv1.DeliveryStatus{
+			Systems: "karmada", Placed: new(int32(2)), Delivered: new(int32(2)),
+		}))))
+		first, err := only(ctx, propagationPolicy, namespace, "before")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(first.GetOwnerReferences()).To(ConsistOf(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "before", UID: before.GetUID()}))
+
+		By("changing one object for each change of a decision")
+		fl.move(ctx, "b", "us")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "before").Should(Equal(fl.clusters("a")))
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "after").Should(Equal(fl.clusters("a")))
+		second, err := only(ctx, propagationPolicy, namespace, "before")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(second.GetUID()).To(Equal(first.GetUID()))
+
+		By("never naming all clusters when none is left")
+		fl.move(ctx, "a", "us")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "before").Should(ConsistOf(ContainSubstring("no-cluster")))
+		fl.move(ctx, "a", "eu")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "before").Should(Equal(fl.clusters("a")))
+
+		By("deleting what a deleted object had")
+		Expect(f.Client.Delete(ctx, before)).To(Succeed())
+		Eventually(all).WithContext(ctx).WithArguments(propagationPolicy, namespace, "before").Should(BeEmpty())
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+
+		By("following the policy")
+		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Delivery.Karmada.PropagateDependencies = true })
+		Eventually(only).WithContext(ctx).WithArguments(propagationPolicy, namespace, "after").
+			Should(HaveField("Object", HaveKeyWithValue("spec", HaveKeyWithValue("propagateDeps", true))))
+		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Delivery.Karmada.PropagateDependencies = false })
+		Eventually(only).WithContext(ctx).WithArguments(propagationPolicy, namespace, "after").
+			ShouldNot(HaveField("Object", HaveKeyWithValue("spec", HaveKeyWithValue("propagateDeps", true))))
+		f.DeletePolicy(ctx, p.Name)
+		Eventually(all).WithContext(ctx).WithArguments(propagationPolicy, namespace, "after").Should(BeEmpty())
+	})
+
+	It("writes nothing when nothing changes, also after the leader changed", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		every := placementv1.Delivery{
+			Karmada: &placementv1.KarmadaDelivery{}, KubeFleet: &placementv1.KubeFleetDelivery{},
+			PlacementDecision: &placementv1.PlacementDecisionDelivery{}, OpenClusterManagement: &placementv1.OpenClusterManagementDelivery{},
+		}
+		p := fl.policy(every, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		kinds := []schema.GroupVersionKind{propagationPolicy, resourcePlacement, placementDecision, ocmPlacement, ocmDecision}
+		versions := func() map[string]string {
+			out := map[string]string{}
+			for _, kind := range kinds {
+				o, err := only(ctx, kind, namespace, "web")
+				Expect(err).NotTo(HaveOccurred())
+				out[kind.String()] = string(o.GetUID()) + "/" + o.GetResourceVersion()
+			}
+			return out
+		}
+		before, written := versions(), writes()
+
+		operator.Stop()
+		operator = f.StartReadyManager(ctx)
+		// The new leader has delivered a later object, so it has looked at the earlier one, too.
+		deploy(ctx, namespace, "later")
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(2))
+		Expect(versions()).To(Equal(before))
+		// One patch for each object, and one for the status of OCM's decision.
+		Expect(writes() - written).To(Equal(len(kinds) + 1))
+	})
+
+	It("restores what another client changed or deleted", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKarmada, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		o, err := only(ctx, propagationPolicy, namespace, "web")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(unstructured.SetNestedStringSlice(o.Object, []string{"elsewhere"}, "spec", "placement", "clusterAffinity", "clusterNames")).To(Succeed())
+		Expect(f.Client.Update(ctx, o)).To(Succeed())
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		Expect(f.Client.Delete(ctx, o)).To(Succeed())
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+	})
+
+	It("never changes the object of another client, and says whose it is", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKarmada, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		ours, err := only(ctx, propagationPolicy, namespace, "web")
+		Expect(err).NotTo(HaveOccurred())
+		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Mode = placementv1.ModeDryRun })
+		Eventually(all).WithContext(ctx).WithArguments(propagationPolicy, namespace, "web").Should(BeEmpty())
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDryRunMode))
+
+		foreign := framework.NewObject(propagationPolicy, namespace, ours.GetName(), nil)
+		foreign.Object["spec"] = map[string]any{"resourceSelectors": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}}
+		Expect(f.Client.Create(ctx, foreign, client.FieldOwner("rival"))).To(Succeed())
+		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Mode = placementv1.ModeEnforce })
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonForeignObject, ours.GetName(), "written by rival"))
+		stored, err := f.Get(ctx, propagationPolicy, namespace, foreign.GetName())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(stored.GetResourceVersion()).To(Equal(foreign.GetResourceVersion()))
+		Eventually(f.MustKubectl).WithContext(ctx).WithArguments("", "get", "events", "--all-namespaces", "--field-selector", "reason=PlacementDeliveryFailed").
+			Should(ContainSubstring("written by rival"))
+
+		Expect(f.Client.Delete(ctx, foreign)).To(Succeed())
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
+
+	It("waits for the system's CRDs, and continues when they come", Serial, func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKarmada, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		karmada[0].uninstall(ctx)
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotServed, "propagationpolicies.policy.karmada.io", "install Karmada"))
+		karmada[0].install(ctx)
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
+
+	It("warns at apply about a delivery without effect", func(ctx SpecContext) {
+		p := framework.NewPolicy(framework.NewName("deliver"), "package deliver\n\nlabels := {\"a\": \"b\"}", "apps", "deployments", "nowhere")
+		p.Spec.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+		text := f.MustKubectl(ctx, manifest(p), "apply", "--dry-run=server", "-f", "-")
+		Expect(text).To(ContainSubstring("spec.delivery: the policy has no rule clusters"))
+	})
+
+	It("writes once for each affected object when a cluster leaves", func(ctx SpecContext) {
+		const objects = 200
+		fl, namespace, other := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
+		narrow := newFleet(ctx, "c")
+		f.CreateReadyPolicy(ctx, narrow.policy(toKarmada, other))
+		p := fl.policy(toKarmada, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		for i := range objects {
+			deploy(ctx, namespace, fmt.Sprintf("web-%d", i))
+		}
+		deploy(ctx, other, "untouched")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(other, "untouched").Should(Equal(narrow.clusters("c")))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(objects))
+		written := writes()
+		fl.move(ctx, "b", "us")
+		Eventually(func(ctx context.Context) (int, error) {
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(propagationPolicy.GroupVersion().WithKind("PropagationPolicyList"))
+			if err := f.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+				return 0, err
+			}
+			moved := 0
+			for _, o := range list.Items {
+				names, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "placement", "clusterAffinity", "clusterNames")
+				if slices.Equal(names, fl.clusters("a")) {
+					moved++
+				}
+			}
+			return moved, nil
+		}).WithContext(ctx).Should(Equal(objects))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(objects))
+		Expect(writes() - written).To(Equal(objects))
+		Expect(ptr.Deref(must(f.Policy(ctx, p.Name)).Status.Delivery, placementv1.DeliveryStatus{}).Failure).To(BeNil())
+	})
+})
+
+// manifest returns the manifest of a policy.
+func manifest(p *placementv1.PlacementPolicy) string {
+	GinkgoHelper()
+	p.SetGroupVersionKind(placementv1.GroupVersion.WithKind("PlacementPolicy"))
+	text, err := yaml.Marshal(p)
+	Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+func must[T any](value T, err error) T {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return value
+}
