@@ -16,9 +16,18 @@ limitations under the License.
 
 // Package delivery maps the placement of an object to the objects of multi-cluster systems that carry it to its clusters. It
 // knows these systems; it has no client and no clock.
+//
+// Each placed object has delivered objects of its own, even if several placed objects have the same clusters. Shared objects would
+// be fewer, but a placed object would have to change from one to another when its clusters change, and no system does this in one
+// step. Karmada unbinds it from one policy before it binds it to another, and KubeFleet removes it from the clusters of one placement
+// when it adds it to those of another. Meanwhile the object can be gone from clusters that it never left.
 package delivery
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,6 +45,8 @@ type System struct {
 	ClusterRole string
 	// Kinds are the kinds of the objects that Berth keeps in the system.
 	Kinds []Kind
+
+	render func(Object, Decision, *placementv1.Delivery) ([]Delivered, error)
 }
 
 // Kind is a kind of objects that Berth keeps.
@@ -47,6 +58,9 @@ type Kind struct {
 	Namespaced bool
 	// Status reports whether Berth writes the status of the objects, which is a subresource.
 	Status bool
+	// Existing reports whether the only object of the kind is the placed object itself. Berth applies its status, and neither
+	// creates nor deletes it, nor does it label it.
+	Existing bool
 }
 
 // Object is the placed object.
@@ -54,13 +68,15 @@ type Object struct {
 	schema.GroupVersionKind
 	Namespace, Name string
 	UID             types.UID
+	// Annotations are the annotations. Only the systems of NativeSystem read them.
+	Annotations map[string]string
 	// Replicas is the number of replicas that the object requests; nil if the kind has none.
 	Replicas *int64
 }
 
 // Decision is the placement of an object.
 type Decision struct {
-	// Clusters are the names of the clusters, sorted. An empty list means that no cluster is left.
+	// Clusters are the names of the clusters. An empty list means that no cluster is left.
 	Clusters []string
 	// Shares has what the policies say of single clusters, by name. It may have clusters that are not in Clusters.
 	Shares map[string]Share
@@ -70,7 +86,7 @@ type Decision struct {
 type Share struct {
 	// Weight is relative to the weights of the other clusters.
 	Weight *int64 `json:"weight,omitempty"`
-	// Replicas is the number of replicas, whatever the object requests.
+	// Replicas is the number of replicas, of those that the object requests. The other clusters divide the rest.
 	Replicas *int64 `json:"replicas,omitempty"`
 }
 
@@ -78,17 +94,135 @@ type Share struct {
 type Delivered struct {
 	Kind
 	// Object is complete: apiVersion, kind, name, namespace, label placementv1.DeliveredLabel, ownerReference, and the fields
-	// that Berth manages. If Kind.Status is set, it has the status, which is written to the subresource.
+	// that Berth manages. If Kind.Status is set, it has the status, which is written to the subresource. If Kind.Existing is
+	// set, it has the name, the namespace, the UID, and the status alone. The API server then refuses to apply it to another
+	// object of that name, and to create it.
 	Object *unstructured.Unstructured
+	// Note says which part of the decision the object leaves out, and why. It is usually empty.
+	Note string
 }
 
 // Systems returns the systems of spec.delivery, in the order of its fields.
 func Systems(spec *placementv1.Delivery) []System {
-	panic("not implemented")
+	var systems []System
+	if spec == nil {
+		return nil
+	}
+	if spec.Karmada != nil {
+		systems = append(systems, karmada)
+	}
+	if spec.KubeFleet != nil {
+		systems = append(systems, kubeFleet)
+	}
+	if spec.PlacementDecision != nil {
+		systems = append(systems, placementDecision)
+	}
+	if spec.OpenClusterManagement != nil {
+		systems = append(systems, openClusterManagement)
+	}
+	return systems
+}
+
+// NativeSystem returns the system of a kind whose objects are placed by fields of their own, so that Berth delivers the decision
+// to the placed object itself, whatever spec.delivery says. ok is false if the kind is no such kind.
+//
+// The kinds are:
+//
+//   - Placement of Open Cluster Management. Render fails if the Placement does not have the annotation SchedulingDisabledAnnotation
+//     with the value "true". Such a Placement is left to the scheduler of Open Cluster Management, and the controller must skip it.
+//   - Workload of Kueue, for MultiKueue. See workloadKind for when the controller may apply the status.
+func NativeSystem(kind schema.GroupKind) (system System, ok bool) {
+	system, ok = native[kind]
+	return system, ok
+}
+
+var native = map[schema.GroupKind]System{
+	{Group: ocmGroup, Kind: "Placement"}:  nativePlacement,
+	{Group: kueueGroup, Kind: "Workload"}: multiKueue,
 }
 
 // Render returns the objects by which a system delivers an object to the clusters of a decision, in the order in which they have
-// to be applied. The result depends on the arguments alone. An error says what the system can't express, and what to do.
+// to be applied. The result depends on the arguments alone, and not on the order of clusters. spec may be nil for a system of
+// NativeSystem. An error says what the system can't express, and what to do.
 func (s System) Render(object Object, decision Decision, spec *placementv1.Delivery) ([]Delivered, error) {
-	panic("not implemented")
+	decision.Clusters = slices.Compact(slices.Sorted(slices.Values(decision.Clusters)))
+	if spec == nil {
+		spec = &placementv1.Delivery{}
+	}
+	return s.render(object, decision, spec)
+}
+
+// managedBy is the value of the label app.kubernetes.io/managed-by.
+const managedBy = "berth"
+
+// newObject returns an object of a kind without fields of its own. Its namespace is that of the placed object.
+func newObject(kind Kind, name string, placed Object) *unstructured.Unstructured {
+	metadata := map[string]any{
+		"name": name,
+		"labels": map[string]any{
+			placementv1.DeliveredLabel:     "true",
+			"app.kubernetes.io/managed-by": managedBy,
+		},
+		"ownerReferences": []any{map[string]any{
+			"apiVersion": placed.GroupVersion().String(),
+			"kind":       placed.Kind,
+			"name":       placed.Name,
+			"uid":        string(placed.UID),
+		}},
+	}
+	if kind.Namespaced {
+		metadata["namespace"] = placed.Namespace
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": kind.GroupVersion().String(),
+		"kind":       kind.Kind,
+		"metadata":   metadata,
+	}}
+}
+
+// existingObject returns the placed object with its status alone.
+func existingObject(kind Kind, placed Object, status map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": kind.GroupVersion().String(),
+		"kind":       kind.Kind,
+		"metadata": map[string]any{
+			"name":      placed.Name,
+			"namespace": placed.Namespace,
+			"uid":       string(placed.UID),
+		},
+		"status": status,
+	}}
+}
+
+// addLabels adds labels to an object of newObject.
+func addLabels(object *unstructured.Unstructured, added map[string]string) {
+	labels := object.GetLabels()
+	maps.Copy(labels, added)
+	object.SetLabels(labels)
+}
+
+// requireNamespaced returns an error if the object has no namespace, which the system needs.
+func requireNamespaced(object Object, title, field string) error {
+	if object.Namespace != "" {
+		return nil
+	}
+	return fmt.Errorf("%s %s is cluster-scoped, and the objects of %s are namespaced; "+
+		"match only namespaced types, or remove spec.delivery.%s", object.Kind, object.Name, title, field)
+}
+
+// slicesOf divides clusters into slices of at most 100, the maximum of both kinds of PlacementDecisions. There is at least one.
+func slicesOf(clusters []string) [][]string {
+	if len(clusters) == 0 {
+		return [][]string{nil}
+	}
+	return slices.Collect(slices.Chunk(clusters, 100))
+}
+
+// asList returns strings as a list of an unstructured object.
+func asList(values []string) []any {
+	list := make([]any, 0, len(values))
+	for _, v := range values {
+		list = append(list, v)
+	}
+	return list
 }

@@ -57,6 +57,13 @@ func TestDivide(t *testing.T) {
 		"maximum":                    {replicas: 10, clusters: weights(1, 9), bounds: division.Bounds{Max: new(int64(6))}, want: map[string]int64{"a": 4, "b": 6}},
 		"maxima below the replicas":  {replicas: 10, clusters: weights(1, 9), bounds: division.Bounds{Max: new(int64(4))}, want: map[string]int64{"a": 4, "b": 4}},
 		"minimum above the maximum":  {replicas: 10, clusters: weights(1, 1), bounds: division.Bounds{Min: 5, Max: new(int64(2))}, want: map[string]int64{"a": 2, "b": 2}},
+		"few replicas, minimum above the maximum": {
+			replicas: 3,
+			clusters: weights(2, 1),
+			bounds:   division.Bounds{Min: 5, Max: new(int64(2))},
+			want:     map[string]int64{"a": 2, "b": 1},
+		},
+		"negative replicas": {replicas: -1, clusters: weights(1, 1), want: map[string]int64{"a": 0, "b": 0}},
 		"fixed": {
 			replicas: 10,
 			clusters: append(weights(1, 1), division.Cluster{Name: "f", Fixed: new(int64(4))}),

@@ -1,0 +1,505 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/delivery"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// systems are the systems of spec.delivery, by name.
+var systems = map[string]func(*placementv1.Delivery){
+	"karmada":               func(d *placementv1.Delivery) { d.Karmada = &placementv1.KarmadaDelivery{} },
+	"kubefleet":             func(d *placementv1.Delivery) { d.KubeFleet = &placementv1.KubeFleetDelivery{} },
+	"placementdecision":     func(d *placementv1.Delivery) { d.PlacementDecision = &placementv1.PlacementDecisionDelivery{} },
+	"openclustermanagement": func(d *placementv1.Delivery) { d.OpenClusterManagement = &placementv1.OpenClusterManagementDelivery{} },
+}
+
+// system returns a system of spec.delivery, and a spec with this system alone.
+func system(t *testing.T, name string) (delivery.System, *placementv1.Delivery) {
+	t.Helper()
+	spec := &placementv1.Delivery{}
+	systems[name](spec)
+	found := delivery.Systems(spec)
+	if len(found) != 1 || found[0].Name != name {
+		t.Fatalf("Systems returns %+v, want %s", found, name)
+	}
+	return found[0], spec
+}
+
+func nativeSystem(t *testing.T, kind schema.GroupKind) delivery.System {
+	t.Helper()
+	system, ok := delivery.NativeSystem(kind)
+	if !ok {
+		t.Fatalf("NativeSystem does not know %s", kind)
+	}
+	return system
+}
+
+const uid = "8c6c4a4e-7a0d-4b0e-9a55-6b5c0f0c9d11"
+
+func deployment(name string, replicas int64) delivery.Object {
+	return delivery.Object{
+		GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
+		Namespace:        "shop",
+		Name:             name,
+		UID:              uid,
+		Replicas:         &replicas,
+	}
+}
+
+func configMap(name string) delivery.Object {
+	return delivery.Object{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Namespace: "shop", Name: name, UID: uid}
+}
+
+func clusterRole(name string) delivery.Object {
+	return delivery.Object{
+		GroupVersionKind: schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
+		Name:             name,
+		UID:              uid,
+	}
+}
+
+func namespace() delivery.Object {
+	return delivery.Object{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Name: "shop", UID: uid}
+}
+
+func ocmPlacement(name, schedulingDisabled string) delivery.Object {
+	object := delivery.Object{
+		GroupVersionKind: schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "Placement"},
+		Namespace:        "shop",
+		Name:             name,
+		UID:              uid,
+	}
+	if schedulingDisabled != "" {
+		object.Annotations = map[string]string{delivery.SchedulingDisabledAnnotation: schedulingDisabled}
+	}
+	return object
+}
+
+func workload() delivery.Object {
+	return delivery.Object{
+		GroupVersionKind: schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: "Workload"},
+		Namespace:        "shop",
+		Name:             "job-train",
+		UID:              uid,
+	}
+}
+
+func clusters(n int) []string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("cluster-%03d", i))
+	}
+	return names
+}
+
+func decided(clusters ...string) delivery.Decision {
+	return delivery.Decision{Clusters: clusters}
+}
+
+func weight(n int64) delivery.Share   { return delivery.Share{Weight: &n} }
+func replicas(n int64) delivery.Share { return delivery.Share{Replicas: &n} }
+
+func by(basis placementv1.DivisionBasis) *placementv1.ReplicaDivision {
+	return &placementv1.ReplicaDivision{DivideBy: basis}
+}
+
+var longName = strings.Repeat("long-name.", 24) + "end"
+
+// goldenCase is a case of which the golden files have the objects of each system that has any.
+type goldenCase struct {
+	object   delivery.Object
+	decision delivery.Decision
+	replicas *placementv1.ReplicaDivision
+	edit     func(*placementv1.Delivery)
+	// only lists the systems of the case. If it is empty, these are all systems.
+	only []string
+}
+
+func goldenCases() map[string]goldenCase {
+	divided := decided("ap", "eu-1", "eu-2", "us")
+	divided.Shares = map[string]delivery.Share{"ap": weight(0), "eu-1": weight(2), "eu-2": replicas(3), "elsewhere": weight(9)}
+	all := []string{"karmada", "placementdecision", "openclustermanagement"}
+	return map[string]goldenCase{
+		"two":            {object: deployment("web", 3), decision: decided("eu-2", "eu-1", "eu-2")},
+		"one":            {object: deployment("web", 3), decision: decided("eu-1")},
+		"none":           {object: deployment("web", 3), decision: decided(), only: all},
+		"divided":        {object: deployment("web", 10), decision: divided, replicas: by(placementv1.DivideByWeight), only: all},
+		"even":           {object: deployment("web", 10), decision: divided, replicas: by(placementv1.DivideEvenly), only: all},
+		"no-replicas":    {object: deployment("web", 0), decision: decided("eu-1", "eu-2"), replicas: by(placementv1.DivideEvenly), only: all},
+		"none-divided":   {object: deployment("web", 3), decision: decided(), replicas: by(placementv1.DivideEvenly), only: []string{"karmada"}},
+		"free-capacity":  {object: deployment("web", 10), decision: decided("eu-1", "eu-2"), replicas: by(placementv1.DivideByFreeCapacity), only: []string{"karmada"}},
+		"cluster-scoped": {object: clusterRole("system:viewer"), decision: decided("eu-1"), replicas: by(placementv1.DivideByFreeCapacity), only: []string{"karmada", "kubefleet"}},
+		"namespace":      {object: namespace(), decision: decided("eu-1"), only: []string{"karmada", "kubefleet"}},
+		"many":           {object: deployment("web", 3), decision: decided(clusters(101)...), only: all},
+		"long-name":      {object: deployment(longName, 3), decision: decided("eu-1")},
+		"bounds": {
+			object: deployment("web", 10), decision: divided, only: all,
+			replicas: &placementv1.ReplicaDivision{DivideBy: placementv1.DivideByWeight, MinPerCluster: new(int32(1)), MaxPerCluster: new(int32(3))},
+		},
+		"not-divisible": {object: configMap("settings"), decision: divided, replicas: by(placementv1.DivideByFreeCapacity), only: all},
+		"options": {
+			object: deployment("web", 3), decision: decided("eu-1"), only: []string{"karmada", "placementdecision"},
+			edit: func(d *placementv1.Delivery) {
+				if d.Karmada != nil {
+					d.Karmada.PropagateDependencies, d.Karmada.PreserveOnDeletion = true, true
+				}
+				if d.PlacementDecision != nil {
+					d.PlacementDecision.ClusterProfileNamespace = "fleet"
+				}
+			},
+		},
+	}
+}
+
+func TestGolden(t *testing.T) {
+	written := map[string]bool{}
+	for name, tc := range goldenCases() {
+		for systemName := range systems {
+			if len(tc.only) > 0 && !slices.Contains(tc.only, systemName) {
+				continue
+			}
+			t.Run(systemName+"/"+name, func(t *testing.T) {
+				s, spec := system(t, systemName)
+				spec.Replicas = tc.replicas
+				if tc.edit != nil {
+					tc.edit(spec)
+				}
+				written[checkGolden(t, systemName+"-"+name, s, tc.object, tc.decision, spec)] = true
+			})
+		}
+	}
+	placementKind := schema.GroupKind{Group: "cluster.open-cluster-management.io", Kind: "Placement"}
+	workloadKind := schema.GroupKind{Group: "kueue.x-k8s.io", Kind: "Workload"}
+	for name, decision := range map[string]delivery.Decision{"two": decided("eu-2", "eu-1"), "none": decided(), "many": decided(clusters(101)...)} {
+		t.Run("native/"+name, func(t *testing.T) {
+			written[checkGolden(t, "native-placement-"+name, nativeSystem(t, placementKind), ocmPlacement("batch", "true"), decision, nil)] = true
+			written[checkGolden(t, "native-workload-"+name, nativeSystem(t, workloadKind), workload(), decision, nil)] = true
+		})
+	}
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !written[file] {
+			t.Errorf("no case has the golden file %s", file)
+		}
+	}
+}
+
+// checkGolden compares what Render returns with a golden file, and returns the file's path.
+func checkGolden(t *testing.T, name string, s delivery.System, object delivery.Object, decision delivery.Decision, spec *placementv1.Delivery) string {
+	t.Helper()
+	delivered, err := s.Render(object, decision, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkDelivered(t, s, object, delivered)
+	var text bytes.Buffer
+	for i, d := range delivered {
+		if i > 0 {
+			text.WriteString("---\n")
+		}
+		if d.Note != "" {
+			fmt.Fprintf(&text, "# %s\n", d.Note)
+		}
+		document, err := yaml.Marshal(d.Object.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(document)
+	}
+	path := filepath.Join("testdata", name+".yaml")
+	if *update {
+		if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), text.String()); diff != "" {
+		t.Errorf("delivered objects differ from %s; run the test with -update if that is meant (-want +got):\n%s", path, diff)
+	}
+	return path
+}
+
+// checkDelivered checks what holds for all delivered objects.
+func checkDelivered(t *testing.T, s delivery.System, object delivery.Object, delivered []delivery.Delivered) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, d := range delivered {
+		name := d.Object.GetKind() + "/" + d.Object.GetName()
+		if seen[name] {
+			t.Errorf("there are two objects %s", name)
+		}
+		seen[name] = true
+		if !slices.Contains(s.Kinds, d.Kind) {
+			t.Errorf("%s has a kind that System.Kinds does not have", name)
+		}
+		if got := d.Object.GroupVersionKind(); got != d.GroupVersion().WithKind(d.Kind.Kind) {
+			t.Errorf("%s has the kind %s", name, got)
+		}
+		if _, ok := d.Object.Object["status"]; ok != d.Status {
+			t.Errorf("%s has a status: %t, want %t", name, ok, d.Status)
+		}
+		if d.Namespaced && d.Object.GetNamespace() != object.Namespace || !d.Namespaced && d.Object.GetNamespace() != "" {
+			t.Errorf("%s has the namespace %q", name, d.Object.GetNamespace())
+		}
+		for key, value := range d.Object.GetLabels() {
+			if problems := validation.IsValidLabelValue(value); problems != nil {
+				t.Errorf("%s has an invalid label %s: %s", name, key, problems)
+			}
+		}
+		if d.Existing {
+			continue
+		}
+		if problems := validation.IsDNS1123Subdomain(d.Object.GetName()); problems != nil {
+			t.Errorf("%s has an invalid name: %s", name, problems)
+		}
+		owners := d.Object.GetOwnerReferences()
+		if d.Object.GetLabels()[placementv1.DeliveredLabel] != "true" || len(owners) != 1 || owners[0].UID != object.UID || owners[0].Controller != nil {
+			t.Errorf("%s has the labels %v and the owners %v", name, d.Object.GetLabels(), owners)
+		}
+	}
+}
+
+func TestEmptyDecisionInKubeFleet(t *testing.T) {
+	s, spec := system(t, "kubefleet")
+	if delivered, err := s.Render(deployment("web", 3), decided(), spec); len(delivered) > 0 || err != nil {
+		t.Errorf("Render returns %v, %v, want no objects", delivered, err)
+	}
+}
+
+func TestRenderErrors(t *testing.T) {
+	fixed := decided("ap", "eu")
+	fixed.Shares = map[string]delivery.Share{"ap": replicas(2)}
+	tooFew := decided("ap", "eu")
+	tooFew.Shares = map[string]delivery.Share{"ap": replicas(2), "eu": weight(0)}
+	for name, tc := range map[string]struct {
+		system   string
+		object   delivery.Object
+		decision delivery.Decision
+		replicas *placementv1.ReplicaDivision
+		want     string
+	}{
+		"fixed numbers and free capacity": {
+			system: "karmada", object: deployment("web", 5), decision: fixed, replicas: by(placementv1.DivideByFreeCapacity),
+			want: "the policy gives cluster ap 2 replicas, but Karmada divides them by free capacity alone; " +
+				"set spec.delivery.replicas.divideBy to Weight or Even, or let the policy give the cluster no number of replicas",
+		},
+		"replicas that run nowhere": {
+			system: "karmada", object: deployment("web", 5), decision: tooFew, replicas: by(placementv1.DivideByWeight),
+			want: "the clusters may have only 2 of the 5 replicas, but Karmada runs all of them; " +
+				"raise spec.delivery.replicas.maxPerCluster, or let the policy give clusters a weight instead of a number of replicas",
+		},
+		"more clusters than KubeFleet selects": {
+			system: "kubefleet", object: deployment("web", 5), decision: decided(clusters(101)...),
+			want: "the policy decides 101 clusters, but KubeFleet places an object in at most 100 by name; " +
+				"let the policy decide fewer, or remove spec.delivery.kubeFleet",
+		},
+		"cluster-scoped object with PlacementDecisions": {
+			system: "placementdecision", object: clusterRole("viewer"), decision: decided("eu"),
+			want: "ClusterRole viewer is cluster-scoped, and the objects of SIG Multicluster are namespaced; " +
+				"match only namespaced types, or remove spec.delivery.placementDecision",
+		},
+		"cluster-scoped object with Open Cluster Management": {
+			system: "openclustermanagement", object: clusterRole("viewer"), decision: decided("eu"),
+			want: "ClusterRole viewer is cluster-scoped, and the objects of Open Cluster Management are namespaced; " +
+				"match only namespaced types, or remove spec.delivery.openClusterManagement",
+		},
+		"free capacity with PlacementDecisions": {
+			system: "placementdecision", object: deployment("web", 5), decision: decided("eu"), replicas: by(placementv1.DivideByFreeCapacity),
+			want: "SIG Multicluster does not know the free capacity of clusters, Karmada alone does; " +
+				"set spec.delivery.replicas.divideBy to Weight or Even",
+		},
+		"free capacity with Open Cluster Management": {
+			system: "openclustermanagement", object: deployment("web", 5), decision: decided("eu"), replicas: by(placementv1.DivideByFreeCapacity),
+			want: "Open Cluster Management does not know the free capacity of clusters, Karmada alone does; " +
+				"set spec.delivery.replicas.divideBy to Weight or Even",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, spec := system(t, tc.system)
+			spec.Replicas = tc.replicas
+			delivered, err := s.Render(tc.object, tc.decision, spec)
+			if err == nil || delivered != nil {
+				t.Fatalf("Render returns %v, %v, want an error", delivered, err)
+			}
+			if diff := cmp.Diff(tc.want, err.Error()); diff != "" {
+				t.Errorf("message (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRenderNativePlacementErrors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		object delivery.Object
+		want   string
+	}{
+		"scheduled by Open Cluster Management": {ocmPlacement("batch", ""), `the scheduler of Open Cluster Management decides Placement shop/batch`},
+		"annotation with another value":        {ocmPlacement("batch", "false"), `the scheduler of Open Cluster Management decides Placement shop/batch`},
+		"long name":                            {ocmPlacement(strings.Repeat("a", 64), "true"), "is longer than 63 characters"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := nativeSystem(t, tc.object.GroupKind()).Render(tc.object, decided("eu"), nil); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("Render returns the error %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestNativeSystemOfOtherKinds(t *testing.T) {
+	for _, kind := range []schema.GroupKind{{Group: "apps", Kind: "Deployment"}, {Group: "placement.berth.dev", Kind: "Placement"}} {
+		if s, ok := delivery.NativeSystem(kind); ok {
+			t.Errorf("NativeSystem returns %s for %s", s.Name, kind)
+		}
+	}
+}
+
+func TestSystemsAreInTheOrderOfFields(t *testing.T) {
+	spec := &placementv1.Delivery{}
+	for _, add := range systems {
+		add(spec)
+	}
+	var got []string
+	for _, s := range delivery.Systems(spec) {
+		got = append(got, s.Name)
+	}
+	if diff := cmp.Diff([]string{"karmada", "kubefleet", "placementdecision", "openclustermanagement"}, got); diff != "" {
+		t.Errorf("Systems (-want +got):\n%s", diff)
+	}
+	if got := delivery.Systems(nil); got != nil {
+		t.Errorf("Systems without spec.delivery returns %v", got)
+	}
+}
+
+// TestEmptyDecisionInKarmada: an empty list of clusters would mean all clusters.
+func TestEmptyDecisionInKarmada(t *testing.T) {
+	if len(validation.IsDNS1123Label(delivery.NoCluster)) == 0 {
+		t.Errorf("a cluster of Karmada can have the name %s", delivery.NoCluster)
+	}
+}
+
+// TestNames has objects whose names could lead to the same name.
+func TestNames(t *testing.T) {
+	s, spec := system(t, "karmada")
+	seen := map[string]delivery.Object{}
+	add := func(object delivery.Object) {
+		delivered, err := s.Render(object, decided("eu"), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := delivered[0].Object.GetName()
+		if other, ok := seen[name]; ok {
+			t.Errorf("%s %q and %s %q have the name %s", other.GroupKind(), other.Name, object.GroupKind(), object.Name, name)
+		}
+		seen[name] = object
+		if problems := validation.IsDNS1123Label(name); problems != nil {
+			t.Errorf("%s %q has the invalid name %s: %s", object.GroupKind(), object.Name, name, problems)
+		}
+	}
+	for _, name := range []string{"a", "a-b", "a.b", "A.b", "a:b", "-", "...", "system:", "a-deployment", strings.Repeat("x", 253), strings.Repeat("x", 252)} {
+		for _, kind := range []string{"Deployment", "deployment", "B", "BDeployment", strings.Repeat("K", 63)} {
+			for _, group := range []string{"", "apps", "example.com"} {
+				object := deployment(name, 1)
+				object.Group, object.Kind = group, kind
+				add(object)
+			}
+		}
+	}
+	for i := range 20_000 {
+		add(deployment(strings.Repeat("long-", 20)+fmt.Sprint(i), 1))
+	}
+}
+
+// TestRenderIsDeterministic renders random decisions twice, the second time in another order.
+func TestRenderIsDeterministic(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		decision := delivery.Decision{Clusters: clusters(r.IntN(120)), Shares: map[string]delivery.Share{}}
+		for _, name := range decision.Clusters {
+			switch r.IntN(3) {
+			case 0:
+				decision.Shares[name] = weight(r.Int64N(5))
+			case 1:
+				decision.Shares[name] = replicas(r.Int64N(3))
+			}
+		}
+		shuffled := delivery.Decision{Clusters: slices.Clone(decision.Clusters), Shares: decision.Shares}
+		r.Shuffle(len(shuffled.Clusters), func(i, j int) {
+			shuffled.Clusters[i], shuffled.Clusters[j] = shuffled.Clusters[j], shuffled.Clusters[i]
+		})
+		untouched := slices.Clone(shuffled.Clusters)
+		object := deployment("web", r.Int64N(200))
+		for name := range systems {
+			s, spec := system(t, name)
+			if r.IntN(4) > 0 {
+				spec.Replicas = by(placementv1.DivideByWeight)
+			}
+			want, wantErr := s.Render(object, decision, spec)
+			got, gotErr := s.Render(object, shuffled, spec)
+			if fmt.Sprint(wantErr) != fmt.Sprint(gotErr) {
+				t.Fatalf("%s: Render fails with %v, in another order with %v", name, wantErr, gotErr)
+			}
+			if diff := cmp.Diff(marshal(t, want), marshal(t, got)); diff != "" {
+				t.Fatalf("%s: Render depends on the order of clusters:\n%s", name, diff)
+			}
+			if !slices.Equal(untouched, shuffled.Clusters) {
+				t.Fatalf("%s: Render changes its argument", name)
+			}
+			if wantErr == nil {
+				checkDelivered(t, s, object, got)
+			}
+		}
+	}
+}
+
+func marshal(t *testing.T, delivered []delivery.Delivered) string {
+	t.Helper()
+	text, err := json.Marshal(delivered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// DeepCopy panics if a value is not of a type that unstructured objects may have.
+	for _, d := range delivered {
+		d.Object.DeepCopy()
+	}
+	return string(text)
+}

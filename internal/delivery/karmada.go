@@ -1,0 +1,148 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// NoCluster is a name that no cluster has. It stands for an empty decision where an empty list means all clusters, as in Karmada.
+// The name of a cluster is a DNS label there, which has no dots.
+const NoCluster = "no-cluster.placement.berth.dev"
+
+var karmadaVersion = schema.GroupVersion{Group: "policy.karmada.io", Version: "v1alpha1"}
+
+var (
+	propagationPolicy = Kind{
+		GroupVersionResource: karmadaVersion.WithResource("propagationpolicies"),
+		Kind:                 "PropagationPolicy",
+		Namespaced:           true,
+	}
+	clusterPropagationPolicy = Kind{
+		GroupVersionResource: karmadaVersion.WithResource("clusterpropagationpolicies"),
+		Kind:                 "ClusterPropagationPolicy",
+	}
+)
+
+// karmada delivers by PropagationPolicies that select the object by its name. Karmada still leaves out clusters with taints, and
+// ignores the policy while another one holds the object.
+var karmada = System{
+	Name:        "karmada",
+	Title:       "Karmada",
+	ClusterRole: "berth-deliver-karmada",
+	Kinds:       []Kind{propagationPolicy, clusterPropagationPolicy},
+	render:      renderKarmada,
+}
+
+func renderKarmada(object Object, decision Decision, spec *placementv1.Delivery) ([]Delivered, error) {
+	scheduling, err := karmadaReplicas(object, decision, spec.Replicas)
+	if err != nil {
+		return nil, err
+	}
+	kind := clusterPropagationPolicy
+	selector := map[string]any{
+		"apiVersion": object.GroupVersion().String(),
+		"kind":       object.Kind,
+		"name":       object.Name,
+	}
+	if object.Namespace != "" {
+		kind = propagationPolicy
+		selector["namespace"] = object.Namespace
+	}
+	clusters := decision.Clusters
+	if len(clusters) == 0 {
+		clusters = []string{NoCluster}
+	}
+	policy := newObject(kind, deliveredName(object), object)
+	policy.Object["spec"] = map[string]any{
+		"resourceSelectors": []any{selector},
+		"placement": map[string]any{
+			"clusterAffinity":   map[string]any{"clusterNames": asList(clusters)},
+			"replicaScheduling": scheduling,
+		},
+		"propagateDeps":               spec.Karmada.PropagateDependencies,
+		"preserveResourcesOnDeletion": spec.Karmada.PreserveOnDeletion,
+	}
+	return []Delivered{{Kind: kind, Object: policy}}, nil
+}
+
+// karmadaReplicas returns the field replicaScheduling of a policy. A division has the numbers of replicas as static weights:
+// Karmada divides by Webster's method, before release 1.16 by the largest remainder, and both give each cluster its weight exactly
+// if the weights add up to the replicas.
+func karmadaReplicas(object Object, decision Decision, by *placementv1.ReplicaDivision) (map[string]any, error) {
+	if by == nil || object.Replicas == nil || len(decision.Clusters) == 0 {
+		return map[string]any{"replicaSchedulingType": "Duplicated"}, nil
+	}
+	var preference map[string]any
+	var err error
+	if by.DivideBy == placementv1.DivideByFreeCapacity {
+		preference, err = karmadaDynamicWeight(decision)
+	} else {
+		preference, err = karmadaStaticWeights(object, decision, by)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{
+		"replicaSchedulingType":     "Divided",
+		"replicaDivisionPreference": "Weighted",
+		"weightPreference":          preference,
+	}, nil
+}
+
+func karmadaDynamicWeight(decision Decision) (map[string]any, error) {
+	for _, name := range decision.Clusters {
+		if decision.Shares[name].Replicas != nil {
+			return nil, fmt.Errorf("the policy gives cluster %s %d replicas, but Karmada divides them by free capacity alone; "+
+				"set spec.delivery.replicas.divideBy to Weight or Even, or let the policy give the cluster no number of replicas",
+				name, *decision.Shares[name].Replicas)
+		}
+	}
+	return map[string]any{"dynamicWeight": "AvailableReplicas"}, nil
+}
+
+// karmadaStaticWeights leaves out clusters without replicas, because a weight is at least 1. Karmada does not create the object in
+// these. An object without replicas is created in all clusters.
+func karmadaStaticWeights(object Object, decision Decision, by *placementv1.ReplicaDivision) (map[string]any, error) {
+	replicas := divide(object, decision, by)
+	requested, divided := max(*object.Replicas, 0), int64(0)
+	var list []any
+	for _, name := range decision.Clusters {
+		weight := replicas[name]
+		divided += weight
+		if requested == 0 {
+			weight = 1
+		}
+		if weight == 0 {
+			continue
+		}
+		list = append(list, map[string]any{
+			"targetCluster": map[string]any{"clusterNames": []any{name}},
+			"weight":        weight,
+		})
+	}
+	if divided != requested {
+		return nil, fmt.Errorf("the clusters may have only %d of the %d replicas, but Karmada runs all of them; "+
+			"raise spec.delivery.replicas.maxPerCluster, or let the policy give clusters a weight instead of a number of replicas",
+			divided, requested)
+	}
+	return map[string]any{"staticWeightList": list}, nil
+}

@@ -1,0 +1,91 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// kubeFleetVersion is the version that the hub of KubeFleet 0.3 reads and stores. It also serves v1, and earlier hubs serve
+// ResourcePlacements only in this version.
+var kubeFleetVersion = schema.GroupVersion{Group: "placement.kubernetes-fleet.io", Version: "v1beta1"}
+
+// maxPickFixed is the maximum number of clusters that a placement can name.
+const maxPickFixed = 100
+
+var (
+	resourcePlacement = Kind{
+		GroupVersionResource: kubeFleetVersion.WithResource("resourceplacements"),
+		Kind:                 "ResourcePlacement",
+		Namespaced:           true,
+	}
+	clusterResourcePlacement = Kind{
+		GroupVersionResource: kubeFleetVersion.WithResource("clusterresourceplacements"),
+		Kind:                 "ClusterResourcePlacement",
+	}
+)
+
+// kubeFleet delivers by placements that select the object by its name. A ResourcePlacement does not create the object's namespace:
+// it has to exist in the clusters, by a ClusterResourcePlacement that selects it alone, for example because policies match
+// Namespaces too. KubeFleet does not divide replicas.
+var kubeFleet = System{
+	Name:        "kubefleet",
+	Title:       "KubeFleet",
+	ClusterRole: "berth-deliver-kubefleet",
+	Kinds:       []Kind{resourcePlacement, clusterResourcePlacement},
+	render:      renderKubeFleet,
+}
+
+// renderKubeFleet returns no object for an empty decision. KubeFleet removes the placed object from the clusters when the placement
+// is deleted.
+func renderKubeFleet(object Object, decision Decision, _ *placementv1.Delivery) ([]Delivered, error) {
+	if len(decision.Clusters) == 0 {
+		return nil, nil
+	}
+	if len(decision.Clusters) > maxPickFixed {
+		return nil, fmt.Errorf("the policy decides %d clusters, but KubeFleet places an object in at most %d by name; "+
+			"let the policy decide fewer, or remove spec.delivery.kubeFleet", len(decision.Clusters), maxPickFixed)
+	}
+	selector := map[string]any{
+		"group":   object.Group,
+		"version": object.Version,
+		"kind":    object.Kind,
+		"name":    object.Name,
+	}
+	if object.GroupKind() == (schema.GroupKind{Kind: "Namespace"}) {
+		// By default, the objects in the namespace are selected, too.
+		selector["selectionScope"] = "NamespaceOnly"
+	}
+	kind := clusterResourcePlacement
+	if object.Namespace != "" {
+		kind = resourcePlacement
+	}
+	placement := newObject(kind, deliveredName(object), object)
+	placement.Object["spec"] = map[string]any{
+		"resourceSelectors": []any{selector},
+		"policy": map[string]any{
+			"placementType": "PickFixed",
+			"clusterNames":  asList(decision.Clusters),
+		},
+		"strategy": map[string]any{"type": "RollingUpdate"},
+	}
+	return []Delivered{{Kind: kind, Object: placement}}, nil
+}

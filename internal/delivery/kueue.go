@@ -1,0 +1,76 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+const kueueGroup = "kueue.x-k8s.io"
+
+// maxNominated is the maximum number of clusters that a Workload can have in its status.
+const maxNominated = 20
+
+// workloadKind is the kind of Workloads of Kueue. MultiKueue copies a Workload to the clusters in status.nominatedClusterNames, and
+// removes it from others. The first cluster that admits it becomes status.clusterName.
+//
+// Berth writes the field as an external dispatcher. The configuration of Kueue must have a multiKueue.dispatcherName other than
+// the built-in ones. The controller may apply the status only while all of these hold:
+//
+//   - The Workload is not being deleted, and has no condition Finished that is true.
+//   - It has the condition QuotaReserved that is true. While its condition Evicted is true, the field is cleared.
+//   - The state of the admission check of MultiKueue is Pending.
+//   - status.clusterName is not set. It excludes the field, and the API server refuses both.
+//
+// MultiKueue waits until the other admission checks are ready. It reports an error for clusters that the MultiKueueConfig of the
+// admission check does not have.
+//
+// When Kueue sets clusterName, it must be able to clear a field that Berth owns. It is, if the MutatingAdmissionPolicy
+// clear-nominated-cluster-names is installed, or if the feature gate WorkloadRequestUseMergePatch of Kueue is enabled. The controller
+// must not apply the status as Kueue's field manager, kueue-admission: this would remove the fields of the status that
+// Kueue applied.
+var workloadKind = Kind{
+	GroupVersionResource: schema.GroupVersionResource{Group: kueueGroup, Version: "v1beta2", Resource: "workloads"},
+	Kind:                 "Workload",
+	Namespaced:           true,
+	Status:               true,
+	Existing:             true,
+}
+
+// multiKueue delivers by the status of a matched Workload.
+var multiKueue = System{
+	Name:        "multikueue",
+	Title:       "MultiKueue",
+	ClusterRole: "berth-deliver-multikueue",
+	Kinds:       []Kind{workloadKind},
+	render:      renderWorkload,
+}
+
+func renderWorkload(object Object, decision Decision, _ *placementv1.Delivery) ([]Delivered, error) {
+	clusters, note := decision.Clusters, ""
+	if len(clusters) > maxNominated {
+		note = fmt.Sprintf("MultiKueue considers at most %d clusters; the first %d of %d by name are nominated",
+			maxNominated, maxNominated, len(clusters))
+		clusters = clusters[:maxNominated]
+	}
+	status := map[string]any{"nominatedClusterNames": asList(clusters)}
+	return []Delivered{{Kind: workloadKind, Object: existingObject(workloadKind, object, status), Note: note}}, nil
+}

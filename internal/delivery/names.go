@@ -1,0 +1,65 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+const (
+	// maxName is the maximum length of names. Open Cluster Management uses them as values of labels, and KubeFleet accepts no
+	// longer ones.
+	maxName = 63
+	// maxKind is the maximum length of the kind within a name.
+	maxKind = 30
+)
+
+// deliveredName returns the name of the objects that deliver an object. It has the object's name, its kind and a hash, such as
+// "web-deployment-1b2c3". The name is a DNS label, and differs from the names for other objects of the namespace. The hash is longer
+// if the object's name or kind is not part of the name as it is. Otherwise it only has to tell kinds of different groups apart.
+func deliveredName(object Object) string {
+	sum := sha256.Sum256([]byte(object.Group + "\x00" + object.Kind + "\x00" + object.Name))
+	digest := hex.EncodeToString(sum[:])
+
+	name, kind := dnsLabel(object.Name), dnsLabel(object.Kind)
+	whole := name == object.Name && kind == strings.ToLower(object.Kind)
+	if prefix := name + "-" + kind + "-"; whole && len(prefix) <= maxName-5 {
+		return prefix + digest[:5]
+	}
+	kind = cut(kind, maxKind)
+	name = cut(name, maxName-len("-")-len(kind)-len("-")-10)
+	// An object of RBAC can have a name without any character of a DNS label.
+	return strings.TrimLeft(name+"-"+kind+"-"+digest[:10], "-")
+}
+
+// dnsLabel replaces the characters that a DNS label can't have.
+func dnsLabel(text string) string {
+	replaced := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(text))
+	return strings.Trim(replaced, "-")
+}
+
+// cut shortens a DNS label to a maximum length.
+func cut(label string, length int) string {
+	return strings.TrimRight(label[:min(len(label), length)], "-")
+}

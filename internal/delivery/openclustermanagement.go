@@ -1,0 +1,156 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// SchedulingDisabledAnnotation is the annotation of Placements of Open Cluster Management that its scheduler leaves alone if the
+// value is "true". The scheduler then writes neither PlacementDecisions nor the status, and deletes no PlacementDecisions.
+const SchedulingDisabledAnnotation = "cluster.open-cluster-management.io/experimental-scheduling-disable"
+
+const (
+	ocmTitle = "Open Cluster Management"
+	ocmGroup = "cluster.open-cluster-management.io"
+)
+
+var ocmVersion = schema.GroupVersion{Group: ocmGroup, Version: "v1beta1"}
+
+// The labels by which consumers find the PlacementDecisions of a Placement. They refuse a decision-group-index that is no number.
+const (
+	ocmPlacementLabel  = "cluster.open-cluster-management.io/placement"
+	ocmGroupIndexLabel = "cluster.open-cluster-management.io/decision-group-index"
+	ocmGroupNameLabel  = "cluster.open-cluster-management.io/decision-group-name"
+)
+
+// ocmReason is the reason of decisions, which is required.
+const ocmReason = "decided by policies of Berth"
+
+var (
+	ocmPlacement = Kind{
+		GroupVersionResource: ocmVersion.WithResource("placements"),
+		Kind:                 "Placement",
+		Namespaced:           true,
+		Status:               true,
+	}
+	ocmPlacementDecision = Kind{
+		GroupVersionResource: ocmVersion.WithResource("placementdecisions"),
+		Kind:                 "PlacementDecision",
+		Namespaced:           true,
+		Status:               true,
+	}
+)
+
+// openClusterManagement delivers by a Placement that the scheduler of Open Cluster Management leaves alone, with its
+// PlacementDecisions. The Placement has the number of clusters and the decision group in its status, because a
+// ManifestWorkReplicaSet is complete only if its number of clusters is that of the status. It has no conditions, which need a clock
+// and which no consumer reads. In a decision of more than 100 clusters, a change can move a cluster from one slice to another.
+// Between the writes of the two, consumers can see it in none or in both.
+var openClusterManagement = System{
+	Name:        "openclustermanagement",
+	Title:       ocmTitle,
+	ClusterRole: "berth-deliver-openclustermanagement",
+	Kinds:       []Kind{ocmPlacement, ocmPlacementDecision},
+	render:      renderOpenClusterManagement,
+}
+
+func renderOpenClusterManagement(object Object, decision Decision, spec *placementv1.Delivery) ([]Delivered, error) {
+	if err := requireNamespaced(object, ocmTitle, "openClusterManagement"); err != nil {
+		return nil, err
+	}
+	annotations, err := divideByAnnotation(ocmTitle, object, decision, spec.Replicas)
+	if err != nil {
+		return nil, err
+	}
+	name := deliveredName(object)
+	placement := newObject(ocmPlacement, name, object)
+	placement.SetAnnotations(map[string]string{SchedulingDisabledAnnotation: "true"})
+	placement.Object["spec"] = map[string]any{}
+	decisions, status := ocmDecisions(object, name, decision.Clusters, annotations)
+	placement.Object["status"] = status
+	return append([]Delivered{{Kind: ocmPlacement, Object: placement}}, decisions...), nil
+}
+
+// ocmDecisions returns the PlacementDecisions of a Placement with the names that Open Cluster Management gives them, and the status
+// of the Placement. If there are no clusters, there is one PlacementDecision without decisions.
+func ocmDecisions(
+	object Object, placement string, clusters []string, annotations func([]string) map[string]string,
+) (delivered []Delivered, status map[string]any) {
+	var names []any
+	for index, part := range slicesOf(clusters) {
+		decisions := make([]any, 0, len(part))
+		for _, name := range part {
+			decisions = append(decisions, map[string]any{"clusterName": name, "reason": ocmReason})
+		}
+		slice := newObject(ocmPlacementDecision, fmt.Sprintf("%s-decision-%d", placement, index+1), object)
+		addLabels(slice, map[string]string{
+			ocmPlacementLabel:  placement,
+			ocmGroupIndexLabel: "0",
+			ocmGroupNameLabel:  "",
+		})
+		slice.SetAnnotations(annotations(part))
+		slice.Object["status"] = map[string]any{"decisions": decisions}
+		delivered = append(delivered, Delivered{Kind: ocmPlacementDecision, Object: slice})
+		names = append(names, slice.GetName())
+	}
+	return delivered, map[string]any{
+		"numberOfSelectedClusters": int64(len(clusters)),
+		"decisionGroups": []any{map[string]any{
+			"decisionGroupIndex": int64(0),
+			"decisionGroupName":  "",
+			"decisions":          names,
+			"clusterCount":       int64(len(clusters)),
+		}},
+	}
+}
+
+// existingPlacement is a Placement that policies match.
+var existingPlacement = Kind{
+	GroupVersionResource: ocmPlacement.GroupVersionResource,
+	Kind:                 ocmPlacement.Kind,
+	Namespaced:           true,
+	Status:               true,
+	Existing:             true,
+}
+
+// nativePlacement delivers by the PlacementDecisions of a matched Placement.
+var nativePlacement = System{
+	Name:        openClusterManagement.Name,
+	Title:       ocmTitle,
+	ClusterRole: openClusterManagement.ClusterRole,
+	Kinds:       []Kind{ocmPlacementDecision, existingPlacement},
+	render:      renderNativePlacement,
+}
+
+func renderNativePlacement(object Object, decision Decision, _ *placementv1.Delivery) ([]Delivered, error) {
+	if object.Annotations[SchedulingDisabledAnnotation] != "true" {
+		return nil, fmt.Errorf("the scheduler of Open Cluster Management decides Placement %s/%s; "+
+			"set its annotation %s to \"true\", or do not match it", object.Namespace, object.Name, SchedulingDisabledAnnotation)
+	}
+	if len(object.Name) > maxName {
+		return nil, fmt.Errorf("the name of Placement %s/%s is longer than %d characters, so that it can't be the value of the label of its "+
+			"decisions; give it a shorter name", object.Namespace, object.Name, maxName)
+	}
+	noAnnotations := func([]string) map[string]string { return nil }
+	delivered, status := ocmDecisions(object, object.Name, decision.Clusters, noAnnotations)
+	return append(delivered, Delivered{Kind: existingPlacement, Object: existingObject(existingPlacement, object, status)}), nil
+}

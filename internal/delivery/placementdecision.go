@@ -1,0 +1,89 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery
+
+import (
+	"fmt"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+const multiclusterTitle = "SIG Multicluster"
+
+var multiclusterVersion = schema.GroupVersion{Group: "multicluster.x-k8s.io", Version: "v1alpha1"}
+
+// The labels by which the slices of a decision are found, of KEP-5313.
+const (
+	decisionKeyLabel   = "multicluster.x-k8s.io/decision-key"
+	decisionIndexLabel = "multicluster.x-k8s.io/decision-index"
+	placementKeyLabel  = "multicluster.x-k8s.io/placement-key"
+)
+
+var placementDecisionKind = Kind{
+	GroupVersionResource: multiclusterVersion.WithResource("placementdecisions"),
+	Kind:                 "PlacementDecision",
+	Namespaced:           true,
+}
+
+// placementDecision delivers by PlacementDecisions of SIG Multicluster. Consumers find the slices of a decision by the labels
+// decision-key and placement-key, which are both the name of the slices without the index.
+var placementDecision = System{
+	Name:        "placementdecision",
+	Title:       multiclusterTitle,
+	ClusterRole: "berth-deliver-placementdecision",
+	Kinds:       []Kind{placementDecisionKind},
+	render:      renderPlacementDecision,
+}
+
+// renderPlacementDecision returns one slice without clusters for an empty decision, so that consumers see that it is made.
+func renderPlacementDecision(object Object, decision Decision, spec *placementv1.Delivery) ([]Delivered, error) {
+	if err := requireNamespaced(object, multiclusterTitle, "placementDecision"); err != nil {
+		return nil, err
+	}
+	annotations, err := divideByAnnotation(multiclusterTitle, object, decision, spec.Replicas)
+	if err != nil {
+		return nil, err
+	}
+	namespace := spec.PlacementDecision.ClusterProfileNamespace
+	if namespace == "" {
+		namespace = object.Namespace
+	}
+	key := deliveredName(object)
+	var delivered []Delivered
+	for index, clusters := range slicesOf(decision.Clusters) {
+		decisions := make([]any, 0, len(clusters))
+		for _, name := range clusters {
+			decisions = append(decisions, map[string]any{
+				"clusterProfileRef": map[string]any{"name": name, "namespace": namespace},
+			})
+		}
+		slice := newObject(placementDecisionKind, fmt.Sprintf("%s-%d", key, index), object)
+		addLabels(slice, map[string]string{
+			decisionKeyLabel:   key,
+			decisionIndexLabel: strconv.Itoa(index),
+			placementKeyLabel:  key,
+		})
+		slice.SetAnnotations(annotations(clusters))
+		slice.Object["decisions"] = decisions
+		slice.Object["schedulerName"] = managedBy
+		delivered = append(delivered, Delivered{Kind: placementDecisionKind, Object: slice})
+	}
+	return delivered, nil
+}
