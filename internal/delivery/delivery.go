@@ -95,8 +95,9 @@ type Delivered struct {
 	Kind
 	// Object is complete: apiVersion, kind, name, namespace, label placementv1.DeliveredLabel, ownerReference, and the fields
 	// that Berth manages. If Kind.Status is set, it has the status, which is written to the subresource. If Kind.Existing is
-	// set, it has the name, the namespace, the UID, and the status alone. The API server then refuses to apply it to another
-	// object of that name, and to create it.
+	// set, it has the name, the namespace, and the status alone. The controller has to add the resourceVersion of the object
+	// that was decided. The API server then refuses the status if the object has changed, or is another one of that name. It
+	// does not compare UIDs when a status is written.
 	Object *unstructured.Unstructured
 	// Note says which part of the decision the object leaves out, and why. It is usually empty.
 	Note string
@@ -188,7 +189,6 @@ func existingObject(kind Kind, placed Object, status map[string]any) *unstructur
 		"metadata": map[string]any{
 			"name":      placed.Name,
 			"namespace": placed.Namespace,
-			"uid":       string(placed.UID),
 		},
 		"status": status,
 	}}

@@ -33,8 +33,9 @@ var (
 	propagationPolicy        = schema.GroupVersionKind{Group: "policy.karmada.io", Version: "v1alpha1", Kind: "PropagationPolicy"}
 	clusterPropagationPolicy = schema.GroupVersionKind{Group: "policy.karmada.io", Version: "v1alpha1", Kind: "ClusterPropagationPolicy"}
 	placementDecision        = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "PlacementDecision"}
-	resourcePlacement        = schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1", Kind: "ResourcePlacement"}
+	resourcePlacement        = schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Kind: "ResourcePlacement"}
 	ocmPlacement             = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "Placement"}
+	workload                 = schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: "Workload"}
 	ocmDecision              = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "PlacementDecision"}
 )
 
@@ -54,10 +55,11 @@ var (
 	}
 	installed = []definition{
 		{"placement.kubernetes-fleet.io_resourceplacements.yaml", resourcePlacement, "resourceplacements", apiextensionsv1.NamespaceScoped},
-		{"placement.kubernetes-fleet.io_clusterresourceplacements.yaml", schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1", Kind: "ClusterResourcePlacement"}, "clusterresourceplacements", apiextensionsv1.ClusterScoped},
+		{"placement.kubernetes-fleet.io_clusterresourceplacements.yaml", schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Kind: "ClusterResourcePlacement"}, "clusterresourceplacements", apiextensionsv1.ClusterScoped},
 		{"multicluster.x-k8s.io_placementdecisions.yaml", placementDecision, "placementdecisions", apiextensionsv1.NamespaceScoped},
 		{"0000_02_clusters.open-cluster-management.io_placements.crd.yaml", ocmPlacement, "placements", apiextensionsv1.NamespaceScoped},
 		{"0000_03_clusters.open-cluster-management.io_placementdecisions.crd.yaml", ocmDecision, "placementdecisions", apiextensionsv1.NamespaceScoped},
+		{"kueue.x-k8s.io_workloads.yaml", workload, "workloads", apiextensionsv1.NamespaceScoped},
 	}
 )
 
@@ -93,7 +95,7 @@ func (d definition) install(ctx context.Context) {
 		crd = framework.NewCRD(d.Group, d.Version, d.plural, d.Kind, d.scope)
 		version := &crd.Spec.Versions[0]
 		version.Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
-		if d.Kind != ocmDecision.Kind || d.Group != ocmDecision.Group {
+		if d.Group != ocmDecision.Group && d.Group != workload.Group {
 			version.Subresources = nil
 		}
 		AddReportEntry("CRD of this suite", crd.Name, ReportEntryVisibilityFailureOrVerbose)
@@ -106,4 +108,3 @@ func (d definition) uninstall(ctx context.Context) {
 	GinkgoHelper()
 	f.UninstallCRD(ctx, d.plural+"."+d.Group)
 }
-
