@@ -63,6 +63,11 @@ type Approver struct {
 // Berth sets it on objects for which a policy gives clusters. A value that the developer sets is the requested value.
 const ClustersAnnotation = "placement.berth.dev/clusters"
 
+// ClusterSharesAnnotation is the annotation that has the shares of clusters in the replicas of an object, as a JSON object by the
+// names of clusters, such as {"eu-1":{"weight":2},"eu-2":{"replicas":3}}. Berth sets it on objects for which a policy gives shares
+// with its clusters. The shares of clusters that ClustersAnnotation does not list have no effect.
+const ClusterSharesAnnotation = "placement.berth.dev/cluster-shares"
+
 // RegoVersion is a version of the Rego language.
 //
 // +kubebuilder:validation:Enum=v0;v1

@@ -26,6 +26,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/podscheduling"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // Decision is the result of evaluating one policy on one object. Outcome.Digest depends on its JSON.
@@ -77,8 +78,15 @@ func ParseDecision(rules map[string]any) (Decision, error) {
 	if d.Scheduling, err = parseScheduling(rules[fieldScheduling]); err != nil {
 		return Decision{}, err
 	}
-	if d.Clusters, err = parseClusters("clusters", rules["clusters"]); err != nil {
+	var shares string
+	if d.Clusters, shares, err = parseClusters(language.RuleClusters, rules[language.RuleClusters]); err != nil {
 		return Decision{}, err
+	}
+	if shares != "" {
+		if d.Annotations == nil {
+			d.Annotations = map[string]string{}
+		}
+		d.Annotations[placementv1.ClusterSharesAnnotation] = shares
 	}
 	if d.Errors, err = parseTexts("errors", rules["errors"]); err != nil {
 		return Decision{}, err
@@ -133,15 +141,46 @@ func labelText(value any) (string, error) {
 	return s, nil
 }
 
-// parseClusters reads a set or an array of cluster names. They must be valid object names.
-func parseClusters(rule string, value any) ([]string, error) {
-	names, err := parseTexts(rule, value)
+// parseClusters reads a set or an array of cluster names, or an object with the shares of clusters by name. The names must be
+// valid object names. shares is the value of the annotation ClusterSharesAnnotation; empty if no cluster has a share.
+func parseClusters(rule string, value any) (names []string, shares string, err error) {
+	object, isObject := value.(map[string]any)
+	switch value.(type) {
+	case nil, []any:
+		names, err = parseTexts(rule, value)
+	case map[string]any:
+		names = slices.AppendSeq(make([]string, 0, len(object)), maps.Keys(object))
+		slices.Sort(names)
+	default:
+		err = &ContractError{rule, fmt.Sprintf("must be a set or an array of strings, or an object, is %s", TypeName(value))}
+	}
+	if err != nil {
+		return nil, "", err
+	}
 	for _, name := range names {
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			return nil, &ContractError{rule, fmt.Sprintf("%q is not a cluster's name: %s", name, strings.Join(problems, "; "))}
+			return nil, "", &ContractError{rule, fmt.Sprintf("%q is not a cluster's name: %s", name, strings.Join(problems, "; "))}
 		}
 	}
-	return names, err
+	if !isObject {
+		return names, "", nil
+	}
+	given := map[string]map[string]int64{}
+	for _, name := range names {
+		share, err := language.ParseShare(object[name])
+		if err != nil {
+			return nil, "", &ContractError{rule, fmt.Sprintf("cluster %q: %v", name, err)}
+		}
+		if len(share) > 0 {
+			given[name] = share
+		}
+	}
+	if len(given) > 0 {
+		if shares, err = podscheduling.EncodeJSON(given); err != nil {
+			return nil, "", &ContractError{rule, err.Error()}
+		}
+	}
+	return names, shares, nil
 }
 
 // parseTexts reads a set or an array of strings and returns it sorted, without duplicates. It returns nil for nil.

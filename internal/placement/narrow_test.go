@@ -247,3 +247,35 @@ func TestMessagesOnClustersAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestShares checks that the shares of clusters are merged by precedence, and that they are restored as other annotations are.
+func TestShares(t *testing.T) {
+	const sharesKey = placementv1.ClusterSharesAnnotation
+	gives := func(name, clusters string, priority int32) *placement.Policy {
+		decision, err := placement.ParseDecision(parseJSON(t, `{"clusters": `+clusters+`}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := allows(t, name, nil)
+		p.Evaluator, p.Priority = shared{decision}, priority
+		return p
+	}
+	low := gives("low", `{"ap": {"weight": 1}, "eu": {"weight": 5}}`, 0)
+	high := gives("high", `{"eu": {"replicas": 3}, "us": {}}`, 9)
+	names := gives("names", `["eu", "us"]`, 10)
+
+	obj := newObject("web", metadata{"annotations": map[string]string{sharesKey: `{"eu":{"weight":9}}`}})
+	out := decide(t, obj, nil, low, high, names)
+	annotations := out.Object.GetAnnotations()
+	if got, want := annotations[sharesKey], `{"eu":{"replicas":3}}`; got != want {
+		t.Errorf("shares of the policy with the higher priority: %s, want %s", got, want)
+	}
+	if got, want := annotations[clustersKey], `["eu"]`; got != want {
+		t.Errorf("clusters of all policies: %s, want %s", got, want)
+	}
+
+	out = decide(t, out.Object, out.Object, gives("high", `["eu", "us"]`, 9), names)
+	if got, want := out.Object.GetAnnotations()[sharesKey], `{"eu":{"weight":9}}`; got != want {
+		t.Errorf("shares when the policies give none any more: %s, want those of the developer, %s", got, want)
+	}
+}

@@ -156,9 +156,72 @@ func (c *contractChecker) check(tpe types.Type) {
 		if object := c.checkObject(tpe); object != nil {
 			c.checkMembers(c.rule, object, podscheduling.Types, false)
 		}
+	case language.RuleClusters:
+		c.checkClusters(tpe)
 	default:
 		c.checkTexts(tpe)
 	}
+}
+
+// checkClusters requires a set or an array of strings, or an object with shares of clusters.
+func (c *contractChecker) checkClusters(tpe types.Type) {
+	_, areSets := alternatives[*types.Set](tpe)
+	_, areArrays := alternatives[*types.Array](tpe)
+	objects, areObjects := alternatives[*types.Object](tpe)
+	switch {
+	case !areObjects && (areSets || areArrays):
+		c.checkTexts(tpe)
+	case !areObjects:
+		c.fail("%s must be a set or an array of strings, or an object, is %s; write: %s", c.rule, DescribeType(tpe), c.example())
+	case len(objects) == 1 && !areSets && !areArrays:
+		for _, property := range objects[0].StaticProperties() {
+			if name, isString := property.Key.(string); isString {
+				c.checkShare(fmt.Sprintf("cluster %q", name), property.Value)
+			}
+		}
+		if d := objects[0].DynamicProperties(); d != nil {
+			c.checkShare("a cluster", d.Value)
+		}
+	}
+}
+
+// checkShare requires an object that can be the share of a cluster.
+func (c *contractChecker) checkShare(subject string, tpe types.Type) {
+	objects, ok := alternatives[*types.Object](tpe)
+	if !ok {
+		c.fail("%s: %s must be an object, is %s; write: %s", c.rule, subject, DescribeType(tpe), c.shareExample())
+	}
+	if len(objects) != 1 {
+		return
+	}
+	var names []string
+	for _, property := range objects[0].StaticProperties() {
+		name, isString := property.Key.(string)
+		if !isString {
+			continue
+		}
+		names = append(names, name)
+		if _, isNumber := alternatives[types.Number](property.Value); !isNumber && slices.Contains(language.ShareFields, name) {
+			c.fail("%s: %s: %s must be a number, is %s", c.rule, subject, name, DescribeType(property.Value))
+		}
+	}
+	slices.Sort(names)
+	if err := language.CheckShareFields(names); err != nil {
+		c.fail("%s: %s: %v", c.rule, subject, err)
+	}
+	if d := objects[0].DynamicProperties(); d != nil {
+		if _, isNumber := alternatives[types.Number](d.Value); !isNumber {
+			c.fail("%s: %s must hold numbers, holds %s", c.rule, subject, DescribeType(d.Value))
+		}
+	}
+}
+
+// shareExample returns an example of a cluster with a share, in the policy's language version.
+func (c *contractChecker) shareExample() string {
+	if c.v0 {
+		return `clusters = {"<cluster>": {"weight": 2}} { ... }`
+	}
+	return `clusters := {"<cluster>": {"weight": 2}} if { ... }`
 }
 
 // alternatives returns a type's alternatives of the Go type T. The result ok is false if the type has known
@@ -276,7 +339,7 @@ func wrongKey(rule, key string) string {
 	}
 	if prefix := placementv1.GroupVersion.Group + "/"; strings.HasPrefix(key, prefix) {
 		why := fmt.Sprintf("the prefix %s is Berth's own", prefix)
-		if key == placementv1.ClustersAnnotation {
+		if key == placementv1.ClustersAnnotation || key == placementv1.ClusterSharesAnnotation {
 			why += "; use the rule " + language.RuleClusters
 		}
 		return why
@@ -405,6 +468,9 @@ func (c *contractChecker) checkLiterals(rule *ast.Rule, typed bool) {
 	switch c.rule {
 	case language.RuleClusters:
 		c.checkClusterNames(value)
+		if typed {
+			c.checkConstantShares(rule, value)
+		}
 	case language.RuleScheduling:
 		if typed {
 			c.checkScheduled(rule, value)
@@ -453,26 +519,75 @@ func (c *contractChecker) checkLabelValue(key string, value *ast.Term) {
 	}
 }
 
-func (c *contractChecker) checkClusterNames(value *ast.Term) {
-	check := func(t *ast.Term) {
-		name, ok := t.Value.(ast.String)
-		if !ok {
-			return
-		}
-		if problems := validation.IsDNS1123Subdomain(string(name)); len(problems) > 0 {
-			c.fail("%s: %q is not a cluster's name: %s", language.RuleClusters, string(name), strings.Join(problems, "; "))
-		}
+func (c *contractChecker) checkClusterName(t *ast.Term) {
+	name, ok := t.Value.(ast.String)
+	if !ok {
+		return
 	}
+	if problems := validation.IsDNS1123Subdomain(string(name)); len(problems) > 0 {
+		c.fail("%s: %q is not a cluster's name: %s", language.RuleClusters, string(name), strings.Join(problems, "; "))
+	}
+}
+
+func (c *contractChecker) checkClusterNames(value *ast.Term) {
 	switch v := value.Value.(type) {
 	case ast.String:
 		if c.clause.Head.RuleKind() == ast.MultiValue {
-			check(value)
+			c.checkClusterName(value)
 		}
 	case ast.Set:
-		v.Foreach(check)
+		v.Foreach(c.checkClusterName)
 	case *ast.Array:
-		v.Foreach(check)
+		v.Foreach(c.checkClusterName)
 	}
+}
+
+// checkConstantShares validates the constant names and shares of a clause whose value is an object, or a part of one.
+func (c *contractChecker) checkConstantShares(rule *ast.Rule, value *ast.Term) {
+	if rule.Head.RuleKind() != ast.SingleValue {
+		return
+	}
+	switch ref := rule.Head.Ref(); len(ref) {
+	case 1:
+		if object, ok := value.Value.(ast.Object); ok {
+			object.Foreach(c.checkConstantShare)
+		}
+	case 2:
+		c.checkConstantShare(ref[1], value)
+	case 3:
+		c.checkConstantShare(ref[1], ast.ObjectTerm(ast.Item(ref[2], value)))
+	}
+}
+
+func (c *contractChecker) checkConstantShare(cluster, share *ast.Term) {
+	c.checkClusterName(cluster)
+	object, isObject := share.Value.(ast.Object)
+	if !isObject {
+		return
+	}
+	err := language.CheckShareFields(constantKeys(object))
+	if constant, notConstant := ast.JSON(share.Value); err == nil && notConstant == nil {
+		_, err = language.ParseShare(constant)
+	}
+	if err != nil {
+		subject := "a cluster"
+		if name, isString := cluster.Value.(ast.String); isString {
+			subject = fmt.Sprintf("cluster %q", string(name))
+		}
+		c.fail("%s: %s: %v", language.RuleClusters, subject, err)
+	}
+}
+
+// constantKeys returns the keys of an object that are constant strings, sorted.
+func constantKeys(object ast.Object) []string {
+	var keys []string
+	object.Foreach(func(key, _ *ast.Term) {
+		if name, ok := key.Value.(ast.String); ok {
+			keys = append(keys, string(name))
+		}
+	})
+	slices.Sort(keys)
+	return keys
 }
 
 // example returns an example clause for the rule, in the policy's language version.

@@ -244,7 +244,7 @@ func TestCheck(t *testing.T) {
 		"MemberOfOneKind":     {rego: `errors contains "x" if "a" in input.spec.nodeName` + "\n" + `errors contains "y" if not input.metadata.labels.a`, matched: []string{"pods", "nodes"}},
 		"ClusterAsName":       {rego: `clusters contains c if { some c in data.clusters; c.region == "eu"; c.ready }`, want: []string{`3:1: clusters must hold strings, holds an object; write: clusters := {"<cluster>"} if { ... }; a cluster's name is its key, as in some name, cluster in data.clusters`}, impossible: []string{"clusters"}},
 		"ClustersAsList":      {rego: `clusters := [c | some c in data.clusters; c.ready]`, want: []string{`3:1: clusters must hold strings, holds an object`}, impossible: []string{"clusters"}},
-		"ClustersAsText":      {rego: `clusters := input.metadata.annotations["example.com/clusters"]`, want: []string{`3:1: clusters must be a set or an array of strings, is a string`}, impossible: []string{"clusters"}},
+		"ClustersAsText":      {rego: `clusters := input.metadata.annotations["example.com/clusters"]`, want: []string{`3:1: clusters must be a set or an array of strings, or an object, is a string`}, impossible: []string{"clusters"}},
 		"ContainerAsError":    {rego: "errors contains c if { some c in input.spec.template.spec.containers; not c.resources.limits.memory }\nerrors contains \"x\" if not input.metadata.labels.team", want: []string{`3:1: errors must hold strings, holds an object`}},
 		"MetadataAsLabels":    {rego: `labels := input.metadata`, want: []string{`labels: key "annotations": must be a string, is an object`}, impossible: []string{"labels"}},
 		"ReplicasAsLabel":     {rego: `labels["a"] := input.spec.replicas`, want: []string{`3:1: labels`}, impossible: []string{"labels"}},

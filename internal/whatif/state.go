@@ -278,7 +278,8 @@ func (s *state) failed(r reason) bool {
 }
 
 func moves(v Value) bool {
-	return !v.Pending && (v.Field == "scheduling" || v.Key == placementv1.ClustersAnnotation || v.Key == placement.PreferencesAnnotation)
+	return !v.Pending && (v.Field == "scheduling" || v.Key == placementv1.ClustersAnnotation || v.Key == placementv1.ClusterSharesAnnotation ||
+		v.Key == placement.PreferencesAnnotation)
 }
 
 // lacking returns the members of a that b lacks.

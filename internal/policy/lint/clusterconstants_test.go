@@ -37,6 +37,8 @@ func TestClusterConstants(t *testing.T) {
 		"set":          {`clusters := {"a", "b"} if input.metadata.labels.x == "c"`, []string{"3:14 !a ", "3:19 !b "}},
 		"array":        {`clusters := ["a", input.metadata.name]`, nil},
 		"constants":    {`clusters := ["a"]`, []string{"3:14 !a "}},
+		"shares":       {`clusters := {"a": {"weight": 1}, "b": {}}`, []string{"3:14 !a ", "3:34 !b "}},
+		"share":        {`clusters["a"] := {"weight": 1} if input.metadata.name`, []string{"3:10 !a "}},
 		"member":       {`clusters contains "a"`, []string{"3:19 !a "}},
 		"else":         {"clusters := {\"a\"} if {\n\tinput.metadata.labels.x\n} else := {\"b\"}", []string{"3:14 !a ", "5:12 !b "}},
 		"field":        {`clusters contains n if { some n, c in data.clusters; c.region == "EU" }`, []string{"3:66 EU region"}},

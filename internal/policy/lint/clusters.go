@@ -82,8 +82,13 @@ func (s *constantSearch) names(module *ast.Module) {
 		case language.RuleName(clause) != language.RuleClusters:
 		case clause.Head.RuleKind() == ast.MultiValue:
 			s.add(clause.Head.Key, clause.Location, true, nil)
+		case len(clause.Head.Ref()) > 1:
+			s.add(clause.Head.Ref()[1], clause.Location, true, nil)
 		case clause.Head.Value != nil:
 			s.each(clause.Head.Value, clause.Location, true, nil)
+			if object, ok := clause.Head.Value.Value.(ast.Object); ok {
+				object.Foreach(func(name, _ *ast.Term) { s.add(name, clause.Location, true, nil) })
+			}
 		}
 		return false
 	})
