@@ -40,7 +40,9 @@ type contests struct {
 }
 
 func newContests(c clock.Clock) *contests {
-	return &contests{clock: c, backoff: flowcontrol.NewBackOff(minContest, maxContest)}
+	backoff := flowcontrol.NewBackOff(minContest, maxContest)
+	backoff.Clock = c
+	return &contests{clock: c, backoff: backoff}
 }
 
 // wait returns how long to wait before an object is written that another client changed. It returns 0 if it may be written

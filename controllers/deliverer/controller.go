@@ -102,8 +102,12 @@ const (
 	workers = 4
 )
 
-// placedFields are the fields of placed objects that delivery and the selectors of policies read.
-var placedFields = projection.Fields("metadata.labels", "metadata.annotations", "spec.replicas", "spec.parallelism", "status.admission", "status.clusterName")
+// placedFields are the fields of placed objects that delivery and the selectors of policies read. nativeFields are those of
+// placement objects, which Berth also writes.
+var (
+	placedFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "spec.replicas")
+	nativeFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "status.**")
+)
 
 // New returns a controller.
 func New(d Deps) *Controller {
@@ -176,21 +180,23 @@ func (c *Controller) watch(ctx context.Context) {
 func (c *Controller) wanted() (placed, delivered map[schema.GroupVersionResource]*projection.FieldSet) {
 	placed, delivered = map[schema.GroupVersionResource]*projection.FieldSet{}, map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, p := range c.Registry.InForce() {
-		if !delivers(p) {
-			continue
-		}
-		fields := placedFields
-		if p.Matcher.Conditional() {
-			fields = projection.AllFields()
-		}
-		for _, r := range c.Catalog.Select(p.Matcher.SelectsResource) {
+		for _, r := range c.deliveredBy(p) {
+			fields := placedFields
+			if _, native := delivery.NativeSystem(c.kindOf(r.GroupVersionResource)); native {
+				fields = nativeFields
+			}
+			if p.Matcher.Conditional() {
+				fields = projection.AllFields()
+			}
 			if before, known := placed[r.GroupVersionResource]; !known || fields.Covers(before) {
 				placed[r.GroupVersionResource] = fields
 			}
-		}
-		for _, system := range delivery.Systems(p.Delivery) {
-			for _, kind := range system.Kinds {
-				delivered[kind.GroupVersionResource] = projection.AllFields()
+			for _, system := range systemsOf(p, c.kindOf(r.GroupVersionResource)) {
+				for _, kind := range system.Kinds {
+					if !kind.Existing {
+						delivered[kind.GroupVersionResource] = projection.AllFields()
+					}
+				}
 			}
 		}
 	}
@@ -209,9 +215,35 @@ func (c *Controller) wanted() (placed, delivered map[schema.GroupVersionResource
 	return placed, delivered
 }
 
-// delivers reports whether a version of a policy delivers the objects that it matches.
-func delivers(p *placement.Policy) bool {
-	return p.Delivery != nil && p.Mode == placementv1.ModeEnforce
+func (c *Controller) kindOf(resource schema.GroupVersionResource) schema.GroupKind {
+	return schema.GroupKind{Group: resource.Group, Kind: c.Catalog.Kind(resource)}
+}
+
+// deliveredBy returns the served types whose objects a version of a policy delivers.
+func (c *Controller) deliveredBy(p *placement.Policy) []policy.Resource {
+	if !mayDeliver(p) {
+		return nil
+	}
+	return slices.DeleteFunc(c.Catalog.Select(p.Matcher.SelectsResource), func(r policy.Resource) bool {
+		return len(systemsOf(p, c.kindOf(r.GroupVersionResource))) == 0
+	})
+}
+
+// mayDeliver reports whether a version of a policy may deliver objects. It is a cheap check.
+func mayDeliver(p *placement.Policy) bool {
+	return p.Mode == placementv1.ModeEnforce && (p.Delivery != nil || slices.ContainsFunc(delivery.NativeResources(), p.Matcher.SelectsResource))
+}
+
+// systemsOf returns the systems by which a version of a policy delivers objects of a kind. A placement object is delivered to its
+// own system.
+func systemsOf(p *placement.Policy, kind schema.GroupKind) []delivery.System {
+	if p.Mode != placementv1.ModeEnforce {
+		return nil
+	}
+	if system, native := delivery.NativeSystem(kind); native {
+		return []delivery.System{system}
+	}
+	return delivery.Systems(p.Delivery)
 }
 
 func (c *Controller) enqueue(keys ...delivery.Key) {
@@ -228,7 +260,7 @@ func (c *Controller) enqueue(keys ...delivery.Key) {
 
 // policyChanged enqueues the objects that a policy delivers or delivered.
 func (c *Controller) policyChanged(change placement.PolicyChange) {
-	versions := slices.DeleteFunc(slices.Concat(change.Before, change.After), func(p *placement.Policy) bool { return !delivers(p) })
+	versions := slices.DeleteFunc(slices.Concat(change.Before, change.After), func(p *placement.Policy) bool { return !mayDeliver(p) })
 	if len(versions) == 0 {
 		return
 	}

@@ -45,8 +45,8 @@ const hashAnnotation = "placement.berth.dev/delivered-hash"
 
 // need is what has to exist for one object.
 type need struct {
-	policies []string
-	objects  []delivery.Delivered
+	policies, systems []string
+	objects           []wanted
 	// kept are the types of delivered objects that are left alone, because it is not known what has to exist.
 	kept map[schema.GroupVersionResource]bool
 	// pending reports whether a type that the object needs is not read yet.
@@ -54,6 +54,12 @@ type need struct {
 	failure *delivery.Failure
 	// retry is when to try again after a failure.
 	retry time.Duration
+}
+
+// wanted is an object that has to exist in a system.
+type wanted struct {
+	delivery.Delivered
+	system delivery.System
 }
 
 // fail records a failure. The first one counts.
@@ -79,8 +85,8 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 			return reconcile.Result{}, err
 		}
 	}
-	err := c.converge(ctx, key, n)
-	result := delivery.Result{Resource: resource.GroupResource(), Pending: n.pending, Failure: n.failure}
+	err := c.converge(ctx, key, object, n)
+	result := delivery.Result{Resource: resource.GroupResource(), Systems: strings.Join(n.systems, ","), Pending: n.pending, Failure: n.failure}
 	for _, name := range c.Account.Record(key, n.policies, result) {
 		c.Changed(name)
 	}
@@ -96,17 +102,14 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 func (c *Controller) known(key delivery.Key) bool {
 	served := false
 	for _, r := range c.Catalog.Select(func(r schema.GroupVersionResource) bool { return r.Group == key.Group }) {
-		served = served || c.Catalog.Kind(r.GroupVersionResource) == key.Kind
+		served = served || c.kindOf(r.GroupVersionResource) == key.GroupKind
 	}
 	if !served {
 		return false
 	}
 	for _, p := range c.Registry.InForce() {
-		if !delivers(p) {
-			continue
-		}
-		for _, r := range c.Catalog.Select(p.Matcher.SelectsResource) {
-			if r.Group != key.Group || c.Catalog.Kind(r.GroupVersionResource) != key.Kind {
+		for _, r := range c.deliveredBy(p) {
+			if c.kindOf(r.GroupVersionResource) != key.GroupKind {
 				continue
 			}
 			if state, watched := c.placedWatches.State(r.GroupVersionResource); !watched || !state.Synced {
@@ -127,19 +130,20 @@ func (c *Controller) needOf(ctx context.Context, resource schema.GroupVersionRes
 	if err != nil {
 		n.fail(placementv1.ReasonDeliveryFailed, "%v", err)
 	}
-	done := map[string]bool{}
 	for _, p := range policies {
-		if !delivers(p) || !placed {
+		systems := systemsOf(p, object.GroupVersionKind().GroupKind())
+		if len(systems) == 0 || !placed {
 			continue
 		}
 		n.policies = append(n.policies, p.Name)
-		for _, system := range delivery.Systems(p.Delivery) {
-			if !done[system.Name] {
-				done[system.Name] = true
+		for _, system := range systems {
+			if !slices.Contains(n.systems, system.Name) {
+				n.systems = append(n.systems, system.Name)
 				c.needIn(system, object, decision, p.Delivery, n)
 			}
 		}
 	}
+	slices.Sort(n.systems)
 	slices.Sort(n.policies)
 	n.policies = slices.Compact(n.policies)
 	return nil
@@ -154,13 +158,16 @@ func (c *Controller) needIn(system delivery.System, object *unstructured.Unstruc
 		return
 	}
 	for _, o := range objects {
+		if o.Existing {
+			continue
+		}
 		switch state, watched := c.deliveredWatches.State(o.GroupVersionResource); {
 		case c.Catalog.Kind(o.GroupVersionResource) == "":
 			n.fail(placementv1.ReasonNotServed, "the API server does not serve %s: install %s, or remove it from spec.delivery", o.GroupResource(), system.Title)
 			n.keep(system)
 			return
 		case apierrors.IsForbidden(state.Err):
-			n.fail(placementv1.ReasonForbidden, "%v: apply the ClusterRole %s, which has what delivery to %s needs", state.Err, system.ClusterRole, system.Title)
+			n.fail(placementv1.ReasonForbidden, "%v%s", state.Err, advice(system))
 			n.keep(system)
 			return
 		case !watched || !state.Synced:
@@ -169,7 +176,9 @@ func (c *Controller) needIn(system delivery.System, object *unstructured.Unstruc
 			return
 		}
 	}
-	n.objects = append(n.objects, objects...)
+	for _, o := range objects {
+		n.objects = append(n.objects, wanted{o, system})
+	}
 }
 
 // keep leaves the delivered objects of a system alone.
@@ -181,7 +190,7 @@ func (n *need) keep(system delivery.System) {
 
 // objectOf returns the identity and size of a placed object.
 func objectOf(o *unstructured.Unstructured) delivery.Object {
-	out := delivery.Object{GroupVersionKind: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
+	out := delivery.Object{GroupVersionKind: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), Annotations: o.GetAnnotations()}
 	if replicas, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); found {
 		out.Replicas = &replicas
 	}
@@ -198,19 +207,43 @@ func decisionOf(o *unstructured.Unstructured) (_ delivery.Decision, ok bool, _ e
 	if err := json.Unmarshal([]byte(text), &out.Clusters); err != nil {
 		return delivery.Decision{}, true, fmt.Errorf("annotation %s is %q, which is no JSON array of names: %w", placementv1.ClustersAnnotation, text, err)
 	}
-	slices.Sort(out.Clusters)
 	return out, true, nil
 }
 
-// converge writes the difference between what has to exist and what exists.
-func (c *Controller) converge(ctx context.Context, key delivery.Key, n *need) error {
+// mayNominate reports whether the clusters of a Workload of Kueue may be nominated now: quota is reserved, an admission check is
+// pending, no cluster was chosen, and the Workload is neither evicted nor finished.
+func mayNominate(workload map[string]any) bool {
+	is := map[string]bool{}
+	conditions, _, _ := unstructured.NestedSlice(workload, "status", "conditions")
+	for _, c := range conditions {
+		condition, _ := c.(map[string]any)
+		kind, _ := condition["type"].(string)
+		is[kind] = condition["status"] == string(metav1.ConditionTrue)
+	}
+	checks, _, _ := unstructured.NestedSlice(workload, "status", "admissionChecks")
+	pending := slices.ContainsFunc(checks, func(c any) bool {
+		check, _ := c.(map[string]any)
+		return check["state"] == "Pending"
+	})
+	chosen, _, _ := unstructured.NestedString(workload, "status", "clusterName")
+	return pending && chosen == "" && is["QuotaReserved"] && !is["Evicted"] && !is["Finished"]
+}
+
+// converge writes the difference between what has to exist for an object and what exists. object is nil if it is gone.
+func (c *Controller) converge(ctx context.Context, key delivery.Key, object *unstructured.Unstructured, n *need) error {
 	existing := c.delivered.of(key)
 	var errs []error
 	for _, want := range n.objects {
 		id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
 		live := existing[id]
 		delete(existing, id)
-		if err := c.apply(ctx, want, live, n); err != nil {
+		var err error
+		if want.Existing {
+			err = c.applyStatus(ctx, want, object, n)
+		} else {
+			err = c.apply(ctx, want, live, n)
+		}
+		if err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -235,7 +268,7 @@ func (c *Controller) client(resource schema.GroupVersionResource, namespace stri
 
 // apply writes an object if it differs. live is the object as it is, or nil if it is not known. Failures that trying again does
 // not correct are recorded in n.
-func (c *Controller) apply(ctx context.Context, want delivery.Delivered, live *unstructured.Unstructured, n *need) error {
+func (c *Controller) apply(ctx context.Context, want wanted, live *unstructured.Unstructured, n *need) error {
 	id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
 	resource := c.client(id.GroupVersionResource, id.namespace)
 	subject := fmt.Sprintf("%s %s", want.Kind.Kind, qualified(want.Object))
@@ -246,7 +279,7 @@ func (c *Controller) apply(ctx context.Context, want delivery.Delivered, live *u
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
-			return refused(err, subject, n)
+			return refused(err, subject, want.system, n)
 		case !deliveredFor(found, owner):
 			c.foreign.block(id, owner)
 			n.fail(placementv1.ReasonForeignObject, "%s exists and was written by %s: Berth does not change it; delete it, or rename the object that is placed", subject, managerOf(found))
@@ -255,7 +288,7 @@ func (c *Controller) apply(ctx context.Context, want delivery.Delivered, live *u
 			live = found
 		}
 	}
-	body, status := split(want)
+	body, status := split(want.Delivered)
 	if live != nil && live.GetAnnotations()[hashAnnotation] == body.GetAnnotations()[hashAnnotation] && !coversBoth(live, body, status) {
 		if wait := c.contests.wait(id); wait > 0 {
 			n.fail(placementv1.ReasonContested, "another client changed %s back each time that Berth wrote it: Berth writes it again in %s", subject, wait.Round(time.Second))
@@ -268,7 +301,7 @@ func (c *Controller) apply(ctx context.Context, want delivery.Delivered, live *u
 	if live == nil || !covers(live.Object, body.Object) {
 		got, err := resource.Apply(ctx, id.name, body, options)
 		if err != nil {
-			return refused(err, subject, n)
+			return refused(err, subject, want.system, n)
 		}
 		c.delivered.put(id.GroupVersionResource, got)
 		live = got
@@ -276,9 +309,26 @@ func (c *Controller) apply(ctx context.Context, want delivery.Delivered, live *u
 	if status != nil && !covers(live.Object["status"], status.Object["status"]) {
 		got, err := resource.ApplyStatus(ctx, id.name, status, options)
 		if err != nil {
-			return refused(err, subject, n)
+			return refused(err, subject, want.system, n)
 		}
 		c.delivered.put(id.GroupVersionResource, got)
+	}
+	return nil
+}
+
+// applyStatus applies the status of the placed object itself if it differs.
+func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstructured.Unstructured, n *need) error {
+	if covers(object.Object["status"], want.Object.Object["status"]) || want.Kind.Kind == "Workload" && !mayNominate(object.Object) {
+		return nil
+	}
+	_, err := c.client(want.GroupVersionResource, want.Object.GetNamespace()).
+		ApplyStatus(ctx, want.Object.GetName(), want.Object, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		// The object is gone, or another one has its name.
+		return nil
+	case err != nil:
+		return refused(err, want.Kind.Kind+" "+qualified(want.Object), want.system, n)
 	}
 	return nil
 }
@@ -373,16 +423,21 @@ func managerOf(o *unstructured.Unstructured) string {
 }
 
 // refused records the failure of a request that trying again does not correct, and returns other errors.
-func refused(err error, subject string, n *need) error {
+func refused(err error, subject string, system delivery.System, n *need) error {
 	switch {
 	case apierrors.IsForbidden(err):
-		n.fail(placementv1.ReasonForbidden, "%s: %v", subject, err)
+		n.fail(placementv1.ReasonForbidden, "%s: %v%s", subject, err, advice(system))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		n.fail(placementv1.ReasonDeliveryFailed, "the API server refused %s: %v", subject, err)
 	default:
 		return fmt.Errorf("%s: %w", subject, err)
 	}
 	return nil
+}
+
+// advice says which ClusterRole is missing.
+func advice(system delivery.System) string {
+	return fmt.Sprintf("; apply the ClusterRole %s, which has what delivery to %s needs", system.ClusterRole, system.Title)
 }
 
 // findLeftBehind finds the types of objects that an earlier leader delivered, so that those which no policy needs any more are

@@ -383,9 +383,7 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 		}
 		f.MatchedWatches = c.Targets(f.State.Versions()...)
 		f.Deciding = c.Deciding(f.State.Versions()...)
-		if f.State.Policy.Delivery != nil {
-			f.Delivery = c.Deliveries.Report(obj.Name)
-		}
+		f.Delivery = c.Deliveries.Report(obj.Name)
 		if c.Types != nil {
 			f.Types = c.Types(obj.Name, obj.UID, f.State.Generation)
 		}

@@ -23,6 +23,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 )
 
 // Key identifies a placed object, in whatever version it is read.
@@ -49,6 +51,8 @@ type Failure struct {
 type Result struct {
 	// Resource is the resource type of the placed object.
 	Resource schema.GroupResource
+	// Systems are the names of the systems that the object is delivered to, separated by commas.
+	Systems string
 	// Pending reports whether the delivery is not complete, although nothing failed.
 	Pending bool
 	// Failure is nil if nothing failed.
@@ -98,17 +102,9 @@ func (a *Account) Record(key Key, policies []string, result Result) (changed []s
 }
 
 func (r Result) equal(other Result) bool {
-	if (r.Failure == nil) != (other.Failure == nil) || r.Pending != other.Pending || r.Resource != other.Resource {
-		return false
-	}
-	return r.Failure == nil || *r.Failure == *other.Failure
-}
-
-// Policies returns the policies for which an object has a result.
-func (a *Account) Policies(key Key) []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.policies[key])
+	same := ptr.Equal(r.Failure, other.Failure)
+	r.Failure, other.Failure = nil, nil
+	return same && r == other
 }
 
 // Report is the account of one policy.
@@ -116,6 +112,8 @@ type Report struct {
 	// Placed is the number of objects with a result. Delivered is the number of those whose delivery is complete, and Failed of
 	// those whose delivery failed.
 	Placed, Delivered, Failed int
+	// Systems are the names of the systems that the objects are delivered to, sorted.
+	Systems []string
 	// First is the failed object that sorts first, with Failure as its result; nil if none failed.
 	First *FailedObject
 }
@@ -131,8 +129,10 @@ func (a *Account) Report(policy string) Report {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out Report
+	systems := sets.New[string]()
 	for key, result := range a.byPolicy[policy] {
 		out.Placed++
+		systems.Insert(strings.Split(result.Systems, ",")...)
 		switch {
 		case result.Failure != nil:
 			out.Failed++
@@ -143,5 +143,6 @@ func (a *Account) Report(policy string) Report {
 			out.Delivered++
 		}
 	}
+	out.Systems = sets.List(systems.Delete(""))
 	return out
 }

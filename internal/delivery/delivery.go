@@ -37,7 +37,7 @@ import (
 
 // System is a multi-cluster system that Berth can deliver to.
 type System struct {
-	// Name is the name in status and messages, such as "karmada".
+	// Name is the name in status and messages, such as "karmada". It is that of the field in spec.delivery, if there is one.
 	Name string
 	// Title is the name in texts, such as "Karmada".
 	Title string

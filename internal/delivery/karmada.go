@@ -47,7 +47,7 @@ var (
 var karmada = System{
 	Name:        "karmada",
 	Title:       "Karmada",
-	ClusterRole: "berth-deliver-karmada",
+	ClusterRole: "berth-delivery-karmada",
 	Kinds:       []Kind{propagationPolicy, clusterPropagationPolicy},
 	render:      renderKarmada,
 }

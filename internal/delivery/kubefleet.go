@@ -47,9 +47,9 @@ var (
 // it has to exist in the clusters, by a ClusterResourcePlacement that selects it alone, for example because policies match
 // Namespaces too. KubeFleet does not divide replicas.
 var kubeFleet = System{
-	Name:        "kubefleet",
+	Name:        "kubeFleet",
 	Title:       "KubeFleet",
-	ClusterRole: "berth-deliver-kubefleet",
+	ClusterRole: "berth-delivery-kubefleet",
 	Kinds:       []Kind{resourcePlacement, clusterResourcePlacement},
 	render:      renderKubeFleet,
 }

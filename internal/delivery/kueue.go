@@ -57,9 +57,9 @@ var workloadKind = Kind{
 
 // multiKueue delivers by the status of a matched Workload.
 var multiKueue = System{
-	Name:        "multikueue",
+	Name:        "kueue",
 	Title:       "MultiKueue",
-	ClusterRole: "berth-deliver-multikueue",
+	ClusterRole: "berth-delivery-kueue",
 	Kinds:       []Kind{workloadKind},
 	render:      renderWorkload,
 }

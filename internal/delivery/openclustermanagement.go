@@ -66,9 +66,9 @@ var (
 // and which no consumer reads. In a decision of more than 100 clusters, a change can move a cluster from one slice to another.
 // Between the writes of the two, consumers can see it in none or in both.
 var openClusterManagement = System{
-	Name:        "openclustermanagement",
+	Name:        "openClusterManagement",
 	Title:       ocmTitle,
-	ClusterRole: "berth-deliver-openclustermanagement",
+	ClusterRole: "berth-delivery-openclustermanagement",
 	Kinds:       []Kind{ocmPlacement, ocmPlacementDecision},
 	render:      renderOpenClusterManagement,
 }

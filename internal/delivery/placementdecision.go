@@ -45,9 +45,9 @@ var placementDecisionKind = Kind{
 // placementDecision delivers by PlacementDecisions of SIG Multicluster. Consumers find the slices of a decision by the labels
 // decision-key and placement-key, which are both the name of the slices without the index.
 var placementDecision = System{
-	Name:        "placementdecision",
+	Name:        "placementDecision",
 	Title:       multiclusterTitle,
-	ClusterRole: "berth-deliver-placementdecision",
+	ClusterRole: "berth-delivery-placementdecision",
 	Kinds:       []Kind{placementDecisionKind},
 	render:      renderPlacementDecision,
 }

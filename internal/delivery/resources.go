@@ -22,7 +22,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Resources returns the types of the objects that Berth keeps in any system.
+// Resources returns the types of the objects that Berth creates in any system.
 func Resources() []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
 	for _, system := range Systems(&placementv1.Delivery{
@@ -34,4 +34,9 @@ func Resources() []schema.GroupVersionResource {
 		}
 	}
 	return out
+}
+
+// NativeResources returns the types of the kinds for which NativeSystem returns a system.
+func NativeResources() []schema.GroupVersionResource {
+	return []schema.GroupVersionResource{existingPlacement.GroupVersionResource, workloadKind.GroupVersionResource}
 }

@@ -18,6 +18,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,15 +33,22 @@ var modeReasons = map[placementv1.Mode]string{placementv1.ModeWarn: placementv1.
 // maxFailureMessage is lower than the schema's limit.
 const maxFailureMessage = 512
 
-// delivered returns how far delivery is, or nil if the policy has no spec.delivery.
+// delivers reports whether the policy has spec.delivery, or matches placement objects.
+func (f Facts) delivers() bool { return f.State.Policy.Delivery != nil || f.Delivery.Placed > 0 }
+
+// delivered returns how far delivery is, or nil if the policy delivers nothing.
 func (f Facts) delivered() *placementv1.DeliveryStatus {
-	spec := f.State.Policy.Delivery
-	if spec == nil {
+	if !f.delivers() {
 		return nil
 	}
 	var names []string
-	for _, system := range delivery.Systems(spec) {
+	for _, system := range delivery.Systems(f.State.Policy.Delivery) {
 		names = append(names, system.Name)
+	}
+	for _, name := range f.Delivery.Systems {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	out := &placementv1.DeliveryStatus{
 		Systems: strings.Join(names, ","), Placed: new(int32(f.Delivery.Placed)), Delivered: new(int32(f.Delivery.Delivered)),
@@ -53,9 +61,9 @@ func (f Facts) delivered() *placementv1.DeliveryStatus {
 	return out
 }
 
-// deliveredCondition returns the condition Delivered, or nil if the policy has no spec.delivery.
+// deliveredCondition returns the condition Delivered, or nil if the policy delivers nothing.
 func (f Facts) deliveredCondition() *metav1.Condition {
-	if f.State.Policy.Delivery == nil {
+	if !f.delivers() {
 		return nil
 	}
 	r := f.Delivery

@@ -81,6 +81,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	for _, d := range append(installed, karmada...) {
 		d.install(ctx)
 	}
+	f.MustKubectl(ctx, "", "apply", "-f", "config/rbac/delivery")
+	// No controller aggregates ClusterRoles here.
+	for _, system := range []string{"karmada", "kubefleet", "placementdecision", "openclustermanagement", "kueue"} {
+		role := "berth-delivery-" + system
+		f.MustKubectl(ctx, "", "create", "clusterrolebinding", role, "--clusterrole="+role, "--serviceaccount="+framework.OperatorNamespace+":berth-controller-manager")
+	}
 	patches = f.RecordPatches()
 	operator = f.StartReadyManager(ctx)
 	DeferCleanup(func() { operator.Stop() })

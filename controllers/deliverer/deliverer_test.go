@@ -1,0 +1,186 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package deliverer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/internal/delivery"
+)
+
+func object(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var out map[string]any
+	if err := yaml.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestCovers(t *testing.T) {
+	tests := map[string]struct {
+		live, want string
+		covers     bool
+	}{
+		"Equal":          {live: `{a: 1, b: [x, y]}`, want: `{a: 1, b: [x, y]}`, covers: true},
+		"MoreFields":     {live: `{a: 1, b: {c: 2, d: 3}}`, want: `{b: {c: 2}}`, covers: true},
+		"OtherValue":     {live: `{a: 1}`, want: `{a: 2}`},
+		"Absent":         {live: `{a: 1}`, want: `{b: 1}`},
+		"LongerList":     {live: `{b: [x, y, z]}`, want: `{b: [x, y]}`},
+		"ShorterList":    {live: `{b: [x]}`, want: `{b: [x, y]}`},
+		"OtherOrder":     {live: `{b: [y, x]}`, want: `{b: [x, y]}`},
+		"EmptyList":      {live: `{b: []}`, want: `{b: []}`, covers: true},
+		"NotEmptyList":   {live: `{b: [x]}`, want: `{b: []}`},
+		"NoList":         {live: `{b: x}`, want: `{b: [x]}`},
+		"NoObject":       {live: `{b: x}`, want: `{b: {}}`},
+		"AnotherOwner":   {live: `{owners: [{uid: other, kind: K}, {uid: own, kind: K}]}`, want: `{owners: [{uid: own, kind: K}]}`, covers: true},
+		"NoLongerOwner":  {live: `{owners: [{uid: other, kind: K}]}`, want: `{owners: [{uid: own, kind: K}]}`},
+		"DefaultsInList": {live: `{b: [{name: x, extra: 1}]}`, want: `{b: [{name: x}]}`, covers: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := covers(object(t, tc.live), object(t, tc.want)); got != tc.covers {
+				t.Errorf("covers is %t, want %t", got, tc.covers)
+			}
+		})
+	}
+}
+
+func TestMayNominate(t *testing.T) {
+	const pending = `{conditions: [{type: QuotaReserved, status: "True"}], admissionChecks: [{name: mk, state: Pending}]`
+	tests := map[string]struct {
+		status string
+		want   bool
+	}{
+		"Pending":      {status: pending + `}`, want: true},
+		"Chosen":       {status: pending + `, clusterName: eu-1}`},
+		"Evicted":      {status: `{conditions: [{type: QuotaReserved, status: "True"}, {type: Evicted, status: "True"}], admissionChecks: [{state: Pending}]}`},
+		"NoLongerThat": {status: `{conditions: [{type: QuotaReserved, status: "True"}, {type: Evicted, status: "False"}], admissionChecks: [{state: Pending}]}`, want: true},
+		"Finished":     {status: `{conditions: [{type: QuotaReserved, status: "True"}, {type: Finished, status: "True"}], admissionChecks: [{state: Pending}]}`},
+		"NoQuota":      {status: `{admissionChecks: [{state: Pending}]}`},
+		"Ready":        {status: `{conditions: [{type: QuotaReserved, status: "True"}], admissionChecks: [{state: Ready}]}`},
+		"Nothing":      {status: `{}`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := mayNominate(map[string]any{"status": object(t, tc.status)}); got != tc.want {
+				t.Errorf("mayNominate is %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestContests(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
+	c := newContests(clock)
+	id, other := name{namespace: "a", name: "b"}, name{namespace: "a", name: "c"}
+	var waits []time.Duration
+	for range 7 {
+		waits = append(waits, c.wait(id))
+	}
+	// Up to the tolerated delay, an object is written at once.
+	want := []time.Duration{0, 0, 0, 0, 8 * time.Second, 8 * time.Second, 8 * time.Second}
+	if diff := cmp.Diff(want, waits); diff != "" {
+		t.Errorf("delays (-want +got):\n%s", diff)
+	}
+	if got := c.wait(other); got != 0 {
+		t.Errorf("another object waits %s", got)
+	}
+	clock.Step(9 * time.Second)
+	if got := c.wait(id); got != 0 {
+		t.Errorf("after the delay, the object waits %s", got)
+	}
+	if got := c.wait(id); got != 16*time.Second {
+		t.Errorf("then it waits %s", got)
+	}
+}
+
+var policies = schema.GroupVersionResource{Group: "policy.karmada.io", Version: "v1alpha1", Resource: "propagationpolicies"}
+
+func deliveredObject(objectName, owner, version string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+		"metadata": map[string]any{
+			"name": objectName, "namespace": "default", "uid": "1", "resourceVersion": version,
+			"labels":          map[string]any{"placement.berth.dev/delivered": "true"},
+			"ownerReferences": []any{map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": owner, "uid": "2"}},
+		},
+	}}
+}
+
+func TestDeliveredObjects(t *testing.T) {
+	var changed []delivery.Key
+	web := delivery.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "default", Name: "web"}
+	api := web
+	api.Name = "api"
+	foreign := &foreignObjects{}
+	d := newDeliveredObjects(func(keys ...delivery.Key) { changed = append(changed, keys...) }, foreign)
+	step := func(what string, want []delivery.Key, f func()) {
+		t.Helper()
+		changed = nil
+		f()
+		if diff := cmp.Diff(want, changed); diff != "" {
+			t.Errorf("%s: owners (-want +got):\n%s", what, diff)
+		}
+	}
+	version := func() string {
+		for _, o := range d.of(web) {
+			return o.GetResourceVersion()
+		}
+		return ""
+	}
+	step("the content", []delivery.Key{web}, func() {
+		d.Replace(policies, nil, []*unstructured.Unstructured{deliveredObject("web-1", "web", "5")})
+	})
+	step("a newer version", []delivery.Key{web}, func() { d.Put(policies, deliveredObject("web-1", "web", "7")) })
+	step("an older version, which the watch sends after the answer to a write", nil, func() { d.Put(policies, deliveredObject("web-1", "web", "6")) })
+	if got := version(); got != "7" {
+		t.Errorf("version %s, want 7", got)
+	}
+	step("another owner", []delivery.Key{web, api}, func() { d.Put(policies, deliveredObject("web-1", "api", "8")) })
+	step("no label any more", []delivery.Key{api}, func() {
+		o := deliveredObject("web-1", "api", "9")
+		o.SetLabels(nil)
+		d.Put(policies, o)
+	})
+	step("an object of another client", nil, func() {
+		o := deliveredObject("foreign", "web", "9")
+		o.SetLabels(nil)
+		d.Put(policies, o)
+		foreign.block(name{policies, "default", "foreign"}, web)
+	})
+	step("the end of an object that stood in the way", []delivery.Key{web}, func() { d.Delete(policies, "default", "foreign") })
+	step("the end of an unknown object", nil, func() { d.Delete(policies, "default", "foreign") })
+	if got := d.resources(); len(got) != 0 {
+		t.Errorf("types of delivered objects: %v", got)
+	}
+	// After a restore of the API server's store, versions are lower.
+	step("a lower version in a new list", []delivery.Key{web}, func() {
+		d.Replace(policies, nil, []*unstructured.Unstructured{deliveredObject("web-1", "web", "3")})
+	})
+	if got := version(); got != "3" {
+		t.Errorf("version %s, want 3", got)
+	}
+	step("the end of the watch", []delivery.Key{web}, func() { d.Drop(policies) })
+}

@@ -1,0 +1,63 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/delivery"
+)
+
+func TestAccount(t *testing.T) {
+	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
+	key := func(name string) delivery.Key {
+		return delivery.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "default", Name: name}
+	}
+	failed := func(message string) delivery.Result {
+		return delivery.Result{Resource: deployments, Systems: "karmada", Failure: &delivery.Failure{Reason: "DeliveryFailed", Message: message}}
+	}
+	fine, pending := delivery.Result{Resource: deployments, Systems: "karmada,kubeFleet"}, delivery.Result{Resource: deployments, Systems: "karmada", Pending: true}
+	a := delivery.NewAccount()
+	step := func(what, object string, policies []string, result delivery.Result, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, a.Record(key(object), policies, result)); diff != "" {
+			t.Errorf("%s: changed policies (-want +got):\n%s", what, diff)
+		}
+	}
+	step("new", "b", []string{"p", "q"}, fine, "p", "q")
+	step("the same", "b", []string{"p", "q"}, fine)
+	step("a failure", "b", []string{"p", "q"}, failed("one"), "p", "q")
+	step("the same failure", "b", []string{"p", "q"}, failed("one"))
+	step("another failure", "b", []string{"p", "q"}, failed("two"), "p", "q")
+	step("another object", "a", []string{"p"}, failed("three"), "p")
+	step("a third object", "c", []string{"p"}, pending, "p")
+	step("a fourth object", "d", []string{"p"}, fine, "p")
+	want := delivery.Report{
+		Placed: 4, Delivered: 1, Failed: 2, Systems: []string{"karmada", "kubeFleet"},
+		First: &delivery.FailedObject{Key: key("a"), Result: failed("three")},
+	}
+	if diff := cmp.Diff(want, a.Report("p")); diff != "" {
+		t.Errorf("report of p (-want +got):\n%s", diff)
+	}
+	step("no policy any more", "b", nil, delivery.Result{}, "p", "q")
+	if diff := cmp.Diff(delivery.Report{Systems: []string{}}, a.Report("q")); diff != "" {
+		t.Errorf("report of q (-want +got):\n%s", diff)
+	}
+}
