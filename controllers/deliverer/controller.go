@@ -36,7 +36,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
@@ -191,7 +190,7 @@ func (c *Controller) wanted() (placed, delivered map[schema.GroupVersionResource
 			if before, known := placed[r.GroupVersionResource]; !known || fields.Covers(before) {
 				placed[r.GroupVersionResource] = fields
 			}
-			for _, system := range systemsOf(p, c.kindOf(r.GroupVersionResource)) {
+			for _, system := range delivery.SystemsOf(p, c.kindOf(r.GroupVersionResource)) {
 				for _, kind := range system.Kinds {
 					if !kind.Existing {
 						delivered[kind.GroupVersionResource] = projection.AllFields()
@@ -221,29 +220,12 @@ func (c *Controller) kindOf(resource schema.GroupVersionResource) schema.GroupKi
 
 // deliveredBy returns the served types whose objects a version of a policy delivers.
 func (c *Controller) deliveredBy(p *placement.Policy) []policy.Resource {
-	if !mayDeliver(p) {
+	if !delivery.MayDeliver(p) {
 		return nil
 	}
 	return slices.DeleteFunc(c.Catalog.Select(p.Matcher.SelectsResource), func(r policy.Resource) bool {
-		return len(systemsOf(p, c.kindOf(r.GroupVersionResource))) == 0
+		return len(delivery.SystemsOf(p, c.kindOf(r.GroupVersionResource))) == 0
 	})
-}
-
-// mayDeliver reports whether a version of a policy may deliver objects. It is a cheap check.
-func mayDeliver(p *placement.Policy) bool {
-	return p.Mode == placementv1.ModeEnforce && (p.Delivery != nil || slices.ContainsFunc(delivery.NativeResources(), p.Matcher.SelectsResource))
-}
-
-// systemsOf returns the systems by which a version of a policy delivers objects of a kind. A placement object is delivered to its
-// own system.
-func systemsOf(p *placement.Policy, kind schema.GroupKind) []delivery.System {
-	if p.Mode != placementv1.ModeEnforce {
-		return nil
-	}
-	if system, native := delivery.NativeSystem(kind); native {
-		return []delivery.System{system}
-	}
-	return delivery.Systems(p.Delivery)
 }
 
 func (c *Controller) enqueue(keys ...delivery.Key) {
@@ -260,7 +242,7 @@ func (c *Controller) enqueue(keys ...delivery.Key) {
 
 // policyChanged enqueues the objects that a policy delivers or delivered.
 func (c *Controller) policyChanged(change placement.PolicyChange) {
-	versions := slices.DeleteFunc(slices.Concat(change.Before, change.After), func(p *placement.Policy) bool { return !mayDeliver(p) })
+	versions := slices.DeleteFunc(slices.Concat(change.Before, change.After), func(p *placement.Policy) bool { return !delivery.MayDeliver(p) })
 	if len(versions) == 0 {
 		return
 	}

@@ -126,32 +126,30 @@ func (c *Controller) needOf(ctx context.Context, resource schema.GroupVersionRes
 	if err != nil {
 		return err
 	}
-	decision, placed, err := decisionOf(object)
-	if err != nil {
-		n.fail(placementv1.ReasonDeliveryFailed, "%v", err)
+	// If an annotation is invalid, it is not known what has to exist, so what was delivered stays.
+	decision, placed, err := delivery.DecisionOf(object)
+	if !placed {
+		return nil
 	}
-	for _, p := range policies {
-		systems := systemsOf(p, object.GroupVersionKind().GroupKind())
-		if len(systems) == 0 || !placed {
+	routes, names := delivery.RoutesOf(policies, object.GroupVersionKind().GroupKind())
+	n.policies = names
+	for _, route := range routes {
+		n.systems = append(n.systems, route.Name)
+		if err != nil {
+			n.fail(placementv1.ReasonDeliveryFailed, "%v", err)
+			n.keep(route.System)
 			continue
 		}
-		n.policies = append(n.policies, p.Name)
-		for _, system := range systems {
-			if !slices.Contains(n.systems, system.Name) {
-				n.systems = append(n.systems, system.Name)
-				c.needIn(system, object, decision, p.Delivery, n)
-			}
-		}
+		c.needIn(route, object, decision, n)
 	}
 	slices.Sort(n.systems)
-	slices.Sort(n.policies)
-	n.policies = slices.Compact(n.policies)
 	return nil
 }
 
 // needIn finds out what has to exist in one system.
-func (c *Controller) needIn(system delivery.System, object *unstructured.Unstructured, decision delivery.Decision, spec *placementv1.Delivery, n *need) {
-	objects, err := system.Render(objectOf(object), decision, spec)
+func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructured, decision delivery.Decision, n *need) {
+	system := route.System
+	objects, err := system.Render(delivery.ObjectOf(object), decision, route.Spec)
 	if err != nil {
 		n.fail(placementv1.ReasonDeliveryFailed, "%v", err)
 		n.keep(system)
@@ -186,28 +184,6 @@ func (n *need) keep(system delivery.System) {
 	for _, kind := range system.Kinds {
 		n.kept[kind.GroupVersionResource] = true
 	}
-}
-
-// objectOf returns the identity and size of a placed object.
-func objectOf(o *unstructured.Unstructured) delivery.Object {
-	out := delivery.Object{GroupVersionKind: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), Annotations: o.GetAnnotations()}
-	if replicas, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); found {
-		out.Replicas = &replicas
-	}
-	return out
-}
-
-// decisionOf returns the placement in the annotations of an object. ok is false if it has none.
-func decisionOf(o *unstructured.Unstructured) (_ delivery.Decision, ok bool, _ error) {
-	text, ok := o.GetAnnotations()[placementv1.ClustersAnnotation]
-	if !ok {
-		return delivery.Decision{}, false, nil
-	}
-	var out delivery.Decision
-	if err := json.Unmarshal([]byte(text), &out.Clusters); err != nil {
-		return delivery.Decision{}, true, fmt.Errorf("annotation %s is %q, which is no JSON array of names: %w", placementv1.ClustersAnnotation, text, err)
-	}
-	return out, true, nil
 }
 
 // mayNominate reports whether the clusters of a Workload of Kueue may be nominated now: quota is reserved, an admission check is
@@ -321,11 +297,14 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 	if covers(object.Object["status"], want.Object.Object["status"]) || want.Kind.Kind == "Workload" && !mayNominate(object.Object) {
 		return nil
 	}
-	_, err := c.client(want.GroupVersionResource, want.Object.GetNamespace()).
-		ApplyStatus(ctx, want.Object.GetName(), want.Object, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+	// The API server refuses the status of another object of that name, and of a version that is not the newest.
+	body := want.Object.DeepCopy()
+	body.SetResourceVersion(object.GetResourceVersion())
+	_, err := c.client(want.GroupVersionResource, body.GetNamespace()).
+		ApplyStatus(ctx, body.GetName(), body, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		// The object is gone, or another one has its name.
+		// The object is gone, or a newer version of it will be reconciled.
 		return nil
 	case err != nil:
 		return refused(err, want.Kind.Kind+" "+qualified(want.Object), want.system, n)

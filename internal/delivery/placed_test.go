@@ -1,0 +1,111 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+func TestObjectOf(t *testing.T) {
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": map[string]any{"name": "web", "namespace": "shop", "uid": "u", "annotations": map[string]any{"a": "b"}},
+		"spec":     map[string]any{"replicas": int64(3)},
+	}}
+	want := Object{
+		GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
+		Namespace:        "shop", Name: "web", UID: "u", Annotations: map[string]string{"a": "b"}, Replicas: new(int64(3)),
+	}
+	if diff := cmp.Diff(want, ObjectOf(o)); diff != "" {
+		t.Errorf("object (-want +got):\n%s", diff)
+	}
+	delete(o.Object, "spec")
+	want.Replicas = nil
+	if diff := cmp.Diff(want, ObjectOf(o)); diff != "" {
+		t.Errorf("object without replicas (-want +got):\n%s", diff)
+	}
+}
+
+func TestDecisionOf(t *testing.T) {
+	for name, test := range map[string]struct {
+		annotations map[string]any
+		want        []string
+		ok          bool
+		err         string
+	}{
+		"no placement": {},
+		"clusters":     {map[string]any{placementv1.ClustersAnnotation: `["b","a"]`}, []string{"a", "b"}, true, ""},
+		"none is left": {map[string]any{placementv1.ClustersAnnotation: `[]`}, []string{}, true, ""},
+		"no list":      {map[string]any{placementv1.ClustersAnnotation: `a`}, nil, true, `is "a", which is no JSON array`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, ok, err := DecisionOf(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": test.annotations}}})
+			if ok != test.ok || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("ok is %v, the error %v", ok, err)
+			}
+			if diff := cmp.Diff(test.want, got.Clusters); diff != "" {
+				t.Errorf("clusters (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRoutesOf(t *testing.T) {
+	policy := func(name string, mode placementv1.Mode, d *placementv1.Delivery) *placement.Policy {
+		return &placement.Policy{Name: name, Mode: mode, Delivery: d}
+	}
+	karmadaOnly, both := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}, &placementv1.Delivery{
+		Karmada: &placementv1.KarmadaDelivery{PropagateDependencies: true}, KubeFleet: &placementv1.KubeFleetDelivery{},
+	}
+	type route struct {
+		System string
+		Spec   *placementv1.Delivery
+	}
+	for name, test := range map[string]struct {
+		policies []*placement.Policy
+		routes   []route
+		names    []string
+	}{
+		"no policy":           {},
+		"no delivery":         {policies: []*placement.Policy{policy("a", placementv1.ModeEnforce, nil)}},
+		"not enforced":        {policies: []*placement.Policy{policy("a", placementv1.ModeDryRun, both), policy("b", placementv1.ModeWarn, both)}},
+		"several systems":     {[]*placement.Policy{policy("a", placementv1.ModeEnforce, both)}, []route{{"karmada", both}, {"kubefleet", both}}, []string{"a"}},
+		"the precedence wins": {[]*placement.Policy{policy("z", placementv1.ModeEnforce, karmadaOnly), policy("a", placementv1.ModeEnforce, both)}, []route{{"karmada", karmadaOnly}, {"kubefleet", both}}, []string{"a", "z"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			routes, names := RoutesOf(test.policies, schema.GroupKind{Group: "apps", Kind: "Deployment"})
+			var got []route
+			for _, r := range routes {
+				got = append(got, route{r.Name, r.Spec})
+			}
+			if diff := cmp.Diff(test.routes, got); diff != "" {
+				t.Errorf("routes (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.names, names); diff != "" {
+				t.Errorf("policies (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
