@@ -87,6 +87,55 @@ metadata: {name: us-1, namespace: fleet, labels: {region: us}}
 kind: Deployment
 metadata: {name: web, namespace: shop, labels: {region: eu}, annotations: {owner: me}}
 `,
+	"delivering.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: region}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  delivery: {karmada: {}, placementDecision: {clusterProfileNamespace: fleet}}
+  rego: |
+    package region
+
+    clusters contains name if {
+      some name, c in data.clusters
+      c.labels.region == input.metadata.labels.region
+    }
+
+    errors contains "no owner" if not input.metadata.annotations.owner
+`,
+	"labels.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: labels}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  delivery: {karmada: {}}
+  rego: "package labels\n\nlabels.a := \"b\"\n"
+`,
+	"fleet.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: none}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  clusters: {onEmpty: Clear}
+  delivery: {kubeFleet: {}}
+  rego: "package none\n\nclusters := set()\n"
+`,
+	"roles.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: roles}
+spec:
+  match: {resourceRules: [{apiGroups: [rbac.authorization.k8s.io], apiVersions: [v1], resources: [clusterroles]}]}
+  delivery: {placementDecision: {}}
+  rego: "package roles\n\nclusters := {\"eu-1\"}\n"
+`,
+	"role.yaml": `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: wide}
+`,
+	"nobody.yaml": `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: nobody, namespace: shop, labels: {region: eu}}
+`,
 	"region_test.yaml": `apiVersion: config.berth.dev/v1alpha1
 kind: PolicyTest
 policies: [policy.yaml]
@@ -216,6 +265,96 @@ func TestLibrary(t *testing.T) {
 	}
 	if stdout, _, err := command(t, "check", "-R", "-f", library, "--strict"); err != nil {
 		t.Errorf("error %v, output %s", err, stdout)
+	}
+}
+
+func TestDeliveryRender(t *testing.T) {
+	render := func(args ...string) (stdout, stderr string, err error) {
+		return command(t, append([]string{"delivery", "render"}, args...)...)
+	}
+	const delivering = "--from=delivering.yaml,clusters.yaml,web.yaml"
+	want := `---
+# Deployment shop/web: clusters eu-1; policies region
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata:
+  labels:
+    app.kubernetes.io/managed-by: berth
+    placement.berth.dev/delivered: "true"
+  name: web-deployment-b9059
+  namespace: shop
+  ownerReferences:
+  - apiVersion: apps/v1
+    kind: Deployment
+    name: web
+    uid: ""
+spec:
+  placement:
+    clusterAffinity:
+      clusterNames:
+      - eu-1
+    replicaScheduling:
+      replicaSchedulingType: Duplicated
+  preserveResourcesOnDeletion: false
+  propagateDeps: false
+  resourceSelectors:
+  - apiVersion: apps/v1
+    kind: Deployment
+    name: web
+    namespace: shop
+---
+apiVersion: multicluster.x-k8s.io/v1alpha1
+decisions:
+- clusterProfileRef:
+    name: eu-1
+    namespace: fleet
+kind: PlacementDecision
+metadata:
+  labels:
+    app.kubernetes.io/managed-by: berth
+    multicluster.x-k8s.io/decision-index: "0"
+    multicluster.x-k8s.io/decision-key: web-deployment-b9059
+    multicluster.x-k8s.io/placement-key: web-deployment-b9059
+    placement.berth.dev/delivered: "true"
+  name: web-deployment-b9059-0
+  namespace: shop
+  ownerReferences:
+  - apiVersion: apps/v1
+    kind: Deployment
+    name: web
+    uid: ""
+schedulerName: berth
+`
+	for name, args := range map[string][]string{
+		"a manifest": {"-f", "web.yaml", delivering}, "an existing object": {"deploy/web", "-n", "shop", delivering},
+	} {
+		stdout, stderr, err := render(args...)
+		if diff := cmp.Diff(want, stdout); diff != "" || stderr != "" || err != nil {
+			t.Errorf("%s: error %v, standard error %s, output (-want +got):\n%s", name, err, stderr, diff)
+		}
+	}
+	for name, test := range map[string]struct {
+		args           []string
+		stderr, failed string
+	}{
+		"without delivery":  {[]string{"-f", "web.yaml", from}, "Deployment shop/web: no policy that is enforced for it has spec.delivery, so nothing is delivered\n", ""},
+		"no policy matches": {[]string{"-f", "clusters.yaml", delivering}, "ClusterProfile fleet/eu-1: no policy matches it, so nothing is delivered\nClusterProfile fleet/us-1: no policy matches it, so nothing is delivered\n", ""},
+		"no clusters":       {[]string{"-f", "web.yaml", "--from=labels.yaml,web.yaml"}, "Deployment shop/web: no policy decides its clusters, so nothing is delivered\n", ""},
+		"none is left":      {[]string{"-f", "web.yaml", "--from=fleet.yaml,web.yaml"}, "Deployment shop/web: no cluster is decided for it, so it has no delivered objects\n", ""},
+		"denied":            {[]string{"-f", "nobody.yaml", delivering}, "", "Deployment shop/nobody: PlacementPolicy region denies it: no owner"},
+		"not possible":      {[]string{"-f", "role.yaml", "--from=roles.yaml,clusters.yaml"}, "", "ClusterRole wide: SIG Multicluster: ClusterRole wide is cluster-scoped"},
+		"nothing is named":  {nil, "", "name an object"},
+		"both are named":    {[]string{"deploy/web", "-f", "web.yaml"}, "", "name an object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, err := render(test.args...)
+			if stdout != "" || stderr != test.stderr || (err == nil) != (test.failed == "") || err != nil && !strings.HasPrefix(err.Error(), test.failed) {
+				t.Errorf("output %s, standard error %s, error %v", stdout, stderr, err)
+			}
+		})
+	}
+	if stdout, _, err := render("-f", "nobody.yaml", "-f", "web.yaml", delivering); err == nil || stdout != want {
+		t.Errorf("an error keeps others from being printed: error %v, output %s", err, stdout)
 	}
 }
 

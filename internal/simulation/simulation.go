@@ -381,6 +381,11 @@ func (s *Simulation) Verdicts(ctx context.Context, o Object) ([]*placement.Verdi
 	return s.VerdictsBy(ctx, o, nil)
 }
 
+// Matching returns the versions of policies that match an object, in order of precedence. It evaluates none of them.
+func (s *Simulation) Matching(ctx context.Context, o Object) ([]*placement.Policy, error) {
+	return s.decider.Matching(ctx, s.request(o))
+}
+
 // VerdictsBy is like Verdicts and evaluates policies by the function. The function gets the input that the policy sees.
 func (s *Simulation) VerdictsBy(ctx context.Context, o Object, evaluate Evaluate) ([]*placement.Verdict, error) {
 	request := s.request(o)

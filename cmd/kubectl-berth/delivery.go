@@ -1,0 +1,206 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/resource"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/simulation"
+)
+
+const renderLong = `Print the objects of multi-cluster systems that Berth applies for the placement of objects, as YAML documents. They depend on
+the decision of the policies and on their spec.delivery. Objects that Berth delivers nothing for are listed on the standard error.
+
+The command decides the object itself, by the same code as Berth, from what the API server has now. It reads with your
+rights and changes nothing. The systems need not be installed. With --filename it renders for objects that do not exist yet.
+Such objects have no UID, so the owner references in the output have none either.`
+
+const renderExample = `  # What does Berth apply for the Deployment web?
+  kubectl berth delivery render deployment/web -n shop
+
+  # What would it apply for this manifest, without a cluster?
+  kubectl berth delivery render -f web.yaml --from policies/,clusters.yaml`
+
+// renderOptions are the flags of the delivery render command.
+type renderOptions struct {
+	simulationFlags
+	files resource.FilenameOptions
+}
+
+func newDelivery(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	cmd := &cobra.Command{Use: "delivery", Short: "Work with the objects that carry placed objects to their clusters"}
+	cmd.AddCommand(newDeliveryRender(flags, streams))
+	return cmd
+}
+
+func newDeliveryRender(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &renderOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
+	cmd := &cobra.Command{
+		Use:     "render (TYPE/NAME | -f FILENAME)",
+		Short:   "Print the objects that Berth applies to deliver an object to its clusters",
+		Long:    renderLong,
+		Example: renderExample,
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+	}
+	cmd.ValidArgsFunction = o.completeObjects
+	o.addFlags(cmd.Flags())
+	cmd.Flags().StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with objects that need not exist.")
+	cmd.Flags().BoolVarP(&o.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
+	return cmd
+}
+
+func (o *renderOptions) run(ctx context.Context, args []string) error {
+	if (len(args) == 0) == (len(o.files.Filenames) == 0) {
+		return errors.New("name an object, for example deployment/web, or a file with -f")
+	}
+	s, err := o.simulate(ctx)
+	if err != nil {
+		return err
+	}
+	objects, err := o.objects(ctx, s, args)
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, content := range objects {
+		object, err := s.NewObject(content, len(args) > 0)
+		if err != nil {
+			return err
+		}
+		if err := o.render(ctx, s, object); err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", subjectOf(content), err))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// objects returns the objects to render for: those that exist, or the manifests.
+func (o *renderOptions) objects(ctx context.Context, s *simulation.Simulation, args []string) ([]*unstructured.Unstructured, error) {
+	if len(args) > 0 {
+		return o.existing(ctx, s.Cluster(), args)
+	}
+	return o.manifests(&o.files)
+}
+
+// render prints the objects for one placed object, or why there are none.
+func (o *renderOptions) render(ctx context.Context, s *simulation.Simulation, object simulation.Object) error {
+	outcome, err := s.Decide(ctx, object)
+	if err != nil {
+		return err
+	}
+	skip := func(why string) error {
+		_, err := fmt.Fprintf(o.ErrOut, "%s: %s\n", subjectOf(object.Content), why)
+		return err
+	}
+	if outcome.Object == nil {
+		return skip("no policy matches it, so nothing is delivered")
+	}
+	if err := refusal(outcome.Verdicts); err != nil {
+		return err
+	}
+	placed := outcome.Object.DeepCopy()
+	// The namespace of a manifest may be missing.
+	placed.SetNamespace(object.Namespace)
+	decision, ok, err := delivery.DecisionOf(placed)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return skip("no policy decides its clusters, so nothing is delivered")
+	}
+	policies, err := s.Matching(ctx, simulation.Object{Resource: object.Resource, Namespace: object.Namespace, Content: placed, Exists: true})
+	if err != nil {
+		return err
+	}
+	routes, names := delivery.RoutesOf(policies)
+	if len(routes) == 0 {
+		return skip("no policy that is enforced for it has spec.delivery, so nothing is delivered")
+	}
+	var delivered []delivery.Delivered
+	for _, route := range routes {
+		rendered, err := route.Render(delivery.ObjectOf(placed), decision, route.Spec)
+		if err != nil {
+			return fmt.Errorf("%s: %w", route.Title, err)
+		}
+		delivered = append(delivered, rendered...)
+	}
+	comment := fmt.Sprintf("%s: clusters %s; policies %s", subjectOf(placed),
+		cmp.Or(strings.Join(decision.Clusters, ", "), "none"), strings.Join(names, ", "))
+	if len(delivered) == 0 {
+		return skip("no cluster is decided for it, so it has no delivered objects")
+	}
+	return o.print(comment, delivered)
+}
+
+// refusal returns why the object is not placed: a policy denies it, or can't decide it.
+func refusal(verdicts []*placement.Verdict) error {
+	for _, v := range verdicts {
+		switch {
+		case v.Policy.Mode != placementv1.ModeEnforce:
+		case v.Err != nil:
+			return fmt.Errorf("PlacementPolicy %s can't decide it: %w", v.Policy.Name, v.Err)
+		case len(v.Decision.Errors) > 0:
+			return fmt.Errorf("PlacementPolicy %s denies it: %s", v.Policy.Name, strings.Join(v.Decision.Errors, "; "))
+		}
+	}
+	return nil
+}
+
+// print writes the objects as YAML documents. The first one begins with the comment.
+func (o *renderOptions) print(comment string, delivered []delivery.Delivered) error {
+	for i, d := range delivered {
+		text, err := yaml.Marshal(d.Object.Object)
+		if err != nil {
+			return fmt.Errorf("encoding: %w", err)
+		}
+		p := newPrinter(o.Out)
+		p.line("---")
+		if i == 0 {
+			p.line("# %s", comment)
+		}
+		if d.Note != "" {
+			p.line("# %s", d.Note)
+		}
+		p.line("%s", strings.TrimSuffix(string(text), "\n"))
+		if p.err != nil {
+			return p.err
+		}
+	}
+	return nil
+}
+
+// subjectOf returns the kind and name of an object, for messages.
+func subjectOf(o *unstructured.Unstructured) string {
+	if o.GetNamespace() == "" {
+		return o.GetKind() + " " + o.GetName()
+	}
+	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+}
