@@ -223,7 +223,9 @@ func (c *Controller) converge(ctx context.Context, key delivery.Key, object *uns
 			errs = append(errs, err)
 		}
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(existing), func(a, b name) int { return strings.Compare(a.Resource+"/"+a.name, b.Resource+"/"+b.name) }) {
+	// Placements of Open Cluster Management are deleted before their PlacementDecisions: a Placement without decisions has no
+	// clusters, and its consumers would remove the workload from all of them.
+	for _, id := range slices.SortedFunc(maps.Keys(existing), func(a, b name) int { return strings.Compare(b.Resource+"/"+b.name, a.Resource+"/"+a.name) }) {
 		if n.kept[id.GroupVersionResource] || existing[id].GetDeletionTimestamp() != nil {
 			continue
 		}
