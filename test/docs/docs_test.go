@@ -70,6 +70,9 @@ var elsewhere = map[string]string{
 	"README.md#Berth":                                         "CI runs it",
 	"README.md#What it looks like":                            "the end-to-end tests run the same commands of docs/getting-started.md",
 	"README.md#Install":                                       "pushes to a registry of the reader's own",
+	"docs/delivery/kubefleet.md#Take Berth out":               "needs KubeFleet; docs/delivery/karmada.md has the same command",
+	"docs/delivery/open-cluster-management.md#Take Berth out": "needs Open Cluster Management; docs/delivery/karmada.md has the same command",
+	"docs/delivery/sig-multicluster.md#Take Berth out":        "needs the CRD of SIG Multicluster; docs/delivery/karmada.md has the same command",
 	"docs/install.md#The image":                               "needs a registry, or the nodes of the reader's own cluster",
 	"docs/install.md#With OLM":                                "pushes to a registry of the reader's own",
 	"docs/install.md#OLM v0":                                  "needs OLM v0",
@@ -148,7 +151,7 @@ var _ = Describe("The commands of the documents", func() {
 			case b.Is("go"):
 				// An example that is built and tested.
 				Expect(programs).To(ContainElement(ContainSubstring(b.Text)), "%s", b)
-			case (b.File == "README.md" || b.File == "docs/quickstart.md") && b.Is("yaml"):
+			case (b.File == "README.md" || b.File == "docs/quickstart.md" || b.File == "docs/delivery.md") && b.Is("yaml"):
 				Expect(manifests).To(ContainElement(HaveSuffix(b.Text)), "%s is no example that its commands apply", b)
 			case b.Is("yaml"), b.Is("rego"), b.Is("lua"), b.Is("text"):
 			case known:
@@ -165,7 +168,7 @@ var _ = Describe("The make targets that the documents name", func() {
 	It("exist", func() {
 		makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 		Expect(err).NotTo(HaveOccurred())
-		files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+		files, err := documents.Pages(root)
 		Expect(err).NotTo(HaveOccurred())
 		top, err := filepath.Glob(filepath.Join(root, "*.md"))
 		Expect(err).NotTo(HaveOccurred())

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package documents reads the commands of README.md and docs/*.md, for the tests that run them.
+// Package documents reads the commands of README.md and of the pages in docs, for the tests that run them.
 package documents
 
 import (
@@ -57,11 +57,24 @@ type Command struct {
 	want string
 }
 
+// Pages returns the paths of the pages in docs: docs/*.md, and docs/delivery/*.md, which docs/delivery.md links to.
+func Pages(root string) ([]string, error) {
+	var out []string
+	for _, pattern := range []string{"docs/*.md", "docs/delivery/*.md"} {
+		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
+		if err != nil {
+			return nil, fmt.Errorf("looking for documents: %w", err)
+		}
+		out = append(out, files...)
+	}
+	return out, nil
+}
+
 // Read returns the blocks of all documents of a repository, in order.
 func Read(root string) ([]Block, error) {
-	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	files, err := Pages(root)
 	if err != nil {
-		return nil, fmt.Errorf("looking for documents: %w", err)
+		return nil, err
 	}
 	var out []Block
 	for _, file := range append(files, filepath.Join(root, "README.md")) {
