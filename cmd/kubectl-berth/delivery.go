@@ -140,7 +140,7 @@ func (o *renderOptions) render(ctx context.Context, s *simulation.Simulation, ob
 	if err != nil {
 		return err
 	}
-	routes, names := delivery.RoutesOf(policies)
+	routes, names := delivery.RoutesOf(policies, placed.GroupVersionKind().GroupKind())
 	if len(routes) == 0 {
 		return skip("no policy that is enforced for it has spec.delivery, so nothing is delivered")
 	}

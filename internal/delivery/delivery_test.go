@@ -42,9 +42,9 @@ var update = flag.Bool("update", false, "write the golden files")
 // systems are the systems of spec.delivery, by name.
 var systems = map[string]func(*placementv1.Delivery){
 	"karmada":               func(d *placementv1.Delivery) { d.Karmada = &placementv1.KarmadaDelivery{} },
-	"kubefleet":             func(d *placementv1.Delivery) { d.KubeFleet = &placementv1.KubeFleetDelivery{} },
-	"placementdecision":     func(d *placementv1.Delivery) { d.PlacementDecision = &placementv1.PlacementDecisionDelivery{} },
-	"openclustermanagement": func(d *placementv1.Delivery) { d.OpenClusterManagement = &placementv1.OpenClusterManagementDelivery{} },
+	"kubeFleet":             func(d *placementv1.Delivery) { d.KubeFleet = &placementv1.KubeFleetDelivery{} },
+	"placementDecision":     func(d *placementv1.Delivery) { d.PlacementDecision = &placementv1.PlacementDecisionDelivery{} },
+	"openClusterManagement": func(d *placementv1.Delivery) { d.OpenClusterManagement = &placementv1.OpenClusterManagementDelivery{} },
 }
 
 // system returns a system of spec.delivery, and a spec with this system alone.
@@ -152,7 +152,7 @@ type goldenCase struct {
 func goldenCases() map[string]goldenCase {
 	divided := decided("ap", "eu-1", "eu-2", "us")
 	divided.Shares = map[string]delivery.Share{"ap": weight(0), "eu-1": weight(2), "eu-2": replicas(3), "elsewhere": weight(9)}
-	all := []string{"karmada", "placementdecision", "openclustermanagement"}
+	all := []string{"karmada", "placementDecision", "openClusterManagement"}
 	return map[string]goldenCase{
 		"two":            {object: deployment("web", 3), decision: decided("eu-2", "eu-1", "eu-2")},
 		"one":            {object: deployment("web", 3), decision: decided("eu-1")},
@@ -162,8 +162,8 @@ func goldenCases() map[string]goldenCase {
 		"no-replicas":    {object: deployment("web", 0), decision: decided("eu-1", "eu-2"), replicas: by(placementv1.DivideEvenly), only: all},
 		"none-divided":   {object: deployment("web", 3), decision: decided(), replicas: by(placementv1.DivideEvenly), only: []string{"karmada"}},
 		"free-capacity":  {object: deployment("web", 10), decision: decided("eu-1", "eu-2"), replicas: by(placementv1.DivideByFreeCapacity), only: []string{"karmada"}},
-		"cluster-scoped": {object: clusterRole("system:viewer"), decision: decided("eu-1"), replicas: by(placementv1.DivideByFreeCapacity), only: []string{"karmada", "kubefleet"}},
-		"namespace":      {object: namespace(), decision: decided("eu-1"), only: []string{"karmada", "kubefleet"}},
+		"cluster-scoped": {object: clusterRole("system:viewer"), decision: decided("eu-1"), replicas: by(placementv1.DivideByFreeCapacity), only: []string{"karmada", "kubeFleet"}},
+		"namespace":      {object: namespace(), decision: decided("eu-1"), only: []string{"karmada", "kubeFleet"}},
 		"many":           {object: deployment("web", 3), decision: decided(clusters(101)...), only: all},
 		"long-name":      {object: deployment(longName, 3), decision: decided("eu-1")},
 		"bounds": {
@@ -172,7 +172,7 @@ func goldenCases() map[string]goldenCase {
 		},
 		"not-divisible": {object: configMap("settings"), decision: divided, replicas: by(placementv1.DivideByFreeCapacity), only: all},
 		"options": {
-			object: deployment("web", 3), decision: decided("eu-1"), only: []string{"karmada", "placementdecision"},
+			object: deployment("web", 3), decision: decided("eu-1"), only: []string{"karmada", "placementDecision"},
 			edit: func(d *placementv1.Delivery) {
 				if d.Karmada != nil {
 					d.Karmada.PropagateDependencies, d.Karmada.PreserveOnDeletion = true, true
@@ -300,7 +300,7 @@ func checkDelivered(t *testing.T, s delivery.System, object delivery.Object, del
 }
 
 func TestEmptyDecisionInKubeFleet(t *testing.T) {
-	s, spec := system(t, "kubefleet")
+	s, spec := system(t, "kubeFleet")
 	if delivered, err := s.Render(deployment("web", 3), decided(), spec); len(delivered) > 0 || err != nil {
 		t.Errorf("Render returns %v, %v, want no objects", delivered, err)
 	}
@@ -329,27 +329,27 @@ func TestRenderErrors(t *testing.T) {
 				"raise spec.delivery.replicas.maxPerCluster, or let the policy give clusters a weight instead of a number of replicas",
 		},
 		"more clusters than KubeFleet selects": {
-			system: "kubefleet", object: deployment("web", 5), decision: decided(clusters(101)...),
+			system: "kubeFleet", object: deployment("web", 5), decision: decided(clusters(101)...),
 			want: "the policy decides 101 clusters, but KubeFleet places an object in at most 100 by name; " +
 				"let the policy decide fewer, or remove spec.delivery.kubeFleet",
 		},
 		"cluster-scoped object with PlacementDecisions": {
-			system: "placementdecision", object: clusterRole("viewer"), decision: decided("eu"),
+			system: "placementDecision", object: clusterRole("viewer"), decision: decided("eu"),
 			want: "ClusterRole viewer is cluster-scoped, and the objects of SIG Multicluster are namespaced; " +
 				"match only namespaced types, or remove spec.delivery.placementDecision",
 		},
 		"cluster-scoped object with Open Cluster Management": {
-			system: "openclustermanagement", object: clusterRole("viewer"), decision: decided("eu"),
+			system: "openClusterManagement", object: clusterRole("viewer"), decision: decided("eu"),
 			want: "ClusterRole viewer is cluster-scoped, and the objects of Open Cluster Management are namespaced; " +
 				"match only namespaced types, or remove spec.delivery.openClusterManagement",
 		},
 		"free capacity with PlacementDecisions": {
-			system: "placementdecision", object: deployment("web", 5), decision: decided("eu"), replicas: by(placementv1.DivideByFreeCapacity),
+			system: "placementDecision", object: deployment("web", 5), decision: decided("eu"), replicas: by(placementv1.DivideByFreeCapacity),
 			want: "SIG Multicluster does not know the free capacity of clusters, Karmada alone does; " +
 				"set spec.delivery.replicas.divideBy to Weight or Even",
 		},
 		"free capacity with Open Cluster Management": {
-			system: "openclustermanagement", object: deployment("web", 5), decision: decided("eu"), replicas: by(placementv1.DivideByFreeCapacity),
+			system: "openClusterManagement", object: deployment("web", 5), decision: decided("eu"), replicas: by(placementv1.DivideByFreeCapacity),
 			want: "Open Cluster Management does not know the free capacity of clusters, Karmada alone does; " +
 				"set spec.delivery.replicas.divideBy to Weight or Even",
 		},
@@ -402,7 +402,7 @@ func TestSystemsAreInTheOrderOfFields(t *testing.T) {
 	for _, s := range delivery.Systems(spec) {
 		got = append(got, s.Name)
 	}
-	if diff := cmp.Diff([]string{"karmada", "kubefleet", "placementdecision", "openclustermanagement"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"karmada", "kubeFleet", "placementDecision", "openClusterManagement"}, got); diff != "" {
 		t.Errorf("Systems (-want +got):\n%s", diff)
 	}
 	if got := delivery.Systems(nil); got != nil {
