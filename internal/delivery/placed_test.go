@@ -91,8 +91,8 @@ func TestRoutesOf(t *testing.T) {
 		"no policy":           {},
 		"no delivery":         {policies: []*placement.Policy{policy("a", placementv1.ModeEnforce, nil)}},
 		"not enforced":        {policies: []*placement.Policy{policy("a", placementv1.ModeDryRun, both), policy("b", placementv1.ModeWarn, both)}},
-		"several systems":     {[]*placement.Policy{policy("a", placementv1.ModeEnforce, both)}, []route{{"karmada", both}, {"kubefleet", both}}, []string{"a"}},
-		"the precedence wins": {[]*placement.Policy{policy("z", placementv1.ModeEnforce, karmadaOnly), policy("a", placementv1.ModeEnforce, both)}, []route{{"karmada", karmadaOnly}, {"kubefleet", both}}, []string{"a", "z"}},
+		"several systems":     {[]*placement.Policy{policy("a", placementv1.ModeEnforce, both)}, []route{{"karmada", both}, {"kubeFleet", both}}, []string{"a"}},
+		"the precedence wins": {[]*placement.Policy{policy("z", placementv1.ModeEnforce, karmadaOnly), policy("a", placementv1.ModeEnforce, both)}, []route{{"karmada", karmadaOnly}, {"kubeFleet", both}}, []string{"a", "z"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			routes, names := RoutesOf(test.policies, schema.GroupKind{Group: "apps", Kind: "Deployment"})

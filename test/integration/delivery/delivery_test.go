@@ -227,12 +227,13 @@ var _ = Describe("Delivery", func() {
 
 		operator.Stop()
 		operator = f.StartReadyManager(ctx)
+		f.AwaitWebhooks(ctx)
 		// The new leader has delivered a later object, so it has looked at the earlier one, too.
 		deploy(ctx, namespace, "later")
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(2))
 		Expect(versions()).To(Equal(before))
-		// One patch for each object, and one for the status of OCM's decision.
-		Expect(writes() - written).To(Equal(len(kinds) + 1))
+		// One patch for each object, and one for each status of Open Cluster Management's.
+		Expect(writes() - written).To(Equal(len(kinds) + 2))
 	})
 
 	It("restores what another client changed or deleted", func(ctx SpecContext) {

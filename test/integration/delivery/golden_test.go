@@ -106,7 +106,7 @@ var _ = Describe("Golden objects of delivery", func() {
 
 	// The cases of a system have objects of the same names. Each one is applied over the objects of the one before, so that
 	// the API server also accepts the changes between them.
-	for _, system := range []string{"karmada", "kubefleet", "placementdecision", "openclustermanagement"} {
+	for _, system := range []string{"karmada", "kubeFleet", "placementDecision", "openClusterManagement"} {
 		It("are accepted for "+system, func(ctx SpecContext) {
 			namespace := f.NewNamespace(ctx, nil)
 			for _, file := range goldenFiles(system + "-*.yaml") {
