@@ -23,6 +23,7 @@ import (
 	"go/token"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +35,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -77,7 +79,7 @@ var _ = Describe("The runbook", func() {
 	// A spec can't make these states last, so it compares their messages with those in the code.
 	It("quotes the messages of what passes by itself, or what the API server alone can cause", func(ctx SpecContext) {
 		var sources strings.Builder
-		for _, file := range []string{"internal/status/policy.go", "internal/status/types.go", "internal/status/quota.go", "internal/engine/engine.go"} {
+		for _, file := range []string{"internal/status/policy.go", "internal/status/types.go", "internal/status/quota.go", "internal/status/delivery.go", "internal/engine/engine.go"} {
 			sources.WriteString(read(file))
 		}
 		for _, reason := range unstaged {
@@ -137,7 +139,24 @@ var _ = Describe("The runbook's commands", func() {
 var unstaged = []string{
 	placementv1.ReasonNotInForce, placementv1.ReasonReplicating, placementv1.ReasonWatchFailed, placementv1.ReasonWebhookPending,
 	placementv1.ReasonWebhookRejected, placementv1.ReasonEvaluating, placementv1.ReasonCounting, placementv1.ReasonPushFailed,
-	placementv1.ReasonStale, placementv1.ReasonSchemasUnavailable, placementv1.ReasonNotChecked,
+	placementv1.ReasonStale, placementv1.ReasonSchemasUnavailable, placementv1.ReasonNotChecked, placementv1.ReasonDelivering,
+}
+
+// oneCluster gives a cluster.
+const oneCluster = "package zones\n\nclusters := {\"eu-1\"}\n"
+
+var propagationPolicy = schema.GroupVersionKind{Group: "policy.karmada.io", Version: "v1alpha1", Kind: "PropagationPolicy"}
+
+// installKarmada installs the stand-in for the definition of Karmada.
+func installKarmada(ctx context.Context) {
+	GinkgoHelper()
+	f.MustKubectl(ctx, "", "apply", "-f", "hack/demo/propagationpolicy-crd.yaml")
+	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "crd/propagationpolicies.policy.karmada.io")
+}
+
+// toKarmada has a policy deliver with Karmada.
+func toKarmada(p *placementv1.PlacementPolicy) {
+	p.Spec.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
 }
 
 const (
@@ -347,6 +366,22 @@ annotations["example.com/n"] := n
 		Eventually(condition).WithContext(ctx).WithArguments(placementv1.ConditionRolledOut).Should(HaveField("Reason", placementv1.ReasonRolledOut))
 		f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rollout.Revision = 1 })
 	}},
+	placementv1.ReasonForeignObject: {condition: placementv1.ConditionDelivered, do: func(ctx context.Context) {
+		installKarmada(ctx)
+		f.MustKubectl(ctx, "", "apply", "-f", "config/rbac/delivery/karmada.yaml")
+		command := regexp.MustCompile(`web-configmap-\S+`).FindString(read("docs/runbook.md"))
+		foreign := framework.NewObject(propagationPolicy, "shop", command, nil)
+		foreign.Object["spec"] = map[string]any{"resourceSelectors": []any{}}
+		Expect(f.Client.Create(ctx, foreign, client.FieldOwner("rival"))).To(Succeed())
+		policy(ctx, "zones", oneCluster, toKarmada)
+	}, shows: "written by rival"},
+	placementv1.ReasonDeliveryFailed: {condition: placementv1.ConditionDelivered, do: func(ctx context.Context) {
+		policy(ctx, "zones", "package zones\n\nclusters contains sprintf(\"eu-%d\", [i]) if some i in numbers.range(1, 101)\n", func(p *placementv1.PlacementPolicy) {
+			p.Spec.Delivery = &placementv1.Delivery{KubeFleet: &placementv1.KubeFleetDelivery{}}
+		})
+	}, after: func(ctx context.Context) {
+		f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = oneCluster })
+	}, shows: "KubeFleet places an object in at most 100"},
 	placementv1.ReasonConflict: {condition: placementv1.ConditionConflicted, do: func(ctx context.Context) {
 		policy(ctx, "zones", zone)
 		policy(ctx, "zones-rival", strings.ReplaceAll(zone, `"a"`, `"b"`))
@@ -410,6 +445,7 @@ var _ = Describe("What the runbook says of", func() {
 		DeferCleanup(func(ctx SpecContext) {
 			f.MustKubectl(ctx, "", "delete", "--all", "plpol,csquota,limres")
 			f.MustKubectl(ctx, "", "delete", "--all", "--all-namespaces", "squota")
+			f.MustKubectl(ctx, "", "delete", "--ignore-not-found", "clusterrole/berth-delivery-karmada", "crd/propagationpolicies.policy.karmada.io")
 			f.MustKubectl(ctx, "", "delete", "--ignore-not-found", "clusterrole/berth-reads-harbours", "clusterrole/berth-places-harbours", "crd/harbours.example.com", "priorityclass/harbour")
 			f.MustKubectl(ctx, "", "delete", "--ignore-not-found", "mutatingwebhookconfiguration/berth-placement", "validatingwebhookconfiguration/berth-quota")
 			f.MustKubectl(ctx, "", "delete", "namespace", "shop")
@@ -427,6 +463,31 @@ var _ = Describe("What the runbook says of", func() {
 		Expect(err).NotTo(HaveOccurred(), out)
 		Expect(out).To(ContainSubstring(`"state":"WaitingForApproval"`))
 		Eventually(condition).WithContext(ctx).WithArguments(placementv1.ConditionRolledOut).Should(HaveField("Reason", placementv1.ReasonRolledOut))
+	})
+
+	// As the reason of Delivered, in the order in which a cluster without Karmada recovers.
+	It("a system that is not served, and then not permitted", func(ctx SpecContext) {
+		DeferCleanup(f.StartReadyManager(ctx).Stop)
+		policy(ctx, "zones", oneCluster, toKarmada)
+		for _, step := range []struct {
+			reason string
+			end    func(commands string)
+		}{
+			{placementv1.ReasonNotServed, func(string) { installKarmada(ctx) }},
+			{placementv1.ReasonForbidden, func(commands string) {
+				out, err := f.Shell(ctx, "set -e\n"+commands)
+				Expect(err).NotTo(HaveOccurred(), out)
+			}},
+		} {
+			_, section, found := strings.Cut(read("docs/runbook.md"), "\n### "+step.reason+"\n")
+			Expect(found).To(BeTrue())
+			_, text, found := strings.Cut(section, "As the reason of `Delivered`")
+			Expect(found).To(BeTrue())
+			Eventually(condition).WithContext(ctx).WithArguments(placementv1.ConditionDelivered).WithTimeout(2 * framework.Timeout).Should(And(
+				HaveField("Reason", step.reason), HaveField("Message", MatchRegexp(entry{message: message.FindStringSubmatch(text)[1]}.pattern()))))
+			step.end(block.FindStringSubmatch(text)[1])
+		}
+		Eventually(condition).WithContext(ctx).WithArguments(placementv1.ConditionDelivered).WithTimeout(2 * framework.Timeout).Should(HaveField("Reason", placementv1.ReasonDelivered))
 	})
 
 	for _, reason := range slices.Sorted(maps.Keys(stages())) {
