@@ -56,7 +56,7 @@ Guide: {{ if eq $type.Name "PlacementPolicy" }}[PlacementPolicy](placementpolicy
 | `{{ .Name }}` | {{ template "text" (regexReplaceAll "^[A-Za-z0-9]+ " (trim .Doc) "") }} |
 {{ end }}
 {{- else if not $type.Members }}
-A {{ template "typeName" $type.UnderlyingType }}; {{ template "rules" $type }}.
+{{ if $type.UnderlyingType }}A {{ template "typeName" $type.UnderlyingType }}; {{ template "rules" $type }}{{ else }}An object without fields{{ end }}.
 {{ end }}
 {{- /* Rules that relate fields to each other: the type's own, and those of the type that is inlined into it. */ -}}
 {{- $messages := list }}
