@@ -1,0 +1,186 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package clusterlist
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// Declaration declares where a custom kind has its list of cluster names.
+type Declaration struct {
+	schema.GroupResource
+	// Kind is the kind of the resource.
+	Kind string
+	// Path is the path of the list, as in ["spec", "clusters"]. It begins with "spec".
+	Path []string
+}
+
+// UnknownKindError means that the field with the clusters of a kind is unknown.
+type UnknownKindError struct {
+	schema.GroupKind
+}
+
+func (e *UnknownKindError) Error() string {
+	return fmt.Sprintf("%s has no list of clusters that is known: declare it in the manager's configuration, under placements", e.GroupKind)
+}
+
+// Kind knows where the objects of a kind have their clusters. It is immutable.
+type Kind struct {
+	group, name string
+	layout      func(obj map[string]any) (layout, error)
+	// root is the path of the field that is read and written as a whole.
+	root   []string
+	fields *projection.FieldSet
+}
+
+// Fields returns the sealed set of the fields that Read and Write read.
+func (k *Kind) Fields() *projection.FieldSet { return k.fields }
+
+// Root returns the path of the field that Write changes, as in ["spec", "placement"]. Callers must not change it.
+func (k *Kind) Root() []string { return k.root }
+
+func newKind(group, name string, root []string, of func(map[string]any) (layout, error)) *Kind {
+	fields := &projection.FieldSet{}
+	at := fields
+	for _, name := range root {
+		at = at.AddName(name)
+	}
+	at.AddAll()
+	fields.AddName("metadata").AddName("namespace")
+	return &Kind{group: group, name: name, layout: of, root: root, fields: fields.Seal()}
+}
+
+// newNames returns a kind that has a list of names at a path.
+func newNames(group, name string, path []string) *Kind {
+	return newKind(group, name, path[:2], func(map[string]any) (layout, error) {
+		return layout{path: path, slots: []slot{{base: 1, path: elements(path)}}}, nil
+	})
+}
+
+// Kinds are the kinds whose objects have a list of clusters, built-in and declared. It is immutable. A nil Kinds has
+// only the built-in kinds.
+type Kinds struct {
+	declared map[schema.GroupResource]*Kind
+}
+
+// builtin has the built-in kinds, keyed by resource.
+var builtin = func() map[schema.GroupResource]*Kind {
+	const karmada, kubefleet, multicluster = "policy.karmada.io", "placement.kubernetes-fleet.io", "multicluster.x-k8s.io"
+	placement, policy := []string{"spec", "placement"}, []string{"spec", "policy"}
+	return map[schema.GroupResource]*Kind{
+		{Group: karmada, Resource: "propagationpolicies"}:         newKind(karmada, "PropagationPolicy", placement, karmadaLayout),
+		{Group: karmada, Resource: "clusterpropagationpolicies"}:  newKind(karmada, "ClusterPropagationPolicy", placement, karmadaLayout),
+		{Group: kubefleet, Resource: "clusterresourceplacements"}: newKind(kubefleet, "ClusterResourcePlacement", policy, kubefleetLayout),
+		{Group: kubefleet, Resource: "resourceplacements"}:        newKind(kubefleet, "ResourcePlacement", policy, kubefleetLayout),
+		{Group: multicluster, Resource: "placementdecisions"}:     newKind(multicluster, "PlacementDecision", []string{"decisions"}, decisionLayout),
+	}
+}()
+
+// NewKinds returns the built-in and the declared kinds. A declaration that is incomplete, or of a known kind, is an error
+// that names the field, as in placements[0].path.
+func NewKinds(declared ...Declaration) (*Kinds, error) {
+	k := &Kinds{declared: map[schema.GroupResource]*Kind{}}
+	var errs field.ErrorList
+	for i, d := range declared {
+		at := field.NewPath("placements").Index(i)
+		if invalid := k.validate(d, at); len(invalid) > 0 {
+			errs = append(errs, invalid...)
+			continue
+		}
+		k.declared[d.GroupResource] = newNames(d.Group, d.Kind, slices.Clone(d.Path))
+	}
+	if len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return k, nil
+}
+
+func (k *Kinds) validate(d Declaration, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if d.Group != "" {
+		for _, problem := range validation.IsDNS1123Subdomain(d.Group) {
+			errs = append(errs, field.Invalid(at.Child("group"), d.Group, problem))
+		}
+	}
+	for _, f := range []struct{ name, value string }{{"resource", d.Resource}, {"kind", d.Kind}} {
+		switch {
+		case f.value == "":
+			errs = append(errs, field.Required(at.Child(f.name), ""))
+		case strings.ContainsAny(f.value, "/. "):
+			errs = append(errs, field.Invalid(at.Child(f.name), f.value, "must be a name without group, version or subresource"))
+		}
+	}
+	switch {
+	case len(d.Path) == 0:
+		errs = append(errs, field.Required(at.Child("path"), "where the list of clusters is, as in spec.clusters"))
+	case d.Path[0] != "spec" || len(d.Path) == 1 || slices.Contains(d.Path, ""):
+		errs = append(errs, field.Invalid(at.Child("path"), strings.Join(d.Path, "."), "must lead to a list below spec"))
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	if k.Of(d.GroupResource) != nil {
+		errs = append(errs, field.Duplicate(at.Child("resource"), d.String()))
+	}
+	if gk := (schema.GroupKind{Group: d.Group, Kind: d.Kind}); k.knows(gk) {
+		errs = append(errs, field.Duplicate(at.Child("kind"), gk.String()))
+	}
+	return errs
+}
+
+// Of returns the kind of a resource, or nil if its objects have no list of clusters.
+func (k *Kinds) Of(resource schema.GroupResource) *Kind {
+	if known, ok := builtin[resource]; ok {
+		return known
+	}
+	if k == nil {
+		return nil
+	}
+	return k.declared[resource]
+}
+
+func (k *Kinds) knows(gk schema.GroupKind) bool {
+	if builtinOf(gk) != nil {
+		return true
+	}
+	for _, known := range k.declared {
+		if known.is(gk) {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *Kind) is(gk schema.GroupKind) bool { return k.group == gk.Group && k.name == gk.Kind }
+
+// builtinOf returns the built-in kind with a name, or nil if there is none.
+func builtinOf(gk schema.GroupKind) *Kind {
+	for _, known := range builtin {
+		if known.is(gk) {
+			return known
+		}
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package clusterlist
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// List is the list of clusters in an object.
+type List struct {
+	// Path is the path of the field with the clusters, as in spec.placement.clusterAffinity.clusterNames.
+	Path string
+	// Text is the text of the clusters (Names.Text); nil if the object names none.
+	Text *string
+	// Form describes how the field is written where it names no clusters, and which details its items have. Write needs it
+	// to restore the field exactly.
+	Form string
+	// Max is the maximum number of names in the field; 0 means that there is no limit.
+	Max int
+}
+
+// At reads the list of clusters at a path (List.Path) of an object. The object's kind may be declared.
+func At(obj map[string]any, path string) (List, error) {
+	version, _ := obj["apiVersion"].(string)
+	name, _ := obj["kind"].(string)
+	kind := builtinOf(schema.FromAPIVersionAndKind(version, name).GroupKind())
+	if kind == nil {
+		names := strings.Split(path, ".")
+		if len(names) < 2 {
+			return List{}, fmt.Errorf("%s is no path of a list of clusters", path)
+		}
+		kind = newNames("", "", names)
+	}
+	return kind.Read(obj)
+}
+
+// Read reads the clusters of an object, which needs to have only the fields in Fields. An error names the field that
+// does not have the form that the system defines; the result then has the path alone.
+func (k *Kind) Read(obj map[string]any) (List, error) {
+	l, err := k.layout(obj)
+	out := List{Path: strings.Join(l.path, "."), Max: l.max}
+	if err != nil {
+		return out, err
+	}
+	names, form, err := l.read(obj)
+	if err != nil {
+		return out, err
+	}
+	// Marshaling does not fail: all values are decoded JSON.
+	text, _ := json.Marshal(form)
+	out.Text, out.Form = names.Text(), string(text)
+	return out, nil
+}
+
+// Write returns a copy of an object that has the clusters with the given text. It shares what does not change with the
+// object. form is the Form with which the text was read; if it is empty, fields without members are removed. Items that
+// stay are not changed. Write returns an error if the object has a form that Read refuses, or the text has other terms than the
+// object.
+func (k *Kind) Write(obj map[string]any, text *string, form string) (map[string]any, error) {
+	l, err := k.layout(obj)
+	if err != nil {
+		return nil, err
+	}
+	current, _, err := l.read(obj)
+	if err != nil {
+		return nil, err
+	}
+	want := Names{Terms: [][]string{nil}}
+	if text != nil {
+		var ok bool
+		if want, ok = Parse(*text); !ok {
+			return nil, fmt.Errorf("%s: %q is no text of clusters", strings.Join(l.path, "."), *text)
+		}
+	}
+	if now := current.Text(); now == text || now != nil && text != nil && *now == *text {
+		return obj, nil
+	}
+	var as written
+	// The form of another version, or of a record that was not verified, may be anything.
+	_ = json.Unmarshal([]byte(form), &as)
+	out := copied(obj, k.root)
+	if err := l.write(out, want, as); err != nil {
+		return nil, fmt.Errorf("%s: %w", strings.Join(l.path, "."), err)
+	}
+	return out, nil
+}
+
+// Graft returns a copy of an object that has the clusters' field of another. Both have the same kind.
+func (k *Kind) Graft(obj, from map[string]any) map[string]any {
+	out := copied(obj, k.root)
+	parent, source := out, from
+	for _, name := range k.root[:len(k.root)-1] {
+		source, _ = source[name].(map[string]any)
+		below, ok := parent[name].(map[string]any)
+		if !ok {
+			if source == nil {
+				return out
+			}
+			below = map[string]any{}
+			parent[name] = below
+		}
+		parent = below
+	}
+	last := k.root[len(k.root)-1]
+	if value, ok := source[last]; ok {
+		parent[last] = value
+	} else {
+		delete(parent, last)
+	}
+	return out
+}
+
+// written describes how an object is written where it names no clusters.
+type written struct {
+	// Path is the number of names on the path of the list of terms that exist.
+	Path int `json:"path,omitempty"`
+	// Terms are the numbers of names on the path of the names of each term that exist.
+	Terms []int `json:"terms,omitempty"`
+	// Entries are the items of a list of references.
+	Entries []any `json:"entries,omitempty"`
+}
+
+// layout is where an object has its clusters.
+type layout struct {
+	path []string
+	max  int
+	// slots are the lists of names, one for each term.
+	slots   []slot
+	several bool
+	// selectors reports whether the slots are cluster selector terms, at the path. An object without terms has no slots.
+	selectors bool
+	// references reports whether path has a list of references to clusters. Then there are no slots.
+	references bool
+}
+
+func (l layout) read(obj map[string]any) (Names, written, error) {
+	if l.references {
+		return readReferences(obj)
+	}
+	out, form := Names{Several: l.several}, written{}
+	if l.selectors {
+		form.Path = existing(obj, elements(l.path))
+	}
+	for _, s := range l.slots {
+		names, err := s.names(obj)
+		if err != nil {
+			return Names{}, written{}, err
+		}
+		out.Terms = append(out.Terms, names)
+		form.Terms = append(form.Terms, s.existing(obj))
+	}
+	return out, form, nil
+}
+
+// write changes the object, whose root it owns.
+func (l layout) write(obj map[string]any, want Names, as written) error {
+	if l.references {
+		return writeReferences(obj, want, as.Entries)
+	}
+	if l.selectors && len(l.slots) == 0 {
+		return l.addTerm(obj, want)
+	}
+	terms := want.Terms
+	if !want.Several && l.several {
+		terms = slices.Repeat(terms, len(l.slots))
+	}
+	if len(terms) != len(l.slots) {
+		return fmt.Errorf("has %d terms, not %d", len(l.slots), len(terms))
+	}
+	for i, s := range l.slots {
+		if terms[i] != nil {
+			s.set(obj, terms[i])
+			continue
+		}
+		depth := 0
+		if len(as.Terms) == len(l.slots) {
+			depth = as.Terms[i]
+		}
+		s.unset(obj, depth)
+	}
+	if l.selectors && len(terms) == 1 && terms[0] == nil && len(as.Terms) == 0 {
+		l.removeTerm(obj, as.Path)
+	}
+	return nil
+}
+
+// copied returns a copy of an object that shares nothing below the root with it.
+func copied(obj map[string]any, root []string) map[string]any {
+	out := make(map[string]any, len(obj))
+	for name, value := range obj {
+		if name == root[0] {
+			if below, ok := value.(map[string]any); ok && len(root) > 1 {
+				value = copied(below, root[1:])
+			} else {
+				value = deepCopy(value)
+			}
+		}
+		out[name] = value
+	}
+	return out
+}
+
+// deepCopy copies the objects and arrays of decoded JSON.
+func deepCopy(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name, member := range v {
+			out[name] = deepCopy(member)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = deepCopy(item)
+		}
+		return out
+	default:
+		return value
+	}
+}
