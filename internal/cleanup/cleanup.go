@@ -244,14 +244,14 @@ func (c *Cleaner) try(ctx context.Context, t Target) (out *placement.UndoResult,
 		if marked, err = c.mark(ctx, t.UID, record); err != nil {
 			return nil, marked, err
 		}
-		if ops := placement.Patch(obj, withRecord(clean, record), out.PodSpec...); takesFields(ops) {
+		if ops := placement.Patch(obj, withRecord(clean, record), out.Paths); takesFields(ops) {
 			if obj, err = c.restore(ctx, t, obj, out, ops); err != nil {
 				return out, marked, err
 			}
 			clean = withRecord(obj, "")
 		}
 	}
-	ops := placement.Patch(obj, clean, out.PodSpec...)
+	ops := placement.Patch(obj, clean, out.Paths)
 	managers, changed, err := returned(ownersIn(obj), obj.GetManagedFields())
 	if err != nil {
 		return out, marked, err
@@ -279,7 +279,7 @@ func (c *Cleaner) restore(ctx context.Context, t Target, obj *unstructured.Unstr
 	if err != nil {
 		return nil, err
 	}
-	after, err := c.patch(ctx, t, obj, placement.Patch(obj, withRecord(undone.Object, record), undone.PodSpec...))
+	after, err := c.patch(ctx, t, obj, placement.Patch(obj, withRecord(undone.Object, record), undone.Paths))
 	if err != nil {
 		return nil, err
 	}
@@ -310,7 +310,7 @@ func (c *Cleaner) mark(ctx context.Context, owner types.UID, record string) ([]T
 				if err != nil || len(undone.Changes) == 0 {
 					return err
 				}
-				if _, err := c.patch(ctx, t, obj, placement.Patch(obj, with)); err != nil {
+				if _, err := c.patch(ctx, t, obj, placement.Patch(obj, with, placement.Paths{})); err != nil {
 					return err
 				}
 			}

@@ -35,6 +35,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/projection"
@@ -213,6 +214,8 @@ type Decider struct {
 	Paused func(policy string) bool
 	// Templates finds the pod template of each kind. If it is nil, only the kinds built into Kubernetes are known.
 	Templates *workload.Templates
+	// ClusterLists finds the list of clusters of each placement kind. If it is nil, only the built-in kinds are known.
+	ClusterLists *clusterlist.Kinds
 }
 
 // Request describes the object to decide on.
@@ -257,9 +260,11 @@ type Outcome struct {
 	// Object is the object with its placement and its record. It is nil if no policy matches, or if the request set
 	// VerdictsOnly. It shares everything that was not merged with the request's object, so callers must change neither.
 	Object *unstructured.Unstructured
-	// PodSpec is the path of the pod spec in the object. It is empty if Object has the same pod spec as the request's
-	// object.
-	PodSpec []string
+	// Paths are the paths of what differs from the request's object beside labels and annotations.
+	Paths
+	// List is the kind of a placement object. It is nil for an object of another kind, which has an annotation with its
+	// clusters.
+	List *clusterlist.Kind
 	// Verdicts are the verdicts of the matching policies, in order of precedence.
 	Verdicts []*Verdict
 	// Staged reports whether a version of a policy does not match only because it is not in force in the object's namespace. It is
@@ -277,8 +282,9 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		r.Namespace = ""
 	}
 	verdicts, staged, err := d.matching(ctx, r)
+	list := d.ClusterLists.Of(r.Resource.GroupResource())
 	if err != nil || len(verdicts) == 0 {
-		return &Outcome{Staged: staged}, err
+		return &Outcome{Staged: staged, List: list}, err
 	}
 	id := identityOf(r.Object, r.Namespace)
 	current, err := d.evaluate(ctx, &r, id, verdicts)
@@ -314,7 +320,7 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		}
 	}
 	if r.VerdictsOnly {
-		return &Outcome{Verdicts: verdicts}, nil
+		return &Outcome{Verdicts: verdicts, List: list}, nil
 	}
 	return d.outcome(&current, values, next, id, verdicts)
 }
@@ -326,11 +332,11 @@ func (d *Decider) evaluate(ctx context.Context, r *Request, id identity, verdict
 	if err != nil {
 		return intent{}, err
 	}
-	podSpec, err := d.podSpec(r, id, verdicts)
+	at, err := d.locate(r, id, verdicts)
 	if err != nil {
 		return intent{}, err
 	}
-	current := readIntent(d.Keyring, r.Object, r.Old, id, podSpec)
+	current := readIntent(d.Keyring, r.Object, r.Old, id, at)
 	input := current.input()
 	evaluate := r.Evaluate
 	if evaluate == nil {
@@ -353,7 +359,7 @@ func (d *Decider) evaluate(ctx context.Context, r *Request, id identity, verdict
 		if err := r.Source.Complete(); err != nil {
 			return intent{}, err
 		}
-		current = readIntent(d.Keyring, r.Object, r.Old, id, podSpec)
+		current = readIntent(d.Keyring, r.Object, r.Old, id, at)
 		input = current.input()
 		v.Decision, v.Err = evaluate(ctx, v.Policy, input)
 	}
@@ -405,7 +411,7 @@ func (d *Decider) keepImmutable(current *intent, r *Request, id identity) {
 	if current.pods.spec == nil || r.Old == nil || r.Old == r.Object || !mayBeFixed(r.Resource.GroupResource()) {
 		return
 	}
-	before := readIntent(d.Keyring, r.Old, r.Old, id, current.pods.path)
+	before := readIntent(d.Keyring, r.Old, r.Old, id, locations{podSpec: current.pods.path})
 	values := current.current[fieldScheduling]
 	for key, entry := range before.applied.Scheduling {
 		previous := before.current[fieldScheduling][key]
@@ -483,6 +489,9 @@ func (r *Request) fill(verdicts []*Verdict) ([]*projection.FieldSet, error) {
 
 // outcome builds the object that has the merged values and the new record.
 func (d *Decider) outcome(current *intent, values map[string]map[string]string, next record, id identity, verdicts []*Verdict) (*Outcome, error) {
+	if _, recorded := next.Annotations[placementv1.ClustersAnnotation]; recorded && current.clusters != nil {
+		next.Form = current.clusters.form
+	}
 	text, err := d.Keyring.encode(next, id)
 	if err != nil {
 		return nil, fmt.Errorf("recording the developer's intent: %w", err)
@@ -492,15 +501,30 @@ func (d *Decider) outcome(current *intent, values map[string]map[string]string, 
 	}
 	object := withOwnMetadata(current.object)
 	for _, field := range []string{fieldAnnotations, fieldLabels} {
-		setMetadata(object, field, values[field])
+		setMetadata(object, field, current.clusters.inMetadata(field, values[field]))
 	}
 	out := &Outcome{Object: object, Verdicts: verdicts}
+	if err := current.clusters.place(out, optional(values[fieldAnnotations], placementv1.ClustersAnnotation)); err != nil {
+		return nil, err
+	}
 	if pods := &current.pods; pods.spec != nil && pods.err == nil {
 		out.PodSpec = pods.path
 		// Unchanged items of the existing spec keep their positions.
 		object.Object = podscheduling.WithPodSpec(object.Object, pods.path, podscheduling.Apply(pods.spec, pods.flat, values[fieldScheduling]), pods.spec)
 	}
 	return out, nil
+}
+
+// locate returns where the object has its pod spec and its clusters, and loads both.
+func (d *Decider) locate(r *Request, id identity, verdicts []*Verdict) (at locations, err error) {
+	if at.podSpec, err = d.podSpec(r, id, verdicts); err != nil {
+		return at, err
+	}
+	at.clusters = d.ClusterLists.Of(r.Resource.GroupResource())
+	if at.clusters == nil || r.Source == nil {
+		return at, nil
+	}
+	return at, r.Source.Fill(at.clusters.Fields())
 }
 
 // podSpec returns the path of the object's pod spec, and loads the pod spec. It returns nil if no matching policy may

@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/clusterlist"
 )
 
 // Empty reports whether the decision restricts the object to an empty set of clusters.
@@ -32,9 +33,23 @@ func (d Decision) Empty() bool {
 }
 
 // Empties reports whether the change removes the last cluster from an object that has some. Such a change empties or
-// removes the list of clusters or the preferences.
+// removes the list of clusters or the preferences. In a placement object, it leaves a list without a cluster.
 func (c Change) Empties() bool {
+	if c.Field == fieldClusters {
+		return selectsClusters(c.From) && !selectsClusters(c.To)
+	}
 	return c.Field == fieldAnnotations && namesClusters(c.Key, c.From) && !namesClusters(c.Key, c.To)
+}
+
+// selectsClusters reports whether a placement object with the clusters selects at least one. Without names, it may
+// select all.
+func selectsClusters(text *string) bool {
+	if text == nil {
+		return true
+	}
+	listed, _ := clusterlist.Parse(*text)
+	names, all := listed.All()
+	return !all || len(names) > 0
 }
 
 // namesClusters reports whether the value of an annotation that lists clusters contains at least one.

@@ -89,7 +89,7 @@ func TestImmutable(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("changes (-want +got):\n%s", diff)
 			}
-			result := applyPatch(t, obj, placement.Patch(obj, out.Object, out.PodSpec...))
+			result := applyPatch(t, obj, placement.Patch(obj, out.Object, out.Paths))
 			for _, c := range out.Verdicts[0].Changes {
 				if c.Done(result) != (c.Immutable == "") {
 					t.Errorf("%s: done is %t", c.Action(), c.Done(result))
@@ -98,7 +98,7 @@ func TestImmutable(t *testing.T) {
 			if !slices.ContainsFunc(out.Verdicts[0].Changes, func(c placement.Change) bool { return c.Immutable == "" }) && recordOf(result) != "" {
 				t.Errorf("record %s", recordOf(result))
 			}
-			if again := decideAs(t, resource, result, old, p); len(placement.Patch(result, again.Object, again.PodSpec...)) > 0 {
+			if again := decideAs(t, resource, result, old, p); len(placement.Patch(result, again.Object, again.Paths)) > 0 {
 				t.Error("not settled")
 			}
 		})
@@ -112,7 +112,7 @@ func TestPodPriority(t *testing.T) {
 	patched := func(rule string) []string {
 		out := decideAs(t, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, obj, nil, schedules(everything(t), "p", scheduling(t, rule)))
 		var got []string
-		for _, op := range placement.Patch(obj, out.Object, out.PodSpec...) {
+		for _, op := range placement.Patch(obj, out.Object, out.Paths) {
 			got = append(got, op.Operation+" "+op.Path)
 		}
 		return got
@@ -176,7 +176,7 @@ func TestUnknownPods(t *testing.T) {
 			if !strings.HasSuffix(got, tc.want) || (got == "") != (tc.want == "") {
 				t.Errorf("error %s, want %s", got, tc.want)
 			}
-			if patch := placement.Patch(obj, out.Object, out.PodSpec...); (len(patch) > 0) != (tc.want == "") {
+			if patch := placement.Patch(obj, out.Object, out.Paths); (len(patch) > 0) != (tc.want == "") {
 				t.Errorf("patch %v", patch)
 			}
 		})

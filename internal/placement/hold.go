@@ -107,7 +107,7 @@ func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id iden
 	if err != nil {
 		return err
 	}
-	before := readIntent(d.Keyring, r.Old, r.Old, id, current.pods.path)
+	before := readIntent(d.Keyring, r.Old, r.Old, id, current.locations())
 	inputs := [2]map[string]any{ownFields(before.input()), ownFields(current.input())}
 	for _, v := range verdicts {
 		// Remediation may be paused because policies cannot decide. Then the policy keeps what it set before.

@@ -34,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/podscheduling"
 )
 
@@ -42,6 +43,9 @@ const (
 	fieldAnnotations = "annotations"
 	fieldLabels      = "labels"
 	fieldScheduling  = "scheduling"
+	// fieldClusters is the field of changes of the clusters in a placement object. They are merged as if they were the
+	// annotation with the clusters, and their key is the path of the list; see clusterField.
+	fieldClusters = "clusters"
 )
 
 // fields are all parts, in the order in which changes are reported.
@@ -72,6 +76,9 @@ type extension struct {
 	// Clusters are the cluster names that each policy allows, by policy name. It is omitted if the annotation's value
 	// is exactly what the policy in the annotation's entry allows.
 	Clusters map[string][]string `json:"clusters,omitempty"`
+	// Form is the form of the requested list of clusters (clusterlist.List) in a placement object. It is never empty for
+	// such an object.
+	Form string `json:"form,omitempty"`
 }
 
 // extended is an extension as it is encoded in the annotation.
@@ -222,8 +229,9 @@ func (k *Keyring) read(obj *unstructured.Unstructured, id identity) *record {
 		return nil
 	}
 	if k.unverified {
-		if len(k.key) > 0 {
-			r.extension = decodeExtension(r.Text)
+		r.extension = decodeExtension(r.Text)
+		if len(k.key) == 0 {
+			r.Clusters = nil
 		}
 		return &r
 	}
@@ -294,7 +302,7 @@ func (k *Keyring) encode(r record, id identity) (string, error) {
 	if r.Signature, err = k.sign(r, id); err != nil {
 		return "", err
 	}
-	if len(r.Clusters) > 0 {
+	if len(r.Clusters) > 0 || r.Form != "" {
 		if r.Text, err = json.Marshal(r.extension); err != nil {
 			return "", fmt.Errorf("encoding record: %w", err)
 		}
@@ -325,6 +333,16 @@ type intent struct {
 	applied record
 	// pods is the pod spec of the object as it is.
 	pods podSpec
+	// clusters is the list of clusters of a placement object. It is nil for other objects, which have an annotation.
+	clusters *clusterField
+}
+
+// locations are the paths of what merging reads beside labels and annotations.
+type locations struct {
+	// podSpec is the path of the pod spec in the object. It is empty if no policy decides on scheduling.
+	podSpec []string
+	// clusters is the kind of a placement object; nil for other objects.
+	clusters *clusterlist.Kind
 }
 
 // podSpec is the pod spec of an object.
@@ -416,23 +434,22 @@ func (r *record) changed(text string, added map[string]string) (requested *strin
 // changed it, and the entry has the requested value. Any other value, or none, is the developer's: a new request, or
 // the old manifest applied once more. The object's own record takes precedence over the old object's record, which
 // counts if a client replaced the object by a manifest without a record.
-//
-// path is the path of the pod spec in the object. It is empty if no policy decides on scheduling.
-func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity, path []string) intent {
-	return intentOf(obj, path, k.readBoth(obj, old, id))
+func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity, at locations) intent {
+	return intentOf(obj, at, k.readBoth(obj, old, id))
 }
 
 // intentOf is readIntent for records that are already read, in order of precedence. Each may be nil.
-func intentOf(obj *unstructured.Unstructured, path []string, records []*record) intent {
+func intentOf(obj *unstructured.Unstructured, at locations, records []*record) intent {
 	out := intent{
-		object: withOwnMetadata(obj), current: map[string]map[string]string{}, wanted: map[string]map[string]string{}, pods: readPodSpec(obj, path),
+		object: withOwnMetadata(obj), current: map[string]map[string]string{}, wanted: map[string]map[string]string{},
+		pods: readPodSpec(obj, at.podSpec), clusters: readClusters(obj, at.clusters),
 	}
 	for _, field := range fields {
 		var current map[string]string
 		if field == fieldScheduling {
 			current = out.pods.unfold(records)
 		} else {
-			current = metadataOf(obj, field)
+			current = out.annotationsOrLabels(obj, field)
 		}
 		values := maps.Clone(current)
 		for _, r := range records {
@@ -446,7 +463,7 @@ func intentOf(obj *unstructured.Unstructured, path []string, records []*record) 
 				}
 				out.applied.put(field, key, entry)
 				if field == fieldAnnotations && key == placementv1.ClustersAnnotation {
-					out.applied.Clusters = r.Clusters
+					out.applied.Clusters, out.applied.Form = r.Clusters, r.Form
 				}
 				if entry.Requested == nil {
 					delete(values, key)
@@ -462,11 +479,25 @@ func intentOf(obj *unstructured.Unstructured, path []string, records []*record) 
 		case field == fieldScheduling:
 			out.setPods(values)
 		case len(values) == 0 || !maps.Equal(current, values):
-			setMetadata(out.object, field, values)
+			setMetadata(out.object, field, out.clusters.inMetadata(field, values))
 		}
 		out.current[field], out.wanted[field] = current, values
 	}
+	out.setClusters()
 	return out
+}
+
+// annotationsOrLabels returns the object's labels or annotations. The clusters of a placement object replace the
+// annotation.
+func (i *intent) annotationsOrLabels(obj *unstructured.Unstructured, field string) map[string]string {
+	values := metadataOf(obj, field)
+	if i.clusters != nil && field == fieldAnnotations {
+		delete(values, placementv1.ClustersAnnotation)
+		if text := i.clusters.list.Text; text != nil {
+			values[placementv1.ClustersAnnotation] = *text
+		}
+	}
+	return values
 }
 
 // setPods sets the scheduling fields of the requested object to the requested values.

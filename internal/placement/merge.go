@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/podscheduling"
 )
 
@@ -58,9 +59,10 @@ type Verdict struct {
 
 // Change is a key whose value is replaced, or would be.
 type Change struct {
-	// Field is "annotations", "labels" or "scheduling".
+	// Field is "annotations", "labels", "scheduling", or "clusters" for the list of clusters in a placement object.
 	Field string
-	// Key is the key within the field. Package podscheduling describes the keys of scheduling.
+	// Key is the key within the field. Package podscheduling describes the keys of scheduling. The key of clusters is
+	// the path of the list, and its values are texts of package clusterlist.
 	Key string
 	// From is the current value, or nil if the key is absent.
 	From *string
@@ -78,10 +80,16 @@ type Change struct {
 // ChangesPods reports whether the change is one of the object's pod template.
 func (c Change) ChangesPods() bool { return c.Field == fieldScheduling }
 
+// ChangesClusters reports whether the change is one of the list of clusters in a placement object.
+func (c Change) ChangesClusters() bool { return c.Field == fieldClusters }
+
 // Subject returns the kind of field and the key, for example "annotation a/b".
 func (c Change) Subject() string {
-	if c.Field == fieldScheduling {
+	switch c.Field {
+	case fieldScheduling:
 		return podscheduling.Subject(c.Key)
+	case fieldClusters:
+		return c.Key
 	}
 	return strings.TrimSuffix(c.Field, "s") + " " + c.Key
 }
@@ -125,6 +133,10 @@ func (c Change) Done(obj *unstructured.Unstructured) bool {
 		return false
 	}
 	key, want, values := c.Key, c.To, map[string]string(nil)
+	if c.Field == fieldClusters {
+		list, err := clusterlist.At(obj.Object, key)
+		return err == nil && list.Path == key && ptr.Equal(list.Text, want)
+	}
 	if c.Field == fieldScheduling {
 		values = readPodSpec(obj, c.PodSpec).flat
 		if podscheduling.IsContribution(key) {
@@ -189,6 +201,7 @@ func (m *merger) merge() (map[string]map[string]string, record, error) {
 		return nil, record{}, err
 	}
 	m.recordAffinity(out[fieldScheduling], whole)
+	m.nameClusters()
 	out[fieldScheduling] = whole
 	return out, m.next, nil
 }
@@ -241,6 +254,20 @@ func (m *merger) recordAffinity(values, whole map[string]string) {
 		for i := range v.Changes {
 			if c := &v.Changes[i]; c.Field == fieldScheduling {
 				c.PodSpec, c.Affinity = m.intent.pods.path, optional(whole, podscheduling.Affinity)
+			}
+		}
+	}
+}
+
+// nameClusters completes the changes of the list of clusters in a placement object.
+func (m *merger) nameClusters() {
+	if m.intent.clusters == nil {
+		return
+	}
+	for _, v := range m.verdicts {
+		for i := range v.Changes {
+			if c := &v.Changes[i]; c.Field == fieldAnnotations && c.Key == placementv1.ClustersAnnotation {
+				c.Field, c.Key = fieldClusters, m.intent.clusters.list.Path
 			}
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/clusterlist"
 )
 
 // An object may run on the clusters that the developer requests and that every policy allows that restricts clusters.
@@ -79,9 +80,10 @@ func (m *merger) mergeClusters(values map[string]string) {
 	}
 	requested, current := optional(values, key), optional(m.intent.current[fieldAnnotations], key)
 	shares := m.clusterShares(entry, standing)
-	next, err := joinClusters(requested, shares.counted)
+	asked := m.askedFor(requested)
+	next, err := asked.join(shares.counted)
 	if err != nil && shares.decided {
-		deny(requested, shares.counted, err, m.request.held)
+		asked.deny(shares.counted, err, m.request.held)
 	}
 	if err != nil || !shares.decided {
 		m.leaveClusters(values)
@@ -91,7 +93,7 @@ func (m *merger) mergeClusters(values map[string]string) {
 			m.changeClusters(v, current, next)
 		}
 	}
-	m.hypotheticalClusters(shares, requested, current, values)
+	m.hypotheticalClusters(shares, asked, current, values)
 }
 
 // changeClusters adds a change of the annotation to a verdict if there is one.
@@ -149,8 +151,7 @@ func (m *merger) allowedBefore(entry overwritten, standing bool) map[string][]st
 	if !standing || len(m.intent.applied.Clusters) > 0 {
 		return m.intent.applied.Clusters
 	}
-	names, _ := parseClusterNames(m.intent.current[fieldAnnotations][placementv1.ClustersAnnotation])
-	return map[string][]string{entry.By: names}
+	return map[string][]string{entry.By: m.currentClusters()}
 }
 
 // heldShare returns the list that counts for a policy that is held or cannot decide: what the policy allowed when it
@@ -166,8 +167,20 @@ func (m *merger) heldShare(v *Verdict, stood []string, had bool) (s clusterShare
 	case !held || v.Err != nil || v.Decision.Clusters == nil:
 		return clusterShare{}, false
 	}
-	names, _ := parseClusterNames(m.intent.current[fieldAnnotations][placementv1.ClustersAnnotation])
-	return clusterShare{verdict: v, names: sets.List(sets.New(names...).Insert(v.Decision.Clusters...))}, true
+	return clusterShare{verdict: v, names: sets.List(sets.New(m.currentClusters()...).Insert(v.Decision.Clusters...))}, true
+}
+
+// currentClusters returns the names of the clusters that the object lists now.
+func (m *merger) currentClusters() []string {
+	listed, err := m.askedFor(optional(m.intent.current[fieldAnnotations], placementv1.ClustersAnnotation)).parse()
+	if err != nil {
+		return nil
+	}
+	if !listed.Several {
+		return listed.Terms[0]
+	}
+	names, _ := listed.All()
+	return names
 }
 
 // leaveClusters keeps the annotation's current value and its record.
@@ -195,10 +208,10 @@ func (m *merger) setClusters(shares clusterShares, requested, next *string, valu
 }
 
 // hypotheticalClusters adds the changes that policies would make that are held or are not enforced.
-func (m *merger) hypotheticalClusters(shares clusterShares, requested, current *string, values map[string]string) {
+func (m *merger) hypotheticalClusters(shares clusterShares, asked askedClusters, current *string, values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	if len(shares.differing) > 0 {
-		next, err := joinClusters(requested, shares.wanted)
+		next, err := asked.join(shares.wanted)
 		for _, v := range shares.differing {
 			if err != nil {
 				v.Changes = append(v.Changes, Change{Field: fieldAnnotations, Key: key, From: current, To: new(clustersText(nil)), Immutable: err.Error()})
@@ -212,9 +225,9 @@ func (m *merger) hypotheticalClusters(shares clusterShares, requested, current *
 			continue
 		}
 		with := append(slices.Clip(shares.counted), clusterShare{verdict: v, names: v.Decision.Clusters})
-		next, err := joinClusters(requested, with)
+		next, err := asked.join(with)
 		if err != nil {
-			deny(requested, with, err, func(other *Verdict) bool { return other != v })
+			asked.deny(with, err, func(other *Verdict) bool { return other != v })
 		} else {
 			m.changeClusters(v, optional(values, key), next)
 		}
@@ -224,41 +237,99 @@ func (m *merger) hypotheticalClusters(shares clusterShares, requested, current *
 // errNoCluster reports that no cluster is left for an object.
 var errNoCluster = errors.New("no cluster is left")
 
-// joinClusters returns the annotation's value: the clusters that every policy allows and, unless all policies override
-// the developer's choice, that the developer requests. If the result has the same clusters as the developer's list, it
-// returns that list as it is written, as it does without policies. It returns an error if the developer's list cannot be
-// parsed, or if no cluster is left and a policy denies that.
-func joinClusters(requested *string, shares []clusterShare) (*string, error) {
+// askedClusters is the developer's list of clusters.
+type askedClusters struct {
+	// text is the value of the annotation or the text of the list in a placement object; nil if there is none.
+	text *string
+	// field is the list in a placement object; nil for the annotation.
+	field *clusterField
+}
+
+func (m *merger) askedFor(text *string) askedClusters { return askedClusters{text, m.intent.clusters} }
+
+// subject names the field of the list in messages.
+func (a askedClusters) subject() string {
+	if a.field != nil {
+		return a.field.list.Path
+	}
+	return "annotation " + placementv1.ClustersAnnotation
+}
+
+// parse returns the names in the list. If there is no list, they are one term that names no clusters.
+func (a askedClusters) parse() (clusterlist.Names, error) {
+	none := clusterlist.Names{Terms: [][]string{nil}}
+	if a.text == nil {
+		return none, nil
+	}
+	if a.field != nil {
+		if listed, ok := clusterlist.Parse(*a.text); ok {
+			return listed, nil
+		}
+		return none, fmt.Errorf("%s has no valid list of clusters in the record", a.subject())
+	}
+	names, err := parseClusterNames(*a.text)
+	return clusterlist.Names{Terms: [][]string{names}}, err
+}
+
+// join returns the value of the list: the clusters that every policy allows and, unless all policies override the
+// developer's choice, that the developer requests. Each term is narrowed by itself; one that names no clusters gets
+// those that the policies allow. A term that has the same clusters afterwards stays as it is written, as it does
+// without policies. join returns an error if the developer's list cannot be parsed, or if no term has a cluster left
+// and a policy denies that.
+func (a askedClusters) join(shares []clusterShare) (*string, error) {
+	if a.field != nil && a.field.err != nil {
+		return nil, a.field.err
+	}
 	if len(shares) == 0 {
-		return requested, nil
+		return a.text, nil
 	}
-	if alone := shares[0]; len(shares) == 1 && requested == nil && !alone.kept && len(alone.names) > 0 {
+	if alone := shares[0]; len(shares) == 1 && a.text == nil && !alone.kept && len(alone.names) > 0 {
 		// This is the most frequent case, and what a policy decides is sorted.
-		return new(clustersText(alone.names)), nil
+		return new(clustersText(alone.names)), a.tooMany(alone.names)
 	}
-	names := sets.New(shares[0].names...)
+	allowed := sets.New(shares[0].names...)
 	for _, s := range shares[1:] {
-		names = names.Intersection(sets.New(s.names...))
+		allowed = allowed.Intersection(sets.New(s.names...))
 	}
 	narrows := slices.ContainsFunc(shares, clusterShare.narrows)
 	denies := slices.ContainsFunc(shares, func(s clusterShare) bool { return s.verdict.Policy.Clusters.OnEmpty != placementv1.OnEmptyClear })
-	var own []string
-	var err error
-	if requested != nil {
-		if own, err = parseClusterNames(*requested); err != nil && narrows {
+	own, err := a.parse()
+	if err != nil && narrows {
+		return nil, err
+	}
+	next := clusterlist.Names{Several: own.Several, Terms: make([][]string, len(own.Terms))}
+	same, left := a.text != nil && err == nil, false
+	for i, term := range own.Terms {
+		names := allowed
+		if narrows && term != nil {
+			names = allowed.Intersection(sets.New(term...))
+		}
+		next.Terms[i] = sets.List(names)
+		if err == nil && term != nil && names.Equal(sets.New(term...)) {
+			next.Terms[i] = term
+		} else {
+			same = false
+		}
+		left = left || len(names) > 0
+		if err := a.tooMany(next.Terms[i]); err != nil {
 			return nil, err
 		}
-		if narrows {
-			names = names.Intersection(sets.New(own...))
-		}
 	}
-	if len(names) == 0 && denies {
+	switch {
+	case !left && denies:
 		return nil, errNoCluster
+	case same:
+		return a.text, nil
 	}
-	if requested != nil && err == nil && names.Equal(sets.New(own...)) {
-		return requested, nil
+	return next.Text(), nil
+}
+
+// tooMany returns an error if the system accepts no list of that many clusters.
+func (a askedClusters) tooMany(names []string) error {
+	if a.field == nil || a.field.list.Max == 0 || len(names) <= a.field.list.Max {
+		return nil
 	}
-	return new(clustersText(sets.List(names))), nil
+	return fmt.Errorf("%s can have %d clusters, and %d are allowed: list those that you want", a.subject(), a.field.list.Max, len(names))
 }
 
 // parseClusterNames parses a value of the clusters annotation.
@@ -282,7 +353,7 @@ func clustersText(names []string) string {
 
 // deny adds an error to the verdicts of the shares. It skips excluded verdicts, verdicts that could not decide, and
 // those that already have errors.
-func deny(requested *string, shares []clusterShare, err error, excluded func(*Verdict) bool) {
+func (a askedClusters) deny(shares []clusterShare, err error, excluded func(*Verdict) bool) {
 	for i, s := range shares {
 		v := s.verdict
 		if v.Err != nil || len(v.Decision.Errors) > 0 || excluded(v) {
@@ -290,7 +361,7 @@ func deny(requested *string, shares []clusterShare, err error, excluded func(*Ve
 		}
 		message := err.Error()
 		if errors.Is(err, errNoCluster) {
-			message += ": " + allowances(requested, shares, i)
+			message += ": " + a.allowances(shares, i)
 		}
 		// Replace the slice, because the decision may be shared with other objects.
 		v.Decision.Errors = []string{message}
@@ -305,11 +376,14 @@ const (
 )
 
 // allowances describes which clusters each party allows. The message is for the policy of the i-th share.
-func allowances(requested *string, shares []clusterShare, i int) string {
+func (a askedClusters) allowances(shares []clusterShare, i int) string {
 	parts := []string{"this policy allows " + firstNames(shares[i].names)}
-	if requested != nil && slices.ContainsFunc(shares, clusterShare.narrows) {
-		own, _ := parseClusterNames(*requested)
-		parts = append(parts, fmt.Sprintf("annotation %s asks for %s", placementv1.ClustersAnnotation, firstNames(own)))
+	if slices.ContainsFunc(shares, clusterShare.narrows) {
+		if own, err := a.parse(); err == nil {
+			if names, all := own.All(); all {
+				parts = append(parts, fmt.Sprintf("%s asks for %s", a.subject(), firstNames(names)))
+			}
+		}
 	}
 	for j, s := range shares {
 		if j == i {

@@ -132,7 +132,7 @@ func TestOwnedReplicaSet(t *testing.T) {
 				return out
 			}
 			out := decide(schedules(everything(t), "p", scheduling(t, `{"nodeSelector": {"disk": "ssd"}}`)))
-			if patch := placement.Patch(tc.object, out.Object, out.PodSpec...); (len(patch) == 0) != tc.kept {
+			if patch := placement.Patch(tc.object, out.Object, out.Paths); (len(patch) == 0) != tc.kept {
 				t.Errorf("patch %v", patch)
 			}
 			failed := tc.err != nil && tc.asked > 0

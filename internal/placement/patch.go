@@ -30,22 +30,53 @@ import (
 
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// Patch returns the JSON patch (RFC 6902) that sets from's labels, annotations, and scheduling fields to those of to.
-// podSpec is the path of the pod spec (Outcome.PodSpec); without it, Patch leaves the scheduling fields alone. Berth
+// Paths are the paths of the parts of an object that merging may have changed beside labels and annotations.
+type Paths struct {
+	// PodSpec is the path of the pod spec. It is empty if the pod spec is the same.
+	PodSpec []string
+	// Clusters is the path of the field that has the clusters of a placement object. It is empty if the field is the
+	// same.
+	Clusters []string
+}
+
+// Patch returns the JSON patch (RFC 6902) that sets from's labels, annotations, and what is at the paths to those of to. Berth
 // never changes other parts of an object, so Patch does not compare them: a general diff would walk the whole object on
 // each request. The operations act on single labels and single list items, so unchanged parts keep the bytes that the
 // client sent.
-func Patch(from, to *unstructured.Unstructured, podSpec ...string) []jsonpatch.Operation {
+func Patch(from, to *unstructured.Unstructured, paths Paths) []jsonpatch.Operation {
 	var ops []jsonpatch.Operation
 	for _, field := range []string{fieldAnnotations, fieldLabels} {
 		value, _, _ := unstructured.NestedFieldNoCopy(from.Object, "metadata", field)
 		members, _ := value.(map[string]any)
 		ops = append(ops, patchMap("/metadata/"+field, len(members) > 0, metadataOf(from, field), metadataOf(to, field))...)
 	}
-	if len(podSpec) > 0 {
-		ops = append(ops, patchPods(from, to, podSpec)...)
+	if len(paths.PodSpec) > 0 {
+		ops = append(ops, patchPods(from, to, paths.PodSpec)...)
+	}
+	if len(paths.Clusters) > 0 {
+		ops = append(ops, patchMember("", from.Object, to.Object, paths.Clusters)...)
 	}
 	return ops
+}
+
+// patchMember returns operations that set the value at a path below two objects.
+func patchMember(at string, from, to map[string]any, path []string) []jsonpatch.Operation {
+	at += "/" + pointerEscaper.Replace(path[0])
+	before, existed := from[path[0]]
+	after, exists := to[path[0]]
+	old, was := before.(map[string]any)
+	next, is := after.(map[string]any)
+	switch {
+	case len(path) > 1 && was && is:
+		return patchMember(at, old, next, path[1:])
+	case existed == exists && patchText(before) == patchText(after):
+		return nil
+	case !exists:
+		return []jsonpatch.Operation{jsonpatch.NewOperation("remove", at, nil)}
+	case !existed:
+		return []jsonpatch.Operation{jsonpatch.NewOperation("add", at, after)}
+	}
+	return patchValue(at, before, after)
 }
 
 func patchPods(from, to *unstructured.Unstructured, path []string) []jsonpatch.Operation {

@@ -71,7 +71,7 @@ func TestPatchOfItems(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			from, to := decoded(t, podsOf(tc.from)), decoded(t, podsOf(tc.to))
-			ops := placement.Patch(from, to, template...)
+			ops := placement.Patch(from, to, placement.Paths{PodSpec: template})
 			var got []string
 			for _, op := range ops {
 				value, err := json.Marshal(op.Value)
@@ -113,7 +113,7 @@ func TestPatchMakesTheOther(t *testing.T) {
 				list(4, func() string { return `{"matchExpressions":` + list(3, requirement) + `}` }), list(4, requirement))
 		}
 		text, to := podsOf(spec()), decoded(t, podsOf(spec()))
-		ops := placement.Patch(decoded(t, text), to, template...)
+		ops := placement.Patch(decoded(t, text), to, placement.Paths{PodSpec: template})
 		if diff := cmp.Diff(to.Object, decoded(t, string(applyTo(t, []byte(text), ops))).Object); diff != "" {
 			t.Fatalf("the patch of %s does not yield the object (-want +got):\n%s", text, diff)
 		}

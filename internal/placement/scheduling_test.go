@@ -327,7 +327,7 @@ func TestScheduling(t *testing.T) {
 		}
 
 		// Compare with the patched object, as the API server applies the patch.
-		result := applyPatch(t, developer, placement.Patch(developer, out.Object, out.PodSpec...))
+		result := applyPatch(t, developer, placement.Patch(developer, out.Object, out.Paths))
 		if diff := cmp.Diff(viaJSON(t, out.Object).Object, result.Object); diff != "" {
 			t.Fatalf("seed %d: the patch does not yield the object (-want +got):\n%s", seed, diff)
 		}
@@ -341,7 +341,7 @@ func TestScheduling(t *testing.T) {
 				}
 			}
 		}
-		if len(placement.Patch(developer, out.Object, out.PodSpec...)) == 0 {
+		if len(placement.Patch(developer, out.Object, out.Paths)) == 0 {
 			silent++
 		}
 
@@ -524,7 +524,7 @@ func TestNeedlessAffinity(t *testing.T) {
 	}
 	obj := made(t, corev1.PodSpec{Affinity: &a})
 	out := decideAs(t, deployments, obj, nil, schedules(everything(t), "p", scheduling(t, `{"affinity": `+inA+`}`)))
-	if patch := placement.Patch(obj, out.Object, out.PodSpec...); len(patch) > 0 || len(out.Verdicts[0].Changes) > 0 {
+	if patch := placement.Patch(obj, out.Object, out.Paths); len(patch) > 0 || len(out.Verdicts[0].Changes) > 0 {
 		t.Errorf("patch %v, changes %v", patch, out.Verdicts[0].Changes)
 	}
 }

@@ -37,6 +37,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
@@ -62,12 +63,23 @@ func (m metadata) clone() metadata {
 	return out
 }
 
-// metadataOf returns the merged values of an object without the record.
+// listPath is the path of the list of clusters in objects that have one.
+var listPath = []string{"spec", "clusters"}
+
+// metadataOf returns the merged values of an object without the record. The list of clusters in its spec is that of the
+// annotation.
 func metadataOf(obj *unstructured.Unstructured) metadata {
 	out := newMetadata()
 	maps.Copy(out["labels"], obj.GetLabels())
 	maps.Copy(out["annotations"], obj.GetAnnotations())
 	delete(out["annotations"], placementv1.RequestedAnnotation)
+	if list, ok, _ := unstructured.NestedStringSlice(obj.Object, listPath...); ok {
+		if slices.Equal(list, []string{clusterlist.NoCluster}) {
+			list = []string{}
+		}
+		text, _ := json.Marshal(list)
+		out["annotations"][placementv1.ClustersAnnotation] = string(text)
+	}
 	spec, _, _ := unstructured.NestedMap(obj.Object, "spec", "template", "spec")
 	for name, value := range spec {
 		switch value := value.(type) {
@@ -260,16 +272,49 @@ type simulation struct {
 	live       policies
 	// paused are the names of the policies whose remediation is paused.
 	paused map[string]bool
+	// lists are the kinds of placement objects. It is nil if the object has the annotation with the clusters.
+	lists *clusterlist.Kinds
 
 	stored *unstructured.Unstructured
 	intent metadata
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
-	return &simulation{
+	out := &simulation{
 		T: t, rand: rand.New(rand.NewPCG(seed, 0)), matcher: allDeployments(t), keyring: keyring(t, "k"),
 		everything: map[string]bool{}, paused: map[string]bool{},
 	}
+	if seed%2 == 0 {
+		return out
+	}
+	var err error
+	if out.lists, err = clusterlist.NewKinds(clusterlist.Declaration{GroupResource: deployments.GroupResource(), Kind: "Deployment", Path: listPath}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// newObject returns an object with the values. Its clusters are in its spec if it is a placement object.
+func (s *simulation) newObject(name string, m metadata) *unstructured.Unstructured {
+	s.Helper()
+	text, listed := m["annotations"][placementv1.ClustersAnnotation]
+	if s.lists == nil || !listed {
+		return newObject(name, m)
+	}
+	m = m.clone()
+	delete(m["annotations"], placementv1.ClustersAnnotation)
+	out := newObject(name, m)
+	var names []string
+	if err := json.Unmarshal([]byte(text), &names); err != nil {
+		s.Fatal(err)
+	}
+	if len(names) == 0 {
+		names = []string{clusterlist.NoCluster}
+	}
+	if err := unstructured.SetNestedStringSlice(out.Object, names, listPath...); err != nil {
+		s.Fatal(err)
+	}
+	return out
 }
 
 func (s *simulation) pick(options ...string) string { return options[s.rand.IntN(len(options))] }
@@ -298,6 +343,9 @@ func (s *simulation) entry() (field, key, value string) {
 func (s *simulation) wish() (field, key, value string) {
 	if s.rand.IntN(4) > 0 {
 		return s.entry()
+	}
+	if s.lists != nil {
+		return "annotations", placementv1.ClustersAnnotation, s.pick(`["eu"]`, `["us","eu"]`, `["ap","eu","us"]`, `["us"]`, `["eu","eu"]`, `[]`)
 	}
 	return "annotations", placementv1.ClustersAnnotation, s.pick(`["eu"]`, `["us", "eu"]`, `["ap","eu","us"]`, `["us"]`, `["eu","eu"]`, `[]`, `null`, `eu,us`)
 }
@@ -348,7 +396,7 @@ func (s *simulation) change() {
 func (s *simulation) decide(all policies, obj, old *unstructured.Unstructured, automaticOnly bool) *placement.Outcome {
 	s.Helper()
 	d := &placement.Decider{
-		Policies: all, Namespaces: namespaces{}, Keyring: s.keyring, OwnNamespace: "berth-system",
+		Policies: all, Namespaces: namespaces{}, Keyring: s.keyring, OwnNamespace: "berth-system", ClusterLists: s.lists,
 		Paused: func(policy string) bool { return s.paused[policy] },
 	}
 	before := obj.DeepCopy()
@@ -395,7 +443,7 @@ func (s *simulation) admit(obj *unstructured.Unstructured, automaticOnly bool) b
 	}
 	s.stored = result
 	again := s.decide(s.live, s.stored.DeepCopy(), s.stored, automaticOnly)
-	if patch := placement.Patch(s.stored, again.Object, again.PodSpec...); len(patch) > 0 {
+	if patch := placement.Patch(s.stored, again.Object, again.Paths); len(patch) > 0 {
 		s.Fatalf("deciding the outcome again changes it: %v", patch)
 	}
 	return true
@@ -404,7 +452,7 @@ func (s *simulation) admit(obj *unstructured.Unstructured, automaticOnly bool) b
 // patch applies the JSON patch from one object to the other.
 func (s *simulation) patch(from, to *unstructured.Unstructured) *unstructured.Unstructured {
 	s.Helper()
-	out := applyPatch(s.T, from, placement.Patch(from, to, "spec", "template", "spec"))
+	out := applyPatch(s.T, from, placement.Patch(from, to, placement.Paths{PodSpec: []string{"spec", "template", "spec"}, Clusters: listPath}))
 	got, want := metadataOf(out), metadataOf(to)
 	if diff := cmp.Diff(want, got); diff != "" || recordOf(out) != recordOf(to) {
 		s.Fatalf("the patch does not yield the object (-want +got):\n%s", diff)
@@ -533,9 +581,9 @@ func (s *simulation) checkClusters(out *placement.Outcome, obj *unstructured.Uns
 		return
 	}
 	// Determine the requested list in the same way as develop.
-	wish, wished := obj.GetAnnotations()[key]
+	wish, wished := metadataOf(obj)["annotations"][key]
 	if s.stored != nil {
-		if standing, stands := s.stored.GetAnnotations()[key]; stands && wished && standing == wish {
+		if standing, stands := metadataOf(s.stored)["annotations"][key]; stands && wished && standing == wish {
 			wish, wished = s.intent["annotations"][key]
 		}
 	}
@@ -571,8 +619,8 @@ func (s *simulation) checkClusters(out *placement.Outcome, obj *unstructured.Uns
 		allowed = meet(own, allowed)
 	}
 	var got []string
-	if err := json.Unmarshal([]byte(out.Object.GetAnnotations()[key]), &got); err != nil {
-		s.Fatalf("clusters %q: %v", out.Object.GetAnnotations()[key], err)
+	if err := json.Unmarshal([]byte(metadataOf(out.Object)["annotations"][key]), &got); err != nil {
+		s.Fatalf("clusters of %v: %v", out.Object.Object, err)
 	}
 	if !allowed.IsSuperset(utilsets.New(got...)) || all && !allowed.Equal(utilsets.New(got...)) {
 		s.Fatalf("clusters %v, want %v\nverdicts: %v", got, utilsets.List(allowed), summary(out))
@@ -608,7 +656,7 @@ func (s *simulation) checkIntent() {
 // checkUndo undoes all placements, and checks that the developer's object returns and that every change is reported.
 func (s *simulation) checkUndo() {
 	s.Helper()
-	d := &placement.Decider{Keyring: s.keyring}
+	d := &placement.Decider{Keyring: s.keyring, ClusterLists: s.lists}
 	before := s.stored.DeepCopy()
 	undone, err := d.Undo(s.Context(), deployments, s.stored)
 	if err != nil {
@@ -695,10 +743,10 @@ func (s *simulation) foreign(k *placement.Keyring, name string) string {
 		c.field, c.key, c.value = s.entry()
 		f.clauses = append(f.clauses, c)
 	}
-	d := &placement.Decider{Namespaces: namespaces{}, Keyring: k, Policies: policies{{
+	d := &placement.Decider{Namespaces: namespaces{}, Keyring: k, ClusterLists: s.lists, Policies: policies{{
 		Name: s.pick("p1", "p2"), Mode: placementv1.ModeEnforce, Matcher: s.matcher, Evaluator: f, Schedules: true,
 	}}}
-	out, err := d.Decide(s.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: newObject(name, s.random())})
+	out, err := d.Decide(s.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: s.newObject(name, s.random())})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -713,7 +761,7 @@ func (s *simulation) develop(wanted metadata, keepsRecord bool) {
 	if s.stored != nil {
 		current = metadataOf(s.stored)
 	}
-	obj := newObject("web", wanted.clone())
+	obj := s.newObject("web", wanted.clone())
 	switch {
 	case s.rand.IntN(3) == 0:
 		setRecord(obj, s.forgery())
@@ -796,7 +844,7 @@ func (s *simulation) step() {
 func (s *simulation) remediate() {
 	s.Helper()
 	out := s.decide(s.live, s.stored, s.stored, true)
-	if refused(out) || len(placement.Patch(s.stored, out.Object, out.PodSpec...)) == 0 {
+	if refused(out) || len(placement.Patch(s.stored, out.Object, out.Paths)) == 0 {
 		return
 	}
 	if !s.admit(s.stored.DeepCopy(), true) {

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/workload"
 )
 
@@ -43,8 +44,8 @@ type UndoResult struct {
 	// Object is the object with the requested values in place of the policies' values, and without the record. It
 	// shares everything that was not merged with the original object.
 	Object *unstructured.Unstructured
-	// PodSpec is the path of the pod spec in the object. It is empty if Object has the original pod spec.
-	PodSpec []string
+	// Paths are the paths of what differs from the original object beside labels and annotations.
+	Paths
 	// Changes are the keys that had a policy's value, each once. A key that the API server does not allow to change has
 	// Immutable set, and keeps the policy's value in Object.
 	Changes []Change
@@ -73,16 +74,22 @@ func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource
 		}
 	}
 	out.Trusted = recorded != nil
-	var path []string
+	at := locations{clusters: d.ClusterLists.Of(resource.GroupResource())}
+	if recorded != nil && recorded.Form != "" && at.clusters == nil {
+		return nil, &clusterlist.UnknownKindError{GroupKind: obj.GroupVersionKind().GroupKind()}
+	}
 	if len(recorded.of(fieldScheduling)) > 0 {
 		var known bool
-		if path, known = d.Templates.Path(resource.GroupResource()); !known {
+		if at.podSpec, known = d.Templates.Path(resource.GroupResource()); !known {
 			return nil, &workload.UnknownKindError{GroupKind: obj.GroupVersionKind().GroupKind()}
 		}
 	}
-	current := intentOf(obj, path, []*record{recorded})
+	current := intentOf(obj, at, []*record{recorded})
 	if current.pods.err != nil {
 		return nil, current.pods.err
+	}
+	if current.clusters != nil && current.clusters.err != nil {
+		return nil, current.clusters.err
 	}
 	owned := false
 	if len(current.applied.Scheduling) > 0 {
@@ -100,7 +107,7 @@ func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource
 	if err != nil {
 		return nil, err
 	}
-	out.Object, out.PodSpec = outcome.Object, outcome.PodSpec
+	out.Object, out.Paths = outcome.Object, outcome.Paths
 	for _, v := range m.verdicts {
 		for _, c := range v.Changes {
 			same := func(other Change) bool { return other.Field == c.Field && other.Key == c.Key }

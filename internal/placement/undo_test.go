@@ -44,7 +44,7 @@ func placeForUndo(t *testing.T, resource schema.GroupVersionResource, text strin
 	p.Evaluator = &fakeEvaluator{clauses: append(clausesOf(rule), clause{field: "annotations", key: "zone", value: "placed"},
 		clause{field: "annotations", key: "new", value: "placed"}, clause{field: "labels", key: "tier", value: "placed"})}
 	out := decideAs(t, resource, obj, nil, p)
-	return applyPatch(t, obj, placement.Patch(obj, out.Object, out.PodSpec...))
+	return applyPatch(t, obj, placement.Patch(obj, out.Object, out.Paths))
 }
 
 func clausesOf(rule map[string]string) []clause {
@@ -116,7 +116,7 @@ func TestUndo(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				result := applyPatch(t, tc.obj, placement.Patch(tc.obj, got.Object, got.PodSpec...))
+				result := applyPatch(t, tc.obj, placement.Patch(tc.obj, got.Object, got.Paths))
 				for _, field := range []string{"annotations", "labels"} {
 					// The API server treats an empty map like a missing one.
 					if m, ok, _ := unstructured.NestedMap(result.Object, "metadata", field); ok && len(m) == 0 {

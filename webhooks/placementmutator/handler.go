@@ -222,7 +222,7 @@ func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstru
 	}
 	_, span := tracing.Start(ctx, "patch")
 	defer span.End()
-	patch := placement.Patch(obj, outcome.Object, outcome.PodSpec...)
+	patch := placement.Patch(obj, outcome.Object, outcome.Paths)
 	if span.IsRecording() {
 		span.SetAttributes(tracing.Operations.Int(len(patch)))
 	}
