@@ -17,6 +17,7 @@ limitations under the License.
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -120,9 +121,8 @@ func (i *intent) setClusters() {
 	if !applied {
 		return
 	}
-	if i.applied.Form != "" {
-		c.form = i.applied.Form
-	}
+	// Without a recorded form, nothing is known beside the names. The form of the object as it is has those of the policy.
+	c.form = cmp.Or(i.applied.Form, "{}")
 	object, err := c.with(i.object.Object, entry.Requested)
 	if err != nil {
 		c.err = err
