@@ -95,7 +95,7 @@ func newCleanup(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	f.BoolVar(&o.dropUntrusted, "drop-untrusted", false,
 		"Remove records that are not signed by Berth's key, and leave all values. What such a record restores can't be restored later.")
 	f.StringVar(&o.berthNamespace, "berth-namespace", "berth-system", "Berth's own namespace, which has the Secret "+certs.KeySecretName+".")
-	f.StringVar(&o.config, "config", "", "The manager's configuration file, for its podTemplates.")
+	f.StringVar(&o.config, "config", "", "The manager's configuration file, for its podTemplates and placements.")
 	return cmd
 }
 
@@ -218,6 +218,9 @@ func (o *cleanupOptions) cleaner(ctx context.Context, c *clients) (*cleanup.Clea
 			return nil, fmt.Errorf("--config: %w", err)
 		}
 		if out.Templates, err = config.Templates(); err != nil {
+			return nil, fmt.Errorf("--config: %s: %w", o.config, err)
+		}
+		if out.ClusterLists, err = config.ClusterLists(); err != nil {
 			return nil, fmt.Errorf("--config: %s: %w", o.config, err)
 		}
 	}

@@ -151,7 +151,7 @@ func printExplanation(p *printer, e *explain.Explanation) {
 		p.line("%s", p.style(bold, "Values"))
 	}
 	for _, k := range e.Keys {
-		p.line("  %s %s: %s", strings.TrimSuffix(k.Field, "s"), k.Key, plainText(k.Decided))
+		p.line("  %s: %s", keyName(k.Field, k.Key), plainText(k.Decided))
 		if k.Policy != "" {
 			p.line("    decided by %s; requested: %s; current: %s", k.Policy, plainText(k.Requested), plainText(k.Current))
 		}

@@ -65,7 +65,7 @@ func (f *simulationFlags) addFlags(flags *pflag.FlagSet) {
 
 // addSettings adds the flags for the manager's settings.
 func (f *simulationFlags) addSettings(flags *pflag.FlagSet) {
-	flags.StringVar(&f.config, "config", "", "The manager's configuration file, for its inventories, podTemplates, and predicates.")
+	flags.StringVar(&f.config, "config", "", "The manager's configuration file, for its inventories, podTemplates, placements, and predicates.")
 	flags.StringSliceVar(&f.predicates, "predicates", nil, "The manager's --predicates. Without it, the manager's default.")
 	flags.StringVar(&f.berthNamespace, "berth-namespace", "berth-system", "Berth's own namespace. Policies match nothing in it.")
 }
@@ -88,6 +88,9 @@ func (f *simulationFlags) settings() (simulation.Options, *replication.Inventori
 		return out, nil, fmt.Errorf("--config: %s: %w", f.config, invalid.ToAggregate())
 	}
 	if out.Templates, err = config.Templates(); err != nil {
+		return out, nil, fmt.Errorf("--config: %s: %w", f.config, err)
+	}
+	if out.ClusterLists, err = config.ClusterLists(); err != nil {
 		return out, nil, fmt.Errorf("--config: %s: %w", f.config, err)
 	}
 	if out.Predicates, err = f.allowedPredicates(config); err != nil {

@@ -328,7 +328,7 @@ func printReport(p *printer, r *whatif.Report) {
 			if v.Pending {
 				when = " at its next update"
 			}
-			p.line("    %s %s: %s -> %s%s (%s)", strings.TrimSuffix(v.Field, "s"), v.Key, plainText(v.From), plainText(v.To), when, v.Policy)
+			p.line("    %s: %s -> %s%s (%s)", keyName(v.Field, v.Key), plainText(v.From), plainText(v.To), when, v.Policy)
 		}
 		for _, reason := range o.Reasons {
 			p.line("    %s", reason)
@@ -363,6 +363,14 @@ func qualifiedName(namespace, name string) string {
 		return name
 	}
 	return namespace + "/" + name
+}
+
+// keyName names a key in the output, for example "annotation a/b". The key of clusters is the path of a field.
+func keyName(field, key string) string {
+	if field == "clusters" {
+		return key
+	}
+	return strings.TrimSuffix(field, "s") + " " + key
 }
 
 func plainText(value *string) string {

@@ -195,5 +195,8 @@ func (n *neededFields) compute(resource schema.GroupVersionResource) *projection
 	if path, ok := n.decider.Templates.Path(resource.GroupResource()); ok && schedules {
 		sets = append(sets, placement.SchedulingFields(path))
 	}
+	if kind := n.decider.ClusterLists.Of(resource.GroupResource()); kind != nil {
+		sets = append(sets, kind.Fields())
+	}
 	return projection.Union(sets...)
 }

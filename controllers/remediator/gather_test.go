@@ -20,7 +20,28 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/projection"
 )
+
+// TestNeedsOfPlacementObjects checks that the field with the clusters is kept of placement objects.
+func TestNeedsOfPlacementObjects(t *testing.T) {
+	l := newLeader(t)
+	spec := onDeployments("", "")
+	spec.Match.ResourceRules[0].APIGroups, spec.Match.ResourceRules[0].Resources = []string{"*"}, []string{"*"}
+	spec.Rego = "package p\nlabels.a := input.metadata.name"
+	l.apply("p", spec)
+	for resource, want := range map[schema.GroupVersionResource]bool{
+		{Group: "policy.karmada.io", Version: "v1", Resource: "propagationpolicies"}: true,
+		{Group: "apps", Version: "v1", Resource: "deployments"}:                      false,
+	} {
+		if got := l.neededFields.forType(resource).Covers(projection.Fields("spec.placement.**")); got != want {
+			t.Errorf("%s: %t, want %t", resource.Resource, got, want)
+		}
+	}
+}
 
 // TestNeedsKeepNoPolicy checks that the last deleted policy is not referenced any more. It would keep its evaluator and
 // its connections.

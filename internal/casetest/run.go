@@ -216,10 +216,8 @@ func (e Expectation) compare(o simulation.Object, outcome *placement.Outcome) []
 	add("annotations", diffValues(e.Annotations, placed.GetAnnotations()))
 	add("labels", diffValues(e.Labels, placed.GetLabels()))
 	if e.Clusters != nil {
-		var clusters []string
-		// Another form of the annotation differs from any list.
-		_ = json.Unmarshal([]byte(placed.GetAnnotations()[placementv1.ClustersAnnotation]), &clusters)
-		add("clusters", cmp.Diff(nonNil(*e.Clusters), nonNil(clusters)))
+		// Another form of the list differs from any list.
+		add("clusters", cmp.Diff(nonNil(*e.Clusters), nonNil(outcome.ClusterNames(placed))))
 	}
 	if len(e.PodSpec) > 0 {
 		add("podSpec", diffFields(e.PodSpec, placed, outcome.PodSpec))

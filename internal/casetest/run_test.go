@@ -34,7 +34,7 @@ const policies = `apiVersion: placement.berth.dev/v1alpha1
 kind: PlacementPolicy
 metadata: {name: region}
 spec:
-  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}, {apiGroups: [policy.karmada.io], apiVersions: [v1alpha1], resources: [propagationpolicies]}]}
   mode: Enforce
   rego: |
     package region
@@ -58,6 +58,10 @@ metadata: {name: eu-1, namespace: fleet, labels: {region: eu}}
 apiVersion: multicluster.x-k8s.io/v1alpha1
 kind: ClusterProfile
 metadata: {name: us-1, namespace: fleet, labels: {region: us}}
+---
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: other, namespace: bank}
 `
 
 // header begins each file of cases.
@@ -102,6 +106,10 @@ const passing = header + `
 - name: scheduled
   object: {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop, labels: {region: eu}, annotations: {owner: old}}, spec: {template: {spec: {containers: []}}}}
   expect: {podSpec: {nodeSelector: {zone: a}}, warnings: [old], whyNot: {us-1: c.labels.region ==}}
+- name: placement object
+  exists: true
+  object: {apiVersion: policy.karmada.io/v1alpha1, kind: PropagationPolicy, metadata: {name: web, namespace: shop, labels: {region: us}, annotations: {owner: me}}, spec: {placement: {clusterAffinity: {clusterNames: [us-1, eu-1]}}}}
+  expect: {clusters: [us-1], annotations: {placement.berth.dev/clusters: null}, whyNot: {eu-1: c.labels.region ==}}
 - name: denied
   object: {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop, labels: {region: eu}}, spec: {template: {spec: {containers: []}}}}
   expect: {denied: [no owner]}

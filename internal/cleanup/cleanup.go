@@ -40,6 +40,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/workload"
@@ -61,6 +62,8 @@ type Cleaner struct {
 	Keyring *placement.Keyring
 	// Templates finds the pod template of each kind. If it is nil, only the kinds built into Kubernetes are known.
 	Templates *workload.Templates
+	// ClusterLists finds the list of clusters of each placement kind. If it is nil, only the built-in kinds are known.
+	ClusterLists *clusterlist.Kinds
 	// DropUntrusted makes Clean remove records that the keyring does not trust and keep all values. Otherwise Clean
 	// returns ErrUntrusted for them.
 	DropUntrusted bool
@@ -268,7 +271,7 @@ func (c *Cleaner) try(ctx context.Context, t Target) (out *placement.UndoResult,
 
 // undo returns the object without Berth's changes.
 func (c *Cleaner) undo(ctx context.Context, t Target, obj *unstructured.Unstructured) (*placement.UndoResult, error) {
-	d := &placement.Decider{Keyring: c.Keyring, Templates: c.Templates, Owners: owners{c}}
+	d := &placement.Decider{Keyring: c.Keyring, Templates: c.Templates, ClusterLists: c.ClusterLists, Owners: owners{c}}
 	return d.Undo(ctx, t.Resource, obj)
 }
 

@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/workload"
 )
@@ -118,9 +119,18 @@ func (c *ManagerConfiguration) validateType() field.ErrorList {
 func (c *ManagerConfiguration) Templates() (*workload.Templates, error) {
 	templates := make([]workload.Template, len(c.PodTemplates))
 	for i, t := range c.PodTemplates {
-		templates[i] = workload.Template{GroupResource: schema.GroupResource{Group: t.Group, Resource: t.Resource}, Kind: t.Kind, Path: t.Fields()}
+		templates[i] = workload.Template{GroupResource: schema.GroupResource{Group: t.Group, Resource: t.Resource}, Kind: t.Kind, Path: fieldsOf(t.Path)}
 	}
 	return workload.NewTemplates(templates...)
+}
+
+// ClusterLists returns the lists of clusters of the built-in kinds of placements and of those in Placements.
+func (c *ManagerConfiguration) ClusterLists() (*clusterlist.Kinds, error) {
+	declared := make([]clusterlist.Declaration, len(c.Placements))
+	for i, p := range c.Placements {
+		declared[i] = clusterlist.Declaration{GroupResource: schema.GroupResource{Group: p.Group, Resource: p.Resource}, Kind: p.Kind, Path: fieldsOf(p.Path)}
+	}
+	return clusterlist.NewKinds(declared...)
 }
 
 // PredicateArguments returns the arguments of predicates.
@@ -132,10 +142,10 @@ func (c *ManagerConfiguration) PredicateArguments() []predicates.PluginConfig {
 	return out
 }
 
-// Fields returns the path as a list of field names; nil if the path is empty.
-func (t *PodTemplate) Fields() []string {
-	if t.Path == "" {
+// fieldsOf returns a path as a list of field names; nil if the path is empty.
+func fieldsOf(path string) []string {
+	if path == "" {
 		return nil
 	}
-	return strings.Split(strings.TrimPrefix(t.Path, "."), ".")
+	return strings.Split(strings.TrimPrefix(path, "."), ".")
 }

@@ -56,6 +56,12 @@ func TestLoad(t *testing.T) {
 				{Group: "apps.kruise.io", Resource: "clonesets", Kind: "CloneSet", Path: ".spec.template"},
 			}},
 		},
+		"Placements": {
+			text: head + "placements: [{group: fleet.example.com, resource: rollouts, kind: Rollout, path: .spec.clusters}]",
+			want: &ManagerConfiguration{TypeMeta: itself, Placements: []Placement{
+				{Group: "fleet.example.com", Resource: "rollouts", Kind: "Rollout", Path: ".spec.clusters"},
+			}},
+		},
 		"Inventories": {
 			text: head + "inventories: [{group: fleet.example.com, version: v1, resource: sites, fields: {name: spec.cluster, ready: {condition: Healthy}}}]",
 			want: &ManagerConfiguration{TypeMeta: itself, Inventories: []replication.Declaration{{
@@ -117,7 +123,7 @@ func TestFields(t *testing.T) {
 		"spec.jobTemplate.spec.template": {"spec", "jobTemplate", "spec", "template"},
 		".spec..x":                       {"spec", "", "x"},
 	} {
-		if diff := cmp.Diff(want, (&PodTemplate{Path: path}).Fields()); diff != "" {
+		if diff := cmp.Diff(want, fieldsOf(path)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", path, diff)
 		}
 	}

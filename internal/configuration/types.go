@@ -39,6 +39,8 @@ type ManagerConfiguration struct {
 	Predicates Predicates `json:"predicates,omitzero"`
 	// PodTemplates are kinds of workloads that are not built into Kubernetes.
 	PodTemplates []PodTemplate `json:"podTemplates,omitempty"`
+	// Placements are kinds of placements of multi-cluster systems that Berth does not know.
+	Placements []Placement `json:"placements,omitempty"`
 	// Inventories are resource types whose objects represent clusters. They come after those that Berth knows.
 	Inventories []replication.Declaration `json:"inventories,omitempty"`
 }
@@ -66,5 +68,17 @@ type PodTemplate struct {
 	// Kind is the resource's kind.
 	Kind string `json:"kind"`
 	// Path is the path of the pod template, in the syntax of CustomResourceDefinitions, for example .spec.template.
+	Path string `json:"path"`
+}
+
+// Placement declares where a custom kind has the list of the clusters that its objects run on.
+type Placement struct {
+	// Group and Resource identify the resource, as in a rule of spec.match.
+	Group    string `json:"group"`
+	Resource string `json:"resource"`
+	// Kind is the resource's kind.
+	Kind string `json:"kind"`
+	// Path is the path of the list of cluster names, in the syntax of CustomResourceDefinitions, for example
+	// .spec.clusters.
 	Path string `json:"path"`
 }

@@ -18,7 +18,6 @@ package explain
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,7 +78,10 @@ func (e *explainer) clusters(ctx context.Context) (*Candidates, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := clustersIn(e.outcome.Object)
+	var chosen []string
+	if e.outcome.Object != nil {
+		chosen = e.outcome.ClusterNames(e.outcome.Object)
+	}
 	for _, v := range e.outcome.Verdicts {
 		names = append(names, v.Decision.Clusters...)
 	}
@@ -119,17 +121,6 @@ func shortList(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// clustersIn returns the clusters in the annotation of a placed object.
-func clustersIn(obj *unstructured.Unstructured) []string {
-	if obj == nil {
-		return nil
-	}
-	var out []string
-	// Another form of the annotation is the developer's, which the merge has left alone.
-	_ = json.Unmarshal([]byte(obj.GetAnnotations()[placementv1.ClustersAnnotation]), &out)
-	return out
-}
-
 // lost returns why a cluster is not chosen.
 func (e *explainer) lost(ctx context.Context, name string) []Reason {
 	var out []Reason
@@ -141,7 +132,7 @@ func (e *explainer) lost(ctx context.Context, name string) []Reason {
 			out = append(out, e.notAllowed(ctx, v, name)...)
 		}
 	}
-	requested := clustersIn(e.requested)
+	requested := e.outcome.ClusterNames(e.requested)
 	if len(out) == 0 && len(requested) > 0 && !slices.Contains(requested, name) {
 		out = append(out, Reason{Message: "the developer requested only " + shortList(requested)})
 	}

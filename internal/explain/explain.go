@@ -105,7 +105,8 @@ type Mismatch struct {
 
 // Key is one annotation, label, or scheduling field. A value is nil if the key is absent.
 type Key struct {
-	// Field is annotations, labels, or scheduling.
+	// Field is annotations, labels, scheduling, or clusters for the list of clusters in a placement object. The key of clusters
+	// is the path of the list.
 	Field string `json:"field"`
 	Key   string `json:"key"`
 	// Requested is the developer's value, Current the object's, and Decided the one that the object should have.
@@ -143,7 +144,7 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 			return nil, err
 		}
 	}
-	out.Keys = keysOf(o.Content, requested, outcome.Verdicts)
+	out.Keys = keysOf(o.Content, requested, outcome)
 	e := &explainer{
 		simulation: s, options: options, object: o, requested: requested, outcome: outcome, searches: map[string]*search{}, reports: map[string][]*predicates.Report{},
 	}
@@ -212,13 +213,18 @@ func selectsPlural(p *simulation.Policy, resource schema.GroupVersionResource) b
 type keyName struct{ field, key string }
 
 // keysOf returns the keys that the verdicts decide or change.
-func keysOf(current, requested *unstructured.Unstructured, verdicts []*placement.Verdict) []Key {
+func keysOf(current, requested *unstructured.Unstructured, outcome *placement.Outcome) []Key {
 	keys := map[keyName]*Key{}
 	get := func(field, name string) *Key {
 		k, ok := keys[keyName{field, name}]
 		if !ok {
 			k = &Key{Field: field, Key: name}
-			if field != "scheduling" {
+			switch field {
+			case "scheduling":
+			case "clusters":
+				_, _, k.Current = outcome.ClustersIn(current)
+				_, _, k.Requested = outcome.ClustersIn(requested)
+			default:
 				k.Current, k.Requested = valueAt(current, field, name), valueAt(requested, field, name)
 			}
 			k.Decided = k.Current
@@ -226,7 +232,7 @@ func keysOf(current, requested *unstructured.Unstructured, verdicts []*placement
 		}
 		return k
 	}
-	for _, v := range verdicts {
+	for _, v := range outcome.Verdicts {
 		if v.Err != nil || v.Policy.Mode != placementv1.ModeEnforce {
 			continue
 		}
@@ -240,8 +246,11 @@ func keysOf(current, requested *unstructured.Unstructured, verdicts []*placement
 				}
 			}
 		}
-		if k := clustersKey(v, get); k != nil && k.Policy == "" {
-			k.Policy = v.Policy.Name
+		if v.Decision.Clusters != nil {
+			field, name, _ := outcome.ClustersIn(current)
+			if k := get(field, name); k.Policy == "" {
+				k.Policy = v.Policy.Name
+			}
 		}
 		for _, c := range v.Changes {
 			k := get(c.Field, c.Key)
@@ -249,14 +258,6 @@ func keysOf(current, requested *unstructured.Unstructured, verdicts []*placement
 		}
 	}
 	return slices.SortedFunc(valuesOf(maps.Values(keys)), func(a, b Key) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) })
-}
-
-// clustersKey returns the annotation with the clusters if the policy restricts them, or nil.
-func clustersKey(v *placement.Verdict, get func(field, name string) *Key) *Key {
-	if v.Decision.Clusters == nil {
-		return nil
-	}
-	return get("annotations", placementv1.ClustersAnnotation)
 }
 
 func valuesOf(keys func(func(*Key) bool)) func(func(Key) bool) {

@@ -79,9 +79,12 @@ func owns(entry metav1.ManagedFieldsEntry, changes []placement.Change) bool {
 // within reports whether a path is that of a field which a change sets, or part of it.
 func within(path fieldpath.Path, c placement.Change) bool {
 	prefix := []string{"metadata", c.Field, c.Key}
-	if c.ChangesPods() {
+	switch {
+	case c.ChangesPods():
 		member, _, _ := strings.Cut(c.Key, "/")
 		prefix = append(slices.Clone(c.PodSpec), member)
+	case c.ChangesClusters():
+		prefix = strings.Split(c.Key, ".")
 	}
 	if len(path) < len(prefix) {
 		return false

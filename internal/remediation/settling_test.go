@@ -339,7 +339,11 @@ func TestManagerOf(t *testing.T) {
 		"not a subresource":           {[]metav1.ManagedFieldsEntry{entry("flux", 2, tier), scaled}, annotation, "flux"},
 		"the last writer, no owner":   {[]metav1.ManagedFieldsEntry{entry("kubectl", 1, other), entry("flux", 2, other)}, annotation, "flux"},
 		"a field of the pod template": {[]metav1.ManagedFieldsEntry{entry("flux", 1, selector), entry("kubectl", 2, tier)}, placement.Change{Field: "scheduling", Key: "nodeSelector/zone", PodSpec: []string{"spec", "template", "spec"}, To: new("eu")}, "flux"},
-		"no entry":                    {nil, annotation, ""},
+		"the clusters of a placement": {
+			[]metav1.ManagedFieldsEntry{entry("flux", 1, `{"f:spec":{"f:placement":{"f:clusterAffinity":{"f:clusterNames":{}}}}}`), entry("kubectl", 2, tier)},
+			placement.Change{Field: "clusters", Key: "spec.placement.clusterAffinity.clusterNames", To: new(`["eu"]`)}, "flux",
+		},
+		"no entry": {nil, annotation, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			due := remediation.Due{{Policy: &placement.Policy{Name: "p"}, Changes: []placement.Change{tt.change}}}

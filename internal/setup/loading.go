@@ -85,6 +85,7 @@ func newLoading(ctx context.Context, base *base, evaluation *evaluation) (*loadi
 			Keyring:      keyring,
 			OwnNamespace: base.options.exemptNamespace(),
 			Templates:    base.settings.templates,
+			ClusterLists: base.settings.clusterLists,
 			Stale:        replication.Stale,
 			Paused:       pauses.Paused,
 		},

@@ -23,6 +23,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/configuration"
 	"github.com/berth-dev/berth/internal/policyreport"
 	"github.com/berth-dev/berth/internal/predicates"
@@ -35,6 +36,8 @@ type settings struct {
 	predicates  *predicates.Set
 	inventories *replication.Inventories
 	templates   *workload.Templates
+	// clusterLists are the lists of clusters in placement objects.
+	clusterLists *clusterlist.Kinds
 	// policyReports are the formats in which reports are written.
 	policyReports []policyreport.Format
 }
@@ -68,11 +71,15 @@ func readSettings(o Options) (*settings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--config: %s: %w", o.Config, err)
 	}
+	clusterLists, err := config.ClusterLists()
+	if err != nil {
+		return nil, fmt.Errorf("--config: %s: %w", o.Config, err)
+	}
 	reports, err := policyreport.Find(o.PolicyReports)
 	if err != nil {
 		return nil, fmt.Errorf("--policy-reports: %w", err)
 	}
-	return &settings{predicates: allowed, inventories: inventories, templates: templates, policyReports: reports}, nil
+	return &settings{predicates: allowed, inventories: inventories, templates: templates, clusterLists: clusterLists, policyReports: reports}, nil
 }
 
 // defaultPredicates returns the default list of allowed predicates. It returns nil if own is invalid; the manager then

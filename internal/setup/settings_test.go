@@ -85,6 +85,8 @@ func TestConfiguration(t *testing.T) {
 		},
 		"Templates":     {file: "podTemplates: [{group: apps.kruise.io, resource: clonesets, kind: CloneSet, path: .spec.template}]", want: whitelist},
 		"KnownTemplate": {file: "podTemplates: [{group: apps, resource: deployments, kind: Deployment, path: .spec.template}]", err: []string{"--config", "FILE", "podTemplates[0].resource: Duplicate"}},
+		"Placements":    {file: "placements: [{group: fleet.example.com, resource: rollouts, kind: Rollout, path: .spec.clusters}]", want: whitelist},
+		"PlacementPath": {file: "placements: [{group: fleet.example.com, resource: rollouts, kind: Rollout, path: .status.clusters}]", err: []string{"--config", "FILE", "placements[0].path: Invalid"}},
 		"WrongPath":     {file: "podTemplates: [{resource: a, kind: A, path: .metadata}]", err: []string{"FILE", "podTemplates[0].path"}},
 	}
 	for name, tc := range tests {
@@ -115,6 +117,10 @@ func TestConfiguration(t *testing.T) {
 			_, known := s.templates.Path(schema.GroupResource{Group: "apps.kruise.io", Resource: "clonesets"})
 			if want := name == "Templates"; known != want {
 				t.Errorf("the template is known: %t, want %t", known, want)
+			}
+			known = s.clusterLists.Of(schema.GroupResource{Group: "fleet.example.com", Resource: "rollouts"}) != nil
+			if want := name == "Placements"; known != want {
+				t.Errorf("the list of clusters is known: %t, want %t", known, want)
 			}
 		})
 	}

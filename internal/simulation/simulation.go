@@ -33,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
@@ -50,6 +51,8 @@ type Options struct {
 	Predicates *predicates.Set
 	// Templates finds pod templates; nil for the built-in kinds.
 	Templates *workload.Templates
+	// ClusterLists finds the lists of clusters in placement objects; nil for the built-in kinds.
+	ClusterLists *clusterlist.Kinds
 	// Keyring verifies records; nil trusts all of them.
 	Keyring *placement.Keyring
 	// OwnNamespace is the namespace that the manager runs in, in which nothing is matched.
@@ -204,7 +207,7 @@ func New(ctx context.Context, cluster Cluster, o Options) (*Simulation, error) {
 	}
 	s.decider = &placement.Decider{
 		Policies: fixedPolicies{placement.NewIndex(inForce...)}, Namespaces: namespaces, Owners: owners{cluster}, Keyring: o.Keyring,
-		OwnNamespace: o.OwnNamespace, Templates: o.Templates,
+		OwnNamespace: o.OwnNamespace, Templates: o.Templates, ClusterLists: o.ClusterLists,
 	}
 	return s, nil
 }
@@ -488,6 +491,9 @@ func (s *Simulation) selects(resource schema.GroupVersionResource) bool {
 // inputFields returns the fields of a type's objects that deciding them reads; nil for all.
 func (s *Simulation) inputFields(resource schema.GroupVersionResource) *projection.FieldSet {
 	var sets []*projection.FieldSet
+	if kind := s.options.ClusterLists.Of(resource.GroupResource()); kind != nil {
+		sets = append(sets, kind.Fields())
+	}
 	for _, v := range s.versions() {
 		if !v.Matcher.SelectsResource(resource) {
 			continue

@@ -278,8 +278,11 @@ func (s *state) failed(r reason) bool {
 }
 
 func moves(v Value) bool {
-	return !v.Pending && (v.Field == "scheduling" || v.Key == placementv1.ClustersAnnotation || v.Key == placementv1.ClusterSharesAnnotation ||
-		v.Key == placement.PreferencesAnnotation)
+	if v.Pending {
+		return false
+	}
+	keys := []string{placementv1.ClustersAnnotation, placementv1.ClusterSharesAnnotation, placement.PreferencesAnnotation}
+	return v.Field == "scheduling" || v.Field == "clusters" || slices.Contains(keys, v.Key)
 }
 
 // lacking returns the members of a that b lacks.
