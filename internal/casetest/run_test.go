@@ -132,7 +132,7 @@ func TestPassing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string][]string{"placed in eu": nil, "placed in us": nil, "scheduled": nil, "denied": nil, "not matched": nil, "moves with a cluster": nil}
+	want := map[string][]string{"placed in eu": nil, "placed in us": nil, "placement object": nil, "scheduled": nil, "denied": nil, "not matched": nil, "moves with a cluster": nil}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("failures (-want +got):\n%s", diff)
 	}

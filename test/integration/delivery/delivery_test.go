@@ -286,10 +286,10 @@ var _ = Describe("Delivery", func() {
 		f.CreateReadyPolicy(ctx, p)
 		deploy(ctx, namespace, "web")
 		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
-		karmada[0].uninstall(ctx)
+		framework.KarmadaPolicies.Uninstall(ctx, f)
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotServed, "propagationpolicies.policy.karmada.io", "install Karmada"))
-		karmada[0].install(ctx)
+		framework.KarmadaPolicies.Install(ctx, f)
 		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 	})

@@ -94,9 +94,9 @@ func applyStatus(ctx context.Context, object *unstructured.Unstructured) error {
 // skipUnlessPublished skips specs that tell nothing if the API server takes any fields.
 func skipUnlessPublished() {
 	GinkgoHelper()
-	for _, d := range append(installed, karmada...) {
-		if _, published := framework.PublishedCRD(d.file); !published {
-			Skip("the published definition " + d.file + " is not on this machine")
+	for _, d := range definitions {
+		if _, published := framework.PublishedCRD(d.File); !published {
+			Skip("the published definition " + d.File + " is not on this machine")
 		}
 	}
 }

@@ -18,7 +18,6 @@ limitations under the License.
 package delivery_test
 
 import (
-	"context"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -30,38 +29,33 @@ import (
 )
 
 var (
-	propagationPolicy        = schema.GroupVersionKind{Group: "policy.karmada.io", Version: "v1alpha1", Kind: "PropagationPolicy"}
-	clusterPropagationPolicy = schema.GroupVersionKind{Group: "policy.karmada.io", Version: "v1alpha1", Kind: "ClusterPropagationPolicy"}
-	placementDecision        = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "PlacementDecision"}
-	resourcePlacement        = schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Kind: "ResourcePlacement"}
-	ocmPlacement             = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "Placement"}
-	workload                 = schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: "Workload"}
-	ocmDecision              = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "PlacementDecision"}
+	propagationPolicy = framework.KarmadaPolicies.GroupVersionKind
+	placementDecision = framework.MulticlusterDecisions.GroupVersionKind
+	resourcePlacement = framework.KubeFleetPlacements.GroupVersionKind
+	ocmPlacement      = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "Placement"}
+	ocmDecision       = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "PlacementDecision"}
 )
 
-// definition is the definition of a kind: the file that its project publishes, and what the kind is called.
-type definition struct {
-	file string
-	schema.GroupVersionKind
-	plural string
-	scope  apiextensionsv1.ResourceScope
+// definitions are the definitions that the specs need.
+var definitions = []framework.Definition{
+	framework.KarmadaPolicies, framework.KarmadaClusterPolicies, framework.KubeFleetPlacements, framework.MulticlusterDecisions,
+	{
+		GroupVersionKind: schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Kind: "ClusterResourcePlacement"},
+		File:             "placement.kubernetes-fleet.io_clusterresourceplacements.yaml", Plural: "clusterresourceplacements", Scope: apiextensionsv1.ClusterScoped, Status: true,
+	},
+	{
+		GroupVersionKind: ocmPlacement,
+		File:             "0000_02_clusters.open-cluster-management.io_placements.crd.yaml", Plural: "placements", Scope: apiextensionsv1.NamespaceScoped, Status: true,
+	},
+	{
+		GroupVersionKind: ocmDecision,
+		File:             "0000_03_clusters.open-cluster-management.io_placementdecisions.crd.yaml", Plural: "placementdecisions", Scope: apiextensionsv1.NamespaceScoped, Status: true,
+	},
+	{
+		GroupVersionKind: schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: "Workload"},
+		File:             "kueue.x-k8s.io_workloads.yaml", Plural: "workloads", Scope: apiextensionsv1.NamespaceScoped, Status: true,
+	},
 }
-
-// installed are the definitions that all specs have. Karmada's are installed and removed by the specs.
-var (
-	karmada = []definition{
-		{"policy.karmada.io_propagationpolicies.yaml", propagationPolicy, "propagationpolicies", apiextensionsv1.NamespaceScoped},
-		{"policy.karmada.io_clusterpropagationpolicies.yaml", clusterPropagationPolicy, "clusterpropagationpolicies", apiextensionsv1.ClusterScoped},
-	}
-	installed = []definition{
-		{"placement.kubernetes-fleet.io_resourceplacements.yaml", resourcePlacement, "resourceplacements", apiextensionsv1.NamespaceScoped},
-		{"placement.kubernetes-fleet.io_clusterresourceplacements.yaml", schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Kind: "ClusterResourcePlacement"}, "clusterresourceplacements", apiextensionsv1.ClusterScoped},
-		{"multicluster.x-k8s.io_placementdecisions.yaml", placementDecision, "placementdecisions", apiextensionsv1.NamespaceScoped},
-		{"0000_02_clusters.open-cluster-management.io_placements.crd.yaml", ocmPlacement, "placements", apiextensionsv1.NamespaceScoped},
-		{"0000_03_clusters.open-cluster-management.io_placementdecisions.crd.yaml", ocmDecision, "placementdecisions", apiextensionsv1.NamespaceScoped},
-		{"kueue.x-k8s.io_workloads.yaml", workload, "workloads", apiextensionsv1.NamespaceScoped},
-	}
-)
 
 var (
 	f        *framework.Framework
@@ -78,8 +72,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	f = framework.Start(ctx)
 	DeferCleanup(f.Stop)
 	f.InstallClusterProfiles(ctx)
-	for _, d := range append(installed, karmada...) {
-		d.install(ctx)
+	for _, d := range definitions {
+		d.Install(ctx, f)
 	}
 	f.MustKubectl(ctx, "", "apply", "-f", "config/rbac/delivery")
 	// No controller aggregates ClusterRoles here.
@@ -92,25 +86,3 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() { operator.Stop() })
 	f.AwaitValidation(ctx)
 })
-
-// install installs a definition: the published one, or one that takes any fields.
-func (d definition) install(ctx context.Context) {
-	GinkgoHelper()
-	crd, published := framework.PublishedCRD(d.file)
-	if !published {
-		crd = framework.NewCRD(d.Group, d.Version, d.plural, d.Kind, d.scope)
-		version := &crd.Spec.Versions[0]
-		version.Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
-		if d.Group != ocmDecision.Group && d.Group != workload.Group {
-			version.Subresources = nil
-		}
-		AddReportEntry("CRD of this suite", crd.Name, ReportEntryVisibilityFailureOrVerbose)
-	}
-	f.InstallCRD(ctx, crd)
-}
-
-// uninstall removes a definition, and with it all objects.
-func (d definition) uninstall(ctx context.Context) {
-	GinkgoHelper()
-	f.UninstallCRD(ctx, d.plural+"."+d.Group)
-}

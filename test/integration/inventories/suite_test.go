@@ -33,6 +33,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -46,9 +47,15 @@ var (
 	site           = schema.GroupVersionKind{Group: "fleet.example.com", Version: "v1", Kind: "Site"}
 	// rack is declared, and its definition comes later than the policies.
 	rack = schema.GroupVersionKind{Group: "dc.example.com", Version: "v1", Kind: "Rack"}
+
+	propagationPolicy = schema.GroupVersionKind{Group: "policy.karmada.io", Version: "v1alpha1", Kind: "PropagationPolicy"}
+	resourcePlacement = schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1", Kind: "ResourcePlacement"}
+	placementDecision = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "PlacementDecision"}
+	// rollout is a placement that is declared.
+	rollout = schema.GroupVersionKind{Group: "fleet.example.com", Version: "v1", Kind: "Rollout"}
 )
 
-// configuration declares the inventories that Berth does not know.
+// configuration declares the inventories and placements that Berth does not know.
 const configuration = `
 apiVersion: config.berth.dev/v1alpha1
 kind: ManagerConfiguration
@@ -73,7 +80,12 @@ inventories:
   resource: racks
   fields:
     ready: {condition: Powered}
+placements:
+- {group: fleet.example.com, resource: rollouts, kind: Rollout, path: .spec.clusters}
 `
+
+// configurationFile is the path of the configuration.
+var configurationFile string
 
 var f *framework.Framework
 
@@ -95,9 +107,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	f.InstallCRD(ctx, framework.NewCRD(karmadaCluster.Group, karmadaCluster.Version, "clusters", karmadaCluster.Kind, apiextensionsv1.ClusterScoped))
 	f.InstallCRD(ctx, framework.NewCRD(site.Group, site.Version, "sites", site.Kind, apiextensionsv1.ClusterScoped))
 	Expect(f.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}})).To(Succeed())
-	path := filepath.Join(GinkgoT().TempDir(), "manager.yaml")
-	Expect(os.WriteFile(path, []byte(configuration), 0o600)).To(Succeed())
-	operator := f.StartReadyManager(ctx, func(o *setup.Options) { o.Config = path })
+	f.InstallCRD(ctx, framework.NewCRD(rollout.Group, rollout.Version, "rollouts", rollout.Kind, apiextensionsv1.NamespaceScoped))
+	for _, d := range []framework.Definition{framework.KarmadaPolicies, framework.KubeFleetPlacements, framework.MulticlusterDecisions} {
+		d.Install(ctx, f)
+	}
+	f.InstallPlugin(ctx)
+	configurationFile = filepath.Join(GinkgoT().TempDir(), "manager.yaml")
+	Expect(os.WriteFile(configurationFile, []byte(configuration), 0o600)).To(Succeed())
+	operator := f.StartReadyManager(ctx, func(o *setup.Options) { o.Config = configurationFile })
 	DeferCleanup(operator.Stop)
 	f.AwaitValidation(ctx)
 })
@@ -159,4 +176,70 @@ func seen(ctx context.Context, obj client.Object, prefix string) (map[string]any
 		}
 	}
 	return out, nil
+}
+
+// kind is a kind of placement objects.
+type kind struct {
+	gvk schema.GroupVersionKind
+	// path is the path of the field that has the clusters.
+	path []string
+	// asked is the field as the developer writes it, and the others are the field with the allowed cluster of two, with both,
+	// with none, and restored. It is absent if it is empty. $a and $b stand for the clusters, of which policies allow $a first.
+	asked, narrowed, both, cleared, restored string
+}
+
+// value decodes the field. The result is nil if it is absent.
+func (k kind) value(text, namespace string) any {
+	GinkgoHelper()
+	text = strings.NewReplacer("$a", namespace+"-a", "$b", namespace+"-b").Replace(text)
+	asJSON, err := yaml.YAMLToJSON([]byte(text))
+	Expect(err).NotTo(HaveOccurred())
+	var out any
+	Expect(utiljson.Unmarshal(asJSON, &out)).To(Succeed())
+	return out
+}
+
+// in returns the field in an object; nil if it is absent.
+func (k kind) in(obj *unstructured.Unstructured) any {
+	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, k.path...)
+	return value
+}
+
+// object returns an object with the field as the developer writes it.
+func (k kind) object(namespace, name string) *unstructured.Unstructured {
+	GinkgoHelper()
+	out := framework.NewObject(k.gvk, namespace, name, nil)
+	switch k.gvk {
+	case propagationPolicy:
+		out.Object["spec"] = map[string]any{"resourceSelectors": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}}
+	case resourcePlacement:
+		out.Object["spec"] = map[string]any{"resourceSelectors": []any{map[string]any{"group": "", "version": "v1", "kind": "ConfigMap", "name": "c"}}}
+	}
+	k.ask(out)
+	return out
+}
+
+// ask sets the field as the developer writes it.
+func (k kind) ask(obj *unstructured.Unstructured) {
+	GinkgoHelper()
+	if value := k.value(k.asked, obj.GetNamespace()); value != nil {
+		Expect(unstructured.SetNestedField(obj.Object, value, k.path...)).To(Succeed())
+	} else {
+		unstructured.RemoveNestedField(obj.Object, k.path...)
+	}
+}
+
+// karmadaPolicy returns a kind with the placements of PropagationPolicies.
+func karmadaPolicy(asked, narrowed, both, cleared string) kind {
+	return kind{propagationPolicy, []string{"spec", "placement"}, asked, narrowed, both, cleared, asked}
+}
+
+// fleetPlacement returns a kind with the policies of ResourcePlacements.
+func fleetPlacement(asked, narrowed, both, cleared, restored string) kind {
+	return kind{resourcePlacement, []string{"spec", "policy"}, asked, narrowed, both, cleared, restored}
+}
+
+// selected returns an affinity that selects clusters by their names.
+func selected(names string) string {
+	return `affinity: {clusterAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {clusterSelectorTerms: [{labelSelector: {matchExpressions: [{key: clusters.berth.dev/name, operator: In, values: [` + names + `]}]}}]}}}`
 }
