@@ -297,39 +297,40 @@ func (a askedClusters) join(shares []clusterShare) (*string, error) {
 	if err != nil && narrows {
 		return nil, err
 	}
-	next := clusterlist.Names{Several: own.Several, Terms: make([][]string, len(own.Terms))}
-	same, left := a.text != nil && err == nil, false
-	for i, term := range own.Terms {
-		names := allowed
-		if narrows && term != nil {
-			names = allowed.Intersection(sets.New(term...))
-		}
-		next.Terms[i] = sets.List(names)
-		if err == nil && term != nil && names.Equal(sets.New(term...)) {
-			next.Terms[i] = term
-		} else {
-			same = false
-		}
-		left = left || len(names) > 0
-		if err := a.tooMany(next.Terms[i]); err != nil {
-			return nil, err
-		}
-	}
-	switch {
+	next := narrow(own, allowed, narrows)
+	switch left := slices.ContainsFunc(next.Terms, func(term []string) bool { return len(term) > 0 }); {
 	case !left && denies:
 		return nil, errNoCluster
-	case same:
+	case a.text != nil && err == nil && ptr.Equal(own.Text(), next.Text()):
 		return a.text, nil
 	}
-	return next.Text(), nil
+	return next.Text(), a.tooMany(next.Terms...)
+}
+
+// narrow returns the terms with the allowed names alone. A term that names no clusters gets all of them, and so does each term if
+// narrows is false. A term with the same names stays as it is written.
+func narrow(own clusterlist.Names, allowed sets.Set[string], narrows bool) clusterlist.Names {
+	out := clusterlist.Names{Several: own.Several, Terms: make([][]string, len(own.Terms))}
+	for i, term := range own.Terms {
+		names := allowed
+		if term != nil && narrows {
+			names = allowed.Intersection(sets.New(term...))
+		}
+		if out.Terms[i] = term; term == nil || !names.Equal(sets.New(term...)) {
+			out.Terms[i] = sets.List(names)
+		}
+	}
+	return out
 }
 
 // tooMany returns an error if the system accepts no list of that many clusters.
-func (a askedClusters) tooMany(names []string) error {
-	if a.field == nil || a.field.list.Max == 0 || len(names) <= a.field.list.Max {
-		return nil
+func (a askedClusters) tooMany(terms ...[]string) error {
+	for _, names := range terms {
+		if a.field != nil && a.field.list.Max > 0 && len(names) > a.field.list.Max {
+			return fmt.Errorf("%s can have %d clusters, and %d are allowed: list those that you want", a.subject(), a.field.list.Max, len(names))
+		}
 	}
-	return fmt.Errorf("%s can have %d clusters, and %d are allowed: list those that you want", a.subject(), a.field.list.Max, len(names))
+	return nil
 }
 
 // parseClusterNames parses a value of the clusters annotation.
