@@ -374,3 +374,24 @@ func TestPoliciesAndKeys(t *testing.T) {
 		t.Errorf("mismatches (-want +got):\n%s", diff)
 	}
 }
+
+// TestPlacementObjects checks that the list of clusters in a placement object is explained in place of the annotation.
+func TestPlacementObjects(t *testing.T) {
+	const object = `apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: shop, annotations: {placement.berth.dev/clusters: '["us-1"]'}}
+spec: {placement: {clusterAffinity: {clusterNames: [us-1, eu-1]}}}`
+	policy := strings.NewReplacer("apps", "policy.karmada.io", "deployments", "propagationpolicies", "[v1]", "[v1alpha1]").
+		Replace(policyOf("eu", "package eu\n\nclusters contains name if {\n  some name, c in data.clusters\n  c.labels.region == \"eu\"\n}"))
+	e := explainObject(t, fleet+"---\n"+policy+"\n---\n"+strings.Replace(object, "web", "other", 1), object, explain.Options{Limit: 10})
+	want := []explain.Key{{
+		Field: "clusters", Key: "spec.placement.clusterAffinity.clusterNames", Policy: "eu",
+		Requested: new(`["us-1","eu-1"]`), Current: new(`["us-1","eu-1"]`), Decided: new(`["eu-1"]`),
+	}}
+	if diff := cmp.Diff(want, e.Keys); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+	if e.Clusters.Chosen != 1 {
+		t.Errorf("%d clusters are chosen", e.Clusters.Chosen)
+	}
+}
