@@ -260,7 +260,7 @@ type Outcome struct {
 	// Object is the object with its placement and its record. It is nil if no policy matches, or if the request set
 	// VerdictsOnly. It shares everything that was not merged with the request's object, so callers must change neither.
 	Object *unstructured.Unstructured
-	// Paths are the paths of what differs from the request's object beside labels and annotations.
+	// Paths are the paths that have other values than in the request's object, beside labels and annotations.
 	Paths
 	// List is the kind of a placement object. It is nil for an object of another kind, which has an annotation with its
 	// clusters.

@@ -44,7 +44,7 @@ type UndoResult struct {
 	// Object is the object with the requested values in place of the policies' values, and without the record. It
 	// shares everything that was not merged with the original object.
 	Object *unstructured.Unstructured
-	// Paths are the paths of what differs from the original object beside labels and annotations.
+	// Paths are the paths that have other values than in the original object, beside labels and annotations.
 	Paths
 	// Changes are the keys that had a policy's value, each once. A key that the API server does not allow to change has
 	// Immutable set, and keeps the policy's value in Object.
