@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 
@@ -37,12 +38,16 @@ const (
 type contests struct {
 	clock   clock.Clock
 	backoff *flowcontrol.Backoff
+
+	mu sync.Mutex
+	// statuses are the statuses that were applied last.
+	statuses map[name]any
 }
 
 func newContests(c clock.Clock) *contests {
 	backoff := flowcontrol.NewBackOff(minContest, maxContest)
 	backoff.Clock = c
-	return &contests{clock: c, backoff: backoff}
+	return &contests{clock: c, backoff: backoff, statuses: map[name]any{}}
 }
 
 // wait returns how long to wait before an object is written that another client changed. It returns 0 if it may be written
@@ -55,6 +60,15 @@ func (c *contests) wait(id name) time.Duration {
 	c.backoff.GC()
 	c.backoff.Next(key, now)
 	return 0
+}
+
+// repeats reports whether a status is applied to an object again, without another one in between.
+func (c *contests) repeats(id name, status any) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, known := c.statuses[id]
+	c.statuses[id] = status
+	return known && equality.Semantic.DeepEqual(before, status)
 }
 
 // foreignObjects are objects of other clients that have the names of objects that Berth has to write. It is safe for concurrent

@@ -28,6 +28,7 @@ import (
 	"sync"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/workqueue"
@@ -63,6 +64,8 @@ type Deps struct {
 	Catalog  Catalog
 	Account  *delivery.Account
 	Clock    clock.Clock
+	// Identity is Berth's own user. Match conditions see existing objects as if this user updated them.
+	Identity authenticationv1.UserInfo
 	// Ready reports whether all policies are loaded.
 	Ready func(context.Context) bool
 	// Changed is called with each policy whose account changed.
@@ -84,8 +87,10 @@ type Controller struct {
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[delivery.Key]
-	// leftBehind are the types of objects that an earlier leader delivered.
-	leftBehind []schema.GroupVersionResource
+
+	// unsearched are the types of delivered objects of which it is not known whether there are any. leftBehind are those of which
+	// an earlier leader left some. Only watch uses them.
+	unsearched, leftBehind map[schema.GroupVersionResource]bool
 }
 
 const (
@@ -110,8 +115,11 @@ var (
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	c := &Controller{Deps: d, rewatch: notify.NewSignal(), contests: newContests(d.Clock), foreign: &foreignObjects{}}
-	c.placed, c.delivered = newPlacedObjects(c.enqueue), newDeliveredObjects(c.enqueue, c.foreign)
+	c := &Controller{Deps: d, rewatch: notify.NewSignal(), unsearched: map[schema.GroupVersionResource]bool{}, leftBehind: map[schema.GroupVersionResource]bool{}, contests: newContests(d.Clock), foreign: &foreignObjects{}}
+	for _, resource := range delivery.Resources() {
+		c.unsearched[resource] = true
+	}
+	c.placed, c.delivered = newPlacedObjects(c.enqueue, c.typeChanged), newDeliveredObjects(c.enqueue, c.foreign)
 	c.placedWatches = d.Watches.NewConsumer(c.placed, c.placedWatchChanged)
 	c.deliveredWatches = d.Watches.NewConsumer(c.delivered, c.deliveredWatchChanged)
 	c.deliveredWatches.Prepare = forget
@@ -144,7 +152,6 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 				return
 			}
 		}
-		c.findLeftBehind(ctx)
 		c.watch(ctx)
 	}()
 	return nil
@@ -161,18 +168,31 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // watch updates the watches until ctx ends.
 func (c *Controller) watch(ctx context.Context) {
 	for {
+		again := c.findLeftBehind(ctx)
 		placed, delivered := c.wanted()
 		c.deliveredWatches.Set(ctx, delivered)
 		c.placedWatches.Set(ctx, placed)
 		if !sleep(ctx, settle) {
 			return
 		}
-		select {
-		case <-ctx.Done():
+		if !c.awaitRewatch(ctx, again) {
 			return
-		case <-c.rewatch:
 		}
 	}
+}
+
+// awaitRewatch waits until the watched types may have changed, or for a while if again is set. It returns false if ctx ended.
+func (c *Controller) awaitRewatch(ctx context.Context, again bool) bool {
+	waiting, cancel := context.WithCancel(ctx)
+	if again {
+		waiting, cancel = context.WithTimeout(ctx, retryInterval)
+	}
+	defer cancel()
+	select {
+	case <-waiting.Done():
+	case <-c.rewatch:
+	}
+	return ctx.Err() == nil
 }
 
 // wanted returns the types of objects to deliver, and the types of delivered objects.
@@ -199,12 +219,17 @@ func (c *Controller) wanted() (placed, delivered map[schema.GroupVersionResource
 			}
 		}
 	}
-	c.mu.Lock()
-	leftBehind := c.leftBehind
-	c.mu.Unlock()
 	// What is not needed any more is deleted before its type is no longer watched.
-	for _, resource := range append(c.delivered.resources(), leftBehind...) {
+	for _, resource := range c.delivered.resources() {
 		delivered[resource] = projection.AllFields()
+	}
+	for resource := range c.leftBehind {
+		delivered[resource] = projection.AllFields()
+	}
+	for resource, state := range c.deliveredWatches.States() {
+		if !state.Synced {
+			delivered[resource] = projection.AllFields()
+		}
 	}
 	for resource := range delivered {
 		if c.Catalog.Kind(resource) == "" {
@@ -263,9 +288,35 @@ func (c *Controller) servedChanged() {
 	c.enqueue(c.placed.keys(func(schema.GroupVersionResource, delivery.Key) bool { return true })...)
 }
 
-// placedWatchChanged enqueues the owners of delivered objects once the placed objects of a type are known, so that what was
-// delivered for objects that are gone is deleted.
-func (c *Controller) placedWatchChanged(schema.GroupVersionResource) { c.enqueueAll() }
+// placedWatchChanged enqueues all objects once the placed objects of a type are known, so that what was delivered for objects
+// that are gone is deleted.
+func (c *Controller) placedWatchChanged(resource schema.GroupVersionResource) {
+	c.enqueueAll()
+	c.enqueue(c.Account.Keys()...)
+	c.typeChanged(resource)
+}
+
+// typeChanged reports the policies that deliver a type because it may be settled now.
+func (c *Controller) typeChanged(resource schema.GroupVersionResource) {
+	for _, p := range c.Registry.InForce() {
+		if delivery.MayDeliver(p) && p.Matcher.SelectsResource(resource) {
+			c.Changed(p.Name)
+		}
+	}
+}
+
+// Settled reports whether the existing objects that versions of a policy deliver have been reconciled since the controller began to
+// watch them.
+func (c *Controller) Settled(versions ...*placement.Policy) bool {
+	for _, p := range versions {
+		for _, r := range c.deliveredBy(p) {
+			if !c.placed.isSettled(r.GroupVersionResource) {
+				return false
+			}
+		}
+	}
+	return true
+}
 
 // deliveredWatchChanged enqueues all objects because the state of the watch on a type of delivered objects changed.
 func (c *Controller) deliveredWatchChanged(schema.GroupVersionResource) { c.enqueueAll() }

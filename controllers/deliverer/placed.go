@@ -19,6 +19,7 @@ package deliverer
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,15 +35,26 @@ var _ watches.Sink = (*placedObjects)(nil)
 // placedObjects holds the existing objects of the types that policies deliver, cut to the fields that delivery needs. It is
 // safe for concurrent use. Objects are never modified.
 type placedObjects struct {
-	// changed is called with the objects that were added, changed, or deleted.
+	// changed is called with the objects that were added, changed, or deleted. settled is called when all objects of a type have
+	// been reconciled.
 	changed func(...delivery.Key)
+	settled func(schema.GroupVersionResource)
 
-	mu     sync.RWMutex
-	tables map[schema.GroupVersionResource]map[delivery.Key]*unstructured.Unstructured
+	mu sync.RWMutex
+	// tables has the types whose content is complete.
+	tables map[schema.GroupVersionResource]*placedTable
 }
 
-func newPlacedObjects(changed func(...delivery.Key)) *placedObjects {
-	return &placedObjects{changed: changed, tables: map[schema.GroupVersionResource]map[delivery.Key]*unstructured.Unstructured{}}
+// placedTable holds the objects of one type.
+type placedTable struct {
+	fields  *projection.FieldSet
+	objects map[delivery.Key]*unstructured.Unstructured
+	// open are the objects that have not been reconciled since they became known.
+	open map[delivery.Key]bool
+}
+
+func newPlacedObjects(changed func(...delivery.Key), settled func(schema.GroupVersionResource)) *placedObjects {
+	return &placedObjects{changed: changed, settled: settled, tables: map[schema.GroupVersionResource]*placedTable{}}
 }
 
 // keyOf returns the key of a placed object.
@@ -51,15 +63,24 @@ func keyOf(o *unstructured.Unstructured) delivery.Key {
 }
 
 // Replace implements watches.Sink.
-func (p *placedObjects) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
-	next := make(map[delivery.Key]*unstructured.Unstructured, len(objects))
-	for _, o := range objects {
-		next[keyOf(o)] = o
-	}
+func (p *placedObjects) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
+	next := &placedTable{fields: fields, objects: make(map[delivery.Key]*unstructured.Unstructured, len(objects)), open: map[delivery.Key]bool{}}
 	p.mu.Lock()
-	keys := slices.Collect(maps.Keys(next))
-	for key := range p.tables[resource] {
-		if _, still := next[key]; !still {
+	before := p.tables[resource]
+	if before == nil {
+		before = &placedTable{}
+	}
+	keys := make([]delivery.Key, 0, len(objects))
+	for _, o := range objects {
+		key := keyOf(o)
+		next.objects[key] = o
+		if before.objects[key] == nil || before.open[key] {
+			next.open[key] = true
+		}
+		keys = append(keys, key)
+	}
+	for key := range before.objects {
+		if _, still := next.objects[key]; !still {
 			keys = append(keys, key)
 		}
 	}
@@ -70,28 +91,32 @@ func (p *placedObjects) Replace(resource schema.GroupVersionResource, _ *project
 
 // Put implements watches.Sink.
 func (p *placedObjects) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
+	key := keyOf(o)
 	p.mu.Lock()
-	at := p.tables[resource]
-	if at == nil {
-		at = map[delivery.Key]*unstructured.Unstructured{}
-		p.tables[resource] = at
+	if at := p.tables[resource]; at != nil {
+		if at.objects[key] == nil {
+			at.open[key] = true
+		}
+		at.objects[key] = o
 	}
-	at[keyOf(o)] = o
 	p.mu.Unlock()
-	p.changed(keyOf(o))
+	p.changed(key)
 }
 
 // Delete implements watches.Sink.
 func (p *placedObjects) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	p.mu.Lock()
 	key, known := delivery.Key{}, false
-	for other := range p.tables[resource] {
-		// All objects of a type have the same kind.
-		key = delivery.Key{GroupKind: other.GroupKind, Namespace: namespace, Name: name}
-		_, known = p.tables[resource][key]
-		break
+	if at := p.tables[resource]; at != nil {
+		for other := range at.objects {
+			// All objects of a type have the same kind.
+			key = delivery.Key{GroupKind: other.GroupKind, Namespace: namespace, Name: name}
+			_, known = at.objects[key]
+			break
+		}
+		delete(at.objects, key)
+		delete(at.open, key)
 	}
-	delete(p.tables[resource], key)
 	p.mu.Unlock()
 	if known {
 		p.changed(key)
@@ -104,20 +129,58 @@ func (p *placedObjects) Drop(resource schema.GroupVersionResource) {
 	old := p.tables[resource]
 	delete(p.tables, resource)
 	p.mu.Unlock()
-	p.changed(slices.Collect(maps.Keys(old))...)
+	if old != nil {
+		p.changed(slices.Collect(maps.Keys(old.objects))...)
+	}
 }
 
-// get returns an object and its resource. If it is read in several versions, it is that of the one that sorts first. It returns
-// nil if the object is not known.
-func (p *placedObjects) get(key delivery.Key) (resource schema.GroupVersionResource, o *unstructured.Unstructured) {
+// placedVersion is an object as it is read in one version of its type.
+type placedVersion struct {
+	resource schema.GroupVersionResource
+	fields   *projection.FieldSet
+	object   *unstructured.Unstructured
+}
+
+// get returns an object in the versions in which it is read, sorted by version, and the types whose content is complete. Both are
+// from the same moment: an object that is in none of the complete types of its kind does not exist.
+func (p *placedObjects) get(key delivery.Key) (versions []placedVersion, complete map[schema.GroupVersionResource]bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	for r, table := range p.tables {
-		if found := table[key]; found != nil && (o == nil || r.Version < resource.Version) {
-			resource, o = r, found
+	complete = make(map[schema.GroupVersionResource]bool, len(p.tables))
+	for resource, table := range p.tables {
+		complete[resource] = true
+		if o := table.objects[key]; o != nil {
+			versions = append(versions, placedVersion{resource, table.fields, o})
 		}
 	}
-	return resource, o
+	slices.SortFunc(versions, func(a, b placedVersion) int { return strings.Compare(a.resource.Version, b.resource.Version) })
+	return versions, complete
+}
+
+// reconciled records that an object was reconciled.
+func (p *placedObjects) reconciled(versions []placedVersion, key delivery.Key) {
+	var settled []schema.GroupVersionResource
+	p.mu.Lock()
+	for _, v := range versions {
+		if at := p.tables[v.resource]; at != nil && at.open[key] {
+			delete(at.open, key)
+			if len(at.open) == 0 {
+				settled = append(settled, v.resource)
+			}
+		}
+	}
+	p.mu.Unlock()
+	for _, resource := range settled {
+		p.settled(resource)
+	}
+}
+
+// isSettled reports whether the content of a type is complete and all of its objects have been reconciled.
+func (p *placedObjects) isSettled(resource schema.GroupVersionResource) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	at := p.tables[resource]
+	return at != nil && len(at.open) == 0
 }
 
 // keys returns the keys of the objects for which selects returns true.
@@ -126,7 +189,7 @@ func (p *placedObjects) keys(selects func(schema.GroupVersionResource, delivery.
 	defer p.mu.RUnlock()
 	var out []delivery.Key
 	for resource, table := range p.tables {
-		for key := range table {
+		for key := range table.objects {
 			if selects(resource, key) {
 				out = append(out, key)
 			}

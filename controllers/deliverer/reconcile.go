@@ -28,6 +28,7 @@ import (
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -71,25 +72,32 @@ func (n *need) fail(reason, format string, args ...any) {
 
 // Reconcile writes the difference between what has to exist for an object and what exists.
 func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile.Result, error) {
-	resource, object := c.placed.get(key)
-	if object != nil && object.GetDeletionTimestamp() != nil {
-		// The garbage collector deletes what was delivered for it.
-		return reconcile.Result{}, nil
-	}
-	if object == nil && !c.known(key) {
+	versions, complete := c.placed.get(key)
+	if len(versions) == 0 && !c.isGone(key, complete) {
 		return reconcile.Result{}, nil
 	}
 	n := &need{kept: map[schema.GroupVersionResource]bool{}, retry: retryInterval}
-	if object != nil {
-		if err := c.needOf(ctx, resource, object, n); err != nil {
+	var object *unstructured.Unstructured
+	var resource schema.GroupResource
+	if len(versions) > 0 {
+		object, resource = versions[0].object, versions[0].resource.GroupResource()
+		if object.GetDeletionTimestamp() != nil {
+			// The garbage collector deletes what was delivered for it.
+			return reconcile.Result{}, nil
+		}
+		if read, err := c.needOf(ctx, versions, n); err != nil || !read {
 			return reconcile.Result{}, err
 		}
 	}
 	err := c.converge(ctx, key, object, n)
-	result := delivery.Result{Resource: resource.GroupResource(), Systems: strings.Join(n.systems, ","), Pending: n.pending, Failure: n.failure}
+	if err != nil {
+		n.fail(placementv1.ReasonDeliveryFailed, "%v", err)
+	}
+	result := delivery.Result{Resource: resource, Systems: strings.Join(n.systems, ","), Pending: n.pending, Failure: n.failure}
 	for _, name := range c.Account.Record(key, n.policies, result) {
 		c.Changed(name)
 	}
+	c.placed.reconciled(versions, key)
 	if err == nil && n.failure != nil {
 		// What failed may be corrected without an event for this controller.
 		return reconcile.Result{RequeueAfter: n.retry}, nil
@@ -97,9 +105,9 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 	return reconcile.Result{}, err
 }
 
-// known reports whether it is certain that no policy delivers an object that is not in the cache: its type is served, and the
-// objects of the type are read if a policy delivers them. So nothing is deleted while a type is unavailable.
-func (c *Controller) known(key delivery.Key) bool {
+// isGone reports whether it is certain that an object which is in none of the complete types does not exist, or that no policy
+// delivers it: its type is served, and complete if a policy delivers it. So nothing is deleted while a type is unavailable.
+func (c *Controller) isGone(key delivery.Key, complete map[schema.GroupVersionResource]bool) bool {
 	served := false
 	for _, r := range c.Catalog.Select(func(r schema.GroupVersionResource) bool { return r.Group == key.Group }) {
 		served = served || c.kindOf(r.GroupVersionResource) == key.GroupKind
@@ -109,10 +117,7 @@ func (c *Controller) known(key delivery.Key) bool {
 	}
 	for _, p := range c.Registry.InForce() {
 		for _, r := range c.deliveredBy(p) {
-			if c.kindOf(r.GroupVersionResource) != key.GroupKind {
-				continue
-			}
-			if state, watched := c.placedWatches.State(r.GroupVersionResource); !watched || !state.Synced {
+			if c.kindOf(r.GroupVersionResource) == key.GroupKind && !complete[r.GroupVersionResource] {
 				return false
 			}
 		}
@@ -120,30 +125,86 @@ func (c *Controller) known(key delivery.Key) bool {
 	return true
 }
 
-// needOf finds out what has to exist for an object.
-func (c *Controller) needOf(ctx context.Context, resource schema.GroupVersionResource, object *unstructured.Unstructured, n *need) error {
-	policies, err := c.Decider.Matching(ctx, placement.Request{Resource: resource, Namespace: object.GetNamespace(), Object: object, Old: object})
-	if err != nil {
-		return err
+// needOf finds out what has to exist for an object. read is false if the object does not have all fields yet that match conditions
+// read. It is enqueued again when it has them.
+func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *need) (read bool, err error) {
+	object := versions[0].object
+	if _, own := ownerOf(object); own && slices.ContainsFunc(delivery.Resources(), func(r schema.GroupVersionResource) bool {
+		return r.GroupResource() == versions[0].resource.GroupResource()
+	}) {
+		// What Berth delivers is not delivered itself.
+		return true, nil
 	}
-	// If an annotation is invalid, it is not known what has to exist, so what was delivered stays.
-	decision, placed, err := delivery.DecisionOf(object)
+	var matching, unknown []*placement.Policy
+	for _, v := range versions {
+		of, failed, err := c.Decider.Matching(ctx, c.request(v))
+		if err != nil {
+			return false, err
+		}
+		// Another version of a policy may have come into force in the meantime, so this comes last.
+		if c.readsMore(v) {
+			return false, nil
+		}
+		matching, unknown = append(matching, of...), append(unknown, failed...)
+	}
+	slices.SortFunc(matching, placement.ByPrecedence)
+	kind := object.GroupVersionKind().GroupKind()
+	for _, p := range unknown {
+		c.leave(p, kind, "its match conditions fail for the object", n)
+	}
+	decision, placed, invalid := delivery.DecisionOf(object)
 	if !placed {
-		return nil
+		return true, nil
 	}
-	routes, names := delivery.RoutesOf(policies, object.GroupVersionKind().GroupKind())
+	for _, p := range matching {
+		if s := c.Registry.Get(p.Name); s != nil && s.Broken {
+			c.leave(p, kind, "it does not compile", n)
+		}
+	}
+	routes, names := delivery.RoutesOf(slices.Compact(matching), kind)
 	n.policies = names
 	for _, route := range routes {
 		n.systems = append(n.systems, route.Name)
-		if err != nil {
-			n.fail(placementv1.ReasonDeliveryFailed, "%v", err)
+		if invalid != nil {
+			// It is not known what has to exist, so what was delivered stays.
+			n.fail(placementv1.ReasonDeliveryFailed, "%v", invalid)
 			n.keep(route.System)
 			continue
 		}
-		c.needIn(route, object, decision, n)
+		if !n.kept[route.Kinds[0].GroupVersionResource] {
+			c.needIn(route, object, decision, n)
+		}
 	}
 	slices.Sort(n.systems)
-	return nil
+	return true, nil
+}
+
+// leave leaves what a policy delivered alone, because it is not known whether the policy delivers the object.
+func (c *Controller) leave(p *placement.Policy, kind schema.GroupKind, why string, n *need) {
+	for _, system := range delivery.SystemsOf(p, kind) {
+		n.keep(system)
+		n.fail(placementv1.ReasonDeliveryFailed, "PlacementPolicy %s may deliver the object, but %s", p.Name, why)
+	}
+}
+
+// readsMore reports whether a policy that may deliver an object has match conditions, and the object lacks fields.
+func (c *Controller) readsMore(v placedVersion) bool {
+	return !v.fields.IsAll() && slices.ContainsFunc(c.Registry.InForce(), func(p *placement.Policy) bool {
+		return p.Matcher.Conditional() && delivery.MayDeliver(p) && p.Matcher.SelectsResource(v.resource)
+	})
+}
+
+// request returns the request of an existing object as if Berth updated it without a change.
+func (c *Controller) request(v placedVersion) placement.Request {
+	gvk, o := v.object.GroupVersionKind(), v.object
+	return placement.Request{
+		Resource: v.resource, Namespace: o.GetNamespace(), Object: o, Old: o,
+		Admission: &admissionv1.AdmissionRequest{
+			Kind: metav1.GroupVersionKind(gvk), Resource: metav1.GroupVersionResource(v.resource),
+			RequestKind: (*metav1.GroupVersionKind)(&gvk), RequestResource: (*metav1.GroupVersionResource)(&v.resource),
+			Name: o.GetName(), Namespace: o.GetNamespace(), Operation: admissionv1.Update, UserInfo: c.Identity, DryRun: new(false),
+		},
+	}
 }
 
 // needIn finds out what has to exist in one system.
@@ -299,6 +360,14 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 	if covers(object.Object["status"], want.Object.Object["status"]) || want.Kind.Kind == "Workload" && !mayNominate(object.Object) {
 		return nil
 	}
+	id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
+	if c.contests.repeats(id, want.Object.Object["status"]) {
+		if wait := c.contests.wait(id); wait > 0 {
+			n.fail(placementv1.ReasonContested, "another client changed the status of %s %s back each time that Berth wrote it: Berth writes it again in %s", want.Kind.Kind, qualified(want.Object), wait.Round(time.Second))
+			n.retry = wait
+			return nil
+		}
+	}
 	// The API server refuses the status of another object of that name, and of a version that is not the newest.
 	body := want.Object.DeepCopy()
 	body.SetResourceVersion(object.GetResourceVersion())
@@ -422,19 +491,22 @@ func advice(system delivery.System) string {
 }
 
 // findLeftBehind finds the types of objects that an earlier leader delivered, so that those which no policy needs any more are
-// deleted.
-func (c *Controller) findLeftBehind(ctx context.Context) {
-	var found []schema.GroupVersionResource
-	for _, resource := range delivery.Resources() {
+// deleted. It reports whether it has to look again.
+func (c *Controller) findLeftBehind(ctx context.Context) (again bool) {
+	for resource := range c.unsearched {
 		if c.Catalog.Kind(resource) == "" {
 			continue
 		}
 		list, err := c.Client.Resource(resource).List(ctx, metav1.ListOptions{LabelSelector: placementv1.DeliveredLabel + "=true", Limit: 1})
-		if err == nil && len(list.Items) > 0 {
-			found = append(found, resource)
+		switch {
+		case err == nil:
+			delete(c.unsearched, resource)
+			if len(list.Items) > 0 {
+				c.leftBehind[resource] = true
+			}
+		case !apierrors.IsForbidden(err):
+			again = true
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.leftBehind = found
+	return again
 }

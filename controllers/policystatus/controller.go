@@ -97,9 +97,11 @@ type Deps struct {
 	Budget *remediation.Budget
 	// Deliveries knows which objects are delivered.
 	Deliveries *delivery.Account
-	Metrics    *metrics.Metrics
-	Events     *events.Recorder
-	Clock      clock.PassiveClock
+	// DeliveriesSettled reports whether Deliveries has all existing objects that versions of a policy deliver.
+	DeliveriesSettled func(...*placement.Policy) bool
+	Metrics           *metrics.Metrics
+	Events            *events.Recorder
+	Clock             clock.PassiveClock
 	// Served returns the types that the API server serves, or nil if they are not known.
 	Served func() *match.ServedTypes
 	// OwnNamespace is Berth's own namespace, in which no object is matched. It is empty if the served cluster has none.
@@ -383,6 +385,8 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 		}
 		f.MatchedWatches = c.Targets(f.State.Versions()...)
 		f.Deciding = c.Deciding(f.State.Versions()...)
+		// Read the report after DeliveriesSettled: once that returns true, the report has all objects.
+		f.DeliverySettled = c.DeliveriesSettled(f.State.Versions()...)
 		f.Delivery = c.Deliveries.Report(obj.Name)
 		if c.Types != nil {
 			f.Types = c.Types(obj.Name, obj.UID, f.State.Generation)

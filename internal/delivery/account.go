@@ -18,6 +18,7 @@ package delivery
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -105,6 +106,13 @@ func (r Result) equal(other Result) bool {
 	same := ptr.Equal(r.Failure, other.Failure)
 	r.Failure, other.Failure = nil, nil
 	return same && r == other
+}
+
+// Keys returns the objects with a result.
+func (a *Account) Keys() []Key {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Keys(a.policies))
 }
 
 // Report is the account of one policy.

@@ -559,33 +559,49 @@ func (d *Decider) schedulable(r *Request, current *intent) error {
 	return nil
 }
 
-// Matching returns the policies that match the object of a request, in order of precedence. It decides nothing.
-func (d *Decider) Matching(ctx context.Context, r Request) ([]*Policy, error) {
-	verdicts, _, err := d.matching(ctx, r)
+// Matching returns the policies that match the object of a request, in order of precedence, and those for which that can't be
+// found out, because a match condition fails. It decides nothing. The object and the request's Admission must be complete if a
+// candidate has match conditions.
+func (d *Decider) Matching(ctx context.Context, r Request) (matching, unknown []*Policy, err error) {
+	policies, object, err := d.candidates(ctx, &r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out := make([]*Policy, len(verdicts))
-	for i, v := range verdicts {
-		out[i] = v.Policy
+	for _, p := range policies {
+		switch matches, err := p.Matcher.Matches(ctx, object); {
+		case err != nil:
+			unknown = append(unknown, p)
+		case matches:
+			matching = append(matching, p)
+		}
 	}
-	return out, nil
+	return matching, unknown, nil
+}
+
+// candidates returns the policies that may match the object of a request, in order of precedence, and the object in the form that
+// matchers evaluate.
+func (d *Decider) candidates(ctx context.Context, r *Request) ([]*Policy, match.Object, error) {
+	candidates := d.Policies.Index().CandidatesFor(r.Resource)
+	if namespace := r.matchedNamespace(); candidates.Empty() || (namespace != "" && namespace == d.OwnNamespace) {
+		return nil, match.Object{}, nil
+	}
+	object, err := d.matchObject(ctx, r, r.Object)
+	if err != nil {
+		return nil, match.Object{}, err
+	}
+	policies := candidates.Matching(object)
+	slices.SortFunc(policies, ByPrecedence)
+	return slices.Compact(policies), object, nil
 }
 
 // matching returns a verdict without a decision for each policy that matches. staged reports whether a version would match if it
 // was in force in the object's namespace.
 func (d *Decider) matching(ctx context.Context, r Request) (verdicts []*Verdict, staged bool, err error) {
-	candidates := d.Policies.Index().CandidatesFor(r.Resource)
-	if namespace := r.matchedNamespace(); candidates.Empty() || (namespace != "" && namespace == d.OwnNamespace) {
-		return nil, false, nil
-	}
-	object, err := d.matchObject(ctx, &r, r.Object)
+	policies, object, err := d.candidates(ctx, &r)
 	if err != nil {
 		return nil, false, err
 	}
-	policies := candidates.Matching(object)
-	slices.SortFunc(policies, precedence)
-	for _, p := range slices.Compact(policies) {
+	for _, p := range policies {
 		if r.Source != nil && p.Matcher.Conditional() {
 			if err := r.Source.Complete(); err != nil {
 				return nil, false, err

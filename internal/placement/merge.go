@@ -158,8 +158,8 @@ type Conflict struct {
 	Won bool
 }
 
-// precedence orders policies by descending priority, then by name.
-func precedence(a, b *Policy) int {
+// ByPrecedence orders policies by descending priority, then by name.
+func ByPrecedence(a, b *Policy) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
 }
 

@@ -76,9 +76,8 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 	budget := remediation.NewBudget(remediation.Limits{MaxPerMinute: base.options.RemediationMaxPerMinute, MaxConcurrent: base.options.RemediationMaxConcurrent}, ledger)
 	remediation := newRemediation(base, evaluation, loading, ledger, budget, ready)
 	types := newTypeCheck(base, evaluation)
-	deliveries := delivery.NewAccount()
-	delivering := newDelivery(base, evaluation, loading, deliveries, ready)
-	status := newStatus(base, evaluation, loading, configurations, ledger, budget, deliveries, remediation, types)
+	delivering := newDelivery(base, evaluation, loading, ready)
+	status := newStatus(base, evaluation, loading, configurations, ledger, budget, delivering, remediation, types)
 	if err := watchNamespaces(ctx, base.mgr, status, remediation.NamespaceChanged, delivering.NamespaceChanged); err != nil {
 		return nil, err
 	}
@@ -171,11 +170,11 @@ func newRemediation(base *base, evaluation *evaluation, loading *loading, ledger
 	return c
 }
 
-// newDelivery returns the controller that delivers placed objects to multi-cluster systems, and records the results in account.
-func newDelivery(base *base, evaluation *evaluation, loading *loading, account *delivery.Account, ready *readiness) *deliverer.Controller {
+// newDelivery returns the controller that delivers placed objects to multi-cluster systems.
+func newDelivery(base *base, evaluation *evaluation, loading *loading, ready *readiness) *deliverer.Controller {
 	return deliverer.New(deliverer.Deps{
 		Client: base.served.dynamic, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog,
-		Account: account, Clock: clock.RealClock{}, Ready: ready.isReady, Changed: base.topics.policyFacts.Publish,
+		Account: delivery.NewAccount(), Clock: clock.RealClock{}, Identity: base.served.identity, Ready: ready.isReady, Changed: base.topics.policyFacts.Publish,
 	})
 }
 
@@ -190,13 +189,13 @@ func newTypeCheck(base *base, evaluation *evaluation) *typecheck.Controller {
 }
 
 // newStatus returns the controller that writes the status of policies. It reads facts from all components before it.
-func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller, ledger *remediation.Ledger, budget *remediation.Budget, deliveries *delivery.Account, remediation *remediator.Controller, types *typecheck.Controller) *policystatus.Controller {
+func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller, ledger *remediation.Ledger, budget *remediation.Budget, deliveries *deliverer.Controller, remediation *remediator.Controller, types *typecheck.Controller) *policystatus.Controller {
 	c := policystatus.New(policystatus.Deps{
 		Client: base.mgr.GetClient(), Engine: embedded.Name, RemoteEngine: remote.Name, Registry: evaluation.registry,
 		Stale:       loading.replication.Stale,
 		Replication: loading.replication.State, World: loading.replication.PredicateState, Supply: loading.pusher, Settled: evaluation.engines.remote.DataReady,
 		Hook: configurations.State, Targets: remediation.MatchedState, Deciding: remediation.HasUndecided, Assessed: remediation.Assessed, Resuming: remediation.Resuming,
-		Ledger: ledger, Budget: budget, Deliveries: deliveries, Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{},
+		Ledger: ledger, Budget: budget, Deliveries: deliveries.Account, DeliveriesSettled: deliveries.Settled, Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{},
 		Served: evaluation.catalog.Served, OwnNamespace: base.options.exemptNamespace(),
 		Types: types.State, Revisions: loading.revisions.Numbered,
 	})

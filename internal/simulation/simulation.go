@@ -18,6 +18,7 @@ package simulation
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -386,7 +387,11 @@ func (s *Simulation) Verdicts(ctx context.Context, o Object) ([]*placement.Verdi
 
 // Matching returns the versions of policies that match an object, in order of precedence. It evaluates none of them.
 func (s *Simulation) Matching(ctx context.Context, o Object) ([]*placement.Policy, error) {
-	return s.decider.Matching(ctx, s.request(o))
+	matching, unknown, err := s.decider.Matching(ctx, s.request(o))
+	if err == nil && len(unknown) > 0 {
+		err = fmt.Errorf("the match conditions of PlacementPolicy %s fail for the object", unknown[0].Name)
+	}
+	return matching, err
 }
 
 // VerdictsBy is like Verdicts and evaluates policies by the function. The function gets the input that the policy sees.

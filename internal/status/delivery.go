@@ -76,7 +76,7 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 			key = r.First.Namespace + "/" + key
 		}
 		return isFalse(r.First.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s %s: %s", progress, r.Failed, r.First.Resource, key, r.First.Failure.Message))
-	case r.Delivered < r.Placed:
+	case r.Delivered < r.Placed || !f.DeliverySettled:
 		return isFalse(placementv1.ReasonDelivering, progress)
 	default:
 		return isTrue(placementv1.ReasonDelivered, progress)

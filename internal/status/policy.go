@@ -86,8 +86,9 @@ type Facts struct {
 	// because a revision is not stored.
 	Rollout        *placementv1.RolloutStatus
 	RolloutPending bool
-	// Delivery is the account of the policy's deliveries.
-	Delivery delivery.Report
+	// Delivery is the account of the policy's deliveries. DeliverySettled reports whether it has all existing objects.
+	Delivery        delivery.Report
+	DeliverySettled bool
 }
 
 // Limits on texts and lists in a status. They are lower than the schema's limits.
@@ -137,8 +138,13 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	s.objects(old, f)
 	out.Rollout = f.Rollout
 	s.set(placementv1.ConditionRolledOut, rolledOut(out.Rollout, f))
-	out.Delivery = f.delivered()
-	s.set(placementv1.ConditionDelivered, f.deliveredCondition())
+	if f.DeliverySettled || old.Delivery == nil {
+		out.Delivery = f.delivered()
+		s.set(placementv1.ConditionDelivered, f.deliveredCondition())
+	} else {
+		// A new leader has not looked at all objects yet.
+		out.Delivery = old.Delivery
+	}
 	s.set(placementv1.ConditionConflicted, f.conflicted())
 	s.set(placementv1.ConditionTypeChecked, s.typeChecked(old, f))
 	s.paused(old, f)
