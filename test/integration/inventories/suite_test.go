@@ -49,7 +49,7 @@ var (
 	rack = schema.GroupVersionKind{Group: "dc.example.com", Version: "v1", Kind: "Rack"}
 
 	propagationPolicy = schema.GroupVersionKind{Group: "policy.karmada.io", Version: "v1alpha1", Kind: "PropagationPolicy"}
-	resourcePlacement = schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1", Kind: "ResourcePlacement"}
+	resourcePlacement = schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Kind: "ResourcePlacement"}
 	placementDecision = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "PlacementDecision"}
 	// rollout is a placement that is declared.
 	rollout = schema.GroupVersionKind{Group: "fleet.example.com", Version: "v1", Kind: "Rollout"}
