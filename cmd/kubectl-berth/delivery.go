@@ -27,7 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -51,8 +50,7 @@ const renderExample = `  # What does Berth apply for the Deployment web?
 
 // renderOptions are the flags of the delivery render command.
 type renderOptions struct {
-	simulationFlags
-	files resource.FilenameOptions
+	objectFlags
 }
 
 func newDelivery(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -62,7 +60,7 @@ func newDelivery(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 }
 
 func newDeliveryRender(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &renderOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
+	o := &renderOptions{objectFlags: objectFlags{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}}
 	cmd := &cobra.Command{
 		Use:     "render (TYPE/NAME | -f FILENAME)",
 		Short:   "Print the objects that Berth applies to deliver an object to its clusters",
@@ -72,20 +70,11 @@ func newDeliveryRender(flags *genericclioptions.ConfigFlags, streams genericioop
 	}
 	cmd.ValidArgsFunction = o.completeObjects
 	o.addFlags(cmd.Flags())
-	cmd.Flags().StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with objects that need not exist.")
-	cmd.Flags().BoolVarP(&o.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
 	return cmd
 }
 
 func (o *renderOptions) run(ctx context.Context, args []string) error {
-	if (len(args) == 0) == (len(o.files.Filenames) == 0) {
-		return errors.New("name an object, for example deployment/web, or a file with -f")
-	}
-	s, err := o.simulate(ctx)
-	if err != nil {
-		return err
-	}
-	objects, err := o.objects(ctx, s, args)
+	s, objects, err := o.selected(ctx, args)
 	if err != nil {
 		return err
 	}
@@ -100,14 +89,6 @@ func (o *renderOptions) run(ctx context.Context, args []string) error {
 		}
 	}
 	return errors.Join(failures...)
-}
-
-// objects returns the objects to render for: those that exist, or the manifests.
-func (o *renderOptions) objects(ctx context.Context, s *simulation.Simulation, args []string) ([]*unstructured.Unstructured, error) {
-	if len(args) > 0 {
-		return o.existing(ctx, s.Cluster(), args)
-	}
-	return o.manifests(&o.files)
 }
 
 // render prints the objects for one placed object, or why there are none.

@@ -20,18 +20,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/berth-dev/berth/internal/explain"
 	"github.com/berth-dev/berth/internal/match"
-	"github.com/berth-dev/berth/internal/simulation"
 )
 
 const explainLong = `Explain why an object is placed as it is: the policies that match it and those that nearly do, what each of them decides,
@@ -48,15 +44,14 @@ const explainExample = `  # Why is the Deployment web there?
 
 // explainOptions are the flags of the explain command.
 type explainOptions struct {
-	simulationFlags
-	files  resource.FilenameOptions
+	objectFlags
 	output string
 	whyNot string
 	limit  int
 }
 
 func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &explainOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
+	o := &explainOptions{objectFlags: objectFlags{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}}
 	cmd := &cobra.Command{
 		Use:     "explain (TYPE/NAME | -f FILENAME)",
 		Short:   "Explain why an object is placed as it is",
@@ -66,7 +61,6 @@ func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	}
 	cmd.ValidArgsFunction = o.completeObjects
 	o.addFlags(cmd.Flags())
-	cmd.Flags().StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with objects that need not exist.")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
 	cmd.Flags().StringVar(&o.whyNot, "why-not", "", "The name of the only cluster or node to explain.")
 	cmd.Flags().IntVar(&o.limit, "limit", 20, "The number of clusters and of nodes that are not chosen and for which to find the reasons.")
@@ -74,14 +68,7 @@ func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 }
 
 func (o *explainOptions) run(ctx context.Context, args []string) error {
-	if (len(args) == 0) == (len(o.files.Filenames) == 0) {
-		return errors.New("name an object, for example deployment/web, or a file with -f")
-	}
-	s, err := o.simulate(ctx)
-	if err != nil {
-		return err
-	}
-	objects, err := o.objects(ctx, s, args)
+	s, objects, err := o.selected(ctx, args)
 	if err != nil {
 		return err
 	}
@@ -108,14 +95,6 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 		printExplanation(p, e)
 	}
 	return p.err
-}
-
-// objects returns the objects to explain: those that exist, or the manifests.
-func (o *explainOptions) objects(ctx context.Context, s *simulation.Simulation, args []string) ([]*unstructured.Unstructured, error) {
-	if len(args) > 0 {
-		return o.existing(ctx, s.Cluster(), args)
-	}
-	return o.manifests(&o.files)
 }
 
 func printExplanation(p *printer, e *explain.Explanation) {

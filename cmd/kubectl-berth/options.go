@@ -20,6 +20,7 @@ import (
 	"bufio"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -317,4 +318,34 @@ func (p *printer) line(format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintln(p.out, strings.TrimRight(fmt.Sprintf(format, args...), " "))
 	}
+}
+
+// objectFlags select the objects that a command simulates: those that exist, named by arguments, or manifests.
+type objectFlags struct {
+	simulationFlags
+	files resource.FilenameOptions
+}
+
+func (f *objectFlags) addFlags(flags *pflag.FlagSet) {
+	f.simulationFlags.addFlags(flags)
+	flags.StringSliceVarP(&f.files.Filenames, "filename", "f", nil, "Files, directories or - with objects that need not exist.")
+	flags.BoolVarP(&f.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
+}
+
+// selected returns the selected objects, and the simulation that decides them.
+func (f *objectFlags) selected(ctx context.Context, args []string) (*simulation.Simulation, []*unstructured.Unstructured, error) {
+	if (len(args) == 0) == (len(f.files.Filenames) == 0) {
+		return nil, nil, errors.New("name an object, for example deployment/web, or a file with -f")
+	}
+	s, err := f.simulate(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var objects []*unstructured.Unstructured
+	if len(args) > 0 {
+		objects, err = f.existing(ctx, s.Cluster(), args)
+	} else {
+		objects, err = f.manifests(&f.files)
+	}
+	return s, objects, err
 }

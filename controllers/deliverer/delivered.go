@@ -85,12 +85,7 @@ func forget(_ schema.GroupVersionResource, o *unstructured.Unstructured) {
 // Replace implements watches.Sink.
 func (d *deliveredObjects) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	d.mu.Lock()
-	touched := map[delivery.Key]bool{}
-	for id := range d.tables[resource] {
-		if owner, ok := d.remove(id); ok {
-			touched[owner] = true
-		}
-	}
+	touched := d.clear(resource)
 	d.tables[resource] = map[name]*unstructured.Unstructured{}
 	for _, o := range objects {
 		if owner, ok := d.add(resource, o); ok {
@@ -125,15 +120,21 @@ func (d *deliveredObjects) Delete(resource schema.GroupVersionResource, namespac
 // Drop implements watches.Sink.
 func (d *deliveredObjects) Drop(resource schema.GroupVersionResource) {
 	d.mu.Lock()
-	touched := map[delivery.Key]bool{}
-	for id := range d.tables[resource] {
-		if owner, ok := d.remove(id); ok {
-			touched[owner] = true
-		}
-	}
+	touched := d.clear(resource)
 	delete(d.tables, resource)
 	d.mu.Unlock()
 	d.changed(slices.Collect(maps.Keys(touched))...)
+}
+
+// clear drops the objects of a type, and returns their owners. The caller holds mu.
+func (d *deliveredObjects) clear(resource schema.GroupVersionResource) map[delivery.Key]bool {
+	owners := map[delivery.Key]bool{}
+	for id := range d.tables[resource] {
+		if owner, ok := d.remove(id); ok {
+			owners[owner] = true
+		}
+	}
+	return owners
 }
 
 // put stores a version of an object unless a newer one is known, and returns the owners whose objects changed.

@@ -67,30 +67,6 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-func TestMayNominate(t *testing.T) {
-	const pending = `{conditions: [{type: QuotaReserved, status: "True"}], admissionChecks: [{name: mk, state: Pending}]`
-	tests := map[string]struct {
-		status string
-		want   bool
-	}{
-		"Pending":      {status: pending + `}`, want: true},
-		"Chosen":       {status: pending + `, clusterName: eu-1}`},
-		"Evicted":      {status: `{conditions: [{type: QuotaReserved, status: "True"}, {type: Evicted, status: "True"}], admissionChecks: [{state: Pending}]}`},
-		"NoLongerThat": {status: `{conditions: [{type: QuotaReserved, status: "True"}, {type: Evicted, status: "False"}], admissionChecks: [{state: Pending}]}`, want: true},
-		"Finished":     {status: `{conditions: [{type: QuotaReserved, status: "True"}, {type: Finished, status: "True"}], admissionChecks: [{state: Pending}]}`},
-		"NoQuota":      {status: `{admissionChecks: [{state: Pending}]}`},
-		"Ready":        {status: `{conditions: [{type: QuotaReserved, status: "True"}], admissionChecks: [{state: Ready}]}`},
-		"Nothing":      {status: `{}`},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := mayNominate(map[string]any{"status": object(t, tc.status)}); got != tc.want {
-				t.Errorf("mayNominate is %t, want %t", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestContests(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
 	c := newContests(clock)

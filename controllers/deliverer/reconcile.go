@@ -196,14 +196,10 @@ func (c *Controller) readsMore(v placedVersion) bool {
 
 // request returns the request of an existing object as if Berth updated it without a change.
 func (c *Controller) request(v placedVersion) placement.Request {
-	gvk, o := v.object.GroupVersionKind(), v.object
+	namespace := v.object.GetNamespace()
 	return placement.Request{
-		Resource: v.resource, Namespace: o.GetNamespace(), Object: o, Old: o,
-		Admission: &admissionv1.AdmissionRequest{
-			Kind: metav1.GroupVersionKind(gvk), Resource: metav1.GroupVersionResource(v.resource),
-			RequestKind: (*metav1.GroupVersionKind)(&gvk), RequestResource: (*metav1.GroupVersionResource)(&v.resource),
-			Name: o.GetName(), Namespace: o.GetNamespace(), Operation: admissionv1.Update, UserInfo: c.Identity, DryRun: new(false),
-		},
+		Resource: v.resource, Namespace: namespace, Object: v.object, Old: v.object,
+		Admission: placement.AdmissionOf(admissionv1.Update, v.resource, namespace, v.object, c.Identity),
 	}
 }
 
@@ -245,25 +241,6 @@ func (n *need) keep(system delivery.System) {
 	for _, kind := range system.Kinds {
 		n.kept[kind.GroupVersionResource] = true
 	}
-}
-
-// mayNominate reports whether the clusters of a Workload of Kueue may be nominated now: quota is reserved, an admission check is
-// pending, no cluster was chosen, and the Workload is neither evicted nor finished.
-func mayNominate(workload map[string]any) bool {
-	is := map[string]bool{}
-	conditions, _, _ := unstructured.NestedSlice(workload, "status", "conditions")
-	for _, c := range conditions {
-		condition, _ := c.(map[string]any)
-		kind, _ := condition["type"].(string)
-		is[kind] = condition["status"] == string(metav1.ConditionTrue)
-	}
-	checks, _, _ := unstructured.NestedSlice(workload, "status", "admissionChecks")
-	pending := slices.ContainsFunc(checks, func(c any) bool {
-		check, _ := c.(map[string]any)
-		return check["state"] == "Pending"
-	})
-	chosen, _, _ := unstructured.NestedString(workload, "status", "clusterName")
-	return pending && chosen == "" && is["QuotaReserved"] && !is["Evicted"] && !is["Finished"]
 }
 
 // converge writes the difference between what has to exist for an object and what exists. object is nil if it is gone.
@@ -357,7 +334,7 @@ func (c *Controller) apply(ctx context.Context, want wanted, live *unstructured.
 
 // applyStatus applies the status of the placed object itself if it differs.
 func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstructured.Unstructured, n *need) error {
-	if covers(object.Object["status"], want.Object.Object["status"]) || want.Kind.Kind == "Workload" && !mayNominate(object.Object) {
+	if covers(object.Object["status"], want.Object.Object["status"]) || !want.MayApplyStatus(object) {
 		return nil
 	}
 	id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}

@@ -23,7 +23,6 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-dev/berth/internal/metrics"
@@ -65,23 +64,12 @@ type evaluateFunc = func(ctx context.Context, p *placement.Policy, input map[str
 
 // request returns the request to decide an existing object as if Berth updated it without a change.
 func (c *Controller) request(key remediation.Key, obj *unstructured.Unstructured, evaluate evaluateFunc) placement.Request {
-	gvk := obj.GroupVersionKind()
 	return placement.Request{
-		Resource:  key.Resource,
-		Namespace: key.Namespace,
-		Object:    obj,
-		Old:       obj,
-		Admission: &admissionv1.AdmissionRequest{
-			Kind:            metav1.GroupVersionKind(gvk),
-			Resource:        metav1.GroupVersionResource(key.Resource),
-			RequestKind:     (*metav1.GroupVersionKind)(&gvk),
-			RequestResource: (*metav1.GroupVersionResource)(&key.Resource),
-			Name:            key.Name,
-			Namespace:       key.Namespace,
-			Operation:       admissionv1.Update,
-			UserInfo:        c.Identity,
-			DryRun:          new(false),
-		},
+		Resource:      key.Resource,
+		Namespace:     key.Namespace,
+		Object:        obj,
+		Old:           obj,
+		Admission:     placement.AdmissionOf(admissionv1.Update, key.Resource, key.Namespace, obj, c.Identity),
 		AutomaticOnly: true,
 		VerdictsOnly:  true,
 		Evaluate:      evaluate,

@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/delivery"
 )
 
@@ -412,8 +413,8 @@ func TestSystemsAreInTheOrderOfFields(t *testing.T) {
 
 // TestEmptyDecisionInKarmada: an empty list of clusters would mean all clusters.
 func TestEmptyDecisionInKarmada(t *testing.T) {
-	if len(validation.IsDNS1123Label(delivery.NoCluster)) == 0 {
-		t.Errorf("a cluster of Karmada can have the name %s", delivery.NoCluster)
+	if len(validation.IsDNS1123Label(clusterlist.NoCluster)) == 0 {
+		t.Errorf("a cluster of Karmada can have the name %s", clusterlist.NoCluster)
 	}
 }
 

@@ -22,11 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/clusterlist"
 )
-
-// NoCluster is a name that no cluster has. It stands for an empty decision where an empty list means all clusters, as in Karmada.
-// The name of a cluster is a DNS label there, which has no dots.
-const NoCluster = "no-cluster.placement.berth.dev"
 
 var karmadaVersion = schema.GroupVersion{Group: "policy.karmada.io", Version: "v1alpha1"}
 
@@ -69,7 +66,7 @@ func renderKarmada(object Object, decision Decision, spec *placementv1.Delivery)
 	}
 	clusters := decision.Clusters
 	if len(clusters) == 0 {
-		clusters = []string{NoCluster}
+		clusters = []string{clusterlist.NoCluster}
 	}
 	policy := newObject(kind, deliveredName(object), object)
 	policy.Object["spec"] = map[string]any{

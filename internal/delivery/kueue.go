@@ -18,7 +18,10 @@ package delivery
 
 import (
 	"fmt"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -62,6 +65,31 @@ var multiKueue = System{
 	ClusterRole: "berth-delivery-kueue",
 	Kinds:       []Kind{workloadKind},
 	render:      renderWorkload,
+}
+
+// MayApplyStatus reports whether Berth may apply the status of a placed object of the kind now. object is the object as it is. Only
+// Workloads of Kueue have times at which Berth may not.
+func (k Kind) MayApplyStatus(object *unstructured.Unstructured) bool {
+	return k != workloadKind || mayNominate(object.Object)
+}
+
+// mayNominate reports whether the clusters of a Workload of Kueue may be nominated now: quota is reserved, an admission check is
+// pending, no cluster was chosen, and the Workload is neither evicted nor finished.
+func mayNominate(workload map[string]any) bool {
+	is := map[string]bool{}
+	conditions, _, _ := unstructured.NestedSlice(workload, "status", "conditions")
+	for _, c := range conditions {
+		condition, _ := c.(map[string]any)
+		kind, _ := condition["type"].(string)
+		is[kind] = condition["status"] == string(metav1.ConditionTrue)
+	}
+	checks, _, _ := unstructured.NestedSlice(workload, "status", "admissionChecks")
+	pending := slices.ContainsFunc(checks, func(c any) bool {
+		check, _ := c.(map[string]any)
+		return check["state"] == "Pending"
+	})
+	chosen, _, _ := unstructured.NestedString(workload, "status", "clusterName")
+	return pending && chosen == "" && is["QuotaReserved"] && !is["Evicted"] && !is["Finished"]
 }
 
 func renderWorkload(object Object, decision Decision, _ *placementv1.Delivery) ([]Delivered, error) {

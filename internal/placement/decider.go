@@ -27,8 +27,10 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/runtime"
@@ -244,6 +246,16 @@ type Request struct {
 }
 
 type evaluateFunc = func(ctx context.Context, p *Policy, input map[string]any) (Decision, error)
+
+// AdmissionOf returns the admission request in which match conditions see an object that no client requests, as if user did.
+func AdmissionOf(operation admissionv1.Operation, resource schema.GroupVersionResource, namespace string, obj *unstructured.Unstructured, user authenticationv1.UserInfo) *admissionv1.AdmissionRequest {
+	gvk := obj.GroupVersionKind()
+	return &admissionv1.AdmissionRequest{
+		Kind: metav1.GroupVersionKind(gvk), Resource: metav1.GroupVersionResource(resource),
+		RequestKind: (*metav1.GroupVersionKind)(&gvk), RequestResource: (*metav1.GroupVersionResource)(&resource),
+		Name: obj.GetName(), Namespace: namespace, Operation: operation, UserInfo: user, DryRun: new(false),
+	}
+}
 
 // Source completes the objects of a request that are only partly decoded. Initially they have apiVersion, kind, and
 // metadata without the managed fields. Most policies read nothing else, and decoding the rest takes longer than

@@ -446,14 +446,9 @@ func (s *Simulation) namespaceOf(ctx context.Context, o Object) (name string, la
 }
 
 func (s *Simulation) request(o Object) placement.Request {
-	gvk := o.Content.GroupVersionKind()
 	out := placement.Request{
 		Resource: o.Resource, Namespace: o.Namespace, Object: o.Content,
-		Admission: &admissionv1.AdmissionRequest{
-			Kind: metav1.GroupVersionKind(gvk), Resource: metav1.GroupVersionResource(o.Resource), RequestKind: (*metav1.GroupVersionKind)(&gvk),
-			RequestResource: (*metav1.GroupVersionResource)(&o.Resource), Name: o.Content.GetName(), Namespace: o.Namespace,
-			Operation: admissionv1.Create, UserInfo: s.options.Identity, DryRun: new(false),
-		},
+		Admission: placement.AdmissionOf(admissionv1.Create, o.Resource, o.Namespace, o.Content, s.options.Identity),
 	}
 	switch {
 	case o.Exists:
