@@ -57,6 +57,19 @@ const (
 	// ConditionDelivered is present only if the policy has spec.delivery. It is True if the objects of each system are as the
 	// decisions on the matched objects require.
 	ConditionDelivered = "Delivered"
+	// ConditionRunning is present only if a system of spec.delivery reports where objects run. It is True if all placed objects
+	// run in their clusters, and in no others.
+	ConditionRunning = "Running"
+)
+
+// Reasons of Running. NotServed and Forbidden are others: the API server does not serve the reports of a system, or Berth may not
+// read them.
+const (
+	// ReasonRunning: all placed objects run in their clusters.
+	ReasonRunning = "Running"
+	// ReasonNotRunning: some placed objects do not run in all of their clusters, or still run in others. The message names the
+	// first one and its cluster.
+	ReasonNotRunning = "NotRunning"
 )
 
 // Reasons of Delivered. NotServed and Forbidden are others: the API server does not serve the kinds of a system, or Berth lacks
@@ -64,7 +77,8 @@ const (
 const (
 	// ReasonDelivered: the objects of each system are as the decisions require.
 	ReasonDelivered = "Delivered"
-	// ReasonDelivering: Berth has not written all objects yet.
+	// ReasonDelivering: Berth has not written all objects yet, or objects keep clusters that they leave until they run in their
+	// new ones.
 	ReasonDelivering = "Delivering"
 	// ReasonForeignObject: an object that Berth has to write exists and belongs to another client. Berth never changes it. The
 	// message names the object and its manager.

@@ -16,6 +16,13 @@ limitations under the License.
 
 package v1alpha1
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// DeliveredClustersAnnotation is the annotation of a delivered object that contains the clusters which Berth delivered to, if the
+// policy has spec.delivery.surge. It is a JSON object: the name of a cluster to the time (RFC 3339) since when the cluster is no
+// longer decided, or to an empty text.
+const DeliveredClustersAnnotation = "placement.berth.dev/delivered-clusters"
+
 // DeliveredLabel is the label of the objects that Berth keeps for spec.delivery of policies. Its value is "true". Berth changes
 // and deletes only objects with this label.
 const DeliveredLabel = "placement.berth.dev/delivered"
@@ -24,6 +31,7 @@ const DeliveredLabel = "placement.berth.dev/delivered"
 // the objects of each system that place a matched object. These have the matched object as their owner.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.karmada) || has(self.kubeFleet) || has(self.placementDecision) || has(self.openClusterManagement)",message="at least one of karmada, kubeFleet, placementDecision and openClusterManagement is required"
+// +kubebuilder:validation:XValidation:rule="!has(self.surge) || has(self.karmada) || has(self.kubeFleet)",message="only Karmada and KubeFleet report where objects run",fieldPath=".surge"
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || has(self.karmada) || has(self.placementDecision) || has(self.openClusterManagement)",message="KubeFleet does not divide replicas: every cluster gets all of them",fieldPath=".replicas"
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas.divideBy != 'FreeCapacity' || (has(self.karmada) && !has(self.placementDecision) && !has(self.openClusterManagement))",message="Karmada alone divides replicas by free capacity",fieldPath=".replicas"
 type Delivery struct {
@@ -47,9 +55,25 @@ type Delivery struct {
 	// +optional
 	OpenClusterManagement *OpenClusterManagementDelivery `json:"openClusterManagement,omitempty"`
 
+	// surge brings an object to its new clusters before it is taken from those that it leaves. It has an effect in Karmada and
+	// KubeFleet, which report where objects run. If unset, both happen at once.
+	// +optional
+	Surge *Surge `json:"surge,omitempty"`
+
 	// replicas divides the replicas of a placed object among its clusters. If unset, each cluster runs all of them.
 	// +optional
 	Replicas *ReplicaDivision `json:"replicas,omitempty"`
+}
+
+// Surge configures how long objects keep the clusters that they leave.
+type Surge struct {
+	// timeout is how long an object keeps a cluster that is no longer decided, if it does not run in all decided clusters before.
+	// Must be from 1s to 24h. Defaults to 10m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="must be from 1s to 24h"
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
 // KarmadaDelivery configures the PropagationPolicies of Karmada.
@@ -134,6 +158,12 @@ type DeliveryStatus struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Delivered *int32 `json:"delivered,omitempty"`
+
+	// running is the number of placed objects that run in all of their clusters and in no other one. It is present only if a
+	// system reports where objects run, and Berth can read the reports.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Running *int32 `json:"running,omitempty"`
 
 	// failure is the first object whose delivery failed, ordered by resource, namespace and name.
 	// +optional

@@ -77,8 +77,9 @@ type Controller struct {
 	Deps
 	placed    *placedObjects
 	delivered *deliveredObjects
-	// placedWatches and deliveredWatches fill placed and delivered.
-	placedWatches, deliveredWatches *watches.Consumer
+	reports   *reports
+	// placedWatches, deliveredWatches, and reportWatches fill placed, delivered, and reports.
+	placedWatches, deliveredWatches, reportWatches *watches.Consumer
 	// rewatch wakes watch when the set of watched types may change.
 	rewatch notify.Signal
 	// contests are the delivered objects that other clients change, and foreign those that other clients created.
@@ -111,6 +112,7 @@ const (
 var (
 	placedFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "spec.replicas")
 	nativeFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "status.**")
+	reportFields = projection.Fields("metadata.generation", "spec.resource.**", "spec.clusters.**", "spec.placement.**", "status.**")
 )
 
 // New returns a controller.
@@ -123,6 +125,8 @@ func New(d Deps) *Controller {
 	c.placedWatches = d.Watches.NewConsumer(c.placed, c.placedWatchChanged)
 	c.deliveredWatches = d.Watches.NewConsumer(c.delivered, c.deliveredWatchChanged)
 	c.deliveredWatches.Prepare = forget
+	c.reports = newReports(c.enqueue)
+	c.reportWatches = d.Watches.NewConsumer(c.reports, c.reportWatchChanged)
 	d.Registry.Subscribe(c.policyChanged)
 	d.Catalog.Subscribe(c.servedChanged)
 	return c
@@ -170,6 +174,7 @@ func (c *Controller) watch(ctx context.Context) {
 	for {
 		again := c.findLeftBehind(ctx)
 		placed, delivered := c.wanted()
+		c.reportWatches.Set(ctx, c.reporting())
 		c.deliveredWatches.Set(ctx, delivered)
 		c.placedWatches.Set(ctx, placed)
 		if !sleep(ctx, settle) {
@@ -237,6 +242,24 @@ func (c *Controller) wanted() (placed, delivered map[schema.GroupVersionResource
 		}
 	}
 	return placed, delivered
+}
+
+// reporting returns the served types of the objects in which the systems that policies deliver to report where objects run.
+func (c *Controller) reporting() map[schema.GroupVersionResource]*projection.FieldSet {
+	out := map[schema.GroupVersionResource]*projection.FieldSet{}
+	for _, p := range c.Registry.InForce() {
+		if !delivery.MayDeliver(p) {
+			continue
+		}
+		for _, system := range delivery.Systems(p.Delivery) {
+			for _, kind := range system.ReportKinds() {
+				if c.Catalog.Kind(kind.GroupVersionResource) != "" {
+					out[kind.GroupVersionResource] = reportFields
+				}
+			}
+		}
+	}
+	return out
 }
 
 func (c *Controller) kindOf(resource schema.GroupVersionResource) schema.GroupKind {
@@ -320,6 +343,9 @@ func (c *Controller) Settled(versions ...*placement.Policy) bool {
 
 // deliveredWatchChanged enqueues all objects because the state of the watch on a type of delivered objects changed.
 func (c *Controller) deliveredWatchChanged(schema.GroupVersionResource) { c.enqueueAll() }
+
+// reportWatchChanged enqueues all objects because the state of the watch on a type of reports changed.
+func (c *Controller) reportWatchChanged(schema.GroupVersionResource) { c.enqueueAll() }
 
 func (c *Controller) enqueueAll() {
 	c.enqueue(c.placed.keys(func(schema.GroupVersionResource, delivery.Key) bool { return true })...)

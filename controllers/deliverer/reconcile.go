@@ -55,6 +55,11 @@ type need struct {
 	failure *delivery.Failure
 	// retry is when to try again after a failure.
 	retry time.Duration
+	// run says whether the object runs in its clusters. surging are the clusters that it leaves and keeps until it does, and
+	// until is when the first of them is given up; the zero time if there is none.
+	run     delivery.Run
+	surging []string
+	until   time.Time
 }
 
 // wanted is an object that has to exist in a system.
@@ -93,16 +98,35 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 	if err != nil {
 		n.fail(placementv1.ReasonDeliveryFailed, "%v", err)
 	}
-	result := delivery.Result{Resource: resource, Systems: strings.Join(n.systems, ","), Pending: n.pending, Failure: n.failure}
+	result := delivery.Result{
+		Resource: resource, Systems: strings.Join(n.systems, ","), Pending: n.pending, Failure: n.failure,
+		Run: n.run, Kept: strings.Join(slices.Compact(slices.Sorted(slices.Values(n.surging))), ","),
+	}
 	for _, name := range c.Account.Record(key, n.policies, result) {
 		c.Changed(name)
 	}
 	c.placed.reconciled(versions, key)
-	if err == nil && n.failure != nil {
-		// What failed may be corrected without an event for this controller.
-		return reconcile.Result{RequeueAfter: n.retry}, nil
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, err
+	return reconcile.Result{RequeueAfter: c.again(n)}, nil
+}
+
+// again returns when an object has to be reconciled again without an event; 0 for never.
+func (c *Controller) again(n *need) time.Duration {
+	var out time.Duration
+	if n.failure != nil {
+		// What failed may be corrected without an event for this controller.
+		out = n.retry
+	}
+	if n.until.IsZero() {
+		return out
+	}
+	timeout := max(n.until.Sub(c.Clock.Now()), time.Second)
+	if out == 0 || timeout < out {
+		out = timeout
+	}
+	return out
 }
 
 // isGone reports whether it is certain that an object which is in none of the complete types does not exist, or that no policy
@@ -206,7 +230,9 @@ func (c *Controller) request(v placedVersion) placement.Request {
 // needIn finds out what has to exist in one system.
 func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructured, decision delivery.Decision, n *need) {
 	system := route.System
-	objects, err := system.Render(delivery.ObjectOf(object), decision, route.Spec)
+	live, observed, unread := c.observe(system, keyOf(object))
+	next, err := system.HandOver(delivery.ObjectOf(object), decision, route.Spec, live, observed, c.Clock.Now())
+	objects := next.Objects
 	if err != nil {
 		n.fail(placementv1.ReasonDeliveryFailed, "%v", err)
 		n.keep(system)
@@ -234,6 +260,52 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 	for _, o := range objects {
 		n.objects = append(n.objects, wanted{o, system})
 	}
+	n.surging = append(n.surging, next.Kept...)
+	if !next.Until.IsZero() && (n.until.IsZero() || next.Until.Before(n.until)) {
+		n.until = next.Until
+	}
+	if next.Run.State != delivery.NotReported && unread != nil {
+		next.Run = *unread
+	}
+	n.run = n.run.And(next.Run)
+}
+
+// observe returns the delivered object of a system and what the system reports of it, or nil. unread says why Berth can't read the
+// reports; nil if it can.
+func (c *Controller) observe(system delivery.System, key delivery.Key) (live *unstructured.Unstructured, observed *delivery.Observation, unread *delivery.Run) {
+	if !system.Reports() {
+		return nil, nil, nil
+	}
+	existing := c.delivered.of(key)
+	for _, kind := range system.Kinds {
+		for id, o := range existing {
+			if id.GroupVersionResource == kind.GroupVersionResource && o.GetDeletionTimestamp() == nil {
+				live = o
+			}
+		}
+	}
+	kinds := system.ReportKinds()
+	if len(kinds) == 0 {
+		if live != nil {
+			observed = new(system.Observe(live))
+		}
+		return live, observed, nil
+	}
+	for _, kind := range kinds {
+		if kind.Namespaced != (key.Namespace != "") {
+			continue
+		}
+		state, watched := c.reportWatches.State(kind.GroupVersionResource)
+		switch {
+		case c.Catalog.Kind(kind.GroupVersionResource) == "":
+			return live, nil, &delivery.Run{State: delivery.RunUnknown, Reason: placementv1.ReasonNotServed, Message: fmt.Sprintf("the API server does not serve %s, in which %s reports where objects run", kind.GroupResource(), system.Title)}
+		case apierrors.IsForbidden(state.Err):
+			return live, nil, &delivery.Run{State: delivery.RunUnknown, Reason: placementv1.ReasonForbidden, Message: state.Err.Error() + advice(system)}
+		case watched && state.Synced:
+			observed = c.reports.of(kind.GroupVersionResource, key)
+		}
+	}
+	return live, observed, nil
 }
 
 // keep leaves the delivered objects of a system alone.

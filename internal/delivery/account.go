@@ -56,6 +56,10 @@ type Result struct {
 	Systems string
 	// Pending reports whether the delivery is not complete, although nothing failed.
 	Pending bool
+	// Run says whether the object runs in its clusters.
+	Run Run
+	// Kept has the clusters that the object leaves and keeps until it runs in its new ones, separated by commas.
+	Kept string
 	// Failure is nil if nothing failed.
 	Failure *Failure
 }
@@ -120,14 +124,21 @@ type Report struct {
 	// Placed is the number of objects with a result. Delivered is the number of those whose delivery is complete, and Failed of
 	// those whose delivery failed.
 	Placed, Delivered, Failed int
+	// Running is the number of objects that run in their clusters, and Reported of those of which a system reports it, or would
+	// if Berth could read the reports.
+	Running, Reported int
+	// Surging is the number of objects that keep clusters until they run in their new ones.
+	Surging int
 	// Systems are the names of the systems that the objects are delivered to, sorted.
 	Systems []string
-	// First is the failed object that sorts first, with Failure as its result; nil if none failed.
-	First *FailedObject
+	// First is the failed object that sorts first, with Failure as its result; nil if none failed. FirstSurging is the first one
+	// that keeps clusters, FirstNotRunning the first one that does not run, and FirstUnknown the first one whose reports Berth
+	// can't read.
+	First, FirstSurging, FirstNotRunning, FirstUnknown *ReportedObject
 }
 
-// FailedObject is an object whose delivery failed.
-type FailedObject struct {
+// ReportedObject is an object with its result.
+type ReportedObject struct {
 	Key
 	Result
 }
@@ -144,13 +155,33 @@ func (a *Account) Report(policy string) Report {
 		switch {
 		case result.Failure != nil:
 			out.Failed++
-			if out.First == nil || key.compare(out.First.Key) < 0 {
-				out.First = &FailedObject{key, result}
-			}
-		case !result.Pending:
+			first(&out.First, key, result)
+		case !result.Pending && result.Kept == "":
 			out.Delivered++
+		}
+		if result.Kept != "" {
+			out.Surging++
+			first(&out.FirstSurging, key, result)
+		}
+		if result.Run.State != NotReported {
+			out.Reported++
+		}
+		switch result.Run.State {
+		case Running:
+			out.Running++
+		case NotRunning:
+			first(&out.FirstNotRunning, key, result)
+		case RunUnknown:
+			first(&out.FirstUnknown, key, result)
 		}
 	}
 	out.Systems = sets.List(systems.Delete(""))
 	return out
+}
+
+// first keeps the object that sorts first.
+func first(found **ReportedObject, key Key, result Result) {
+	if *found == nil || key.compare((*found).Key) < 0 {
+		*found = &ReportedObject{key, result}
+	}
 }

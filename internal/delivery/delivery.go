@@ -47,6 +47,8 @@ type System struct {
 	Kinds []Kind
 
 	render func(Object, Decision, *placementv1.Delivery) ([]Delivered, error)
+	// reporter is nil if the system does not say where objects run.
+	reporter *reporter
 }
 
 // Kind is a kind of objects that Berth keeps.

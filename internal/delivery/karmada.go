@@ -47,6 +47,7 @@ var karmada = System{
 	ClusterRole: "berth-delivery-karmada",
 	Kinds:       []Kind{propagationPolicy, clusterPropagationPolicy},
 	render:      renderKarmada,
+	reporter:    karmadaReporter,
 }
 
 func renderKarmada(object Object, decision Decision, spec *placementv1.Delivery) ([]Delivered, error) {

@@ -52,6 +52,7 @@ var kubeFleet = System{
 	ClusterRole: "berth-delivery-kubefleet",
 	Kinds:       []Kind{resourcePlacement, clusterResourcePlacement},
 	render:      renderKubeFleet,
+	reporter:    kubeFleetReporter,
 }
 
 // renderKubeFleet returns no object for an empty decision. KubeFleet removes the placed object from the clusters when the placement

@@ -22,13 +22,18 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
+// AllSystems returns all systems of spec.delivery.
+func AllSystems() []System {
+	return Systems(&placementv1.Delivery{
+		Karmada: &placementv1.KarmadaDelivery{}, KubeFleet: &placementv1.KubeFleetDelivery{},
+		PlacementDecision: &placementv1.PlacementDecisionDelivery{}, OpenClusterManagement: &placementv1.OpenClusterManagementDelivery{},
+	})
+}
+
 // Resources returns the types of the objects that Berth creates in any system.
 func Resources() []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
-	for _, system := range Systems(&placementv1.Delivery{
-		Karmada: &placementv1.KarmadaDelivery{}, KubeFleet: &placementv1.KubeFleetDelivery{},
-		PlacementDecision: &placementv1.PlacementDecisionDelivery{}, OpenClusterManagement: &placementv1.OpenClusterManagementDelivery{},
-	}) {
+	for _, system := range AllSystems() {
 		for _, kind := range system.Kinds {
 			out = append(out, kind.GroupVersionResource)
 		}

@@ -53,6 +53,9 @@ func (f Facts) delivered() *placementv1.DeliveryStatus {
 	out := &placementv1.DeliveryStatus{
 		Systems: strings.Join(names, ","), Placed: new(int32(f.Delivery.Placed)), Delivered: new(int32(f.Delivery.Delivered)),
 	}
+	if f.Delivery.Reported > 0 && f.Delivery.FirstUnknown == nil {
+		out.Running = new(int32(f.Delivery.Running))
+	}
 	if first := f.Delivery.First; first != nil {
 		out.Failure = &placementv1.DeliveryFailure{
 			Resource: first.Resource.String(), Namespace: first.Namespace, Name: first.Name, Message: truncate(first.Failure.Message, maxFailureMessage),
@@ -71,14 +74,36 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 	case f.State.Policy.Mode != placementv1.ModeEnforce:
 		return isFalse(modeReasons[f.State.Policy.Mode], "a policy that is not enforced delivers nothing")
 	case r.First != nil:
-		key := r.First.Name
-		if r.First.Namespace != "" {
-			key = r.First.Namespace + "/" + key
-		}
-		return isFalse(r.First.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s %s: %s", progress, r.Failed, r.First.Resource, key, r.First.Failure.Message))
+		return isFalse(r.First.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s: %s", progress, r.Failed, subject(r.First), r.First.Failure.Message))
+	case r.FirstSurging != nil:
+		return isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d keep clusters that they leave until they run in their new ones, the first is %s: it keeps %s", progress, r.Surging, subject(r.FirstSurging), r.FirstSurging.Kept))
 	case r.Delivered < r.Placed || !f.DeliverySettled:
 		return isFalse(placementv1.ReasonDelivering, progress)
 	default:
 		return isTrue(placementv1.ReasonDelivered, progress)
 	}
+}
+
+// runningCondition returns the condition Running, or nil if no system reports where objects run.
+func (f Facts) runningCondition() *metav1.Condition {
+	r := f.Delivery
+	if !f.delivers() || r.Reported == 0 {
+		return nil
+	}
+	switch progress := fmt.Sprintf("%d of %d placed objects run in their clusters", r.Running, r.Reported); {
+	case r.FirstUnknown != nil:
+		return isUnknown(r.FirstUnknown.Run.Reason, r.FirstUnknown.Run.Message)
+	case r.FirstNotRunning != nil:
+		return isFalse(placementv1.ReasonNotRunning, fmt.Sprintf("%s; the first that does not is %s: %s", progress, subject(r.FirstNotRunning), r.FirstNotRunning.Run.Message))
+	default:
+		return isTrue(placementv1.ReasonRunning, progress)
+	}
+}
+
+// subject names an object in a message.
+func subject(o *delivery.ReportedObject) string {
+	if o.Namespace == "" {
+		return o.Resource.String() + " " + o.Name
+	}
+	return o.Resource.String() + " " + o.Namespace + "/" + o.Name
 }

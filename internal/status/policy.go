@@ -141,6 +141,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	if f.DeliverySettled || old.Delivery == nil {
 		out.Delivery = f.delivered()
 		s.set(placementv1.ConditionDelivered, f.deliveredCondition())
+		s.set(placementv1.ConditionRunning, f.runningCondition())
 	} else {
 		// A new leader has not looked at all objects yet.
 		out.Delivery = old.Delivery

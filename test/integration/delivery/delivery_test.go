@@ -167,7 +167,7 @@ var _ = Describe("Delivery", func() {
 		}
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(2))
 		Expect(f.Policy(ctx, p.Name)).To(HaveField("Status.Delivery", HaveValue(Equal(placementv1.DeliveryStatus{
-			Systems: "karmada", Placed: new(int32(2)), Delivered: new(int32(2)),
+			Systems: "karmada", Placed: new(int32(2)), Delivered: new(int32(2)), Running: new(int32(0)),
 		}))))
 		first, err := only(ctx, propagationPolicy, namespace, "before")
 		Expect(err).NotTo(HaveOccurred())

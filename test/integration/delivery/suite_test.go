@@ -32,13 +32,20 @@ var (
 	propagationPolicy = framework.KarmadaPolicies.GroupVersionKind
 	placementDecision = framework.MulticlusterDecisions.GroupVersionKind
 	resourcePlacement = framework.KubeFleetPlacements.GroupVersionKind
+	resourceBinding   = bindings.GroupVersionKind
 	ocmPlacement      = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "Placement"}
 	ocmDecision       = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "PlacementDecision"}
 )
 
+// bindings is the definition of Karmada's reports.
+var bindings = framework.Definition{
+	GroupVersionKind: schema.GroupVersionKind{Group: "work.karmada.io", Version: "v1alpha2", Kind: "ResourceBinding"},
+	File:             "work.karmada.io_resourcebindings.yaml", Plural: "resourcebindings", Scope: apiextensionsv1.NamespaceScoped, Status: true,
+}
+
 // definitions are the definitions that the specs need.
 var definitions = []framework.Definition{
-	framework.KarmadaPolicies, framework.KarmadaClusterPolicies, framework.KubeFleetPlacements, framework.MulticlusterDecisions,
+	framework.KarmadaPolicies, framework.KarmadaClusterPolicies, framework.KubeFleetPlacements, framework.MulticlusterDecisions, bindings,
 	{
 		GroupVersionKind: schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Kind: "ClusterResourcePlacement"},
 		File:             "placement.kubernetes-fleet.io_clusterresourceplacements.yaml", Plural: "clusterresourceplacements", Scope: apiextensionsv1.ClusterScoped, Status: true,

@@ -18,6 +18,7 @@ package runbook_test
 
 import (
 	"context"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -375,6 +376,20 @@ annotations["example.com/n"] := n
 		Expect(f.Client.Create(ctx, foreign, client.FieldOwner("rival"))).To(Succeed())
 		policy(ctx, "zones", oneCluster, toKarmada)
 	}, shows: "written by rival"},
+	placementv1.ReasonNotRunning: {condition: placementv1.ConditionRunning, do: func(ctx context.Context) {
+		framework.KubeFleetPlacements.Install(ctx, f)
+		f.MustKubectl(ctx, "", "apply", "-f", "config/rbac/delivery/kubefleet.yaml")
+		policy(ctx, "zones", oneCluster, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Delivery = &placementv1.Delivery{KubeFleet: &placementv1.KubeFleetDelivery{}}
+		})
+	}, after: func(ctx context.Context) {
+		names := f.MustKubectl(ctx, "", "--namespace=shop", "get", "resourceplacements.placement.kubernetes-fleet.io", "-o", "name")
+		condition := `{"type":"%s","status":"True","reason":"Specs","message":"","observedGeneration":1,"lastTransitionTime":"2026-01-02T03:04:05Z"}`
+		for _, name := range strings.Fields(names) {
+			f.MustKubectl(ctx, "", "--namespace=shop", "patch", name, "--subresource=status", "--type=merge", "-p",
+				fmt.Sprintf(`{"status":{"placementStatuses":[{"clusterName":"eu-1","conditions":[`+condition+","+condition+"]}]}}", "Applied", "Available"))
+		}
+	}, shows: "eu-1"},
 	placementv1.ReasonDeliveryFailed: {condition: placementv1.ConditionDelivered, do: func(ctx context.Context) {
 		policy(ctx, "zones", "package zones\n\nclusters contains sprintf(\"eu-%d\", [i]) if some i in numbers.range(1, 101)\n", func(p *placementv1.PlacementPolicy) {
 			p.Spec.Delivery = &placementv1.Delivery{KubeFleet: &placementv1.KubeFleetDelivery{}}

@@ -1,0 +1,319 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/internal/clusterlist"
+)
+
+// Observation is what a system reports of one placed object.
+type Observation struct {
+	// UID is the UID of the placed object; empty if the system does not report it.
+	UID types.UID
+	// Requested are the clusters of the placement that the report is about; nil if the report does not have them.
+	Requested []string
+	// Current reports whether the system has finished to choose clusters for that placement.
+	Current bool
+	// Clusters has the clusters that the system brings the object to. The text is empty if the object runs there. Otherwise, it
+	// says what is missing.
+	Clusters map[string]string
+}
+
+// Equal reports whether two observations are equal.
+func (o Observation) Equal(other Observation) bool {
+	return o.UID == other.UID && o.Current == other.Current && slices.Equal(o.Requested, other.Requested) && maps.Equal(o.Clusters, other.Clusters)
+}
+
+// RunState says whether a placed object runs in its clusters.
+type RunState string
+
+const (
+	// NotReported: no system reports it.
+	NotReported RunState = ""
+	// Running: the object runs in all of its clusters, and in no other one.
+	Running RunState = "Running"
+	// NotRunning: the object does not run in all of its clusters, or still runs in others.
+	NotRunning RunState = "NotRunning"
+	// RunUnknown: Berth can't read the reports.
+	RunUnknown RunState = "Unknown"
+)
+
+// Run says whether a placed object runs in its clusters, and why not.
+type Run struct {
+	State RunState
+	// Reason is a reason of the condition Running for the state RunUnknown.
+	Reason string
+	// Message says what is missing; empty for the state Running.
+	Message string
+}
+
+// And combines the reports of two systems. The worse one counts.
+func (r Run) And(other Run) Run {
+	rank := map[RunState]int{NotReported: 0, Running: 1, NotRunning: 2, RunUnknown: 3}
+	if rank[other.State] > rank[r.State] {
+		return other
+	}
+	return r
+}
+
+// Reports reports whether the system says where an object runs.
+func (s System) Reports() bool { return s.reporter != nil }
+
+// ReportKinds returns the kinds of the objects that say where an object runs. There are none if the delivered objects themselves
+// say it.
+func (s System) ReportKinds() []Kind {
+	if s.reporter == nil {
+		return nil
+	}
+	return s.reporter.kinds
+}
+
+// reporter reads from the objects of a system where placed objects run.
+type reporter struct {
+	kinds []Kind
+	// observe reads an object of kinds, or a delivered object if there are none.
+	observe func(*unstructured.Unstructured) Observation
+	// clusters returns the clusters that a delivered object names, sorted, as a report has them in Requested. Some of them may
+	// get no replicas; carried returns the others.
+	clusters, carried func(*unstructured.Unstructured) []string
+	// chooses reports whether the system runs the object only in some of the clusters that a delivered object names.
+	chooses func(*unstructured.Unstructured) bool
+}
+
+// Observe returns what an object reports: an object of ReportKinds, or a delivered object if there are no such kinds.
+func (s System) Observe(o *unstructured.Unstructured) Observation { return s.reporter.observe(o) }
+
+// ReportedBy returns the placed object that an object of ReportKinds is about. ok is false if it does not say so.
+func ReportedBy(o *unstructured.Unstructured) (key Key, ok bool) {
+	ref, _, _ := unstructured.NestedMap(o.Object, "spec", "resource")
+	text := func(member string) string {
+		value, _ := ref[member].(string)
+		return value
+	}
+	gv, err := schema.ParseGroupVersion(text("apiVersion"))
+	if err != nil || text("kind") == "" || text("name") == "" {
+		return Key{}, false
+	}
+	return Key{GroupKind: gv.WithKind(text("kind")).GroupKind(), Namespace: text("namespace"), Name: text("name")}, true
+}
+
+// run says whether a placed object runs where final brings it, and nowhere else. applied is the delivered object as it has to be now.
+// It may have more clusters.
+func (s System) run(placed Object, final, applied *unstructured.Unstructured, observed *Observation) Run {
+	running, why := s.runningIn(placed, applied, observed)
+	if why != "" {
+		return Run{State: NotRunning, Message: why}
+	}
+	wanted := s.carried(final, observed)
+	for _, name := range wanted {
+		if !running[name] {
+			return Run{State: NotRunning, Message: "cluster " + name + ": " + cmp.Or(observed.Clusters[name], s.Title+" has not brought it there")}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(observed.Clusters)) {
+		if !slices.Contains(wanted, name) {
+			return Run{State: NotRunning, Message: "it still runs in cluster " + name}
+		}
+	}
+	return Run{State: Running}
+}
+
+// carried returns the clusters that a delivered object brings the placed object to. Where the system chooses among the clusters
+// that it names, these are the chosen ones, and all of them if none is chosen.
+func (s System) carried(delivered *unstructured.Unstructured, observed *Observation) []string {
+	all := s.reporter.carried(delivered)
+	if !s.reporter.chooses(delivered) {
+		return all
+	}
+	chosen := slices.DeleteFunc(slices.Clone(all), func(name string) bool { _, brought := observed.Clusters[name]; return !brought })
+	if len(chosen) == 0 {
+		return all
+	}
+	return chosen
+}
+
+// runningIn returns the clusters in which a placed object runs, if the report is about the delivered object as it has to be. why says why that is not known.
+func (s System) runningIn(placed Object, applied *unstructured.Unstructured, observed *Observation) (running map[string]bool, why string) {
+	switch {
+	case observed == nil, observed.UID != "" && observed.UID != placed.UID:
+		return nil, s.Title + " has not reported anything of it"
+	case !observed.Current, observed.Requested != nil && !slices.Equal(observed.Requested, s.reporter.clusters(applied)):
+		return nil, s.Title + " has not acted on the newest placement"
+	}
+	running = map[string]bool{}
+	for name, missing := range observed.Clusters {
+		running[name] = missing == ""
+	}
+	return running, ""
+}
+
+// karmadaReporter reads ResourceBindings. Karmada takes objects of kinds without a rule of health for healthy.
+var karmadaReporter = &reporter{
+	kinds: []Kind{
+		{GroupVersionResource: karmadaWork.WithResource("resourcebindings"), Kind: "ResourceBinding", Namespaced: true},
+		{GroupVersionResource: karmadaWork.WithResource("clusterresourcebindings"), Kind: "ClusterResourceBinding"},
+	},
+	observe:  observeBinding,
+	clusters: func(o *unstructured.Unstructured) []string { return affinityOf(o, "spec", "placement") },
+	carried:  karmadaCarried,
+	chooses: func(o *unstructured.Unstructured) bool {
+		dynamic, _, _ := unstructured.NestedString(o.Object, "spec", "placement", "replicaScheduling", "weightPreference", "dynamicWeight")
+		return dynamic != ""
+	},
+}
+
+var karmadaWork = schema.GroupVersion{Group: "work.karmada.io", Version: "v1alpha2"}
+
+func affinityOf(o *unstructured.Unstructured, placement ...string) []string {
+	names, _, _ := unstructured.NestedStringSlice(o.Object, append(placement, "clusterAffinity", "clusterNames")...)
+	slices.Sort(names)
+	return names
+}
+
+// karmadaCarried returns the clusters with a static weight, or those of the affinity.
+func karmadaCarried(o *unstructured.Unstructured) []string {
+	list, found, _ := unstructured.NestedSlice(o.Object, "spec", "placement", "replicaScheduling", "weightPreference", "staticWeightList")
+	if !found {
+		return slices.DeleteFunc(affinityOf(o, "spec", "placement"), func(name string) bool { return name == clusterlist.NoCluster })
+	}
+	var out []string
+	for _, item := range list {
+		members, _ := item.(map[string]any)
+		names, _, _ := unstructured.NestedStringSlice(members, "targetCluster", "clusterNames")
+		out = append(out, names...)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func observeBinding(o *unstructured.Unstructured) Observation {
+	uid, _, _ := unstructured.NestedString(o.Object, "spec", "resource", "uid")
+	seen, _, _ := unstructured.NestedInt64(o.Object, "status", "schedulerObservedGeneration")
+	out := Observation{UID: types.UID(uid), Requested: affinityOf(o, "spec", "placement"), Current: seen == o.GetGeneration(), Clusters: map[string]string{}}
+	chosen, _, _ := unstructured.NestedSlice(o.Object, "spec", "clusters")
+	for _, name := range namesOf(chosen, "name") {
+		out.Clusters[name] = "Karmada has not applied it yet"
+	}
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "aggregatedStatus")
+	for _, item := range list {
+		members, _ := item.(map[string]any)
+		name, _ := members["clusterName"].(string)
+		switch message, _ := members["appliedMessage"].(string); {
+		case members["applied"] != true:
+			out.Clusters[name] = cmp.Or(firstLine(message), "Karmada has not applied it yet")
+		case members["health"] != "Healthy":
+			health, _ := members["health"].(string)
+			out.Clusters[name] = "its health is " + cmp.Or(health, "Unknown")
+		case slices.Contains(namesOf(chosen, "name"), name):
+			out.Clusters[name] = ""
+		default:
+			out.Clusters[name] = "Karmada is removing it"
+		}
+	}
+	return out
+}
+
+// kubeFleetReporter reads the status of placements.
+var kubeFleetReporter = &reporter{
+	observe:  observePlacement,
+	clusters: pickFixedOf,
+	carried:  pickFixedOf,
+	chooses:  func(*unstructured.Unstructured) bool { return false },
+}
+
+func pickFixedOf(o *unstructured.Unstructured) []string {
+	names, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "policy", "clusterNames")
+	slices.Sort(names)
+	return names
+}
+
+// observePlacement counts conditions of the placement's own generation alone: others may be about clusters that the placement left
+// and came back to.
+func observePlacement(o *unstructured.Unstructured) Observation {
+	out := Observation{Current: true, Clusters: map[string]string{}}
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "placementStatuses")
+	for _, item := range list {
+		members, _ := item.(map[string]any)
+		name, _ := members["clusterName"].(string)
+		if name == "" {
+			continue
+		}
+		out.Clusters[name] = missingIn(conditionsOf(members), o.GetGeneration())
+	}
+	return out
+}
+
+// missingIn says which of the conditions Applied and Available is not true.
+func missingIn(conditions []metav1.Condition, generation int64) string {
+	for _, kind := range []string{"Applied", "Available"} {
+		i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == kind && c.ObservedGeneration == generation })
+		switch {
+		case i < 0:
+			return "KubeFleet has not reported the condition " + kind + " yet"
+		case conditions[i].Status != metav1.ConditionTrue:
+			return "condition " + kind + " is " + string(conditions[i].Status) + ": " + cmp.Or(firstLine(conditions[i].Message), conditions[i].Reason)
+		}
+	}
+	return ""
+}
+
+func conditionsOf(members map[string]any) []metav1.Condition {
+	list, _, _ := unstructured.NestedSlice(members, "conditions")
+	var out []metav1.Condition
+	for _, item := range list {
+		c, _ := item.(map[string]any)
+		text := func(member string) string {
+			value, _ := c[member].(string)
+			return value
+		}
+		generation, _ := c["observedGeneration"].(int64)
+		out = append(out, metav1.Condition{Type: text("type"), Status: metav1.ConditionStatus(text("status")), ObservedGeneration: generation, Reason: text("reason"), Message: text("message")})
+	}
+	return out
+}
+
+// namesOf returns a text member of all items of a list.
+func namesOf(list []any, member string) []string {
+	var out []string
+	for _, item := range list {
+		members, _ := item.(map[string]any)
+		if name, ok := members[member].(string); ok {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// firstLine returns the start of a message of a system.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	const limit = 200
+	if len(line) > limit {
+		line = strings.ToValidUTF8(line[:limit], "") + "..."
+	}
+	return line
+}

@@ -1,0 +1,152 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// defaultSurgeTimeout is how long an object keeps the clusters that it leaves if spec.delivery.surge does not say it.
+const defaultSurgeTimeout = 10 * time.Minute
+
+func surgeTimeout(s *placementv1.Surge) time.Duration {
+	if s == nil || s.Timeout == nil {
+		return defaultSurgeTimeout
+	}
+	return s.Timeout.Duration
+}
+
+// Handover is what has to exist in a system now, and whether the placed object runs there.
+type Handover struct {
+	Objects []Delivered
+	// Kept are the clusters that the object keeps although they are not decided, sorted. Until is when the first of them is given
+	// up in any case.
+	Kept  []string
+	Until time.Time
+	Run   Run
+}
+
+// HandOver returns what Render returns. If the policy has spec.delivery.surge, the objects also have the clusters that the placed
+// object leaves, as long as it does not run in all clusters of the decision. live is the delivered object as it is, or nil, and
+// observed is what the system reports of it, or nil. The clusters that Berth delivered to are in an annotation of live, with the
+// time since when each of them is not decided: clusters that another client added to live are not kept.
+//
+// No cluster is kept if the decision is empty, if the system does not report where objects run, if the system can't express the
+// clusters together, or after the timeout.
+func (s System) HandOver(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
+	final, err := s.Render(object, decision, spec)
+	out := Handover{Objects: final}
+	if err != nil || s.reporter == nil || len(final) == 0 || len(decision.Clusters) == 0 {
+		return out, err
+	}
+	if spec != nil && spec.Surge != nil {
+		since := map[string]string{}
+		for _, name := range decision.Clusters {
+			since[name] = ""
+		}
+		if live != nil {
+			s.keep(&out, since, object, decision, spec, live, observed, now)
+		}
+		for _, o := range out.Objects {
+			annotate(o.Object, since)
+		}
+	}
+	out.Run = s.run(object, final[0].Object, out.Objects[0].Object, observed)
+	return out, nil
+}
+
+// annotate adds the clusters that Berth delivers to.
+func annotate(o *unstructured.Unstructured, since map[string]string) {
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	// Marshaling does not fail: the members are texts.
+	text, _ := json.Marshal(since)
+	annotations[placementv1.DeliveredClustersAnnotation] = string(text)
+	o.SetAnnotations(annotations)
+}
+
+// keep adds the clusters that an object keeps to a handover, and to since.
+func (s System) keep(h *Handover, since map[string]string, object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) {
+	timeout := surgeTimeout(spec.Surge)
+	leaving, both := map[string]time.Time{}, decision
+	both.Clusters = slices.Clone(decision.Clusters)
+	for name, start := range s.deliveredTo(live) {
+		if _, decided := since[name]; decided {
+			continue
+		}
+		// A client that wrote a time in the future would keep the cluster for longer.
+		if start.IsZero() || start.After(now) {
+			start = now
+		}
+		if start = start.UTC().Truncate(time.Second); now.Before(start.Add(timeout)) {
+			leaving[name] = start
+			both.Clusters = append(both.Clusters, name)
+		}
+	}
+	if len(leaving) == 0 {
+		return
+	}
+	objects, err := s.Render(object, both, spec)
+	if err != nil || s.runsInAll(decision, object, objects[0].Object, observed) {
+		return
+	}
+	h.Objects = objects
+	for name, start := range leaving {
+		since[name] = start.Format(time.RFC3339)
+		h.Kept = append(h.Kept, name)
+		if end := start.Add(timeout); h.Until.IsZero() || end.Before(h.Until) {
+			h.Until = end
+		}
+	}
+	slices.Sort(h.Kept)
+}
+
+// runsInAll reports whether an object runs in all clusters of a decision to which a delivered object brings it.
+func (s System) runsInAll(decision Decision, object Object, applied *unstructured.Unstructured, observed *Observation) bool {
+	running, why := s.runningIn(object, applied, observed)
+	if why != "" {
+		return false
+	}
+	wanted := slices.DeleteFunc(s.carried(applied, observed), func(name string) bool { return !slices.Contains(decision.Clusters, name) })
+	return len(wanted) > 0 && !slices.ContainsFunc(wanted, func(name string) bool { return !running[name] })
+}
+
+// deliveredTo returns the clusters that Berth delivered to, with the time since when each of them is not decided; the zero time for
+// those that were decided. An object that was delivered before the policy had spec.delivery.surge has no annotation.
+func (s System) deliveredTo(live *unstructured.Unstructured) map[string]time.Time {
+	out := map[string]time.Time{}
+	var since map[string]string
+	if json.Unmarshal([]byte(live.GetAnnotations()[placementv1.DeliveredClustersAnnotation]), &since) == nil {
+		for name, text := range since {
+			// Without a valid time, the time starts now.
+			out[name], _ = time.Parse(time.RFC3339, text)
+		}
+		return out
+	}
+	for _, name := range s.reporter.carried(live) {
+		out[name] = time.Time{}
+	}
+	return out
+}

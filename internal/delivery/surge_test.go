@@ -1,0 +1,335 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/delivery"
+)
+
+var (
+	moved   = delivery.Object{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Namespace: "shop", Name: "web", UID: "1"}
+	surging = &placementv1.Surge{Timeout: &metav1.Duration{Duration: time.Minute}}
+	noon    = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+)
+
+// carrier is a system as a test plays it.
+type carrier struct {
+	system delivery.System
+	spec   *placementv1.Delivery
+	// report returns what the system reports: the clusters that it was asked for, and where the object runs.
+	report func(live *unstructured.Unstructured, requested []string, running ...string) *delivery.Observation
+	// named returns the clusters in an object.
+	named func(*unstructured.Unstructured) []string
+}
+
+func carriers() map[string]carrier {
+	karmada := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}, Surge: surging}
+	fleet := &placementv1.Delivery{KubeFleet: &placementv1.KubeFleetDelivery{}, Surge: surging}
+	return map[string]carrier{
+		"karmada": {
+			delivery.Systems(karmada)[0], karmada,
+			func(_ *unstructured.Unstructured, requested []string, running ...string) *delivery.Observation {
+				return new(delivery.Systems(karmada)[0].Observe(binding(requested, running...)))
+			},
+			func(o *unstructured.Unstructured) []string {
+				names, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "placement", "clusterAffinity", "clusterNames")
+				return names
+			},
+		},
+		"kubeFleet": {
+			delivery.Systems(fleet)[0], fleet,
+			func(live *unstructured.Unstructured, requested []string, running ...string) *delivery.Observation {
+				o := live.DeepCopy()
+				o.SetGeneration(2)
+				var statuses []any
+				for _, name := range requested {
+					available := "False"
+					if slices.Contains(running, name) {
+						available = "True"
+					}
+					statuses = append(statuses, map[string]any{"clusterName": name, "conditions": []any{
+						map[string]any{"type": "Applied", "status": "True", "observedGeneration": int64(2)},
+						map[string]any{"type": "Available", "status": available, "observedGeneration": int64(2), "message": "0 of 1 pods"},
+					}})
+				}
+				o.Object["status"] = map[string]any{"placementStatuses": statuses}
+				return new(delivery.Systems(fleet)[0].Observe(o))
+			},
+			func(o *unstructured.Unstructured) []string {
+				names, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "policy", "clusterNames")
+				return names
+			},
+		},
+	}
+}
+
+// binding is a ResourceBinding of moved.
+func binding(requested []string, running ...string) *unstructured.Unstructured {
+	var chosen, statuses, names []any
+	for _, name := range requested {
+		names = append(names, name)
+		chosen = append(chosen, map[string]any{"name": name})
+		health := "Unhealthy"
+		if slices.Contains(running, name) {
+			health = "Healthy"
+		}
+		statuses = append(statuses, map[string]any{"clusterName": name, "applied": true, "health": health})
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"generation": int64(3)},
+		"spec": map[string]any{
+			"resource":  map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web", "uid": "1"},
+			"clusters":  chosen,
+			"placement": map[string]any{"clusterAffinity": map[string]any{"clusterNames": names}},
+		},
+		"status": map[string]any{"schedulerObservedGeneration": int64(3), "aggregatedStatus": statuses},
+	}}
+}
+
+func to(clusters ...string) delivery.Decision { return delivery.Decision{Clusters: clusters} }
+
+func TestHandOver(t *testing.T) {
+	for name, c := range carriers() {
+		t.Run(name, func(t *testing.T) {
+			handOver := func(decision delivery.Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *delivery.Observation, now time.Time) (delivery.Handover, *unstructured.Unstructured) {
+				t.Helper()
+				got, err := c.system.HandOver(moved, decision, spec, live, observed, now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(got.Objects) == 0 {
+					return got, nil
+				}
+				return got, got.Objects[0].Object
+			}
+			expect := func(what string, o *unstructured.Unstructured, clusters ...string) {
+				t.Helper()
+				if diff := cmp.Diff(clusters, c.named(o)); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", what, diff)
+				}
+			}
+			_, old := handOver(to("a", "c"), c.spec, nil, nil, noon)
+			expect("Without a delivered object, there is nothing to leave", old, "a", "c")
+
+			got, both := handOver(to("b", "c"), c.spec, old, c.report(old, []string{"a", "c"}, "a", "c"), noon)
+			expect("The object is brought to b before it leaves a", both, "a", "b", "c")
+			if diff := cmp.Diff([]string{"a"}, got.Kept); diff != "" || !got.Until.Equal(noon.Add(time.Minute)) || got.Run.State != delivery.NotRunning {
+				t.Errorf("Kept until %v, %v (-want +got):\n%s", got.Until, got.Run, diff)
+			}
+			later := noon.Add(30 * time.Second)
+			_, again := handOver(to("b", "c"), c.spec, both, c.report(both, []string{"a", "b", "c"}, "a", "c"), later)
+			if diff := cmp.Diff(both, again); diff != "" {
+				t.Errorf("Delivering twice has to write nothing (-want +got):\n%s", diff)
+			}
+			_, o := handOver(to("b", "c"), c.spec, both, nil, later)
+			expect("Without a report, it stays", o, "a", "b", "c")
+
+			runs := c.report(both, []string{"a", "b", "c"}, "a", "b", "c")
+			got, o = handOver(to("b", "c"), c.spec, both, runs, later)
+			expect("It leaves a when it runs in b", o, "b", "c")
+			if len(got.Kept) > 0 || !got.Until.IsZero() {
+				t.Errorf("Kept %v until %v", got.Kept, got.Until)
+			}
+			got, _ = handOver(to("b", "c"), c.spec, o, c.report(o, []string{"b", "c"}, "b", "c"), later)
+			if got.Run != (delivery.Run{State: delivery.Running}) {
+				t.Errorf("It runs in its clusters alone: %+v", got.Run)
+			}
+			_, o = handOver(to("b", "c"), c.spec, both, nil, noon.Add(time.Minute))
+			expect("After the timeout, it leaves a anyway", o, "b", "c")
+			_, o = handOver(to("a", "c"), c.spec, both, c.report(both, []string{"a", "b", "c"}, "a", "c"), later)
+			expect("When the decision is taken back, it leaves the new cluster", o, "a", "c")
+			_, o = handOver(to("b", "c"), &placementv1.Delivery{Karmada: c.spec.Karmada, KubeFleet: c.spec.KubeFleet}, both, nil, later)
+			expect("Without surge, it leaves at once", o, "b", "c")
+			if _, kept := o.GetAnnotations()[placementv1.DeliveredClustersAnnotation]; kept {
+				t.Error("Without surge, there is no annotation")
+			}
+
+			foreign := both.DeepCopy()
+			if err := unstructured.SetNestedStringSlice(foreign.Object, []string{"a", "b", "c", "evil"}, map[string][]string{
+				"karmada": {"spec", "placement", "clusterAffinity", "clusterNames"}, "kubeFleet": {"spec", "policy", "clusterNames"},
+			}[name]...); err != nil {
+				t.Fatal(err)
+			}
+			_, o = handOver(to("b", "c"), c.spec, foreign, nil, later)
+			expect("A cluster that another client added is not kept", o, "a", "b", "c")
+			future := both.DeepCopy()
+			future.SetAnnotations(map[string]string{placementv1.DeliveredClustersAnnotation: `{"a":"2036-01-01T00:00:00Z","c":""}`})
+			got, _ = handOver(to("b", "c"), c.spec, future, nil, later)
+			if !got.Until.Equal(later.Add(time.Minute)) {
+				t.Errorf("A time in the future counts as now: %v", got.Until)
+			}
+			got, _ = handOver(to(), c.spec, both, runs, later)
+			if len(got.Kept) > 0 || got.Run.State != delivery.NotReported {
+				t.Errorf("An empty decision keeps no cluster: %+v", got)
+			}
+		})
+	}
+}
+
+func TestHandOverIgnoresStaleReports(t *testing.T) {
+	karmada := carriers()["karmada"]
+	got := func(change func(*unstructured.Unstructured)) []string {
+		t.Helper()
+		first, err := karmada.system.HandOver(moved, to("a"), karmada.spec, nil, nil, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		both, err := karmada.system.HandOver(moved, to("b"), karmada.spec, first.Objects[0].Object, nil, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := binding([]string{"a", "b"}, "a", "b")
+		change(o)
+		last, err := karmada.system.HandOver(moved, to("b"), karmada.spec, both.Objects[0].Object, new(karmada.system.Observe(o)), noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return last.Kept
+	}
+	if kept := got(func(*unstructured.Unstructured) {}); kept != nil {
+		t.Fatalf("Kept %v", kept)
+	}
+	for name, change := range map[string]func(*unstructured.Unstructured){
+		"another object": func(o *unstructured.Unstructured) { set(o, "2", "spec", "resource", "uid") },
+		"not scheduled":  func(o *unstructured.Unstructured) { o.SetGeneration(4) },
+		"an older placement": func(o *unstructured.Unstructured) {
+			set(o, []any{"b"}, "spec", "placement", "clusterAffinity", "clusterNames")
+		},
+		"not applied":           func(o *unstructured.Unstructured) { set(o, []any{}, "status", "aggregatedStatus") },
+		"b is not chosen":       func(o *unstructured.Unstructured) { set(o, []any{map[string]any{"name": "a"}}, "spec", "clusters") },
+		"nothing is chosen yet": func(o *unstructured.Unstructured) { delete(o.Object, "status"); set(o, []any{}, "spec", "clusters") },
+	} {
+		if diff := cmp.Diff([]string{"a"}, got(change)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func set(o *unstructured.Unstructured, value any, path ...string) {
+	_ = unstructured.SetNestedField(o.Object, value, path...)
+}
+
+// TestHandOverEndsWithTheDecision changes the decision, the reports, and the time at random: an object never loses a decided cluster, it
+// keeps only clusters that were decided, and once it runs or the time is over, it is the object that the last decision gives alone.
+func TestHandOverEndsWithTheDecision(t *testing.T) {
+	for name, c := range carriers() {
+		t.Run(name, func(t *testing.T) {
+			random, all := rand.New(rand.NewPCG(1, 2)), []string{"a", "b", "c", "d"}
+			some := func() []string {
+				return slices.DeleteFunc(slices.Clone(all), func(string) bool { return random.IntN(2) == 0 })
+			}
+			for range 300 {
+				var live *unstructured.Unstructured
+				now, decided := noon, map[string]bool{}
+				step := func(decision []string, observed *delivery.Observation) delivery.Handover {
+					t.Helper()
+					got, err := c.system.HandOver(moved, to(decision...), c.spec, live, observed, now)
+					if err != nil {
+						t.Fatal(err)
+					}
+					live = nil
+					if len(got.Objects) > 0 {
+						live = got.Objects[0].Object
+					}
+					return got
+				}
+				var decision []string
+				for range 1 + random.IntN(6) {
+					decision = some()
+					for _, cluster := range decision {
+						decided[cluster] = true
+					}
+					var observed *delivery.Observation
+					if live != nil && random.IntN(3) > 0 {
+						observed = c.report(live, c.named(live), some()...)
+					}
+					got := step(decision, observed)
+					now = now.Add(time.Duration(random.IntN(40)) * time.Second)
+					if live == nil || len(decision) == 0 {
+						continue
+					}
+					for _, cluster := range decision {
+						if !slices.Contains(c.named(live), cluster) {
+							t.Fatalf("Cluster %s is decided, but the object has %v", cluster, c.named(live))
+						}
+					}
+					for _, cluster := range got.Kept {
+						if !decided[cluster] || slices.Contains(decision, cluster) {
+							t.Fatalf("Cluster %s was never decided, or is", cluster)
+						}
+					}
+				}
+				if random.IntN(2) == 0 {
+					now = now.Add(time.Minute)
+					step(decision, nil)
+				} else {
+					// A cluster may be over its time in the first step, so that the report is about another placement.
+					for range 2 {
+						if live != nil {
+							step(decision, c.report(live, c.named(live), c.named(live)...))
+						}
+					}
+				}
+				want, err := c.system.HandOver(moved, to(decision...), c.spec, nil, nil, now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(want.Objects) == 0 {
+					continue
+				}
+				if diff := cmp.Diff(want.Objects[0].Object, live); diff != "" {
+					t.Fatalf("The object depends on history (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func TestHandOverWithReplicas(t *testing.T) {
+	spec := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}, Surge: surging, Replicas: &placementv1.ReplicaDivision{DivideBy: placementv1.DivideEvenly}}
+	object, system := moved, delivery.Systems(spec)[0]
+	object.Replicas = new(int64(4))
+	first, err := system.HandOver(object, to("a"), spec, nil, nil, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := system.HandOver(object, to("b"), spec, first.Objects[0].Object, nil, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _, _ := unstructured.NestedSlice(both.Objects[0].Object.Object, "spec", "placement", "replicaScheduling", "weightPreference", "staticWeightList")
+	text, _ := json.Marshal(list)
+	if diff := cmp.Diff(`[{"targetCluster":{"clusterNames":["a"]},"weight":2},{"targetCluster":{"clusterNames":["b"]},"weight":2}]`, string(text)); diff != "" {
+		t.Errorf("While it moves, both clusters share the replicas (-want +got):\n%s", diff)
+	}
+	last, err := system.HandOver(object, to("b"), spec, both.Objects[0].Object, new(system.Observe(binding([]string{"a", "b"}, "a", "b"))), noon)
+	if err != nil || len(last.Kept) > 0 {
+		t.Errorf("Kept %v, error %v", last.Kept, err)
+	}
+}

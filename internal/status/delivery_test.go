@@ -1,0 +1,100 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package status_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/status"
+)
+
+func TestRunning(t *testing.T) {
+	key := func(name string) delivery.Key {
+		return delivery.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "shop", Name: name}
+	}
+	runs := delivery.Run{State: delivery.Running}
+	starts := delivery.Run{State: delivery.NotRunning, Message: "cluster b: its health is Unhealthy"}
+	unread := delivery.Run{State: delivery.RunUnknown, Reason: placementv1.ReasonForbidden, Message: "no grant; apply the ClusterRole"}
+	for name, test := range map[string]struct {
+		runs           []delivery.Run
+		kept           string
+		want, wantSent metav1.Condition
+		count          *int32
+	}{
+		"no system reports": {runs: []delivery.Run{{}}, wantSent: metav1.Condition{Status: "True", Reason: placementv1.ReasonDelivered}},
+		"all run": {
+			runs: []delivery.Run{runs, runs}, count: new(int32(2)),
+			want:     metav1.Condition{Status: "True", Reason: placementv1.ReasonRunning, Message: "2 of 2 placed objects run in their clusters"},
+			wantSent: metav1.Condition{Status: "True", Reason: placementv1.ReasonDelivered},
+		},
+		"one does not": {
+			runs: []delivery.Run{runs, starts, {}}, count: new(int32(1)),
+			want: metav1.Condition{
+				Status: "False", Reason: placementv1.ReasonNotRunning,
+				Message: "1 of 2 placed objects run in their clusters; the first that does not is deployments.apps shop/b: cluster b: its health is Unhealthy",
+			},
+			wantSent: metav1.Condition{Status: "True", Reason: placementv1.ReasonDelivered},
+		},
+		"reports can't be read": {
+			runs:     []delivery.Run{starts, unread},
+			want:     metav1.Condition{Status: "Unknown", Reason: placementv1.ReasonForbidden, Message: "no grant; apply the ClusterRole"},
+			wantSent: metav1.Condition{Status: "True", Reason: placementv1.ReasonDelivered},
+		},
+		"a cluster is kept": {
+			runs: []delivery.Run{starts}, kept: "a", count: new(int32(0)),
+			want: metav1.Condition{
+				Status: "False", Reason: placementv1.ReasonNotRunning,
+				Message: "0 of 1 placed objects run in their clusters; the first that does not is deployments.apps shop/a: cluster b: its health is Unhealthy",
+			},
+			wantSent: metav1.Condition{Status: "False", Reason: placementv1.ReasonDelivering},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			account := delivery.NewAccount()
+			for i, run := range test.runs {
+				account.Record(key(string(rune('a'+i))), []string{"p"}, delivery.Result{
+					Resource: schema.GroupResource{Group: "apps", Resource: "deployments"}, Systems: "karmada", Run: run, Kept: test.kept,
+				})
+			}
+			facts := sound()
+			facts.State.Policy.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+			facts.Delivery, facts.DeliverySettled = account.Report("p"), true
+			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+			var running metav1.Condition
+			if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionRunning); c != nil {
+				running = metav1.Condition{Status: c.Status, Reason: c.Reason, Message: c.Message}
+			}
+			if diff := cmp.Diff(test.want, running); diff != "" {
+				t.Errorf("Running (-want +got):\n%s", diff)
+			}
+			sent := meta.FindStatusCondition(got.Conditions, placementv1.ConditionDelivered)
+			if sent == nil || sent.Status != test.wantSent.Status || sent.Reason != test.wantSent.Reason {
+				t.Errorf("Delivered is %v", sent)
+			}
+			if diff := cmp.Diff(test.count, got.Delivery.Running); diff != "" {
+				t.Errorf("Running objects (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
