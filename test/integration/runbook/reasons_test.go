@@ -148,11 +148,11 @@ const oneCluster = "package zones\n\nclusters := {\"eu-1\"}\n"
 
 var propagationPolicy = schema.GroupVersionKind{Group: "policy.karmada.io", Version: "v1alpha1", Kind: "PropagationPolicy"}
 
-// installKarmada installs the stand-in for the definition of Karmada.
+// installKarmada installs the stand-ins for the definitions of Karmada.
 func installKarmada(ctx context.Context) {
 	GinkgoHelper()
 	f.MustKubectl(ctx, "", "apply", "-f", "hack/demo/propagationpolicy-crd.yaml")
-	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "crd/propagationpolicies.policy.karmada.io")
+	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "-f", "hack/demo/propagationpolicy-crd.yaml")
 }
 
 // toKarmada has a policy deliver with Karmada.
@@ -460,7 +460,7 @@ var _ = Describe("What the runbook says of", func() {
 		DeferCleanup(func(ctx SpecContext) {
 			f.MustKubectl(ctx, "", "delete", "--all", "plpol,csquota,limres")
 			f.MustKubectl(ctx, "", "delete", "--all", "--all-namespaces", "squota")
-			f.MustKubectl(ctx, "", "delete", "--ignore-not-found", "clusterrole/berth-delivery-karmada", "crd/propagationpolicies.policy.karmada.io")
+			f.MustKubectl(ctx, "", "delete", "--ignore-not-found", "-f", "config/rbac/delivery/karmada.yaml", "-f", "hack/demo/propagationpolicy-crd.yaml")
 			f.MustKubectl(ctx, "", "delete", "--ignore-not-found", "clusterrole/berth-reads-harbours", "clusterrole/berth-places-harbours", "crd/harbours.example.com", "priorityclass/harbour")
 			f.MustKubectl(ctx, "", "delete", "--ignore-not-found", "mutatingwebhookconfiguration/berth-placement", "validatingwebhookconfiguration/berth-quota")
 			f.MustKubectl(ctx, "", "delete", "namespace", "shop")
