@@ -52,13 +52,11 @@ func demo(ctx context.Context, o demoOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	crd := true
+	missing := definitionFiles
 	if own != nil {
-		found, err := own.get(ctx, "get", "--ignore-not-found", "-o", "name", profileCRD)
-		if err != nil {
+		if missing, err = missingDefinitions(ctx, *own); err != nil {
 			return err
 		}
-		crd = found == ""
 	}
 	e, err := startEnvironment(ctx, environmentOptions{
 		root: o.root, dir: o.dir, manager: o.manager, cluster: own, progress: func(line string) { fmt.Fprintln(out, line) },
@@ -70,7 +68,7 @@ func demo(ctx context.Context, o demoOptions) (err error) {
 		fmt.Fprintln(out, "\nStopping everything")
 		if own != nil {
 			// ctx may have ended already.
-			err = errors.Join(err, removeStory(context.WithoutCancel(ctx), *own, crd))
+			err = errors.Join(err, removeStory(context.WithoutCancel(ctx), *own, missing))
 		}
 		err = errors.Join(err, e.stop())
 	}()
@@ -82,7 +80,7 @@ func demo(ctx context.Context, o demoOptions) (err error) {
 			return err
 		}
 	}
-	if err := s.tell(ctx, story(crd)); err != nil {
+	if err := s.tell(ctx, story(missing)); err != nil {
 		if ctx.Err() != nil {
 			return errors.New("interrupted")
 		}

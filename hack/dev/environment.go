@@ -36,6 +36,9 @@ const (
 	operatorUser      = "system:serviceaccount:" + operatorNamespace + ":berth-controller-manager"
 	operatorNamespace = "berth-system"
 
+	// deliveryRole is the ClusterRole with the permissions for delivery with Karmada.
+	deliveryRole = "berth-delivery-karmada"
+
 	establishTimeout = time.Minute
 
 	// heartbeat is the interval at which a long start reports progress.
@@ -199,9 +202,12 @@ func (e *environment) install(ctx context.Context, controllers bool) error {
 	if e.plane == nil || controllers {
 		return nil
 	}
-	// Without kube-controller-manager, ClusterRoles are not aggregated, so bind the role directly.
-	if _, err := e.kubectl.get(ctx, "create", "clusterrolebinding", "berth-dev-wide", "--clusterrole=berth-dev-wide", "--user="+operatorUser); err != nil {
-		return fmt.Errorf("granting the operator its rights: %w", err)
+	// Without kube-controller-manager, ClusterRoles are not aggregated, so bind the roles directly. The story creates the
+	// second one.
+	for _, role := range []string{"berth-dev-wide", deliveryRole} {
+		if _, err := e.kubectl.get(ctx, "create", "clusterrolebinding", role, "--clusterrole="+role, "--user="+operatorUser); err != nil {
+			return fmt.Errorf("granting the operator its rights: %w", err)
+		}
 	}
 	return nil
 }

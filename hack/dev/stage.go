@@ -161,6 +161,12 @@ func (s *stage) placed(ctx context.Context, deployment string, clusters ...strin
 		"get", "deployment", deployment, "-n", storyNamespace, "-o", "jsonpath={.metadata.annotations."+clustersPath+"}")
 }
 
+// delivered waits until a Deployment's PropagationPolicy lists exactly these clusters, and shows the list.
+func (s *stage) delivered(ctx context.Context, deployment string, clusters ...string) error {
+	return s.becomes(ctx, func(text string) error { return isPlacement(text, clusters) }, "get", propagation, "-n", storyNamespace, "-o",
+		`jsonpath={.items[?(@.spec.resourceSelectors[0].name=="`+deployment+`")].spec.placement.clusterAffinity.clusterNames}`)
+}
+
 func isPlacement(text string, clusters []string) error {
 	var got []string
 	expected := fmt.Sprintf("expected a placement on %s", strings.Join(clusters, " and "))

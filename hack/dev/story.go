@@ -29,7 +29,8 @@ const (
 	// clustersPath is the key of the annotation with the clusters, in kubectl's JSONPath syntax.
 	clustersPath = `placement\.berth\.dev/clusters`
 
-	levelProperty = "demo.berth.dev/pci-level"
+	levelProperty     = "demo.berth.dev/pci-level"
+	jurisdictionLabel = "demo.berth.dev/jurisdiction"
 
 	eu1 = "gce-europe-west1"
 	eu2 = "gce-europe-west3"
@@ -53,18 +54,24 @@ const (
 	quotaFile     = "hack/demo/quota.yaml"
 	firstFile     = "hack/demo/pod-gold-first.yaml"
 	secondFile    = "hack/demo/pod-gold-second.yaml"
+	karmadaFile   = "hack/demo/propagationpolicy-crd.yaml"
+	rightsFile    = "config/rbac/delivery/karmada.yaml"
 	plainWorkload = "nginx-plain"
 	euWorkload    = "nginx-eu"
 	mixedWorkload = "nginx-eu-and-us"
 	usWorkload    = "nginx-us"
 
 	// policies is the full name of the resource, because fleet managers also have placementpolicies.
-	policies   = "placementpolicies.placement.berth.dev"
-	policy     = policies + "/eu-pci"
-	profiles   = "clusterprofiles.multicluster.x-k8s.io"
-	profileCRD = "customresourcedefinition/" + profiles
-	webhooks   = "mutatingwebhookconfigurations"
+	policies    = "placementpolicies.placement.berth.dev"
+	policy      = policies + "/eu-pci"
+	profiles    = "clusterprofiles.multicluster.x-k8s.io"
+	propagation = "propagationpolicies.policy.karmada.io"
+	webhooks    = "mutatingwebhookconfigurations"
 )
+
+// definitionFiles are the files with reduced CustomResourceDefinitions of other projects. The story uses the real ones if
+// the cluster has them.
+var definitionFiles = []string{crdFile, karmadaFile}
 
 // act is one step of the story.
 type act struct {
@@ -73,21 +80,15 @@ type act struct {
 	play  func(context.Context, *stage) error
 }
 
-// story returns the steps. crd is false if the cluster already serves ClusterProfiles; the story then uses that API.
-func story(crd bool) []act {
-	var inventory [][]string
-	if crd {
-		inventory = append(inventory,
-			[]string{"apply", "-f", crdFile},
-			[]string{"wait", "--for=condition=Established", "--timeout=60s", "-f", crdFile})
-	}
-	inventory = append(inventory,
+// story returns the steps. It installs the missing ones of definitionFiles.
+func story(missing []string) []act {
+	inventory := append(define(missing, crdFile),
 		[]string{"apply", "-f", clustersFile},
 		[]string{"apply", "--server-side", "--subresource=status", "-f", statusFile},
 		[]string{"get", profiles, "-n", fleetNamespace, "-o",
 			`custom-columns=NAME:.metadata.name,JURISDICTION:.metadata.labels.demo\.berth\.dev/jurisdiction,` +
 				`PCI:.status.properties[0].value,HEALTHY:.status.conditions[0].status`})
-	return slices.Concat(policyStory(inventory), placementStory(), changeStory(), quotaStory(), []act{{
+	return slices.Concat(policyStory(inventory), placementStory(), changeStory(), deliveryStory(define(missing, karmadaFile)), quotaStory(), []act{{
 		title: "Without a policy the API server is open again",
 		why:   `When the last policy is deleted, the webhook goes too, and what was denied before is admitted.`,
 		play: func(ctx context.Context, s *stage) error {
@@ -100,6 +101,14 @@ func story(crd bool) []act {
 			return s.succeeds(ctx, []string{"deployment.apps/" + usWorkload + " created"}, "apply", "-f", usFile)
 		},
 	}})
+}
+
+// define returns the kubectl commands that install the definitions in file, or none if they are not missing.
+func define(missing []string, file string) [][]string {
+	if !slices.Contains(missing, file) {
+		return nil
+	}
+	return [][]string{{"apply", "-f", file}, {"wait", "--for=condition=Established", "--timeout=60s", "-f", file}}
 }
 
 // policyStory returns the steps up to the policy. inventory are the kubectl commands that create the clusters.
@@ -260,6 +269,33 @@ func setLevel(level string) []string {
 	return []string{"patch", profiles, eu2, "-n", fleetNamespace, "--subresource=status", "--type=merge", "-p", `{"status":{"properties":` + properties + `}}`}
 }
 
+// deliveryStory returns the step that delivers placements. definitions are the kubectl commands that install Karmada's
+// definitions.
+func deliveryStory(definitions [][]string) []act {
+	return []act{{
+		title: "Delivery: Karmada gets the placement",
+		why: `With spec.delivery, Berth keeps a PropagationPolicy for each placed workload, which tells Karmada where to deploy it. Then
+` + eu2 + ` leaves the EU, and the PropagationPolicy follows. The demo needs Karmada's definitions, not Karmada itself.`,
+		play: func(ctx context.Context, s *stage) error {
+			for _, args := range append(definitions,
+				[]string{"apply", "-f", rightsFile},
+				[]string{"patch", policy, "--type=merge", "-p", `{"spec":{"delivery":{"karmada":{}}}}`},
+			) {
+				if err := s.succeeds(ctx, nil, args...); err != nil {
+					return err
+				}
+			}
+			if err := s.delivered(ctx, euWorkload, eu1, eu2); err != nil {
+				return err
+			}
+			if err := s.succeeds(ctx, nil, "label", profiles, eu2, "-n", fleetNamespace, "--overwrite", jurisdictionLabel+"=us"); err != nil {
+				return err
+			}
+			return s.delivered(ctx, euWorkload, eu1)
+		},
+	}}
+}
+
 func quotaStory() []act {
 	return []act{
 		{
@@ -322,20 +358,37 @@ func unplaced(text string) error {
 }
 
 // storyObjects are the arguments with which kubectl get and delete refer to the story's objects. They omit the policy
-// and the CustomResourceDefinition of ClusterProfiles. All other objects are in the namespaces.
-var storyObjects = []string{"namespace/" + storyNamespace, "namespace/" + fleetNamespace, "priorityclass/" + priorityClass}
+// and the CustomResourceDefinitions. All other objects are in the namespaces.
+var storyObjects = []string{
+	"namespace/" + storyNamespace, "namespace/" + fleetNamespace, "priorityclass/" + priorityClass, "clusterrole/" + deliveryRole,
+}
+
+// missingDefinitions returns those of definitionFiles of which the cluster has no definition.
+func missingDefinitions(ctx context.Context, k kubectl) ([]string, error) {
+	var missing []string
+	for _, file := range definitionFiles {
+		found, err := k.get(ctx, "get", "--ignore-not-found", "-o", "name", "-f", file)
+		if err != nil {
+			return nil, err
+		}
+		if found == "" {
+			missing = append(missing, file)
+		}
+	}
+	return missing, nil
+}
 
 // removeStory deletes the story's objects from a user's cluster. It deletes the policy first: while the policy exists
-// and the operator does not run, the API server denies objects that the policy matches. crd reports whether the story
-// created the CustomResourceDefinition of ClusterProfiles.
-func removeStory(ctx context.Context, k kubectl, crd bool) error {
+// and the operator does not run, the API server denies objects that the policy matches. definitions are the files with
+// the CustomResourceDefinitions that the story created.
+func removeStory(ctx context.Context, k kubectl, definitions []string) error {
 	commands := [][]string{
 		{"delete", "--ignore-not-found", policy},
 		{"delete", "--ignore-not-found", "limres/" + priorityClass},
 		append([]string{"delete", "--ignore-not-found", removeTimeout}, storyObjects...),
 	}
-	if crd {
-		commands = append(commands, []string{"delete", "--ignore-not-found", removeTimeout, profileCRD})
+	for _, file := range definitions {
+		commands = append(commands, []string{"delete", "--ignore-not-found", removeTimeout, "-f", file})
 	}
 	var errs []error
 	for _, args := range commands {
