@@ -55,7 +55,7 @@ type need struct {
 	failure *delivery.Failure
 	// retry is when to try again after a failure.
 	retry time.Duration
-	// run says whether the object runs in its clusters. surging are the clusters that it leaves and keeps until it does, and
+	// run reports whether the object runs in its clusters. surging are the clusters that it leaves and keeps until it does, and
 	// until is when the first of them is given up; the zero time if there is none.
 	run     delivery.Run
 	surging []string

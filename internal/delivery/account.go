@@ -56,7 +56,7 @@ type Result struct {
 	Systems string
 	// Pending reports whether the delivery is not complete, although nothing failed.
 	Pending bool
-	// Run says whether the object runs in its clusters.
+	// Run reports whether the object runs in its clusters.
 	Run Run
 	// Kept has the clusters that the object leaves and keeps until it runs in its new ones, separated by commas.
 	Kept string

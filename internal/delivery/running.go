@@ -34,7 +34,7 @@ import (
 type Observation struct {
 	// UID is the UID of the placed object; empty if the system does not report it.
 	UID types.UID
-	// Requested are the clusters of the placement that the report is about; nil if the report does not have them.
+	// Requested are the clusters of the placement that the report concerns; nil if the report does not have them.
 	Requested []string
 	// Current reports whether the system has finished to choose clusters for that placement.
 	Current bool
@@ -48,21 +48,21 @@ func (o Observation) Equal(other Observation) bool {
 	return o.UID == other.UID && o.Current == other.Current && slices.Equal(o.Requested, other.Requested) && maps.Equal(o.Clusters, other.Clusters)
 }
 
-// RunState says whether a placed object runs in its clusters.
+// RunState reports whether a placed object runs in its clusters.
 type RunState string
 
 const (
-	// NotReported: no system reports it.
+	// NotReported means that no system reports it.
 	NotReported RunState = ""
-	// Running: the object runs in all of its clusters, and in no other one.
+	// Running means that the object runs in all of its clusters, and in no other one.
 	Running RunState = "Running"
-	// NotRunning: the object does not run in all of its clusters, or still runs in others.
+	// NotRunning means that the object does not run in all of its clusters, or still runs in others.
 	NotRunning RunState = "NotRunning"
-	// RunUnknown: Berth can't read the reports.
+	// RunUnknown means that Berth can't read the reports.
 	RunUnknown RunState = "Unknown"
 )
 
-// Run says whether a placed object runs in its clusters, and why not.
+// Run reports whether a placed object runs in its clusters, and why not.
 type Run struct {
 	State RunState
 	// Reason is a reason of the condition Running for the state RunUnknown.
@@ -107,7 +107,7 @@ type reporter struct {
 // Observe returns what an object reports: an object of ReportKinds, or a delivered object if there are no such kinds.
 func (s System) Observe(o *unstructured.Unstructured) Observation { return s.reporter.observe(o) }
 
-// ReportedBy returns the placed object that an object of ReportKinds is about. ok is false if it does not say so.
+// ReportedBy returns the placed object that an object of ReportKinds concerns. ok is false if it does not say so.
 func ReportedBy(o *unstructured.Unstructured) (key Key, ok bool) {
 	ref, _, _ := unstructured.NestedMap(o.Object, "spec", "resource")
 	text := func(member string) string {
@@ -121,7 +121,7 @@ func ReportedBy(o *unstructured.Unstructured) (key Key, ok bool) {
 	return Key{GroupKind: gv.WithKind(text("kind")).GroupKind(), Namespace: text("namespace"), Name: text("name")}, true
 }
 
-// run says whether a placed object runs where final brings it, and nowhere else. applied is the delivered object as it has to be now.
+// run reports whether a placed object runs where final brings it, and nowhere else. applied is the delivered object as it has to be now.
 // It may have more clusters.
 func (s System) run(placed Object, final, applied *unstructured.Unstructured, observed *Observation) Run {
 	running, why := s.runningIn(placed, applied, observed)
@@ -156,7 +156,7 @@ func (s System) carried(delivered *unstructured.Unstructured, observed *Observat
 	return chosen
 }
 
-// runningIn returns the clusters in which a placed object runs, if the report is about the delivered object as it has to be. why says why that is not known.
+// runningIn returns the clusters in which a placed object runs, if the report concerns the delivered object as it has to be. why says why that is not known.
 func (s System) runningIn(placed Object, applied *unstructured.Unstructured, observed *Observation) (running map[string]bool, why string) {
 	switch {
 	case observed == nil, observed.UID != "" && observed.UID != placed.UID:

@@ -289,7 +289,7 @@ func TestHandOverEndsWithTheDecision(t *testing.T) {
 					now = now.Add(time.Minute)
 					step(decision, nil)
 				} else {
-					// A cluster may be over its time in the first step, so that the report is about another placement.
+					// A cluster may be over its time in the first step, so that the report concerns another placement.
 					for range 2 {
 						if live != nil {
 							step(decision, c.report(live, c.named(live), c.named(live)...))

@@ -385,7 +385,7 @@ annotations["example.com/n"] := n
 	}, after: func(ctx context.Context) {
 		names := f.MustKubectl(ctx, "", "--namespace=shop", "get", "resourceplacements.placement.kubernetes-fleet.io", "-o", "name")
 		condition := `{"type":"%s","status":"True","reason":"Specs","message":"","observedGeneration":1,"lastTransitionTime":"2026-01-02T03:04:05Z"}`
-		for _, name := range strings.Fields(names) {
+		for name := range strings.FieldsSeq(names) {
 			f.MustKubectl(ctx, "", "--namespace=shop", "patch", name, "--subresource=status", "--type=merge", "-p",
 				fmt.Sprintf(`{"status":{"placementStatuses":[{"clusterName":"eu-1","conditions":[`+condition+","+condition+"]}]}}", "Applied", "Available"))
 		}
