@@ -123,10 +123,10 @@ func New(d Deps) *Controller {
 	}
 	c.placed, c.delivered = newPlacedObjects(c.enqueue, c.typeChanged), newDeliveredObjects(c.enqueue, c.foreign)
 	c.placedWatches = d.Watches.NewConsumer(c.placed, c.placedWatchChanged)
-	c.deliveredWatches = d.Watches.NewConsumer(c.delivered, c.deliveredWatchChanged)
+	c.deliveredWatches = d.Watches.NewConsumer(c.delivered, c.systemWatchChanged)
 	c.deliveredWatches.Prepare = forget
 	c.reports = newReports(c.enqueue)
-	c.reportWatches = d.Watches.NewConsumer(c.reports, c.reportWatchChanged)
+	c.reportWatches = d.Watches.NewConsumer(c.reports, c.systemWatchChanged)
 	d.Registry.Subscribe(c.policyChanged)
 	d.Catalog.Subscribe(c.servedChanged)
 	return c
@@ -341,11 +341,8 @@ func (c *Controller) Settled(versions ...*placement.Policy) bool {
 	return true
 }
 
-// deliveredWatchChanged enqueues all objects because the state of the watch on a type of delivered objects changed.
-func (c *Controller) deliveredWatchChanged(schema.GroupVersionResource) { c.enqueueAll() }
-
-// reportWatchChanged enqueues all objects because the state of the watch on a type of reports changed.
-func (c *Controller) reportWatchChanged(schema.GroupVersionResource) { c.enqueueAll() }
+// systemWatchChanged enqueues all objects because the state of the watch on a type of delivered objects, or of reports, changed.
+func (c *Controller) systemWatchChanged(schema.GroupVersionResource) { c.enqueueAll() }
 
 func (c *Controller) enqueueAll() {
 	c.enqueue(c.placed.keys(func(schema.GroupVersionResource, delivery.Key) bool { return true })...)

@@ -457,12 +457,8 @@ func split(want delivery.Delivered) (body, status *unstructured.Unstructured) {
 	// Marshaling does not fail: the content is that of decoded JSON.
 	text, _ := json.Marshal(body.Object)
 	sum := sha256.Sum256(text)
-	annotations := body.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[hashAnnotation] = hex.EncodeToString(sum[:8])
-	body.SetAnnotations(annotations)
+	// The annotations are a map, if there are any, so this does not fail either.
+	_ = unstructured.SetNestedField(body.Object, hex.EncodeToString(sum[:8]), "metadata", "annotations", hashAnnotation)
 	return body, status
 }
 

@@ -22,8 +22,10 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -121,8 +123,8 @@ func ReportedBy(o *unstructured.Unstructured) (key Key, ok bool) {
 	return Key{GroupKind: gv.WithKind(text("kind")).GroupKind(), Namespace: text("namespace"), Name: text("name")}, true
 }
 
-// run reports whether a placed object runs where final brings it, and nowhere else. applied is the delivered object as it has to be now.
-// It may have more clusters.
+// run reports whether a placed object runs where final brings it, and nowhere else. applied is the delivered object as it has to be
+// now. It may have more clusters.
 func (s System) run(placed Object, final, applied *unstructured.Unstructured, observed *Observation) Run {
 	running, why := s.runningIn(placed, applied, observed)
 	if why != "" {
@@ -156,7 +158,8 @@ func (s System) carried(delivered *unstructured.Unstructured, observed *Observat
 	return chosen
 }
 
-// runningIn returns the clusters in which a placed object runs, if the report concerns the delivered object as it has to be. why says why that is not known.
+// runningIn returns the clusters in which a placed object runs, if the report concerns the delivered object as it has to be. why
+// says why that is not known.
 func (s System) runningIn(placed Object, applied *unstructured.Unstructured, observed *Observation) (running map[string]bool, why string) {
 	switch {
 	case observed == nil, observed.UID != "" && observed.UID != placed.UID:
@@ -178,7 +181,7 @@ var karmadaReporter = &reporter{
 		{GroupVersionResource: karmadaWork.WithResource("clusterresourcebindings"), Kind: "ClusterResourceBinding"},
 	},
 	observe:  observeBinding,
-	clusters: func(o *unstructured.Unstructured) []string { return affinityOf(o, "spec", "placement") },
+	clusters: affinityOf,
 	carried:  karmadaCarried,
 	chooses: func(o *unstructured.Unstructured) bool {
 		dynamic, _, _ := unstructured.NestedString(o.Object, "spec", "placement", "replicaScheduling", "weightPreference", "dynamicWeight")
@@ -188,8 +191,9 @@ var karmadaReporter = &reporter{
 
 var karmadaWork = schema.GroupVersion{Group: "work.karmada.io", Version: "v1alpha2"}
 
-func affinityOf(o *unstructured.Unstructured, placement ...string) []string {
-	names, _, _ := unstructured.NestedStringSlice(o.Object, append(placement, "clusterAffinity", "clusterNames")...)
+// affinityOf returns the clusters in the placement of a policy, or of a binding, sorted.
+func affinityOf(o *unstructured.Unstructured) []string {
+	names, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "placement", "clusterAffinity", "clusterNames")
 	slices.Sort(names)
 	return names
 }
@@ -198,7 +202,7 @@ func affinityOf(o *unstructured.Unstructured, placement ...string) []string {
 func karmadaCarried(o *unstructured.Unstructured) []string {
 	list, found, _ := unstructured.NestedSlice(o.Object, "spec", "placement", "replicaScheduling", "weightPreference", "staticWeightList")
 	if !found {
-		return slices.DeleteFunc(affinityOf(o, "spec", "placement"), func(name string) bool { return name == clusterlist.NoCluster })
+		return slices.DeleteFunc(affinityOf(o), func(name string) bool { return name == clusterlist.NoCluster })
 	}
 	var out []string
 	for _, item := range list {
@@ -213,9 +217,10 @@ func karmadaCarried(o *unstructured.Unstructured) []string {
 func observeBinding(o *unstructured.Unstructured) Observation {
 	uid, _, _ := unstructured.NestedString(o.Object, "spec", "resource", "uid")
 	seen, _, _ := unstructured.NestedInt64(o.Object, "status", "schedulerObservedGeneration")
-	out := Observation{UID: types.UID(uid), Requested: affinityOf(o, "spec", "placement"), Current: seen == o.GetGeneration(), Clusters: map[string]string{}}
-	chosen, _, _ := unstructured.NestedSlice(o.Object, "spec", "clusters")
-	for _, name := range namesOf(chosen, "name") {
+	out := Observation{UID: types.UID(uid), Requested: affinityOf(o), Current: seen == o.GetGeneration(), Clusters: map[string]string{}}
+	clusters, _, _ := unstructured.NestedSlice(o.Object, "spec", "clusters")
+	chosen := namesOf(clusters)
+	for _, name := range chosen {
 		out.Clusters[name] = "Karmada has not applied it yet"
 	}
 	list, _, _ := unstructured.NestedSlice(o.Object, "status", "aggregatedStatus")
@@ -228,7 +233,7 @@ func observeBinding(o *unstructured.Unstructured) Observation {
 		case members["health"] != "Healthy":
 			health, _ := members["health"].(string)
 			out.Clusters[name] = "its health is " + cmp.Or(health, "Unknown")
-		case slices.Contains(namesOf(chosen, "name"), name):
+		case slices.Contains(chosen, name):
 			out.Clusters[name] = ""
 		default:
 			out.Clusters[name] = "Karmada is removing it"
@@ -257,12 +262,16 @@ func observePlacement(o *unstructured.Unstructured) Observation {
 	out := Observation{Current: true, Clusters: map[string]string{}}
 	list, _, _ := unstructured.NestedSlice(o.Object, "status", "placementStatuses")
 	for _, item := range list {
-		members, _ := item.(map[string]any)
-		name, _ := members["clusterName"].(string)
-		if name == "" {
-			continue
+		var status struct {
+			ClusterName string             `json:"clusterName"`
+			Conditions  []metav1.Condition `json:"conditions"`
 		}
-		out.Clusters[name] = missingIn(conditionsOf(members), o.GetGeneration())
+		members, _ := item.(map[string]any)
+		// What can't be decoded is missing, so the object does not count as running.
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(members, &status)
+		if status.ClusterName != "" {
+			out.Clusters[status.ClusterName] = missingIn(status.Conditions, o.GetGeneration())
+		}
 	}
 	return out
 }
@@ -270,38 +279,22 @@ func observePlacement(o *unstructured.Unstructured) Observation {
 // missingIn says which of the conditions Applied and Available is not true.
 func missingIn(conditions []metav1.Condition, generation int64) string {
 	for _, kind := range []string{"Applied", "Available"} {
-		i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == kind && c.ObservedGeneration == generation })
-		switch {
-		case i < 0:
+		switch c := meta.FindStatusCondition(conditions, kind); {
+		case c == nil, c.ObservedGeneration != generation:
 			return "KubeFleet has not reported the condition " + kind + " yet"
-		case conditions[i].Status != metav1.ConditionTrue:
-			return "condition " + kind + " is " + string(conditions[i].Status) + ": " + cmp.Or(firstLine(conditions[i].Message), conditions[i].Reason)
+		case c.Status != metav1.ConditionTrue:
+			return "condition " + kind + " is " + string(c.Status) + ": " + cmp.Or(firstLine(c.Message), c.Reason)
 		}
 	}
 	return ""
 }
 
-func conditionsOf(members map[string]any) []metav1.Condition {
-	list, _, _ := unstructured.NestedSlice(members, "conditions")
-	var out []metav1.Condition
-	for _, item := range list {
-		c, _ := item.(map[string]any)
-		text := func(member string) string {
-			value, _ := c[member].(string)
-			return value
-		}
-		generation, _ := c["observedGeneration"].(int64)
-		out = append(out, metav1.Condition{Type: text("type"), Status: metav1.ConditionStatus(text("status")), ObservedGeneration: generation, Reason: text("reason"), Message: text("message")})
-	}
-	return out
-}
-
-// namesOf returns a text member of all items of a list.
-func namesOf(list []any, member string) []string {
+// namesOf returns the member name of all items of a list.
+func namesOf(list []any) []string {
 	var out []string
 	for _, item := range list {
 		members, _ := item.(map[string]any)
-		if name, ok := members[member].(string); ok {
+		if name, ok := members["name"].(string); ok {
 			out = append(out, name)
 		}
 	}

@@ -30,7 +30,7 @@ import (
 const defaultSurgeTimeout = 10 * time.Minute
 
 func surgeTimeout(s *placementv1.Surge) time.Duration {
-	if s == nil || s.Timeout == nil {
+	if s.Timeout == nil {
 		return defaultSurgeTimeout
 	}
 	return s.Timeout.Duration
@@ -77,14 +77,9 @@ func (s System) HandOver(object Object, decision Decision, spec *placementv1.Del
 
 // annotate adds the clusters that Berth delivers to.
 func annotate(o *unstructured.Unstructured, since map[string]string) {
-	annotations := o.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	// Marshaling does not fail: the members are texts.
+	// Neither fails: the members are texts, and the annotations of an object of newObject are a map.
 	text, _ := json.Marshal(since)
-	annotations[placementv1.DeliveredClustersAnnotation] = string(text)
-	o.SetAnnotations(annotations)
+	_ = unstructured.SetNestedField(o.Object, string(text), "metadata", "annotations", placementv1.DeliveredClustersAnnotation)
 }
 
 // keep adds the clusters that an object keeps to a handover, and to since.
