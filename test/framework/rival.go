@@ -103,36 +103,41 @@ func (f *Framework) StartRival(ctx context.Context, namespace string, annotation
 	return &Rival{c, namespace, annotations}
 }
 
-// Write sets the annotations of an object.
-func (r *Rival) Write(ctx context.Context, gvk schema.GroupVersionKind, name string) error {
+// Write sets the annotations of an object, and returns what the API server stored for them.
+func (r *Rival) Write(ctx context.Context, gvk schema.GroupVersionKind, name string) (map[string]string, error) {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": r.annotations}})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return r.client.Patch(ctx, NewObject(gvk, r.namespace, name, nil), client.RawPatch(types.MergePatchType, body), client.FieldOwner(RivalManager))
+	obj := NewObject(gvk, r.namespace, name, nil)
+	if err := r.client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, body), client.FieldOwner(RivalManager)); err != nil {
+		return nil, err
+	}
+	return r.fought(obj), nil
 }
 
 // Fight writes the annotations of an object each time that they have been changed, and returns when that has happened a number of
 // times.
 func (r *Rival) Fight(ctx context.Context, f *Framework, gvk schema.GroupVersionKind, name string, rounds int) {
 	GinkgoHelper()
-	values := func(ctx context.Context) (map[string]string, error) {
+	read := func(ctx context.Context) (map[string]string, error) {
 		obj, err := f.Get(ctx, gvk, r.namespace, name)
 		if err != nil {
 			return nil, err
 		}
-		out := obj.GetAnnotations()
-		maps.DeleteFunc(out, func(key, _ string) bool { _, ours := r.annotations[key]; return !ours })
-		return out, nil
+		return r.fought(obj), nil
 	}
 	for range rounds {
-		Eventually(values).WithContext(ctx).Should(And(HaveLen(len(r.annotations)), Not(Equal(r.annotations))), "Berth patches %s", name)
-		// The API server learns of the rival's webhook with a delay.
-		Eventually(func(ctx context.Context) (map[string]string, error) {
-			if err := r.Write(ctx, gvk, name); err != nil {
-				return nil, err
-			}
-			return values(ctx)
-		}).WithContext(ctx).Should(Equal(r.annotations), "the rival writes %s", name)
+		Eventually(read).WithContext(ctx).Should(And(HaveLen(len(r.annotations)), Not(Equal(r.annotations))), "Berth patches %s", name)
+		// The API server learns of the rival's webhook with a delay. Its response counts: what is read afterwards may be Berth's next
+		// patch already, and another write would be another round.
+		Eventually(r.Write).WithContext(ctx).WithArguments(gvk, name).Should(Equal(r.annotations), "the rival writes %s", name)
 	}
+}
+
+// fought returns those annotations of an object that the rival writes.
+func (r *Rival) fought(obj client.Object) map[string]string {
+	out := maps.Clone(obj.GetAnnotations())
+	maps.DeleteFunc(out, func(key, _ string) bool { _, ours := r.annotations[key]; return !ours })
+	return out
 }
