@@ -65,6 +65,18 @@ type Kind struct {
 	Existing bool
 }
 
+// KindsFor returns the kinds as which the system delivers namespaced objects, or cluster-scoped ones. There is none if it can't deliver
+// these.
+func (s System) KindsFor(namespaced bool) []Kind {
+	var out []Kind
+	for _, kind := range s.Kinds {
+		if kind.Namespaced == namespaced {
+			out = append(out, kind)
+		}
+	}
+	return out
+}
+
 // Object is the placed object.
 type Object struct {
 	schema.GroupVersionKind

@@ -504,3 +504,26 @@ func marshal(t *testing.T, delivered []delivery.Delivered) string {
 	}
 	return string(text)
 }
+
+// TestKindsFor checks that each system delivers an object as the kinds for its scope, and as all of them.
+func TestKindsFor(t *testing.T) {
+	for name := range systems {
+		system, spec := system(t, name)
+		for _, object := range []delivery.Object{deployment("web", 3), clusterRole("viewer")} {
+			delivered, err := system.Render(object, decided("a"), spec)
+			if kinds := system.KindsFor(object.Namespace != ""); len(kinds) > 0 != (err == nil) {
+				t.Errorf("%s delivers %s as %v, error %v", name, object.Kind, kinds, err)
+			}
+			if err != nil {
+				continue
+			}
+			var got []delivery.Kind
+			for _, o := range delivered {
+				got = append(got, o.Kind)
+			}
+			if diff := cmp.Diff(system.KindsFor(object.Namespace != ""), got); diff != "" {
+				t.Errorf("%s delivers %s as other kinds (-want +got):\n%s", name, object.Kind, diff)
+			}
+		}
+	}
+}

@@ -111,6 +111,19 @@ func (m *Matcher) Types(served *ServedTypes) (types []ServedType, ok bool) {
 	return types, true
 }
 
+// Served returns the served types that the match selects, including those that its wildcards stand for. A type may be repeated.
+func (m *Matcher) Served(served *ServedTypes) []ServedType {
+	if served == nil {
+		return nil
+	}
+	var out []ServedType
+	for _, rule := range m.match.ResourceRules[:m.rules] {
+		matched, _ := served.matched(rule)
+		out = append(out, matched...)
+	}
+	return out
+}
+
 // selectedByNamespace reports whether a namespace selector applies to objects of the type. A Namespace is selected by
 // its own labels.
 func (t ServedType) selectedByNamespace() bool {

@@ -18,17 +18,20 @@ package policyvalidator
 
 import (
 	"fmt"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
 // warnOfDelivery warns about spec.delivery that has no effect.
-func (v *Validator) warnOfDelivery(spec placementv1.PlacementPolicySpec, module *policy.Module, path *field.Path) admission.Warnings {
+func (v *Validator) warnOfDelivery(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module, path *field.Path) admission.Warnings {
 	if spec.Delivery == nil {
 		return nil
 	}
@@ -39,14 +42,59 @@ func (v *Validator) warnOfDelivery(spec placementv1.PlacementPolicySpec, module 
 	if !givesClusters(module) {
 		out = append(out, fmt.Sprintf("%s: the policy has no rule clusters, so it delivers only objects that other policies give clusters", path))
 	}
+	namespaced, clusterScoped := v.deliveredScopes(m)
 	for _, system := range delivery.Systems(spec.Delivery) {
-		for _, kind := range system.Kinds {
-			if _, served := v.Catalog.Exact(kind.GroupVersionResource); !served {
-				out = append(out, fmt.Sprintf("%s: the API server does not serve %s in version %s: nothing is delivered to %s before its CRDs are installed",
-					path.Child(system.Name), kind.GroupResource(), kind.Version, system.Title))
-				break
-			}
+		if warning := v.warnOfSystem(system, namespaced, clusterScoped); warning != "" {
+			out = append(out, fmt.Sprintf("%s: %s", path.Child(system.Name), warning))
 		}
 	}
 	return out
+}
+
+// deliveredScopes reports whether the served types that are matched and delivered to the systems of spec.delivery are namespaced,
+// cluster-scoped, or both. Both are false if no such type is known.
+func (v *Validator) deliveredScopes(m *match.Matcher) (namespaced, clusterScoped bool) {
+	for _, t := range m.Served(v.Catalog.Served()) {
+		if _, native := delivery.NativeSystem(schema.GroupKind{Group: t.Group, Kind: t.Kind}); native {
+			continue
+		}
+		namespaced, clusterScoped = namespaced || t.Namespaced, clusterScoped || !t.Namespaced
+	}
+	return namespaced, clusterScoped
+}
+
+// warnOfSystem returns a warning if a system can't deliver the objects of a scope that is matched; "" if it can. A kind that is not
+// served counts only if objects are delivered as that kind. If no scope is known, there is a warning only if the system can deliver
+// the objects of neither.
+func (v *Validator) warnOfSystem(system delivery.System, namespaced, clusterScoped bool) string {
+	unknown := !namespaced && !clusterScoped
+	var scopes int
+	var unserved []delivery.Kind
+	for _, scope := range []struct{ namespaced, matched bool }{{true, namespaced}, {false, clusterScoped}} {
+		kinds := system.KindsFor(scope.namespaced)
+		if len(kinds) == 0 || !scope.matched && !unknown {
+			continue
+		}
+		scopes++
+		if i := slices.IndexFunc(kinds, func(kind delivery.Kind) bool {
+			_, served := v.Catalog.Exact(kind.GroupVersionResource)
+			return !served
+		}); i >= 0 {
+			unserved = append(unserved, kinds[i])
+		}
+	}
+	subject := "nothing"
+	switch {
+	case scopes == 0:
+		return fmt.Sprintf("the policy matches only cluster-scoped types, and the objects of %s are namespaced: nothing is delivered to it. "+
+			"Match namespaced types, or remove this field", system.Title)
+	case len(unserved) == 0, unknown && len(unserved) < scopes:
+		return ""
+	case len(unserved) < scopes && unserved[0].Namespaced:
+		subject = "no namespaced object"
+	case len(unserved) < scopes:
+		subject = "no cluster-scoped object"
+	}
+	return fmt.Sprintf("the API server does not serve %s in version %s: %s is delivered to %s before its CRDs are installed",
+		unserved[0].GroupResource(), unserved[0].Version, subject, system.Title)
 }

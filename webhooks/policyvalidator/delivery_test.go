@@ -1,0 +1,130 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package policyvalidator_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/webhooks/policyvalidator"
+)
+
+// systems is a catalog that serves some types to be delivered, and the kinds of systems.
+type systems struct {
+	catalog
+	// kinds are the resources of systems that are served.
+	kinds []string
+	// unknown reports whether the served types are not known.
+	unknown bool
+}
+
+func (s *systems) Exact(resource schema.GroupVersionResource) (policy.Resource, bool) {
+	return policy.Resource{GroupVersionResource: resource}, slices.Contains(s.kinds, resource.Resource)
+}
+
+func (s *systems) Served() *match.ServedTypes {
+	if s.unknown {
+		return nil
+	}
+	of := func(group, version, plural, kind string, namespaced bool) match.ServedType {
+		return match.ServedType{
+			GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: plural},
+			Kind:                 kind, Singular: strings.ToLower(kind), Namespaced: namespaced,
+		}
+	}
+	return match.NewServedTypes([]match.ServedType{
+		of("apps", "v1", "deployments", "Deployment", true), of("storage.k8s.io", "v1", "storageclasses", "StorageClass", false),
+		of("example.com", "v1", "carts", "Cart", true), of("example.com", "v1", "fleets", "Fleet", false),
+		of("cluster.open-cluster-management.io", "v1beta1", "placements", "Placement", true),
+	})
+}
+
+func TestKindsOfSystemsThatAreNotServed(t *testing.T) {
+	karmada, fleet := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}, &placementv1.Delivery{KubeFleet: &placementv1.KubeFleetDelivery{}}
+	decision := &placementv1.Delivery{PlacementDecision: &placementv1.PlacementDecisionDelivery{}}
+	ocm := &placementv1.Delivery{OpenClusterManagement: &placementv1.OpenClusterManagementDelivery{}}
+	rule := func(group, version string, resources ...string) placementv1.ResourceRule {
+		return placementv1.ResourceRule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: resources}
+	}
+	namespaced, clusterScoped := rule("apps", "v1", "deployments"), rule("storage.k8s.io", "v1", "storageclasses")
+	placements := rule("cluster.open-cluster-management.io", "v1beta1", "placements")
+	const own, both, onlyClusterScoped = "propagationpolicies", "propagationpolicies,clusterpropagationpolicies", "clusterpropagationpolicies"
+	of := func(kind, subject string) string {
+		return "the API server does not serve " + kind + ".policy.karmada.io in version v1alpha1: " + subject + " is delivered to Karmada before its CRDs are installed"
+	}
+	for name, tc := range map[string]struct {
+		delivery *placementv1.Delivery
+		rules    []placementv1.ResourceRule
+		served   string
+		unknown  bool
+		want     string
+	}{
+		"namespaced objects, all kinds":                    {karmada, []placementv1.ResourceRule{namespaced}, both, false, ""},
+		"namespaced objects, their kind":                   {karmada, []placementv1.ResourceRule{namespaced}, own, false, ""},
+		"namespaced objects, the other kind":               {karmada, []placementv1.ResourceRule{namespaced}, onlyClusterScoped, false, of("propagationpolicies", "nothing")},
+		"namespaced objects, no kind":                      {karmada, []placementv1.ResourceRule{namespaced}, "", false, of("propagationpolicies", "nothing")},
+		"cluster-scoped objects, their kind":               {karmada, []placementv1.ResourceRule{clusterScoped}, onlyClusterScoped, false, ""},
+		"cluster-scoped objects, the other kind":           {karmada, []placementv1.ResourceRule{clusterScoped}, own, false, of("clusterpropagationpolicies", "nothing")},
+		"both, all kinds":                                  {karmada, []placementv1.ResourceRule{namespaced, clusterScoped}, both, false, ""},
+		"both, the namespaced kind":                        {karmada, []placementv1.ResourceRule{namespaced, clusterScoped}, own, false, of("clusterpropagationpolicies", "no cluster-scoped object")},
+		"both, the cluster-scoped kind":                    {karmada, []placementv1.ResourceRule{namespaced, clusterScoped}, onlyClusterScoped, false, of("propagationpolicies", "no namespaced object")},
+		"both, no kind":                                    {karmada, []placementv1.ResourceRule{namespaced, clusterScoped}, "", false, of("propagationpolicies", "nothing")},
+		"a wildcard for both":                              {karmada, []placementv1.ResourceRule{rule("example.com", "v1", "*")}, own, false, of("clusterpropagationpolicies", "no cluster-scoped object")},
+		"a wildcard for namespaced objects":                {karmada, []placementv1.ResourceRule{rule("apps", "*", "*")}, own, false, ""},
+		"placement objects have a system of their own":     {karmada, []placementv1.ResourceRule{placements, clusterScoped}, onlyClusterScoped, false, ""},
+		"an unserved type counts for neither":              {karmada, []placementv1.ResourceRule{namespaced, rule("example.com", "v1", "ships")}, own, false, ""},
+		"no type is known, one kind":                       {karmada, []placementv1.ResourceRule{namespaced}, onlyClusterScoped, true, ""},
+		"no type is known, no kind":                        {karmada, []placementv1.ResourceRule{namespaced}, "", true, of("propagationpolicies", "nothing")},
+		"KubeFleet, namespaced":                            {fleet, []placementv1.ResourceRule{namespaced}, "resourceplacements", false, ""},
+		"KubeFleet, cluster-scoped":                        {fleet, []placementv1.ResourceRule{clusterScoped}, "clusterresourceplacements", false, ""},
+		"a system without a kind for cluster-scoped":       {decision, []placementv1.ResourceRule{clusterScoped}, "placementdecisions", false, "the policy matches only cluster-scoped types, and the objects of SIG Multicluster are namespaced: nothing is delivered to it. Match namespaced types, or remove this field"},
+		"a system without a kind for some objects, served": {decision, []placementv1.ResourceRule{namespaced, clusterScoped}, "placementdecisions", false, ""},
+		"two kinds for namespaced objects, one is missing": {ocm, []placementv1.ResourceRule{namespaced}, "placements", false, "the API server does not serve placementdecisions.cluster.open-cluster-management.io in version v1beta1: nothing is delivered to Open Cluster Management before its CRDs are installed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := &policyvalidator.Validator{
+				Catalog: &systems{kinds: strings.Split(tc.served, ","), unknown: tc.unknown}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}},
+			}
+			p := newPolicy("package p\nclusters := {\"a\"}\n")
+			p.Spec.Mode, p.Spec.Delivery, p.Spec.Match.ResourceRules = placementv1.ModeEnforce, tc.delivery, tc.rules
+			warnings, err := v.ValidateCreate(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, w := range warnings {
+				if _, text, ok := strings.Cut(w, ": "); ok && strings.HasPrefix(w, "spec.delivery.") {
+					got = append(got, text)
+				}
+			}
+			var want []string
+			if tc.want != "" {
+				want = []string{tc.want}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
