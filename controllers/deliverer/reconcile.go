@@ -87,7 +87,9 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 	if len(versions) > 0 {
 		object, resource = versions[0].object, versions[0].resource.GroupResource()
 		if object.GetDeletionTimestamp() != nil {
-			// The garbage collector deletes what was delivered for it.
+			// The garbage collector deletes what was delivered for it. A finalizer may hold the object, so it does not count.
+			c.record(key, nil, delivery.Result{})
+			c.placed.reconciled(versions, key)
 			return reconcile.Result{}, nil
 		}
 		if read, err := c.needOf(ctx, versions, n); err != nil || !read {
@@ -102,14 +104,19 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 		Resource: resource, Systems: strings.Join(n.systems, ","), Pending: n.pending, Failure: n.failure,
 		Run: n.run, Kept: strings.Join(slices.Compact(slices.Sorted(slices.Values(n.surging))), ","),
 	}
-	for _, name := range c.Account.Record(key, n.policies, result) {
-		c.Changed(name)
-	}
+	c.record(key, n.policies, result)
 	c.placed.reconciled(versions, key)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: c.again(n)}, nil
+}
+
+// record records the result of an object for the policies that deliver it.
+func (c *Controller) record(key delivery.Key, policies []string, result delivery.Result) {
+	for _, name := range c.Account.Record(key, policies, result) {
+		c.Changed(name)
+	}
 }
 
 // again returns when an object has to be reconciled again without an event; 0 for never.

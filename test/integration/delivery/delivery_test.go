@@ -280,6 +280,31 @@ var _ = Describe("Delivery", func() {
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 	})
 
+	It("does not wait for an object that is being deleted and that a finalizer holds", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		hold := func(name string) *unstructured.Unstructured {
+			GinkgoHelper()
+			o := deploy(ctx, namespace, name)
+			finalizers := func(ctx context.Context, list ...string) error {
+				base := o.DeepCopy()
+				o.SetFinalizers(list)
+				return f.Client.Patch(ctx, o, client.MergeFrom(base))
+			}
+			Expect(finalizers(ctx, "example.com/hold")).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) { Expect(finalizers(ctx)).To(Succeed()) })
+			return o
+		}
+		Expect(f.Client.Delete(ctx, hold("before"))).To(Succeed())
+		p := fl.policy(toKarmada, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		later := hold("later")
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(2))
+		Expect(f.Client.Delete(ctx, later)).To(Succeed())
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
+
 	It("waits for the system's CRDs, and continues when they come", Serial, func(ctx SpecContext) {
 		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
 		p := fl.policy(toKarmada, namespace)
