@@ -280,6 +280,12 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		moves, done := status.CarriedOut(next.Plan)
 		c.Metrics.Plan(obj.Name, moves, done)
 		c.Metrics.Rollout(obj.Name, next.Rollout)
+		switch {
+		case next.Delivery == nil:
+			c.Metrics.Delivery(obj.Name, nil)
+		case facts.DeliverySettled:
+			c.Metrics.Delivery(obj.Name, &facts.Delivery)
+		}
 	}
 	result := reconcile.Result{RequeueAfter: again}
 	if facts.Supply != nil && !facts.Settled || facts.Held(next.Undecided) {

@@ -137,6 +137,9 @@ type Report struct {
 	First, FirstSurging, FirstNotRunning, FirstUnknown *ReportedObject
 }
 
+// Runs reports whether it is known how many objects run: a system reports it, and Berth can read the reports.
+func (r Report) Runs() bool { return r.Reported > 0 && r.FirstUnknown == nil }
+
 // ReportedObject is an object with its result.
 type ReportedObject struct {
 	Key

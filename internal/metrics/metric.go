@@ -69,7 +69,7 @@ type Metric struct {
 // All returns Berth's metrics, sorted by name. The caller must not change the result.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
-		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, policyPaused, policyWaiting, policyPlanMoves, policyPlanDone, policyPlanDuration, policyRolloutState, policyRolloutStages, policyRolloutReached, remediations,
+		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, policyPaused, policyWaiting, policyPlanMoves, policyPlanDone, policyPlanDuration, policyRolloutState, policyRolloutStages, policyRolloutReached, policyDelivery, remediations,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
 		policyQuarantined, policyQuarantinedNamespaces, policyQuarantines, unauthenticatedRequests,
 		remoteRequests, remoteDuration, remoteCircuitOpen, remotePushes, remoteLoads, remotePending,
@@ -278,6 +278,11 @@ var (
 		Name: "berth_policy_rollout_stages_reached", Type: Gauge, Reporter: TheLeader,
 		Help:   "Stages in which a policy's newest version decides.",
 		Labels: []Label{ofPolicy},
+	}
+	policyDelivery = Metric{
+		Name: "berth_policy_delivery", Type: Gauge, Reporter: TheLeader,
+		Help:   "Placed objects of a policy that delivers, by state: delivered, delivering, or failed; and running or not_running in their clusters, if a system reports it.",
+		Labels: []Label{ofPolicy, {Name: "state", Values: deliveryStates}},
 	}
 	remediations = Metric{
 		Name: "berth_remediations_total", Type: Counter, Reporter: TheLeader,

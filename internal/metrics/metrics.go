@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/clock"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/tracing"
 )
@@ -81,6 +82,15 @@ const (
 	RolloutRolledBack         = "rolled_back"
 )
 
+// States of placed objects.
+const (
+	DeliveryDelivered  = "delivered"
+	DeliveryDelivering = "delivering"
+	DeliveryFailed     = "failed"
+	DeliveryRunning    = "running"
+	DeliveryNotRunning = "not_running"
+)
+
 // States of a policy.
 const (
 	StateInForce  = "in_force"
@@ -114,6 +124,7 @@ type Metrics struct {
 	planDuration *prometheus.HistogramVec
 	remediations *prometheus.CounterVec
 	rollouts     rolloutMetrics
+	deliveries   deliveryMetrics
 	quotas       *quotaMetrics
 	memo         *memoMetrics
 	quarantines  *prometheus.CounterVec
@@ -126,11 +137,11 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		Remote:    newRemote(),
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
 		requests: admissionDuration.histogram(), policies: policies.gauge(),
-		violations: violations.gauge(), paused: policyPaused.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(), remediations: remediations.counter(), rollouts: newRolloutMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
+		violations: violations.gauge(), paused: policyPaused.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(), remediations: remediations.counter(), rollouts: newRolloutMetrics(), deliveries: newDeliveryMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
 		refused: unauthenticatedRequests.counter().WithLabelValues(),
 	}
 	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.violations, m.paused, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines, m.refused}
-	for _, c := range slices.Concat(own, m.rollouts.collectors(), m.quotas.collectors(), m.Remote.collectors()) {
+	for _, c := range slices.Concat(own, m.rollouts.collectors(), m.deliveries.collectors(), m.quotas.collectors(), m.Remote.collectors()) {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -239,6 +250,17 @@ func (m *Metrics) Rollout(policy string, s *placementv1.RolloutStatus) {
 	})
 }
 
+// Delivery sets how far the placed objects of a policy are delivered. It removes the series if r is nil.
+func (m *Metrics) Delivery(policy string, r *delivery.Report) {
+	m.ofPolicies.touch(policy, func() {
+		if r == nil {
+			m.deliveries.forget(policy)
+			return
+		}
+		m.deliveries.set(policy, *r)
+	})
+}
+
 // Remediation counts one patch of an existing object.
 func (m *Metrics) Remediation(policy, outcome string) {
 	m.ofPolicies.touch(policy, func() { m.remediations.WithLabelValues(policy, outcome).Inc() })
@@ -260,6 +282,7 @@ func (m *Metrics) ForgetPolicy(policy string) {
 		m.planMoves.DeletePartialMatch(labels)
 		m.planDone.DeletePartialMatch(labels)
 		m.rollouts.forget(policy)
+		m.deliveries.forget(policy)
 		m.remediations.DeletePartialMatch(labels)
 		m.memo.mismatches.DeletePartialMatch(labels)
 		m.quarantines.DeletePartialMatch(labels)

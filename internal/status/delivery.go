@@ -53,7 +53,7 @@ func (f Facts) delivered() *placementv1.DeliveryStatus {
 	out := &placementv1.DeliveryStatus{
 		Systems: strings.Join(names, ","), Placed: new(int32(f.Delivery.Placed)), Delivered: new(int32(f.Delivery.Delivered)),
 	}
-	if f.Delivery.Reported > 0 && f.Delivery.FirstUnknown == nil {
+	if f.Delivery.Runs() {
 		out.Running = new(int32(f.Delivery.Running))
 	}
 	if first := f.Delivery.First; first != nil {

@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -35,6 +36,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/controllers/deliverer"
+	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -152,6 +154,18 @@ func beDelivered(n int) OmegaMatcher {
 	return framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonDelivered, fmt.Sprintf("%d of %[1]d placed objects are delivered", n))
 }
 
+// measured returns the series of a policy in the metric of deliveries, by state.
+func measured(policy string) (map[string]float64, error) {
+	series, err := operator.Series("berth_policy_delivery", fmt.Sprintf("policy=%q", policy))
+	out := map[string]float64{}
+	for labels, value := range series {
+		_, rest, _ := strings.Cut(labels, `state="`)
+		state, _, _ := strings.Cut(rest, `"`)
+		out[state] = value
+	}
+	return out, err
+}
+
 // writes returns the number of patches of delivered objects so far.
 func writes() int { return len(patches.By(deliverer.FieldManager, "/")) }
 
@@ -169,6 +183,9 @@ var _ = Describe("Delivery", func() {
 		Expect(f.Policy(ctx, p.Name)).To(HaveField("Status.Delivery", HaveValue(Equal(placementv1.DeliveryStatus{
 			Systems: "karmada", Placed: new(int32(2)), Delivered: new(int32(2)), Running: new(int32(0)),
 		}))))
+		Eventually(measured).WithArguments(p.Name).Should(Equal(map[string]float64{
+			metrics.DeliveryDelivered: 2, metrics.DeliveryDelivering: 0, metrics.DeliveryFailed: 0, metrics.DeliveryRunning: 0, metrics.DeliveryNotRunning: 2,
+		}))
 		first, err := only(ctx, propagationPolicy, namespace, "before")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(first.GetOwnerReferences()).To(ConsistOf(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "before", UID: before.GetUID()}))
@@ -201,6 +218,7 @@ var _ = Describe("Delivery", func() {
 			ShouldNot(HaveField("Object", HaveKeyWithValue("spec", HaveKeyWithValue("propagateDeps", true))))
 		f.DeletePolicy(ctx, p.Name)
 		Eventually(all).WithContext(ctx).WithArguments(propagationPolicy, namespace, "after").Should(BeEmpty())
+		Eventually(measured).WithArguments(p.Name).Should(BeEmpty())
 	})
 
 	It("writes nothing when nothing changes, also after the leader changed", func(ctx SpecContext) {
@@ -269,6 +287,7 @@ var _ = Describe("Delivery", func() {
 		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Mode = placementv1.ModeEnforce })
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonForeignObject, ours.GetName(), "written by rival"))
+		Eventually(measured).WithArguments(p.Name).Should(And(HaveKeyWithValue(metrics.DeliveryDelivered, 0.0), HaveKeyWithValue(metrics.DeliveryFailed, 1.0)))
 		stored, err := f.Get(ctx, propagationPolicy, namespace, foreign.GetName())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(stored.GetResourceVersion()).To(Equal(foreign.GetResourceVersion()))
