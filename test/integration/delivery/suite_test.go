@@ -32,6 +32,8 @@ var (
 	propagationPolicy = framework.KarmadaPolicies.GroupVersionKind
 	placementDecision = framework.MulticlusterDecisions.GroupVersionKind
 	resourcePlacement = framework.KubeFleetPlacements.GroupVersionKind
+	clusterPolicy     = framework.KarmadaClusterPolicies.GroupVersionKind
+	clusterPlacement  = schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Kind: "ClusterResourcePlacement"}
 	resourceBinding   = bindings.GroupVersionKind
 	ocmPlacement      = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "Placement"}
 	ocmDecision       = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "PlacementDecision"}
@@ -47,7 +49,7 @@ var bindings = framework.Definition{
 var definitions = []framework.Definition{
 	framework.KarmadaPolicies, framework.KarmadaClusterPolicies, framework.KubeFleetPlacements, framework.MulticlusterDecisions, bindings,
 	{
-		GroupVersionKind: schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Kind: "ClusterResourcePlacement"},
+		GroupVersionKind: clusterPlacement,
 		File:             "placement.kubernetes-fleet.io_clusterresourceplacements.yaml", Plural: "clusterresourceplacements", Scope: apiextensionsv1.ClusterScoped, Status: true,
 	},
 	{
