@@ -198,12 +198,13 @@ FUZZ_ADMISSION_RUNS ?= 600x
 FUZZ_ADMISSION = go test ./test/fuzz/admission -run='^$$' -fuzz='^FuzzAdmission$$' -fuzzminimizetime=10x -parallel=2
 
 .PHONY: fuzz
-fuzz: $(assets) ## Look for policies that the engine or the analysis of fields gets wrong, pods that predicates get wrong, objects that admission alters or that cost too much, for FUZZTIME or FUZZ_COST_RUNS each; and for requests that get past policies, in FUZZ_ADMISSION_RUNS recipes.
+fuzz: $(assets) ## Look for policies that the engine or the analysis of fields gets wrong, pods that predicates get wrong, objects that admission alters or that cost too much, divisions of replicas that break a rule, for FUZZTIME or FUZZ_COST_RUNS each; and for requests that get past policies, in FUZZ_ADMISSION_RUNS recipes.
 	go test ./internal/policy/analysis -run='^$$' -fuzz='^FuzzFields$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test ./internal/engine/embedded -run='^$$' -fuzz='^FuzzRandomPolicies$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test ./internal/projection -run='^$$' -fuzz='^FuzzIntegers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzNumbers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzCost$$' -fuzztime=$(FUZZ_COST_RUNS) -fuzzminimizetime=1x -parallel=1
+	go test ./internal/division -run='^$$' -fuzz='^FuzzDivide$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test ./internal/workload -run='^$$' -fuzz='^FuzzOf$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test ./internal/predicates -run='^$$' -fuzz='^FuzzVerdicts$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	$(FUZZ_ADMISSION) -fuzztime=$(FUZZ_ADMISSION_RUNS)
