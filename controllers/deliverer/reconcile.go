@@ -17,6 +17,7 @@ limitations under the License.
 package deliverer
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -60,6 +61,8 @@ type need struct {
 	run     delivery.Run
 	surging []string
 	until   time.Time
+	// note says which part of the decision a system does not get; "" if each gets all of it.
+	note string
 }
 
 // wanted is an object that has to exist in a system.
@@ -102,7 +105,7 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 	}
 	result := delivery.Result{
 		Resource: resource, Systems: strings.Join(n.systems, ","), Pending: n.pending, Failure: n.failure,
-		Run: n.run, Kept: strings.Join(slices.Compact(slices.Sorted(slices.Values(n.surging))), ","),
+		Run: n.run, Kept: strings.Join(slices.Compact(slices.Sorted(slices.Values(n.surging))), ","), Note: n.note,
 	}
 	c.record(key, n.policies, result)
 	c.placed.reconciled(versions, key)
@@ -266,6 +269,7 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 	}
 	for _, o := range objects {
 		n.objects = append(n.objects, wanted{o, system})
+		n.note = cmp.Or(n.note, o.Note)
 	}
 	n.surging = append(n.surging, next.Kept...)
 	if !next.Until.IsZero() && (n.until.IsZero() || next.Until.Before(n.until)) {

@@ -60,6 +60,8 @@ type Result struct {
 	Run Run
 	// Kept has the clusters that the object leaves and keeps until it runs in its new ones, separated by commas.
 	Kept string
+	// Note says which part of the decision a system does not get, and why. It is usually empty.
+	Note string
 	// Failure is nil if nothing failed.
 	Failure *Failure
 }
@@ -129,12 +131,14 @@ type Report struct {
 	Running, Reported int
 	// Surging is the number of objects that keep clusters until they run in their new ones.
 	Surging int
+	// Noted is the number of objects of whose decision a system does not get a part.
+	Noted int
 	// Systems are the names of the systems that the objects are delivered to, sorted.
 	Systems []string
 	// First is the failed object that sorts first, with Failure as its result; nil if none failed. FirstSurging is the first one
-	// that keeps clusters, FirstNotRunning the first one that does not run, and FirstUnknown the first one whose reports Berth
-	// can't read.
-	First, FirstSurging, FirstNotRunning, FirstUnknown *ReportedObject
+	// that keeps clusters, FirstNoted the first one with a note, FirstNotRunning the first one that does not run, and FirstUnknown
+	// the first one whose reports Berth can't read.
+	First, FirstSurging, FirstNoted, FirstNotRunning, FirstUnknown *ReportedObject
 }
 
 // Runs reports whether it is known how many objects run: a system reports it, and Berth can read the reports.
@@ -165,6 +169,10 @@ func (a *Account) Report(policy string) Report {
 		if result.Kept != "" {
 			out.Surging++
 			first(&out.FirstSurging, key, result)
+		}
+		if result.Note != "" {
+			out.Noted++
+			first(&out.FirstNoted, key, result)
 		}
 		if result.Run.State != NotReported {
 			out.Reported++

@@ -56,6 +56,16 @@ func TestAccount(t *testing.T) {
 	if diff := cmp.Diff(want, a.Report("p")); diff != "" {
 		t.Errorf("report of p (-want +got):\n%s", diff)
 	}
+	partly := delivery.Result{Resource: deployments, Systems: "kueue", Note: "the first 20 of 25"}
+	step("a part of a decision", "f", []string{"r"}, partly, "r")
+	step("the same part", "f", []string{"r"}, partly)
+	step("a part of another decision", "e", []string{"r"}, partly, "r")
+	want = delivery.Report{
+		Placed: 2, Delivered: 2, Noted: 2, Systems: []string{"kueue"}, FirstNoted: &delivery.ReportedObject{Key: key("e"), Result: partly},
+	}
+	if diff := cmp.Diff(want, a.Report("r")); diff != "" {
+		t.Errorf("report of r (-want +got):\n%s", diff)
+	}
 	step("no policy any more", "b", nil, delivery.Result{}, "p", "q")
 	if diff := cmp.Diff(delivery.Report{Systems: []string{}}, a.Report("q")); diff != "" {
 		t.Errorf("report of q (-want +got):\n%s", diff)

@@ -70,18 +70,23 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 		return nil
 	}
 	r := f.Delivery
+	var out *metav1.Condition
 	switch progress := fmt.Sprintf("%d of %d placed objects are delivered", r.Delivered, r.Placed); {
 	case f.State.Policy.Mode != placementv1.ModeEnforce:
-		return isFalse(modeReasons[f.State.Policy.Mode], "a policy that is not enforced delivers nothing")
+		out = isFalse(modeReasons[f.State.Policy.Mode], "a policy that is not enforced delivers nothing")
 	case r.First != nil:
-		return isFalse(r.First.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s: %s", progress, r.Failed, subject(r.First), r.First.Failure.Message))
+		out = isFalse(r.First.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s: %s", progress, r.Failed, subject(r.First), r.First.Failure.Message))
 	case r.FirstSurging != nil:
-		return isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d keep clusters that they leave until they run in their new ones, the first is %s: it keeps %s", progress, r.Surging, subject(r.FirstSurging), r.FirstSurging.Kept))
+		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d keep clusters that they leave until they run in their new ones, the first is %s: it keeps %s", progress, r.Surging, subject(r.FirstSurging), r.FirstSurging.Kept))
 	case r.Delivered < r.Placed || !f.DeliverySettled:
-		return isFalse(placementv1.ReasonDelivering, progress)
+		out = isFalse(placementv1.ReasonDelivering, progress)
 	default:
-		return isTrue(placementv1.ReasonDelivered, progress)
+		out = isTrue(placementv1.ReasonDelivered, progress)
 	}
+	if r.FirstNoted != nil {
+		out.Message += fmt.Sprintf("; %d in part, the first is %s: %s", r.Noted, subject(r.FirstNoted), r.FirstNoted.Note)
+	}
+	return out
 }
 
 // runningCondition returns the condition Running, or nil if no system reports where objects run.

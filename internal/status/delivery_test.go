@@ -98,3 +98,45 @@ func TestRunning(t *testing.T) {
 		})
 	}
 }
+
+// TestPartOfADecision checks that the condition Delivered names the first object of whose decision a system gets only a part.
+func TestPartOfADecision(t *testing.T) {
+	const note = "MultiKueue considers at most 20 clusters; the first 20 of 25 by name are nominated"
+	for name, test := range map[string]struct {
+		second delivery.Result
+		want   metav1.Condition
+	}{
+		"delivered": {
+			delivery.Result{}, metav1.Condition{
+				Status: "True", Reason: placementv1.ReasonDelivered,
+				Message: "2 of 2 placed objects are delivered; 1 in part, the first is workloads.kueue.x-k8s.io shop/a: " + note,
+			},
+		},
+		"another one failed": {
+			delivery.Result{Failure: &delivery.Failure{Reason: placementv1.ReasonForbidden, Message: "no grant"}}, metav1.Condition{
+				Status: "False", Reason: placementv1.ReasonForbidden,
+				Message: "1 of 2 placed objects are delivered; 1 failed, the first is workloads.kueue.x-k8s.io shop/b: no grant; " +
+					"1 in part, the first is workloads.kueue.x-k8s.io shop/a: " + note,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			account := delivery.NewAccount()
+			record := func(name string, result delivery.Result) {
+				result.Resource, result.Systems = schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "kueue"
+				account.Record(delivery.Key{GroupKind: schema.GroupKind{Group: "kueue.x-k8s.io", Kind: "Workload"}, Namespace: "shop", Name: name}, []string{"p"}, result)
+			}
+			record("a", delivery.Result{Note: note})
+			record("b", test.second)
+			facts := sound()
+			facts.Delivery, facts.DeliverySettled = account.Report("p"), true
+			got := meta.FindStatusCondition(status.Compute(placementv1.PlacementPolicyStatus{}, facts).Conditions, placementv1.ConditionDelivered)
+			if got == nil {
+				t.Fatal("there is no condition Delivered")
+			}
+			if diff := cmp.Diff(test.want, metav1.Condition{Status: got.Status, Reason: got.Reason, Message: got.Message}); diff != "" {
+				t.Errorf("Delivered (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

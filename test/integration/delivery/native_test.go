@@ -114,4 +114,24 @@ var _ = Describe("Placement objects with a status", func() {
 		fl.move(ctx, "b", "us")
 		Eventually(nominated).WithContext(ctx).Should(Equal(fl.clusters("a")))
 	})
+
+	It("of Kueue get at most 20 clusters, and the status says so", func(ctx SpecContext) {
+		var names []string
+		for i := range 21 {
+			names = append(names, fmt.Sprintf("c%d", i))
+		}
+		fl, namespace := newFleet(ctx, names...), f.NewNamespace(ctx, nil)
+		p := fl.native(workload, "workloads", namespace)
+		f.CreateReadyPolicy(ctx, p)
+		o := framework.NewObject(workload, namespace, "train", nil)
+		o.Object["spec"] = map[string]any{"podSets": []any{map[string]any{
+			"name": "main", "count": int64(1),
+			"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "main", "image": "example.com/train"}}}},
+		}}}
+		Expect(f.Client.Create(ctx, o)).To(Succeed())
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonDelivered,
+			"1 of 1 placed objects are delivered", "workloads.kueue.x-k8s.io "+namespace+"/train: MultiKueue considers at most 20 clusters; the first 20 of 21 by name"))
+		fl.move(ctx, "c20", "us")
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(HaveField("Message", "1 of 1 placed objects are delivered"))
+	})
 })
