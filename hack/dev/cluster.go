@@ -50,6 +50,18 @@ var (
 	deleteWebhooks = slices.Concat([]string{"delete"}, webhookArguments)
 )
 
+// deleteDefinitions are the kubectl arguments that delete the definitions of definitionFiles, and leave alone those of the projects
+// themselves.
+var deleteDefinitions = []string{"delete", removeTimeout, "customresourcedefinitions", "-l", "app.kubernetes.io/part-of=berth-demo"}
+
+// deleteInstallation are the kubectl arguments that delete the objects of config/dev.
+var deleteInstallation = []string{"delete", "--ignore-not-found", removeTimeout, "-k", "config/dev"}
+
+// deleteObjects returns the kubectl arguments that delete objects.
+func deleteObjects(objects []string) []string {
+	return slices.Concat([]string{"delete", "--ignore-not-found", removeTimeout}, objects)
+}
+
 // chooseCluster returns a kubectl for the cluster in DEMO_KUBECONFIG, or nil if that variable is not set. It checks
 // that Berth can be installed in the cluster, and asks the user for confirmation. It does not change the cluster.
 // description describes the command for the confirmation. makes are the objects that the command creates besides those
@@ -140,11 +152,24 @@ func checkInstallable(ctx context.Context, k *kubectl, name string, makes []stri
 		found = append(found, strings.Fields(text)...)
 	}
 	if len(found) > 0 {
-		return fmt.Errorf("%s has %s already, which would be overwritten, and removed at the end: use another cluster; "+
-			"if an earlier run that was killed left them, remove them with %q and %q", name, strings.Join(found, ", "),
-			commandLine(deleteWebhooks), commandLine(append([]string{"delete", "-k", "config/dev"}, makes...)))
+		return fmt.Errorf("%s has %s already, which would be overwritten, and removed at the end: use another cluster. "+
+			"If an earlier run that was killed left them, remove them, in the directory %s:\n%s", name, strings.Join(found, ", "), k.dir, removal(makes))
 	}
 	return nil
+}
+
+// removal returns the commands that remove what a killed run left in the cluster of DEMO_KUBECONFIG, one a line. The webhook
+// configurations come first: without the operator, the API server denies changes of objects that policies match.
+func removal(makes []string) string {
+	commands := [][]string{deleteWebhooks}
+	if len(makes) > 0 {
+		commands = append(commands, deleteObjects(makes), deleteDefinitions)
+	}
+	lines := []string{"  export KUBECONFIG=" + quoted(os.Getenv(kubeconfigVariable))}
+	for _, args := range append(commands, deleteInstallation) {
+		lines = append(lines, "  "+commandLine(args))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // errNotRemoved reports that parts of Berth may be left in a user's cluster.
@@ -161,11 +186,10 @@ func removePolicies(ctx context.Context, k kubectl) error {
 // removeInstallation deletes the webhook configurations and the objects of config/dev. The operator must have stopped,
 // because it would create the webhook configurations again.
 func removeInstallation(ctx context.Context, k kubectl) error {
-	remove := []string{"delete", "--ignore-not-found", removeTimeout, "-k", "config/dev"}
 	_, err := k.get(ctx, deleteWebhooks...)
-	_, installErr := k.get(ctx, remove...)
+	_, installErr := k.get(ctx, deleteInstallation...)
 	if err := errors.Join(err, installErr); err != nil {
-		return fmt.Errorf("%w: %w\nRemove it with: %s; %s", errNotRemoved, err, commandLine(deleteWebhooks), commandLine(remove))
+		return fmt.Errorf("%w: %w\nRemove it with: %s; %s", errNotRemoved, err, commandLine(deleteWebhooks), commandLine(deleteInstallation))
 	}
 	return nil
 }

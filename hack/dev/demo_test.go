@@ -186,6 +186,40 @@ var _ = Describe("The demo on the cluster of DEMO_KUBECONFIG", Ordered, func() {
 		_, err = k.get(ctx, "delete", "clusterrole", "berth-dev-wide")
 		Expect(err).NotTo(HaveOccurred(), "the demo removed an object that it had not made")
 	})
+	It("says how to remove what a killed demo left", func(ctx SpecContext) {
+		GinkgoT().Setenv(consentVariable, "1")
+		webhook := filepath.Join(GinkgoT().TempDir(), "webhook.yaml")
+		Expect(os.WriteFile(webhook, []byte(`apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: berth-placement, labels: {app.kubernetes.io/name: berth, app.kubernetes.io/managed-by: berth}}
+webhooks:
+- name: placement.berth.dev
+  clientConfig: {url: "https://localhost:1/"}
+  rules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments], operations: [CREATE, UPDATE]}]
+  sideEffects: None
+  admissionReviewVersions: [v1]
+`), 0o600)).To(Succeed())
+		for _, args := range [][]string{
+			{"apply", "--server-side", "-k", "config/dev"},
+			{"wait", "--for=condition=Established", "--timeout=60s", "crd/" + policies, "crd/limitedresources.placement.berth.dev", "crd/scopedquotas.placement.berth.dev"},
+			{"create", "namespace", storyNamespace},
+			{"apply", "-f", crdFile, "-f", karmadaFile},
+			{"wait", "--for=condition=Established", "--timeout=60s", "-f", crdFile, "-f", karmadaFile},
+			{"apply", "-f", clustersFile, "-f", policyFile, "-f", limitFile, "-f", rightsFile},
+			{"apply", "-n", storyNamespace, "-f", quotaFile, "-f", plainFile},
+			{"apply", "-f", webhook},
+		} {
+			_, err := k.get(ctx, args...)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		_, err := play(ctx, false, "")
+		Expect(err).To(MatchError(And(ContainSubstring("namespace/"+storyNamespace), ContainSubstring("remove them, in the directory "+root))))
+		_, commands, _ := strings.Cut(err.Error(), root+":\n")
+		shell := exec.CommandContext(ctx, "sh", "-e", "-c", commands)
+		shell.Dir, shell.Env = root, append(os.Environ(), "PATH="+filepath.Dir(k.path)+":"+os.Getenv("PATH"))
+		out, err := shell.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s\n%s", commands, out)
+	})
 	It("is cleaned by dev-down after a dev-up that was killed before it was ready", func(ctx SpecContext) {
 		GinkgoT().Setenv(consentVariable, "1")
 		self, err := os.Executable()

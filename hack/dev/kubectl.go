@@ -85,10 +85,15 @@ func (k kubectl) command(ctx context.Context, args []string) *exec.Cmd {
 func commandLine(args []string) string {
 	words := []string{"kubectl"}
 	for _, arg := range args {
-		if strings.ContainsAny(arg, " \\'\"{}[]*?$&|;<>()!") {
-			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
-		}
-		words = append(words, arg)
+		words = append(words, quoted(arg))
 	}
 	return strings.Join(words, " ")
+}
+
+// quoted returns a word as a user would type it into a shell.
+func quoted(word string) string {
+	if !strings.ContainsAny(word, " \\'\"{}[]*?$&|;<>()!") {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -385,7 +385,7 @@ func removeStory(ctx context.Context, k kubectl, definitions []string) error {
 	commands := [][]string{
 		{"delete", "--ignore-not-found", policy},
 		{"delete", "--ignore-not-found", "limres/" + priorityClass},
-		append([]string{"delete", "--ignore-not-found", removeTimeout}, storyObjects...),
+		deleteObjects(storyObjects),
 	}
 	for _, file := range definitions {
 		commands = append(commands, []string{"delete", "--ignore-not-found", removeTimeout, "-f", file})
