@@ -21,6 +21,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -51,13 +52,20 @@ type Handover struct {
 // observed is what the system reports of it, or nil. The clusters that Berth delivered to are in an annotation of live, with the
 // time since when each of them is not decided: clusters that another client added to live are not kept.
 //
-// No cluster is kept if the decision is empty, if the system does not report where objects run, if the system can't express the
+// No cluster is kept if the decision is empty, if live was delivered for an earlier object of the name, if the system does not report where objects run, if the system can't express the
 // clusters together, or after the timeout.
 func (s System) HandOver(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
 	final, err := s.Render(object, decision, spec)
 	out := Handover{Objects: final}
 	if err != nil || s.reporter == nil || len(final) == 0 || len(decision.Clusters) == 0 {
 		return out, err
+	}
+	if live != nil && !ownedBy(live, object) {
+		// Another object had the name before. Nothing brought this one to its clusters.
+		live = nil
+		if len(s.reporter.kinds) == 0 {
+			observed = nil
+		}
 	}
 	if spec != nil && spec.Surge != nil {
 		since := map[string]string{}
@@ -73,6 +81,11 @@ func (s System) HandOver(object Object, decision Decision, spec *placementv1.Del
 	}
 	out.Run = s.run(object, final[0].Object, out.Objects[0].Object, observed)
 	return out, nil
+}
+
+// ownedBy reports whether an object was delivered for a placed object, and not for an earlier one of its name.
+func ownedBy(delivered *unstructured.Unstructured, placed Object) bool {
+	return slices.ContainsFunc(delivered.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == placed.UID })
 }
 
 // annotate adds the clusters that Berth delivers to.

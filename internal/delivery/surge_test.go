@@ -333,3 +333,24 @@ func TestHandOverWithReplicas(t *testing.T) {
 		t.Errorf("Kept %v, error %v", last.Kept, err)
 	}
 }
+
+func TestHandOverKeepsNothingOfAnotherObjectOfTheName(t *testing.T) {
+	for name, c := range carriers() {
+		t.Run(name, func(t *testing.T) {
+			first, err := c.system.HandOver(moved, to("a"), c.spec, nil, nil, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			live, created := first.Objects[0].Object, moved
+			created.UID = "2"
+			got, err := c.system.HandOver(created, to("b"), c.spec, live, c.report(live, []string{"a"}, "a"), noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := delivery.Run{State: delivery.NotRunning, Message: c.system.Title + " has not reported anything of it"}
+			if diff := cmp.Diff([]string{"b"}, c.named(got.Objects[0].Object)); diff != "" || len(got.Kept) > 0 || got.Run != want {
+				t.Errorf("Kept %v, %+v, clusters (-want +got):\n%s", got.Kept, got.Run, diff)
+			}
+		})
+	}
+}
