@@ -18,6 +18,7 @@ package delivery
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -52,8 +53,9 @@ type Handover struct {
 // observed is what the system reports of it, or nil. The clusters that Berth delivered to are in an annotation of live, with the
 // time since when each of them is not decided: clusters that another client added to live are not kept.
 //
-// No cluster is kept if the decision is empty, if live was delivered for an earlier object of the name, if the system does not report where objects run, if the system can't express the
-// clusters together, or after the timeout.
+// No cluster is kept if the decision is empty, if live was delivered for an earlier object of the name, if the system does not
+// report where objects run, if it can't express the clusters together, if no decided cluster would get a part of the replicas, or
+// after the timeout.
 func (s System) HandOver(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
 	final, err := s.Render(object, decision, spec)
 	out := Handover{Objects: final}
@@ -98,8 +100,7 @@ func annotate(o *unstructured.Unstructured, since map[string]string) {
 // keep adds the clusters that an object keeps to a handover, and to since.
 func (s System) keep(h *Handover, since map[string]string, object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) {
 	timeout := surgeTimeout(spec.Surge)
-	leaving, both := map[string]time.Time{}, decision
-	both.Clusters = slices.Clone(decision.Clusters)
+	leaving := map[string]time.Time{}
 	for name, start := range s.deliveredTo(live) {
 		if _, decided := since[name]; decided {
 			continue
@@ -110,14 +111,10 @@ func (s System) keep(h *Handover, since map[string]string, object Object, decisi
 		}
 		if start = start.UTC().Truncate(time.Second); now.Before(start.Add(timeout)) {
 			leaving[name] = start
-			both.Clusters = append(both.Clusters, name)
 		}
 	}
-	if len(leaving) == 0 {
-		return
-	}
-	objects, err := s.Render(object, both, spec)
-	if err != nil || s.runsInAll(decision, object, objects[0].Object, observed) {
+	objects := s.renderBoth(object, decision, spec, leaving)
+	if len(leaving) == 0 || s.runsInAll(decision, object, objects[0].Object, observed) {
 		return
 	}
 	h.Objects = objects
@@ -131,14 +128,38 @@ func (s System) keep(h *Handover, since map[string]string, object Object, decisi
 	slices.Sort(h.Kept)
 }
 
-// runsInAll reports whether an object runs in all clusters of a decision to which a delivered object brings it.
+// renderBoth returns the objects that bring an object to the clusters of a decision and to those that it leaves. It removes the
+// clusters from leaving that get no part of the replicas. It removes all of them if no decided cluster gets one, because the
+// object would not run there before it left them, and if the system can't express the clusters together.
+func (s System) renderBoth(object Object, decision Decision, spec *placementv1.Delivery, leaving map[string]time.Time) []Delivered {
+	for len(leaving) > 0 {
+		both := decision
+		both.Clusters = slices.Concat(decision.Clusters, slices.Collect(maps.Keys(leaving)))
+		objects, err := s.Render(object, both, spec)
+		if err != nil {
+			break
+		}
+		carried := s.reporter.carried(objects[0].Object)
+		if !slices.ContainsFunc(carried, func(name string) bool { return slices.Contains(decision.Clusters, name) }) {
+			break
+		}
+		before := len(leaving)
+		maps.DeleteFunc(leaving, func(name string, _ time.Time) bool { _, found := slices.BinarySearch(carried, name); return !found })
+		if len(leaving) == before {
+			return objects
+		}
+	}
+	clear(leaving)
+	return nil
+}
+
+// runsInAll reports whether an object runs in all clusters of a decision to which a delivered object brings it. If the system
+// chooses among the clusters and chose none of the decision, there is nothing to wait for either.
 func (s System) runsInAll(decision Decision, object Object, applied *unstructured.Unstructured, observed *Observation) bool {
 	running, why := s.runningIn(object, applied, observed)
-	if why != "" {
-		return false
-	}
-	wanted := slices.DeleteFunc(s.carried(applied, observed), func(name string) bool { return !slices.Contains(decision.Clusters, name) })
-	return len(wanted) > 0 && !slices.ContainsFunc(wanted, func(name string) bool { return !running[name] })
+	return why == "" && !slices.ContainsFunc(s.carried(applied, observed), func(name string) bool {
+		return slices.Contains(decision.Clusters, name) && !running[name]
+	})
 }
 
 // deliveredTo returns the clusters that Berth delivered to, with the time since when each of them is not decided; the zero time for

@@ -354,3 +354,67 @@ func TestHandOverKeepsNothingOfAnotherObjectOfTheName(t *testing.T) {
 		})
 	}
 }
+
+func TestHandOverWithTooFewReplicas(t *testing.T) {
+	even := &placementv1.ReplicaDivision{DivideBy: placementv1.DivideEvenly}
+	for name, tc := range map[string]struct {
+		replicas int64
+		from, to []string
+		kept     []string
+	}{
+		// Waiting does not help: no replica is left for b while a is kept, and none for a while b is decided.
+		"one replica, to a later name":    {1, []string{"a"}, []string{"b"}, nil},
+		"one replica, to an earlier name": {1, []string{"b"}, []string{"a"}, nil},
+		// A hash of the object and the clusters selects c.
+		"only clusters with a part":  {2, []string{"b", "c"}, []string{"a"}, []string{"c"}},
+		"some decided clusters wait": {2, []string{"a"}, []string{"b", "c"}, []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}, Surge: surging, Replicas: even}
+			object, system := moved, delivery.Systems(spec)[0]
+			object.Replicas = &tc.replicas
+			first, err := system.HandOver(object, to(tc.from...), spec, nil, nil, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := system.HandOver(object, to(tc.to...), spec, first.Objects[0].Object, nil, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.kept, got.Kept); diff != "" {
+				t.Errorf("Kept (-want +got):\n%s", diff)
+			}
+			named, _, _ := unstructured.NestedStringSlice(got.Objects[0].Object.Object, "spec", "placement", "clusterAffinity", "clusterNames")
+			if diff := cmp.Diff(slices.Sorted(slices.Values(slices.Concat(tc.to, tc.kept))), named); diff != "" {
+				t.Errorf("Clusters (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestHandOverByFreeCapacity has Karmada, which chooses among the clusters, stay with the one that is left.
+func TestHandOverByFreeCapacity(t *testing.T) {
+	spec := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}, Surge: surging, Replicas: &placementv1.ReplicaDivision{DivideBy: placementv1.DivideByFreeCapacity}}
+	object, system := moved, delivery.Systems(spec)[0]
+	object.Replicas = new(int64(4))
+	first, err := system.HandOver(object, to("a"), spec, nil, nil, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	choseA := func(requested ...any) *delivery.Observation {
+		o := binding([]string{"a"}, "a")
+		set(o, requested, "spec", "placement", "clusterAffinity", "clusterNames")
+		return new(system.Observe(o))
+	}
+	both, err := system.HandOver(object, to("b"), spec, first.Objects[0].Object, choseA("a"), noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a"}, both.Kept); diff != "" {
+		t.Errorf("Before Karmada chooses (-want +got):\n%s", diff)
+	}
+	last, err := system.HandOver(object, to("b"), spec, both.Objects[0].Object, choseA("a", "b"), noon)
+	if err != nil || last.Kept != nil {
+		t.Errorf("Kept %v although Karmada chose no decided cluster, error %v", last.Kept, err)
+	}
+}
