@@ -54,8 +54,8 @@ type Handover struct {
 // time since when each of them is not decided: clusters that another client added to live are not kept.
 //
 // No cluster is kept if the decision is empty, if live was delivered for an earlier object of the name, if the system does not
-// report where objects run, if it can't express the clusters together, if no decided cluster would get a part of the replicas, or
-// after the timeout.
+// report where objects run, if it can't express the clusters together, if no decided cluster would get a part of the replicas, if
+// there are too many clusters for the annotation, or after the timeout.
 func (s System) HandOver(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
 	final, err := s.Render(object, decision, spec)
 	out := Handover{Objects: final}
@@ -90,11 +90,23 @@ func ownedBy(delivered *unstructured.Unstructured, placed Object) bool {
 	return slices.ContainsFunc(delivered.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == placed.UID })
 }
 
-// annotate adds the clusters that Berth delivers to.
+// maxDeliveredClusters is the maximum length of the annotation with the clusters that Berth delivers to. The API server accepts
+// 256 KiB in all annotations of an object together, and the system and other clients may add some.
+const maxDeliveredClusters = 128 << 10
+
+// encodeClusters returns the annotation with the clusters that Berth delivers to. ok is false if it would be too long.
+func encodeClusters(since map[string]string) (text string, ok bool) {
+	// This does not fail, because the members are texts.
+	encoded, _ := json.Marshal(since)
+	return string(encoded), len(encoded) <= maxDeliveredClusters
+}
+
+// annotate adds the clusters that Berth delivers to, unless there are too many.
 func annotate(o *unstructured.Unstructured, since map[string]string) {
-	// Neither fails: the members are texts, and the annotations of an object of newObject are a map.
-	text, _ := json.Marshal(since)
-	_ = unstructured.SetNestedField(o.Object, string(text), "metadata", "annotations", placementv1.DeliveredClustersAnnotation)
+	if text, ok := encodeClusters(since); ok {
+		// This does not fail, because the annotations of an object of newObject are a map.
+		_ = unstructured.SetNestedField(o.Object, text, "metadata", "annotations", placementv1.DeliveredClustersAnnotation)
+	}
 }
 
 // keep adds the clusters that an object keeps to a handover, and to since.
@@ -117,9 +129,17 @@ func (s System) keep(h *Handover, since map[string]string, object Object, decisi
 	if len(leaving) == 0 || s.runsInAll(decision, object, objects[0].Object, observed) {
 		return
 	}
+	all := maps.Clone(since)
+	for name, start := range leaving {
+		all[name] = start.Format(time.RFC3339)
+	}
+	if _, ok := encodeClusters(all); !ok {
+		// Without the annotation, a cluster would be kept forever.
+		return
+	}
+	maps.Copy(since, all)
 	h.Objects = objects
 	for name, start := range leaving {
-		since[name] = start.Format(time.RFC3339)
 		h.Kept = append(h.Kept, name)
 		if end := start.Add(timeout); h.Until.IsZero() || end.Before(h.Until) {
 			h.Until = end

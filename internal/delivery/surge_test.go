@@ -18,8 +18,10 @@ package delivery_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -416,5 +418,33 @@ func TestHandOverByFreeCapacity(t *testing.T) {
 	last, err := system.HandOver(object, to("b"), spec, both.Objects[0].Object, choseA("a", "b"), noon)
 	if err != nil || last.Kept != nil {
 		t.Errorf("Kept %v although Karmada chose no decided cluster, error %v", last.Kept, err)
+	}
+}
+
+func TestHandOverBoundsTheAnnotation(t *testing.T) {
+	c := carriers()["karmada"]
+	many := func(prefix string) []string {
+		out := make([]string, 3000)
+		for i := range out {
+			out[i] = fmt.Sprintf("%s-%04d-%s", prefix, i, strings.Repeat("x", 40))
+		}
+		return out
+	}
+	live, err := c.system.HandOver(moved, to(many("a")...), c.spec, nil, nil, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, decision := range [][]string{many("b"), {"c"}} {
+		got, err := c.system.HandOver(moved, to(decision...), c.spec, live.Objects[0].Object, nil, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(decision, c.named(got.Objects[0].Object)); diff != "" || len(got.Kept) > 0 {
+			t.Errorf("Kept %d, clusters (-want +got):\n%s", len(got.Kept), diff)
+		}
+		// The API server accepts 256 KiB in all annotations together.
+		if size := len(fmt.Sprint(got.Objects[0].Object.GetAnnotations())); size > 200<<10 {
+			t.Errorf("The annotations have %d bytes", size)
+		}
 	}
 }
