@@ -56,11 +56,8 @@ type need struct {
 	failure *delivery.Failure
 	// retry is when to try again after a failure.
 	retry time.Duration
-	// run reports whether the object runs in its clusters. surging are the clusters that it leaves and keeps until it does, and
-	// until is when the first of them is given up; the zero time if there is none.
-	run     delivery.Run
-	surging []string
-	until   time.Time
+	// run reports whether the object runs in its clusters.
+	run delivery.Run
 	// note says which part of the decision a system does not get; "" if each gets all of it.
 	note string
 }
@@ -69,6 +66,11 @@ type need struct {
 type wanted struct {
 	delivery.Delivered
 	system delivery.System
+	// kept are the clusters that the object leaves and keeps until it runs in its new ones, and until is when the first of them is
+	// given up; the zero time if there is none. alone is the object without them; nil if there is none.
+	kept  []string
+	until time.Time
+	alone *delivery.Delivered
 }
 
 // fail records a failure. The first one counts.
@@ -105,7 +107,7 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 	}
 	result := delivery.Result{
 		Resource: resource, Systems: strings.Join(n.systems, ","), Pending: n.pending, Failure: n.failure,
-		Run: n.run, Kept: strings.Join(slices.Compact(slices.Sorted(slices.Values(n.surging))), ","), Note: n.note,
+		Run: n.run, Kept: strings.Join(n.surging(), ","), Note: n.note,
 	}
 	c.record(key, n.policies, result)
 	c.placed.reconciled(versions, key)
@@ -129,14 +131,25 @@ func (c *Controller) again(n *need) time.Duration {
 		// What failed may be corrected without an event for this controller.
 		out = n.retry
 	}
-	if n.until.IsZero() {
-		return out
-	}
-	timeout := max(n.until.Sub(c.Clock.Now()), time.Second)
-	if out == 0 || timeout < out {
-		out = timeout
+	for _, want := range n.objects {
+		if want.until.IsZero() {
+			continue
+		}
+		if timeout := max(want.until.Sub(c.Clock.Now()), time.Second); out == 0 || timeout < out {
+			out = timeout
+		}
 	}
 	return out
+}
+
+// surging returns the clusters that the object leaves and keeps, sorted.
+func (n *need) surging() []string {
+	var out []string
+	for _, want := range n.objects {
+		out = append(out, want.kept...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // isGone reports whether it is certain that an object which is in none of the complete types does not exist, or that no policy
@@ -267,13 +280,13 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 			return
 		}
 	}
-	for _, o := range objects {
-		n.objects = append(n.objects, wanted{o, system})
+	for i, o := range objects {
+		want := wanted{Delivered: o, system: system, kept: next.Kept, until: next.Until}
+		if len(next.Kept) > 0 {
+			want.alone = &next.Alone[i]
+		}
+		n.objects = append(n.objects, want)
 		n.note = cmp.Or(n.note, o.Note)
-	}
-	n.surging = append(n.surging, next.Kept...)
-	if !next.Until.IsZero() && (n.until.IsZero() || next.Until.Before(n.until)) {
-		n.until = next.Until
 	}
 	if next.Run.State != delivery.NotReported && unread != nil {
 		next.Run = *unread
@@ -330,13 +343,14 @@ func (n *need) keep(system delivery.System) {
 func (c *Controller) converge(ctx context.Context, key delivery.Key, object *unstructured.Unstructured, n *need) error {
 	existing := c.delivered.of(key)
 	var errs []error
-	for _, want := range n.objects {
+	for i := range n.objects {
+		want := &n.objects[i]
 		id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
 		live := existing[id]
 		delete(existing, id)
 		var err error
 		if want.Existing {
-			err = c.applyStatus(ctx, want, object, n)
+			err = c.applyStatus(ctx, *want, object, n)
 		} else {
 			err = c.apply(ctx, want, live, n)
 		}
@@ -365,9 +379,9 @@ func (c *Controller) client(resource schema.GroupVersionResource, namespace stri
 	return c.Client.Resource(resource).Namespace(namespace)
 }
 
-// apply writes an object if it differs. live is the object as it is, or nil if it is not known. Failures that trying again does
-// not correct are recorded in n.
-func (c *Controller) apply(ctx context.Context, want wanted, live *unstructured.Unstructured, n *need) error {
+// apply writes an object if it differs. live is the object as it is, or nil if it is not known. If the API server refuses the
+// clusters that are kept, the object is written without them. Failures that trying again does not correct are recorded in n.
+func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured.Unstructured, n *need) error {
 	id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
 	resource := c.client(id.GroupVersionResource, id.namespace)
 	subject := fmt.Sprintf("%s %s", want.Kind.Kind, qualified(want.Object))
@@ -399,6 +413,10 @@ func (c *Controller) apply(ctx context.Context, want wanted, live *unstructured.
 	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
 	if live == nil || !covers(live.Object, body.Object) {
 		got, err := resource.Apply(ctx, id.name, body, options)
+		if want.alone != nil && isRefusal(err) {
+			*want = wanted{Delivered: *want.alone, system: want.system}
+			return c.apply(ctx, want, live, n)
+		}
 		if err != nil {
 			return refused(err, subject, want.system, n)
 		}
@@ -526,6 +544,11 @@ func managerOf(o *unstructured.Unstructured) string {
 		}
 	}
 	return manager
+}
+
+// isRefusal reports whether the API server refuses a request for its content, or for a missing permission.
+func isRefusal(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 // refused records the failure of a request that trying again does not correct, and returns other errors.

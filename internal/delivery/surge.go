@@ -41,6 +41,9 @@ func surgeTimeout(s *placementv1.Surge) time.Duration {
 // Handover is what has to exist in a system now, and whether the placed object runs there.
 type Handover struct {
 	Objects []Delivered
+	// Alone is what has to exist instead of Objects if the API server refuses these: it has the clusters of the decision alone.
+	// It is nil if no cluster is kept.
+	Alone []Delivered
 	// Kept are the clusters that the object keeps although they are not decided, sorted. Until is when the first of them is given
 	// up in any case.
 	Kept  []string
@@ -79,6 +82,13 @@ func (s System) HandOver(object Object, decision Decision, spec *placementv1.Del
 		}
 		for _, o := range out.Objects {
 			annotate(o.Object, since)
+		}
+		if len(out.Kept) > 0 {
+			maps.DeleteFunc(since, func(_, time string) bool { return time != "" })
+			for _, o := range final {
+				annotate(o.Object, since)
+			}
+			out.Alone = final
 		}
 	}
 	out.Run = s.run(object, final[0].Object, out.Objects[0].Object, observed)

@@ -144,6 +144,11 @@ func TestHandOver(t *testing.T) {
 			if diff := cmp.Diff([]string{"a"}, got.Kept); diff != "" || !got.Until.Equal(noon.Add(time.Minute)) || got.Run.State != delivery.NotRunning {
 				t.Errorf("Kept until %v, %v (-want +got):\n%s", got.Until, got.Run, diff)
 			}
+			// The API server may refuse the clusters together. Then the object is delivered as to a new one.
+			_, alone := handOver(to("b", "c"), c.spec, nil, nil, noon)
+			if diff := cmp.Diff(alone, got.Alone[0].Object); diff != "" {
+				t.Errorf("Alone (-want +got):\n%s", diff)
+			}
 			later := noon.Add(30 * time.Second)
 			_, again := handOver(to("b", "c"), c.spec, both, c.report(both, []string{"a", "b", "c"}, "a", "c"), later)
 			if diff := cmp.Diff(both, again); diff != "" {

@@ -26,6 +26,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
@@ -194,6 +195,52 @@ var _ = Describe("A move to other clusters", func() {
 		fl.move(ctx, "c", "eu")
 		fl.move(ctx, "b", "us")
 		Eventually(fleetClusters).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("c")))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
+
+	It("leaves at once if the API server refuses the object with both clusters", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		fl.move(ctx, "b", "us")
+		p := fl.policy(surging(toKarmada, time.Hour), namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		f.MustKubectl(ctx, fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [policy.karmada.io], apiVersions: ["*"], operations: [CREATE, UPDATE], resources: [propagationpolicies]}]
+  validations: [{expression: "size(object.spec.placement.clusterAffinity.clusterNames) < 2"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec:
+  policyName: %[1]s
+  validationActions: [Deny]
+  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}}
+`, namespace), "apply", "-f", "-")
+		DeferCleanup(func(ctx SpecContext) {
+			f.MustKubectl(ctx, "", "delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", namespace)
+		})
+		Eventually(func(ctx context.Context) error {
+			o, err := only(ctx, propagationPolicy, namespace, "web")
+			if err != nil {
+				return err
+			}
+			o.SetName("probe")
+			o.SetResourceVersion("")
+			o.SetLabels(nil)
+			if err := unstructured.SetNestedStringSlice(o.Object, []string{"x", "y"}, "spec", "placement", "clusterAffinity", "clusterNames"); err != nil {
+				return err
+			}
+			return f.Client.Create(ctx, o, client.DryRunAll)
+		}).WithContext(ctx).Should(MatchError(ContainSubstring("denied")))
+		fl.move(ctx, "b", "eu")
+		fl.move(ctx, "a", "us")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("b")))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 	})
 
