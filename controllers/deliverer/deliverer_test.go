@@ -26,6 +26,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
 )
 
@@ -89,6 +90,28 @@ func TestContests(t *testing.T) {
 	}
 	if got := c.wait(id); got != 16*time.Second {
 		t.Errorf("then it waits %s", got)
+	}
+}
+
+// TestHashOfKeptClusters has a client remove the annotation with the clusters that are kept: each time, Berth writes it with a later
+// time. It has to notice that it writes the same again.
+func TestHashOfKeptClusters(t *testing.T) {
+	hash := func(clusters string) string {
+		t.Helper()
+		o := deliveredObject("web-1", "web", "")
+		o.SetAnnotations(map[string]string{placementv1.DeliveredClustersAnnotation: clusters})
+		body, _ := split(delivery.Delivered{Object: o})
+		if got := body.GetAnnotations()[placementv1.DeliveredClustersAnnotation]; got != clusters {
+			t.Errorf("the annotation is %s, want %s", got, clusters)
+		}
+		return body.GetAnnotations()[hashAnnotation]
+	}
+	first := hash(`{"a":"2026-01-02T12:00:00Z","b":""}`)
+	if got := hash(`{"a":"2026-01-02T12:00:09Z","b":""}`); got != first {
+		t.Errorf("another time changes the hash from %s to %s", first, got)
+	}
+	if got := hash(`{"a":"","b":""}`); got == first {
+		t.Error("the decision for a does not change the hash")
 	}
 }
 

@@ -483,8 +483,15 @@ func split(want delivery.Delivered) (body, status *unstructured.Unstructured) {
 		}}
 		delete(body.Object, "status")
 	}
+	hashed := body.Object
+	if text, found := body.GetAnnotations()[placementv1.DeliveredClustersAnnotation]; found {
+		// If another client removes the annotation, it is written again with later times, which is no other content.
+		copied := body.DeepCopy()
+		_ = unstructured.SetNestedField(copied.Object, delivery.WithoutTimes(text), "metadata", "annotations", placementv1.DeliveredClustersAnnotation)
+		hashed = copied.Object
+	}
 	// Marshaling does not fail: the content is that of decoded JSON.
-	text, _ := json.Marshal(body.Object)
+	text, _ := json.Marshal(hashed)
 	sum := sha256.Sum256(text)
 	// The annotations are a map, if there are any, so this does not fail either.
 	_ = unstructured.SetNestedField(body.Object, hex.EncodeToString(sum[:8]), "metadata", "annotations", hashAnnotation)

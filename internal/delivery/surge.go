@@ -119,6 +119,22 @@ func annotate(o *unstructured.Unstructured, since map[string]string) {
 	}
 }
 
+// WithoutTimes returns the annotation with the clusters that Berth delivers to, with a fixed text for the time since when a cluster is
+// not decided. So it depends on the clusters and the decision alone.
+func WithoutTimes(text string) string {
+	var since map[string]string
+	if json.Unmarshal([]byte(text), &since) != nil {
+		return text
+	}
+	for name, start := range since {
+		if start != "" {
+			since[name] = "left"
+		}
+	}
+	out, _ := encodeClusters(since)
+	return out
+}
+
 // keep adds the clusters that an object keeps to a handover, and to since.
 func (s System) keep(h *Handover, since map[string]string, object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) {
 	timeout := surgeTimeout(spec.Surge)
