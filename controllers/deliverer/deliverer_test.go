@@ -17,6 +17,7 @@ limitations under the License.
 package deliverer
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -182,4 +183,61 @@ func TestDeliveredObjects(t *testing.T) {
 		t.Errorf("version %s, want 3", got)
 	}
 	step("the end of the watch", []delivery.Key{web}, func() { d.Drop(policies) })
+}
+
+var resourceBindings = schema.GroupVersionResource{Group: "work.karmada.io", Version: "v1alpha2", Resource: "resourcebindings"}
+
+// reporting is a ResourceBinding that reports the Deployment web of the namespace default.
+func reporting(t *testing.T, namespace, objectName, health string) *unstructured.Unstructured {
+	t.Helper()
+	return &unstructured.Unstructured{Object: object(t, fmt.Sprintf(`
+metadata: {namespace: %s, name: %s, generation: 1}
+spec:
+  resource: {apiVersion: apps/v1, kind: Deployment, namespace: default, name: web, uid: "1"}
+  clusters: [{name: a}]
+status: {schedulerObservedGeneration: 1, aggregatedStatus: [{clusterName: a, applied: true, health: %s}]}
+`, namespace, objectName, health))}
+}
+
+func TestReports(t *testing.T) {
+	web := delivery.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "default", Name: "web"}
+	var changed []delivery.Key
+	r := newReports(func(keys ...delivery.Key) { changed = append(changed, keys...) })
+	step := func(what string, touches bool, want string, f func()) {
+		t.Helper()
+		changed = nil
+		f()
+		got := "none"
+		if observed := r.of(resourceBindings, web); observed != nil {
+			got = observed.Clusters["a"]
+		}
+		if got != want || (len(changed) > 0) != touches {
+			t.Errorf("%s: %q, want %q; changed %v", what, got, want, changed)
+		}
+	}
+	put := func(namespace, name, health string) func() {
+		return func() { r.Put(resourceBindings, reporting(t, namespace, name, health)) }
+	}
+	step("a change before the content", false, "none", put("default", "web-deployment", "Healthy"))
+	step("the content", true, "", func() {
+		r.Replace(resourceBindings, nil, []*unstructured.Unstructured{reporting(t, "default", "web-deployment", "Healthy")})
+	})
+	step("the same again", false, "", put("default", "web-deployment", "Healthy"))
+	step("a report of a client in another namespace", false, "", put("mallory", "web-deployment", "Unhealthy"))
+	step("a second report", false, "", put("default", "web-second", "Unhealthy"))
+	step("the end of the first one", true, "its health is Unhealthy", func() { r.Delete(resourceBindings, "default", "web-deployment") })
+	step("the first one again", true, "", put("default", "web-deployment", "Healthy"))
+	step("the end of the second one", false, "", func() { r.Delete(resourceBindings, "default", "web-second") })
+	step("the same list", false, "", func() {
+		r.Replace(resourceBindings, nil, []*unstructured.Unstructured{reporting(t, "default", "web-deployment", "Healthy")})
+	})
+	step("another list", true, "its health is Unhealthy", func() {
+		r.Replace(resourceBindings, nil, []*unstructured.Unstructured{reporting(t, "default", "web-deployment", "Unhealthy")})
+	})
+	step("another object", true, "none", func() {
+		o := reporting(t, "default", "web-deployment", "Healthy")
+		_ = unstructured.SetNestedField(o.Object, "api", "spec", "resource", "name")
+		r.Put(resourceBindings, o)
+	})
+	step("the end of the watch", true, "none", func() { r.Drop(resourceBindings) })
 }

@@ -17,6 +17,8 @@ limitations under the License.
 package deliverer
 
 import (
+	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -43,8 +45,15 @@ type reports struct {
 
 // reportTable holds the reports of one type.
 type reportTable struct {
-	byName map[name]delivery.Key
-	byKey  map[delivery.Key]delivery.Observation
+	reports map[name]report
+	// byKey are the objects that report a placed object, sorted. The first one counts. Usually there is only one.
+	byKey map[delivery.Key][]name
+}
+
+// report is what an object reports of a placed object.
+type report struct {
+	key      delivery.Key
+	observed delivery.Observation
 }
 
 func newReports(changed func(...delivery.Key)) *reports {
@@ -62,9 +71,7 @@ func (r *reports) of(resource schema.GroupVersionResource, key delivery.Key) *de
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if table := r.tables[resource]; table != nil {
-		if found, ok := table.byKey[key]; ok {
-			return &found
-		}
+		return table.of(key)
 	}
 	return nil
 }
@@ -74,7 +81,7 @@ func (r *reports) Replace(resource schema.GroupVersionResource, _ *projection.Fi
 	next := newReportTable()
 	for _, o := range objects {
 		if key, ok := delivery.ReportedBy(o); ok {
-			next.put(name{resource, o.GetNamespace(), o.GetName()}, key, r.readers[resource].Observe(o))
+			next.put(name{resource, o.GetNamespace(), o.GetName()}, report{key, r.readers[resource].Observe(o)})
 		}
 	}
 	r.mu.Lock()
@@ -94,11 +101,11 @@ func (r *reports) Put(resource schema.GroupVersionResource, o *unstructured.Unst
 		return
 	}
 	var touched []delivery.Key
-	if before, known := table.byName[id]; known && (!ok || before != key) {
-		touched = append(touched, table.remove(id))
+	if before, known := table.reports[id]; known && (!ok || before.key != key) {
+		touched = append(touched, table.remove(id)...)
 	}
-	if ok && table.put(id, key, r.readers[resource].Observe(o)) {
-		touched = append(touched, key)
+	if ok {
+		touched = append(touched, table.put(id, report{key, r.readers[resource].Observe(o)})...)
 	}
 	r.mu.Unlock()
 	r.changed(touched...)
@@ -110,9 +117,7 @@ func (r *reports) Delete(resource schema.GroupVersionResource, namespace, object
 	var touched []delivery.Key
 	r.mu.Lock()
 	if table := r.tables[resource]; table != nil {
-		if _, known := table.byName[id]; known {
-			touched = append(touched, table.remove(id))
-		}
+		touched = table.remove(id)
 	}
 	r.mu.Unlock()
 	r.changed(touched...)
@@ -139,8 +144,8 @@ func (r *reports) swap(resource schema.GroupVersionResource, next *reportTable) 
 		r.tables[resource] = next
 	}
 	var touched []delivery.Key
-	for key, report := range next.byKey {
-		if known, ok := before.byKey[key]; !ok || !known.Equal(report) {
+	for key := range next.byKey {
+		if !same(before.of(key), next.of(key)) {
 			touched = append(touched, key)
 		}
 	}
@@ -153,20 +158,56 @@ func (r *reports) swap(resource schema.GroupVersionResource, next *reportTable) 
 }
 
 func newReportTable() *reportTable {
-	return &reportTable{byName: map[name]delivery.Key{}, byKey: map[delivery.Key]delivery.Observation{}}
+	return &reportTable{reports: map[name]report{}, byKey: map[delivery.Key][]name{}}
 }
 
-// put stores a report, and reports whether it changed.
-func (t *reportTable) put(id name, key delivery.Key, report delivery.Observation) bool {
-	before, known := t.byKey[key]
-	t.byName[id], t.byKey[key] = key, report
-	return !known || !before.Equal(report)
+// of returns the report of a placed object, or nil.
+func (t *reportTable) of(key delivery.Key) *delivery.Observation {
+	if names := t.byKey[key]; len(names) > 0 {
+		return new(t.reports[names[0]].observed)
+	}
+	return nil
 }
 
-// remove drops the report of an object, and returns the placed object.
-func (t *reportTable) remove(id name) delivery.Key {
-	key := t.byName[id]
-	delete(t.byName, id)
-	delete(t.byKey, key)
-	return key
+// put stores a report, and returns the placed object if its report changed. The object must not have reported another one.
+func (t *reportTable) put(id name, r report) []delivery.Key {
+	before, names := t.of(r.key), t.byKey[r.key]
+	t.reports[id] = r
+	if at, found := slices.BinarySearchFunc(names, id, compareNames); !found {
+		t.byKey[r.key] = slices.Insert(names, at, id)
+	}
+	return changedOf(r.key, before, t.of(r.key))
 }
+
+// remove drops the report of an object, and returns the placed object if its report changed.
+func (t *reportTable) remove(id name) []delivery.Key {
+	r, known := t.reports[id]
+	if !known {
+		return nil
+	}
+	before := t.of(r.key)
+	delete(t.reports, id)
+	t.byKey[r.key] = slices.DeleteFunc(t.byKey[r.key], func(other name) bool { return other == id })
+	if len(t.byKey[r.key]) == 0 {
+		delete(t.byKey, r.key)
+	}
+	return changedOf(r.key, before, t.of(r.key))
+}
+
+func changedOf(key delivery.Key, before, after *delivery.Observation) []delivery.Key {
+	if same(before, after) {
+		return nil
+	}
+	return []delivery.Key{key}
+}
+
+// same reports whether two reports, which may be nil, are equal.
+func same(a, b *delivery.Observation) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Equal(*b)
+}
+
+// compareNames orders objects of one type and namespace.
+func compareNames(a, b name) int { return strings.Compare(a.name, b.name) }

@@ -109,7 +109,8 @@ type reporter struct {
 // Observe returns what an object reports: an object of ReportKinds, or a delivered object if there are no such kinds.
 func (s System) Observe(o *unstructured.Unstructured) Observation { return s.reporter.observe(o) }
 
-// ReportedBy returns the placed object that an object of ReportKinds concerns. ok is false if it does not say so.
+// ReportedBy returns the placed object that an object of ReportKinds concerns. ok is false if it does not say so, or if the placed
+// object is in another namespace: a client that may write in one namespace must not report objects of another one.
 func ReportedBy(o *unstructured.Unstructured) (key Key, ok bool) {
 	ref, _, _ := unstructured.NestedMap(o.Object, "spec", "resource")
 	text := func(member string) string {
@@ -117,7 +118,7 @@ func ReportedBy(o *unstructured.Unstructured) (key Key, ok bool) {
 		return value
 	}
 	gv, err := schema.ParseGroupVersion(text("apiVersion"))
-	if err != nil || text("kind") == "" || text("name") == "" {
+	if err != nil || text("kind") == "" || text("name") == "" || text("namespace") != o.GetNamespace() {
 		return Key{}, false
 	}
 	return Key{GroupKind: gv.WithKind(text("kind")).GroupKind(), Namespace: text("namespace"), Name: text("name")}, true
