@@ -125,7 +125,8 @@ func New(d Deps) *Controller {
 	c.placedWatches = d.Watches.NewConsumer(c.placed, c.placedWatchChanged)
 	c.deliveredWatches = d.Watches.NewConsumer(c.delivered, c.systemWatchChanged)
 	c.deliveredWatches.Prepare = forget
-	c.reports = newReports(c.enqueue)
+	// Systems also report objects that no policy matches.
+	c.reports = newReports(func(keys ...delivery.Key) { c.enqueue(c.placed.among(keys)...) })
 	c.reportWatches = d.Watches.NewConsumer(c.reports, c.systemWatchChanged)
 	d.Registry.Subscribe(c.policyChanged)
 	d.Catalog.Subscribe(c.servedChanged)

@@ -241,3 +241,19 @@ func TestReports(t *testing.T) {
 	})
 	step("the end of the watch", true, "none", func() { r.Drop(resourceBindings) })
 }
+
+func TestPlacedObjectsAmong(t *testing.T) {
+	p := newPlacedObjects(func(...delivery.Key) {}, func(schema.GroupVersionResource) {})
+	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	web := &unstructured.Unstructured{Object: object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: default, name: web}}`)}
+	p.Replace(deployments, nil, []*unstructured.Unstructured{web})
+	other := keyOf(web)
+	other.Namespace = "other"
+	if diff := cmp.Diff([]delivery.Key{keyOf(web)}, p.among([]delivery.Key{other, keyOf(web)})); diff != "" {
+		t.Errorf("existing objects (-want +got):\n%s", diff)
+	}
+	p.Drop(deployments)
+	if got := p.among([]delivery.Key{keyOf(web)}); len(got) > 0 {
+		t.Errorf("existing objects of a type that is not watched: %v", got)
+	}
+}

@@ -183,6 +183,20 @@ func (p *placedObjects) isSettled(resource schema.GroupVersionResource) bool {
 	return at != nil && len(at.open) == 0
 }
 
+// among returns those keys of which there is an object.
+func (p *placedObjects) among(keys []delivery.Key) []delivery.Key {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return slices.DeleteFunc(slices.Clone(keys), func(key delivery.Key) bool {
+		for _, table := range p.tables {
+			if table.objects[key] != nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // keys returns the keys of the objects for which selects returns true.
 func (p *placedObjects) keys(selects func(schema.GroupVersionResource, delivery.Key) bool) []delivery.Key {
 	p.mu.RLock()
