@@ -40,14 +40,14 @@ type contests struct {
 	backoff *flowcontrol.Backoff
 
 	mu sync.Mutex
-	// statuses are the statuses that were applied last.
-	statuses map[name]any
+	// statuses are the statuses of placed objects that were applied last.
+	statuses map[delivery.Key]any
 }
 
 func newContests(c clock.Clock) *contests {
 	backoff := flowcontrol.NewBackOff(minContest, maxContest)
 	backoff.Clock = c
-	return &contests{clock: c, backoff: backoff, statuses: map[name]any{}}
+	return &contests{clock: c, backoff: backoff, statuses: map[delivery.Key]any{}}
 }
 
 // wait returns how long to wait before an object is written that another client changed. It returns 0 if it may be written
@@ -62,13 +62,20 @@ func (c *contests) wait(id name) time.Duration {
 	return 0
 }
 
-// repeats reports whether a status is applied to an object again, without another one in between.
-func (c *contests) repeats(id name, status any) bool {
+// repeats reports whether a status is applied to a placed object again, without another one in between.
+func (c *contests) repeats(key delivery.Key, status any) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before, known := c.statuses[id]
-	c.statuses[id] = status
+	before, known := c.statuses[key]
+	c.statuses[key] = status
 	return known && equality.Semantic.DeepEqual(before, status)
+}
+
+// forget drops what is known of a placed object that is gone.
+func (c *contests) forget(key delivery.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.statuses, key)
 }
 
 // foreignObjects are objects of other clients that have the names of objects that Berth has to write. It is safe for concurrent

@@ -189,13 +189,15 @@ func (c *Controller) watch(ctx context.Context) {
 
 // awaitRewatch waits until the watched types may have changed, or for a while if again is set. It returns false if ctx ended.
 func (c *Controller) awaitRewatch(ctx context.Context, again bool) bool {
-	waiting, cancel := context.WithCancel(ctx)
+	var retry <-chan time.Time
 	if again {
-		waiting, cancel = context.WithTimeout(ctx, retryInterval)
+		timer := c.Clock.NewTimer(retryInterval)
+		defer timer.Stop()
+		retry = timer.C()
 	}
-	defer cancel()
 	select {
-	case <-waiting.Done():
+	case <-ctx.Done():
+	case <-retry:
 	case <-c.rewatch:
 	}
 	return ctx.Err() == nil

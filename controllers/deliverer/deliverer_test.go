@@ -94,6 +94,18 @@ func TestContests(t *testing.T) {
 	}
 }
 
+func TestContestsForget(t *testing.T) {
+	c := newContests(clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0)))
+	key := delivery.Key{GroupKind: schema.GroupKind{Group: "kueue.x-k8s.io", Kind: "Workload"}, Namespace: "default", Name: "train"}
+	if c.repeats(key, "x") || !c.repeats(key, "x") {
+		t.Error("the second status is the same, and the first one is not")
+	}
+	c.forget(key)
+	if len(c.statuses) > 0 {
+		t.Errorf("statuses of objects that are gone: %v", c.statuses)
+	}
+}
+
 // TestHashOfKeptClusters has a client remove the annotation with the clusters that are kept: each time, Berth writes it with a later
 // time. It has to notice that it writes the same again.
 func TestHashOfKeptClusters(t *testing.T) {

@@ -100,6 +100,8 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 		if read, err := c.needOf(ctx, versions, n); err != nil || !read {
 			return reconcile.Result{}, err
 		}
+	} else {
+		c.contests.forget(key)
 	}
 	err := c.converge(ctx, key, object, n)
 	if err != nil {
@@ -439,7 +441,7 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 		return nil
 	}
 	id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
-	if c.contests.repeats(id, want.Object.Object["status"]) {
+	if c.contests.repeats(keyOf(object), want.Object.Object["status"]) {
 		if wait := c.contests.wait(id); wait > 0 {
 			n.fail(placementv1.ReasonContested, "another client changed the status of %s %s back each time that Berth wrote it: Berth writes it again in %s", want.Kind.Kind, qualified(want.Object), wait.Round(time.Second))
 			n.retry = wait
