@@ -77,7 +77,7 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 	case r.First != nil:
 		out = isFalse(r.First.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s: %s", progress, r.Failed, subject(r.First), r.First.Failure.Message))
 	case r.FirstSurging != nil:
-		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d keep clusters that they leave until they run in their new ones, the first is %s: it keeps %s", progress, r.Surging, subject(r.FirstSurging), r.FirstSurging.Kept))
+		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d keep clusters that they leave until they run in their new ones, the first is %s: it keeps %s", progress, r.Surging, subject(r.FirstSurging), firstNames(strings.Split(r.FirstSurging.Kept, ","))))
 	case r.Delivered < r.Placed || !f.DeliverySettled:
 		out = isFalse(placementv1.ReasonDelivering, progress)
 	default:
@@ -100,6 +100,8 @@ func (f Facts) runningCondition() *metav1.Condition {
 		return isUnknown(r.FirstUnknown.Run.Reason, r.FirstUnknown.Run.Message)
 	case r.FirstNotRunning != nil:
 		return isFalse(placementv1.ReasonNotRunning, fmt.Sprintf("%s; the first that does not is %s: %s", progress, subject(r.FirstNotRunning), r.FirstNotRunning.Run.Message))
+	case !f.DeliverySettled:
+		return isFalse(placementv1.ReasonNotRunning, progress+" so far")
 	default:
 		return isTrue(placementv1.ReasonRunning, progress)
 	}

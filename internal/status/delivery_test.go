@@ -17,6 +17,7 @@ limitations under the License.
 package status_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,6 +29,18 @@ import (
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/status"
 )
+
+func TestKeptClustersAreAbridged(t *testing.T) {
+	account := delivery.NewAccount()
+	account.Record(delivery.Key{Name: "a"}, []string{"p"}, delivery.Result{Kept: "a,b,c,d,e"})
+	facts := sound()
+	facts.State.Policy.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+	facts.Delivery, facts.DeliverySettled = account.Report("p"), true
+	got := meta.FindStatusCondition(status.Compute(placementv1.PlacementPolicyStatus{}, facts).Conditions, placementv1.ConditionDelivered)
+	if want := "it keeps a, b, c and 2 more"; got == nil || !strings.HasSuffix(got.Message, want) {
+		t.Errorf("Delivered is %v, want a message that ends with %q", got, want)
+	}
+}
 
 func TestRunning(t *testing.T) {
 	key := func(name string) delivery.Key {
@@ -41,6 +54,7 @@ func TestRunning(t *testing.T) {
 		kept           string
 		want, wantSent metav1.Condition
 		count          *int32
+		unsettled      bool
 	}{
 		"no system reports": {runs: []delivery.Run{{}}, wantSent: metav1.Condition{Status: "True", Reason: placementv1.ReasonDelivered}},
 		"all run": {
@@ -55,6 +69,11 @@ func TestRunning(t *testing.T) {
 				Message: "1 of 2 placed objects run in their clusters; the first that does not is deployments.apps shop/b: cluster b: its health is Unhealthy",
 			},
 			wantSent: metav1.Condition{Status: "True", Reason: placementv1.ReasonDelivered},
+		},
+		"not all objects are known yet": {
+			runs: []delivery.Run{runs, runs}, count: new(int32(2)), unsettled: true,
+			want:     metav1.Condition{Status: "False", Reason: placementv1.ReasonNotRunning, Message: "2 of 2 placed objects run in their clusters so far"},
+			wantSent: metav1.Condition{Status: "False", Reason: placementv1.ReasonDelivering},
 		},
 		"reports can't be read": {
 			runs:     []delivery.Run{starts, unread},
@@ -79,7 +98,7 @@ func TestRunning(t *testing.T) {
 			}
 			facts := sound()
 			facts.State.Policy.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
-			facts.Delivery, facts.DeliverySettled = account.Report("p"), true
+			facts.Delivery, facts.DeliverySettled = account.Report("p"), !test.unsettled
 			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
 			var running metav1.Condition
 			if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionRunning); c != nil {
