@@ -103,6 +103,8 @@ const (
 	minBackoff, maxBackoff = time.Second, 5 * time.Minute
 	// retryInterval is the interval at which deliveries are tried again that failed for a reason in the status.
 	retryInterval = time.Minute
+	// unreadableInterval is the interval at which objects are reconciled again that need a type which Berth fails to read.
+	unreadableInterval = 5 * time.Second
 	// workers is the number of objects that are delivered at the same time.
 	workers = 4
 )
@@ -332,7 +334,7 @@ func (c *Controller) typeChanged(resource schema.GroupVersionResource) {
 }
 
 // Settled reports whether the existing objects that versions of a policy deliver have been reconciled since the controller began to
-// watch them.
+// watch them, with all that delivery reads of the systems.
 func (c *Controller) Settled(versions ...*placement.Policy) bool {
 	for _, p := range versions {
 		for _, r := range c.deliveredBy(p) {

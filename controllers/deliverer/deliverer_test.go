@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -252,6 +253,23 @@ func TestReports(t *testing.T) {
 		r.Put(resourceBindings, o)
 	})
 	step("the end of the watch", true, "none", func() { r.Drop(resourceBindings) })
+}
+
+func TestLiveIn(t *testing.T) {
+	karmada := delivery.AllSystems()[0]
+	existing := map[name]*unstructured.Unstructured{}
+	for _, objectName := range []string{"copy-1", "web", "copy-2", "ends"} {
+		existing[name{policies, "default", objectName}] = deliveredObject(objectName, "web", "1")
+	}
+	existing[name{policies, "default", "ends"}].SetDeletionTimestamp(new(metav1.Now()))
+	for range 20 {
+		if got := liveIn(karmada, "web", existing); got.GetName() != "web" {
+			t.Fatalf("the delivered object is %s", got.GetName())
+		}
+	}
+	if got := liveIn(karmada, "ends", existing); got != nil {
+		t.Errorf("an object that is being deleted counts: %v", got)
+	}
 }
 
 func TestPlacedObjectsAmong(t *testing.T) {

@@ -51,9 +51,10 @@ type need struct {
 	objects           []wanted
 	// kept are the types of delivered objects that are left alone, because it is not known what has to exist.
 	kept map[schema.GroupVersionResource]bool
-	// pending reports whether a type that the object needs is not read yet.
-	pending bool
-	failure *delivery.Failure
+	// pending reports whether a type that the object needs is not read yet, and unobserved whether the reports of a system are not.
+	// unreadable reports whether reading one of them failed, which may be temporary.
+	pending, unobserved, unreadable bool
+	failure                         *delivery.Failure
 	// retry is when to try again after a failure.
 	retry time.Duration
 	// run reports whether the object runs in its clusters.
@@ -112,7 +113,9 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 		Run: n.run, Kept: strings.Join(n.surging(), ","), Note: n.note,
 	}
 	c.record(key, n.policies, result)
-	c.placed.reconciled(versions, key)
+	if !n.pending && !n.unobserved {
+		c.placed.reconciled(versions, key)
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -132,6 +135,10 @@ func (c *Controller) again(n *need) time.Duration {
 	if n.failure != nil {
 		// What failed may be corrected without an event for this controller.
 		out = n.retry
+	}
+	if n.unreadable {
+		// It counts as a failure after some attempts, which is no event.
+		out = unreadableInterval
 	}
 	for _, want := range n.objects {
 		if want.until.IsZero() {
@@ -255,7 +262,7 @@ func (c *Controller) request(v placedVersion) placement.Request {
 // needIn finds out what has to exist in one system.
 func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructured, decision delivery.Decision, n *need) {
 	system := route.System
-	live, observed, unread := c.observe(system, keyOf(object))
+	live, observed, unread := c.observe(system, object, n)
 	next, err := system.HandOver(delivery.ObjectOf(object), decision, route.Spec, live, observed, c.Clock.Now())
 	objects := next.Objects
 	if err != nil {
@@ -276,8 +283,12 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 			n.fail(placementv1.ReasonForbidden, "%v%s", state.Err, advice(system))
 			n.keep(system)
 			return
-		case !watched || !state.Synced:
-			n.pending = true
+		case !state.Synced && watched && state.Settled():
+			n.fail(placementv1.ReasonDeliveryFailed, "Berth can't read %s: %v", o.GroupResource(), state.Err)
+			n.keep(system)
+			return
+		case !state.Synced:
+			n.pending, n.unreadable = true, n.unreadable || state.Err != nil
 			n.keep(system)
 			return
 		}
@@ -298,18 +309,12 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 
 // observe returns the delivered object of a system and what the system reports of it, or nil. unread says why Berth can't read the
 // reports; nil if it can.
-func (c *Controller) observe(system delivery.System, key delivery.Key) (live *unstructured.Unstructured, observed *delivery.Observation, unread *delivery.Run) {
+func (c *Controller) observe(system delivery.System, object *unstructured.Unstructured, n *need) (live *unstructured.Unstructured, observed *delivery.Observation, unread *delivery.Run) {
 	if !system.Reports() {
 		return nil, nil, nil
 	}
-	existing := c.delivered.of(key)
-	for _, kind := range system.Kinds {
-		for id, o := range existing {
-			if id.GroupVersionResource == kind.GroupVersionResource && o.GetDeletionTimestamp() == nil {
-				live = o
-			}
-		}
-	}
+	key := keyOf(object)
+	live = liveIn(system, delivery.NameOf(delivery.ObjectOf(object)), c.delivered.of(key))
 	kinds := system.ReportKinds()
 	if len(kinds) == 0 {
 		if live != nil {
@@ -324,18 +329,41 @@ func (c *Controller) observe(system delivery.System, key delivery.Key) (live *un
 		state, watched := c.reportWatches.State(kind.GroupVersionResource)
 		switch {
 		case c.Catalog.Kind(kind.GroupVersionResource) == "":
-			return live, nil, &delivery.Run{State: delivery.RunUnknown, Reason: placementv1.ReasonNotServed, Message: fmt.Sprintf("the API server does not serve %s, in which %s reports where objects run", kind.GroupResource(), system.Title)}
+			unread = &delivery.Run{Reason: placementv1.ReasonNotServed, Message: fmt.Sprintf("the API server does not serve %s, in which %s reports where objects run", kind.GroupResource(), system.Title)}
 		case apierrors.IsForbidden(state.Err):
-			return live, nil, &delivery.Run{State: delivery.RunUnknown, Reason: placementv1.ReasonForbidden, Message: state.Err.Error() + advice(system)}
+			unread = &delivery.Run{Reason: placementv1.ReasonForbidden, Message: state.Err.Error() + advice(system)}
 		case watched && state.Synced:
-			observed = c.reports.of(kind.GroupVersionResource, key)
+			return live, c.reports.of(kind.GroupVersionResource, key), nil
+		default:
+			// Until it is certain that the type can't be read, the status of an earlier leader counts.
+			n.unobserved, n.unreadable = n.unobserved || !state.Settled(), n.unreadable || state.Err != nil
+			unread = &delivery.Run{Reason: placementv1.ReasonWatchFailed, Message: fmt.Sprintf("Berth has not read %s yet, in which %s reports where objects run", kind.GroupResource(), system.Title)}
+			if state.Err != nil {
+				unread.Message = fmt.Sprintf("Berth can't read %s, in which %s reports where objects run: %v", kind.GroupResource(), system.Title, state.Err)
+			}
 		}
+		unread.State = delivery.RunUnknown
 	}
-	return live, observed, nil
+	return live, nil, unread
 }
 
-// keep leaves the delivered objects of a system alone.
+// liveIn returns the object of a name that is delivered to a system, or nil. Another client may have copied it under another name.
+func liveIn(system delivery.System, objectName string, existing map[name]*unstructured.Unstructured) *unstructured.Unstructured {
+	for _, kind := range system.Kinds {
+		for id, o := range existing {
+			if id.GroupVersionResource == kind.GroupVersionResource && id.name == objectName && o.GetDeletionTimestamp() == nil {
+				return o
+			}
+		}
+	}
+	return nil
+}
+
+// keep leaves the delivered objects of a system alone. An object that is not delivered does not count as running.
 func (n *need) keep(system delivery.System) {
+	if system.Reports() {
+		n.run = n.run.And(delivery.Run{State: delivery.NotRunning, Message: "Berth does not deliver it to " + system.Title + " now"})
+	}
 	for _, kind := range system.Kinds {
 		n.kept[kind.GroupVersionResource] = true
 	}

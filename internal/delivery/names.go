@@ -30,6 +30,9 @@ const (
 	maxKind = 30
 )
 
+// NameOf returns the name of the object that delivers an object to a system of which a single object is needed.
+func NameOf(object Object) string { return deliveredName(object) }
+
 // deliveredName returns the name of the objects that deliver an object. It has the object's name, its kind and a hash, such as
 // "web-deployment-1b2c3". The name is a DNS label, and differs from the names for other objects of the namespace. The hash is longer
 // if the object's name or kind is not part of the name as it is. Otherwise it only has to tell kinds of different groups apart.

@@ -19,13 +19,16 @@ package delivery_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -259,4 +262,64 @@ spec:
 		bind(ctx, web, fl.clusters("a"), fl.cluster("a"))
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
 	})
+
+	It("keeps what an earlier leader reported until the reports are read", Serial, func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKarmada, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		bind(ctx, deploy(ctx, namespace, "web"), fl.clusters("a"), fl.cluster("a"))
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
+		operator.Stop()
+		released := make(chan struct{})
+		f.Operator.Wrap(func(next http.RoundTripper) http.RoundTripper { return &heldReports{next, released} })
+		operator = f.StartReadyManager(ctx)
+		Consistently(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
+		close(released)
+		bind(ctx, deploy(ctx, namespace, "later"), fl.clusters("a"), fl.cluster("a"))
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning, "2 of 2 placed objects run"))
+	})
+
+	It("counts objects that can't be delivered as not running, and does not wait for objects that are being deleted", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		web, ends := deploy(ctx, namespace, "web"), framework.NewObject(framework.Deployment, namespace, "ends", nil)
+		ends.SetFinalizers([]string{"example.com/specs"})
+		Expect(f.Client.Create(ctx, ends)).To(Succeed())
+		Expect(f.Client.Delete(ctx, ends)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(f.Client.Patch(ctx, ends, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`)))).To(Succeed())
+		})
+		large := framework.NewObject(framework.Deployment, namespace, "large", nil)
+		Expect(unstructured.SetNestedField(large.Object, int64(5), "spec", "replicas")).To(Succeed())
+		delivery := toKarmada
+		delivery.Replicas = &placementv1.ReplicaDivision{DivideBy: placementv1.DivideEvenly, MaxPerCluster: new(int32(2))}
+		p := fl.policy(delivery, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		bind(ctx, web, fl.clusters("a"), fl.cluster("a"))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning, "1 of 1"))
+		Expect(f.Client.Create(ctx, large)).To(Succeed())
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed, "only 2 of the 5 replicas"))
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "1 of 2 placed objects run in their clusters", "large"))
+	})
 })
+
+// heldReports holds requests for the reports of Karmada back until they are released.
+type heldReports struct {
+	next     http.RoundTripper
+	released <-chan struct{}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h *heldReports) RoundTrip(req *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(req.URL.Path, "/"+bindings.Plural) {
+		select {
+		case <-h.released:
+		case <-req.Context().Done():
+			return nil, req.Context().Err()
+		}
+	}
+	return h.next.RoundTrip(req)
+}
