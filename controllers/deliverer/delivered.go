@@ -19,6 +19,7 @@ package deliverer
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,21 +61,27 @@ func newDeliveredObjects(changed func(...delivery.Key), foreign *foreignObjects)
 	}
 }
 
-// ownerOf returns the placed object that an object is delivered for. ok is false if Berth did not deliver it.
+// ownerOf returns the placed object that an object is delivered for. Of several owners, it is the one that the name is made of, since
+// other clients may add owners, or else the first one. ok is false if Berth did not deliver the object.
 func ownerOf(o *unstructured.Unstructured) (key delivery.Key, ok bool) {
 	if o == nil || o.GetLabels()[placementv1.DeliveredLabel] != "true" {
 		return delivery.Key{}, false
 	}
 	for _, owner := range o.GetOwnerReferences() {
-		if owner.Controller == nil || !*owner.Controller {
-			gv, err := schema.ParseGroupVersion(owner.APIVersion)
-			if err != nil {
-				continue
-			}
-			return delivery.Key{GroupKind: gv.WithKind(owner.Kind).GroupKind(), Namespace: o.GetNamespace(), Name: owner.Name}, true
+		gv, err := schema.ParseGroupVersion(owner.APIVersion)
+		if err != nil || owner.Controller != nil && *owner.Controller {
+			continue
+		}
+		found := delivery.Object{GroupVersionKind: gv.WithKind(owner.Kind), Name: owner.Name}
+		named := strings.HasPrefix(o.GetName(), delivery.NameOf(found))
+		if named || !ok {
+			key, ok = delivery.Key{GroupKind: found.GroupKind(), Namespace: o.GetNamespace(), Name: owner.Name}, true
+		}
+		if named {
+			break
 		}
 	}
-	return delivery.Key{}, false
+	return key, ok
 }
 
 // forget drops what delivery does not read. It changes its argument.

@@ -255,6 +255,29 @@ func TestReports(t *testing.T) {
 	step("the end of the watch", true, "none", func() { r.Drop(resourceBindings) })
 }
 
+func TestOwnerOf(t *testing.T) {
+	other := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "3"}
+	own := map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "2"}
+	want := delivery.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "default", Name: "web"}
+	objectName := delivery.NameOf(delivery.Object{GroupVersionKind: want.WithVersion("v1"), Namespace: "default", Name: "web"})
+	for what, tc := range map[string]struct {
+		name   string
+		owners []any
+	}{
+		"one owner":                         {objectName, []any{own}},
+		"an owner of another client before": {objectName, []any{other, own}},
+		"one of several slices":             {objectName + "-1", []any{other, own}},
+		// The PlacementDecisions of a matched Placement have names without a hash.
+		"another name": {"web-decision-1", []any{own, other}},
+	} {
+		o := deliveredObject(tc.name, "web", "1")
+		_ = unstructured.SetNestedSlice(o.Object, tc.owners, "metadata", "ownerReferences")
+		if got, ok := ownerOf(o); !ok || got != want {
+			t.Errorf("%s: the owner is %v, %t", what, got, ok)
+		}
+	}
+}
+
 func TestLiveIn(t *testing.T) {
 	karmada := delivery.AllSystems()[0]
 	existing := map[name]*unstructured.Unstructured{}

@@ -30,7 +30,8 @@ const (
 	maxKind = 30
 )
 
-// NameOf returns the name of the object that delivers an object to a system of which a single object is needed.
+// NameOf returns the name of the object that delivers an object. If a system needs several, their names begin with it. Only the
+// objects of a placement object's own system have other names.
 func NameOf(object Object) string { return deliveredName(object) }
 
 // deliveredName returns the name of the objects that deliver an object. It has the object's name, its kind and a hash, such as
