@@ -49,6 +49,8 @@ const hashAnnotation = "placement.berth.dev/delivered-hash"
 type need struct {
 	policies, systems []string
 	objects           []wanted
+	// existing are the objects that are delivered for it.
+	existing map[name]*unstructured.Unstructured
 	// kept are the types of delivered objects that are left alone, because it is not known what has to exist.
 	kept map[schema.GroupVersionResource]bool
 	// pending reports whether a type that the object needs is not read yet, and unobserved whether the reports of a system are not.
@@ -87,7 +89,7 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 	if len(versions) == 0 && !c.isGone(key, complete) {
 		return reconcile.Result{}, nil
 	}
-	n := &need{kept: map[schema.GroupVersionResource]bool{}, retry: retryInterval}
+	n := &need{existing: c.delivered.of(key), kept: map[schema.GroupVersionResource]bool{}, retry: retryInterval}
 	var object *unstructured.Unstructured
 	var resource schema.GroupResource
 	if len(versions) > 0 {
@@ -104,7 +106,7 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 	} else {
 		c.contests.forget(key)
 	}
-	err := c.converge(ctx, key, object, n)
+	err := c.converge(ctx, object, n)
 	if err != nil {
 		n.fail(placementv1.ReasonDeliveryFailed, "%v", err)
 	}
@@ -314,7 +316,7 @@ func (c *Controller) observe(system delivery.System, object *unstructured.Unstru
 		return nil, nil, nil
 	}
 	key := keyOf(object)
-	live = liveIn(system, delivery.NameOf(delivery.ObjectOf(object)), c.delivered.of(key))
+	live = liveIn(system, delivery.NameOf(delivery.ObjectOf(object)), n.existing)
 	kinds := system.ReportKinds()
 	if len(kinds) == 0 {
 		if live != nil {
@@ -370,8 +372,8 @@ func (n *need) keep(system delivery.System) {
 }
 
 // converge writes the difference between what has to exist for an object and what exists. object is nil if it is gone.
-func (c *Controller) converge(ctx context.Context, key delivery.Key, object *unstructured.Unstructured, n *need) error {
-	existing := c.delivered.of(key)
+func (c *Controller) converge(ctx context.Context, object *unstructured.Unstructured, n *need) error {
+	existing := n.existing
 	var errs []error
 	for i := range n.objects {
 		want := &n.objects[i]
