@@ -30,6 +30,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -154,10 +155,9 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 	c.queue = queue
 	c.mu.Unlock()
 	go func() {
-		for !c.Ready(ctx) {
-			if !sleep(ctx, readyInterval) {
-				return
-			}
+		// The poll returns an error only if ctx ends.
+		if wait.PollUntilContextCancel(ctx, readyInterval, true, func(ctx context.Context) (bool, error) { return c.Ready(ctx), nil }) != nil {
+			return
 		}
 		c.watch(ctx)
 	}()

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/berth-dev/berth/internal/placement"
@@ -46,10 +47,9 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 	c.objects.start(queue)
 	c.remoteQueue.start(ctx)
 	go func() {
-		for !c.Ready(ctx) {
-			if !sleep(ctx, readyInterval) {
-				return
-			}
+		// The poll returns an error only if ctx ends.
+		if wait.PollUntilContextCancel(ctx, readyInterval, true, func(ctx context.Context) (bool, error) { return c.Ready(ctx), nil }) != nil {
+			return
 		}
 		if !c.resume(ctx) {
 			return
