@@ -62,13 +62,13 @@ const (
 	ConditionRunning = "Running"
 )
 
-// Reasons of Running. NotServed and Forbidden are others: the API server does not serve the reports of a system, or Berth may not
-// read them.
+// Reasons of Running. NotServed, Forbidden, and WatchFailed are others: the API server does not serve the reports of a system, Berth
+// may not read them, or reading them fails.
 const (
 	// ReasonRunning: all placed objects run in their clusters.
 	ReasonRunning = "Running"
-	// ReasonNotRunning: some placed objects do not run in all of their clusters, or still run in others. The message names the
-	// first one and its cluster.
+	// ReasonNotRunning: some placed objects do not run in all of their clusters, still run in others, or are not delivered. The
+	// message names the first one and its cluster.
 	ReasonNotRunning = "NotRunning"
 )
 

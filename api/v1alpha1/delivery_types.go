@@ -19,7 +19,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // DeliveredClustersAnnotation is the annotation of a delivered object that contains the clusters which Berth delivered to, if the
-// policy has spec.delivery.surge. It is a JSON object: the name of a cluster to the time (RFC 3339) since when the cluster is no
+// policy has spec.delivery.surge and they are not too many. It is a JSON object: the name of a cluster to the time (RFC 3339) since when the cluster is no
 // longer decided, or to an empty text.
 const DeliveredClustersAnnotation = "placement.berth.dev/delivered-clusters"
 
