@@ -345,7 +345,7 @@ var _ = Describe("Delivery", func() {
 		Expect(text).To(ContainSubstring("spec.delivery: the policy has no rule clusters"))
 	})
 
-	It("writes once for each affected object when a cluster leaves", func(ctx SpecContext) {
+	It("writes once for each affected object when a cluster leaves, and nothing when a leader starts", func(ctx SpecContext) {
 		const objects = 200
 		fl, namespace, other := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
 		narrow := newFleet(ctx, "c")
@@ -377,6 +377,16 @@ var _ = Describe("Delivery", func() {
 		}).WithContext(ctx).Should(Equal(objects))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(objects))
 		Expect(writes() - written).To(Equal(objects))
+
+		By("starting a leader with nothing to do")
+		written = writes()
+		operator.Stop()
+		operator = f.StartReadyManager(ctx)
+		f.AwaitWebhooks(ctx)
+		// Before the new leader counts a later object, it has read all earlier ones.
+		deploy(ctx, namespace, "later")
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(objects + 1))
+		Expect(writes() - written).To(Equal(1))
 		Expect(ptr.Deref(must(f.Policy(ctx, p.Name)).Status.Delivery, placementv1.DeliveryStatus{}).Failure).To(BeNil())
 	})
 })
