@@ -154,7 +154,11 @@ const (
 
 // PlacementPolicySpec defines the objects that a policy matches and how it decides them.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.rego) || has(self.remote) || (has(self.predicates) && has(self.predicates.candidates))",message="rego or remote is required where predicates.candidates is not set",reason=FieldValueRequired,fieldPath=".rego"
+// +kubebuilder:validation:XValidation:rule="has(self.rules) || has(self.rego) || has(self.remote) || (has(self.predicates) && has(self.predicates.candidates))",message="rules, rego or remote is required where predicates.candidates is not set",reason=FieldValueRequired,fieldPath=".rego"
+// +kubebuilder:validation:XValidation:rule="!has(self.rules) || !has(self.rego)",message="rules and rego exclude each other: write another policy, which can match the same objects",reason=FieldValueForbidden,fieldPath=".rules"
+// +kubebuilder:validation:XValidation:rule="!has(self.rules) || !has(self.remote)",message="rules and remote exclude each other: write another policy, which can match the same objects",reason=FieldValueForbidden,fieldPath=".rules"
+// +kubebuilder:validation:XValidation:rule="!has(self.rules) || !has(self.data)",message="rules read no documents of data",reason=FieldValueForbidden,fieldPath=".data"
+// +kubebuilder:validation:XValidation:rule="!has(self.rules) || !has(self.replicate)",message="Berth knows what rules read",reason=FieldValueForbidden,fieldPath=".replicate"
 // +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.rego)",message="rego and remote exclude each other: what the engine is to have belongs into remote.modules",reason=FieldValueForbidden,fieldPath=".rego"
 // +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.data)",message="a policy that is decided elsewhere has its data there",reason=FieldValueForbidden,fieldPath=".data"
 // +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.replicate)",message="what the engine is to have belongs into remote.replicate",reason=FieldValueForbidden,fieldPath=".replicate"
@@ -166,9 +170,19 @@ type PlacementPolicySpec struct {
 	// +required
 	Match Match `json:"match,omitzero"`
 
+	// rules decide objects without Rego. The first rule that applies to an object decides it. Berth compiles the rules to a Rego
+	// module, which `kubectl berth render` shows. At most 32 rules. One of rules, rego and remote is required unless
+	// predicates.candidates is set.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Rules []Rule `json:"rules,omitempty"`
+
 	// rego is the Rego module of the policy, at most 65536 characters. Berth evaluates the rules annotations, labels,
 	// scheduling, clusters, errors and warnings in the package of the module, with the object as input. Each of these
-	// rules is optional. Either rego or remote is required unless predicates.candidates is set.
+	// rules is optional.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536

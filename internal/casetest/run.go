@@ -331,9 +331,9 @@ func (c *Coverage) add(ctx context.Context, s *simulation.Simulation, o simulati
 			continue
 		}
 		p := s.Policy(v.Policy.Name).VersionOf(v.Policy)
-		key := p.Name + "\n" + p.Spec.Rego
+		key := p.Name + "\n" + p.Module.Text
 		if c.byPolicy[key] == nil {
-			c.byPolicy[key] = &policyCoverage{text: p.Spec.Rego, file: p.Name + ".rego", tracer: cover.New(), module: p.Module}
+			c.byPolicy[key] = &policyCoverage{text: p.Module.Text, file: p.Name + ".rego", tracer: cover.New(), module: p.Module}
 		}
 		inspection, err := inspectable.Inspect(input.Object)
 		if err != nil {

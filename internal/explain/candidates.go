@@ -176,10 +176,10 @@ func (e *explainer) searchIn(p *placement.Policy) *search {
 	e.searches[p.Name] = nil
 	inspectable, ok := p.Evaluator.(embedded.Inspectable)
 	own := e.simulation.Policy(p.Name).VersionOf(p)
-	if !ok || own.Spec.Rego == "" {
+	if !ok || own.Module == nil || own.Module.Text == "" {
 		return nil
 	}
-	module, err := policy.ParseRego(p.Name+".rego", own.Spec.Rego, own.Spec.RegoVersion)
+	module, err := policy.ParseRego(p.Name+".rego", own.Module.Text, own.Module.RegoVersion)
 	if err != nil {
 		return nil
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/policy/lint"
+	"github.com/berth-dev/berth/internal/rules"
 )
 
 // Module is a compiled and analysed policy, or the reference to the remote engine that decides it. It is immutable and
@@ -57,6 +58,10 @@ type Module struct {
 	Predicates []string
 	// InputBytes is the size limit of an input, in bytes of JSON; 0 means no limit.
 	InputBytes int
+	// Text is the Rego that was compiled: spec.rego, or what spec.rules were rendered to. It is empty for generated modules.
+	Text string
+	// RegoVersion is the version of the language of Text.
+	RegoVersion placementv1.RegoVersion
 	// Static has the policy's own documents (spec.data); nil if it has none.
 	Static ast.Object
 	// Warnings describe parts of the policy that are probably mistakes.
@@ -66,6 +71,8 @@ type Module struct {
 	// Unused are the rules that no contract rule uses. Warnings does not contain them.
 	Unused []lint.Finding
 
+	// rendered is what spec.rules were rendered to; nil if the policy has no rules.
+	rendered *rules.Module
 	// unit keeps the shared compilation alive in the weak cache while this module is in use.
 	unit *compilation
 }
@@ -126,6 +133,7 @@ const (
 	codeNotServed = "berth_resource_not_served"
 	codePredicate = "berth_predicate_error"
 	codeWindow    = "berth_window_error"
+	codeRules     = "berth_rules_error"
 )
 
 // Compile parses, compiles, and analyses a policy. The parameter name is used as the file name in messages. An error is
@@ -151,6 +159,11 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	if err := checkSize(name+".rego", spec); err != nil {
 		return nil, err
 	}
+	rendered, ruleWarnings, err := render(&spec)
+	if err != nil {
+		return nil, err
+	}
+	text := spec.Rego
 	if spec.Rego == "" && checksCandidates(spec) {
 		spec.Rego = nothing
 	}
@@ -159,13 +172,14 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 		return nil, withFileName(name, explainRecursion(err, spec))
 	}
 	m := u.module
-	m.unit, m.Warnings, m.Findings = u, slices.Clone(m.Warnings), slices.Clone(m.Findings)
+	m.unit, m.Warnings, m.Findings = u, append(ruleWarnings, m.Warnings...), slices.Clone(m.Findings)
+	m.Text, m.RegoVersion, m.rendered = text, spec.RegoVersion, rendered
 	if m.Static, err = staticData(name+".rego", spec, m.Package); err != nil {
 		return nil, err
 	}
 	m.warn(u.report.EachEntry(m.Static))
 	for i, w := range m.Warnings {
-		m.Warnings[i] = WithFileName(name, w)
+		m.Warnings[i] = m.WithFields(name, WithFileName(name, w))
 	}
 	m.InputBytes = int(spec.Limits.MaxInputBytes())
 	m.usePredicates(spec.Predicates)

@@ -43,13 +43,14 @@ type Revision struct {
 	Bindings Bindings `json:"bindings,omitempty"`
 }
 
-// SameRegoAndData reports whether two specs have the same Rego, language version, and data.
+// SameRegoAndData reports whether two specs have the same Rego, language version, and data. Rules count as Rego.
 func SameRegoAndData(a, b placementv1.PlacementPolicySpec) bool {
 	return sameRego(a, b) && equality.Semantic.DeepEqual(a.Data, b.Data)
 }
 
 func sameRego(a, b placementv1.PlacementPolicySpec) bool {
-	return a.Rego == b.Rego && cmp.Or(a.RegoVersion, placementv1.RegoV1) == cmp.Or(b.RegoVersion, placementv1.RegoV1)
+	return a.Rego == b.Rego && cmp.Or(a.RegoVersion, placementv1.RegoV1) == cmp.Or(b.RegoVersion, placementv1.RegoV1) &&
+		equality.Semantic.DeepEqual(a.Rules, b.Rules)
 }
 
 // RevisionName returns the name of the object that stores a policy's revision. It uses a digest, because a policy's

@@ -285,7 +285,7 @@ func (q *question) changesNamespaces() bool {
 // nothing happens to the others.
 func alike(before, after *simulation.Policy) bool {
 	text := func(spec placementv1.PlacementPolicySpec) placementv1.PlacementPolicySpec {
-		spec.Rego, spec.RegoVersion, spec.Data, spec.Replicate = "", "", nil, nil
+		spec.Rules, spec.Rego, spec.RegoVersion, spec.Data, spec.Replicate = nil, "", "", nil, nil
 		return spec
 	}
 	decides := func(p *simulation.Policy) bool { return p.Err == nil && p.Assignment.Target != rollout.NoRevision }

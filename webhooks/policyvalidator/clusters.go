@@ -69,7 +69,7 @@ func (v *Validator) warnOfConstants(ctx context.Context, name string, module *po
 		if len(constants) == 0 {
 			what = "properties of clusters"
 		}
-		return admission.Warnings{fmt.Sprintf("spec.rego: cannot check that the %s that the policy names exist: %v", what, err)}
+		return admission.Warnings{fmt.Sprintf("cannot check that the %s that the policy names exist: %v", what, err)}
 	}
 	if len(clusters) == 0 {
 		return nil

@@ -172,6 +172,11 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 		found, errs, err = v.checkTypes(ctx, obj.Name, lenient(old, spec), bound)
 		warnings = append(warnings, found...)
 	}
+	if module != nil {
+		for i, w := range warnings {
+			warnings[i] = module.WithFields(obj.Name, w)
+		}
+	}
 	if list, ok := errors.AsType[*policy.CompileError](err); ok {
 		refused, left := mistakes(old, obj, list, path)
 		errs, warnings = append(errs, refused...), append(warnings, asWarnings(left)...)

@@ -24,6 +24,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/rego"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berth-dev/berth/internal/celexpression"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/predicates"
@@ -44,6 +45,72 @@ var builtins = []func(*rego.Rego){
 	}),
 	predicateFunction(language.Feasible, predicates.Nodes),
 	predicateFunction(language.FeasibleClusters, predicates.Clusters),
+	rego.Function2(&rego.Function{Name: language.CEL.Name, Decl: language.CEL.Decl}, evaluateCEL),
+}
+
+// maxExpression bounds the length of a CEL expression, in bytes.
+const maxExpression = 4096
+
+// evaluateCEL evaluates a CEL expression on an object.
+func evaluateCEL(bctx rego.BuiltinContext, expression, object *ast.Term) (*ast.Term, error) {
+	text, ok := expression.Value.(ast.String)
+	if !ok {
+		return nil, fmt.Errorf("%s is not a text", expression)
+	}
+	if n := len(text); n > maxExpression {
+		return nil, rego.NewHaltError(&engine.LimitError{Operand: "an expression", Size: n, Limit: maxExpression, Unit: "bytes"})
+	}
+	content, err := celValue(object.Value)
+	if err != nil {
+		return nil, err
+	}
+	result, err := celexpression.Evaluate(bctx.Context, string(text), content)
+	if err != nil {
+		return nil, err
+	}
+	return ast.BooleanTerm(result), nil
+}
+
+// celValue converts a value to the Go types of unstructured content, as the API server gives objects to CEL.
+func celValue(v ast.Value) (any, error) {
+	switch v := v.(type) {
+	case ast.Null:
+		return nil, nil
+	case ast.Boolean:
+		return bool(v), nil
+	case ast.String:
+		return string(v), nil
+	case ast.Number:
+		if n, ok := v.Int64(); ok {
+			return n, nil
+		}
+		f, ok := v.Float64()
+		if !ok {
+			return nil, fmt.Errorf("%s is too large a number", v)
+		}
+		return f, nil
+	case ast.Object:
+		out := make(map[string]any, v.Len())
+		err := v.Iter(func(key, value *ast.Term) error {
+			name, ok := key.Value.(ast.String)
+			if !ok {
+				return fmt.Errorf("the key %s is not a text", key)
+			}
+			converted, err := celValue(value.Value)
+			out[string(name)] = converted
+			return err
+		})
+		return out, err
+	case *ast.Array:
+		out := make([]any, 0, v.Len())
+		err := v.Iter(func(t *ast.Term) error {
+			converted, err := celValue(t.Value)
+			out = append(out, converted)
+			return err
+		})
+		return out, err
+	}
+	return nil, fmt.Errorf("%s is not a value of JSON", v)
 }
 
 func quantityFunction(b *ast.Builtin, apply func(x, y resource.Quantity) *ast.Term) func(*rego.Rego) {

@@ -67,7 +67,13 @@ func predicateFunction(name string, operands ...types.Type) *ast.Builtin {
 	return &ast.Builtin{Name: name, Decl: types.NewFunction(types.Args(operands...), types.Named("verdicts", verdicts))}
 }
 
-var ownBuiltins = []*ast.Builtin{QuantityAdd, QuantitySub, QuantityCompare, Feasible, FeasibleClusters}
+// CEL is k8s.cel(expression, object): the value of a CEL expression over the variable object, which must be a boolean. It is pure.
+var CEL = &ast.Builtin{
+	Name: "k8s.cel",
+	Decl: types.NewFunction(types.Args(types.Named("expression", types.S), types.Named("object", anyObject)), types.Named("result", types.B)),
+}
+
+var ownBuiltins = []*ast.Builtin{QuantityAdd, QuantitySub, QuantityCompare, Feasible, FeasibleClusters, CEL}
 
 func quantityFunction(name string, result types.Type) *ast.Builtin {
 	quantity := types.NewAny(types.S, types.N)

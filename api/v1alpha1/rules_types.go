@@ -1,0 +1,494 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// RequirementOperator compares the value of a cluster or node with the values of a requirement.
+//
+// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist;Gt;Gte;Lt;Lte
+type RequirementOperator string
+
+const (
+	// OperatorIn is true if the value is one of the values.
+	OperatorIn RequirementOperator = "In"
+	// OperatorNotIn is true if the value is none of the values, or missing.
+	OperatorNotIn RequirementOperator = "NotIn"
+	// OperatorExists is true if there is a value.
+	OperatorExists RequirementOperator = "Exists"
+	// OperatorDoesNotExist is true if there is no value.
+	OperatorDoesNotExist RequirementOperator = "DoesNotExist"
+	// OperatorGt is true if the value is greater than the only one of the values.
+	OperatorGt RequirementOperator = "Gt"
+	// OperatorGte is true if the value is greater than the only one of the values, or equal to it.
+	OperatorGte RequirementOperator = "Gte"
+	// OperatorLt is true if the value is less than the only one of the values.
+	OperatorLt RequirementOperator = "Lt"
+	// OperatorLte is true if the value is less than the only one of the values, or equal to it.
+	OperatorLte RequirementOperator = "Lte"
+)
+
+// ValueType is how the operators Gt, Gte, Lt and Lte read the values that they compare.
+//
+// +kubebuilder:validation:Enum=Number;Quantity;Version
+type ValueType string
+
+const (
+	// ValueTypeNumber reads decimal numbers, such as 2 or -1.5.
+	ValueTypeNumber ValueType = "Number"
+	// ValueTypeQuantity reads Kubernetes quantities, such as 500m or 4Gi.
+	ValueTypeQuantity ValueType = "Quantity"
+	// ValueTypeVersion reads versions, such as v1.30 or 1.30.2, and compares their numbers. What follows the numbers does not
+	// count.
+	ValueTypeVersion ValueType = "Version"
+)
+
+// ClusterField is a field of a cluster in data.clusters.
+//
+// +kubebuilder:validation:Enum=name;namespace;source;region;zone;provider;version;ready
+type ClusterField string
+
+const (
+	// ClusterFieldName is the name of the cluster, or of the node.
+	ClusterFieldName ClusterField = "name"
+	// ClusterFieldNamespace is the namespace of the inventory's object.
+	ClusterFieldNamespace ClusterField = "namespace"
+	// ClusterFieldSource is the resource type of the inventory.
+	ClusterFieldSource ClusterField = "source"
+	// ClusterFieldRegion is the region of the cluster, or of the node.
+	ClusterFieldRegion ClusterField = "region"
+	// ClusterFieldZone is each zone of the cluster, or the zone of the node.
+	ClusterFieldZone ClusterField = "zone"
+	// ClusterFieldProvider is the cloud provider of the cluster.
+	ClusterFieldProvider ClusterField = "provider"
+	// ClusterFieldVersion is the version of Kubernetes in the cluster.
+	ClusterFieldVersion ClusterField = "version"
+	// ClusterFieldReady is "true" or "false".
+	ClusterFieldReady ClusterField = "ready"
+)
+
+// RuleOtherwise is the handling of an object for which a rule finds too few clusters.
+//
+// +kubebuilder:validation:Enum=Deny;NextRule
+type RuleOtherwise string
+
+const (
+	// RuleOtherwiseDeny denies the object.
+	RuleOtherwiseDeny RuleOtherwise = "Deny"
+	// RuleOtherwiseNextRule leaves the object to the next rule that applies to it.
+	RuleOtherwiseNextRule RuleOtherwise = "NextRule"
+)
+
+// RuleCandidates is what a rule chooses from.
+//
+// +kubebuilder:validation:Enum=Clusters;Nodes
+type RuleCandidates string
+
+const (
+	// RuleCandidatesClusters are the clusters of all inventories. The rule decides on which of them an object may run.
+	RuleCandidatesClusters RuleCandidates = "Clusters"
+	// RuleCandidatesNodes are the nodes of the served cluster. The rule decides how the scheduler chooses nodes for the pods.
+	RuleCandidatesNodes RuleCandidates = "Nodes"
+)
+
+// RuleWeights is what the shares of clusters come from.
+//
+// +kubebuilder:validation:Enum=Score
+type RuleWeights string
+
+// RuleWeightsScore gives each cluster the sum of the weights of the preferences that it meets as its weight, and at least 1.
+const RuleWeightsScore RuleWeights = "Score"
+
+// Rule decides the objects to which it applies. Of the rules of a policy, the first one that applies to an object decides it.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.deny) || !(has(self.require) || has(self.prefer) || has(self.tolerate) || has(self.spread) || has(self.limit) || has(self.set) || has(self.message) || has(self.otherwise) || has(self.minGain) || has(self.weights) || has(self.candidates))",message="a rule that denies decides nothing else: move the other fields to a rule of its own",reason=FieldValueForbidden,fieldPath=".deny"
+// +kubebuilder:validation:XValidation:rule="!has(self.minGain) || has(self.prefer)",message="minGain compares scores, which only prefer gives",reason=FieldValueForbidden,fieldPath=".minGain"
+// +kubebuilder:validation:XValidation:rule="!has(self.weights) || has(self.prefer)",message="weights are scores, which only prefer gives",reason=FieldValueForbidden,fieldPath=".weights"
+// +kubebuilder:validation:XValidation:rule="!has(self.candidates) || self.candidates != 'Nodes' || !(has(self.limit) || has(self.minGain) || has(self.weights) || has(self.message) || has(self.otherwise))",message="the scheduler chooses nodes: limit, minGain, weights, message and otherwise are for clusters",reason=FieldValueForbidden,fieldPath=".candidates"
+type Rule struct {
+	// name is the name of the rule. It is in the messages of the rule and in the comments of the module.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// when selects the objects to which the rule applies. If unset, it applies to all objects that the policy matches.
+	// +optional
+	When *RuleCondition `json:"when,omitempty"`
+
+	// candidates is what the rule chooses from: Clusters or Nodes. Defaults to Clusters.
+	// +optional
+	Candidates RuleCandidates `json:"candidates,omitempty"`
+
+	// require lists what a cluster must meet to be eligible. All requirements must be met. At most 16 requirements.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Require []Requirement `json:"require,omitempty"`
+
+	// tolerate lists the taints that an eligible cluster may have. A cluster with another taint is not eligible, unless the effect
+	// of the taint is PreferNoSchedule or PreferNoSelect. At most 16 tolerations.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Tolerate []RuleToleration `json:"tolerate,omitempty"`
+
+	// prefer lists what is better to have. The score of a cluster is the sum of the weights of the preferences that it meets.
+	// Clusters with higher scores are chosen first. At most 16 preferences.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Prefer []Preference `json:"prefer,omitempty"`
+
+	// minGain is the difference between two scores that counts. Clusters whose scores are less than minGain below the highest
+	// score are as good as the best, and so on in steps of minGain. Must be from 1 to 1600. Defaults to 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1600
+	MinGain int32 `json:"minGain,omitempty"`
+
+	// weights gives each chosen cluster a share of the object's replicas: Score, in proportion to its score. If unset, the rule
+	// gives no shares.
+	// +optional
+	Weights RuleWeights `json:"weights,omitempty"`
+
+	// spread distributes the object over regions, zones, or other groups of clusters.
+	// +optional
+	Spread *RuleSpread `json:"spread,omitempty"`
+
+	// limit is the number of clusters that are chosen of the eligible ones. If unset, all are. Must be from 1 to 1000.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	Limit int32 `json:"limit,omitempty"`
+
+	// set lists values that the object gets.
+	// +optional
+	Set *RuleSettings `json:"set,omitempty"`
+
+	// warn is a warning for the client that creates or changes the object. It may have placeholders: see set.annotations. At most
+	// 1024 characters.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Warn string `json:"warn,omitempty"`
+
+	// deny denies the object with this message. It may have placeholders: see set.annotations. At most 1024 characters.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Deny string `json:"deny,omitempty"`
+
+	// message precedes the reasons in the message of an object that is denied because the rule finds too few clusters. It may have
+	// placeholders: see set.annotations. At most 1024 characters.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+
+	// otherwise is the handling of an object for which the rule finds too few clusters. Deny denies it. NextRule leaves it to the
+	// next rule that applies. Defaults to Deny.
+	// +optional
+	Otherwise RuleOtherwise `json:"otherwise,omitempty"`
+}
+
+// RuleCondition selects objects. All of its fields must match.
+//
+// +kubebuilder:validation:MinProperties=1
+type RuleCondition struct {
+	// objectSelector matches the labels of the object.
+	// +optional
+	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
+
+	// annotations match the annotations of the object. All must match. At most 16.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Annotations []AnnotationRequirement `json:"annotations,omitempty"`
+
+	// namespaceSelector matches the labels of the object's namespace. Cluster-scoped objects match only an empty selector, apart
+	// from Namespaces, which are matched by their own labels.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
+	// expression is a CEL expression over object, the object as its developer requested it. It must be true. Objects for which it
+	// fails can't be decided: use has() for fields that may be missing. At most 4096 characters.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Expression string `json:"expression,omitempty"`
+}
+
+// AnnotationRequirement compares an annotation of the object.
+//
+// +kubebuilder:validation:XValidation:rule="self.operator in ['In', 'NotIn'] ? has(self.values) : !has(self.values)",message="In and NotIn need values; Exists and DoesNotExist have none",fieldPath=".values"
+type AnnotationRequirement struct {
+	// key is the key of the annotation.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Key string `json:"key,omitempty"`
+
+	// operator is In, NotIn, Exists, or DoesNotExist.
+	// +required
+	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
+	Operator metav1.LabelSelectorOperator `json:"operator,omitempty"`
+
+	// values are the values of In and NotIn. At most 64.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	Values []string `json:"values,omitempty"`
+}
+
+// Subject is the value of a cluster that is compared. Exactly one of its fields is set.
+type Subject struct {
+	// field is a field of the cluster: name, namespace, source, region, zone, provider, version, or ready. Nodes have name, region
+	// and zone.
+	// +optional
+	Field ClusterField `json:"field,omitempty"`
+
+	// label is the key of a label of the cluster or node.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Label string `json:"label,omitempty"`
+
+	// annotation is the key of an annotation of the inventory's object.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Annotation string `json:"annotation,omitempty"`
+
+	// property is the name of a property or claim of the cluster.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Property string `json:"property,omitempty"`
+
+	// allocatable is the name of a resource, such as cpu, whose allocatable quantity in the cluster is compared.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Allocatable string `json:"allocatable,omitempty"`
+
+	// free is the name of a resource, such as cpu, whose free quantity in the cluster is compared: what is allocatable, less what
+	// is allocated.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Free string `json:"free,omitempty"`
+}
+
+// Requirement compares a value of a cluster or node.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.field), has(self.label), has(self.annotation), has(self.property), has(self.allocatable), has(self.free)].filter(x, x).size() == 1",message="exactly one of field, label, annotation, property, allocatable and free is required"
+// +kubebuilder:validation:XValidation:rule="!(self.operator in ['Exists', 'DoesNotExist']) || !(has(self.values) || has(self.valueFrom) || has(self.as))",message="Exists and DoesNotExist compare nothing: remove values, valueFrom and as",fieldPath=".operator"
+// +kubebuilder:validation:XValidation:rule="self.operator in ['Exists', 'DoesNotExist'] || has(self.values) != has(self.valueFrom)",message="exactly one of values and valueFrom is required",fieldPath=".values"
+// +kubebuilder:validation:XValidation:rule="!(self.operator in ['Gt', 'Gte', 'Lt', 'Lte']) || !has(self.values) || self.values.size() == 1",message="Gt, Gte, Lt and Lte need exactly one value",fieldPath=".values"
+// +kubebuilder:validation:XValidation:rule="!has(self.as) || self.operator in ['Gt', 'Gte', 'Lt', 'Lte']",message="only Gt, Gte, Lt and Lte read a number, a quantity, or a version",fieldPath=".as"
+type Requirement struct {
+	Subject `json:",inline"`
+
+	// operator is In, NotIn, Exists, DoesNotExist, Gt, Gte, Lt, or Lte.
+	// +required
+	Operator RequirementOperator `json:"operator,omitempty"`
+
+	// values are what the value of the cluster is compared with. Gt, Gte, Lt and Lte have one. At most 64.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	Values []string `json:"values,omitempty"`
+
+	// valueFrom takes the value from the object that is decided.
+	// +optional
+	ValueFrom *ObjectValue `json:"valueFrom,omitempty"`
+
+	// as is how Gt, Gte, Lt and Lte read the values: as Number, Quantity, or Version. Defaults to Version for the field version,
+	// to Quantity for allocatable and free, and to Number for everything else.
+	// +optional
+	As ValueType `json:"as,omitempty"`
+
+	// reason says in a denial what is wrong with clusters that do not meet the requirement, after their number, as in
+	// "2 PCI level too low". If unset, Berth words it. At most 128 characters.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Reason string `json:"reason,omitempty"`
+}
+
+// ObjectValue is a value of the object that is decided.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.label) != has(self.annotation)",message="exactly one of label and annotation is required"
+type ObjectValue struct {
+	// label is the key of a label of the object.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Label string `json:"label,omitempty"`
+
+	// annotation is the key of an annotation of the object.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Annotation string `json:"annotation,omitempty"`
+
+	// default is the value for objects that do not have the label or annotation. If unset, such objects meet no requirement
+	// with this value.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Default *string `json:"default,omitempty"`
+}
+
+// Preference is a requirement that is better met.
+type Preference struct {
+	Requirement `json:",inline"`
+
+	// weight is what a cluster that meets the requirement gets. Must be from 1 to 100.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Weight int32 `json:"weight,omitempty"`
+}
+
+// RuleToleration matches taints as the tolerations of pods do.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.key) || (has(self.operator) && self.operator == 'Exists')",message="a toleration without a key needs the operator Exists",fieldPath=".key"
+// +kubebuilder:validation:XValidation:rule="!has(self.value) || !has(self.operator) || self.operator == 'Equal'",message="the operator Exists has no value",fieldPath=".value"
+type RuleToleration struct {
+	// key is the key of the taint. If unset, the toleration matches all keys.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	Key string `json:"key,omitempty"`
+
+	// operator is Equal, for taints with the key and the value, or Exists, for taints with the key. Defaults to Equal.
+	// +optional
+	// +kubebuilder:validation:Enum=Equal;Exists
+	Operator corev1.TolerationOperator `json:"operator,omitempty"`
+
+	// value is the value of the taint.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Value string `json:"value,omitempty"`
+
+	// effect is the effect of the taint, as the inventory has it. If unset, the toleration matches all effects.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Effect string `json:"effect,omitempty"`
+}
+
+// RuleSpread distributes an object over domains: groups of clusters with the same value. Clusters without the value are not
+// eligible.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.field), has(self.label), has(self.property)].filter(x, x).size() == 1",message="exactly one of field, label and property is required"
+// +kubebuilder:validation:XValidation:rule="has(self.minDomains) || has(self.maxDomains) || has(self.minClusters) || has(self.maxClusters)",message="one of minDomains, maxDomains, minClusters and maxClusters is required"
+// +kubebuilder:validation:XValidation:rule="!has(self.minDomains) || !has(self.maxDomains) || self.minDomains <= self.maxDomains",message="must not be greater than maxDomains",fieldPath=".minDomains"
+// +kubebuilder:validation:XValidation:rule="!has(self.minClusters) || !has(self.maxClusters) || self.minClusters <= self.maxClusters",message="must not be greater than maxClusters",fieldPath=".minClusters"
+type RuleSpread struct {
+	// field is the field whose values are the domains: region, zone, or provider. A cluster in several zones is in the domain of
+	// the zone that sorts first.
+	// +optional
+	// +kubebuilder:validation:Enum=region;zone;provider
+	Field ClusterField `json:"field,omitempty"`
+
+	// label is the key of the label whose values are the domains.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Label string `json:"label,omitempty"`
+
+	// property is the name of the property whose values are the domains.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Property string `json:"property,omitempty"`
+
+	// minDomains is how many domains must have a chosen cluster. If there are fewer, the rule finds too few clusters. Must be from
+	// 1 to 100.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	MinDomains int32 `json:"minDomains,omitempty"`
+
+	// maxDomains is how many domains are used. Must be from 1 to 100. If unset, all are.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	MaxDomains int32 `json:"maxDomains,omitempty"`
+
+	// minClusters is how many clusters are chosen in each domain that is used, at least. A domain with fewer eligible clusters is
+	// not used. Must be from 1 to 100. Defaults to 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	MinClusters int32 `json:"minClusters,omitempty"`
+
+	// maxClusters is how many clusters are chosen in each domain, at most. Must be from 1 to 100. If unset, all are.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	MaxClusters int32 `json:"maxClusters,omitempty"`
+}
+
+// RuleSettings are values that an object gets.
+//
+// +kubebuilder:validation:MinProperties=1
+type RuleSettings struct {
+	// annotations are annotations of the object. A value may have the placeholders {kind}, {namespace}, {name}, {label:KEY} and
+	// {annotation:KEY}, which stand for the values of the object, {clusters} for the names of the chosen clusters, joined by
+	// commas, and {clusters:json} for their JSON array. A brace that is doubled stands for itself. At most 32.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// labels are labels of the object. A value may have the same placeholders as annotations. At most 32.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// nodeSelector lists labels of the nodes on which the pods of the object may run. At most 32.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// priorityClassName is the priority class of the pods of the object.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+
+	// schedulerName is the scheduler of the pods of the object.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SchedulerName string `json:"schedulerName,omitempty"`
+}

@@ -1,0 +1,172 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package celexpression evaluates CEL expressions over one variable, object, as the API server evaluates those of admission
+// policies: in the same environment, and within the same bounds.
+package celexpression
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"k8s.io/apimachinery/pkg/util/version"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/utils/lru"
+)
+
+// objectVariable is the name of the only variable.
+const objectVariable = "object"
+
+// environments compile expressions. Building them takes milliseconds.
+var environments = sync.OnceValue(func() *environment.EnvSet {
+	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+	out, err := base.Extend(environment.VersionedOptions{
+		IntroducedVersion: version.MajorMinor(1, 0),
+		EnvOptions:        []cel.EnvOption{cel.Variable(objectVariable, cel.DynType)},
+	})
+	if err != nil {
+		panic(fmt.Errorf("the environment of CEL: %w", err))
+	}
+	return out
+})
+
+// Check returns an error if an expression does not compile, or is not a boolean.
+func Check(expression string) error {
+	_, err := compile(expression, environment.NewExpressions)
+	return err
+}
+
+// compile compiles and checks an expression.
+func compile(expression string, kind environment.Type) (*cel.Ast, error) {
+	env, err := environments().Env(kind)
+	if err != nil {
+		return nil, err
+	}
+	compiled, issues := env.Compile(expression)
+	if issues != nil && issues.Err() != nil {
+		return nil, issues.Err()
+	}
+	if t := compiled.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
+		return nil, fmt.Errorf("must be a boolean, is %s", t)
+	}
+	return compiled, nil
+}
+
+// programs keeps the programs of the expressions that were used last. An expression is at most a few KiB.
+var programs = lru.New(256)
+
+// Evaluate returns the value of an expression on an object of Go types as in unstructured content. It is safe for concurrent use.
+// It fails if the expression does not compile, is no boolean, reads a field that the object does not have, or costs more than the
+// API server allows for one expression.
+func Evaluate(ctx context.Context, expression string, object any) (bool, error) {
+	program, err := programOf(expression)
+	if err != nil {
+		return false, err
+	}
+	value, _, err := program.ContextEval(ctx, map[string]any{objectVariable: object})
+	if err != nil {
+		return false, fmt.Errorf("expression %q: %w", expression, err)
+	}
+	result, ok := value.Value().(bool)
+	if !ok {
+		return false, fmt.Errorf("expression %q: must be a boolean, is %s", expression, value.Type())
+	}
+	return result, nil
+}
+
+func programOf(expression string) (cel.Program, error) {
+	if known, ok := programs.Get(expression); ok {
+		return known.(cel.Program), nil
+	}
+	compiled, err := compile(expression, environment.StoredExpressions)
+	if err != nil {
+		return nil, fmt.Errorf("expression %q: %w", expression, err)
+	}
+	env, err := environments().Env(environment.StoredExpressions)
+	if err != nil {
+		return nil, err
+	}
+	program, err := env.Program(compiled,
+		cel.CostLimit(celconfig.PerCallLimit),
+		cel.InterruptCheckFrequency(celconfig.CheckFrequency),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("expression %q: %w", expression, err)
+	}
+	programs.Add(expression, program)
+	return program, nil
+}
+
+// Fields returns the names of the top-level fields of the object that an expression reads, sorted. It returns nil if the expression
+// reads the object itself, such as `object == object`, or does not compile.
+func Fields(expression string) []string {
+	compiled, err := compile(expression, environment.StoredExpressions)
+	if err != nil {
+		return nil
+	}
+	found := map[string]bool{}
+	// The expression reads the object itself unless each use of the variable selects a field.
+	uses, selections := 0, 0
+	ast.PreOrderVisit(compiled.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if isObject(e) {
+			uses++
+		} else if name, ok := selected(e); ok {
+			selections++
+			found[name] = true
+		}
+	}))
+	if uses != selections {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// selected returns the name of the field if an expression selects a field of the object: object.metadata, object["metadata"],
+// object.?metadata, or object[?"metadata"].
+func selected(e ast.Expr) (string, bool) {
+	switch e.Kind() {
+	case ast.SelectKind:
+		return e.AsSelect().FieldName(), isObject(e.AsSelect().Operand())
+	case ast.CallKind:
+		args := e.AsCall().Args()
+		if !slices.Contains(selectors, e.AsCall().FunctionName()) || len(args) != 2 || !isObject(args[0]) {
+			return "", false
+		}
+		return literal(args[1])
+	}
+	return "", false
+}
+
+// selectors are the functions that CEL's operators for fields are compiled to.
+var selectors = []string{operators.Index, operators.OptIndex, operators.OptSelect}
+
+func isObject(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == objectVariable }
+
+// literal returns the value of a constant string.
+func literal(e ast.Expr) (string, bool) {
+	if e.Kind() != ast.LiteralKind {
+		return "", false
+	}
+	text, ok := e.AsLiteral().Value().(string)
+	return text, ok
+}

@@ -1,0 +1,59 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package policy
+
+import (
+	"regexp"
+	"strconv"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/rules"
+)
+
+// render replaces the rules of a spec by the Rego that they are compiled to. It returns nil if the spec has no rules. An error is a
+// *CompileError.
+func render(spec *placementv1.PlacementPolicySpec) (*rules.Module, []string, error) {
+	if len(spec.Rules) == 0 {
+		return nil, nil, nil
+	}
+	m, warnings, errs := rules.Render(spec.Rules)
+	var wrong []Diagnostic
+	for _, e := range errs {
+		wrong = append(wrong, Diagnostic{Field: e.Field, Code: codeRules, Message: e.ErrorBody()})
+	}
+	if err := errorOf(wrong); err != nil {
+		return nil, nil, err
+	}
+	spec.Rego, spec.RegoVersion = m.Text, placementv1.RegoV1
+	return &m, warnings, nil
+}
+
+// WithFields replaces the positions in a message that are in the Rego of a policy's rules by the fields of the rules. The parameter
+// name is the name of the policy. A message of a policy without rules stays as it is.
+func (m *Module) WithFields(name, message string) string {
+	if m.rendered == nil {
+		return message
+	}
+	position := regexp.MustCompile(regexp.QuoteMeta(name+".rego:") + `([0-9]+)(:[0-9]+)?`)
+	return position.ReplaceAllStringFunc(message, func(found string) string {
+		line, err := strconv.Atoi(position.FindStringSubmatch(found)[1])
+		if err != nil {
+			return found
+		}
+		return m.rendered.Field(line)
+	})
+}

@@ -1,0 +1,282 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// renderClusters renders which clusters the rule chooses, and the denial of objects for which it finds too few.
+func (r *ruleText) renderClusters() {
+	var require []requirement
+	for i, q := range r.rule.Require {
+		require = append(require, r.requirementOf("require", i, q))
+	}
+	for _, q := range require {
+		q.renderValue()
+	}
+	repelled := r.renderRepelled()
+	r.renderEligible(require, repelled)
+	r.renderScores()
+	r.renderChosen()
+	r.renderContract()
+	r.renderDenial(require, repelled)
+}
+
+// renderRepelled renders the names of the clusters with a taint that the rule does not tolerate, and returns the name of the Rego
+// rule. They do not depend on the object, so that they are computed once for all objects.
+func (r *ruleText) renderRepelled() string {
+	if len(r.rule.Tolerate) == 0 {
+		return r.use("repelled")
+	}
+	r.comment(r.path.Child("tolerate"), "the clusters with a taint that is not tolerated.")
+	r.printf("%s contains name if {\nsome name, cluster in data.clusters\nsome taint in cluster.taints\nnot taint.effect in %s\n", r.name("repelled"), harmlessEffects)
+	r.printf("not %s(object.get(taint, \"key\", \"\"), object.get(taint, \"value\", \"\"), object.get(taint, \"effect\", \"\"))\n}\n", r.name("tolerated"))
+	for i, t := range r.rule.Tolerate {
+		r.comment(r.path.Child("tolerate").Index(i), "")
+		var conditions []string
+		is := func(name, value string) string {
+			conditions = append(conditions, fmt.Sprintf("%s == %s", name, quote(value)))
+			return name
+		}
+		key, value, effect := "_", "_", "_"
+		if t.Key != "" {
+			key = is("key", t.Key)
+		}
+		if t.Operator != "Exists" {
+			value = is("value", t.Value)
+		}
+		if t.Effect != "" {
+			effect = is("effect", t.Effect)
+		}
+		r.printf("%s(%s, %s, %s) if {\n%s\n}\n", r.name("tolerated"), key, value, effect, cmp.Or(strings.Join(conditions, "\n"), "true"))
+	}
+	return r.name("repelled")
+}
+
+// harmlessEffects are the effects of taints that repel no object.
+const harmlessEffects = `{"PreferNoSchedule", "PreferNoSelect"}`
+
+// renderEligible renders the names of the eligible clusters. What does not depend on the object has a Rego rule of its own, which is
+// computed once for all objects.
+func (r *ruleText) renderEligible(require []requirement, repelled string) {
+	var fixed, variable []string
+	var preconditions []string
+	for _, q := range require {
+		lines := fmt.Sprintf("# %s\n%s", q.path, q.met())
+		if !q.fromObject() {
+			fixed = append(fixed, lines)
+			continue
+		}
+		preconditions = append(preconditions, q.precondition())
+		variable = append(variable, lines)
+	}
+	fixed = append(fixed, "not name in "+repelled)
+	if s := r.spread(); s != nil {
+		fixed = append(fixed, fmt.Sprintf("# %s\n%s", r.path.Child("spread"), s.exists))
+	}
+	cluster := "cluster"
+	if len(fixed) == 1 {
+		cluster = "_"
+	}
+	target, text := r.name("eligible"), "the eligible clusters."
+	if len(variable) > 0 {
+		target, text = r.name("suitable"), "the clusters that meet what does not depend on the object."
+	}
+	r.comment(r.path, text)
+	r.printf("%s contains name if {\nsome name, %s in data.clusters\n%s\n}\n", target, cluster, strings.Join(fixed, "\n"))
+	if len(variable) == 0 {
+		return
+	}
+	r.comment(r.path, "the eligible clusters.")
+	r.printf("%s contains name if {\n%s\nsome name in %s\ncluster := data.clusters[name]\n%s\n}\n",
+		r.name("eligible"), strings.Join(preconditions, "\n"), target, strings.Join(variable, "\n"))
+}
+
+// renderScores renders the scores and levels of the eligible clusters. Lower levels are better.
+func (r *ruleText) renderScores() {
+	if len(r.rule.Prefer) == 0 {
+		return
+	}
+	var gains []item
+	for i, p := range r.rule.Prefer {
+		q := r.requirementOf("prefer", i, p.Requirement)
+		q.renderValue()
+		body := q.met()
+		if precondition := q.precondition(); precondition != "" {
+			body = precondition + "; " + body
+		}
+		gains = append(gains, item{q.path, fmt.Sprintf("[%d | %s]", p.Weight, body)})
+	}
+	r.comment(r.path.Child("prefer"), "the scores of the eligible clusters.")
+	r.printf("%s[name] := sum(array.flatten(%s)) if {\nsome name in %s\ncluster := data.clusters[name]\n}\n",
+		r.name("score"), list(gains), r.name("eligible"))
+	if !r.chooses() {
+		return
+	}
+	r.printf("\n%s := max([score | some score in %s])\n", r.name("best"), r.name("score"))
+	level := fmt.Sprintf("%s - score", r.name("best"))
+	if r.rule.MinGain > 1 {
+		level = fmt.Sprintf("floor((%s) / %d)", level, r.rule.MinGain)
+	}
+	r.printf("\n%s[name] := %s if {\nsome name, score in %s\n}\n", r.name("level"), level, r.name("score"))
+}
+
+// chooses reports whether the rule chooses among the eligible clusters.
+func (r *ruleText) chooses() bool { return r.rule.Limit > 0 || r.rule.Spread != nil }
+
+// level returns the Rego expression of the level of a cluster.
+func (r *ruleText) level() string {
+	if len(r.rule.Prefer) == 0 {
+		return "0"
+	}
+	return r.name("level") + "[name]"
+}
+
+// rank returns the Rego expression of the rank of a cluster or domain.
+func (r *ruleText) rank(of string) string {
+	return fmt.Sprintf(`crypto.sha256(concat("/", [%s, %s]))`, r.use("object_path"), of)
+}
+
+// renderChosen renders the names of the chosen clusters.
+func (r *ruleText) renderChosen() {
+	switch {
+	case r.rule.Spread != nil:
+		r.renderSpread()
+	case r.rule.Limit > 0:
+		r.comment(r.path.Child("limit"), "the best of the eligible clusters.")
+		r.printf("%s := %s if {\ncount(%s) <= %d\n} else := {name |\nsome [_, _, name] in array.slice(sort([[%s, %s, name] | some name in %s]), 0, %d)\n}\n",
+			r.name("chosen"), r.name("eligible"), r.name("eligible"), r.rule.Limit, r.level(), r.rank("name"), r.name("eligible"), r.rule.Limit)
+	default:
+		r.printf("\n%s := %s\n", r.name("chosen"), r.name("eligible"))
+	}
+}
+
+// spread returns the operand that clusters are grouped by; nil if the rule has no spread.
+func (r *ruleText) spread() *operand {
+	s := r.rule.Spread
+	if s == nil {
+		return nil
+	}
+	out := r.operandOf(placementv1.Subject{Field: s.Field, Label: s.Label, Property: s.Property})
+	switch {
+	case out.list:
+		out.ref = "min(cluster.zones)"
+	case out.mixed:
+		out.ref = out.exists
+	}
+	return &out
+}
+
+// renderSpread renders the choice of clusters in domains.
+func (r *ruleText) renderSpread() {
+	s, path := r.rule.Spread, r.path.Child("spread")
+	r.comment(path, "the eligible clusters of each domain, best first.")
+	r.printf("%s[domain] contains [%s, %s, name] if {\nsome name in %s\ncluster := data.clusters[name]\ndomain := %s\n}\n",
+		r.name("members"), r.level(), r.rank("name"), r.name("eligible"), r.spread().ref)
+	best := "sort(members)"
+	if s.MaxClusters > 0 {
+		best = fmt.Sprintf("array.slice(%s, 0, %d)", best, s.MaxClusters)
+	}
+	minClusters := max(s.MinClusters, 1)
+	r.printf("\n%s[domain] := %s if {\nsome domain, members in %s\n", r.name("ordered"), best, r.name("members"))
+	if minClusters > 1 {
+		r.printf("count(members) >= %d\n", minClusters)
+	}
+	r.printf("}\n")
+
+	domains := fmt.Sprintf("sort([[members[0][0], %s, domain] | some domain, members in %s])", r.rank("domain"), r.name("ordered"))
+	bound := s.MaxDomains
+	if r.rule.Limit > 0 && (bound == 0 || r.rule.Limit/minClusters < bound) {
+		bound = r.rule.Limit / minClusters
+	}
+	if bound > 0 {
+		domains = fmt.Sprintf("array.slice(%s, 0, %d)", domains, bound)
+	}
+	r.comment(path, "the domains that are used, best first.")
+	r.printf("%s := %s\n", r.name("domains"), domains)
+
+	r.comment(path, "the chosen clusters.")
+	r.printf("default %s := set()\n\n", r.name("chosen"))
+	if r.rule.Limit == 0 {
+		r.printf("%s := {name |\nsome [_, _, domain] in %s\nsome [_, _, name] in %s[domain]\n}", r.name("chosen"), r.name("domains"), r.name("ordered"))
+	} else {
+		turn := "turn"
+		if minClusters > 1 {
+			turn = fmt.Sprintf("max([0, turn - %d])", minClusters-1)
+		}
+		r.printf("%s := {name |\nsome [_, _, _, name] in array.slice(sort([[%s, level, rank, name] |\nsome [_, _, domain] in %s\nsome turn, [level, rank, name] in %s[domain]\n]), 0, %d)\n}",
+			r.name("chosen"), turn, r.name("domains"), r.name("ordered"), r.rule.Limit)
+	}
+	if s.MinDomains > 1 {
+		r.printf(" if {\ncount(%s) >= %d\n}", r.name("domains"), s.MinDomains)
+	}
+	r.printf("\n")
+}
+
+// renderContract renders the clusters that the rule gives.
+func (r *ruleText) renderContract() {
+	value := r.name("chosen")
+	if r.rule.Weights == placementv1.RuleWeightsScore {
+		value = fmt.Sprintf("{name: {\"weight\": max([1, %s[name]])} | some name in %s}", r.name("score"), value)
+	}
+	r.comment(r.path, fmt.Sprintf("the clusters of rule %s.", r.rule.Name))
+	r.printf("clusters := %s if {\n%s\n}\n", value, r.decided())
+}
+
+// renderDenial renders what each cluster lacks, and the denial.
+func (r *ruleText) renderDenial(require []requirement, repelled string) {
+	var lacks []item
+	add := func(path *field.Path, l lack) {
+		lacks = append(lacks, item{path, fmt.Sprintf("[%s | %s]", l.text, l.condition)})
+	}
+	for _, q := range require {
+		for _, l := range q.lacks() {
+			add(q.path, l)
+		}
+	}
+	add(r.path.Child("tolerate"), lack{quote("with a taint that is not tolerated"), "name in " + repelled})
+	spread := r.spread()
+	if spread != nil {
+		add(r.path.Child("spread"), lack{quote("without " + spread.noun), negated(spread.exists)})
+	}
+	r.comment(r.path, "the first thing that each cluster lacks.")
+	cluster := "_"
+	if len(lacks) > 1 {
+		cluster = "cluster"
+	}
+	r.printf("%s[name] := found[0] if {\nsome name, %s in data.clusters\nnot name in %s\nfound := array.flatten(%s)\n}\n",
+		r.name("lacks"), cluster, r.name("eligible"), list(lacks))
+
+	text := quote("rule " + r.rule.Name + ": ")
+	if r.rule.Message != "" {
+		text = r.template("rule " + strings.NewReplacer("{", "{{", "}", "}}").Replace(r.rule.Name) + ": " + r.rule.Message + ": ")
+	}
+	few := `""`
+	if spread != nil && max(r.rule.Spread.MinDomains, r.rule.Spread.MinClusters) > 1 {
+		few = fmt.Sprintf("sprintf(%s, [count(%s)])", quote(fmt.Sprintf(" in %%d of at least %d domains by %s", max(r.rule.Spread.MinDomains, 1), strings.ReplaceAll(spread.noun, "%", "%%"))), r.name("domains"))
+	}
+	r.comment(r.path, fmt.Sprintf("the denial of objects for which rule %s finds too few clusters.", r.rule.Name))
+	r.printf("errors contains concat(\"\", [%s, %s(%s, %s, %s)]) if {\ndecides == %s\nnot %s\n}\n",
+		text, r.use("shortage"), r.name("eligible"), r.name("lacks"), few, quote(r.rule.Name), r.finds())
+}

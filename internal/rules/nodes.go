@@ -1,0 +1,220 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rules
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// metadataName is the only field that node affinities can match.
+const metadataName = "metadata.name"
+
+// nodeLabel returns the key of the node label that a field stands for; "" for the name.
+func nodeLabel(s placementv1.Subject) string {
+	switch s.Field {
+	case placementv1.ClusterFieldRegion:
+		return corev1.LabelTopologyRegion
+	case placementv1.ClusterFieldZone:
+		return corev1.LabelTopologyZone
+	default:
+		return s.Label
+	}
+}
+
+// renderNodes renders what the pods get of a rule over nodes.
+func (r *ruleText) renderNodes() {
+	var require []requirement
+	for i, q := range r.rule.Require {
+		require = append(require, r.requirementOf("require", i, q))
+	}
+	for i, p := range r.rule.Prefer {
+		r.requirementOf("prefer", i, p.Requirement).renderNodeValue()
+	}
+	for _, q := range require {
+		q.renderNodeValue()
+		q.renderNodeDenial()
+	}
+	if len(require) > 0 {
+		r.comment(r.path.Child("require"), "the nodes on which the pods may run.")
+		var expressions, fields []item
+		preconditions := ""
+		for _, q := range require {
+			if one := (item{q.path, q.nodeExpression()}); q.Field == placementv1.ClusterFieldName {
+				fields = append(fields, one)
+			} else {
+				expressions = append(expressions, one)
+			}
+			if q.fromObject() {
+				preconditions += "\n" + q.comparedName()
+			}
+		}
+		r.printf("%s := %s", r.name("term"), nodeTerm(expressions, fields))
+		if preconditions != "" {
+			r.printf(" if {%s\n}", preconditions)
+		}
+		r.printf("\n\nscheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution := {\"nodeSelectorTerms\": [%s]} if {\n%s\n}\n",
+			r.name("term"), r.decided())
+	}
+	if len(r.rule.Prefer) > 0 {
+		r.renderNodePreferences()
+	}
+	r.renderNodeTolerations()
+	r.renderNodeSpread()
+}
+
+// nodeTerm returns a term of a node selector.
+func nodeTerm(expressions, fields []item) string {
+	var members []string
+	if len(expressions) > 0 {
+		members = append(members, `"matchExpressions": `+list(expressions))
+	}
+	if len(fields) > 0 {
+		members = append(members, `"matchFields": `+list(fields))
+	}
+	return "{" + strings.Join(members, ", ") + "}"
+}
+
+// renderNodePreferences renders the preferred node affinity. A preference for a value that the object does not have is left out.
+func (r *ruleText) renderNodePreferences() {
+	var terms []item
+	for i, p := range r.rule.Prefer {
+		q := r.requirementOf("prefer", i, p.Requirement)
+		expressions, fields := []item{{q.path, q.nodeExpression()}}, []item(nil)
+		if q.Field == placementv1.ClusterFieldName {
+			expressions, fields = nil, expressions
+		}
+		text := fmt.Sprintf("{\"weight\": %d, \"preference\": %s}", p.Weight, nodeTerm(expressions, fields))
+		if q.fromObject() {
+			text += " | " + q.comparedName()
+		}
+		terms = append(terms, item{q.path, "[" + text + "]"})
+	}
+	r.comment(r.path.Child("prefer"), "the nodes on which the pods run rather.")
+	r.printf("scheduling.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution := array.flatten(%s) if {\n%s\n}\n", list(terms), r.decided())
+}
+
+// nodeOperator returns the operator of node affinities, which have only Gt and Lt, and what is added to the number that is compared.
+func (q requirement) nodeOperator() (operator placementv1.RequirementOperator, plus int64) {
+	switch q.Operator {
+	case placementv1.OperatorGte:
+		return placementv1.OperatorGt, -1
+	case placementv1.OperatorLte:
+		return placementv1.OperatorLt, 1
+	default:
+		return q.Operator, 0
+	}
+}
+
+// renderNodeValue renders the Rego rules with the object's value.
+func (q requirement) renderNodeValue() {
+	if !q.fromObject() {
+		return
+	}
+	q.comment(q.path.Child("valueFrom"), "")
+	if d := q.ValueFrom.Default; d != nil {
+		q.printf("default %s := %s\n\n", q.valueName(), quote(*d))
+	}
+	q.printf("%s := %s\n", q.valueName(), objectRef(q.ValueFrom))
+	if q.ordered() {
+		_, plus := q.nodeOperator()
+		q.printf("\n%s := format_int(to_number(%s) + %d, 10) if regex.match(`%s`, %s)\n", q.comparedName(), q.valueName(), plus, integerPattern, q.valueName())
+	}
+}
+
+// renderNodeDenial renders the denial of objects that do not have the value that is required.
+func (q requirement) renderNodeDenial() {
+	if !q.fromObject() {
+		return
+	}
+	noun := objectNoun(q.ValueFrom)
+	prefix := "rule " + q.rule.Name + ": "
+	decides := "decides == " + quote(q.rule.Name)
+	if q.ValueFrom.Default == nil {
+		q.printf("\nerrors contains %s if {\n%s\nnot %s\n}\n", quote(prefix+"the object has no "+noun), decides, q.valueName())
+	}
+	if q.ordered() {
+		format := strings.ReplaceAll(prefix+noun, "%", "%%") + " of the object is %q, which is no integer"
+		q.printf("\nerrors contains sprintf(%s, [%s]) if {\n%s\nnot %s\n}\n", quote(format), q.valueName(), decides, q.comparedName())
+	}
+}
+
+// nodeExpression returns the requirement of a node selector.
+func (q requirement) nodeExpression() string {
+	key := nodeLabel(q.Subject)
+	if q.Field == placementv1.ClusterFieldName {
+		key = metadataName
+	}
+	operator, plus := q.nodeOperator()
+	out := fmt.Sprintf("\"key\": %s, \"operator\": %s", quote(key), quote(string(operator)))
+	switch {
+	case q.Operator == placementv1.OperatorExists || q.Operator == placementv1.OperatorDoesNotExist:
+		return "{" + out + "}"
+	case q.fromObject():
+		return fmt.Sprintf("{%s, \"values\": [%s]}", out, q.comparedName())
+	case q.ordered():
+		// validate has checked the number.
+		n, _ := strconv.ParseInt(q.Values[0], 10, 64)
+		return fmt.Sprintf("{%s, \"values\": [%s]}", out, quote(strconv.FormatInt(n+plus, 10)))
+	default:
+		return fmt.Sprintf("{%s, \"values\": [%s]}", out, strings.Join(quoted(q.Values), ", "))
+	}
+}
+
+// renderNodeTolerations renders the tolerations of the pods.
+func (r *ruleText) renderNodeTolerations() {
+	if len(r.rule.Tolerate) == 0 {
+		return
+	}
+	var out []item
+	for i, t := range r.rule.Tolerate {
+		var members []string
+		add := func(name, value string) {
+			if value != "" {
+				members = append(members, fmt.Sprintf("%s: %s", quote(name), quote(value)))
+			}
+		}
+		add("key", t.Key)
+		add("operator", string(t.Operator))
+		add("value", t.Value)
+		add("effect", t.Effect)
+		out = append(out, item{r.path.Child("tolerate").Index(i), "{" + strings.Join(members, ", ") + "}"})
+	}
+	r.comment(r.path.Child("tolerate"), "")
+	r.printf("scheduling.tolerations := %s if {\n%s\n}\n", list(out), r.decided())
+}
+
+// renderNodeSpread renders the topology spread constraint of the pods.
+func (r *ruleText) renderNodeSpread() {
+	s := r.rule.Spread
+	if s == nil {
+		return
+	}
+	key := nodeLabel(placementv1.Subject{Field: s.Field, Label: s.Label})
+	minDomains := ""
+	if s.MinDomains > 0 {
+		minDomains = fmt.Sprintf(", \"minDomains\": %d", s.MinDomains)
+	}
+	r.comment(r.path.Child("spread"), "")
+	r.printf("scheduling.topologySpreadConstraints := [{\"maxSkew\": 1, \"topologyKey\": %s, \"whenUnsatisfiable\": \"DoNotSchedule\", \"labelSelector\": %s%s}] if {\n%s\n}\n",
+		quote(key), r.use("pod_selector"), minDomains, r.decided())
+}

@@ -1,0 +1,363 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Rego functions that convert values. They are undefined for values that can't be converted.
+const (
+	functionText     = "text"
+	functionNumber   = "number"
+	functionQuantity = "quantity"
+	functionVersion  = "version"
+	functionFree     = "free"
+)
+
+// operand is a value of a cluster that is compared.
+type operand struct {
+	// ref is the Rego expression of the value, with the variables name and cluster.
+	ref string
+	// exists is true if there is a value.
+	exists string
+	// list reports whether the value is a list of values.
+	list bool
+	// boolean reports whether the value is a boolean.
+	boolean bool
+	// mixed reports whether the value may be a number or a boolean beside a string.
+	mixed bool
+	// noun names the value in a denial.
+	noun string
+}
+
+func (g *generator) operandOf(s placementv1.Subject) operand {
+	member := func(document, key, noun string) operand {
+		ref := fmt.Sprintf("cluster.%s[%s]", document, quote(key))
+		return operand{ref: ref, exists: ref, noun: noun + " " + key}
+	}
+	switch {
+	case s.Label != "":
+		return member("labels", s.Label, "label")
+	case s.Annotation != "":
+		return member("annotations", s.Annotation, "annotation")
+	case s.Property != "":
+		out := member("properties", s.Property, "property")
+		out.exists, out.mixed = fmt.Sprintf("%s(%s)", g.use(functionText), out.ref), true
+		return out
+	case s.Allocatable != "":
+		return member("allocatable", s.Allocatable, "allocatable")
+	case s.Free != "":
+		g.use(functionQuantity)
+		ref := fmt.Sprintf("%s(cluster.allocatable[%s], cluster.allocated, %s)", g.use(functionFree), quote(s.Free), quote(s.Free))
+		return operand{ref: ref, exists: ref, noun: "free " + s.Free}
+	}
+	switch s.Field {
+	case placementv1.ClusterFieldName:
+		return operand{ref: "name", exists: "name", noun: "name"}
+	case placementv1.ClusterFieldZone:
+		return operand{ref: "cluster.zones", exists: "count(cluster.zones) > 0", list: true, noun: "zone"}
+	case placementv1.ClusterFieldReady:
+		return operand{ref: "cluster.ready", exists: "cluster.ready in {false, true}", boolean: true, noun: "ready"}
+	default:
+		ref := "cluster." + string(s.Field)
+		return operand{ref: ref, exists: ref, noun: string(s.Field)}
+	}
+}
+
+// requirement renders a requirement of clusters.
+type requirement struct {
+	*ruleText
+	placementv1.Requirement
+	path *field.Path
+	// value is the suffix of the names of the Rego rules for the object's value.
+	suffix string
+	operand
+}
+
+// requirementOf returns the renderer of a requirement in the list of the given field.
+func (r *ruleText) requirementOf(list string, i int, q placementv1.Requirement) requirement {
+	return requirement{
+		ruleText: r, Requirement: q, path: r.path.Child(list).Index(i),
+		suffix:  fmt.Sprintf("%s_%d", list, i+1),
+		operand: r.operandOf(q.Subject),
+	}
+}
+
+// fromObject reports whether the requirement compares with a value of the object that is decided.
+func (q requirement) fromObject() bool { return q.ValueFrom != nil }
+
+// ordered reports whether the operator compares by order.
+func (q requirement) ordered() bool {
+	return slices.Contains([]placementv1.RequirementOperator{
+		placementv1.OperatorGt, placementv1.OperatorGte, placementv1.OperatorLt, placementv1.OperatorLte,
+	}, q.Operator)
+}
+
+// as returns how the values are read.
+func (q requirement) as() placementv1.ValueType { return valueType(q.Requirement) }
+
+func valueType(q placementv1.Requirement) placementv1.ValueType {
+	switch {
+	case q.As != "":
+		return q.As
+	case q.Field == placementv1.ClusterFieldVersion:
+		return placementv1.ValueTypeVersion
+	case q.Allocatable != "" || q.Free != "":
+		return placementv1.ValueTypeQuantity
+	default:
+		return placementv1.ValueTypeNumber
+	}
+}
+
+// valueName is the name of the Rego rule with the object's value, as a text.
+func (q requirement) valueName() string { return q.name("value_" + q.suffix) }
+
+// comparedName is the name of the Rego rule with the object's value, as it is compared.
+func (q requirement) comparedName() string {
+	if !q.ordered() {
+		return q.valueName()
+	}
+	return q.name("compared_" + q.suffix)
+}
+
+// renderValue renders the Rego rules with the object's value.
+func (q requirement) renderValue() {
+	if !q.fromObject() {
+		return
+	}
+	q.comment(q.path.Child("valueFrom"), "")
+	if d := q.ValueFrom.Default; d != nil {
+		q.printf("default %s := %s\n\n", q.valueName(), quote(*d))
+	}
+	q.printf("%s := %s\n", q.valueName(), objectRef(q.ValueFrom))
+	if q.ordered() {
+		q.printf("\n%s := %s(%s)\n", q.comparedName(), q.converter(), q.valueName())
+	}
+}
+
+func objectRef(from *placementv1.ObjectValue) string {
+	if from.Label != "" {
+		return fmt.Sprintf("input.metadata.labels[%s]", quote(from.Label))
+	}
+	return fmt.Sprintf("input.metadata.annotations[%s]", quote(from.Annotation))
+}
+
+// objectNoun names the object's value in a denial.
+func objectNoun(from *placementv1.ObjectValue) string {
+	if from.Label != "" {
+		return "label " + from.Label
+	}
+	return "annotation " + from.Annotation
+}
+
+// converter returns the name of the Rego function that converts values to what is compared.
+func (q requirement) converter() string {
+	switch q.as() {
+	case placementv1.ValueTypeVersion:
+		return q.use(functionVersion)
+	case placementv1.ValueTypeQuantity:
+		return q.use(functionQuantity)
+	default:
+		return q.use(functionNumber)
+	}
+}
+
+// precondition returns the expression, without variables, that is true if clusters can meet the requirement at all. The result is
+// empty for requirements that do not depend on the object.
+func (q requirement) precondition() string {
+	if !q.fromObject() {
+		return ""
+	}
+	if q.ordered() && q.as() == placementv1.ValueTypeNumber {
+		return "is_number(" + q.comparedName() + ")"
+	}
+	return q.comparedName()
+}
+
+// met returns the expression that is true if a cluster meets the requirement, given the precondition. It has no variables but name
+// and cluster.
+func (q requirement) met() string {
+	switch q.Operator {
+	case placementv1.OperatorExists:
+		return q.exists
+	case placementv1.OperatorDoesNotExist:
+		return negated(q.exists)
+	case placementv1.OperatorIn:
+		return q.isOneOf()
+	case placementv1.OperatorNotIn:
+		return negated(q.isOneOf())
+	}
+	symbol := map[placementv1.RequirementOperator]string{
+		placementv1.OperatorGt: ">", placementv1.OperatorGte: ">=", placementv1.OperatorLt: "<", placementv1.OperatorLte: "<=",
+	}[q.Operator]
+	value := q.comparedName()
+	if !q.fromObject() {
+		value = constant(q.as(), q.Values[0])
+	}
+	left := fmt.Sprintf("%s(%s)", q.converter(), q.ref)
+	if q.as() == placementv1.ValueTypeQuantity {
+		return fmt.Sprintf("k8s.quantity.compare(%s, %s) %s 0", left, value, symbol)
+	}
+	return fmt.Sprintf("%s %s %s", left, symbol, value)
+}
+
+// unmet returns the negation of met.
+func (q requirement) unmet() string { return negated(q.met()) }
+
+func negated(expression string) string {
+	if rest, isNegated := strings.CutPrefix(expression, "not "); isNegated {
+		return rest
+	}
+	return "not " + expression
+}
+
+// isOneOf returns the expression that is true if the cluster's value is one of the values.
+func (q requirement) isOneOf() string {
+	values := set(q.constants())
+	if q.fromObject() {
+		values = "{" + q.valueName() + "}"
+	}
+	ref := q.ref
+	switch {
+	case q.list:
+		return fmt.Sprintf("count(%s & {zone | some zone in cluster.zones}) > 0", values)
+	case q.fromObject() && q.mixed:
+		ref = fmt.Sprintf("%s(%s)", functionText, ref)
+	case q.fromObject() && q.boolean:
+		ref = fmt.Sprintf("%s(%s)", q.use(functionText), ref)
+	}
+	return ref + " in " + values
+}
+
+// constants returns the values as Rego terms.
+func (q requirement) constants() []string {
+	var out []string
+	for _, value := range q.Values {
+		isBoolean := value == "true" || value == "false"
+		if !q.boolean {
+			out = append(out, quote(value))
+		}
+		if isBoolean && (q.boolean || q.mixed) {
+			out = append(out, value)
+		}
+		if n, ok := canonicalNumber(value); ok && q.mixed {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// canonicalNumber returns the Rego number that is printed as the text.
+func canonicalNumber(text string) (string, bool) {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || strconv.FormatFloat(n, 'f', -1, 64) != text {
+		return "", false
+	}
+	return text, true
+}
+
+// constant returns a value of Gt, Gte, Lt, or Lte as a Rego term.
+func constant(as placementv1.ValueType, value string) string {
+	switch as {
+	case placementv1.ValueTypeVersion:
+		return fmt.Sprintf("[%s]", strings.Join(versionNumbers(value), ", "))
+	case placementv1.ValueTypeQuantity:
+		return quote(value)
+	default:
+		return plainNumber(value)
+	}
+}
+
+// plainNumber returns a decimal number without what JSON's numbers do not have: a plus sign, and zeros in front.
+func plainNumber(text string) string {
+	digits, negative := strings.CutPrefix(text, "-")
+	digits = strings.TrimPrefix(digits, "+")
+	whole, fraction, hasFraction := strings.Cut(digits, ".")
+	whole = cmp.Or(strings.TrimLeft(whole, "0"), "0")
+	if hasFraction {
+		whole += "." + fraction
+	}
+	if negative {
+		return "-" + whole
+	}
+	return whole
+}
+
+// lack is something that a cluster lacks: the Rego expression of its text, and the expression that is true of clusters that lack it.
+type lack struct{ text, condition string }
+
+// lacks returns what clusters lack that do not meet the requirement. The first one that is true counts.
+func (q requirement) lacks() []lack {
+	var out []lack
+	if q.fromObject() {
+		noun := objectNoun(q.ValueFrom)
+		if q.ValueFrom.Default == nil {
+			out = append(out, lack{quote("that nothing can be required of: the object has no " + noun), "not " + q.valueName()})
+		}
+		if q.ordered() {
+			text := "that nothing can be required of: " + noun + " of the object is %q, which is no " + strings.ToLower(string(q.as()))
+			out = append(out, lack{fmt.Sprintf("sprintf(%s, [%s])", quote(text), q.valueName()), "not " + q.precondition()})
+		}
+	}
+	return append(out, lack{q.reason(), q.unmet()})
+}
+
+// reason returns the Rego expression of what a cluster lacks that does not meet the requirement.
+func (q requirement) reason() string {
+	switch {
+	case q.Reason != "":
+		return quote(q.Reason)
+	case q.fromObject():
+		text := strings.ReplaceAll(q.wording("\x00", 1), "%", "%%")
+		return fmt.Sprintf("sprintf(%s, [%s])", quote(strings.ReplaceAll(text, "\x00", "%s")), q.valueName())
+	default:
+		return quote(q.wording(strings.Join(q.Values, ", "), len(q.Values)))
+	}
+}
+
+// wording words what is wrong with clusters that do not meet the requirement, after their number.
+func (q requirement) wording(values string, n int) string {
+	switch q.Operator {
+	case placementv1.OperatorExists:
+		return "without " + q.noun
+	case placementv1.OperatorDoesNotExist:
+		return "with " + q.noun
+	case placementv1.OperatorIn:
+		if n > 1 {
+			return fmt.Sprintf("with %s none of %s", q.noun, values)
+		}
+		return fmt.Sprintf("with %s not %s", q.noun, values)
+	case placementv1.OperatorNotIn:
+		if n > 1 {
+			return fmt.Sprintf("with %s one of %s", q.noun, values)
+		}
+		return fmt.Sprintf("with %s %s", q.noun, values)
+	}
+	relation := map[placementv1.RequirementOperator]string{
+		placementv1.OperatorGt: "above", placementv1.OperatorGte: "at least", placementv1.OperatorLt: "below", placementv1.OperatorLte: "at most",
+	}[q.Operator]
+	return fmt.Sprintf("with %s not %s %s", q.noun, relation, values)
+}

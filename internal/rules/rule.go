@@ -1,0 +1,215 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/celexpression"
+)
+
+// ruleText renders one rule.
+type ruleText struct {
+	*generator
+	rule placementv1.Rule
+	path *field.Path
+	text strings.Builder
+}
+
+func newRuleText(g *generator, path *field.Path, rule placementv1.Rule) *ruleText {
+	r := &ruleText{generator: g, rule: rule, path: path}
+	r.renderWhen()
+	switch {
+	case rule.Candidates == placementv1.RuleCandidatesNodes:
+		r.renderNodes()
+	case choosesClusters(rule):
+		r.renderClusters()
+	}
+	r.renderSettings()
+	r.renderMessages()
+	return r
+}
+
+// choosesClusters reports whether a rule gives clusters.
+func choosesClusters(rule placementv1.Rule) bool {
+	return rule.Candidates != placementv1.RuleCandidatesNodes &&
+		(len(rule.Require) > 0 || len(rule.Tolerate) > 0 || len(rule.Prefer) > 0 || rule.Spread != nil || rule.Limit > 0)
+}
+
+// name returns the name of one of the Rego rules that belong to the rule.
+func (r *ruleText) name(what string) string {
+	return what + "_" + strings.ReplaceAll(r.rule.Name, "-", "_")
+}
+
+// printf adds lines to the text. Paragraphs begin with the comment of comment.
+func (r *ruleText) printf(text string, args ...any) { fmt.Fprintf(&r.text, text, args...) }
+
+// comment begins a paragraph that comes from a field of the rule.
+func (r *ruleText) comment(path *field.Path, text string) {
+	if text != "" {
+		text = ": " + text
+	}
+	r.printf("\n# %s%s\n", path, text)
+}
+
+// applies returns the expressions that are true of the objects that the rule applies to.
+func (r *ruleText) applies() []string {
+	if len(r.when()) == 0 {
+		return nil
+	}
+	return []string{r.name("applies")}
+}
+
+// finds returns an expression that is true if the rule finds enough clusters.
+func (r *ruleText) finds() string { return fmt.Sprintf("count(%s) > 0", r.name("chosen")) }
+
+// decided returns the expressions that are true of the objects that the rule decides, and finds enough clusters for.
+func (r *ruleText) decided() string {
+	out := "decides == " + quote(r.rule.Name)
+	if choosesClusters(r.rule) {
+		out += "\n" + r.finds()
+	}
+	return out
+}
+
+func (r *ruleText) renderWhen() {
+	expressions := r.when()
+	if len(expressions) == 0 {
+		return
+	}
+	r.comment(r.path.Child("when"), fmt.Sprintf("the objects to which rule %s applies.", r.rule.Name))
+	r.printf("%s if {\n%s\n}\n", r.name("applies"), strings.Join(expressions, "\n"))
+	r.renderExpressionObject()
+}
+
+// when returns the expressions of the rule's condition.
+func (r *ruleText) when() []string {
+	when := r.rule.When
+	if when == nil {
+		return nil
+	}
+	out := selector("input.metadata.labels", when.ObjectSelector)
+	for _, a := range when.Annotations {
+		out = append(out, keyRequirement("input.metadata.annotations", a.Key, a.Operator, a.Values))
+	}
+	if s := selector("namespace_labels", when.NamespaceSelector); len(s) > 0 {
+		r.use("namespace_labels")
+		out = append(append(out, r.use("has_namespace_labels")), s...)
+	}
+	if when.Expression != "" {
+		out = append(out, fmt.Sprintf("k8s.cel(%s, %s)", quote(when.Expression), r.expressionObject()))
+	}
+	return out
+}
+
+// expressionObject returns the object that the CEL expression of the rule's condition gets.
+func (r *ruleText) expressionObject() string {
+	if celexpression.Fields(r.rule.When.Expression) == nil {
+		return "input"
+	}
+	return r.name("object")
+}
+
+// renderExpressionObject renders the object that the CEL expression of the rule's condition gets. It has no other fields than the
+// expression reads, so that the decisions of objects that differ in others are the same one.
+func (r *ruleText) renderExpressionObject() {
+	if r.rule.When.Expression == "" || r.expressionObject() == "input" {
+		return
+	}
+	r.comment(r.path.Child("when", "expression"), "the fields of the object that the expression reads.")
+	for _, name := range celexpression.Fields(r.rule.When.Expression) {
+		r.printf("%s[%s] := input[%s]\n", r.name("object"), quote(name), quote(name))
+	}
+}
+
+// selector returns the expressions that are true if a selector matches labels.
+func selector(labels string, s *metav1.LabelSelector) []string {
+	if s == nil {
+		return nil
+	}
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		out = append(out, fmt.Sprintf("%s[%s] == %s", labels, quote(key), quote(s.MatchLabels[key])))
+	}
+	for _, e := range s.MatchExpressions {
+		out = append(out, keyRequirement(labels, e.Key, e.Operator, e.Values))
+	}
+	return out
+}
+
+// keyRequirement returns the expression that is true if an operator holds for the value of a key.
+func keyRequirement(document, key string, operator metav1.LabelSelectorOperator, values []string) string {
+	at := fmt.Sprintf("%s[%s]", document, quote(key))
+	switch operator {
+	case metav1.LabelSelectorOpIn:
+		return at + " in " + set(quoted(values))
+	case metav1.LabelSelectorOpNotIn:
+		return "not " + at + " in " + set(quoted(values))
+	case metav1.LabelSelectorOpDoesNotExist:
+		return "not " + at
+	default:
+		return at
+	}
+}
+
+// renderSettings renders what the objects get that the rule decides.
+func (r *ruleText) renderSettings() {
+	s := r.rule.Set
+	if s == nil {
+		return
+	}
+	path := r.path.Child("set")
+	r.renderMap(path.Child("annotations"), "annotations", s.Annotations)
+	r.renderMap(path.Child("labels"), "labels", s.Labels)
+	r.renderMap(path.Child("nodeSelector"), "scheduling.nodeSelector", s.NodeSelector)
+	for _, one := range []struct{ name, value string }{{"priorityClassName", s.PriorityClassName}, {"schedulerName", s.SchedulerName}} {
+		if one.value != "" {
+			r.comment(path.Child(one.name), "")
+			r.printf("scheduling.%s := %s if {\n%s\n}\n", one.name, quote(one.value), r.decided())
+		}
+	}
+}
+
+func (r *ruleText) renderMap(path *field.Path, document string, values map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		r.comment(path.Key(key), "")
+		value := quote(values[key])
+		if document != "scheduling.nodeSelector" {
+			value = r.template(values[key])
+		}
+		r.printf("%s[%s] := %s if {\n%s\n}\n", document, quote(key), value, r.decided())
+	}
+}
+
+// renderMessages renders the warnings and errors of the rule.
+func (r *ruleText) renderMessages() {
+	if r.rule.Warn != "" {
+		r.comment(r.path.Child("warn"), "")
+		r.printf("warnings contains %s if {\n%s\n}\n", r.template(r.rule.Warn), r.decided())
+	}
+	if r.rule.Deny != "" {
+		r.comment(r.path.Child("deny"), "")
+		r.printf("errors contains %s if {\n%s\n}\n", r.template(r.rule.Deny), r.decided())
+	}
+}

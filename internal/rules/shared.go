@@ -1,0 +1,177 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rules
+
+import (
+	"fmt"
+	"strings"
+)
+
+// shared are the Rego functions and rules that several rules use, in the order of the module.
+var shared = []struct{ name, text string }{
+	{"namespace_labels", `
+# The labels of the object's namespace. A Namespace is matched by its own labels.
+namespace_labels := data.resources.v1.namespaces[input.metadata.namespace].metadata.labels
+
+namespace_labels := input.metadata.labels if is_namespace
+`},
+	{"has_namespace_labels", `
+# Only Namespaces and objects in namespaces are matched by the labels of namespaces.
+has_namespace_labels if input.metadata.namespace
+
+has_namespace_labels if is_namespace
+
+is_namespace if {
+	input.apiVersion == "v1"
+	input.kind == "Namespace"
+}
+`},
+	{"object_path", `
+# What the rank of a cluster for an object is computed from. Objects that one template generates have the same path.
+object_path := concat("/", [input.kind, object_namespace, generated_name]) if {
+	generated_name := input.metadata.generateName
+	generated_name != ""
+} else := concat("/", [input.kind, object_namespace, object_name])
+`},
+	{"object_namespace", `
+default object_namespace := ""
+
+object_namespace := input.metadata.namespace
+`},
+	{"object_name", `
+default object_name := ""
+
+object_name := input.metadata.name
+`},
+	{"repelled", `
+# The clusters with a taint that repels objects.
+repelled contains name if {
+	some name, cluster in data.clusters
+	some taint in cluster.taints
+	not taint.effect in ` + harmlessEffects + `
+}
+`},
+	{functionText, `
+# A value as a text. Inventories may have numbers and booleans.
+text(value) := value if is_string(value)
+
+text(value) := format_int(value, 10) if {
+	is_number(value)
+	floor(value) == value
+}
+
+text(value) := sprintf("%v", [value]) if {
+	is_number(value)
+	floor(value) != value
+}
+
+text(value) := sprintf("%t", [value]) if is_boolean(value)
+`},
+	{functionNumber, `
+# A decimal number.
+number(value) := value if is_number(value)
+
+number(value) := to_number(trim_left(value, "+")) if {
+	is_string(value)
+	regex.match(` + "`" + numberPattern + "`" + `, value)
+}
+`},
+	{functionVersion, `
+# The first three numbers of a version.
+version(value) := [to_number(n) |
+	some n in array.slice(array.concat(regex.find_n("[0-9]+", found[0], 3), ["0", "0"]), 0, 3)
+] if {
+	is_string(value)
+	found := regex.find_n(` + "`" + versionPattern + "`" + `, value, 1)
+	count(found) > 0
+}
+`},
+	{functionFree, `
+# The free quantity of a resource: what is allocatable, less what is allocated.
+free(allocatable, allocated, name) := k8s.quantity.sub(quantity(allocatable), quantity(object.get(allocated, name, "0")))
+`},
+	{functionQuantity, `
+# A quantity.
+quantity(value) := value if is_number(value)
+
+quantity(value) := value if {
+	is_string(value)
+	regex.match(` + "`" + quantityPattern + "`" + `, value)
+}
+`},
+	{"pod_selector", `
+# The label selector of the object's pods.
+pod_selector := input.spec.selector if {
+	is_object(input.spec.selector)
+	input.spec.template
+} else := {"matchLabels": input.spec.template.metadata.labels} if {
+	input.spec.template
+} else := {"matchLabels": input.spec.jobTemplate.spec.template.metadata.labels} if {
+	input.spec.jobTemplate
+} else := {"matchLabels": input.metadata.labels}
+`},
+	{"shortage", `
+# Why too few clusters are eligible: what they lack, the most frequent first, in at most five groups.
+shortage(eligible, lacks, domains) := sprintf("%d/%d clusters are eligible%s%s", [
+	count(eligible),
+	count(eligible) + count(lacks),
+	domains,
+	reasons(lacks, count(eligible) + count(lacks)),
+])
+
+reasons(_, 0) := ": no inventory has a cluster"
+
+reasons(lacks, clusters) := text if {
+	clusters > 0
+	texts := {text | some text in lacks}
+	groups := sort([[0 - count([1 | some other in lacks; other == text]), text] | some text in texts])
+	shown := [sprintf("%d %s", [0 - n, text]) | some [n, text] in array.slice(groups, 0, 5)]
+	others := 0 - sum([n | some [n, _] in array.slice(groups, 5, count(groups))])
+	rest := [sprintf("%d for other reasons", [others]) | others > 0]
+	before := [":" | count(groups) > 0]
+	text := concat(" ", array.concat(before, [concat(", ", array.concat(shown, rest)) | count(groups) > 0]))
+}
+`},
+}
+
+// dependsOn lists what the shared functions and rules use of each other.
+var dependsOn = map[string][]string{
+	"namespace_labels": {"has_namespace_labels"},
+	"object_path":      {"object_namespace", "object_name"},
+	functionFree:       {functionQuantity},
+}
+
+// sharedText returns the shared functions and rules that the rules use.
+func (g *generator) sharedText() string {
+	for _, one := range shared {
+		if g.helpers[one.name] {
+			for _, needed := range dependsOn[one.name] {
+				g.use(needed)
+			}
+		}
+	}
+	var out strings.Builder
+	for _, one := range shared {
+		if g.helpers[one.name] {
+			out.WriteString(one.text)
+		}
+	}
+	for i, placeholder := range g.objectTexts {
+		fmt.Fprintf(&out, "\ndefault object_text_%d := \"\"\n\nobject_text_%d := %s\n", i+1, i+1, objectTextOf(placeholder))
+	}
+	return out.String()
+}

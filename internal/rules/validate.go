@@ -1,0 +1,328 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/celexpression"
+)
+
+// Patterns of values that Gt, Gte, Lt, and Lte can read. They bound the digits, so that no value is costly to compare.
+const (
+	numberPattern   = `^[+-]?[0-9]{1,30}(\.[0-9]{1,30})?$`
+	integerPattern  = `^-?[0-9]{1,18}$`
+	quantityPattern = `^[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
+	versionPattern  = `^v?[0-9]{1,9}(\.[0-9]{1,9}){0,2}`
+)
+
+var (
+	numbers    = regexp.MustCompile(numberPattern)
+	integers   = regexp.MustCompile(integerPattern)
+	quantities = regexp.MustCompile(quantityPattern)
+	versions   = regexp.MustCompile(versionPattern)
+	digits     = regexp.MustCompile("[0-9]+")
+)
+
+// versionNumbers returns the three numbers of a version as Rego terms. The text matches versionPattern.
+func versionNumbers(text string) []string {
+	out := digits.FindAllString(versions.FindString(text), 3)
+	for i, n := range out {
+		out[i] = plainNumber(n)
+	}
+	for len(out) < 3 {
+		out = append(out, "0")
+	}
+	return out
+}
+
+// validator collects what the schema of the API can't say about rules.
+type validator struct {
+	warnings []string
+	errs     field.ErrorList
+}
+
+func validate(rules []placementv1.Rule, path *field.Path) (warnings []string, errs field.ErrorList) {
+	v := &validator{}
+	for i, rule := range rules {
+		v.rule(rule, path.Index(i), i == len(rules)-1)
+	}
+	v.reachable(rules, path)
+	return v.warnings, v.errs
+}
+
+func (v *validator) fail(path *field.Path, value any, format string, args ...any) {
+	v.errs = append(v.errs, field.Invalid(path, value, fmt.Sprintf(format, args...)))
+}
+
+func (v *validator) forbid(path *field.Path, format string, args ...any) {
+	v.errs = append(v.errs, field.Forbidden(path, fmt.Sprintf(format, args...)))
+}
+
+func (v *validator) warn(path *field.Path, format string, args ...any) {
+	v.warnings = append(v.warnings, fmt.Sprintf("%s: %s", path, fmt.Sprintf(format, args...)))
+}
+
+// appliesToAll reports whether a condition matches all objects.
+func appliesToAll(w *placementv1.RuleCondition) bool {
+	return w == nil || len(w.Annotations) == 0 && w.Expression == "" && isEmpty(w.ObjectSelector) && isEmpty(w.NamespaceSelector)
+}
+
+func isEmpty(s *metav1.LabelSelector) bool {
+	return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
+}
+
+// reachable refuses rules that can never decide an object.
+func (v *validator) reachable(rules []placementv1.Rule, path *field.Path) {
+	for i, rule := range rules {
+		for j, earlier := range rules[:i] {
+			if earlier.Otherwise == placementv1.RuleOtherwiseNextRule {
+				continue
+			}
+			switch {
+			case appliesToAll(earlier.When):
+				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) applies to all objects. Give it a condition in when, or move it to the end", rule.Name, earlier.Name, path.Index(j))
+			case equality.Semantic.DeepEqual(earlier.When, rule.When):
+				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) has the same condition", rule.Name, earlier.Name, path.Index(j))
+			default:
+				continue
+			}
+			break
+		}
+	}
+}
+
+func (v *validator) rule(rule placementv1.Rule, path *field.Path, last bool) {
+	if w := rule.When; w != nil {
+		v.when(*w, path.Child("when"))
+	}
+	nodes, chooses := rule.Candidates == placementv1.RuleCandidatesNodes, choosesClusters(rule)
+	overNodes := nodes && (len(rule.Require) > 0 || len(rule.Tolerate) > 0 || len(rule.Prefer) > 0 || rule.Spread != nil)
+	decides := chooses || overNodes || rule.Set != nil || rule.Warn != "" || rule.Deny != ""
+	switch {
+	case !decides && last:
+		v.forbid(path, "rule %s decides nothing, and no rule follows from which it could exempt objects: set one of require, prefer, tolerate, spread, limit, set, warn and deny", rule.Name)
+	case !decides && (rule.Otherwise != "" || rule.Message != "" || rule.Candidates != ""):
+		v.forbid(path, "rule %s gives no clusters: set require, prefer, tolerate, spread or limit, or remove candidates, message and otherwise", rule.Name)
+	case !chooses && !nodes && (rule.Otherwise != "" || rule.Message != ""):
+		v.forbid(path.Child("otherwise"), "rule %s gives no clusters, so that it never finds too few: remove message and otherwise", rule.Name)
+	case last && rule.Otherwise == placementv1.RuleOtherwiseNextRule:
+		v.forbid(path.Child("otherwise"), "no rule follows: remove NextRule, or add a rule")
+	}
+	for i, q := range rule.Require {
+		v.requirement(q, path.Child("require").Index(i), nodes)
+	}
+	for i, p := range rule.Prefer {
+		v.requirement(p.Requirement, path.Child("prefer").Index(i), nodes)
+	}
+	for i, t := range rule.Tolerate {
+		if effects := []string{"", string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule), string(corev1.TaintEffectNoExecute)}; nodes && !slices.Contains(effects, t.Effect) {
+			v.errs = append(v.errs, field.NotSupported(path.Child("tolerate").Index(i).Child("effect"), t.Effect, effects[1:]))
+		}
+	}
+	if len(rule.Prefer) > 0 && chooses && rule.Limit == 0 && rule.Spread == nil && rule.Weights == "" {
+		v.warn(path.Child("prefer"), "has no effect: all eligible clusters are chosen. Set limit, spread or weights")
+	}
+	v.spread(rule, path.Child("spread"), nodes)
+	v.settings(rule.Set, path.Child("set"), chooses)
+	for _, one := range []struct{ name, text string }{{"warn", rule.Warn}, {"deny", rule.Deny}, {"message", rule.Message}} {
+		v.template(path.Child(one.name), one.text, false)
+	}
+}
+
+func (v *validator) when(w placementv1.RuleCondition, path *field.Path) {
+	options := metav1validation.LabelSelectorValidationOptions{}
+	v.errs = append(v.errs, metav1validation.ValidateLabelSelector(w.ObjectSelector, options, path.Child("objectSelector"))...)
+	v.errs = append(v.errs, metav1validation.ValidateLabelSelector(w.NamespaceSelector, options, path.Child("namespaceSelector"))...)
+	for i, a := range w.Annotations {
+		v.key(path.Child("annotations").Index(i).Child("key"), a.Key)
+	}
+	if w.Expression != "" {
+		if err := celexpression.Check(w.Expression); err != nil {
+			v.fail(path.Child("expression"), w.Expression, "%v", err)
+		}
+	}
+}
+
+func (v *validator) key(path *field.Path, key string) {
+	for _, problem := range validation.IsQualifiedName(key) {
+		v.fail(path, key, "%s", problem)
+	}
+}
+
+// requirement checks a requirement of clusters or nodes.
+func (v *validator) requirement(q placementv1.Requirement, path *field.Path, nodes bool) {
+	if q.Label != "" {
+		v.key(path.Child("label"), q.Label)
+	}
+	if from := q.ValueFrom; from != nil {
+		if from.Label != "" {
+			v.key(path.Child("valueFrom", "label"), from.Label)
+		}
+		if from.Annotation != "" {
+			v.key(path.Child("valueFrom", "annotation"), from.Annotation)
+		}
+	}
+	switch ordered := requirementIsOrdered(q.Operator); {
+	case nodes:
+		v.nodeRequirement(q, path, ordered)
+	case ordered && (q.Field == placementv1.ClusterFieldZone || q.Field == placementv1.ClusterFieldReady):
+		v.errs = append(v.errs, field.NotSupported(path.Child("operator"), q.Operator, []string{"In", "NotIn", "Exists", "DoesNotExist"}))
+	case ordered:
+		for i, value := range q.Values {
+			v.comparable(path.Child("values").Index(i), value, valueType(q))
+		}
+		if q.ValueFrom != nil && q.ValueFrom.Default != nil {
+			v.comparable(path.Child("valueFrom", "default"), *q.ValueFrom.Default, valueType(q))
+		}
+	case q.Field == placementv1.ClusterFieldReady:
+		for i, value := range q.Values {
+			if value != "true" && value != "false" {
+				v.errs = append(v.errs, field.NotSupported(path.Child("values").Index(i), value, []string{"false", "true"}))
+			}
+		}
+	}
+}
+
+func requirementIsOrdered(operator placementv1.RequirementOperator) bool {
+	return requirement{Requirement: placementv1.Requirement{Operator: operator}}.ordered()
+}
+
+// comparable checks a value that Gt, Gte, Lt, or Lte compare with.
+func (v *validator) comparable(path *field.Path, value string, as placementv1.ValueType) {
+	switch as {
+	case placementv1.ValueTypeVersion:
+		if !versions.MatchString(value) {
+			v.fail(path, value, "must be a version, such as 1.30")
+		}
+	case placementv1.ValueTypeQuantity:
+		if _, err := resource.ParseQuantity(value); err != nil || !quantities.MatchString(value) {
+			v.fail(path, value, "must be a quantity, such as 500m or 4Gi")
+		}
+	default:
+		hint := ""
+		switch {
+		case numbers.MatchString(value):
+			return
+		case quantities.MatchString(value):
+			hint = ": set as: Quantity to compare quantities"
+		case versions.MatchString(value):
+			hint = ": set as: Version to compare versions"
+		}
+		v.fail(path, value, "must be a number, such as 2 or 0.5%s", hint)
+	}
+}
+
+// nodeRequirement checks what node affinities can't express.
+func (v *validator) nodeRequirement(q placementv1.Requirement, path *field.Path, ordered bool) {
+	if nodeLabel(q.Subject) == "" && q.Field != placementv1.ClusterFieldName {
+		v.forbid(path, "nodes have labels and the fields name, region and zone")
+		return
+	}
+	if q.Reason != "" {
+		v.forbid(path.Child("reason"), "the scheduler chooses nodes and words its messages")
+	}
+	if q.As != "" && q.As != placementv1.ValueTypeNumber {
+		v.errs = append(v.errs, field.NotSupported(path.Child("as"), q.As, []placementv1.ValueType{placementv1.ValueTypeNumber}))
+	}
+	if q.Field == placementv1.ClusterFieldName && (q.ValueFrom == nil && len(q.Values) != 1 || q.Operator != placementv1.OperatorIn && q.Operator != placementv1.OperatorNotIn) {
+		v.forbid(path.Child("field"), "a node affinity compares the name of a node by In or NotIn with one name: select several nodes by a label")
+	}
+	if !ordered {
+		return
+	}
+	values := q.Values
+	if q.ValueFrom != nil && q.ValueFrom.Default != nil {
+		values = []string{*q.ValueFrom.Default}
+	}
+	for _, value := range values {
+		if _, err := strconv.ParseInt(value, 10, 64); err != nil || !integers.MatchString(value) {
+			v.fail(path.Child("values"), value, "must be an integer: node affinities compare no other numbers")
+		}
+	}
+}
+
+func (v *validator) spread(rule placementv1.Rule, path *field.Path, nodes bool) {
+	s := rule.Spread
+	if s == nil {
+		return
+	}
+	if s.Label != "" {
+		v.key(path.Child("label"), s.Label)
+	}
+	minClusters := max(s.MinClusters, 1)
+	switch {
+	case nodes && (s.Property != "" || nodeLabel(placementv1.Subject{Field: s.Field, Label: s.Label}) == ""):
+		v.forbid(path, "nodes are spread by a label, or by the field region or zone")
+	case nodes && (s.MaxDomains > 0 || s.MinClusters > 0 || s.MaxClusters > 0):
+		v.forbid(path, "the scheduler spreads pods over nodes: only minDomains applies to nodes")
+	case rule.Limit > 0 && max(s.MinDomains, 1)*minClusters > rule.Limit:
+		v.forbid(path, "%d domains with %d clusters each are more than limit, which is %d", max(s.MinDomains, 1), minClusters, rule.Limit)
+	}
+}
+
+func (v *validator) settings(s *placementv1.RuleSettings, path *field.Path, clusters bool) {
+	if s == nil {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Annotations)) {
+		at := path.Child("annotations").Key(key)
+		v.key(at, strings.ToLower(key))
+		v.template(at, s.Annotations[key], clusters)
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
+		at := path.Child("labels").Key(key)
+		v.key(at, key)
+		if parts := v.template(at, s.Labels[key], clusters); len(parts) == 1 && parts[0].placeholder == "" {
+			v.labelValue(at, parts[0].literal)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.NodeSelector)) {
+		at := path.Child("nodeSelector").Key(key)
+		v.key(at, key)
+		v.labelValue(at, s.NodeSelector[key])
+	}
+}
+
+// template checks a text with placeholders, and returns its parts.
+func (v *validator) template(path *field.Path, text string, clusters bool) []part {
+	parts, err := parseTemplate(text, clusters)
+	if err != nil {
+		v.fail(path, text, "%v", err)
+	}
+	return parts
+}
+
+func (v *validator) labelValue(path *field.Path, value string) {
+	for _, problem := range validation.IsValidLabelValue(value) {
+		v.fail(path, value, "%s", problem)
+	}
+}
