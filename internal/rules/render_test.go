@@ -1,0 +1,100 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rules
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/format"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy/language"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func parse(t *testing.T, text string) []placementv1.Rule {
+	t.Helper()
+	var out []placementv1.Rule
+	if err := yaml.UnmarshalStrict([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestRender compares the module of each construct with its golden file. Each module is clean for OPA's strict compiler, with the
+// builtin functions of policies, and is formatted as OPA's formatter formats it.
+func TestRender(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no golden files", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, warnings, errs := Render(parse(t, string(text)))
+			if len(warnings) > 0 || len(errs) > 0 {
+				t.Fatalf("warnings %q, errors %v", warnings, errs)
+			}
+			checkStrict(t, m.Text)
+			golden := strings.TrimSuffix(file, ".yaml") + ".rego"
+			if *update {
+				if err := os.WriteFile(golden, []byte(m.Text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), m.Text); diff != "" {
+				t.Errorf("run the test with -update if this is intended:\n%s", diff)
+			}
+		})
+	}
+}
+
+// checkStrict compiles a module as `opa check --strict` does, and formats it once more.
+func checkStrict(t *testing.T, text string) {
+	t.Helper()
+	version, capabilities := language.Of(placementv1.RegoV1)
+	parsed, err := ast.ParseModuleWithOpts("rules.rego", text, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := ast.NewCompiler().WithStrict(true).WithCapabilities(capabilities)
+	if compiler.Compile(map[string]*ast.Module{"rules.rego": parsed}); compiler.Failed() {
+		t.Errorf("%v\n%s", compiler.Errors, text)
+	}
+	again, err := format.SourceWithOpts("rules.rego", []byte(text), format.Opts{RegoVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(text, string(again)); diff != "" {
+		t.Errorf("the text is not formatted:\n%s", diff)
+	}
+}
