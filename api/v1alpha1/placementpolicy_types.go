@@ -130,19 +130,21 @@ const (
 
 // DeveloperChoice is the effect of the developer's own list of clusters.
 //
-// +kubebuilder:validation:Enum=Narrow;Override
+// +kubebuilder:validation:Enum=Narrow;Override;Ignore
 type DeveloperChoice string
 
 const (
 	// DeveloperChoiceNarrow keeps the clusters of the developer's list that the policies allow.
 	DeveloperChoiceNarrow DeveloperChoice = "Narrow"
-	// DeveloperChoiceOverride replaces the developer's list.
+	// DeveloperChoiceOverride replaces the developer's list if every policy that gives clusters for the object has Override.
 	DeveloperChoiceOverride DeveloperChoice = "Override"
+	// DeveloperChoiceIgnore replaces the developer's list, whatever the other policies say.
+	DeveloperChoiceIgnore DeveloperChoice = "Ignore"
 )
 
 // OnEmpty is the handling of an object for which no cluster is left.
 //
-// +kubebuilder:validation:Enum=Deny;Clear
+// +kubebuilder:validation:Enum=Deny;Clear;PolicyClusters
 type OnEmpty string
 
 const (
@@ -150,6 +152,9 @@ const (
 	OnEmptyDeny OnEmpty = "Deny"
 	// OnEmptyClear writes the empty list.
 	OnEmptyClear OnEmpty = "Clear"
+	// OnEmptyPolicyClusters writes the clusters that the policies allow, as if the developer had no list. If they allow none, it
+	// is like OnEmptyDeny.
+	OnEmptyPolicyClusters OnEmpty = "PolicyClusters"
 )
 
 // PlacementPolicySpec defines the objects that a policy matches and how it decides them.
@@ -350,14 +355,16 @@ type RolloutStage struct {
 type ClustersRule struct {
 	// developerChoice is the effect of the developer's own list, which is in the annotation
 	// placement.berth.dev/clusters. Narrow keeps the clusters of the list that the policies allow. Override replaces
-	// the list, if every policy that gives clusters for the object sets Override. Defaults to Narrow.
+	// the list, if every policy that gives clusters for the object sets Override. Ignore replaces the list, whatever the
+	// other policies set. Defaults to Narrow.
 	// +optional
 	// +default="Narrow"
 	DeveloperChoice DeveloperChoice `json:"developerChoice,omitempty"`
 
 	// onEmpty is the handling of an object for which no cluster is left. Deny denies the request; an existing object is
 	// not changed and is a violation. Clear writes the empty list, if every policy that gives clusters for the object
-	// sets Clear. Defaults to Deny.
+	// sets Clear or PolicyClusters. PolicyClusters writes the clusters that the policies allow, if they allow any and every
+	// policy that gives clusters for the object sets PolicyClusters. Defaults to Deny.
 	// +optional
 	// +default="Deny"
 	OnEmpty OnEmpty `json:"onEmpty,omitempty"`

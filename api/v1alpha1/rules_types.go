@@ -456,6 +456,11 @@ type RuleSpread struct {
 	MaxClusters int32 `json:"maxClusters,omitempty"`
 }
 
+// RuleText is a text of a rule, which may have placeholders.
+//
+// +kubebuilder:validation:MaxLength=4096
+type RuleText string
+
 // RuleSettings are values that an object gets.
 //
 // +kubebuilder:validation:MinProperties=1
@@ -466,19 +471,19 @@ type RuleSettings struct {
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32
-	Annotations map[string]string `json:"annotations,omitempty"`
+	Annotations map[string]RuleText `json:"annotations,omitempty"`
 
 	// labels are labels of the object. A value may have the same placeholders as annotations. At most 32.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32
-	Labels map[string]string `json:"labels,omitempty"`
+	Labels map[string]RuleText `json:"labels,omitempty"`
 
 	// nodeSelector lists labels of the nodes on which the pods of the object may run. At most 32.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32
-	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
 
 	// priorityClassName is the priority class of the pods of the object.
 	// +optional

@@ -61,6 +61,7 @@ func schemas(t testing.TB) map[string]props {
 // such a path is a field of Berth's own types, it still needs its limits.
 var upstream = []string{
 	".spec.match.namespaceSelector.", ".spec.match.objectSelector.", ".spec.match.matchConditions[].", ".spec.rollout.stages[].namespaceSelector.",
+	".spec.rules[].when.namespaceSelector.", ".spec.rules[].when.objectSelector.",
 	".status.conditions[].",
 	".apiVersion", ".kind", ".metadata",
 }
@@ -192,6 +193,8 @@ func TestEnums(t *testing.T) {
 	policy := schemas(t)["PlacementPolicy/v1alpha1"]
 	spec, rollout := policy.Properties["spec"], policy.Properties["status"].Properties["rollout"]
 	remediation, clusters := spec.Properties["remediation"], spec.Properties["clusters"]
+	rule := spec.Properties["rules"].Items.Schema.Properties
+	requirement := rule["require"].Items.Schema.Properties
 	tests := map[string]struct {
 		schema props
 		want   []string
@@ -202,8 +205,20 @@ func TestEnums(t *testing.T) {
 		"Remediation": {remediation.Properties["mode"], []string{
 			string(placementv1.RemediationApproved), string(placementv1.RemediationAutomatic), string(placementv1.RemediationManual), string(placementv1.RemediationNewOnly), string(placementv1.RemediationOff),
 		}},
-		"DeveloperChoice": {clusters.Properties["developerChoice"], []string{string(placementv1.DeveloperChoiceNarrow), string(placementv1.DeveloperChoiceOverride)}},
-		"OnEmpty":         {clusters.Properties["onEmpty"], []string{string(placementv1.OnEmptyClear), string(placementv1.OnEmptyDeny)}},
+		"DeveloperChoice": {clusters.Properties["developerChoice"], []string{string(placementv1.DeveloperChoiceIgnore), string(placementv1.DeveloperChoiceNarrow), string(placementv1.DeveloperChoiceOverride)}},
+		"OnEmpty":         {clusters.Properties["onEmpty"], []string{string(placementv1.OnEmptyClear), string(placementv1.OnEmptyDeny), string(placementv1.OnEmptyPolicyClusters)}},
+		"Candidates": {rule["candidates"], []string{string(placementv1.RuleCandidatesClusters), string(placementv1.RuleCandidatesNodes)}},
+		"Otherwise":  {rule["otherwise"], []string{string(placementv1.RuleOtherwiseDeny), string(placementv1.RuleOtherwiseNextRule)}},
+		"Weights":    {rule["weights"], []string{string(placementv1.RuleWeightsScore)}},
+		"Operator": {requirement["operator"], []string{
+			string(placementv1.OperatorDoesNotExist), string(placementv1.OperatorExists), string(placementv1.OperatorGt), string(placementv1.OperatorGte),
+			string(placementv1.OperatorIn), string(placementv1.OperatorLt), string(placementv1.OperatorLte), string(placementv1.OperatorNotIn),
+		}},
+		"As": {requirement["as"], []string{string(placementv1.ValueTypeNumber), string(placementv1.ValueTypeQuantity), string(placementv1.ValueTypeVersion)}},
+		"Field": {requirement["field"], []string{
+			string(placementv1.ClusterFieldName), string(placementv1.ClusterFieldNamespace), string(placementv1.ClusterFieldProvider), string(placementv1.ClusterFieldReady),
+			string(placementv1.ClusterFieldRegion), string(placementv1.ClusterFieldSource), string(placementv1.ClusterFieldVersion), string(placementv1.ClusterFieldZone),
+		}},
 		"RolloutState": {rollout.Properties["state"], []string{
 			string(placementv1.RolloutComplete), string(placementv1.RolloutPaused), string(placementv1.RolloutProgressing),
 			string(placementv1.RolloutRolledBack), string(placementv1.RolloutSoaking), string(placementv1.RolloutWaitingForApproval),

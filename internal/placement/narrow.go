@@ -52,7 +52,18 @@ func (s clusterShare) mustRecord() bool {
 
 // narrows reports whether the developer's list counts beside the policy's.
 func (s clusterShare) narrows() bool {
-	return s.verdict.Policy.Clusters.DeveloperChoice != placementv1.DeveloperChoiceOverride
+	choice := s.verdict.Policy.Clusters.DeveloperChoice
+	return choice != placementv1.DeveloperChoiceOverride && choice != placementv1.DeveloperChoiceIgnore
+}
+
+// ignores reports whether the developer's list does not count, whatever the other policies say.
+func (s clusterShare) ignores() bool {
+	return s.verdict.Policy.Clusters.DeveloperChoice == placementv1.DeveloperChoiceIgnore
+}
+
+// onEmpty reports whether a policy handles an object for which no cluster is left in one of some ways.
+func (s clusterShare) onEmpty(handlings ...placementv1.OnEmpty) bool {
+	return slices.Contains(handlings, s.verdict.Policy.Clusters.OnEmpty)
 }
 
 // clusterShares are the cluster lists of all policies that concern an object.
@@ -272,7 +283,7 @@ func (a askedClusters) parse() (clusterlist.Names, error) {
 }
 
 // join returns the value of the list: the clusters that every policy allows and, unless all policies override the
-// developer's choice, that the developer requests. Each term is narrowed by itself; one that names no clusters gets
+// developer's choice or one ignores it, that the developer requests. Each term is narrowed by itself; one that names no clusters gets
 // those that the policies allow. A term that has the same clusters afterwards stays as it is written, as it does
 // without policies. join returns an error if the developer's list cannot be parsed, or if no term has a cluster left
 // and a policy denies that.
@@ -291,15 +302,22 @@ func (a askedClusters) join(shares []clusterShare) (*string, error) {
 	for _, s := range shares[1:] {
 		allowed = allowed.Intersection(sets.New(s.names...))
 	}
-	narrows := slices.ContainsFunc(shares, clusterShare.narrows)
-	denies := slices.ContainsFunc(shares, func(s clusterShare) bool { return s.verdict.Policy.Clusters.OnEmpty != placementv1.OnEmptyClear })
+	narrows := slices.ContainsFunc(shares, clusterShare.narrows) && !slices.ContainsFunc(shares, clusterShare.ignores)
+	denies := slices.ContainsFunc(shares, func(s clusterShare) bool {
+		return !s.onEmpty(placementv1.OnEmptyClear, placementv1.OnEmptyPolicyClusters)
+	})
+	clears := slices.ContainsFunc(shares, func(s clusterShare) bool { return s.onEmpty(placementv1.OnEmptyClear) })
 	own, err := a.parse()
 	if err != nil && narrows {
 		return nil, err
 	}
 	next := narrow(own, allowed, narrows)
-	switch left := slices.ContainsFunc(next.Terms, func(term []string) bool { return len(term) > 0 }); {
-	case !left && denies:
+	left := slices.ContainsFunc(next.Terms, func(term []string) bool { return len(term) > 0 })
+	if !left && !denies && !clears {
+		next, left = narrow(own, allowed, false), len(allowed) > 0
+	}
+	switch {
+	case !left && (denies || !clears):
 		return nil, errNoCluster
 	case a.text != nil && err == nil && ptr.Equal(own.Text(), next.Text()):
 		return a.text, nil

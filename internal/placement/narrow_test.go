@@ -39,6 +39,10 @@ func overrides(p *placement.Policy) {
 	p.Clusters.DeveloperChoice = placementv1.DeveloperChoiceOverride
 }
 
+func ignores(p *placement.Policy) { p.Clusters.DeveloperChoice = placementv1.DeveloperChoiceIgnore }
+
+func keepsPolicy(p *placement.Policy) { p.Clusters.OnEmpty = placementv1.OnEmptyPolicyClusters }
+
 func clears(p *placement.Policy) { p.Clusters.OnEmpty = placementv1.OnEmptyClear }
 
 func warns(p *placement.Policy) { p.Mode = placementv1.ModeWarn }
@@ -101,6 +105,25 @@ func TestClustersOfNewObjects(t *testing.T) {
 			"a": `this policy allows ap, eu; annotation placement.berth.dev/clusters asks for us; PlacementPolicy "b" allows eu, us`,
 			"b": `this policy allows eu, us; annotation placement.berth.dev/clusters asks for us; PlacementPolicy "a" allows ap, eu`,
 		}},
+		"IgnoreOfOne": {asked: `["us"]`, policies: func(t *testing.T) policies {
+			return policies{with(allows(t, "a", a), ignores), allows(t, "b", b)}
+		}, want: `["eu"]`},
+		"PolicyClusters": {asked: `["us"]`, policies: func(t *testing.T) policies { return policies{with(allows(t, "a", a), keepsPolicy)} }, want: `["ap","eu"]`},
+		"PolicyClustersWithSomeLeft": {asked: `["us","eu"]`, policies: func(t *testing.T) policies {
+			return policies{with(allows(t, "a", a), keepsPolicy)}
+		}, want: `["eu"]`},
+		"PolicyClustersOfTwo": {asked: `["us"]`, policies: func(t *testing.T) policies {
+			return policies{with(allows(t, "a", a), keepsPolicy), with(allows(t, "b", []string{"eu"}), keepsPolicy)}
+		}, want: `["eu"]`},
+		"PolicyClustersAndClear": {asked: `["us"]`, policies: func(t *testing.T) policies {
+			return policies{with(allows(t, "a", a), keepsPolicy), with(allows(t, "b", []string{"eu"}), clears)}
+		}, want: `[]`},
+		"PolicyClustersAndDeny": {asked: `["us"]`, policies: func(t *testing.T) policies {
+			return policies{with(allows(t, "a", []string{"eu"}), keepsPolicy), allows(t, "b", b)}
+		}, want: `["us"]`, errors: map[string]string{"a": "no cluster is left", "b": "no cluster is left"}},
+		"PolicyClustersOfNone": {asked: `["us"]`, policies: func(t *testing.T) policies {
+			return policies{with(allows(t, "a", []string{}), keepsPolicy)}
+		}, want: `["us"]`, errors: map[string]string{"a": "no cluster is left: this policy allows none"}},
 		"WarnDoesNotNarrow": {asked: `["us"]`, policies: func(t *testing.T) policies {
 			return policies{with(allows(t, "a", a), warns), allows(t, "b", b)}
 		}, want: `["us"]`, errors: map[string]string{"a": `no cluster is left: this policy allows ap, eu;`}},

@@ -387,8 +387,8 @@ func (s *simulation) change() {
 		Remediation: placementv1.RemediationMode(s.pick(string(placementv1.RemediationAutomatic), string(placementv1.RemediationAutomatic),
 			string(placementv1.RemediationManual), string(placementv1.RemediationNewOnly), string(placementv1.RemediationOff))),
 		Clusters: placementv1.ClustersRule{
-			DeveloperChoice: placementv1.DeveloperChoice(s.pick("", string(placementv1.DeveloperChoiceNarrow), string(placementv1.DeveloperChoiceOverride))),
-			OnEmpty:         placementv1.OnEmpty(s.pick("", string(placementv1.OnEmptyDeny), string(placementv1.OnEmptyClear))),
+			DeveloperChoice: placementv1.DeveloperChoice(s.pick("", string(placementv1.DeveloperChoiceNarrow), string(placementv1.DeveloperChoiceOverride), string(placementv1.DeveloperChoiceIgnore))),
+			OnEmpty:         placementv1.OnEmpty(s.pick("", string(placementv1.OnEmptyDeny), string(placementv1.OnEmptyClear), string(placementv1.OnEmptyPolicyClusters))),
 		},
 	})
 }
@@ -588,7 +588,7 @@ func (s *simulation) checkClusters(out *placement.Outcome, obj *unstructured.Uns
 		}
 	}
 	var own, allowed utilsets.Set[string]
-	asks, all, narrows, denies := false, true, false, false
+	asks, all, narrows, ignores, denies, clears := false, true, false, false, false, false
 	meet := func(a, b utilsets.Set[string]) utilsets.Set[string] {
 		if a == nil {
 			return b
@@ -600,23 +600,29 @@ func (s *simulation) checkClusters(out *placement.Outcome, obj *unstructured.Uns
 		case v.Policy.Mode != placementv1.ModeEnforce:
 		case v.Err != nil || s.mayHold(v) || automaticOnly && v.Policy.Remediation != placementv1.RemediationAutomatic:
 			all = false
+			ignores = ignores || v.Policy.Clusters.DeveloperChoice == placementv1.DeveloperChoiceIgnore
 		case v.Decision.Clusters != nil:
 			asks = true
 			allowed = meet(allowed, utilsets.New(v.Decision.Clusters...))
-			narrows = narrows || v.Policy.Clusters.DeveloperChoice != placementv1.DeveloperChoiceOverride
-			denies = denies || v.Policy.Clusters.OnEmpty != placementv1.OnEmptyClear
+			narrows = narrows || slices.Contains([]placementv1.DeveloperChoice{"", placementv1.DeveloperChoiceNarrow}, v.Policy.Clusters.DeveloperChoice)
+			ignores = ignores || v.Policy.Clusters.DeveloperChoice == placementv1.DeveloperChoiceIgnore
+			denies = denies || slices.Contains([]placementv1.OnEmpty{"", placementv1.OnEmptyDeny}, v.Policy.Clusters.OnEmpty)
+			clears = clears || v.Policy.Clusters.OnEmpty == placementv1.OnEmptyClear
 		}
 	}
 	if !asks {
 		return
 	}
-	if wished && narrows {
+	if wished && narrows && !ignores {
 		var names []string
 		if err := json.Unmarshal([]byte(wish), &names); err != nil || names == nil {
 			s.Fatalf("a list that can't be read is let through: %s", wish)
 		}
 		own = utilsets.New(names...)
-		allowed = meet(own, allowed)
+		// A held policy can make the list empty, and then PolicyClusters applies.
+		if both := meet(own, allowed); all && len(both) > 0 || denies || clears {
+			allowed = both
+		}
 	}
 	var got []string
 	if err := json.Unmarshal([]byte(metadataOf(out.Object)["annotations"][key]), &got); err != nil {
@@ -625,7 +631,7 @@ func (s *simulation) checkClusters(out *placement.Outcome, obj *unstructured.Uns
 	if !allowed.IsSuperset(utilsets.New(got...)) || all && !allowed.Equal(utilsets.New(got...)) {
 		s.Fatalf("clusters %v, want %v\nverdicts: %v", got, utilsets.List(allowed), summary(out))
 	}
-	if denies && len(got) == 0 {
+	if (denies || all && !clears) && len(got) == 0 {
 		s.Fatal("no cluster is left, which is let through")
 	}
 }

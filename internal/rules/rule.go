@@ -180,9 +180,9 @@ func (r *ruleText) renderSettings() {
 		return
 	}
 	path := r.path.Child("set")
-	r.renderMap(path.Child("annotations"), "annotations", s.Annotations)
-	r.renderMap(path.Child("labels"), "labels", s.Labels)
-	r.renderMap(path.Child("nodeSelector"), "scheduling.nodeSelector", s.NodeSelector)
+	renderMap(r, path.Child("annotations"), "annotations", s.Annotations, r.template)
+	renderMap(r, path.Child("labels"), "labels", s.Labels, r.template)
+	renderMap(r, path.Child("nodeSelector"), "scheduling.nodeSelector", s.NodeSelector, quote)
 	for _, one := range []struct{ name, value string }{{"priorityClassName", s.PriorityClassName}, {"schedulerName", s.SchedulerName}} {
 		if one.value != "" {
 			r.comment(path.Child(one.name), "")
@@ -191,14 +191,11 @@ func (r *ruleText) renderSettings() {
 	}
 }
 
-func (r *ruleText) renderMap(path *field.Path, document string, values map[string]string) {
+// renderMap renders a Rego rule for each key.
+func renderMap[T ~string](r *ruleText, path *field.Path, document string, values map[string]T, term func(string) string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		r.comment(path.Key(key), "")
-		value := quote(values[key])
-		if document != "scheduling.nodeSelector" {
-			value = r.template(values[key])
-		}
-		r.printf("%s[%s] := %s if {\n%s\n}\n", document, quote(key), value, r.decided())
+		r.printf("%s[%s] := %s if {\n%s\n}\n", document, quote(key), term(string(values[key])), r.decided())
 	}
 }
 

@@ -296,19 +296,19 @@ func (v *validator) settings(s *placementv1.RuleSettings, path *field.Path, clus
 	for _, key := range slices.Sorted(maps.Keys(s.Annotations)) {
 		at := path.Child("annotations").Key(key)
 		v.key(at, strings.ToLower(key))
-		v.template(at, s.Annotations[key], clusters)
+		v.template(at, string(s.Annotations[key]), clusters)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
 		at := path.Child("labels").Key(key)
 		v.key(at, key)
-		if parts := v.template(at, s.Labels[key], clusters); len(parts) == 1 && parts[0].placeholder == "" {
+		if parts := v.template(at, string(s.Labels[key]), clusters); len(parts) == 1 && parts[0].placeholder == "" {
 			v.labelValue(at, parts[0].literal)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.NodeSelector)) {
 		at := path.Child("nodeSelector").Key(key)
 		v.key(at, key)
-		v.labelValue(at, s.NodeSelector[key])
+		v.labelValue(at, string(s.NodeSelector[key]))
 	}
 }
 

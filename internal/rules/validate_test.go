@@ -1,0 +1,129 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestInvalidRules checks that each mistake that the schema of the API lets through is refused, with the field's path and what to do.
+func TestInvalidRules(t *testing.T) {
+	tests := map[string]struct {
+		rules string
+		want  []string
+	}{
+		"NoNumber": {`[{name: a, require: [{label: pci, operator: Gt, values: [high]}]}]`,
+			[]string{`spec.rules[0].require[0].values[0]: Invalid value: "high": must be a number, such as 2 or 0.5`}},
+		"QuantityAsNumber": {`[{name: a, require: [{label: disk, operator: Gt, values: [10Gi]}]}]`, []string{"set as: Quantity"}},
+		"VersionAsNumber":  {`[{name: a, require: [{label: release, operator: Gt, values: [1.2.3]}]}]`, []string{"set as: Version"}},
+		"NoQuantity":       {`[{name: a, require: [{free: cpu, operator: Gt, values: [much]}]}]`, []string{"spec.rules[0].require[0].values[0]", "must be a quantity"}},
+		"NoVersion":        {`[{name: a, require: [{field: version, operator: Gt, values: [latest]}]}]`, []string{"must be a version"}},
+		"NoNumberInDefault": {`[{name: a, require: [{label: pci, operator: Gt, valueFrom: {label: pci, default: none}}]}]`,
+			[]string{`spec.rules[0].require[0].valueFrom.default: Invalid value: "none"`}},
+		"NoNumberInPreference": {`[{name: a, limit: 1, prefer: [{weight: 1, label: pci, operator: Gt, values: [x]}]}]`, []string{"spec.rules[0].prefer[0].values[0]"}},
+		"OrderOfZones":         {`[{name: a, require: [{field: zone, operator: Gt, values: ["1"]}]}]`, []string{"spec.rules[0].require[0].operator", "DoesNotExist"}},
+		"NoBoolean":            {`[{name: a, require: [{field: ready, operator: In, values: ["yes"]}]}]`, []string{`spec.rules[0].require[0].values[0]: Unsupported value: "yes"`}},
+		"LabelKey":             {`[{name: a, require: [{label: "a b", operator: Exists}]}]`, []string{"spec.rules[0].require[0].label"}},
+		"ObjectKey":            {`[{name: a, require: [{label: a, operator: In, valueFrom: {label: "a b"}}]}]`, []string{"spec.rules[0].require[0].valueFrom.label"}},
+		"ObjectAnnotation":     {`[{name: a, require: [{label: a, operator: In, valueFrom: {annotation: "a b"}}]}]`, []string{"spec.rules[0].require[0].valueFrom.annotation"}},
+		"Selector":             {`[{name: a, warn: w, when: {objectSelector: {matchLabels: {"a b": c}}}}]`, []string{"spec.rules[0].when.objectSelector.matchLabels"}},
+		"NamespaceSelector":    {`[{name: a, warn: w, when: {namespaceSelector: {matchExpressions: [{key: a, operator: In}]}}}]`, []string{"spec.rules[0].when.namespaceSelector.matchExpressions[0].values"}},
+		"AnnotationKey":        {`[{name: a, warn: w, when: {annotations: [{key: "a b", operator: Exists}]}}]`, []string{"spec.rules[0].when.annotations[0].key"}},
+		"Expression":           {`[{name: a, warn: w, when: {expression: "object.spec.replicas >"}}]`, []string{"spec.rules[0].when.expression", "Syntax error"}},
+		"ExpressionVariable":   {`[{name: a, warn: w, when: {expression: "request.operation == 'CREATE'"}}]`, []string{"undeclared reference to 'request'"}},
+		"ExpressionType":       {`[{name: a, warn: w, when: {expression: "1 + 1"}}]`, []string{"must be a boolean, is int"}},
+		"AfterAll": {`[{name: a, limit: 1}, {name: b, when: {objectSelector: {matchLabels: {a: b}}}, warn: w}]`,
+			[]string{"spec.rules[1]: Forbidden: rule b is never reached: rule a (spec.rules[0]) applies to all objects"}},
+		"AfterEmptySelector": {`[{name: a, limit: 1, when: {objectSelector: {}}}, {name: b, warn: w}]`, []string{"rule b is never reached"}},
+		"AfterTheSame": {`[{name: a, limit: 1, when: {objectSelector: {matchLabels: {a: b}}}}, {name: b, warn: w, when: {objectSelector: {matchLabels: {a: b}}}}]`,
+			[]string{"rule b is never reached: rule a (spec.rules[0]) has the same condition"}},
+		"Nothing":            {`[{name: a}]`, []string{"spec.rules[0]: Forbidden: rule a decides nothing"}},
+		"NodesWithNothing":   {`[{name: a, candidates: Nodes}]`, []string{"rule a decides nothing"}},
+		"NothingWithMessage": {`[{name: a, message: m, when: {objectSelector: {matchLabels: {a: b}}}}, {name: b, warn: w}]`, []string{"rule a gives no clusters"}},
+		"OtherwiseOfNothing": {`[{name: a, warn: w, otherwise: NextRule}, {name: b, warn: w}]`, []string{"spec.rules[0].otherwise", "never finds too few"}},
+		"NextOfLast":         {`[{name: a, limit: 1, otherwise: NextRule}]`, []string{"spec.rules[0].otherwise: Forbidden: no rule follows"}},
+		"Placeholder":        {`[{name: a, deny: "{nmae}"}]`, []string{"spec.rules[0].deny", "unknown placeholder {nmae}", "{name}"}},
+		"PlaceholderOfWarn":  {`[{name: a, limit: 1, warn: "{clusters}"}]`, []string{"spec.rules[0].warn", "only set.annotations and set.labels"}},
+		"PlaceholderOfSet":   {`[{name: a, set: {labels: {a: "{clusters}"}}}]`, []string{"spec.rules[0].set.labels[a]"}},
+		"Brace":              {`[{name: a, deny: "{name"}]`, []string{"write {{ for a brace"}},
+		"ClosingBrace":       {`[{name: a, deny: "name}"}]`, []string{"write }} for a brace"}},
+		"SetKey":             {`[{name: a, set: {annotations: {"a b": c}}}]`, []string{"spec.rules[0].set.annotations[a b]"}},
+		"SetLabelKey":        {`[{name: a, set: {labels: {"a b": c}}}]`, []string{"spec.rules[0].set.labels[a b]"}},
+		"SetLabelValue":      {`[{name: a, set: {labels: {a: "b c"}}}]`, []string{`spec.rules[0].set.labels[a]: Invalid value: "b c"`}},
+		"SetNodeSelector":    {`[{name: a, set: {nodeSelector: {a: "b c"}}}]`, []string{"spec.rules[0].set.nodeSelector[a]"}},
+		"LimitOfDomains":     {`[{name: a, limit: 3, spread: {field: region, minDomains: 2, minClusters: 2}}]`, []string{"2 domains with 2 clusters each are more than limit, which is 3"}},
+		"SpreadKey":          {`[{name: a, spread: {label: "a b", minDomains: 2}}]`, []string{"spec.rules[0].spread.label"}},
+		"NodeProperty":       {`[{name: a, candidates: Nodes, require: [{property: a, operator: Exists}]}]`, []string{"nodes have labels and the fields name, region and zone"}},
+		"NodeNames":          {`[{name: a, candidates: Nodes, require: [{field: name, operator: In, values: [a, b]}]}]`, []string{"spec.rules[0].require[0].field", "with one name"}},
+		"NodeNumber":         {`[{name: a, candidates: Nodes, require: [{label: a, operator: Gt, values: ["1.5"]}]}]`, []string{"must be an integer"}},
+		"NodeQuantity":       {`[{name: a, candidates: Nodes, require: [{label: a, operator: Gt, values: ["1"], as: Quantity}]}]`, []string{"spec.rules[0].require[0].as"}},
+		"NodeReason":         {`[{name: a, candidates: Nodes, require: [{label: a, operator: Exists, reason: r}]}]`, []string{"spec.rules[0].require[0].reason"}},
+		"NodeSpread":         {`[{name: a, candidates: Nodes, spread: {property: a, minDomains: 2}}]`, []string{"nodes are spread by a label"}},
+		"NodeDomains":        {`[{name: a, candidates: Nodes, spread: {field: zone, maxDomains: 2}}]`, []string{"only minDomains applies to nodes"}},
+		"NodeEffect":         {`[{name: a, candidates: Nodes, tolerate: [{operator: Exists, effect: NoSelect}]}]`, []string{"spec.rules[0].tolerate[0].effect"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			m, _, errs := Render(parse(t, tc.rules))
+			if len(errs) != 1 || m.Text != "" {
+				t.Fatalf("errors %v, text %q", errs, m.Text)
+			}
+			for _, want := range tc.want {
+				if got := errs[0].Error(); !strings.Contains(got, want) {
+					t.Errorf("error %q, want %q", got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestWarnings checks the warnings about rules that can be compiled.
+func TestWarnings(t *testing.T) {
+	_, warnings, errs := Render(parse(t, `[{name: a, prefer: [{weight: 1, label: a, operator: Exists}]}]`))
+	want := []string{"spec.rules[0].prefer: has no effect: all eligible clusters are chosen. Set limit, spread or weights"}
+	if diff := cmp.Diff(want, warnings); diff != "" || len(errs) > 0 {
+		t.Errorf("warnings (-want +got):\n%s\nerrors %v", diff, errs)
+	}
+}
+
+// TestField checks that lines lead to the fields from which they come.
+func TestField(t *testing.T) {
+	m, _, errs := Render(parse(t, `[{name: a, require: [{label: b, operator: Exists}, {property: c, operator: In, values: [d]}], set: {annotations: {e: f}}}]`))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	fields := map[string]string{
+		"cluster.labels.b": "spec.rules[0].require[0]", "cluster.properties.c in": "spec.rules[0].require[1]",
+		`annotations["e"]`: "spec.rules[0].set.annotations[e]", "package rules": "spec.rules", "repelled contains": "spec.rules",
+	}
+	for text, want := range fields {
+		before, _, found := strings.Cut(m.Text, text)
+		if !found {
+			t.Fatalf("%q is not in\n%s", text, m.Text)
+		}
+		line := 1 + strings.Count(before, "\n")
+		if got := m.Field(line); got != want {
+			t.Errorf("line %d with %q comes from %s, want %s", line, text, got, want)
+		}
+	}
+	if got := m.Field(100000); got != "spec.rules" {
+		t.Error(got)
+	}
+}
