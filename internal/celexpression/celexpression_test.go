@@ -1,0 +1,90 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package celexpression_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-dev/berth/internal/celexpression"
+)
+
+func TestEvaluate(t *testing.T) {
+	object := map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{"app": "web"}},
+		"spec":     map[string]any{"replicas": int64(3), "ratio": 0.5, "names": []any{"a", "b"}, "none": nil},
+	}
+	tests := map[string]struct {
+		expression string
+		want       bool
+		err        string
+	}{
+		"Number":       {expression: "object.spec.replicas > 2", want: true},
+		"Float":        {expression: "object.spec.ratio < 0.6", want: true},
+		"List":         {expression: "object.spec.names.exists(n, n == 'c')"},
+		"Null":         {expression: "object.spec.none == null", want: true},
+		"Absent":       {expression: "has(object.spec.paused)"},
+		"Optional":     {expression: "object.?spec.?paused.orValue(true)", want: true},
+		"Quantity":     {expression: "quantity('1Gi').isGreaterThan(quantity('1M'))", want: true},
+		"MissingField": {expression: "object.spec.paused", err: "no such key: paused"},
+		"NoBoolean":    {expression: "object.spec.replicas", err: "must be a boolean, is int"},
+		"Type":         {expression: "'a'", err: "must be a boolean, is string"},
+		"Syntax":       {expression: "object.", err: "Syntax error"},
+		"Cost": {
+			expression: "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, " +
+				"[1,2,3,4,5,6,7,8,9,10].all(e, [1,2,3,4,5,6,7,8,9,10].all(f, object.spec.replicas + a + b + c + d + e + f > 0))))))",
+			err: "cost",
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			// The second evaluation finds the compiled expression.
+			for range 2 {
+				got, err := celexpression.Evaluate(t.Context(), tc.expression, object)
+				if got != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("%v, %v, want %v, %q", got, err, tc.want, tc.err)
+				}
+			}
+		})
+	}
+}
+
+func TestFields(t *testing.T) {
+	tests := map[string]struct {
+		expression string
+		want       []string
+	}{
+		"None":     {"1 == 1", nil},
+		"Selected": {"object.spec.replicas > 2 && has(object.metadata.labels)", []string{"metadata", "spec"}},
+		"Has":      {"has(object.status)", []string{"status"}},
+		"Index":    {"object['spec']['replicas'] > 2", []string{"spec"}},
+		"Optional": {"object.?spec.?paused.orValue(false) || object[?'data'].hasValue()", []string{"data", "spec"}},
+		"Itself":   {"object == object", nil},
+		"Iterated": {"object.all(k, k != 'spec') && has(object.spec)", nil},
+		"Computed": {"object['a' + 'b'] == 1", nil},
+		"Invalid":  {"object.", nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, celexpression.Fields(tc.expression)); diff != "" {
+				t.Errorf("fields (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
