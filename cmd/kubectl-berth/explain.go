@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -187,13 +188,17 @@ func printCandidates(p *printer, title string, c *explain.Candidates) {
 }
 
 func printReason(p *printer, indent string, r *explain.Reason) {
+	place := fmt.Sprintf("%s.rego:%d (rule %s)", r.Policy, r.Line, r.Rule)
+	if r.Field != "" {
+		place = fmt.Sprintf("%s: %s", r.Policy, r.Field)
+	}
 	switch {
 	case r.Expression != "":
-		p.line("%s%s.rego:%d (rule %s) fails:", indent, r.Policy, r.Line, r.Rule)
+		p.line("%s%s fails:", indent, place)
 		indent += "  "
 		p.line("%s%s", indent, r.Expression)
 	case r.Rule != "":
-		p.line("%s%s.rego:%d (rule %s):", indent, r.Policy, r.Line, r.Rule)
+		p.line("%s%s:", indent, place)
 		indent += "  "
 		p.line("%s%s", indent, r.Message)
 	case r.Policy != "":

@@ -187,7 +187,7 @@ func (e *explainer) searchIn(p *placement.Policy) *search {
 	if err != nil {
 		return nil
 	}
-	e.searches[p.Name] = newSearch(inspection, p.Name, module, e.requested.Object)
+	e.searches[p.Name] = newSearch(inspection, p.Name, own.Module, module, e.requested.Object)
 	return e.searches[p.Name]
 }
 

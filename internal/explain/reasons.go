@@ -25,6 +25,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/policy"
 )
 
 // Reason is why a policy does not choose a candidate.
@@ -34,8 +35,11 @@ type Reason struct {
 	Message string `json:"message,omitempty"`
 	// Rule is the rule whose Expression, at Line of the policy's text, is the first that fails for the candidate. The
 	// expressions before it, in the order of the text, have a solution for the candidate.
-	Rule       string `json:"rule,omitempty"`
-	Line       int    `json:"line,omitempty"`
+	Rule string `json:"rule,omitempty"`
+	Line int    `json:"line,omitempty"`
+	// Field is the field of the policy's rules that the line comes from, such as spec.rules[0].require[1]. It is empty for policies
+	// without rules.
+	Field      string `json:"field,omitempty"`
 	Expression string `json:"expression,omitempty"`
 	// Values are what the Expression reads for the candidate.
 	Values []Value `json:"values,omitempty"`
@@ -60,6 +64,7 @@ const (
 type search struct {
 	inspection *embedded.Inspection
 	policy     string
+	compiled   *policy.Module
 	module     *ast.Module
 	input      map[string]any
 	// rules are the policy's rules by name.
@@ -68,8 +73,8 @@ type search struct {
 	renamed int
 }
 
-func newSearch(inspection *embedded.Inspection, policy string, module *ast.Module, input map[string]any) *search {
-	s := &search{inspection: inspection, policy: policy, module: module, input: input, rules: map[string][]*ast.Rule{}}
+func newSearch(inspection *embedded.Inspection, name string, compiled *policy.Module, module *ast.Module, input map[string]any) *search {
+	s := &search{inspection: inspection, policy: name, compiled: compiled, module: module, input: input, rules: map[string][]*ast.Rule{}}
 	for _, rule := range module.Rules {
 		if rule.Default {
 			continue
@@ -331,7 +336,7 @@ func (s *search) reasonAt(rule string, at, otherwise *ast.Location) *Reason {
 	}
 	out := &Reason{Policy: s.policy, Rule: rule}
 	if at != nil {
-		out.Line = at.Row
+		out.Line, out.Field = at.Row, s.compiled.Field(at.Row)
 	}
 	return out
 }

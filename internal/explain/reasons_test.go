@@ -308,6 +308,35 @@ spec:
     metadata: {labels: {app: web}}
     spec: {nodeSelector: {pci: "2"}, containers: [{name: main, image: web}]}`
 
+// TestRules checks that reasons name the fields of a policy's rules.
+func TestRules(t *testing.T) {
+	world := fleet + `---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: p}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  rules:
+  - name: eu
+    require:
+    - {label: region, operator: In, values: [eu]}
+    - {label: pci, operator: Gte, valueFrom: {label: pci}}
+`
+	out := explainObject(t, world, web, explain.Options{Limit: 10})
+	got := map[string]string{}
+	for _, c := range out.Clusters.Listed {
+		// The innermost reason is the requirement that the cluster does not meet.
+		for reasons := c.Reasons; len(reasons) > 0; reasons = reasons[0].Because {
+			got[c.Name] = reasons[0].Field
+		}
+	}
+	want := map[string]string{"bare": "spec.rules[0].require[0]", "us-1": "spec.rules[0].require[0]", "eu-2": "spec.rules[0].require[1]"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("fields (-want +got):\n%s", diff)
+	}
+}
+
 // TestPredicates checks that the reasons of predicates are explained, for clusters and for nodes.
 func TestPredicates(t *testing.T) {
 	policy := strings.Replace(policyOf("fits", "package fits\n\nclusters contains name if {\n  some name, c in data.clusters\n  c.labels.region == \"eu\"\n}"),

@@ -42,6 +42,15 @@ func render(spec *placementv1.PlacementPolicySpec) (*rules.Module, []string, err
 	return &m, warnings, nil
 }
 
+// Field returns the field of the policy's rules from which a line of Text comes, such as "spec.rules[0].require[1]". It returns ""
+// if the policy has no rules.
+func (m *Module) Field(line int) string {
+	if m.rendered == nil {
+		return ""
+	}
+	return m.rendered.Field(line)
+}
+
 // WithFields replaces the positions in a message that are in the Rego of a policy's rules by the fields of the rules. The parameter
 // name is the name of the policy. A message of a policy without rules stays as it is.
 func (m *Module) WithFields(name, message string) string {
