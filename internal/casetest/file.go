@@ -52,15 +52,20 @@ type File struct {
 	Kind       string `json:"kind"`
 	// Policies are files with PlacementPolicies, and World files with other objects that exist. The paths are relative to
 	// the directory of the file of cases.
-	Policies []string `json:"policies"`
+	Policies []string `json:"policies,omitempty"`
 	World    []string `json:"world,omitempty"`
+	// Alternatives are lists of more files with PlacementPolicies. The cases run once with each of them: the lists say the same in
+	// other words, such as in rules and in Rego.
+	Alternatives [][]string `json:"alternatives,omitempty"`
 	// Objects are more objects that exist.
 	Objects []Object `json:"objects,omitempty"`
 	Cases   []Case   `json:"cases"`
 
-	// path is the path of the file, and loaded are the objects in the files that it names.
-	path   string
-	loaded []*unstructured.Unstructured
+	// path is the path of the file. loaded are the objects in the files that it names, and alternatives those in the files of
+	// Alternatives.
+	path         string
+	loaded       []*unstructured.Unstructured
+	alternatives [][]*unstructured.Unstructured
 }
 
 // Case is one object and what becomes of it.
@@ -160,14 +165,30 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	for _, name := range slices.Concat(out.Policies, out.World) {
-		objects, err := readObjects(filepath.Join(filepath.Dir(path), filepath.FromSlash(name)))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		out.loaded = append(out.loaded, objects...)
+	if out.loaded, err = out.read(slices.Concat(out.Policies, out.World)); err != nil {
+		return nil, err
 	}
 	out.loaded = append(out.loaded, contents(out.Objects)...)
+	for _, names := range out.Alternatives {
+		objects, err := out.read(names)
+		if err != nil {
+			return nil, err
+		}
+		out.alternatives = append(out.alternatives, objects)
+	}
+	return out, nil
+}
+
+// read returns the objects in files that the file of cases names.
+func (f *File) read(names []string) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	for _, name := range names {
+		objects, err := readObjects(filepath.Join(filepath.Dir(f.path), filepath.FromSlash(name)))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.path, err)
+		}
+		out = append(out, objects...)
+	}
 	return out, nil
 }
 
@@ -188,8 +209,13 @@ func (f *File) validate(unknown []error) error {
 	if len(unknown) > 0 {
 		return unknown[0]
 	}
-	if len(f.Policies) == 0 || len(f.Cases) == 0 {
-		return errors.New("policies and cases are required")
+	if len(f.Policies)+len(f.Alternatives) == 0 || len(f.Cases) == 0 {
+		return errors.New("policies or alternatives, and cases, are required")
+	}
+	for i, names := range f.Alternatives {
+		if len(names) == 0 {
+			return fmt.Errorf("alternatives[%d] is empty, must name files with policies", i)
+		}
 	}
 	names := map[string]bool{}
 	for i, c := range f.Cases {

@@ -64,7 +64,23 @@ type Result struct {
 
 // Run runs the cases of a file. An error means that a case could not be run, for example because an object has no kind.
 func (f *File) Run(ctx context.Context, o Options) ([]Result, error) {
-	r := &runner{file: f, options: o, simulations: map[string]*simulation.Simulation{}}
+	if len(f.alternatives) == 0 {
+		return f.runWith(ctx, o, f.loaded, "")
+	}
+	var out []Result
+	for i, objects := range f.alternatives {
+		results, err := f.runWith(ctx, o, slices.Concat(f.loaded, objects), " ("+strings.Join(f.Alternatives[i], ", ")+")")
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, results...)
+	}
+	return out, nil
+}
+
+// runWith runs the cases with the objects. The names of the results are those of the cases and the suffix.
+func (f *File) runWith(ctx context.Context, o Options, objects []*unstructured.Unstructured, suffix string) ([]Result, error) {
+	r := &runner{objects: objects, suffix: suffix, options: o, simulations: map[string]*simulation.Simulation{}}
 	var out []Result
 	for _, c := range f.Cases {
 		expanded, err := c.expand()
@@ -72,6 +88,7 @@ func (f *File) Run(ctx context.Context, o Options) ([]Result, error) {
 			return nil, fmt.Errorf("%s: %w", f.path, err)
 		}
 		for _, c := range expanded {
+			c.Name += suffix
 			if o.Run != nil && !o.Run.MatchString(c.Name) {
 				continue
 			}
@@ -88,7 +105,10 @@ func (f *File) Run(ctx context.Context, o Options) ([]Result, error) {
 
 // runner runs the cases of one file.
 type runner struct {
-	file    *File
+	// objects are those that exist in each case.
+	objects []*unstructured.Unstructured
+	// suffix is that of the names of cases and policies in results.
+	suffix  string
 	options Options
 	// simulations are those of the file's objects with others, by the text of these.
 	simulations map[string]*simulation.Simulation
@@ -101,7 +121,7 @@ func (r *runner) simulate(ctx context.Context, with, without []Object) (*simulat
 	if known, ok := r.simulations[string(key)]; ok {
 		return known, nil
 	}
-	objects := slices.Concat(r.file.loaded, contents(with))
+	objects := slices.Concat(r.objects, contents(with))
 	for _, deleted := range contents(without) {
 		same := func(obj *unstructured.Unstructured) bool {
 			return obj.GroupVersionKind() == deleted.GroupVersionKind() && obj.GetNamespace() == deleted.GetNamespace() && obj.GetName() == deleted.GetName()
@@ -157,7 +177,7 @@ func (r *runner) decide(ctx context.Context, s *simulation.Simulation, o simulat
 		return nil, nil, err
 	}
 	if r.options.Cover != nil {
-		if err := r.options.Cover.add(ctx, s, o, outcome); err != nil {
+		if err := r.options.Cover.add(ctx, s, o, outcome, r.suffix); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -308,7 +328,7 @@ type Coverage struct {
 
 type policyCoverage struct {
 	text   string
-	file   string
+	name   string
 	tracer *cover.Cover
 	module *policy.Module
 }
@@ -316,8 +336,9 @@ type policyCoverage struct {
 // NewCoverage returns a Coverage without lines.
 func NewCoverage() *Coverage { return &Coverage{byPolicy: map[string]*policyCoverage{}} }
 
-// add evaluates the policies that match an object once more, and adds the lines.
-func (c *Coverage) add(ctx context.Context, s *simulation.Simulation, o simulation.Object, outcome *placement.Outcome) error {
+// add evaluates the policies that match an object once more, and adds the lines. The suffix is that of the policies' names in the
+// report.
+func (c *Coverage) add(ctx context.Context, s *simulation.Simulation, o simulation.Object, outcome *placement.Outcome, suffix string) error {
 	input := o.Content
 	if o.Exists {
 		var err error
@@ -331,9 +352,9 @@ func (c *Coverage) add(ctx context.Context, s *simulation.Simulation, o simulati
 			continue
 		}
 		p := s.Policy(v.Policy.Name).VersionOf(v.Policy)
-		key := p.Name + "\n" + p.Module.Text
+		key := p.Name + suffix + "\n" + p.Module.Text
 		if c.byPolicy[key] == nil {
-			c.byPolicy[key] = &policyCoverage{text: p.Module.Text, file: p.Name + ".rego", tracer: cover.New(), module: p.Module}
+			c.byPolicy[key] = &policyCoverage{text: p.Module.Text, name: p.Name + suffix, tracer: cover.New(), module: p.Module}
 		}
 		inspection, err := inspectable.Inspect(input.Object)
 		if err != nil {
@@ -362,7 +383,7 @@ func (c *Coverage) Report() (policies []PolicyCoverage, percent float64) {
 	for _, key := range slices.Sorted(maps.Keys(c.byPolicy)) {
 		p := c.byPolicy[key]
 		report := p.tracer.Report(p.module.Compiler.Modules)
-		own := PolicyCoverage{Policy: strings.TrimSuffix(p.file, ".rego"), Percent: report.Coverage}
+		own := PolicyCoverage{Policy: p.name, Percent: report.Coverage}
 		for _, file := range report.Files {
 			covered += file.CoveredLines
 			total += file.CoveredLines + file.NotCoveredLines

@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,7 +77,8 @@ cases:
 func run(t *testing.T, cases string, o casetest.Options) (map[string][]string, error) {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"policies.yaml": policies, "world.yaml": world, "region_test.yaml": cases} {
+	texts := map[string]string{"policies.yaml": policies, "other.yaml": strings.ReplaceAll(policies, `"eu"`, `"us"`), "world.yaml": world, "region_test.yaml": cases}
+	for name, text := range texts {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -141,6 +143,35 @@ func TestPassing(t *testing.T) {
 	}
 }
 
+// TestAlternatives checks that each case runs with each of the alternatives, and with no other.
+func TestAlternatives(t *testing.T) {
+	alternatives := strings.Replace(passing, "policies: [policies.yaml]", "alternatives: [[policies.yaml], [other.yaml]]", 1)
+	coverage := casetest.NewCoverage()
+	got, err := run(t, alternatives, casetest.Options{Cover: coverage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var covered []string
+	policies, _ := coverage.Report()
+	for _, p := range policies {
+		covered = append(covered, p.Policy)
+	}
+	if want := []string{"region (other.yaml)", "region (policies.yaml)"}; !slices.Equal(covered, want) {
+		t.Errorf("coverage of %q, want %q", covered, want)
+	}
+	var failed []string
+	for name, failures := range got {
+		if len(failures) > 0 {
+			failed = append(failed, name)
+		}
+	}
+	slices.Sort(failed)
+	// The other policy schedules the objects of the other region, and a placement object has no pods.
+	if len(got) != 14 || !slices.Equal(failed, []string{"placement object (other.yaml)", "scheduled (other.yaml)"}) {
+		t.Errorf("%d cases, failed %q", len(got), failed)
+	}
+}
+
 // TestFailing checks that each expectation can fail, and what is said then.
 func TestFailing(t *testing.T) {
 	const object = "  object: {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop, labels: {region: eu}, annotations: {owner: old}}, spec: {template: {spec: {containers: []}}}}\n"
@@ -167,10 +198,12 @@ func TestFailing(t *testing.T) {
 func TestBadFiles(t *testing.T) {
 	for cases, want := range map[string]string{
 		"kind: PolicyTest": `apiVersion is "" and kind is "PolicyTest", must be config.berth.dev/v1alpha1 and PolicyTest`,
-		"apiVersion: config.berth.dev/v1alpha1\nkind: PolicyTest\n":                 "policies and cases are required",
-		header + "- {name: a, object: {}, expected: {}}\n":                          `unknown field "cases[0].expected"`,
-		header + "- {object: {apiVersion: v1}}\n":                                   "cases[0].name is required",
-		header + "- {name: a}\n":                                                    `case "a": object is required`,
+		"apiVersion: config.berth.dev/v1alpha1\nkind: PolicyTest\n":                                                                      "policies or alternatives, and cases, are required",
+		strings.Replace(header, "policies: [policies.yaml]", "alternatives: [[policies.yaml], []]", 1) + "- {name: a, object: {a: b}}\n": "alternatives[1] is empty, must name files with policies",
+		strings.Replace(passing, "policies: [policies.yaml]", "alternatives: [[policies.yaml], [none.yaml]]", 1):                         "none.yaml: no such file",
+		header + "- {name: a, object: {}, expected: {}}\n":                                                                               `unknown field "cases[0].expected"`,
+		header + "- {object: {apiVersion: v1}}\n":                                                                                        "cases[0].name is required",
+		header + "- {name: a}\n": `case "a": object is required`,
 		header + "- {name: a, object: {a: b}}\n- {name: a, object: {a: b}}\n":       `cases[1].name: "a" is the name of another case`,
 		header + "- {name: a, object: {apiVersion: x.y/v1, kind: Z, metadata: {}}}": `case "a": the kind Z of x.y/v1 is not known`,
 		strings.Replace(passing, "world.yaml", "none.yaml", 1):                      "none.yaml: no such file",
