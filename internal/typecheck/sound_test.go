@@ -55,7 +55,7 @@ func written(t *testing.T) map[string]placementv1.PlacementPolicySpec {
 	t.Helper()
 	out := map[string]placementv1.PlacementPolicySpec{}
 	var files []string
-	for _, pattern := range []string{"README.md", "docs/*.md", "docs/examples/*.yaml", "docs/examples/*/*.yaml", "config/samples/*.yaml", "test/mistakes/correct/*.yaml", "hack/demo/*.yaml", "test/bench/fixture/*.yaml"} {
+	for _, pattern := range []string{"README.md", "docs/*.md", "docs/examples/*.yaml", "docs/examples/*/*.yaml", "docs/examples/stories/*/*.yaml", "config/samples/*.yaml", "test/mistakes/correct/*.yaml", "hack/demo/*.yaml", "test/bench/fixture/*.yaml"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

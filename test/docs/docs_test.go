@@ -92,6 +92,9 @@ var elsewhere = map[string]string{
 	"docs/remote-engines.md#A first policy":                   "runs until it is stopped; the suite runs it with a port of its own",
 }
 
+// ofFiles are the documents whose YAML is the end of a file in docs/examples, which commands or tests apply.
+var ofFiles = []string{"README.md", "docs/quickstart.md", "docs/delivery.md", "docs/rules.md", "docs/stories.md"}
+
 // texts returns the contents of the repository's files that match a pattern.
 func texts(pattern string) []string {
 	GinkgoHelper()
@@ -139,7 +142,8 @@ var _ = Describe("The commands of the documents", func() {
 	})
 	It("are all run: here, by the end-to-end tests, or for a reason elsewhere", func() {
 		left := maps.Clone(elsewhere)
-		programs, manifests := texts("docs/examples/*/main.go"), texts("docs/examples/*.yaml")
+		programs := texts("docs/examples/*/main.go")
+		manifests := append(texts("docs/examples/*.yaml"), texts("docs/examples/stories/*/*.yaml")...)
 		for _, b := range blocks {
 			place := b.File + "#" + b.Heading
 			switch _, known := left[place]; {
@@ -151,8 +155,8 @@ var _ = Describe("The commands of the documents", func() {
 			case b.Is("go"):
 				// An example that is built and tested.
 				Expect(programs).To(ContainElement(ContainSubstring(b.Text)), "%s", b)
-			case (b.File == "README.md" || b.File == "docs/quickstart.md" || b.File == "docs/delivery.md") && b.Is("yaml"):
-				Expect(manifests).To(ContainElement(HaveSuffix(b.Text)), "%s is no example that its commands apply", b)
+			case slices.Contains(ofFiles, b.File) && b.Is("yaml"):
+				Expect(manifests).To(ContainElement(HaveSuffix(b.Text)), "%s is not the end of an example", b)
 			case b.Is("yaml"), b.Is("rego"), b.Is("lua"), b.Is("text"):
 			case known:
 				delete(left, place)

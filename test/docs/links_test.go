@@ -110,7 +110,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		if file == readme {
 			continue
 		}
-		// A page in docs/delivery is named by docs/delivery.md, every other page by README.md.
+		// A page in docs/NAME is named by docs/NAME.md, every other page by README.md.
 		index := readme
 		if directory := filepath.Dir(file); filepath.Dir(directory) == filepath.Join(root, "docs") {
 			index = directory + ".md"

@@ -57,10 +57,10 @@ type Command struct {
 	want string
 }
 
-// Pages returns the paths of the pages in docs: docs/*.md, and docs/delivery/*.md, which docs/delivery.md links to.
+// Pages returns the paths of the pages in docs: docs/*.md, and the pages in docs/NAME, which docs/NAME.md links to.
 func Pages(root string) ([]string, error) {
 	var out []string
-	for _, pattern := range []string{"docs/*.md", "docs/delivery/*.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/delivery/*.md", "docs/coming-from/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
 		if err != nil {
 			return nil, fmt.Errorf("looking for documents: %w", err)
