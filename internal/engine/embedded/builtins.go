@@ -51,7 +51,7 @@ var builtins = []func(*rego.Rego){
 // maxExpression bounds the length of a CEL expression, in bytes.
 const maxExpression = 4096
 
-// evaluateCEL evaluates a CEL expression on an object.
+// evaluateCEL evaluates a CEL expression on an object. An expression that fails ends the evaluation: it is neither true nor false.
 func evaluateCEL(bctx rego.BuiltinContext, expression, object *ast.Term) (*ast.Term, error) {
 	text, ok := expression.Value.(ast.String)
 	if !ok {
@@ -66,7 +66,7 @@ func evaluateCEL(bctx rego.BuiltinContext, expression, object *ast.Term) (*ast.T
 	}
 	result, err := celexpression.Evaluate(bctx.Context, string(text), content)
 	if err != nil {
-		return nil, err
+		return nil, rego.NewHaltError(err)
 	}
 	return ast.BooleanTerm(result), nil
 }
