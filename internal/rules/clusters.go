@@ -50,7 +50,7 @@ func (r *ruleText) renderRepelled() string {
 		return r.use("repelled")
 	}
 	r.comment(r.path.Child("tolerate"), "the clusters with a taint that is not tolerated.")
-	r.printf("%s contains name if {\nsome name, cluster in data.clusters\nsome taint in cluster.taints\nnot taint.effect in %s\n", r.name("repelled"), harmlessEffects)
+	r.printf("%s contains name if {\nsome name, cluster in data.clusters\nsome taint in cluster.taints\nnot object.get(taint, \"effect\", \"\") in %s\n", r.name("repelled"), harmlessEffects)
 	r.printf("not %s(object.get(taint, \"key\", \"\"), object.get(taint, \"value\", \"\"), object.get(taint, \"effect\", \"\"))\n}\n", r.name("tolerated"))
 	for i, t := range r.rule.Tolerate {
 		r.comment(r.path.Child("tolerate").Index(i), "")

@@ -191,9 +191,6 @@ func (q requirement) precondition() string {
 	if !q.fromObject() {
 		return ""
 	}
-	if q.ordered() && q.as() == placementv1.ValueTypeNumber {
-		return "is_number(" + q.comparedName() + ")"
-	}
 	return q.comparedName()
 }
 
@@ -217,7 +214,11 @@ func (q requirement) met() string {
 	if !q.fromObject() {
 		value = constant(q.as(), q.Values[0])
 	}
-	left := fmt.Sprintf("%s(%s)", q.converter(), q.ref)
+	ref := q.ref
+	if q.mixed && q.as() == placementv1.ValueTypeVersion {
+		ref = fmt.Sprintf("%s(%s)", functionText, ref)
+	}
+	left := fmt.Sprintf("%s(%s)", q.converter(), ref)
 	if q.as() == placementv1.ValueTypeQuantity {
 		return fmt.Sprintf("k8s.quantity.compare(%s, %s) %s 0", left, value, symbol)
 	}
@@ -227,12 +228,25 @@ func (q requirement) met() string {
 // unmet returns the negation of met.
 func (q requirement) unmet() string { return negated(q.met()) }
 
+// negated returns the negation of an expression, and the expression of its negation. OPA evaluates what is passed to a function or
+// to `in` before the negation. So `not` alone would be undefined for a value that is missing, and not true.
 func negated(expression string) string {
+	if rest, isNegated := strings.CutPrefix(expression, negation); isNegated {
+		return strings.TrimSuffix(rest, negationEnd)
+	}
 	if rest, isNegated := strings.CutPrefix(expression, "not "); isNegated {
 		return rest
 	}
+	if strings.ContainsAny(expression, "( ") {
+		return negation + expression + negationEnd
+	}
 	return "not " + expression
 }
+
+const (
+	negation    = "count([1 | "
+	negationEnd = "]) == 0"
+)
 
 // isOneOf returns the expression that is true if the cluster's value is one of the values.
 func (q requirement) isOneOf() string {

@@ -165,7 +165,7 @@ func keyRequirement(document, key string, operator metav1.LabelSelectorOperator,
 	case metav1.LabelSelectorOpIn:
 		return at + " in " + set(quoted(values))
 	case metav1.LabelSelectorOpNotIn:
-		return "not " + at + " in " + set(quoted(values))
+		return negated(at + " in " + set(quoted(values)))
 	case metav1.LabelSelectorOpDoesNotExist:
 		return "not " + at
 	default:

@@ -62,7 +62,7 @@ object_name := input.metadata.name
 repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
-	not taint.effect in ` + harmlessEffects + `
+	not object.get(taint, "effect", "") in ` + harmlessEffects + `
 }
 `},
 	{functionText, `
@@ -79,7 +79,7 @@ text(value) := sprintf("%v", [value]) if {
 	floor(value) != value
 }
 
-text(value) := sprintf("%t", [value]) if is_boolean(value)
+text(value) := sprintf("%v", [value]) if is_boolean(value)
 `},
 	{functionNumber, `
 # A decimal number.

@@ -36,7 +36,7 @@ lacks_owned[name] := found[0] if {
 	not name in eligible_owned
 	found := array.flatten([
 		# spec.rules[0].require[0]
-		["with label owner not us" | not cluster.labels.owner in {"us"}],
+		["with label owner not us" | count([1 | cluster.labels.owner in {"us"}]) == 0],
 		# spec.rules[0].tolerate
 		["with a taint that is not tolerated" | name in repelled],
 	])
@@ -76,7 +76,7 @@ lacks_rented[name] := found[0] if {
 	not name in eligible_rented
 	found := array.flatten([
 		# spec.rules[1].require[0]
-		["with label owner not them" | not cluster.labels.owner in {"them"}],
+		["with label owner not them" | count([1 | cluster.labels.owner in {"them"}]) == 0],
 		# spec.rules[1].tolerate
 		["with a taint that is not tolerated" | name in repelled],
 	])
@@ -143,7 +143,7 @@ object_name := input.metadata.name
 repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
-	not taint.effect in {"PreferNoSchedule", "PreferNoSelect"}
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 }
 
 # Why too few clusters are eligible: what they lack, the most frequent first, in at most five groups.

@@ -52,7 +52,7 @@ lacks_cheap[name] := found[0] if {
 	not name in eligible_cheap
 	found := array.flatten([
 		# spec.rules[0].require[0]
-		["with region not eu" | not cluster.region in {"eu"}],
+		["with region not eu" | count([1 | cluster.region in {"eu"}]) == 0],
 		# spec.rules[0].tolerate
 		["with a taint that is not tolerated" | name in repelled],
 	])
@@ -82,7 +82,7 @@ object_name := input.metadata.name
 repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
-	not taint.effect in {"PreferNoSchedule", "PreferNoSelect"}
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 }
 
 # A value as a text. Inventories may have numbers and booleans.
@@ -98,7 +98,7 @@ text(value) := sprintf("%v", [value]) if {
 	floor(value) != value
 }
 
-text(value) := sprintf("%t", [value]) if is_boolean(value)
+text(value) := sprintf("%v", [value]) if is_boolean(value)
 
 # A decimal number.
 number(value) := value if is_number(value)

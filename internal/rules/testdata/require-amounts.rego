@@ -39,15 +39,15 @@ lacks_amounts[name] := found[0] if {
 	not name in eligible_amounts
 	found := array.flatten([
 		# spec.rules[0].require[0]
-		["with allocatable cpu not at least 500m" | not k8s.quantity.compare(quantity(cluster.allocatable.cpu), "500m") >= 0],
+		["with allocatable cpu not at least 500m" | count([1 | k8s.quantity.compare(quantity(cluster.allocatable.cpu), "500m") >= 0]) == 0],
 		# spec.rules[0].require[1]
-		["with free nvidia.com/gpu not above 0" | not k8s.quantity.compare(quantity(free(cluster.allocatable["nvidia.com/gpu"], cluster.allocated, "nvidia.com/gpu")), "0") > 0],
+		["with free nvidia.com/gpu not above 0" | count([1 | k8s.quantity.compare(quantity(free(cluster.allocatable["nvidia.com/gpu"], cluster.allocated, "nvidia.com/gpu")), "0") > 0]) == 0],
 		# spec.rules[0].require[2]
-		["without free memory" | not free(cluster.allocatable.memory, cluster.allocated, "memory")],
+		["without free memory" | count([1 | free(cluster.allocatable.memory, cluster.allocated, "memory")]) == 0],
 		# spec.rules[0].require[3]
-		["with label disk not above 10Gi" | not k8s.quantity.compare(quantity(cluster.labels.disk), "10Gi") > 0],
+		["with label disk not above 10Gi" | count([1 | k8s.quantity.compare(quantity(cluster.labels.disk), "10Gi") > 0]) == 0],
 		# spec.rules[0].require[4]
-		["with label release not at least 2" | not version(cluster.labels.release) >= [2, 0, 0]],
+		["with label release not at least 2" | count([1 | version(cluster.labels.release) >= [2, 0, 0]]) == 0],
 		# spec.rules[0].tolerate
 		["with a taint that is not tolerated" | name in repelled],
 	])
@@ -63,7 +63,7 @@ errors contains concat("", ["rule amounts: ", shortage(eligible_amounts, lacks_a
 repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
-	not taint.effect in {"PreferNoSchedule", "PreferNoSelect"}
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 }
 
 # The first three numbers of a version.

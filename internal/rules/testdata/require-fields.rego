@@ -9,7 +9,7 @@ eligible_fields contains name if {
 	some name, cluster in data.clusters
 
 	# spec.rules[0].require[0]
-	not name in {"old", "older"}
+	count([1 | name in {"old", "older"}]) == 0
 
 	# spec.rules[0].require[1]
 	cluster.namespace in {"fleet"}
@@ -24,7 +24,7 @@ eligible_fields contains name if {
 	count({"eu-a", "eu-b"} & {zone | some zone in cluster.zones}) > 0
 
 	# spec.rules[0].require[5]
-	not count({"eu-c"} & {zone | some zone in cluster.zones}) > 0
+	count([1 | count({"eu-c"} & {zone | some zone in cluster.zones}) > 0]) == 0
 
 	# spec.rules[0].require[6]
 	count(cluster.zones) > 0
@@ -59,25 +59,25 @@ lacks_fields[name] := found[0] if {
 		# spec.rules[0].require[0]
 		["with name one of old, older" | name in {"old", "older"}],
 		# spec.rules[0].require[1]
-		["with namespace not fleet" | not cluster.namespace in {"fleet"}],
+		["with namespace not fleet" | count([1 | cluster.namespace in {"fleet"}]) == 0],
 		# spec.rules[0].require[2]
 		["without source" | not cluster.source],
 		# spec.rules[0].require[3]
-		["with region none of us, eu" | not cluster.region in {"eu", "us"}],
+		["with region none of us, eu" | count([1 | cluster.region in {"eu", "us"}]) == 0],
 		# spec.rules[0].require[4]
-		["with zone none of eu-a, eu-b" | not count({"eu-a", "eu-b"} & {zone | some zone in cluster.zones}) > 0],
+		["with zone none of eu-a, eu-b" | count([1 | count({"eu-a", "eu-b"} & {zone | some zone in cluster.zones}) > 0]) == 0],
 		# spec.rules[0].require[5]
 		["with zone eu-c" | count({"eu-c"} & {zone | some zone in cluster.zones}) > 0],
 		# spec.rules[0].require[6]
-		["without zone" | not count(cluster.zones) > 0],
+		["without zone" | count([1 | count(cluster.zones) > 0]) == 0],
 		# spec.rules[0].require[7]
 		["with provider" | cluster.provider],
 		# spec.rules[0].require[8]
-		["with ready not true" | not cluster.ready in {true}],
+		["with ready not true" | count([1 | cluster.ready in {true}]) == 0],
 		# spec.rules[0].require[9]
-		["without ready" | not cluster.ready in {false, true}],
+		["without ready" | count([1 | cluster.ready in {false, true}]) == 0],
 		# spec.rules[0].require[10]
-		["with version not below v1.34.1" | not version(cluster.version) < [1, 34, 1]],
+		["with version not below v1.34.1" | count([1 | version(cluster.version) < [1, 34, 1]]) == 0],
 		# spec.rules[0].tolerate
 		["with a taint that is not tolerated" | name in repelled],
 	])
@@ -93,7 +93,7 @@ errors contains concat("", ["rule fields: ", shortage(eligible_fields, lacks_fie
 repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
-	not taint.effect in {"PreferNoSchedule", "PreferNoSelect"}
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 }
 
 # The first three numbers of a version.

@@ -24,7 +24,7 @@ eligible_keys contains name if {
 	text(cluster.properties.tier)
 
 	# spec.rules[0].require[5]
-	not cluster.properties["100%"] in {"no"}
+	count([1 | cluster.properties["100%"] in {"no"}]) == 0
 	not name in repelled
 }
 
@@ -42,15 +42,15 @@ lacks_keys[name] := found[0] if {
 	not name in eligible_keys
 	found := array.flatten([
 		# spec.rules[0].require[0]
-		["with label example.com/pci not true" | not cluster.labels["example.com/pci"] in {"true"}],
+		["with label example.com/pci not true" | count([1 | cluster.labels["example.com/pci"] in {"true"}]) == 0],
 		# spec.rules[0].require[1]
 		["with annotation example.com/note" | cluster.annotations["example.com/note"]],
 		# spec.rules[0].require[2]
-		["too dear" | not number(cluster.properties.cost) <= 2.50],
+		["too dear" | count([1 | number(cluster.properties.cost) <= 2.50]) == 0],
 		# spec.rules[0].require[3]
-		["with property tier none of 2, true, 1e3, gold" | not cluster.properties.tier in {"1e3", "2", "gold", "true", 2, true}],
+		["with property tier none of 2, true, 1e3, gold" | count([1 | cluster.properties.tier in {"1e3", "2", "gold", "true", 2, true}]) == 0],
 		# spec.rules[0].require[4]
-		["without property tier" | not text(cluster.properties.tier)],
+		["without property tier" | count([1 | text(cluster.properties.tier)]) == 0],
 		# spec.rules[0].require[5]
 		["with property 100% no" | cluster.properties["100%"] in {"no"}],
 		# spec.rules[0].tolerate
@@ -68,7 +68,7 @@ errors contains concat("", ["rule keys: ", shortage(eligible_keys, lacks_keys, "
 repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
-	not taint.effect in {"PreferNoSchedule", "PreferNoSelect"}
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 }
 
 # A value as a text. Inventories may have numbers and booleans.
@@ -84,7 +84,7 @@ text(value) := sprintf("%v", [value]) if {
 	floor(value) != value
 }
 
-text(value) := sprintf("%t", [value]) if is_boolean(value)
+text(value) := sprintf("%v", [value]) if is_boolean(value)
 
 # A decimal number.
 number(value) := value if is_number(value)

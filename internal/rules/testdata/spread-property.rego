@@ -51,7 +51,7 @@ lacks_racks[name] := found[0] if {
 		# spec.rules[0].tolerate
 		["with a taint that is not tolerated" | name in repelled],
 		# spec.rules[0].spread
-		["without property rack" | not text(cluster.properties.rack)],
+		["without property rack" | count([1 | text(cluster.properties.rack)]) == 0],
 	])
 }
 
@@ -79,7 +79,7 @@ object_name := input.metadata.name
 repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
-	not taint.effect in {"PreferNoSchedule", "PreferNoSelect"}
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 }
 
 # A value as a text. Inventories may have numbers and booleans.
@@ -95,7 +95,7 @@ text(value) := sprintf("%v", [value]) if {
 	floor(value) != value
 }
 
-text(value) := sprintf("%t", [value]) if is_boolean(value)
+text(value) := sprintf("%v", [value]) if is_boolean(value)
 
 # Why too few clusters are eligible: what they lack, the most frequent first, in at most five groups.
 shortage(eligible, lacks, domains) := sprintf("%d/%d clusters are eligible%s%s", [

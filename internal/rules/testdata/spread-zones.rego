@@ -49,7 +49,7 @@ lacks_zones[name] := found[0] if {
 		# spec.rules[0].tolerate
 		["with a taint that is not tolerated" | name in repelled],
 		# spec.rules[0].spread
-		["without zone" | not count(cluster.zones) > 0],
+		["without zone" | count([1 | count(cluster.zones) > 0]) == 0],
 	])
 }
 
@@ -77,7 +77,7 @@ object_name := input.metadata.name
 repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
-	not taint.effect in {"PreferNoSchedule", "PreferNoSelect"}
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 }
 
 # Why too few clusters are eligible: what they lack, the most frequent first, in at most five groups.

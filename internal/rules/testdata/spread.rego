@@ -97,7 +97,7 @@ object_name := input.metadata.name
 repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
-	not taint.effect in {"PreferNoSchedule", "PreferNoSelect"}
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 }
 
 # Why too few clusters are eligible: what they lack, the most frequent first, in at most five groups.

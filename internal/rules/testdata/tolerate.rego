@@ -36,7 +36,7 @@ lacks_plain[name] := found[0] if {
 	not name in eligible_plain
 	found := array.flatten([
 		# spec.rules[0].require[0]
-		["with region not eu" | not cluster.region in {"eu"}],
+		["with region not eu" | count([1 | cluster.region in {"eu"}]) == 0],
 		# spec.rules[0].tolerate
 		["with a taint that is not tolerated" | name in repelled],
 	])
@@ -57,7 +57,7 @@ applies_tolerant if {
 repelled_tolerant contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
-	not taint.effect in {"PreferNoSchedule", "PreferNoSelect"}
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 	not tolerated_tolerant(object.get(taint, "key", ""), object.get(taint, "value", ""), object.get(taint, "effect", ""))
 }
 
@@ -109,7 +109,7 @@ errors contains concat("", ["rule tolerant: ", shortage(eligible_tolerant, lacks
 repelled_everything contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
-	not taint.effect in {"PreferNoSchedule", "PreferNoSelect"}
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 	not tolerated_everything(object.get(taint, "key", ""), object.get(taint, "value", ""), object.get(taint, "effect", ""))
 }
 
@@ -147,7 +147,7 @@ errors contains concat("", ["rule everything: ", shortage(eligible_everything, l
 repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
-	not taint.effect in {"PreferNoSchedule", "PreferNoSelect"}
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 }
 
 # Why too few clusters are eligible: what they lack, the most frequent first, in at most five groups.

@@ -55,7 +55,7 @@ eligible_object contains name if {
 	value_require_3_object
 	value_require_4_object
 	value_require_5_object
-	is_number(compared_require_6_object)
+	compared_require_6_object
 	compared_require_7_object
 	compared_require_8_object
 	some name in suitable_object
@@ -65,7 +65,7 @@ eligible_object contains name if {
 	cluster.region in {value_require_1_object}
 
 	# spec.rules[0].require[1]
-	not cluster.region in {value_require_2_object}
+	count([1 | cluster.region in {value_require_2_object}]) == 0
 
 	# spec.rules[0].require[2]
 	count({value_require_3_object} & {zone | some zone in cluster.zones}) > 0
@@ -102,33 +102,33 @@ lacks_object[name] := found[0] if {
 		# spec.rules[0].require[0]
 		["that nothing can be required of: the object has no label region" | not value_require_1_object],
 		# spec.rules[0].require[0]
-		[sprintf("with region not %s", [value_require_1_object]) | not cluster.region in {value_require_1_object}],
+		[sprintf("with region not %s", [value_require_1_object]) | count([1 | cluster.region in {value_require_1_object}]) == 0],
 		# spec.rules[0].require[1]
 		[sprintf("with region %s", [value_require_2_object]) | cluster.region in {value_require_2_object}],
 		# spec.rules[0].require[2]
-		[sprintf("with zone not %s", [value_require_3_object]) | not count({value_require_3_object} & {zone | some zone in cluster.zones}) > 0],
+		[sprintf("with zone not %s", [value_require_3_object]) | count([1 | count({value_require_3_object} & {zone | some zone in cluster.zones}) > 0]) == 0],
 		# spec.rules[0].require[3]
-		[sprintf("with ready not %s", [value_require_4_object]) | not text(cluster.ready) in {value_require_4_object}],
+		[sprintf("with ready not %s", [value_require_4_object]) | count([1 | text(cluster.ready) in {value_require_4_object}]) == 0],
 		# spec.rules[0].require[4]
 		["that nothing can be required of: the object has no label tier" | not value_require_5_object],
 		# spec.rules[0].require[4]
-		[sprintf("with property tier not %s", [value_require_5_object]) | not text(cluster.properties.tier) in {value_require_5_object}],
+		[sprintf("with property tier not %s", [value_require_5_object]) | count([1 | text(cluster.properties.tier) in {value_require_5_object}]) == 0],
 		# spec.rules[0].require[5]
-		[sprintf("that nothing can be required of: annotation example.com/pci of the object is %q, which is no number", [value_require_6_object]) | not is_number(compared_require_6_object)],
+		[sprintf("that nothing can be required of: annotation example.com/pci of the object is %q, which is no number", [value_require_6_object]) | not compared_require_6_object],
 		# spec.rules[0].require[5]
-		[sprintf("with label pci-level not at least %s", [value_require_6_object]) | not number(cluster.labels["pci-level"]) >= compared_require_6_object],
+		[sprintf("with label pci-level not at least %s", [value_require_6_object]) | count([1 | number(cluster.labels["pci-level"]) >= compared_require_6_object]) == 0],
 		# spec.rules[0].require[6]
 		["that nothing can be required of: the object has no annotation example.com/version" | not value_require_7_object],
 		# spec.rules[0].require[6]
 		[sprintf("that nothing can be required of: annotation example.com/version of the object is %q, which is no version", [value_require_7_object]) | not compared_require_7_object],
 		# spec.rules[0].require[6]
-		[sprintf("with version not at least %s", [value_require_7_object]) | not version(cluster.version) >= compared_require_7_object],
+		[sprintf("with version not at least %s", [value_require_7_object]) | count([1 | version(cluster.version) >= compared_require_7_object]) == 0],
 		# spec.rules[0].require[7]
 		["that nothing can be required of: the object has no annotation example.com/cpu" | not value_require_8_object],
 		# spec.rules[0].require[7]
 		[sprintf("that nothing can be required of: annotation example.com/cpu of the object is %q, which is no quantity", [value_require_8_object]) | not compared_require_8_object],
 		# spec.rules[0].require[7]
-		[sprintf("with free cpu not above %s", [value_require_8_object]) | not k8s.quantity.compare(quantity(free(cluster.allocatable.cpu, cluster.allocated, "cpu")), compared_require_8_object) > 0],
+		[sprintf("with free cpu not above %s", [value_require_8_object]) | count([1 | k8s.quantity.compare(quantity(free(cluster.allocatable.cpu, cluster.allocated, "cpu")), compared_require_8_object) > 0]) == 0],
 		# spec.rules[0].tolerate
 		["with a taint that is not tolerated" | name in repelled],
 	])
@@ -144,7 +144,7 @@ errors contains concat("", ["rule object: ", shortage(eligible_object, lacks_obj
 repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
-	not taint.effect in {"PreferNoSchedule", "PreferNoSelect"}
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 }
 
 # A value as a text. Inventories may have numbers and booleans.
@@ -160,7 +160,7 @@ text(value) := sprintf("%v", [value]) if {
 	floor(value) != value
 }
 
-text(value) := sprintf("%t", [value]) if is_boolean(value)
+text(value) := sprintf("%v", [value]) if is_boolean(value)
 
 # A decimal number.
 number(value) := value if is_number(value)

@@ -41,7 +41,7 @@ errors contains concat("", ["rule shares: ", shortage(eligible_shares, lacks_sha
 repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
-	not taint.effect in {"PreferNoSchedule", "PreferNoSelect"}
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 }
 
 # Why too few clusters are eligible: what they lack, the most frequent first, in at most five groups.

@@ -11,11 +11,11 @@ applies_web if {
 	input.metadata.labels.app == "web"
 	input.metadata.labels["example.com/tier"] == "gold"
 	input.metadata.labels.team in {"a", "b"}
-	not input.metadata.labels.env in {"dev"}
+	count([1 | input.metadata.labels.env in {"dev"}]) == 0
 	input.metadata.labels.owner
 	not input.metadata.labels.skip
 	input.metadata.annotations["example.com/eu"] in {"true", "yes"}
-	not input.metadata.annotations["example.com/free"] in {"true"}
+	count([1 | input.metadata.annotations["example.com/free"] in {"true"}]) == 0
 	input.metadata.annotations["example.com/seen"]
 	not input.metadata.annotations["example.com/off"]
 	has_namespace_labels
