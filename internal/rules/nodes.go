@@ -65,7 +65,7 @@ func (r *ruleText) renderNodes() {
 				expressions = append(expressions, one)
 			}
 			if q.fromObject() {
-				preconditions += "\n" + q.comparedName()
+				preconditions += "\n" + q.nodeComparedName()
 			}
 		}
 		r.printf("%s := %s", r.name("term"), nodeTerm(expressions, fields))
@@ -105,7 +105,7 @@ func (r *ruleText) renderNodePreferences() {
 		}
 		text := fmt.Sprintf("{\"weight\": %d, \"preference\": %s}", p.Weight, nodeTerm(expressions, fields))
 		if q.fromObject() {
-			text += " | " + q.comparedName()
+			text += " | " + q.nodeComparedName()
 		}
 		terms = append(terms, item{q.path, "[" + text + "]"})
 	}
@@ -113,15 +113,36 @@ func (r *ruleText) renderNodePreferences() {
 	r.printf("scheduling.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution := array.flatten(%s) if {\n%s\n}\n", list(terms), r.decided())
 }
 
-// nodeOperator returns the operator of node affinities, which have only Gt and Lt, and what is added to the number that is compared.
-func (q requirement) nodeOperator() (operator placementv1.RequirementOperator, plus int64) {
-	switch q.Operator {
-	case placementv1.OperatorGte:
-		return placementv1.OperatorGt, -1
-	case placementv1.OperatorLte:
-		return placementv1.OperatorLt, 1
+// anyInteger is a number that all integers of nodes are less than.
+const anyInteger = "9223372036854775807"
+
+// nodeOperator returns the operator of node affinities, which have only Gt and Lt, and the number that is compared. The values of
+// labels are not negative.
+func nodeOperator(operator placementv1.RequirementOperator, n int64) (affinity placementv1.RequirementOperator, number string) {
+	switch {
+	case operator == placementv1.OperatorGte && n == 0:
+		return placementv1.OperatorLt, anyInteger
+	case operator == placementv1.OperatorGte:
+		return placementv1.OperatorGt, strconv.FormatInt(n-1, 10)
+	case operator == placementv1.OperatorLte:
+		return placementv1.OperatorLt, strconv.FormatInt(n+1, 10)
 	default:
-		return q.Operator, 0
+		return operator, strconv.FormatInt(n, 10)
+	}
+}
+
+// nodeComparedName is the name of the Rego rule with the operator of the node affinity and the object's value, as nodes can have it.
+func (q requirement) nodeComparedName() string { return q.name("compared_" + q.suffix) }
+
+// nodeValue returns the pattern of the values that nodes can have, and what such a value is.
+func (q requirement) nodeValue() (pattern, noun string) {
+	switch {
+	case q.ordered():
+		return integerPattern, "integer from 0 on"
+	case q.Field == placementv1.ClusterFieldName:
+		return nodeNamePattern, "name of a node"
+	default:
+		return labelValuePattern, "value of a label"
 	}
 }
 
@@ -135,9 +156,19 @@ func (q requirement) renderNodeValue() {
 		q.printf("default %s := %s\n\n", q.valueName(), quote(*d))
 	}
 	q.printf("%s := %s\n", q.valueName(), objectRef(q.ValueFrom))
-	if q.ordered() {
-		_, plus := q.nodeOperator()
-		q.printf("\n%s := format_int(to_number(%s) + %d, 10) if regex.match(`%s`, %s)\n", q.comparedName(), q.valueName(), plus, integerPattern, q.valueName())
+	pattern, _ := q.nodeValue()
+	render := func(operator placementv1.RequirementOperator, value, condition string) {
+		q.printf("\n%s := {\"operator\": %s, \"values\": [%s]} if {\nregex.match(`%s`, %s)\n%s}\n",
+			q.nodeComparedName(), quote(string(operator)), value, pattern, q.valueName(), condition)
+	}
+	switch q.Operator {
+	case placementv1.OperatorGte:
+		render(placementv1.OperatorGt, fmt.Sprintf("format_int(to_number(%s) - 1, 10)", q.valueName()), fmt.Sprintf("to_number(%s) > 0\n", q.valueName()))
+		render(placementv1.OperatorLt, quote(anyInteger), fmt.Sprintf("to_number(%s) == 0\n", q.valueName()))
+	case placementv1.OperatorLte:
+		render(placementv1.OperatorLt, fmt.Sprintf("format_int(to_number(%s) + 1, 10)", q.valueName()), "")
+	default:
+		render(q.Operator, q.valueName(), "")
 	}
 }
 
@@ -152,10 +183,9 @@ func (q requirement) renderNodeDenial() {
 	if q.ValueFrom.Default == nil {
 		q.printf("\nerrors contains %s if {\n%s\nnot %s\n}\n", quote(prefix+"the object has no "+noun), decides, q.valueName())
 	}
-	if q.ordered() {
-		format := strings.ReplaceAll(prefix+noun, "%", "%%") + " of the object is %q, which is no integer"
-		q.printf("\nerrors contains sprintf(%s, [%s]) if {\n%s\nnot %s\n}\n", quote(format), q.valueName(), decides, q.comparedName())
-	}
+	_, kind := q.nodeValue()
+	format := strings.ReplaceAll(prefix+noun, "%", "%%") + " of the object is %q, which is no " + kind
+	q.printf("\nerrors contains sprintf(%s, [%s]) if {\n%s\nnot %s\n}\n", quote(format), q.valueName(), decides, q.nodeComparedName())
 }
 
 // nodeExpression returns the requirement of a node selector.
@@ -164,20 +194,20 @@ func (q requirement) nodeExpression() string {
 	if q.Field == placementv1.ClusterFieldName {
 		key = metadataName
 	}
-	operator, plus := q.nodeOperator()
-	out := fmt.Sprintf("\"key\": %s, \"operator\": %s", quote(key), quote(string(operator)))
+	operator, values := q.Operator, quoted(q.Values)
 	switch {
 	case q.Operator == placementv1.OperatorExists || q.Operator == placementv1.OperatorDoesNotExist:
-		return "{" + out + "}"
+		return fmt.Sprintf("{\"key\": %s, \"operator\": %s}", quote(key), quote(string(operator)))
 	case q.fromObject():
-		return fmt.Sprintf("{%s, \"values\": [%s]}", out, q.comparedName())
+		return fmt.Sprintf("object.union({\"key\": %s}, %s)", quote(key), q.nodeComparedName())
 	case q.ordered():
 		// validate has checked the number.
 		n, _ := strconv.ParseInt(q.Values[0], 10, 64)
-		return fmt.Sprintf("{%s, \"values\": [%s]}", out, quote(strconv.FormatInt(n+plus, 10)))
-	default:
-		return fmt.Sprintf("{%s, \"values\": [%s]}", out, strings.Join(quoted(q.Values), ", "))
+		var number string
+		operator, number = nodeOperator(q.Operator, n)
+		values = []string{quote(number)}
 	}
+	return fmt.Sprintf("{\"key\": %s, \"operator\": %s, \"values\": [%s]}", quote(key), quote(string(operator)), strings.Join(values, ", "))
 }
 
 // renderNodeTolerations renders the tolerations of the pods.

@@ -84,11 +84,15 @@ func (r *ruleText) applies() []string {
 // finds returns an expression that is true if the rule finds enough clusters.
 func (r *ruleText) finds() string { return fmt.Sprintf("count(%s) > 0", r.name("chosen")) }
 
-// decided returns the expressions that are true of the objects that the rule decides, and finds enough clusters for.
+// decided returns the expressions that are true of the objects that the rule decides, and finds enough clusters for, or that have what
+// the rule requires of nodes.
 func (r *ruleText) decided() string {
 	out := "decides == " + quote(r.rule.Name)
-	if choosesClusters(r.rule) {
+	switch {
+	case choosesClusters(r.rule):
 		out += "\n" + r.finds()
+	case r.rule.Candidates == placementv1.RuleCandidatesNodes && slices.ContainsFunc(r.rule.Require, func(q placementv1.Requirement) bool { return q.ValueFrom != nil }):
+		out += "\n" + r.name("term")
 	}
 	return out
 }

@@ -21,7 +21,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,9 +38,12 @@ import (
 // Patterns of values that Gt, Gte, Lt, and Lte can read. They bound the digits, so that no value is costly to compare.
 const (
 	numberPattern   = `^[+-]?[0-9]{1,30}(\.[0-9]{1,30})?$`
-	integerPattern  = `^-?[0-9]{1,18}$`
+	integerPattern  = `^[0-9]{1,18}$`
 	quantityPattern = `^[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
 	versionPattern  = `^v?[0-9]{1,9}(\.[0-9]{1,9}){0,2}`
+
+	labelValuePattern = `^(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?$`
+	nodeNamePattern   = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 )
 
 var (
@@ -256,16 +258,18 @@ func (v *validator) nodeRequirement(q placementv1.Requirement, path *field.Path,
 	if q.Field == placementv1.ClusterFieldName && (q.ValueFrom == nil && len(q.Values) != 1 || q.Operator != placementv1.OperatorIn && q.Operator != placementv1.OperatorNotIn) {
 		v.forbid(path.Child("field"), "a node affinity compares the name of a node by In or NotIn with one name: select several nodes by a label")
 	}
-	if !ordered {
-		return
-	}
-	values := q.Values
+	values, at := q.Values, path.Child("values")
 	if q.ValueFrom != nil && q.ValueFrom.Default != nil {
-		values = []string{*q.ValueFrom.Default}
+		values, at = []string{*q.ValueFrom.Default}, path.Child("valueFrom", "default")
 	}
 	for _, value := range values {
-		if _, err := strconv.ParseInt(value, 10, 64); err != nil || !integers.MatchString(value) {
-			v.fail(path.Child("values"), value, "must be an integer: node affinities compare no other numbers")
+		switch {
+		case ordered && !integers.MatchString(value):
+			v.fail(at, value, "must be an integer from 0 on: node affinities compare no other numbers")
+		case q.Field == placementv1.ClusterFieldName && len(validation.IsDNS1123Subdomain(value)) > 0:
+			v.fail(at, value, "must be the name of a node")
+		case q.Field != placementv1.ClusterFieldName && !ordered:
+			v.labelValue(at, value)
 		}
 	}
 }

@@ -14,17 +14,29 @@ applies_gpu if {
 # spec.rules[0].prefer[1].valueFrom
 value_prefer_2_gpu := input.metadata.labels.region
 
+compared_prefer_2_gpu := {"operator": "In", "values": [value_prefer_2_gpu]} if {
+	regex.match(`^(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?$`, value_prefer_2_gpu)
+}
+
 # spec.rules[0].require[3].valueFrom
 value_require_4_gpu := input.metadata.annotations["example.com/generation"]
 
-compared_require_4_gpu := format_int(to_number(value_require_4_gpu) + -1, 10) if regex.match(`^-?[0-9]{1,18}$`, value_require_4_gpu)
+compared_require_4_gpu := {"operator": "Gt", "values": [format_int(to_number(value_require_4_gpu) - 1, 10)]} if {
+	regex.match(`^[0-9]{1,18}$`, value_require_4_gpu)
+	to_number(value_require_4_gpu) > 0
+}
+
+compared_require_4_gpu := {"operator": "Lt", "values": ["9223372036854775807"]} if {
+	regex.match(`^[0-9]{1,18}$`, value_require_4_gpu)
+	to_number(value_require_4_gpu) == 0
+}
 
 errors contains "rule gpu: the object has no annotation example.com/generation" if {
 	decides == "gpu"
 	not value_require_4_gpu
 }
 
-errors contains sprintf("rule gpu: annotation example.com/generation of the object is %q, which is no integer", [value_require_4_gpu]) if {
+errors contains sprintf("rule gpu: annotation example.com/generation of the object is %q, which is no integer from 0 on", [value_require_4_gpu]) if {
 	decides == "gpu"
 	not compared_require_4_gpu
 }
@@ -37,7 +49,7 @@ term_gpu := {
 		# spec.rules[0].require[1]
 		{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]},
 		# spec.rules[0].require[3]
-		{"key": "generation", "operator": "Gt", "values": [compared_require_4_gpu]},
+		object.union({"key": "generation"}, compared_require_4_gpu),
 		# spec.rules[0].require[4]
 		{"key": "cores", "operator": "Lt", "values": ["65"]},
 	],
@@ -48,6 +60,7 @@ term_gpu := {
 
 scheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution := {"nodeSelectorTerms": [term_gpu]} if {
 	decides == "gpu"
+	term_gpu
 }
 
 # spec.rules[0].prefer: the nodes on which the pods run rather.
@@ -55,19 +68,22 @@ scheduling.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution
 	# spec.rules[0].prefer[0]
 	[{"weight": 10, "preference": {"matchExpressions": [{"key": "spot", "operator": "DoesNotExist"}]}}],
 	# spec.rules[0].prefer[1]
-	[{"weight": 5, "preference": {"matchExpressions": [{"key": "topology.kubernetes.io/region", "operator": "In", "values": [value_prefer_2_gpu]}]}} | value_prefer_2_gpu],
+	[{"weight": 5, "preference": {"matchExpressions": [object.union({"key": "topology.kubernetes.io/region"}, compared_prefer_2_gpu)]}} | compared_prefer_2_gpu],
 ]) if {
 	decides == "gpu"
+	term_gpu
 }
 
 # spec.rules[0].tolerate
 scheduling.tolerations := [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}] if {
 	decides == "gpu"
+	term_gpu
 }
 
 # spec.rules[0].spread
 scheduling.topologySpreadConstraints := [{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": pod_selector, "minDomains": 2}] if {
 	decides == "gpu"
+	term_gpu
 }
 
 # spec.rules[1].require: the nodes on which the pods may run.
