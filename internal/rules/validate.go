@@ -198,6 +198,11 @@ func (v *validator) requirement(q placementv1.Requirement, path *field.Path, nod
 		v.nodeRequirement(q, path, ordered)
 	case ordered && (q.Field == placementv1.ClusterFieldZone || q.Field == placementv1.ClusterFieldReady):
 		v.errs = append(v.errs, field.NotSupported(path.Child("operator"), q.Operator, []string{"In", "NotIn", "Exists", "DoesNotExist"}))
+	case (q.Allocatable != "" || q.Free != "") && (q.Operator == placementv1.OperatorIn || q.Operator == placementv1.OperatorNotIn):
+		// They compare texts, and one quantity has many.
+		v.errs = append(v.errs, field.NotSupported(path.Child("operator"), q.Operator, []string{"Exists", "DoesNotExist", "Gt", "Gte", "Lt", "Lte"}))
+	case (q.Allocatable != "" || q.Free != "") && valueType(q) != placementv1.ValueTypeQuantity:
+		v.errs = append(v.errs, field.NotSupported(path.Child("as"), q.As, []placementv1.ValueType{placementv1.ValueTypeQuantity}))
 	case ordered:
 		for i, value := range q.Values {
 			v.comparable(path.Child("values").Index(i), value, valueType(q))
