@@ -114,15 +114,35 @@ quantity(value) := value if {
 }
 `},
 	{"pod_selector", `
-# The label selector of the object's pods.
+# The label selector of the object's pods. That of a Job is generated when it is created.
 pod_selector := input.spec.selector if {
-	is_object(input.spec.selector)
+	input.kind != "Job"
 	input.spec.template
-} else := {"matchLabels": input.spec.template.metadata.labels} if {
+	some member in ["matchLabels", "matchExpressions"]
+	input.spec.selector[member]
+} else := {"matchLabels": labels} if {
+	labels := object.remove(pod_labels, generated_labels)
+	count(labels) > 0
+}
+
+pod_labels := input.metadata.labels if {
+	input.kind == "Pod"
+} else := input.spec.template.metadata.labels if {
 	input.spec.template
-} else := {"matchLabels": input.spec.jobTemplate.spec.template.metadata.labels} if {
+} else := input.spec.jobTemplate.spec.template.metadata.labels if {
 	input.spec.jobTemplate
-} else := {"matchLabels": input.metadata.labels}
+} else := input.template.metadata.labels
+
+# Labels that pods of one object do not share, or that Jobs get when they are created.
+generated_labels := [
+	"apps.kubernetes.io/pod-index",
+	"batch.kubernetes.io/controller-uid",
+	"batch.kubernetes.io/job-completion-index",
+	"batch.kubernetes.io/job-name",
+	"controller-uid",
+	"job-name",
+	"statefulset.kubernetes.io/pod-name",
+]
 `},
 	{"shortage", `
 # Why too few clusters are eligible: what they lack, the most frequent first, in at most five groups.
