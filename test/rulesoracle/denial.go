@@ -1,0 +1,130 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rulesoracle
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// denial returns the message for an object for which a rule finds too few clusters. docs/rules.md has the form, and leaves the words
+// to the compiler.
+func denial(rule *placementv1.Rule, object map[string]any, c choice) string {
+	text := "rule " + rule.Name + ": "
+	if rule.Message != "" {
+		text += expand(rule.Message, object, nil) + ": "
+	}
+	text += fmt.Sprintf("%d/%d clusters are eligible", c.eligible, c.total)
+	if s := rule.Spread; s != nil && max(s.MinDomains, s.MinClusters) > 1 {
+		text += fmt.Sprintf(" in %d of at least %d domains by %s", c.domains, max(s.MinDomains, 1), noun(spreadSubject(s)))
+	}
+	if c.total == 0 {
+		return text + ": no inventory has a cluster"
+	}
+	counts := map[string]int{}
+	for _, l := range c.lacks {
+		counts[reason(rule, object, l)]++
+	}
+	reasons := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	var groups []string
+	others := 0
+	for i, reason := range reasons {
+		if i < 5 {
+			groups = append(groups, fmt.Sprintf("%d %s", counts[reason], reason))
+		} else {
+			others += counts[reason]
+		}
+	}
+	if others > 0 {
+		groups = append(groups, fmt.Sprintf("%d for other reasons", others))
+	}
+	if len(groups) > 0 {
+		text += ": " + strings.Join(groups, ", ")
+	}
+	return text
+}
+
+// reason says what a cluster lacks, after the number of such clusters.
+func reason(rule *placementv1.Rule, object map[string]any, l lack) string {
+	switch {
+	case l.taint != nil:
+		return "with a taint that is not tolerated"
+	case l.requirement == len(rule.Require):
+		return "without " + noun(spreadSubject(rule.Spread))
+	}
+	r := &rule.Require[l.requirement]
+	values, ok := operands(r, object)
+	ordered := slices.Contains(orders, r.Operator)
+	if from := r.ValueFrom; from != nil {
+		source := noun(placementv1.Subject{Label: from.Label, Annotation: from.Annotation})
+		if !ok {
+			return "that nothing can be required of: the object has no " + source
+		}
+		if _, readable := compare(valueType(r), values[0], values[0]); ordered && !readable {
+			return fmt.Sprintf("that nothing can be required of: %s of the object is %q, which is no %s", source, values[0], strings.ToLower(string(valueType(r))))
+		}
+	}
+	if r.Reason != "" {
+		return r.Reason
+	}
+	return wording(r, values)
+}
+
+func wording(r *placementv1.Requirement, values []string) string {
+	subject, list := noun(r.Subject), strings.Join(values, ", ")
+	switch {
+	case r.Operator == placementv1.OperatorExists:
+		return "without " + subject
+	case r.Operator == placementv1.OperatorDoesNotExist:
+		return "with " + subject
+	case r.Operator == placementv1.OperatorIn && len(values) > 1:
+		return "with " + subject + " none of " + list
+	case r.Operator == placementv1.OperatorIn:
+		return "with " + subject + " not " + list
+	case r.Operator == placementv1.OperatorNotIn && len(values) > 1:
+		return "with " + subject + " one of " + list
+	case r.Operator == placementv1.OperatorNotIn:
+		return "with " + subject + " " + list
+	}
+	relation := map[placementv1.RequirementOperator]string{
+		placementv1.OperatorGt: "above", placementv1.OperatorGte: "at least", placementv1.OperatorLt: "below", placementv1.OperatorLte: "at most",
+	}[r.Operator]
+	return fmt.Sprintf("with %s not %s %s", subject, relation, list)
+}
+
+// noun names a value of a cluster.
+func noun(s placementv1.Subject) string {
+	for _, one := range []struct{ name, key string }{
+		{"label", s.Label}, {"annotation", s.Annotation}, {"property", s.Property}, {"allocatable", s.Allocatable}, {"free", s.Free},
+	} {
+		if one.key != "" {
+			return one.name + " " + one.key
+		}
+	}
+	return string(s.Field)
+}
+
+func spreadSubject(s *placementv1.RuleSpread) placementv1.Subject {
+	return placementv1.Subject{Field: s.Field, Label: s.Label, Property: s.Property}
+}
