@@ -42,6 +42,9 @@ func render(spec *placementv1.PlacementPolicySpec) (*rules.Module, []string, err
 	return &m, warnings, nil
 }
 
+// FromRules reports whether the policy has rules, so that Berth has written Text.
+func (m *Module) FromRules() bool { return m.rendered != nil }
+
 // Field returns the field of the policy's rules from which a line of Text comes, such as "spec.rules[0].require[1]". It returns ""
 // if the policy has no rules.
 func (m *Module) Field(line int) string {

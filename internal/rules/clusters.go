@@ -91,7 +91,7 @@ func (r *ruleText) renderEligible(require []requirement, repelled string) {
 		preconditions = append(preconditions, q.precondition())
 		variable = append(variable, lines)
 	}
-	fixed = append(fixed, "not name in "+repelled)
+	fixed = append(fixed, fmt.Sprintf("# %s\nnot name in %s", r.path.Child("tolerate"), repelled))
 	if s := r.spread(); s != nil {
 		fixed = append(fixed, fmt.Sprintf("# %s\n%s", r.path.Child("spread"), s.exists))
 	}

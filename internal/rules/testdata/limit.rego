@@ -7,6 +7,8 @@ decides := "two"
 # spec.rules[0]: the eligible clusters.
 eligible_two contains name if {
 	some name, _ in data.clusters
+
+	# spec.rules[0].tolerate
 	not name in repelled
 }
 

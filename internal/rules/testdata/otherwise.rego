@@ -19,6 +19,8 @@ eligible_owned contains name if {
 
 	# spec.rules[0].require[0]
 	cluster.labels.owner in {"us"}
+
+	# spec.rules[0].tolerate
 	not name in repelled
 }
 
@@ -59,6 +61,8 @@ eligible_rented contains name if {
 
 	# spec.rules[1].require[0]
 	cluster.labels.owner in {"them"}
+
+	# spec.rules[1].tolerate
 	not name in repelled
 }
 
@@ -96,6 +100,8 @@ applies_anything if {
 # spec.rules[2]: the eligible clusters.
 eligible_anything contains name if {
 	some name, _ in data.clusters
+
+	# spec.rules[2].tolerate
 	not name in repelled
 }
 

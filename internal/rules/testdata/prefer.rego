@@ -10,6 +10,8 @@ eligible_cheap contains name if {
 
 	# spec.rules[0].require[0]
 	cluster.region in {"eu"}
+
+	# spec.rules[0].tolerate
 	not name in repelled
 }
 

@@ -22,6 +22,8 @@ eligible_amounts contains name if {
 
 	# spec.rules[0].require[4]
 	version(cluster.labels.release) >= [2, 0, 0]
+
+	# spec.rules[0].tolerate
 	not name in repelled
 }
 

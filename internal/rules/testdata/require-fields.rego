@@ -40,6 +40,8 @@ eligible_fields contains name if {
 
 	# spec.rules[0].require[10]
 	version(cluster.version) < [1, 34, 1]
+
+	# spec.rules[0].tolerate
 	not name in repelled
 }
 

@@ -25,6 +25,8 @@ eligible_keys contains name if {
 
 	# spec.rules[0].require[5]
 	count([1 | cluster.properties["100%"] in {"no"}]) == 0
+
+	# spec.rules[0].tolerate
 	not name in repelled
 }
 

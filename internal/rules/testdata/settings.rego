@@ -26,6 +26,8 @@ errors contains concat("", [input.kind, " ", object_namespace, "/", object_name,
 # spec.rules[2]: the eligible clusters.
 eligible_set contains name if {
 	some name, _ in data.clusters
+
+	# spec.rules[2].tolerate
 	not name in repelled
 }
 

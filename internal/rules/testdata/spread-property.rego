@@ -7,6 +7,8 @@ decides := "racks"
 # spec.rules[0]: the eligible clusters.
 eligible_racks contains name if {
 	some name, cluster in data.clusters
+
+	# spec.rules[0].tolerate
 	not name in repelled
 
 	# spec.rules[0].spread

@@ -7,6 +7,8 @@ decides := "zones"
 # spec.rules[0]: the eligible clusters.
 eligible_zones contains name if {
 	some name, cluster in data.clusters
+
+	# spec.rules[0].tolerate
 	not name in repelled
 
 	# spec.rules[0].spread

@@ -19,6 +19,8 @@ eligible_plain contains name if {
 
 	# spec.rules[0].require[0]
 	cluster.region in {"eu"}
+
+	# spec.rules[0].tolerate
 	not name in repelled
 }
 
@@ -81,6 +83,8 @@ tolerated_tolerant(_, _, effect) if {
 # spec.rules[1]: the eligible clusters.
 eligible_tolerant contains name if {
 	some name, _ in data.clusters
+
+	# spec.rules[1].tolerate
 	not name in repelled_tolerant
 }
 
@@ -119,6 +123,8 @@ tolerated_everything(_, _, _) := true
 # spec.rules[2]: the eligible clusters.
 eligible_everything contains name if {
 	some name, _ in data.clusters
+
+	# spec.rules[2].tolerate
 	not name in repelled_everything
 }
 

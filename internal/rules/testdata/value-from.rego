@@ -45,6 +45,8 @@ compared_require_8_object := quantity(value_require_8_object)
 # spec.rules[0]: the clusters that meet what does not depend on the object.
 suitable_object contains name if {
 	some name, _ in data.clusters
+
+	# spec.rules[0].tolerate
 	not name in repelled
 }
 

@@ -23,6 +23,8 @@ eligible_large contains name if {
 
 	# spec.rules[0].require[0]
 	cluster.region
+
+	# spec.rules[0].tolerate
 	not name in repelled
 }
 
