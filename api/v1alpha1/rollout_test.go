@@ -22,16 +22,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/internal/apischema"
 )
 
 // refusals validates an object as the API server does, and returns its errors.
@@ -46,24 +40,12 @@ func refusals(t *testing.T, schema props, text string) []string {
 	if err := utiljson.Unmarshal(encoded, &object); err != nil {
 		t.Fatal(err)
 	}
-	var internal apiextensions.JSONSchemaProps
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&schema, &internal, nil); err != nil {
-		t.Fatal(err)
-	}
-	structural, err := structuralschema.NewStructural(&internal)
+	validator, err := apischema.New(&schema)
 	if err != nil {
 		t.Fatal(err)
 	}
-	validator, _, err := validation.NewSchemaValidator(&internal)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defaulting.Default(object, structural)
-	errs := validation.ValidateCustomResource(nil, object, validator)
-	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, structural, object)...)
-	rules, _ := cel.NewValidator(structural, true, celconfig.PerCallLimit).Validate(t.Context(), nil, structural, object, nil, celconfig.RuntimeCELCostBudget)
 	var out []string
-	for _, err := range append(errs, rules...) {
+	for _, err := range validator.Validate(t.Context(), object) {
 		out = append(out, err.Error())
 	}
 	return out

@@ -36,6 +36,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/apischema"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
@@ -46,8 +47,8 @@ import (
 	"github.com/berth-dev/berth/webhooks/policyvalidator"
 )
 
-const checkLong = `Check policies in files without applying them. The errors and warnings are those that Berth's webhook returns when the
-policies are applied. For each policy the command also prints what it reads and the rights that Berth needs for it.
+const checkLong = `Check policies in files without applying them. The errors and warnings are those that the API server and Berth's webhook
+return when the policies are applied. For each policy the command also prints what it reads and the rights that Berth needs for it.
 
 Without --from or --live the command knows the types of Kubernetes itself, and those of the objects and
 CustomResourceDefinitions in the files. --live checks against the cluster of the kubeconfig, also the types of fields.
@@ -178,12 +179,11 @@ func (o *checkOptions) validator(ctx context.Context, objects []*unstructured.Un
 // check checks one policy.
 func check(ctx context.Context, cluster simulation.Cluster, v *policyvalidator.Validator, obj *unstructured.Unstructured) checkedPolicy {
 	out := checkedPolicy{Policy: obj.GetName()}
-	var p placementv1.PlacementPolicy
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj.Object, &p, true); err != nil {
-		out.Errors = []string{err.Error()}
+	p, mistakes := decodePolicy(ctx, obj)
+	if out.Errors = mistakes; len(mistakes) > 0 {
 		return out
 	}
-	warnings, err := v.ValidateCreate(ctx, &p)
+	warnings, err := v.ValidateCreate(ctx, p)
 	out.Warnings, out.Errors = warnings, messagesOf(err)
 	if err != nil {
 		return out
@@ -209,6 +209,29 @@ func check(ctx context.Context, cluster simulation.Cluster, v *policyvalidator.V
 	}
 	slices.SortFunc(out.Reads, func(a, b readType) int { return strings.Compare(a.Resource+"."+a.Group, b.Resource+"."+b.Group) })
 	return out
+}
+
+// decodePolicy returns the policy that an object is, or the mistakes for which the API server refuses it.
+func decodePolicy(ctx context.Context, obj *unstructured.Unstructured) (*placementv1.PlacementPolicy, []string) {
+	schema, err := apischema.PlacementPolicies()
+	if err != nil {
+		return nil, []string{err.Error()}
+	}
+	var mistakes []string
+	p := &placementv1.PlacementPolicy{}
+	converted := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj.Object, p, true)
+	if strict, ok := runtime.AsStrictDecodingError(converted); ok {
+		for _, err := range strict.Errors() {
+			mistakes = append(mistakes, err.Error())
+		}
+	}
+	for _, err := range schema.Validate(ctx, obj.Object) {
+		mistakes = append(mistakes, err.Error())
+	}
+	if len(mistakes) == 0 && converted != nil {
+		mistakes = []string{converted.Error()}
+	}
+	return p, mistakes
 }
 
 // messagesOf returns the messages of an error of the API machinery, each with its field.

@@ -35,21 +35,21 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-const renderLong = `Print the objects of multi-cluster systems that Berth applies for the placement of objects, as YAML documents. They depend on
+const deliveryRenderLong = `Print the objects of multi-cluster systems that Berth applies for the placement of objects, as YAML documents. They depend on
 the decision of the policies and on their spec.delivery. Objects that Berth delivers nothing for are listed on the standard error.
 
 The command decides the object itself, by the same code as Berth, from what the API server has now. It reads with your
 rights and changes nothing. The systems need not be installed. With --filename it renders for objects that do not exist yet.
 Such objects have no UID, so the owner references in the output have none either.`
 
-const renderExample = `  # What does Berth apply for the Deployment web?
+const deliveryRenderExample = `  # What does Berth apply for the Deployment web?
   kubectl berth delivery render deployment/web -n shop
 
   # What would it apply for this manifest, without a cluster?
   kubectl berth delivery render -f web.yaml --from policies/,clusters.yaml`
 
-// renderOptions are the flags of the delivery render command.
-type renderOptions struct {
+// deliveryRenderOptions are the flags of the delivery render command.
+type deliveryRenderOptions struct {
 	objectFlags
 }
 
@@ -60,12 +60,12 @@ func newDelivery(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 }
 
 func newDeliveryRender(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &renderOptions{objectFlags: objectFlags{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}}
+	o := &deliveryRenderOptions{objectFlags: objectFlags{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}}
 	cmd := &cobra.Command{
 		Use:     "render (TYPE/NAME | -f FILENAME)",
 		Short:   "Print the objects that Berth applies to deliver an object to its clusters",
-		Long:    renderLong,
-		Example: renderExample,
+		Long:    deliveryRenderLong,
+		Example: deliveryRenderExample,
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	cmd.ValidArgsFunction = o.completeObjects
@@ -73,7 +73,7 @@ func newDeliveryRender(flags *genericclioptions.ConfigFlags, streams genericioop
 	return cmd
 }
 
-func (o *renderOptions) run(ctx context.Context, args []string) error {
+func (o *deliveryRenderOptions) run(ctx context.Context, args []string) error {
 	s, objects, err := o.selected(ctx, args)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (o *renderOptions) run(ctx context.Context, args []string) error {
 }
 
 // render prints the objects for one placed object, or why there are none.
-func (o *renderOptions) render(ctx context.Context, s *simulation.Simulation, object simulation.Object) error {
+func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simulation, object simulation.Object) error {
 	outcome, err := s.Decide(ctx, object)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func refusal(verdicts []*placement.Verdict) error {
 }
 
 // print writes the objects as YAML documents. The first one begins with the comment.
-func (o *renderOptions) print(comment string, delivered []delivery.Delivered) error {
+func (o *deliveryRenderOptions) print(comment string, delivered []delivery.Delivered) error {
 	for i, d := range delivered {
 		text, err := yaml.Marshal(d.Object.Object)
 		if err != nil {

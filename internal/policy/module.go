@@ -18,6 +18,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy/analysis"
@@ -68,7 +70,7 @@ type Module struct {
 	Warnings []string
 	// Findings are the parts of the Rego that have no effect. Warnings contains their messages, too.
 	Findings []lint.Finding
-	// Unused are the rules that no contract rule uses. Warnings does not contain them.
+	// Unused are the rules of spec.rego that no contract rule uses. Warnings does not contain them.
 	Unused []lint.Finding
 
 	// rendered is what spec.rules were rendered to; nil if the policy has no rules.
@@ -88,6 +90,8 @@ type Diagnostic struct {
 
 	// contract reports whether the policy compiles despite the error. See CompileError.ContractOnly.
 	contract bool
+	// rule is the error about a field of spec.rules; nil for other errors.
+	rule *field.Error
 }
 
 // String returns "field: file:row:col: code: message". It omits the field and the parts of the position that are
@@ -99,8 +103,19 @@ func (d Diagnostic) String() string {
 	return d.Detail()
 }
 
+// FieldError returns the error of a field, as the API server reports it. rego is the field of errors that name none.
+func (d Diagnostic) FieldError(rego *field.Path) *field.Error {
+	if d.rule != nil {
+		return d.rule
+	}
+	return &field.Error{Type: field.ErrorTypeInvalid, Field: cmp.Or(d.Field, rego.String()), BadValue: field.OmitValueType{}, Detail: d.Detail()}
+}
+
 // Detail returns the same text as String without the field.
 func (d Diagnostic) Detail() string {
+	if d.rule != nil {
+		return d.rule.ErrorBody()
+	}
 	place := d.File
 	if d.Row > 0 {
 		place += fmt.Sprintf(":%d:%d", d.Row, d.Col)
@@ -133,7 +148,6 @@ const (
 	codeNotServed = "berth_resource_not_served"
 	codePredicate = "berth_predicate_error"
 	codeWindow    = "berth_window_error"
-	codeRules     = "berth_rules_error"
 )
 
 // Compile parses, compiles, and analyses a policy. The parameter name is used as the file name in messages. An error is
@@ -169,11 +183,14 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	}
 	u, err := compilationOf(spec)
 	if err != nil {
-		return nil, withFileName(name, explainRecursion(err, spec))
+		return nil, withFileName(name, withRuleFields(rendered, explainRecursion(err, spec)))
 	}
 	m := u.module
 	m.unit, m.Warnings, m.Findings = u, append(ruleWarnings, m.Warnings...), slices.Clone(m.Findings)
-	m.Text, m.RegoVersion, m.rendered = text, spec.RegoVersion, rendered
+	if m.Text, m.RegoVersion, m.rendered = text, spec.RegoVersion, rendered; rendered != nil {
+		// The author of rules can't change which Rego rules they are compiled to.
+		m.Unused = nil
+	}
 	if m.Static, err = staticData(name+".rego", spec, m.Package); err != nil {
 		return nil, err
 	}
@@ -188,7 +205,7 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 		m.Warnings = append(m.Warnings, warning)
 	}
 	if len(u.contract) > 0 {
-		return &m, withFileName(name, &CompileError{Diagnostics: u.contract})
+		return &m, withFileName(name, withRuleFields(rendered, &CompileError{Diagnostics: u.contract}))
 	}
 	return &m, nil
 }

@@ -17,7 +17,9 @@ limitations under the License.
 package policy
 
 import (
+	"errors"
 	"regexp"
+	"slices"
 	"strconv"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -33,7 +35,7 @@ func render(spec *placementv1.PlacementPolicySpec) (*rules.Module, []string, err
 	m, warnings, errs := rules.Render(spec.Rules)
 	var wrong []Diagnostic
 	for _, e := range errs {
-		wrong = append(wrong, Diagnostic{Field: e.Field, Code: codeRules, Message: e.ErrorBody()})
+		wrong = append(wrong, Diagnostic{Field: e.Field, Message: e.ErrorBody(), rule: e})
 	}
 	if err := errorOf(wrong); err != nil {
 		return nil, nil, err
@@ -52,6 +54,22 @@ func (m *Module) Field(line int) string {
 		return ""
 	}
 	return m.rendered.Field(line)
+}
+
+// withRuleFields replaces the positions in the Rego of rules by the fields of the rules. An error of a policy without rules stays as
+// it is.
+func withRuleFields(m *rules.Module, err error) error {
+	list, ok := errors.AsType[*CompileError](err)
+	if m == nil || !ok {
+		return err
+	}
+	out := &CompileError{Diagnostics: slices.Clone(list.Diagnostics)}
+	for i := range out.Diagnostics {
+		if d := &out.Diagnostics[i]; d.Field == "" {
+			d.Field, d.File, d.Row, d.Col = m.Field(d.Row), "", 0, 0
+		}
+	}
+	return out
 }
 
 // WithFields replaces the positions in a message that are in the Rego of a policy's rules by the fields of the rules. The parameter

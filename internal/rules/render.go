@@ -17,6 +17,8 @@ limitations under the License.
 package rules
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
@@ -48,6 +50,12 @@ func (m Module) Field(line int) string {
 		return "spec.rules"
 	}
 	return m.fields[line-1]
+}
+
+// Digest returns the digest of a module's text, as in status.moduleDigest.
+func Digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // Render compiles rules. Errors have the field's path below spec.rules; then there is no module. Warnings are findings that do not

@@ -194,6 +194,9 @@ func (v *validator) requirement(q placementv1.Requirement, path *field.Path, nod
 		}
 	}
 	switch ordered := requirementIsOrdered(q.Operator); {
+	case ordered && q.ValueFrom == nil && len(q.Values) != 1:
+		// The schema refuses this, too. Commands read files that no API server has checked.
+		v.fail(path.Child("values"), q.Values, "Gt, Gte, Lt and Lte need exactly one value")
 	case nodes:
 		v.nodeRequirement(q, path, ordered)
 	case ordered && (q.Field == placementv1.ClusterFieldZone || q.Field == placementv1.ClusterFieldReady):

@@ -84,6 +84,7 @@ var elsewhere = map[string]string{
 	"docs/placementpolicy.md#Budget and windows":              "the suite of the runbook runs the same command, of the entry TooManyFailures",
 	"docs/rollout.md#Approval":                                "the suite of the runbook runs the same command, of the entry WaitingForApproval",
 	"docs/rollout.md#Roll back":                               "the section Try it has the same command, with another revision",
+	"docs/plugin.md#See the Rego of rules":                    "the suite of rules runs the same commands",
 	"docs/releasing.md#Try it":                                "CI runs it",
 	"docs/releasing.md#Verify a release":                      "needs a published release",
 	"docs/remote-control-plane.md#Step by step, with Karmada": "paths of the reader's own; the suite has others",

@@ -18,7 +18,6 @@ limitations under the License.
 package policyvalidator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -193,8 +192,7 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 // too, in parts that the update does not change.
 func mistakes(old, obj *placementv1.PlacementPolicy, err *policy.CompileError, path *field.Path) (refused, left field.ErrorList) {
 	for _, d := range err.Diagnostics {
-		wrong := cmp.Or(d.Field, path.Child("rego").String())
-		mistake := &field.Error{Type: field.ErrorTypeInvalid, Field: wrong, BadValue: field.OmitValueType{}, Detail: d.Detail()}
+		mistake := d.FieldError(path.Child("rego"))
 		if old != nil && leavesAlone(old.Spec, obj.Spec, d, policy.IsAmbiguous(err)) {
 			left = append(left, mistake)
 		} else {

@@ -1,0 +1,92 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package apischema validates objects by the schema of their CustomResourceDefinition, as the API server does before it calls
+// webhooks.
+package apischema
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/config/crd"
+)
+
+// PlacementPolicies returns the schema of PlacementPolicies.
+var PlacementPolicies = sync.OnceValues(func() (*Schema, error) {
+	var definition apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(crd.PlacementPolicies, &definition); err != nil {
+		return nil, fmt.Errorf("decoding the definition: %w", err)
+	}
+	return New(definition.Spec.Versions[0].Schema.OpenAPIV3Schema)
+})
+
+// Schema is the schema of one version of an API. It is immutable and safe for concurrent use.
+type Schema struct {
+	structural *structuralschema.Structural
+	values     validation.SchemaValidator
+	rules      *cel.Validator
+}
+
+// New compiles a schema.
+func New(schema *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
+	var internal apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, &internal, nil); err != nil {
+		return nil, fmt.Errorf("converting the schema: %w", err)
+	}
+	structural, err := structuralschema.NewStructural(&internal)
+	if err != nil {
+		return nil, fmt.Errorf("the schema is not structural: %w", err)
+	}
+	values, _, err := validation.NewSchemaValidator(&internal)
+	if err != nil {
+		return nil, fmt.Errorf("compiling the schema: %w", err)
+	}
+	return &Schema{structural: structural, values: values, rules: cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
+}
+
+// Validate returns the errors for which the API server refuses to create an object. The object has integers as int64, as in
+// unstructured content. Fields that the schema does not have are no errors.
+func (s *Schema) Validate(ctx context.Context, object map[string]any) field.ErrorList {
+	object = runtime.DeepCopyJSON(object)
+	defaulting.Default(object, s.structural)
+	errs := validation.ValidateCustomResource(nil, object, s.values)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
+	if slices.ContainsFunc(errs, hidesRules) {
+		return errs
+	}
+	rules, _ := s.rules.Validate(ctx, nil, s.structural, object, nil, celconfig.RuntimeCELCostBudget)
+	return append(errs, rules...)
+}
+
+// hidesRules reports whether the API server does not evaluate the schema's expressions because of an error.
+func hidesRules(err *field.Error) bool {
+	return slices.Contains([]field.ErrorType{field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}, err.Type)
+}
