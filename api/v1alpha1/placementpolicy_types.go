@@ -652,6 +652,13 @@ type PlacementPolicyStatus struct {
 	// +optional
 	GenerationInForce int64 `json:"generationInForce,omitempty"`
 
+	// moduleDigest is the SHA-256 digest of the Rego module to which the rules in force are compiled: sha256: and 64 hexadecimal
+	// digits. `kubectl berth render --digest` prints the digest of the rules in a file. In the midst of a rollout, it is that of the
+	// version that decides in the stages that are reached. It is absent if the version in force has no rules.
+	// +optional
+	// +kubebuilder:validation:MaxLength=71
+	ModuleDigest string `json:"moduleDigest,omitempty"`
+
 	// engine is the engine that evaluates the policy.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63

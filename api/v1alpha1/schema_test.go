@@ -207,9 +207,9 @@ func TestEnums(t *testing.T) {
 		}},
 		"DeveloperChoice": {clusters.Properties["developerChoice"], []string{string(placementv1.DeveloperChoiceIgnore), string(placementv1.DeveloperChoiceNarrow), string(placementv1.DeveloperChoiceOverride)}},
 		"OnEmpty":         {clusters.Properties["onEmpty"], []string{string(placementv1.OnEmptyClear), string(placementv1.OnEmptyDeny), string(placementv1.OnEmptyPolicyClusters)}},
-		"Candidates": {rule["candidates"], []string{string(placementv1.RuleCandidatesClusters), string(placementv1.RuleCandidatesNodes)}},
-		"Otherwise":  {rule["otherwise"], []string{string(placementv1.RuleOtherwiseDeny), string(placementv1.RuleOtherwiseNextRule)}},
-		"Weights":    {rule["weights"], []string{string(placementv1.RuleWeightsScore)}},
+		"Candidates":      {rule["candidates"], []string{string(placementv1.RuleCandidatesClusters), string(placementv1.RuleCandidatesNodes)}},
+		"Otherwise":       {rule["otherwise"], []string{string(placementv1.RuleOtherwiseDeny), string(placementv1.RuleOtherwiseNextRule)}},
+		"Weights":         {rule["weights"], []string{string(placementv1.RuleWeightsScore)}},
 		"Operator": {requirement["operator"], []string{
 			string(placementv1.OperatorDoesNotExist), string(placementv1.OperatorExists), string(placementv1.OperatorGt), string(placementv1.OperatorGte),
 			string(placementv1.OperatorIn), string(placementv1.OperatorLt), string(placementv1.OperatorLte), string(placementv1.OperatorNotIn),

@@ -558,6 +558,7 @@ func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementP
 		Warnings:   warnings,
 
 		DecidesNothing: text.module.DecidesNothing(),
+		ModuleDigest:   text.module.RulesDigest(),
 	}, nil
 }
 

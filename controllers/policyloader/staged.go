@@ -320,6 +320,7 @@ func (l *stagedLoad) entry(target preparedVersion, before *preparedVersion) *pla
 	out := &placement.PolicyState{
 		Policy: l.policyOf(target, within), Generation: l.obj.Generation, Err: l.reason, Binding: target.binding, Staged: &l.staged,
 		Warnings: slices.Concat(target.module.Warnings, target.binding.AmbiguousNames(l.Catalog)), DecidesNothing: target.module.DecidesNothing(),
+		ModuleDigest: target.module.RulesDigest(),
 	}
 	if l.reason == nil {
 		out.Err = target.invalid

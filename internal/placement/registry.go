@@ -52,6 +52,8 @@ type PolicyState struct {
 	Next *policy.Binding
 	// DecidesNothing reports whether Policy can have no effect, because it has no rule of the decision contract.
 	DecidesNothing bool
+	// ModuleDigest is the digest of the module to which the rules of Policy are compiled; empty if it has no rules.
+	ModuleDigest string
 	// Warnings are the compiler's warnings about the policy.
 	Warnings []string
 	// Loaded is the newest version that was loaded, even while it waits for its data.

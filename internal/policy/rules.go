@@ -56,6 +56,14 @@ func (m *Module) Field(line int) string {
 	return m.rendered.Field(line)
 }
 
+// RulesDigest returns the digest of the Rego that the policy's rules are compiled to. It returns "" if the policy has no rules.
+func (m *Module) RulesDigest() string {
+	if m.rendered == nil {
+		return ""
+	}
+	return rules.Digest(m.Text)
+}
+
 // withRuleFields replaces the positions in the Rego of rules by the fields of the rules. An error of a policy without rules stays as
 // it is.
 func withRuleFields(m *rules.Module, err error) error {
@@ -67,6 +75,9 @@ func withRuleFields(m *rules.Module, err error) error {
 	for i := range out.Diagnostics {
 		if d := &out.Diagnostics[i]; d.Field == "" {
 			d.Field, d.File, d.Row, d.Col = m.Field(d.Row), "", 0, 0
+			if d.Code == codeSize {
+				d.Message = "the rules compile to too much Rego: divide them between several policies, which can match the same objects"
+			}
 		}
 	}
 	return out

@@ -126,7 +126,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	// The API server may already have a newer generation, about which nothing is known yet.
 	out.ObservedGeneration, s.generation = f.State.Generation, f.State.Generation
 	if !f.State.Broken {
-		out.GenerationInForce = f.State.Policy.Generation
+		out.GenerationInForce, out.ModuleDigest = f.State.Policy.Generation, f.State.ModuleDigest
 	}
 	out.Dependencies = dependencies(f)
 	out.Data = summarize(out.Dependencies)

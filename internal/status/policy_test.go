@@ -381,6 +381,18 @@ func TestConditionsAreOfTheGenerationThatWasLookedAt(t *testing.T) {
 	}
 }
 
+func TestModuleDigest(t *testing.T) {
+	facts := sound()
+	facts.State.ModuleDigest = "sha256:0123"
+	out := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	if out.ModuleDigest != "sha256:0123" {
+		t.Errorf("the digest of rules is %q", out.ModuleDigest)
+	}
+	if out = status.Compute(out, sound()); out.ModuleDigest != "" {
+		t.Errorf("a policy without rules has the digest %q", out.ModuleDigest)
+	}
+}
+
 func TestStalledGoes(t *testing.T) {
 	facts := sound()
 	facts.State.Err, facts.State.Broken, facts.State.Binding = errors.New("bad"), true, nil

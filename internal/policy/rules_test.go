@@ -1,0 +1,59 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package policy_test
+
+import (
+	"fmt"
+	"testing"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/rules"
+)
+
+func TestRulesDigest(t *testing.T) {
+	one := []placementv1.Rule{{Name: "all", Set: &placementv1.RuleSettings{Labels: map[string]placementv1.RuleText{"a": "b"}}}}
+	m, err := policy.Compile("p", placementv1.PlacementPolicySpec{Rules: one})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, _, errs := rules.Render(one)
+	if len(errs) > 0 || m.RulesDigest() != rules.Digest(rendered.Text) || len(m.RulesDigest()) != len("sha256:")+64 {
+		t.Errorf("digest %q of the text %q, errors %v", m.RulesDigest(), m.Text, errs)
+	}
+	if m, err = policy.Compile("p", placementv1.PlacementPolicySpec{Rego: rendered.Text}); err != nil || m.RulesDigest() != "" {
+		t.Errorf("a policy with the same text as Rego has the digest %q, error %v", m.RulesDigest(), err)
+	}
+}
+
+// TestRulesOutOfBounds checks that errors in the Rego of rules name fields.
+func TestRulesOutOfBounds(t *testing.T) {
+	var all []placementv1.Rule
+	for i := range 32 {
+		set := &placementv1.RuleSettings{Labels: map[string]placementv1.RuleText{}, Annotations: map[string]placementv1.RuleText{}}
+		for j := range 32 {
+			key := fmt.Sprintf("key-%d", j)
+			set.Labels[key], set.Annotations[key] = "value", "value"
+		}
+		all = append(all, placementv1.Rule{Name: fmt.Sprintf("rule-%d", i), When: &placementv1.RuleCondition{Expression: fmt.Sprintf("object.metadata.name == 'a%d'", i)}, Set: set})
+	}
+	_, err := policy.Compile("p", placementv1.PlacementPolicySpec{Rules: all})
+	want := "spec.rules: berth_size_error: the rules compile to too much Rego: divide them between several policies, which can match the same objects"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
