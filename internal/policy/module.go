@@ -196,8 +196,9 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	}
 	m.warn(u.report.EachEntry(m.Static))
 	for i, w := range m.Warnings {
-		m.Warnings[i] = m.WithFields(name, WithFileName(name, w))
+		m.Warnings[i] = WithFileName(name, w)
 	}
+	m.Warnings = m.WithoutRepetition(name, m.Warnings)
 	m.InputBytes = int(spec.Limits.MaxInputBytes())
 	m.usePredicates(spec.Predicates)
 	findings, warning := lint.MissingData(m.Documents, m.Static)

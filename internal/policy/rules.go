@@ -83,6 +83,23 @@ func withRuleFields(m *rules.Module, err error) error {
 	return out
 }
 
+// WithoutRepetition returns warnings with the fields of rules in place of positions (WithFields), each of them once: one field becomes
+// several parts of the Rego.
+func (m *Module) WithoutRepetition(name string, warnings []string) []string {
+	if m.rendered == nil {
+		return warnings
+	}
+	seen := map[string]bool{}
+	out := warnings[:0:0]
+	for _, w := range warnings {
+		if w = m.WithFields(name, w); !seen[w] {
+			seen[w] = true
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
 // WithFields replaces the positions in a message that are in the Rego of a policy's rules by the fields of the rules. The parameter
 // name is the name of the policy. A message of a policy without rules stays as it is.
 func (m *Module) WithFields(name, message string) string {

@@ -18,7 +18,12 @@ package policy_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
@@ -55,5 +60,35 @@ func TestRulesOutOfBounds(t *testing.T) {
 	want := "spec.rules: berth_size_error: the rules compile to too much Rego: divide them between several policies, which can match the same objects"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+// TestRulesReadFields checks that the analysis understands the Rego of each construct. Otherwise, Berth replicates and compares whole
+// objects.
+func TestRulesReadFields(t *testing.T) {
+	files, err := filepath.Glob("../rules/testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no files", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var spec placementv1.PlacementPolicySpec
+			if err := yaml.UnmarshalStrict(text, &spec.Rules); err != nil {
+				t.Fatal(err)
+			}
+			m, err := policy.Compile("p", spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range m.Dependencies.Data.Paths() {
+				if path == ".**" || strings.HasPrefix(path, ".clusters.*.**") {
+					t.Errorf("the rules read data%s", path)
+				}
+			}
+		})
 	}
 }

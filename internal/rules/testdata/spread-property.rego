@@ -89,12 +89,12 @@ text(value) := value if is_string(value)
 
 text(value) := format_int(value, 10) if {
 	is_number(value)
-	floor(value) == value
+	floor(value) >= value
 }
 
 text(value) := sprintf("%v", [value]) if {
 	is_number(value)
-	floor(value) != value
+	floor(value) < value
 }
 
 text(value) := sprintf("%v", [value]) if is_boolean(value)
