@@ -29,6 +29,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/policy/lint"
+	"github.com/berth-dev/berth/internal/rules"
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
@@ -55,60 +56,115 @@ func givesClusters(module *policy.Module) bool {
 // maxListed is the maximum number of clusters for which a warning lists the names.
 const maxListed = 8
 
+// mentions are the names and values of clusters in a policy.
+type mentions struct {
+	constants []constant
+	keys      []key
+}
+
+// constant is the name of a cluster or the value of a cluster's field.
+type constant struct {
+	lint.ClusterConstant
+	// at is the field, or the position in the Rego.
+	at string
+}
+
+// key is the name of a member of a document of clusters, such as labels or properties.
+type key struct{ at, document, name string }
+
+// mentionsIn returns the names and values of clusters in a policy with rules or Rego.
+func mentionsIn(name string, spec placementv1.PlacementPolicySpec, module *policy.Module) mentions {
+	var out mentions
+	if len(spec.Rules) > 0 {
+		constants, keys := rules.Constants(spec.Rules)
+		for _, c := range constants {
+			out.constants = append(out.constants, constant{lint.ClusterConstant{Value: c.Value, Field: c.Path}, c.Field.String()})
+		}
+		for _, k := range keys {
+			out.keys = append(out.keys, key{k.Field.String(), k.Document, k.Name})
+		}
+		return out
+	}
+	at := func(p lint.Position) string { return fmt.Sprintf("%s.rego:%d:%d", name, p.Row, p.Col) }
+	for _, c := range lint.ClusterConstants(module.Compiler) {
+		out.constants = append(out.constants, constant{c, at(c.Position)})
+	}
+	for _, p := range lint.ClusterProperties(module.Compiler) {
+		out.keys = append(out.keys, key{at(p.Position), "properties", p.Name})
+	}
+	return out
+}
+
 // warnOfConstants warns about names in the policy's rule `clusters` that no cluster has. It also warns about constants that differ
 // only in spelling from the clusters' values of the compared field, and about properties that no cluster has. name is
 // the name of the policy. It returns nil if no cluster is known.
-func (v *Validator) warnOfConstants(ctx context.Context, name string, module *policy.Module) admission.Warnings {
-	constants, properties := lint.ClusterConstants(module.Compiler), lint.ClusterProperties(module.Compiler)
-	if v.Clusters == nil || len(constants)+len(properties) == 0 {
+func (v *Validator) warnOfConstants(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, module *policy.Module) admission.Warnings {
+	mentioned := mentionsIn(name, spec, module)
+	if v.Clusters == nil || len(mentioned.constants)+len(mentioned.keys) == 0 {
 		return nil
 	}
 	clusters, err := v.Clusters.All(ctx)
 	if err != nil {
 		what := "clusters"
-		if len(constants) == 0 {
-			what = "properties of clusters"
+		if len(mentioned.constants) == 0 {
+			what = mentioned.keys[0].document + " of clusters"
 		}
 		return admission.Warnings{fmt.Sprintf("cannot check that the %s that the policy names exist: %v", what, err)}
 	}
 	if len(clusters) == 0 {
 		return nil
 	}
-	names := valuesOf(clusters, []string{"name"})
 	var out admission.Warnings
-	for _, c := range constants {
-		text := ""
-		switch {
-		case c.Given:
-			text = unknownCluster(c.Value, names)
-		case len(c.Field) == 0:
-			if near := misspelt(c.Value, names); near != "" {
-				text = fmt.Sprintf("no cluster has the name %q; did you mean %q?", c.Value, near)
-			}
-		default:
-			if near := misspelt(c.Value, valuesOf(clusters, c.Field)); near != "" {
-				text = fmt.Sprintf("no cluster has %q in the field %s; did you mean %q?", c.Value, strings.Join(c.Field, "."), near)
-			}
-		}
+	warn := func(at, text string) {
 		if text != "" {
-			out = append(out, fmt.Sprintf("%s.rego:%d:%d: %s", name, c.Row, c.Col, text))
+			out = append(out, at+": "+text)
 		}
 	}
-	known := propertiesOf(clusters)
-	for _, p := range properties {
-		if !slices.Contains(known, p.Name) {
-			out = append(out, fmt.Sprintf("%s.rego:%d:%d: no cluster has the property %q%s", name, p.Row, p.Col, p.Name, suggestion(p.Name, known)))
-		}
+	names := valuesOf(clusters, []string{"name"})
+	for _, c := range mentioned.constants {
+		warn(c.at, unknownConstant(c.ClusterConstant, clusters, names))
+	}
+	for _, k := range mentioned.keys {
+		warn(k.at, unknownKey(k, keysOf(clusters, k.document)))
 	}
 	return out
 }
 
-// propertiesOf returns the sorted names of the properties that clusters have.
-func propertiesOf(clusters []map[string]any) []string {
+// unknownConstant returns the problem with a constant, or "" if there is none.
+func unknownConstant(c lint.ClusterConstant, clusters []map[string]any, names []string) string {
+	switch {
+	case c.Given:
+		return unknownCluster(c.Value, names)
+	case len(c.Field) == 0:
+		if near := misspelt(c.Value, names); near != "" {
+			return fmt.Sprintf("no cluster has the name %q; did you mean %q?", c.Value, near)
+		}
+	default:
+		if near := misspelt(c.Value, valuesOf(clusters, c.Field)); near != "" {
+			return fmt.Sprintf("no cluster has %q in the field %s; did you mean %q?", c.Value, strings.Join(c.Field, "."), near)
+		}
+	}
+	return ""
+}
+
+// unknownKey returns the problem with a key, or "" if there is none. Clusters may get a label later, so an unknown one is a problem
+// only if it differs in spelling alone from another one.
+func unknownKey(k key, known []string) string {
+	if near := misspelt(k.name, known); k.document == "labels" && near != "" {
+		return fmt.Sprintf("no cluster has the label %q; did you mean %q?", k.name, near)
+	}
+	if k.document != "properties" || slices.Contains(known, k.name) {
+		return ""
+	}
+	return fmt.Sprintf("no cluster has the property %q%s", k.name, suggestion(k.name, known))
+}
+
+// keysOf returns the sorted names of the members that a document of clusters has.
+func keysOf(clusters []map[string]any, document string) []string {
 	seen := sets.New[string]()
 	for _, cluster := range clusters {
-		properties, _ := cluster["properties"].(map[string]any)
-		for name := range properties {
+		members, _ := cluster[document].(map[string]any)
+		for name := range members {
 			seen.Insert(name)
 		}
 	}

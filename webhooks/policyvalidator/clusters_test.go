@@ -22,7 +22,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/webhooks/policyvalidator"
@@ -102,6 +104,42 @@ func TestWarnOfConstants(t *testing.T) {
 				if !strings.Contains(warnings[i], want) {
 					t.Errorf("warning %q, want %q", warnings[i], want)
 				}
+			}
+		})
+	}
+}
+
+func TestWarnOfConstantsInRules(t *testing.T) {
+	existing := clusters{
+		{"name": "eu-1", "region": "eu", "zones": []any{"eu-1a"}, "labels": map[string]any{"example.com/tier": "Gold"}, "annotations": map[string]any{"rack": "A"}, "properties": map[string]any{"storage": "ssd"}},
+		{"name": "eu-2", "region": "eu"},
+	}
+	for name, tc := range map[string]struct {
+		rule string
+		want []string
+	}{
+		"NothingUnknown": {rule: `require: [{field: region, operator: In, values: [eu, us]}, {label: example.com/tier, operator: In, values: [Gold]}, {property: storage, operator: Exists}, {field: ready, operator: In, values: ["true"]}]`},
+		"Name":           {rule: `require: [{field: name, operator: In, values: [eu-2, EU-1]}]`, want: []string{`spec.rules[0].require[0].values[1]: no cluster has the name "EU-1"; did you mean "eu-1"?`}},
+		"OtherName":      {rule: `require: [{field: name, operator: In, values: [ap-1]}]`},
+		"Excluded":       {rule: `require: [{field: region, operator: NotIn, values: [EU]}]`, want: []string{`spec.rules[0].require[0].values[0]: no cluster has "EU" in the field region; did you mean "eu"?`}},
+		"Zone":           {rule: `require: [{field: zone, operator: In, values: [EU-1a]}]`, want: []string{`spec.rules[0].require[0].values[0]: no cluster has "EU-1a" in the field zones; did you mean "eu-1a"?`}},
+		"LabelValue":     {rule: `prefer: [{label: example.com/tier, operator: In, values: [gold], weight: 1}], limit: 1`, want: []string{`spec.rules[0].prefer[0].values[0]: no cluster has "gold" in the field labels.example.com/tier; did you mean "Gold"?`}},
+		"Annotation":     {rule: `require: [{annotation: rack, operator: In, values: [a]}]`, want: []string{`spec.rules[0].require[0].values[0]: no cluster has "a" in the field annotations.rack; did you mean "A"?`}},
+		"Label":          {rule: `require: [{label: example.com/Tier, operator: Exists}]`, want: []string{`spec.rules[0].require[0].label: no cluster has the label "example.com/Tier"; did you mean "example.com/tier"?`}},
+		"OtherLabel":     {rule: `require: [{label: example.com/team, operator: DoesNotExist}]`},
+		"Property":       {rule: `require: [{property: storge, operator: In, values: [ssd]}]`, want: []string{`spec.rules[0].require[0].property: no cluster has the property "storge"; did you mean "storage"?`}},
+		"PropertyFar":    {rule: `spread: {property: legacy, minDomains: 1}`, want: []string{`spec.rules[0].spread.property: no cluster has the property "legacy"`}},
+		"Nodes":          {rule: `candidates: Nodes, require: [{label: example.com/Tier, operator: In, values: [gold]}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPolicy("")
+			if err := yaml.UnmarshalStrict([]byte("[{name: a, "+tc.rule+"}]"), &p.Spec.Rules); err != nil {
+				t.Fatal(err)
+			}
+			v := &policyvalidator.Validator{Catalog: &inventories{}, Checker: allows(), Clusters: existing}
+			warnings, err := v.ValidateCreate(t.Context(), p)
+			if diff := cmp.Diff(tc.want, []string(warnings)); diff != "" || err != nil {
+				t.Errorf("error %v, warnings (-want +got):\n%s", err, diff)
 			}
 		})
 	}

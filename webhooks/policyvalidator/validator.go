@@ -157,7 +157,7 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 		missing, err = v.bind(ctx, old, obj.Name, module, spec, bound)
 		warnings = slices.Concat(warnings, missing, v.warnOfSecrets(ctx, module.Remote), warnOfUndefined(obj.Spec), v.warnOfEngine(ctx, old, obj, module.Remote), v.warnOfSubresources(ctx, matcher, module))
 		warnings = slices.Concat(warnings, warnOfClusters(obj.Spec, module), v.warnOfDelivery(obj.Spec, matcher, module, path.Child("delivery")), warnOfRemediation(obj.Spec), warnOfEviction(obj.Spec, matcher, module), v.warnOfKinds(obj.Name, matcher, module),
-			warnOfAbsentLabels(obj.Name, matcher, module), warnOfUnused(obj.Name, module), v.warnOfConstants(ctx, obj.Name, module))
+			warnOfAbsentLabels(obj.Name, matcher, module), warnOfUnused(obj.Name, module), v.warnOfConstants(ctx, obj.Name, spec, module))
 	}
 	if err == nil {
 		err = v.Checker.Check(module)
@@ -172,9 +172,7 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 		warnings = append(warnings, found...)
 	}
 	if module != nil {
-		for i, w := range warnings {
-			warnings[i] = module.WithFields(obj.Name, w)
-		}
+		warnings = module.WithoutRepetition(obj.Name, warnings)
 	}
 	if list, ok := errors.AsType[*policy.CompileError](err); ok {
 		refused, left := mistakes(old, obj, list, path)
