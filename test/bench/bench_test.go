@@ -79,6 +79,7 @@ type served struct{}
 var resources = []policy.Resource{
 	{GroupVersionResource: fixture.ClusterProfiles, Namespaced: true},
 	{GroupVersionResource: fixture.Deployments, Namespaced: true},
+	{GroupVersionResource: fixture.KarmadaClusters},
 }
 
 func (served) ByPlural(plural string) (out []policy.Resource) {
@@ -172,15 +173,20 @@ func (w *world) decide(b testing.TB, evaluator placement.Evaluator, input map[st
 	return d
 }
 
-// replicate makes clusters the data of the policies that are in force, as controllers/replicator does.
+// replicate makes cluster profiles the data of the policies that are in force, as controllers/replicator does.
 func (w *world) replicate(clusters []*unstructured.Unstructured) {
+	w.replicateAs(fixture.ClusterProfiles, clusters)
+}
+
+// replicateAs does the same with the clusters of another inventory.
+func (w *world) replicateAs(resource schema.GroupVersionResource, clusters []*unstructured.Unstructured) {
 	var prepared []*unstructured.Unstructured
 	for _, o := range clusters {
 		o = o.DeepCopy()
-		replication.Known().Prepare(fixture.ClusterProfiles, o)
+		replication.Known().Prepare(resource, o)
 		prepared = append(prepared, o)
 	}
-	w.data.Load(fixture.ClusterProfiles, w.fields(fixture.ClusterProfiles), prepared)
+	w.data.Load(resource, w.fields(resource), prepared)
 }
 
 // fields are what the policies in force read of a resource type.

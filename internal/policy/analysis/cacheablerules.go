@@ -24,10 +24,12 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Limits of the search for cacheable rules. A policy that exceeds them has fewer of them.
+// Limits of the search for cacheable rules. A policy that exceeds them has fewer of them. Rules that read no data are rarely costly,
+// so they are cacheable only as long as there are no more than maxInputHelpers others.
 const (
-	maxHelpers     = 64
-	maxHelperSteps = 100_000
+	maxHelpers      = 256
+	maxInputHelpers = 64
+	maxHelperSteps  = 100_000
 )
 
 // CacheableRule is a contract rule, or a rule that contract rules use, whose value can be cached across evaluations. It
@@ -44,6 +46,8 @@ type CacheableRule struct {
 type reader struct {
 	reads []fieldRead
 	uses  []*reader
+	// data reports whether it reads data that is no rule.
+	data bool
 }
 
 // fieldRead is a read of a field of the input. If deep is true, everything below the field is read, too.
@@ -100,17 +104,18 @@ const (
 	readBelow
 )
 
-// closure returns the depth of each read of a reader, direct or through the readers it uses, indexed by field number.
-// It returns nil if that takes more than the remaining steps.
-func (a *fieldAnalyser) closure(u *reader, steps *int) []byte {
+// closure returns the depth of each read of a reader, direct or through the readers it uses, indexed by field number, and
+// reports whether one of them reads data. It returns nil if that takes more than the remaining steps.
+func (a *fieldAnalyser) closure(u *reader, steps *int) (depths []byte, data bool) {
 	out := make([]byte, len(a.nodes))
 	seen := map[*reader]bool{u: true}
 	for queue := []*reader{u}; len(queue) > 0; {
 		next := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
 		if *steps -= 1 + len(next.reads) + len(next.uses); *steps < 0 {
-			return nil
+			return nil, false
 		}
+		data = data || next.data
 		for _, r := range next.reads {
 			depth := byte(readItself)
 			if r.deep {
@@ -125,25 +130,25 @@ func (a *fieldAnalyser) closure(u *reader, steps *int) []byte {
 			}
 		}
 	}
-	return out
+	return out, data
 }
 
-// cacheableRules returns the rules that read less of the input than all rules together.
-func (a *fieldAnalyser) cacheableRules(pkg ast.Ref) []CacheableRule {
+// helper is a rule that may be cacheable, with the depths of its reads.
+type helper struct {
+	*ruleGroup
+	reads []byte
+	data  bool
+}
+
+// helpers returns the rules that read less of the input than all rules together.
+func (a *fieldAnalyser) helpers() (out []helper) {
 	steps := maxHelperSteps
-	all := a.closure(a.reader, &steps)
+	all, _ := a.closure(a.reader, &steps)
 	if all == nil {
 		return nil
 	}
-	nodes := make([]*fieldNode, len(a.nodes))
-	for _, n := range a.nodes {
-		nodes[n.number] = n
-	}
-	var out []CacheableRule
-	// Rules that read the same fields share the field set.
-	sets := map[string]*projection.FieldSet{}
 	for _, g := range a.groups {
-		if !g.done || len(out) == maxHelpers || a.overlapped(g) {
+		if !g.done || a.overlapped(g) {
 			continue
 		}
 		// The rule cache keeps the complete value, so the value counts as read completely.
@@ -153,25 +158,52 @@ func (a *fieldAnalyser) cacheableRules(pkg ast.Ref) []CacheableRule {
 			}
 		})
 		whole.uses = append(whole.uses, g.reader)
-		reads := a.closure(whole, &steps)
+		reads, data := a.closure(whole, &steps)
 		if reads == nil {
 			break
 		}
-		if slices.Equal(reads, all) {
+		if !slices.Equal(reads, all) {
+			out = append(out, helper{g, reads, data})
+		}
+	}
+	return out
+}
+
+// cacheableRules returns the rules that are cacheable, in the order of the text.
+func (a *fieldAnalyser) cacheableRules(pkg ast.Ref) []CacheableRule {
+	nodes := make([]*fieldNode, len(a.nodes))
+	for _, n := range a.nodes {
+		nodes[n.number] = n
+	}
+	helpers := a.helpers()
+	data := 0
+	for _, h := range helpers {
+		if h.data {
+			data++
+		}
+	}
+	// What is left for the rules that read data, and for the others.
+	left := map[bool]int{true: maxHelpers, false: max(maxInputHelpers-data, 0)}
+	var out []CacheableRule
+	// Rules that read the same fields share the field set.
+	sets := map[string]*projection.FieldSet{}
+	for _, h := range helpers {
+		if left[h.data] == 0 {
 			continue
 		}
-		set, ok := sets[string(reads)]
+		set, ok := sets[string(h.reads)]
 		if !ok {
-			set = fieldsOf(nodes, reads)
-			sets[string(reads)] = set
+			set = fieldsOf(nodes, h.reads)
+			sets[string(h.reads)] = set
 		}
 		if set.IsAll() {
 			continue
 		}
 		ref := slices.Clone(pkg[:1])
-		for _, name := range g.path {
+		for _, name := range h.path {
 			ref = append(ref, ast.StringTerm(name))
 		}
+		left[h.data]--
 		out = append(out, CacheableRule{Ref: ref, Input: set})
 	}
 	return out

@@ -17,6 +17,7 @@ limitations under the License.
 package analysis_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -96,5 +97,39 @@ func TestCacheableRulesAreBounded(t *testing.T) {
 	}
 	if n := len(m.CacheableRules); n == 0 || n > 64 {
 		t.Errorf("%d helpers", n)
+	}
+}
+
+// Rules that read data come first, however many rules that read only the input precede them.
+func TestCacheableRulesReadData(t *testing.T) {
+	for _, tc := range []struct{ data, wantData, wantInput int }{{1, 2, 62}, {80, 81, 0}, {300, 256, 0}} {
+		var text strings.Builder
+		text.WriteString("package p\nlabels := {\"id\": input.id}\n")
+		used := ""
+		for i := range 100 {
+			fmt.Fprintf(&text, "input_%d := input.a\n", i)
+			used += fmt.Sprintf("input_%d; ", i)
+		}
+		for i := range tc.data {
+			fmt.Fprintf(&text, "data_%d contains n if some n in data.kubernetes.nodes\n", i)
+			used += fmt.Sprintf("data_%d; ", i)
+		}
+		// This one reads data, too.
+		fmt.Fprintf(&text, "errors contains \"b\" if { %s true }\n", used)
+		m, err := compileFor(placementv1.RegoV1, text.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, input := 0, 0
+		for _, h := range m.CacheableRules {
+			if name := strings.TrimPrefix(h.Ref.String(), "data.p."); strings.HasPrefix(name, "data_") || name == "errors" {
+				data++
+			} else {
+				input++
+			}
+		}
+		if data != tc.wantData || input != tc.wantInput {
+			t.Errorf("%d rules that read data, and %d that do not, want %d and %d", data, input, tc.wantData, tc.wantInput)
+		}
 	}
 }

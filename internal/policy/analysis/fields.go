@@ -287,6 +287,7 @@ func (a *fieldAnalyser) dataRef(s *fieldScope, ref ast.Ref) places {
 	}
 	switch {
 	case len(hits) == 0 && len(overlaps) == 0:
+		a.reader.data = true
 		return base
 	case len(hits) == 1 && len(overlaps) == 0 && hits[0].complete:
 		return a.follow(a.group(hits[0]), operands[len(hits[0].path):])
@@ -295,6 +296,7 @@ func (a *fieldAnalyser) dataRef(s *fieldScope, ref ast.Ref) places {
 		a.deepen(a.group(g))
 	}
 	// Here documents and rules are merged. Whether the merge succeeds depends on the documents.
+	a.reader.data = true
 	a.deepen(base)
 	return anything
 }
