@@ -86,6 +86,18 @@ func TestFieldsRead(t *testing.T) {
 			input: []string{".metadata.labels.team.**"},
 		},
 		"Constant": {text: "key := \"a/b\"\nlabels := {\"x\": input.metadata.annotations[key]}", input: []string{`.metadata.annotations["a/b"].**`}},
+		"ComparedWithItself": {
+			text:  `errors contains "x" if { n := input.metadata.name; lower(n) == n }`,
+			input: []string{".metadata.name.**"},
+		},
+		"ComparedWithPartOfItself": {
+			text:  "part(x) := x.a\nlower_is(x) if x == part(x)\nerrors contains \"x\" if lower_is(input.b)",
+			input: []string{".b.**"},
+		},
+		"ComparedInTurns": {
+			text:  `errors contains "x" if { a := input.a; b := input.b; a.x == upper(b); b == lower(a.y); lower(b) == b }`,
+			input: []string{".a.x.**", ".a.y.**", ".b.**"},
+		},
 		"Count":    {text: `errors contains "x" if count(input.spec.containers) > 3`, input: []string{".spec.containers.*"}},
 		"Data":     {text: `errors contains n if { some n, c in data.kubernetes.nodes; c.ready }`, data: []string{".ready"}},
 		"Unused":   {text: "labels := {}\nhelper := input.spec"},

@@ -182,6 +182,12 @@ func (s *fieldScope) valueOf(c *class) places {
 	if c.done {
 		return c.value
 	}
+	compared := c.equations > c.variables
+	if c.running && compared {
+		// The variable is compared with something that is computed from itself, as in lower(name) == name. All of its definitions
+		// are read completely below.
+		return anything
+	}
 	if c.running || !s.a.step() {
 		// Circular definitions are unsafe, so that OPA does not compile them.
 		s.a.lost = true
@@ -190,7 +196,7 @@ func (s *fieldScope) valueOf(c *class) places {
 	c.running = true
 	value := anything
 	for _, definition := range c.definitions {
-		if value = definition(); c.equations > c.variables {
+		if value = definition(); compared {
 			s.a.deepen(value)
 			value = anything
 		}
