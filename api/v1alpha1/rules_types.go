@@ -61,8 +61,6 @@ const (
 )
 
 // ClusterField is a field of a cluster in data.clusters.
-//
-// +kubebuilder:validation:Enum=name;namespace;source;region;zone;provider;version;ready
 type ClusterField string
 
 const (
@@ -130,7 +128,8 @@ type Rule struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// when selects the objects to which the rule applies. If unset, it applies to all objects that the policy matches.
+	// when selects the objects to which the rule applies, by their labels, their annotations, their namespace, or an expression. All
+	// of these that are set must match. If unset, the rule applies to all objects that the policy matches.
 	// +optional
 	When *RuleCondition `json:"when,omitempty"`
 
@@ -138,7 +137,10 @@ type Rule struct {
 	// +optional
 	Candidates RuleCandidates `json:"candidates,omitempty"`
 
-	// require lists what a cluster must meet to be eligible. All requirements must be met. At most 16 requirements.
+	// require lists what a cluster must meet to be eligible. All requirements must be met. Each names one value of the cluster by
+	// field, label, annotation, property, allocatable, or free. An operator compares it with values, or with a label or an annotation
+	// of the object (valueFrom). Examples: {field: region, operator: In, values: [eu]} and
+	// {label: pci-level, operator: Gte, values: ["2"]}. At most 16 requirements.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -154,7 +156,8 @@ type Rule struct {
 	Tolerate []RuleToleration `json:"tolerate,omitempty"`
 
 	// prefer lists what is better to have. The score of a cluster is the sum of the weights of the preferences that it meets.
-	// Clusters with higher scores are chosen first. At most 16 preferences.
+	// Clusters with higher scores are chosen first, so that limit, spread, or weights is needed, too. A preference is a requirement
+	// with a weight, such as {label: tier, operator: In, values: [gold], weight: 10}. At most 16 preferences.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -173,7 +176,8 @@ type Rule struct {
 	// +optional
 	Weights RuleWeights `json:"weights,omitempty"`
 
-	// spread distributes the object over regions, zones, or other groups of clusters.
+	// spread distributes the object over domains, such as regions or zones. One of field, label and property names the value that the
+	// clusters of a domain share. Example: {field: zone, minDomains: 2, maxClusters: 1}.
 	// +optional
 	Spread *RuleSpread `json:"spread,omitempty"`
 
@@ -267,12 +271,14 @@ type AnnotationRequirement struct {
 
 // Subject is the value of a cluster that is compared. Exactly one of its fields is set.
 type Subject struct {
-	// field is a field of the cluster: name, namespace, source, region, zone, provider, version, or ready. Nodes have name, region
+	// field is a field of the cluster: name, region, zone, provider, version (of Kubernetes), ready ("true" or "false"), and the
+	// namespace and the source (the resource type) of the inventory's object. A cluster may have several zones. Nodes have name, region
 	// and zone.
 	// +optional
+	// +kubebuilder:validation:Enum=name;namespace;source;region;zone;provider;version;ready
 	Field ClusterField `json:"field,omitempty"`
 
-	// label is the key of a label of the cluster or node.
+	// label is the key of a label of the cluster or node, such as pci-level.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
@@ -284,20 +290,20 @@ type Subject struct {
 	// +kubebuilder:validation:MaxLength=317
 	Annotation string `json:"annotation,omitempty"`
 
-	// property is the name of a property or claim of the cluster.
+	// property is the name of a property or claim of the cluster, as its inventory has it.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Property string `json:"property,omitempty"`
 
-	// allocatable is the name of a resource, such as cpu, whose allocatable quantity in the cluster is compared.
+	// allocatable is the name of a resource, such as cpu or nvidia.com/gpu, whose allocatable quantity in the cluster is compared.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	Allocatable string `json:"allocatable,omitempty"`
 
 	// free is the name of a resource, such as cpu, whose free quantity in the cluster is compared: what is allocatable, less what
-	// is allocated.
+	// is allocated. It is missing if the inventory does not report what is allocated.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
@@ -314,11 +320,14 @@ type Subject struct {
 type Requirement struct {
 	Subject `json:",inline"`
 
-	// operator is In, NotIn, Exists, DoesNotExist, Gt, Gte, Lt, or Lte.
+	// operator is how the value of the cluster is compared. In: it is one of values. NotIn: it is none of them, or is missing. Exists and
+	// DoesNotExist: it is there, or is missing; such a requirement has no values. Gt, Gte, Lt and Lte: it is greater, greater or equal,
+	// less, or less or equal. A value that is missing, or can't be read as what as says, meets none of these four.
 	// +required
 	Operator RequirementOperator `json:"operator,omitempty"`
 
-	// values are what the value of the cluster is compared with. Gt, Gte, Lt and Lte have one. At most 64.
+	// values are what the value of the cluster is compared with. They are texts, so numbers and true need quotes. Gt, Gte, Lt and Lte
+	// have one value. At most 64.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -326,12 +335,12 @@ type Requirement struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Values []string `json:"values,omitempty"`
 
-	// valueFrom takes the value from the object that is decided.
+	// valueFrom takes the value from a label or an annotation of the object that is decided, in place of values.
 	// +optional
 	ValueFrom *ObjectValue `json:"valueFrom,omitempty"`
 
-	// as is how Gt, Gte, Lt and Lte read the values: as Number, Quantity, or Version. Defaults to Version for the field version,
-	// to Quantity for allocatable and free, and to Number for everything else.
+	// as is how Gt, Gte, Lt and Lte read both values: as Number, such as 1.5, Quantity, such as 4Gi, or Version, such as v1.30.2.
+	// Defaults to Version for the field version, to Quantity for allocatable and free, and to Number for everything else.
 	// +optional
 	As ValueType `json:"as,omitempty"`
 
