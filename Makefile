@@ -73,8 +73,9 @@ help: ## Show this help.
 marked = $(foreach dir,$(wildcard controllers webhooks internal cmd),paths=./$(dir)/...)
 
 .PHONY: manifests
-manifests: ## Write the CRDs and the manager's ClusterRole from the markers in the code.
+manifests: ## Write the CRDs, the schema for editors, and the manager's ClusterRole from the markers in the code.
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:artifacts:config=config/crd/bases
+	go run ./hack/jsonschema -out config/schema/placementpolicy.json
 	$(CONTROLLER_GEN) rbac:roleName=manager-role $(marked) output:rbac:artifacts:config=config/rbac
 
 .PHONY: generate
@@ -121,7 +122,7 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 	  | tar --create --null --files-from=- > "$$tmp/tree.tar"; \
 	tar --extract --file="$$tmp/tree.tar" --directory="$$tmp/tree"; \
 	tar --extract --file="$$tmp/tree.tar" --directory="$$tmp/regenerated"; \
-	rm -rf "$$tmp"/regenerated/{config/{crd/bases,rbac/role.yaml},docs/{metrics,reference}.md,bundle,bundle.Dockerfile*,catalog/berth,charts/berth/{crds,files}}; \
+	rm -rf "$$tmp"/regenerated/{config/{crd/bases,schema,rbac/role.yaml},docs/{metrics,reference}.md,bundle,bundle.Dockerfile*,catalog/berth,charts/berth/{crds,files}}; \
 	for target in generate manifests reference chart bundle catalog; do $(MAKE) --no-print-directory --directory="$$tmp/regenerated" "$$target"; done; \
 	if ! (cd "$$tmp" && diff --recursive --new-file --unified tree regenerated); then \
 	  echo "Error: generated files are stale (see above): run make generate manifests reference chart bundle catalog, and delete what it no longer writes" >&2; exit 1; fi
