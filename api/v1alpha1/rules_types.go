@@ -128,8 +128,9 @@ type Rule struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// when selects the objects to which the rule applies, by their labels, their annotations, their namespace, or an expression. All
-	// of these that are set must match. If unset, the rule applies to all objects that the policy matches.
+	// when selects the objects to which the rule applies, by their labels, their annotations, their namespace, or an expression.
+	// All of these that are set must match.
+	// If unset, the rule applies to all objects that the policy matches.
 	// +optional
 	When *RuleCondition `json:"when,omitempty"`
 
@@ -137,47 +138,53 @@ type Rule struct {
 	// +optional
 	Candidates RuleCandidates `json:"candidates,omitempty"`
 
-	// require lists what a cluster must meet to be eligible. All requirements must be met. Each names one value of the cluster by
-	// field, label, annotation, property, allocatable, or free. An operator compares it with values, or with a label or an annotation
-	// of the object (valueFrom). Examples: {field: region, operator: In, values: [eu]} and
-	// {label: pci-level, operator: Gte, values: ["2"]}. At most 16 requirements.
+	// require lists what a cluster must meet to be eligible. All requirements must be met.
+	// Each names one value of the cluster by field, label, annotation, property, allocatable, or free.
+	// An operator compares it with values, or with a label or an annotation of the object (valueFrom).
+	// For example, {field: region, operator: In, values: [eu]}, or {label: pci-level, operator: Gte, values: ["2"]}.
+	// At most 16 requirements.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Require []Requirement `json:"require,omitempty"`
 
-	// tolerate lists the taints that an eligible cluster may have. A cluster with another taint is not eligible, unless the effect
-	// of the taint is PreferNoSchedule or PreferNoSelect. At most 16 tolerations.
+	// tolerate lists the taints that an eligible cluster may have.
+	// A cluster with another taint is not eligible, unless the effect of the taint is PreferNoSchedule or PreferNoSelect.
+	// At most 16 tolerations.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Tolerate []RuleToleration `json:"tolerate,omitempty"`
 
-	// prefer lists what is better to have. The score of a cluster is the sum of the weights of the preferences that it meets.
-	// Clusters with higher scores are chosen first, so that limit, spread, or weights is needed, too. A preference is a requirement
-	// with a weight, such as {label: tier, operator: In, values: [gold], weight: 10}. At most 16 preferences.
+	// prefer lists what is better to have.
+	// The score of a cluster is the sum of the weights of the preferences that it meets.
+	// Clusters with higher scores are chosen first, so that limit, spread, or weights is needed, too.
+	// A preference is a requirement with a weight, such as {label: tier, operator: In, values: [gold], weight: 10}.
+	// At most 16 preferences.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Prefer []Preference `json:"prefer,omitempty"`
 
-	// minGain is the difference between two scores that counts. Clusters whose scores are less than minGain below the highest
-	// score are as good as the best, and so on in steps of minGain. Must be from 1 to 1600. Defaults to 1.
+	// minGain is the difference between two scores that counts.
+	// Clusters whose scores are less than minGain below the highest score are as good as the best, and so on in steps of minGain.
+	// Must be from 1 to 1600. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1600
 	MinGain int32 `json:"minGain,omitempty"`
 
-	// weights gives each chosen cluster a share of the object's replicas: Score, in proportion to its score. If unset, the rule
-	// gives no shares.
+	// weights gives each chosen cluster a share of the object's replicas: Score, in proportion to its score.
+	// If unset, the rule gives no shares.
 	// +optional
 	Weights RuleWeights `json:"weights,omitempty"`
 
-	// spread distributes the object over domains, such as regions or zones. One of field, label and property names the value that the
-	// clusters of a domain share. Example: {field: zone, minDomains: 2, maxClusters: 1}.
+	// spread distributes the object over domains, such as regions or zones.
+	// One of field, label and property names the value that the clusters of a domain share.
+	// Example: {field: zone, minDomains: 2, maxClusters: 1}.
 	// +optional
 	Spread *RuleSpread `json:"spread,omitempty"`
 
@@ -191,8 +198,8 @@ type Rule struct {
 	// +optional
 	Set *RuleSettings `json:"set,omitempty"`
 
-	// warn is a warning for the client that creates or changes the object. It may have placeholders: see set.annotations. At most
-	// 1024 characters.
+	// warn is a warning for the client that creates or changes the object.
+	// It may have placeholders: see set.annotations. At most 1024 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -204,15 +211,16 @@ type Rule struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Deny string `json:"deny,omitempty"`
 
-	// message precedes the reasons in the message of an object that is denied because the rule finds too few clusters. It may have
-	// placeholders: see set.annotations. At most 1024 characters.
+	// message precedes the reasons in the message of an object that is denied because the rule finds too few clusters.
+	// It may have placeholders: see set.annotations. At most 1024 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
-	// otherwise is the handling of an object for which the rule finds too few clusters. Deny denies it. NextRule leaves it to the
-	// next rule that applies. Defaults to Deny.
+	// otherwise is the handling of an object for which the rule finds too few clusters.
+	// Deny denies it. NextRule leaves it to the next rule that applies.
+	// Defaults to Deny.
 	// +optional
 	Otherwise RuleOtherwise `json:"otherwise,omitempty"`
 }
@@ -232,13 +240,15 @@ type RuleCondition struct {
 	// +kubebuilder:validation:MaxItems=16
 	Annotations []AnnotationRequirement `json:"annotations,omitempty"`
 
-	// namespaceSelector matches the labels of the object's namespace. Cluster-scoped objects match only an empty selector, apart
-	// from Namespaces, which are matched by their own labels.
+	// namespaceSelector matches the labels of the object's namespace.
+	// Cluster-scoped objects match only an empty selector, apart from Namespaces, which are matched by their own labels.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// expression is a CEL expression over object, the object as its developer requested it. It must be true. Objects for which it
-	// fails can't be decided: use has() for fields that may be missing. At most 4096 characters.
+	// expression is a CEL expression over object, the object as its developer requested it.
+	// It must be true.
+	// Objects for which it fails can't be decided: use has() for fields that may be missing.
+	// At most 4096 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -272,8 +282,8 @@ type AnnotationRequirement struct {
 // Subject is the value of a cluster that is compared. Exactly one of its fields is set.
 type Subject struct {
 	// field is a field of the cluster: name, region, zone, provider, version (of Kubernetes), ready ("true" or "false"), and the
-	// namespace and the source (the resource type) of the inventory's object. A cluster may have several zones. Nodes have name, region
-	// and zone.
+	// namespace and the source (the resource type) of the inventory's object.
+	// A cluster may have several zones. Nodes have name, region and zone.
 	// +optional
 	// +kubebuilder:validation:Enum=name;namespace;source;region;zone;provider;version;ready
 	Field ClusterField `json:"field,omitempty"`
@@ -302,8 +312,9 @@ type Subject struct {
 	// +kubebuilder:validation:MaxLength=317
 	Allocatable string `json:"allocatable,omitempty"`
 
-	// free is the name of a resource, such as cpu, whose free quantity in the cluster is compared: what is allocatable, less what
-	// is allocated. It is missing if the inventory does not report what is allocated.
+	// free is the name of a resource, such as cpu, whose free quantity in the cluster is compared.
+	// Free is what is allocatable, less what is allocated.
+	// It is missing if the inventory does not report what is allocated.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
@@ -320,14 +331,17 @@ type Subject struct {
 type Requirement struct {
 	Subject `json:",inline"`
 
-	// operator is how the value of the cluster is compared. In: it is one of values. NotIn: it is none of them, or is missing. Exists and
-	// DoesNotExist: it is there, or is missing; such a requirement has no values. Gt, Gte, Lt and Lte: it is greater, greater or equal,
-	// less, or less or equal. A value that is missing, or can't be read as what as says, meets none of these four.
+	// operator is how the value of the cluster is compared.
+	// In: it is one of values. NotIn: it is none of them, or is missing.
+	// Exists and DoesNotExist: it is there, or is missing; there are no values.
+	// Gt, Gte, Lt and Lte: it is greater, greater or equal, less, or less or equal.
+	// A value that is missing, or can't be read as what as says, meets none of these four.
 	// +required
 	Operator RequirementOperator `json:"operator,omitempty"`
 
-	// values are what the value of the cluster is compared with. They are texts, so numbers and true need quotes. Gt, Gte, Lt and Lte
-	// have one value. At most 64.
+	// values are what the value of the cluster is compared with.
+	// They are texts, so numbers and true need quotes.
+	// Gt, Gte, Lt and Lte have one value. At most 64.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -344,8 +358,9 @@ type Requirement struct {
 	// +optional
 	As ValueType `json:"as,omitempty"`
 
-	// reason says in a denial what is wrong with clusters that do not meet the requirement, after their number, as in
-	// "2 PCI level too low". If unset, Berth words it. At most 128 characters.
+	// reason says in a denial what is wrong with clusters that do not meet the requirement.
+	// It follows their number, as in "2 PCI level too low".
+	// If unset, Berth words it. At most 128 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -368,8 +383,8 @@ type ObjectValue struct {
 	// +kubebuilder:validation:MaxLength=317
 	Annotation string `json:"annotation,omitempty"`
 
-	// default is the value for objects that do not have the label or annotation. If unset, such objects meet no requirement
-	// with this value.
+	// default is the value for objects that do not have the label or annotation.
+	// If unset, such objects meet no requirement with this value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Default *string `json:"default,omitempty"`
@@ -420,8 +435,8 @@ type RuleToleration struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.minDomains) || !has(self.maxDomains) || self.minDomains <= self.maxDomains",message="must not be greater than maxDomains",fieldPath=".minDomains"
 // +kubebuilder:validation:XValidation:rule="!has(self.minClusters) || !has(self.maxClusters) || self.minClusters <= self.maxClusters",message="must not be greater than maxClusters",fieldPath=".minClusters"
 type RuleSpread struct {
-	// field is the field whose values are the domains: region, zone, or provider. A cluster in several zones is in the domain of
-	// the zone that sorts first.
+	// field is the field whose values are the domains: region, zone, or provider.
+	// A cluster in several zones is in the domain of the zone that sorts first.
 	// +optional
 	// +kubebuilder:validation:Enum=region;zone;provider
 	Field ClusterField `json:"field,omitempty"`
@@ -438,8 +453,8 @@ type RuleSpread struct {
 	// +kubebuilder:validation:MaxLength=253
 	Property string `json:"property,omitempty"`
 
-	// minDomains is how many domains must have a chosen cluster. If there are fewer, the rule finds too few clusters. Must be from
-	// 1 to 100.
+	// minDomains is how many domains must have a chosen cluster.
+	// If there are fewer, the rule finds too few clusters. Must be from 1 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -451,8 +466,9 @@ type RuleSpread struct {
 	// +kubebuilder:validation:Maximum=100
 	MaxDomains int32 `json:"maxDomains,omitempty"`
 
-	// minClusters is how many clusters are chosen in each domain that is used, at least. A domain with fewer eligible clusters is
-	// not used. Must be from 1 to 100. Defaults to 1.
+	// minClusters is how many clusters are chosen in each domain that is used, at least.
+	// A domain with fewer eligible clusters is not used.
+	// Must be from 1 to 100. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -474,9 +490,10 @@ type RuleText string
 //
 // +kubebuilder:validation:MinProperties=1
 type RuleSettings struct {
-	// annotations are annotations of the object. A value may have the placeholders {kind}, {namespace}, {name}, {label:KEY} and
-	// {annotation:KEY}, which stand for the values of the object, {clusters} for the names of the chosen clusters, joined by
-	// commas, and {clusters:json} for their JSON array. A brace that is doubled stands for itself. At most 32.
+	// annotations are annotations of the object.
+	// A value may have the placeholders {kind}, {namespace}, {name}, {label:KEY} and {annotation:KEY}, which stand for the values of the
+	// object, {clusters} for the names of the chosen clusters, joined by commas, and {clusters:json} for their JSON array.
+	// A brace that is doubled stands for itself. At most 32.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32
