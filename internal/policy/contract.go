@@ -58,13 +58,23 @@ type contractChecker struct {
 // union over all clauses of a rule. A clause is checked only if that union contains an invalid alternative, too.
 // Thus a difference between the two inferences is never reported.
 func (m *Module) checkContract(module *ast.Module, c *contractChecker, clauses map[*ast.Rule]types.Type) []Diagnostic {
+	// All clauses of a rule have the same union.
+	doubted := map[string]bool{}
+	isDoubted := func() bool {
+		known, ok := doubted[c.rule]
+		if !ok {
+			known = c.doubted(m.Compiler.TypeEnv.GetByRef(append(slices.Clone(m.Package), ast.StringTerm(c.rule))))
+			doubted[c.rule] = known
+		}
+		return known
+	}
 	ast.WalkRules(module, func(rule *ast.Rule) bool {
 		c.rule, c.clause = language.RuleName(rule), rule
 		if !slices.Contains(language.ContractRules, c.rule) {
 			return false
 		}
 		found, tpe := len(c.found), clauses[rule]
-		if tpe != nil && c.doubted(m.Compiler.TypeEnv.GetByRef(append(slices.Clone(m.Package), ast.StringTerm(c.rule)))) {
+		if tpe != nil && isDoubted() {
 			c.check(tpe)
 		}
 		c.checkLiterals(rule, len(c.found) == found)

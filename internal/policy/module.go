@@ -181,7 +181,11 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	if spec.Rego == "" && checksCandidates(spec) {
 		spec.Rego = nothing
 	}
-	u, err := compilationOf(spec)
+	most := maxRules
+	if rendered != nil {
+		most = maxRenderedRules
+	}
+	u, err := compilationOf(spec, most)
 	if err != nil {
 		return nil, withFileName(name, withRuleFields(rendered, explainRecursion(err, spec)))
 	}

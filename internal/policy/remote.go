@@ -302,7 +302,7 @@ func further(a, b *CompileError) bool {
 func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []*ast.Error) {
 	rules := 0
 	for file, module := range modules {
-		if rules += len(module.Rules); checkBounds(file, module) != nil || rules > maxRules {
+		if rules += len(module.Rules); checkBounds(file, module, maxRules) != nil || rules > maxRules {
 			return []string{"the modules are too large to be compiled here: whether they compile is for the engine to say"}, nil
 		}
 	}

@@ -17,7 +17,6 @@ limitations under the License.
 package policy_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,24 +41,6 @@ func TestRulesDigest(t *testing.T) {
 	}
 	if m, err = policy.Compile("p", placementv1.PlacementPolicySpec{Rego: rendered.Text}); err != nil || m.RulesDigest() != "" {
 		t.Errorf("a policy with the same text as Rego has the digest %q, error %v", m.RulesDigest(), err)
-	}
-}
-
-// TestRulesOutOfBounds checks that errors in the Rego of rules name fields.
-func TestRulesOutOfBounds(t *testing.T) {
-	var all []placementv1.Rule
-	for i := range 32 {
-		set := &placementv1.RuleSettings{Labels: map[string]placementv1.RuleText{}, Annotations: map[string]placementv1.RuleText{}}
-		for j := range 32 {
-			key := fmt.Sprintf("key-%d", j)
-			set.Labels[key], set.Annotations[key] = "value", "value"
-		}
-		all = append(all, placementv1.Rule{Name: fmt.Sprintf("rule-%d", i), When: &placementv1.RuleCondition{Expression: fmt.Sprintf("object.metadata.name == 'a%d'", i)}, Set: set})
-	}
-	_, err := policy.Compile("p", placementv1.PlacementPolicySpec{Rules: all})
-	want := "spec.rules: berth_size_error: the rules compile to too much Rego: divide them between several policies, which can match the same objects"
-	if err == nil || err.Error() != want {
-		t.Errorf("error %v, want %s", err, want)
 	}
 }
 

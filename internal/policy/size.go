@@ -37,6 +37,9 @@ const (
 	// maxRules limits the number of rules, including else branches. If each rule refers to the one before, the
 	// compiler's time grows with the square of their number.
 	maxRules = 512
+	// maxRenderedRules limits the number of rules that spec.rules are rendered to. Each of them refers to few others, and the
+	// length of their text is limited, so that they compile in the time of a request.
+	maxRenderedRules = 8192
 )
 
 const codeSize = "berth_size_error"
@@ -52,8 +55,8 @@ func checkSize(file string, spec placementv1.PlacementPolicySpec) error {
 	return nil
 }
 
-// checkBounds rejects a module that is nested too deeply or has too many rules.
-func checkBounds(file string, module *ast.Module) error {
+// checkBounds rejects a module that is nested too deeply or has more rules than most.
+func checkBounds(file string, module *ast.Module, most int) error {
 	var place *ast.Location
 	terms, bodies, rules, tooDeep := 0, 0, 0, false
 	count := func(x any, n int) {
@@ -78,8 +81,8 @@ func checkBounds(file string, module *ast.Module) error {
 		return oneError(file, place, codeSize, fmt.Sprintf(
 			"terms are nested more than %d deep, or comprehensions and every more than %d: give parts of them names", maxDepth, maxBodies))
 	}
-	if rules > maxRules {
-		return oneError(file, nil, codeSize, fmt.Sprintf("there are %d rules, at most %d are compiled: tables belong into spec.data", rules, maxRules))
+	if rules > most {
+		return oneError(file, nil, codeSize, fmt.Sprintf("there are %d rules, at most %d are compiled: tables belong into spec.data", rules, most))
 	}
 	return nil
 }

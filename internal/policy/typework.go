@@ -418,7 +418,7 @@ func (w *typeWork) assignParts(s *typeScope, value ast.Value, tpe types.Type, am
 
 // follow infers the variables in a reference.
 func (w *typeWork) follow(s *typeScope, ref ast.Ref) {
-	for i := 1; i < len(ref) && !w.over(); i++ {
+	for i := w.known(s, ref); i < len(ref) && !w.over(); i++ {
 		from := w.refType(s, ref[:i])
 		if from == nil {
 			return
@@ -431,6 +431,26 @@ func (w *typeWork) follow(s *typeScope, ref ast.Ref) {
 			w.compare(w.typeOf(s, ref[i].Value), w.keys(from))
 		}
 	}
+}
+
+// known returns the length of the shortest prefix of a reference whose type has to be inferred, at least 1. The type checker only
+// walks along the constant names of packages, rules, and documents: it does not infer the type of a package.
+func (w *typeWork) known(s *typeScope, ref ast.Ref) int {
+	for at := s; at != nil; at = at.next {
+		if at.replaced != nil {
+			return 1
+		}
+	}
+	node, n := w.rules, 0
+	for n < len(ref) && node != nil && node.tpe == nil {
+		if _, constant := ref[n].Value.(ast.String); n > 0 && !constant {
+			break
+		}
+		w.charge(1)
+		node = node.children[ref[n].Value.String()]
+		n++
+	}
+	return max(n, 1)
 }
 
 // width returns the number of direct parts of a type.

@@ -68,7 +68,7 @@ type doubling struct{ first, step, last string }
 func compileTime(t testing.TB, text string) (time.Duration, error) {
 	t.Helper()
 	began := time.Now()
-	_, err := newCompilation(placementv1.RegoV1, text, false)
+	_, err := newCompilation(placementv1.RegoV1, text, false, maxRules)
 	return time.Since(began), err
 }
 

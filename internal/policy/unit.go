@@ -49,14 +49,19 @@ type compilation struct {
 // units caches the compilation of each distinct Rego while a policy uses it or compiles it.
 var units weakcache.Cache[compilation]
 
-// compilationOf returns the compilation of a policy's Rego. An error is a *CompileError with the file name textFile.
-func compilationOf(spec placementv1.PlacementPolicySpec) (*compilation, error) {
+// compilationOf returns the compilation of a policy's Rego, which may have as many rules as most says. An error is a *CompileError
+// with the file name textFile.
+func compilationOf(spec placementv1.PlacementPolicySpec, most int) (*compilation, error) {
 	// The key covers everything that influences the compilation.
 	v0, listed := spec.RegoVersion == placementv1.RegoV0, len(spec.Replicate) > 0
-	sum := sha256.Sum256(fmt.Appendf(nil, "%t %t %s", v0, listed, spec.Rego))
+	covered := fmt.Appendf(nil, "%t %t %s", v0, listed, spec.Rego)
+	if most != maxRules {
+		covered = fmt.Appendf(covered, " %d", most)
+	}
+	sum := sha256.Sum256(covered)
 	digest := hex.EncodeToString(sum[:])
 	return units.Get(digest, func() (*compilation, error) {
-		u, err := newCompilation(spec.RegoVersion, spec.Rego, listed)
+		u, err := newCompilation(spec.RegoVersion, spec.Rego, listed, most)
 		if err != nil {
 			return nil, err
 		}
@@ -65,8 +70,9 @@ func compilationOf(spec placementv1.PlacementPolicySpec) (*compilation, error) {
 	})
 }
 
-// newCompilation compiles and analyses a policy's Rego. The parameter listed reports whether spec.replicate is set.
-func newCompilation(regoVersion placementv1.RegoVersion, text string, listed bool) (*compilation, error) {
+// newCompilation compiles and analyses a policy's Rego. The parameter listed reports whether spec.replicate is set, and
+// most is how many rules the Rego may have.
+func newCompilation(regoVersion placementv1.RegoVersion, text string, listed bool, most int) (*compilation, error) {
 	parsed, err := ParseRego(textFile, text, regoVersion)
 	if wrong, ok := errors.AsType[*CompileError](err); ok {
 		return nil, otherLanguage(regoVersion, text, wrong)
@@ -74,7 +80,7 @@ func newCompilation(regoVersion placementv1.RegoVersion, text string, listed boo
 	if parsed == nil {
 		return nil, oneError(textFile, nil, ast.ParseErr, "the text has no package")
 	}
-	if err := checkBounds(textFile, parsed); err != nil {
+	if err := checkBounds(textFile, parsed, most); err != nil {
 		return nil, err
 	}
 	compiler, inferred := newPolicyCompiler(regoVersion)

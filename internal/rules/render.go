@@ -17,6 +17,7 @@ limitations under the License.
 package rules
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -34,6 +35,10 @@ import (
 
 // Package is the package of rendered modules.
 const Package = "rules"
+
+// maxText limits the length of the text, in bytes before it is formatted, so that it compiles in the time of a request. 32 rules with
+// as much as a rule may have, and keys of ordinary length, have less.
+const maxText = 3 << 19
 
 // Module is the Rego that rules are compiled to.
 type Module struct {
@@ -70,12 +75,23 @@ func Render(rules []placementv1.Rule) (m Module, warnings []string, errs field.E
 		g.rules = append(g.rules, newRuleText(g, path.Index(i), rules[i]))
 	}
 	text := g.module()
+	if len(text) > maxText {
+		return Module{}, nil, field.ErrorList{field.Forbidden(path, g.tooLong(len(text)))}
+	}
 	formatted, err := format.SourceWithOpts("rules.rego", []byte(text), format.Opts{RegoVersion: ast.RegoV1})
 	if err != nil {
 		// The generator quotes all texts of the user, so that this is a bug.
 		return Module{}, nil, field.ErrorList{field.InternalError(path, fmt.Errorf("the rendered module does not parse: %w", err))}
 	}
 	return newModule(string(formatted)), warnings, nil
+}
+
+// tooLong is the message about a text that is too long.
+func (g *generator) tooLong(length int) string {
+	const kib = 1 << 10
+	longest := slices.MaxFunc(g.rules, func(a, b *ruleText) int { return cmp.Compare(a.text.Len(), b.text.Len()) })
+	return fmt.Sprintf("the rules compile to %d KiB of Rego, and at most %d KiB are compiled in the time of a request. The longest one is %s, with %d KiB. "+
+		"Move rules to another policy, or replace lists of values and tolerations by a label of the clusters", length/kib, maxText/kib, longest.rule.Name, longest.text.Len()/kib)
 }
 
 // fieldComment matches the comments that say from which field the next lines come.
@@ -152,22 +168,25 @@ func (g *generator) decides() string {
 	return "\n# The rule that decides the object: the first one that applies.\ndecides := " + strings.Join(branches, " else := ") + "\n"
 }
 
-// list returns a Rego array with an item on each line, and with the field of each item. The formatter does not know comments in
-// arrays with one item, which has the field of what is around it.
-func list(items []item) string {
+// list returns a Rego array with an item on each line, and with the field of each item.
+func list(items []item) string { return listed("[", items, "]") }
+
+// listed returns a Rego array or object. The formatter does not know comments in arrays with one item, which has the field of what is
+// around it.
+func listed(begin string, items []item, end string) string {
 	if len(items) == 1 {
-		return "[" + items[0].text + "]"
+		return begin + items[0].text + end
 	}
 	var out strings.Builder
-	out.WriteString("[\n")
+	out.WriteString(begin + "\n")
 	for _, i := range items {
 		fmt.Fprintf(&out, "# %s\n%s,\n", i.path, i.text)
 	}
-	out.WriteString("]")
+	out.WriteString(end)
 	return out.String()
 }
 
-// item is an item of an array, and the field that it comes from.
+// item is an item of an array or object, and the field that it comes from.
 type item struct {
 	path *field.Path
 	text string

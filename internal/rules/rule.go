@@ -195,12 +195,20 @@ func (r *ruleText) renderSettings() {
 	}
 }
 
-// renderMap renders a Rego rule for each key.
+// renderMap renders the members of an object.
 func renderMap[T ~string](r *ruleText, path *field.Path, document string, values map[string]T, term func(string) string) {
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		r.comment(path.Key(key), "")
-		r.printf("%s[%s] := %s if {\n%s\n}\n", document, quote(key), term(string(values[key])), r.decided())
+	if len(values) == 0 {
+		return
 	}
+	var members []item
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		members = append(members, item{path.Key(key), fmt.Sprintf("%s: %s", quote(key), term(string(values[key])))})
+	}
+	if len(members) == 1 {
+		path = members[0].path
+	}
+	r.comment(path, "")
+	r.printf("%s := %s if {\n%s\n}\n", document, listed("{", members, "}"), r.decided())
 }
 
 // renderMessages renders the warnings and errors of the rule.

@@ -111,7 +111,7 @@ func TestField(t *testing.T) {
 	}
 	fields := map[string]string{
 		"cluster.labels.b": "spec.rules[0].require[0]", "cluster.properties.c in": "spec.rules[0].require[1]",
-		`annotations["e"]`: "spec.rules[0].set.annotations[e]", "package rules": "spec.rules", "repelled contains": "spec.rules",
+		`annotations := {"e"`: "spec.rules[0].set.annotations[e]", "package rules": "spec.rules", "repelled contains": "spec.rules",
 	}
 	for text, want := range fields {
 		before, _, found := strings.Cut(m.Text, text)

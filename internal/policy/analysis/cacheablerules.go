@@ -29,7 +29,7 @@ import (
 const (
 	maxHelpers      = 256
 	maxInputHelpers = 64
-	maxHelperSteps  = 100_000
+	maxHelperSteps  = 1_000_000
 )
 
 // CacheableRule is a contract rule, or a rule that contract rules use, whose value can be cached across evaluations. It

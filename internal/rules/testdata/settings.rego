@@ -57,38 +57,37 @@ errors contains concat("", [concat("", ["rule set: no cluster for ", object_text
 	not count(chosen_set) > 0
 }
 
-# spec.rules[2].set.annotations[example.com/clusters]
-annotations["example.com/clusters"] := json.marshal(sort(chosen_set)) if {
-	decides == "set"
-	count(chosen_set) > 0
-}
-
-# spec.rules[2].set.annotations[example.com/note]
-annotations["example.com/note"] := concat("", ["on ", concat(",", sort(chosen_set)), " for ", object_text_1]) if {
+# spec.rules[2].set.annotations
+annotations := {
+	# spec.rules[2].set.annotations[example.com/clusters]
+	"example.com/clusters": json.marshal(sort(chosen_set)),
+	# spec.rules[2].set.annotations[example.com/note]
+	"example.com/note": concat("", ["on ", concat(",", sort(chosen_set)), " for ", object_text_1]),
+} if {
 	decides == "set"
 	count(chosen_set) > 0
 }
 
 # spec.rules[2].set.labels[placed]
-labels.placed := "true" if {
+labels := {"placed": "true"} if {
 	decides == "set"
 	count(chosen_set) > 0
 }
 
 # spec.rules[2].set.nodeSelector[disk]
-scheduling.nodeSelector.disk := "ssd" if {
+scheduling["nodeSelector"] := {"disk": "ssd"} if {
 	decides == "set"
 	count(chosen_set) > 0
 }
 
 # spec.rules[2].set.priorityClassName
-scheduling.priorityClassName := "high" if {
+scheduling["priorityClassName"] := "high" if {
 	decides == "set"
 	count(chosen_set) > 0
 }
 
 # spec.rules[2].set.schedulerName
-scheduling.schedulerName := "batch" if {
+scheduling["schedulerName"] := "batch" if {
 	decides == "set"
 	count(chosen_set) > 0
 }
