@@ -145,12 +145,13 @@ func (r *ruleText) renderScores() {
 // chooses reports whether the rule chooses among the eligible clusters.
 func (r *ruleText) chooses() bool { return r.rule.Limit > 0 || r.rule.Spread != nil }
 
-// level returns the Rego expression of the level of a cluster.
-func (r *ruleText) level() string {
+// ranked returns the Rego statement that iterates over the eligible clusters, as name, and the term for their level. It iterates over all
+// levels, so that OPA computes them at once, and they are remembered.
+func (r *ruleText) ranked() (statement, level string) {
 	if len(r.rule.Prefer) == 0 {
-		return "0"
+		return "some name in " + r.name("eligible"), "0"
 	}
-	return r.name("level") + "[name]"
+	return "some name, level in " + r.name("level"), "level"
 }
 
 // rank returns the Rego expression of the rank of a cluster or domain.
@@ -165,8 +166,9 @@ func (r *ruleText) renderChosen() {
 		r.renderSpread()
 	case r.rule.Limit > 0:
 		r.comment(r.path.Child("limit"), "the best of the eligible clusters.")
-		r.printf("%s := %s if {\ncount(%s) <= %d\n} else := {name |\nsome [_, _, name] in array.slice(sort([[%s, %s, name] | some name in %s]), 0, %d)\n}\n",
-			r.name("chosen"), r.name("eligible"), r.name("eligible"), r.rule.Limit, r.level(), r.rank("name"), r.name("eligible"), r.rule.Limit)
+		each, level := r.ranked()
+		r.printf("%s := %s if {\ncount(%s) <= %d\n} else := {name |\nsome [_, _, name] in array.slice(sort([[%s, %s, name] | %s]), 0, %d)\n}\n",
+			r.name("chosen"), r.name("eligible"), r.name("eligible"), r.rule.Limit, level, r.rank("name"), each, r.rule.Limit)
 	default:
 		r.printf("\n%s := %s\n", r.name("chosen"), r.name("eligible"))
 	}
@@ -192,8 +194,9 @@ func (r *ruleText) spread() *operand {
 func (r *ruleText) renderSpread() {
 	s, path := r.rule.Spread, r.path.Child("spread")
 	r.comment(path, "the eligible clusters of each domain, best first.")
-	r.printf("%s[domain] contains [%s, %s, name] if {\nsome name in %s\ncluster := data.clusters[name]\ndomain := %s\n}\n",
-		r.name("members"), r.level(), r.rank("name"), r.name("eligible"), r.spread().ref)
+	each, level := r.ranked()
+	r.printf("%s[domain] contains [%s, %s, name] if {\n%s\ncluster := data.clusters[name]\ndomain := %s\n}\n",
+		r.name("members"), level, r.rank("name"), each, r.spread().ref)
 	best := "sort(members)"
 	if s.MaxClusters > 0 {
 		best = fmt.Sprintf("array.slice(%s, 0, %d)", best, s.MaxClusters)
@@ -237,8 +240,11 @@ func (r *ruleText) renderSpread() {
 // renderContract renders the clusters that the rule gives.
 func (r *ruleText) renderContract() {
 	value := r.name("chosen")
-	if r.rule.Weights == placementv1.RuleWeightsScore {
+	switch {
+	case r.rule.Weights == placementv1.RuleWeightsScore && r.chooses():
 		value = fmt.Sprintf("{name: {\"weight\": max([1, %s[name]])} | some name in %s}", r.name("score"), value)
+	case r.rule.Weights == placementv1.RuleWeightsScore:
+		value = fmt.Sprintf("{name: {\"weight\": max([1, score])} | some name, score in %s}", r.name("score"))
 	}
 	r.comment(r.path, fmt.Sprintf("the clusters of rule %s.", r.rule.Name))
 	r.printf("clusters := %s if {\n%s\n}\n", value, r.decided())

@@ -39,7 +39,7 @@ level_cheap[name] := floor((best_cheap - score) / 20) if {
 chosen_cheap := eligible_cheap if {
 	count(eligible_cheap) <= 1
 } else := {name |
-	some [_, _, name] in array.slice(sort([[level_cheap[name], crypto.sha256(concat("/", [object_path, name])), name] | some name in eligible_cheap]), 0, 1)
+	some [_, _, name] in array.slice(sort([[level, crypto.sha256(concat("/", [object_path, name])), name] | some name, level in level_cheap]), 0, 1)
 }
 
 # spec.rules[0]: the clusters of rule cheap.

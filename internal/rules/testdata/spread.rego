@@ -28,8 +28,8 @@ level_regions[name] := best_regions - score if {
 }
 
 # spec.rules[0].spread: the eligible clusters of each domain, best first.
-members_regions[domain] contains [level_regions[name], crypto.sha256(concat("/", [object_path, name])), name] if {
-	some name in eligible_regions
+members_regions[domain] contains [level, crypto.sha256(concat("/", [object_path, name])), name] if {
+	some name, level in level_regions
 	cluster := data.clusters[name]
 	domain := cluster.region
 }

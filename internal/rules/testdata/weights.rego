@@ -21,7 +21,7 @@ score_shares[name] := sum(array.flatten([[3 | cluster.labels.size in {"large"}]]
 chosen_shares := eligible_shares
 
 # spec.rules[0]: the clusters of rule shares.
-clusters := {name: {"weight": max([1, score_shares[name]])} | some name in chosen_shares} if {
+clusters := {name: {"weight": max([1, score])} | some name, score in score_shares} if {
 	decides == "shares"
 	count(chosen_shares) > 0
 }

@@ -1,0 +1,174 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package embedded
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// ruled returns the evaluator of a policy of rules over three clusters, and its observer.
+func ruled(t *testing.T, rules string) (*evaluator, *counts) {
+	t.Helper()
+	var spec placementv1.PlacementPolicySpec
+	if err := yaml.UnmarshalStrict([]byte(rules), &spec.Rules); err != nil {
+		t.Fatal(err)
+	}
+	data := NewData()
+	var objects []*unstructured.Unstructured
+	for i := range 3 {
+		o := document("fleet", fmt.Sprintf("eu-%d", i), "status", map[string]any{
+			"version":    map[string]any{"kubernetes": fmt.Sprintf("1.3%d.0", i)},
+			"properties": []any{map[string]any{"name": "tier", "value": fmt.Sprint(i)}},
+		})
+		o.SetLabels(map[string]string{"topology.kubernetes.io/region": "eu", "pci": fmt.Sprint(i)})
+		objects = append(objects, o)
+	}
+	data.Replace(profiles.GroupVersionResource, objects)
+	data.Replace(managed.GroupVersionResource, nil)
+	seen := &counts{}
+	ev, _ := prepare(t, New(data, Options{Timeout: time.Minute, Concurrency: 1, Observer: seen}), spec)
+	return ev.(*evaluator), seen
+}
+
+// ruledObject is a Deployment of a name, with fields that no rule below reads.
+func ruledObject(name string) map[string]any {
+	return map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": map[string]any{
+			"name": name, "namespace": "ns-" + name, "uid": name,
+			"labels":      map[string]any{"app": name, "team": "shop", "tier": "1"},
+			"annotations": map[string]any{"pci": "1", "note": name},
+		},
+		"spec":   map[string]any{"replicas": int64(3)},
+		"status": map[string]any{"replicas": int64(len(name))},
+	}
+}
+
+// TestRulesAreRemembered verifies that objects that differ only in what rules do not read have one decision in the decision cache,
+// whether it gives clusters or denies the object.
+func TestRulesAreRemembered(t *testing.T) {
+	tests := map[string]struct {
+		rules    string
+		clusters []string
+		apart    bool
+	}{
+		"Constants": {
+			rules:    `[{name: a, require: [{field: region, operator: In, values: [eu]}, {label: pci, operator: Gte, values: ["1"]}]}]`,
+			clusters: []string{"eu-1", "eu-2"},
+		},
+		"ValueFrom": {
+			rules:    `[{name: a, require: [{label: pci, operator: Gt, valueFrom: {annotation: pci}}]}]`,
+			clusters: []string{"eu-2"},
+		},
+		"Properties": {
+			rules:    `[{name: a, require: [{property: tier, operator: Exists}, {property: tier, operator: In, valueFrom: {label: tier}}]}]`,
+			clusters: []string{"eu-1"},
+		},
+		"Versions": {
+			rules:    `[{name: a, require: [{field: version, operator: Lt, values: ["1.31"]}]}]`,
+			clusters: []string{"eu-0"},
+		},
+		"When": {
+			rules: `[{name: a, when: {objectSelector: {matchLabels: {team: bank}}}}, ` +
+				`{name: b, when: {annotations: [{key: pci, operator: Exists}]}, require: [{label: pci, operator: Gt, valueFrom: {annotation: pci}}]}]`,
+			clusters: []string{"eu-2"},
+		},
+		"Expression": {
+			rules:    `[{name: a, when: {expression: "has(object.spec.replicas) && object.spec.replicas > 2"}, require: [{label: pci, operator: Gte, values: ["1"]}]}]`,
+			clusters: []string{"eu-1", "eu-2"},
+		},
+		"Weights": {
+			rules:    `[{name: a, weights: Score, prefer: [{label: pci, operator: Gte, values: ["1"], weight: 10}], require: [{label: pci, operator: Gte, values: ["1"]}]}]`,
+			clusters: []string{"eu-1", "eu-2"},
+		},
+		"Denied": {rules: `[{name: a, require: [{label: pci, operator: Gt, values: ["7"]}]}]`},
+		"Set": {
+			rules:    `[{name: a, require: [{label: pci, operator: Gte, values: ["1"]}], set: {annotations: {on: "{clusters} for {label:team}"}}}]`,
+			clusters: []string{"eu-1", "eu-2"},
+		},
+		"Name": {
+			rules:    `[{name: a, require: [{label: pci, operator: Gte, values: ["1"]}], warn: "{name}"}]`,
+			clusters: []string{"eu-1", "eu-2"}, apart: true,
+		},
+		"Limit": {
+			rules:    `[{name: a, require: [{label: pci, operator: Gte, values: ["0"]}], limit: 3}]`,
+			clusters: []string{"eu-0", "eu-1", "eu-2"}, apart: true,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			ev, seen := ruled(t, tc.rules)
+			for _, object := range []string{"web", "database"} {
+				if d := decide(t, ev, ruledObject(object)); !slices.Equal(d.Clusters, tc.clusters) || (len(d.Errors) > 0) != (tc.clusters == nil) {
+					t.Errorf("%s: clusters %v, errors %v, want clusters %v", object, d.Clusters, d.Errors, tc.clusters)
+				}
+			}
+			if tc.apart {
+				seen.want(t, 0, 2)
+			} else {
+				seen.want(t, 1, 1)
+			}
+		})
+	}
+}
+
+// TestEligibleClustersAreRemembered verifies that objects that differ in their names, by which a rule with a limit chooses among the
+// eligible clusters, share the eligible clusters and their scores in the rule cache.
+func TestEligibleClustersAreRemembered(t *testing.T) {
+	ev, seen := ruled(t, `
+- name: a
+  require:
+  - {field: region, operator: In, values: [eu]}
+  - {label: pci, operator: Gte, valueFrom: {annotation: pci}}
+  prefer:
+  - {label: pci, operator: Gte, values: ["1"], weight: 10}
+  limit: 1
+`)
+	decide(t, ev, ruledObject("web"))
+	view := ev.ruleCache.view(ev.Revision(), ruledObject("database"))
+	var known []string
+	for i, r := range ev.module.CacheableRules {
+		if view.found[i] != nil {
+			known = append(known, strings.TrimPrefix(r.Ref.String(), "data.rules."))
+		}
+	}
+	for _, want := range []string{"suitable_a", "eligible_a", "score_a", "level_a", "repelled"} {
+		if !slices.Contains(known, want) {
+			t.Errorf("the value of %s is not remembered, but those of %q", want, known)
+		}
+	}
+	other := ruledObject("database")
+	other["metadata"].(map[string]any)["annotations"] = map[string]any{"pci": "2"}
+	for _, d := range []struct {
+		object   map[string]any
+		clusters []string
+	}{{ruledObject("database"), []string{"eu-1", "eu-2"}}, {other, []string{"eu-2"}}} {
+		if got := decide(t, ev, d.object).Clusters; len(got) != 1 || !slices.Contains(d.clusters, got[0]) {
+			t.Errorf("clusters %v, want one of %v", got, d.clusters)
+		}
+	}
+	seen.want(t, 0, 3)
+}
