@@ -58,7 +58,12 @@ func evaluateCEL(bctx rego.BuiltinContext, expression, object *ast.Term) (*ast.T
 		return nil, fmt.Errorf("%s is not a text", expression)
 	}
 	if n := len(text); n > maxExpression {
-		return nil, rego.NewHaltError(&engine.LimitError{Operand: "an expression", Size: n, Limit: maxExpression, Unit: "bytes"})
+		return nil, rego.NewHaltError(&engine.LimitError{Function: language.CEL.Name, Operand: "operand 1", Size: n, Limit: maxExpression, Unit: "bytes"})
+	}
+	// A value with shared parts would be converted to a tree without them.
+	if err := checkTree(object.Value, 1); err != nil {
+		err.Function = language.CEL.Name
+		return nil, rego.NewHaltError(err)
 	}
 	content, err := celValue(object.Value)
 	if err != nil {
