@@ -17,6 +17,7 @@ limitations under the License.
 package rules_test
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -47,6 +48,16 @@ match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deplo
 		}
 	}
 	Expect(got).To(HaveLen(len(want)), "%q", got)
+	By("comparing the errors with those of the plugin")
+	text, err := json.Marshal(o)
+	Expect(err).NotTo(HaveOccurred())
+	out, err := f.Kubectl(ctx, string(text), "berth", "check", "-o", "json", "-f", "-")
+	Expect(err).To(HaveOccurred())
+	var checked []struct{ Errors []string }
+	Expect(json.NewDecoder(strings.NewReader(out)).Decode(&checked)).To(Succeed(), out)
+	Expect(checked).To(HaveLen(1))
+	Expect(checked[0].Errors).To(Equal(got))
+
 	for i, text := range want {
 		if start, long := strings.CutSuffix(text, "..."); long {
 			Expect(got[i]).To(HavePrefix(start))
@@ -93,7 +104,7 @@ match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deplo
 	Entry("beside a remote engine", "remote: {url: 'https://opa.example.com/v1/data/p'}, rules: [{name: a, limit: 1}]",
 		`spec.rules: Forbidden: rules and remote exclude each other: write another policy, which can match the same objects`),
 	Entry("beside data", "data: {a: 1}, rules: [{name: a, limit: 1}]", `spec.data: Forbidden: rules read no documents of data`),
-	Entry("beside types to replicate", "replicate: [{group: apps, version: v1, resource: deployments}], rules: [{name: a, limit: 1}]",
+	Entry("beside types to replicate", "replicate: [{apiGroup: apps, resource: deployments}], rules: [{name: a, limit: 1}]",
 		`spec.replicate: Forbidden: Berth knows what rules read`),
 	Entry("with a bad key of a cluster's label", "rules: [{name: a, require: [{label: 'pci level', operator: Exists}]}]",
 		`spec.rules[0].require[0].label: Invalid value: "pci level": name part must consist of alphanumeric characters, ...`),
