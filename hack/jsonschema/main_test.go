@@ -81,7 +81,7 @@ func policies(t *testing.T) map[string]map[string]any {
 			if err != nil {
 				return err
 			}
-			for _, document := range bytes.Split(text, []byte("\n---\n")) {
+			for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
 				var object map[string]any
 				if yaml.Unmarshal(document, &object) == nil && object["kind"] == "PlacementPolicy" {
 					out[path+string(document)] = object

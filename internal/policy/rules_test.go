@@ -65,7 +65,7 @@ func TestRulesReadFields(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, path := range m.Dependencies.Data.Paths() {
+			for _, path := range m.Data.Paths() {
 				if path == ".**" || strings.HasPrefix(path, ".clusters.*.**") {
 					t.Errorf("the rules read data%s", path)
 				}
