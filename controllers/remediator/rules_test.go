@@ -1,0 +1,160 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediator
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/internal/events"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+// evaluations counts the evaluations of policies.
+type evaluations struct {
+	embedded.Observer
+	n atomic.Int64
+}
+
+func (e *evaluations) DecisionCacheMiss()   { e.n.Add(1) }
+func (*evaluations) DecisionCacheHit()      {}
+func (*evaluations) RuleCacheUsed(int, int) {}
+func (*evaluations) CacheMismatch(name string) {
+	panic("the decision of " + name + " was not the one that was remembered")
+}
+
+// thresholdProjections is how many projections thresholds has of the objects that workload returns.
+const thresholdProjections = 10
+
+// thresholds is a policy of rules with a threshold. Clusters have the levels 0, 1, 2, 3, and 9.
+func thresholds(t testing.TB, level string, mode placementv1.RemediationMode) placementv1.PlacementPolicySpec {
+	t.Helper()
+	spec := onDeployments("", "")
+	spec.Rego, spec.RegoVersion, spec.Remediation.Mode = "", "", mode
+	text := fmt.Sprintf(`
+- name: eu
+  when:
+    annotations: [{key: %s, operator: In, values: ["true"]}]
+  require:
+  - {label: topology.berth.dev/jurisdiction, operator: In, values: [eu]}
+  - {label: compliance.berth.dev/pci-level, operator: Gte, valueFrom: {annotation: %s}}
+- name: others
+  require:
+  - {label: compliance.berth.dev/pci-level, operator: Gte, values: ["%s"]}
+`, euAnnotation, pciAnnotation, level)
+	if err := yaml.UnmarshalStrict([]byte(text), &spec.Rules); err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+// newThresholdLeader returns a leader with placed objects, and the counter of its evaluations.
+func newThresholdLeader(t testing.TB, objects int, mode placementv1.RemediationMode) (*leader, *evaluations) {
+	t.Helper()
+	l, seen := newLeader(t), &evaluations{}
+	l.eng.Observer = seen
+	clusters := fleet(50)
+	for _, o := range clusters {
+		replication.Known().Prepare(profiles, o)
+	}
+	l.data.Load(profiles, projection.AllFields(), clusters)
+	l.apply("p", thresholds(t, "2", mode))
+	l.catchUp(t.Context())
+	fields := l.neededFields.forType(deployments)
+	list := make([]*unstructured.Unstructured, objects)
+	for i := range list {
+		list[i] = l.placed(workload(t, i))
+		l.cut(fields, list[i])
+	}
+	l.fill(deployments, list)
+	l.drain()
+	l.catchUp(t.Context())
+	l.drain()
+	return l, seen
+}
+
+// change changes the threshold, and returns how many objects were looked at, and how often the policy was evaluated.
+func (l *leader) change(seen *evaluations, level string, mode placementv1.RemediationMode) (objects int, evaluated int64) {
+	l.t.Helper()
+	before := seen.n.Load()
+	l.apply("p", thresholds(l.t, level, mode))
+	l.catchUp(l.t.Context())
+	objects = l.drain()
+	l.catchUp(l.t.Context())
+	return objects + l.drain(), seen.n.Load() - before
+}
+
+// TestThresholdsThatNoClusterCrosses verifies that another threshold of a rule that gives no other clusters writes nothing, and is
+// evaluated once for each projection of the objects, however many objects there are.
+func TestThresholdsThatNoClusterCrosses(t *testing.T) {
+	const automatic = placementv1.RemediationAutomatic
+	for _, objects := range []int{100, 1000} {
+		t.Run(fmt.Sprint(objects), func(t *testing.T) {
+			l, seen := newThresholdLeader(t, objects, automatic)
+			l.Events = events.New(nobody{})
+			patches := 0
+			l.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
+				patches++
+				return nil, fmt.Errorf("nothing is patched in this test: %s", name)
+			}}
+			for _, level := range []string{"1.5", "1.01", "2"} {
+				if _, evaluated := l.change(seen, level, automatic); evaluated != thresholdProjections {
+					t.Errorf("level %s: evaluated %d times, want once for each of %d projections", level, evaluated, thresholdProjections)
+				}
+				if r := l.Ledger.Report("p"); r.Matched != objects || r.Violations != 0 || patches != 0 {
+					t.Errorf("level %s: %d matched, %d violations, %d patches", level, r.Matched, r.Violations, patches)
+				}
+			}
+			// Clusters of level 2 do not meet this one. Half of the objects are decided by the rule.
+			l.change(seen, "2.5", placementv1.RemediationManual)
+			if r := l.Ledger.Report("p"); r.Violations != objects/2 {
+				t.Errorf("%d violations of a threshold that clusters cross", r.Violations)
+			}
+		})
+	}
+}
+
+// BenchmarkThreshold changes a threshold of a rule that no cluster crosses, with 10,000 placed Deployments, of which the policy sees 10
+// different projections.
+func BenchmarkThreshold(b *testing.B) {
+	const objects = 10_000
+	l, seen := newThresholdLeader(b, objects, manual)
+	var evaluated int64
+	var spent time.Duration
+	i := 0
+	for b.Loop() {
+		start := processor(b)
+		_, n := l.change(seen, []string{"1.5", "2"}[i%2], manual)
+		spent += processor(b) - start
+		evaluated += n
+		i++
+	}
+	if r := l.Ledger.Report("p"); r.Matched != objects || r.Violations != 0 {
+		b.Fatalf("%d matched, %d violations", r.Matched, r.Violations)
+	}
+	b.ReportMetric(spent.Seconds()*1e3/float64(b.N), "cpu-ms/all")
+	b.ReportMetric(float64(evaluated)/float64(b.N), "evaluated/change")
+}
