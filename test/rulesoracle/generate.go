@@ -157,7 +157,9 @@ func (g *Generator) Object() map[string]any {
 	object := map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}
 	switch g.random.IntN(10) {
 	case 0:
-		object["apiVersion"], object["kind"] = "v1", "Namespace"
+		if object["apiVersion"], object["kind"] = "v1", "Namespace"; g.chance(20) {
+			object["apiVersion"] = "example.com/v1"
+		}
 		return object
 	case 1:
 		object["apiVersion"], object["kind"] = "example.com/v1", "Widget"
@@ -222,7 +224,7 @@ func (g *Generator) containers() []any {
 // Clusters returns the documents of data.clusters, by name.
 func (g *Generator) Clusters() map[string]map[string]any {
 	out := map[string]map[string]any{}
-	for range g.random.IntN(len(names) + 1) {
+	for range g.random.IntN(3*len(names) + 1) {
 		name := pick(g, names)
 		out[name] = g.cluster(name)
 	}

@@ -178,6 +178,15 @@ func (g *Generator) chooseClusters(r *placementv1.Rule, last bool) {
 	if g.chance(20) {
 		r.Candidates = placementv1.RuleCandidatesClusters
 	}
+	if g.chance(10) {
+		// Many clusters are eligible, so that there are several turns.
+		r.Tolerate = []placementv1.RuleToleration{{Operator: corev1.TolerationOpExists}}
+		r.Spread = g.spread()
+		r.Limit = int32(3 + g.random.IntN(4))
+		if g.chance(30) {
+			g.prefer(r)
+		}
+	}
 	for len(r.Require) == 0 && len(r.Tolerate) == 0 && len(r.Prefer) == 0 && r.Spread == nil && r.Limit == 0 {
 		if g.chance(60) {
 			for range 1 + g.random.IntN(2) {
@@ -194,7 +203,7 @@ func (g *Generator) chooseClusters(r *placementv1.Rule, last bool) {
 			r.Spread = g.spread()
 		}
 		if g.chance(45) {
-			r.Limit = int32(1 + g.random.IntN(4))
+			r.Limit = int32(1 + g.random.IntN(6))
 		}
 	}
 	// The compiler refuses a limit that is less than what spread requires.
