@@ -188,23 +188,7 @@ func (g *Generator) chooseClusters(r *placementv1.Rule, last bool) {
 		}
 	}
 	for len(r.Require) == 0 && len(r.Tolerate) == 0 && len(r.Prefer) == 0 && r.Spread == nil && r.Limit == 0 {
-		if g.chance(60) {
-			for range 1 + g.random.IntN(2) {
-				r.Require = append(r.Require, g.requirement(g.subject()))
-			}
-		}
-		if g.chance(50) {
-			r.Tolerate = g.tolerations()
-		}
-		if g.chance(60) {
-			g.prefer(r)
-		}
-		if g.chance(40) {
-			r.Spread = g.spread()
-		}
-		if g.chance(45) {
-			r.Limit = int32(1 + g.random.IntN(6))
-		}
+		g.chooseSome(r)
 	}
 	// The compiler refuses a limit that is less than what spread requires.
 	if r.Spread != nil && r.Limit > 0 {
@@ -220,6 +204,27 @@ func (g *Generator) chooseClusters(r *placementv1.Rule, last bool) {
 		r.Otherwise = placementv1.RuleOtherwiseNextRule
 	} else if g.chance(10) {
 		r.Otherwise = placementv1.RuleOtherwiseDeny
+	}
+}
+
+// chooseSome sets some of the fields of a rule by which it chooses clusters, or none.
+func (g *Generator) chooseSome(r *placementv1.Rule) {
+	if g.chance(60) {
+		for range 1 + g.random.IntN(2) {
+			r.Require = append(r.Require, g.requirement(g.subject()))
+		}
+	}
+	if g.chance(50) {
+		r.Tolerate = g.tolerations()
+	}
+	if g.chance(60) {
+		g.prefer(r)
+	}
+	if g.chance(40) {
+		r.Spread = g.spread()
+	}
+	if g.chance(45) {
+		r.Limit = int32(1 + g.random.IntN(6))
 	}
 }
 
