@@ -69,7 +69,7 @@ const (
 	keyVersion  = "example.com/release"
 	keyRegion   = "region"
 	keyZone     = "zone"
-	keyOdd      = "odd"
+	keyOdd      = `100% "odd"`
 	keyFlag     = "flag"
 )
 
@@ -109,8 +109,14 @@ func (g *Generator) textOf(key string) string {
 	case keyZone:
 		return pick(g, zones)
 	}
+	if g.chance(5) {
+		return special
+	}
 	return pick(g, tiers)
 }
+
+// special is a text with characters that have a meaning in Rego, in formats, and in texts of rules.
+const special = `a "b" \ %s {c}`
 
 func (g *Generator) texts() map[string]any {
 	out := map[string]any{}
@@ -272,7 +278,7 @@ func (g *Generator) properties() map[string]any {
 		out[keyFlag] = g.chance(50)
 	}
 	if g.chance(60) {
-		out[keyOdd] = pick(g, []any{nil, []any{"gold"}, map[string]any{"gold": "gold"}, "gold"})
+		out[keyOdd] = pick(g, []any{nil, []any{"gold"}, map[string]any{"gold": "gold"}, "gold", special})
 	}
 	return out
 }

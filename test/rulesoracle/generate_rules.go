@@ -313,7 +313,7 @@ var fieldPools = map[placementv1.ClusterField][]string{
 
 var keyPools = map[string][]string{
 	keyTier: tiers, keyNumber: append([]string{"true", "1000000", "1000000000000000000000"}, numbers...), keyQuantity: quantities, keyVersion: versions,
-	keyRegion: regions, keyZone: zones, keyFlag: {"true", "false"}, keyOdd: {"gold"},
+	keyRegion: regions, keyZone: zones, keyFlag: {"true", "false"}, keyOdd: {"gold", special},
 }
 
 var orders = []placementv1.RequirementOperator{placementv1.OperatorGt, placementv1.OperatorGte, placementv1.OperatorLt, placementv1.OperatorLte}
