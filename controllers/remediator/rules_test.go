@@ -22,7 +22,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-dev/berth/internal/events"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 

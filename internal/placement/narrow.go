@@ -61,9 +61,19 @@ func (s clusterShare) ignores() bool {
 	return s.verdict.Policy.Clusters.DeveloperChoice == placementv1.DeveloperChoiceIgnore
 }
 
-// onEmpty reports whether a policy handles an object for which no cluster is left in one of some ways.
-func (s clusterShare) onEmpty(handlings ...placementv1.OnEmpty) bool {
-	return slices.Contains(handlings, s.verdict.Policy.Clusters.OnEmpty)
+// onEmpty returns the handling of an object for which no cluster is left: the strictest of the policies'.
+func onEmpty(shares []clusterShare) placementv1.OnEmpty {
+	out := placementv1.OnEmptyPolicyClusters
+	for _, s := range shares {
+		switch s.verdict.Policy.Clusters.OnEmpty {
+		case placementv1.OnEmptyPolicyClusters:
+		case placementv1.OnEmptyClear:
+			out = placementv1.OnEmptyClear
+		default:
+			return placementv1.OnEmptyDeny
+		}
+	}
+	return out
 }
 
 // clusterShares are the cluster lists of all policies that concern an object.
@@ -303,21 +313,18 @@ func (a askedClusters) join(shares []clusterShare) (*string, error) {
 		allowed = allowed.Intersection(sets.New(s.names...))
 	}
 	narrows := slices.ContainsFunc(shares, clusterShare.narrows) && !slices.ContainsFunc(shares, clusterShare.ignores)
-	denies := slices.ContainsFunc(shares, func(s clusterShare) bool {
-		return !s.onEmpty(placementv1.OnEmptyClear, placementv1.OnEmptyPolicyClusters)
-	})
-	clears := slices.ContainsFunc(shares, func(s clusterShare) bool { return s.onEmpty(placementv1.OnEmptyClear) })
+	handling := onEmpty(shares)
 	own, err := a.parse()
 	if err != nil && narrows {
 		return nil, err
 	}
 	next := narrow(own, allowed, narrows)
 	left := slices.ContainsFunc(next.Terms, func(term []string) bool { return len(term) > 0 })
-	if !left && !denies && !clears {
+	if !left && handling == placementv1.OnEmptyPolicyClusters {
 		next, left = narrow(own, allowed, false), len(allowed) > 0
 	}
 	switch {
-	case !left && (denies || !clears):
+	case !left && handling != placementv1.OnEmptyClear:
 		return nil, errNoCluster
 	case a.text != nil && err == nil && ptr.Equal(own.Text(), next.Text()):
 		return a.text, nil

@@ -57,7 +57,7 @@ func (r *ruleText) renderNodes() {
 	if len(require) > 0 {
 		r.comment(r.path.Child("require"), "the nodes on which the pods may run.")
 		var expressions, fields []item
-		preconditions := ""
+		var preconditions []string
 		for _, q := range require {
 			if one := (item{q.path, q.nodeExpression()}); q.Field == placementv1.ClusterFieldName {
 				fields = append(fields, one)
@@ -65,12 +65,12 @@ func (r *ruleText) renderNodes() {
 				expressions = append(expressions, one)
 			}
 			if q.fromObject() {
-				preconditions += "\n" + q.nodeComparedName()
+				preconditions = append(preconditions, q.nodeComparedName())
 			}
 		}
 		r.printf("%s := %s", r.name("term"), nodeTerm(expressions, fields))
-		if preconditions != "" {
-			r.printf(" if {%s\n}", preconditions)
+		if len(preconditions) > 0 {
+			r.printf(" if {\n%s\n}", strings.Join(preconditions, "\n"))
 		}
 		r.printf("\n\nscheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution := {\"nodeSelectorTerms\": [%s]} if {\n%s\n}\n",
 			r.name("term"), r.decided())

@@ -23,7 +23,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -209,5 +208,3 @@ func quoted(texts []string) []string {
 	}
 	return out
 }
-
-func number(n int32) string { return strconv.Itoa(int(n)) }

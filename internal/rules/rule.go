@@ -51,10 +51,14 @@ func newRuleText(g *generator, path *field.Path, rule placementv1.Rule) *ruleTex
 	return r
 }
 
+// selects reports whether a rule selects clusters or nodes.
+func selects(rule placementv1.Rule) bool {
+	return len(rule.Require) > 0 || len(rule.Tolerate) > 0 || len(rule.Prefer) > 0 || rule.Spread != nil || rule.Limit > 0
+}
+
 // choosesClusters reports whether a rule gives clusters.
 func choosesClusters(rule placementv1.Rule) bool {
-	return rule.Candidates != placementv1.RuleCandidatesNodes &&
-		(len(rule.Require) > 0 || len(rule.Tolerate) > 0 || len(rule.Prefer) > 0 || rule.Spread != nil || rule.Limit > 0)
+	return rule.Candidates != placementv1.RuleCandidatesNodes && selects(rule)
 }
 
 // name returns the name of one of the Rego rules that belong to the rule.

@@ -126,29 +126,16 @@ func (v *validator) rule(rule placementv1.Rule, path *field.Path, last bool) {
 	if w := rule.When; w != nil {
 		v.when(*w, path.Child("when"))
 	}
+	v.effect(rule, path, last)
 	nodes, chooses := rule.Candidates == placementv1.RuleCandidatesNodes, choosesClusters(rule)
-	overNodes := nodes && (len(rule.Require) > 0 || len(rule.Tolerate) > 0 || len(rule.Prefer) > 0 || rule.Spread != nil)
-	decides := chooses || overNodes || rule.Set != nil || rule.Warn != "" || rule.Deny != ""
-	switch {
-	case !decides && last:
-		v.forbid(path, "rule %s decides nothing, and no rule follows from which it could exempt objects: set one of require, prefer, tolerate, spread, limit, set, warn and deny", rule.Name)
-	case !decides && (rule.Otherwise != "" || rule.Message != "" || rule.Candidates != ""):
-		v.forbid(path, "rule %s gives no clusters: set require, prefer, tolerate, spread or limit, or remove candidates, message and otherwise", rule.Name)
-	case !chooses && !nodes && (rule.Otherwise != "" || rule.Message != ""):
-		v.forbid(path.Child("otherwise"), "rule %s gives no clusters, so that it never finds too few: remove message and otherwise", rule.Name)
-	case last && rule.Otherwise == placementv1.RuleOtherwiseNextRule:
-		v.forbid(path.Child("otherwise"), "no rule follows: remove NextRule, or add a rule")
-	}
 	for i, q := range rule.Require {
 		v.requirement(q, path.Child("require").Index(i), nodes)
 	}
 	for i, p := range rule.Prefer {
 		v.requirement(p.Requirement, path.Child("prefer").Index(i), nodes)
 	}
-	for i, t := range rule.Tolerate {
-		if effects := []string{"", string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule), string(corev1.TaintEffectNoExecute)}; nodes && !slices.Contains(effects, t.Effect) {
-			v.errs = append(v.errs, field.NotSupported(path.Child("tolerate").Index(i).Child("effect"), t.Effect, effects[1:]))
-		}
+	if nodes {
+		v.nodeTolerations(rule.Tolerate, path.Child("tolerate"))
 	}
 	if len(rule.Prefer) > 0 && chooses && rule.Limit == 0 && rule.Spread == nil && rule.Weights == "" {
 		v.warn(path.Child("prefer"), "has no effect: all eligible clusters are chosen. Set limit, spread or weights")
@@ -157,6 +144,32 @@ func (v *validator) rule(rule placementv1.Rule, path *field.Path, last bool) {
 	v.settings(rule.Set, path.Child("set"), chooses)
 	for _, one := range []struct{ name, text string }{{"warn", rule.Warn}, {"deny", rule.Deny}, {"message", rule.Message}} {
 		v.template(path.Child(one.name), one.text, false)
+	}
+}
+
+// effect refuses rules that decide nothing, and fields that have no effect in a rule.
+func (v *validator) effect(rule placementv1.Rule, path *field.Path, last bool) {
+	decides := selects(rule) || rule.Set != nil || rule.Warn != "" || rule.Deny != ""
+	forClusters := rule.Otherwise != "" || rule.Message != ""
+	switch {
+	case !decides && last:
+		v.forbid(path, "rule %s decides nothing, and no rule follows from which it could exempt objects: set one of require, prefer, tolerate, spread, limit, set, warn and deny", rule.Name)
+	case !decides && (forClusters || rule.Candidates != ""):
+		v.forbid(path, "rule %s gives no clusters: set require, prefer, tolerate, spread or limit, or remove candidates, message and otherwise", rule.Name)
+	case !selects(rule) && forClusters:
+		v.forbid(path.Child("otherwise"), "rule %s gives no clusters, so that it never finds too few: remove message and otherwise", rule.Name)
+	case last && rule.Otherwise == placementv1.RuleOtherwiseNextRule:
+		v.forbid(path.Child("otherwise"), "no rule follows: remove NextRule, or add a rule")
+	}
+}
+
+// nodeTolerations checks the effects of tolerations of pods.
+func (v *validator) nodeTolerations(tolerations []placementv1.RuleToleration, path *field.Path) {
+	effects := []string{string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule), string(corev1.TaintEffectNoExecute)}
+	for i, t := range tolerations {
+		if t.Effect != "" && !slices.Contains(effects, t.Effect) {
+			v.errs = append(v.errs, field.NotSupported(path.Index(i).Child("effect"), t.Effect, effects))
+		}
 	}
 }
 
@@ -185,13 +198,10 @@ func (v *validator) requirement(q placementv1.Requirement, path *field.Path, nod
 	if q.Label != "" {
 		v.key(path.Child("label"), q.Label)
 	}
-	if from := q.ValueFrom; from != nil {
-		if from.Label != "" {
-			v.key(path.Child("valueFrom", "label"), from.Label)
-		}
-		if from.Annotation != "" {
-			v.key(path.Child("valueFrom", "annotation"), from.Annotation)
-		}
+	if from := q.ValueFrom; from != nil && from.Label != "" {
+		v.key(path.Child("valueFrom", "label"), from.Label)
+	} else if from != nil && from.Annotation != "" {
+		v.key(path.Child("valueFrom", "annotation"), from.Annotation)
 	}
 	switch ordered := requirementIsOrdered(q.Operator); {
 	case ordered && q.ValueFrom == nil && len(q.Values) != 1:
@@ -199,26 +209,41 @@ func (v *validator) requirement(q placementv1.Requirement, path *field.Path, nod
 		v.fail(path.Child("values"), q.Values, "Gt, Gte, Lt and Lte need exactly one value")
 	case nodes:
 		v.nodeRequirement(q, path, ordered)
+	case q.Allocatable != "" || q.Free != "":
+		v.amount(q, path)
 	case ordered && (q.Field == placementv1.ClusterFieldZone || q.Field == placementv1.ClusterFieldReady):
 		v.errs = append(v.errs, field.NotSupported(path.Child("operator"), q.Operator, []string{"In", "NotIn", "Exists", "DoesNotExist"}))
-	case (q.Allocatable != "" || q.Free != "") && (q.Operator == placementv1.OperatorIn || q.Operator == placementv1.OperatorNotIn):
-		// They compare texts, and one quantity has many.
-		v.errs = append(v.errs, field.NotSupported(path.Child("operator"), q.Operator, []string{"Exists", "DoesNotExist", "Gt", "Gte", "Lt", "Lte"}))
-	case (q.Allocatable != "" || q.Free != "") && valueType(q) != placementv1.ValueTypeQuantity:
-		v.errs = append(v.errs, field.NotSupported(path.Child("as"), q.As, []placementv1.ValueType{placementv1.ValueTypeQuantity}))
 	case ordered:
-		for i, value := range q.Values {
-			v.comparable(path.Child("values").Index(i), value, valueType(q))
-		}
-		if q.ValueFrom != nil && q.ValueFrom.Default != nil {
-			v.comparable(path.Child("valueFrom", "default"), *q.ValueFrom.Default, valueType(q))
-		}
+		v.compared(q, path)
 	case q.Field == placementv1.ClusterFieldReady:
 		for i, value := range q.Values {
 			if value != "true" && value != "false" {
 				v.errs = append(v.errs, field.NotSupported(path.Child("values").Index(i), value, []string{"false", "true"}))
 			}
 		}
+	}
+}
+
+// amount checks a requirement of a quantity of clusters.
+func (v *validator) amount(q placementv1.Requirement, path *field.Path) {
+	switch {
+	case q.Operator == placementv1.OperatorIn || q.Operator == placementv1.OperatorNotIn:
+		// They compare texts, and one quantity has many.
+		v.errs = append(v.errs, field.NotSupported(path.Child("operator"), q.Operator, []string{"Exists", "DoesNotExist", "Gt", "Gte", "Lt", "Lte"}))
+	case valueType(q) != placementv1.ValueTypeQuantity:
+		v.errs = append(v.errs, field.NotSupported(path.Child("as"), q.As, []placementv1.ValueType{placementv1.ValueTypeQuantity}))
+	case requirementIsOrdered(q.Operator):
+		v.compared(q, path)
+	}
+}
+
+// compared checks the values that Gt, Gte, Lt, or Lte compare with.
+func (v *validator) compared(q placementv1.Requirement, path *field.Path) {
+	for i, value := range q.Values {
+		v.comparable(path.Child("values").Index(i), value, valueType(q))
+	}
+	if q.ValueFrom != nil && q.ValueFrom.Default != nil {
+		v.comparable(path.Child("valueFrom", "default"), *q.ValueFrom.Default, valueType(q))
 	}
 }
 
