@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -100,6 +101,19 @@ var _ = Describe("A policy with rules", func() {
 			p.Spec.Rules, p.Spec.Rego = nil, "package p\n\nlabels.a := \"b\"\n"
 		})
 		Eventually(moduleDigest).WithContext(ctx).WithArguments(p.Name).Should(BeEmpty())
+	})
+
+	It("has the digest of the version that is rolled out", func(ctx SpecContext) {
+		canary := f.NewNamespace(ctx, map[string]string{"stage": "canary"})
+		p := newPolicy(framework.NewName("staged"), "[{name: one, limit: 1}]", canary, f.NewNamespace(ctx, nil))
+		p.Spec.Rollout = &placementv1.PolicyRollout{Stages: []placementv1.RolloutStage{{
+			Name: "canary", NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"stage": "canary"}}, Soak: &metav1.Duration{Duration: time.Hour},
+		}}}
+		f.CreateReadyPolicy(ctx, p)
+		Eventually(moduleDigest).WithContext(ctx).WithArguments(p.Name).Should(Equal(digestOf(ctx, p)))
+		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Rules[0].Limit = 2 })
+		p.Spec.Rules[0].Limit = 2
+		Eventually(moduleDigest).WithContext(ctx).WithArguments(p.Name).Should(Equal(digestOf(ctx, p)))
 	})
 
 	It("writes no object when a threshold changes that no cluster crosses", func(ctx SpecContext) {
