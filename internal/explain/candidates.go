@@ -152,6 +152,9 @@ func (e *explainer) notAllowed(ctx context.Context, v *placement.Verdict, name s
 	s := e.searchIn(v.Policy)
 	if s != nil {
 		if reasons := s.notIn(ctx, "clusters", name, 0); len(reasons) > 0 {
+			if inRules := inFields(reasons); s.compiled.FromRules() && len(inRules) > 0 {
+				return inRules
+			}
 			return reasons
 		}
 	}

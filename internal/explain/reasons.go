@@ -330,6 +330,33 @@ func isBuiltin(v ast.Var) bool {
 	return false
 }
 
+// inFields returns the reasons of a policy with rules without the parts of its Rego between the rule clusters and what fails. An
+// author of rules knows their fields, and not the Rego that Berth has written.
+func inFields(reasons []Reason) []Reason {
+	var out []Reason
+	for _, r := range reasons {
+		switch {
+		case strings.HasPrefix(r.Expression, "decides =="):
+			// Another rule decides the object.
+			continue
+		case len(r.Because) > 0:
+			out = append(out, inFields(r.Because)...)
+			continue
+		case strings.HasSuffix(r.Field, ".tolerate"):
+			r.Expression, r.Values, r.Message = "", nil, "does not tolerate a taint of the cluster"
+		case r.Expression == "" || strings.Contains(r.Expression, "array.slice("):
+			r.Expression, r.Values, r.Message = "", nil, "chooses other clusters"
+		}
+		known := func(other Reason) bool {
+			return other.Field == r.Field && other.Expression == r.Expression && other.Message == r.Message
+		}
+		if !slices.ContainsFunc(out, known) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 func (s *search) reasonAt(rule string, at, otherwise *ast.Location) *Reason {
 	if at == nil {
 		at = otherwise

@@ -318,22 +318,37 @@ spec:
   match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
   mode: Enforce
   rules:
+  - name: other
+    when: {objectSelector: {matchLabels: {other: "true"}}}
+    limit: 1
   - name: eu
     require:
     - {label: region, operator: In, values: [eu]}
     - {label: pci, operator: Gte, valueFrom: {label: pci}}
 `
-	out := explainObject(t, world, web, explain.Options{Limit: 10})
-	got := map[string]string{}
-	for _, c := range out.Clusters.Listed {
-		// The innermost reason is the requirement that the cluster does not meet.
-		for reasons := c.Reasons; len(reasons) > 0; reasons = reasons[0].Because {
-			got[c.Name] = reasons[0].Field
+	got := map[string][]string{}
+	for _, c := range explainObject(t, world, web, explain.Options{Limit: 10}).Clusters.Listed {
+		for _, r := range c.Reasons {
+			got[c.Name] = append(got[c.Name], r.Field+" "+r.Expression+r.Message)
 		}
 	}
-	want := map[string]string{"bare": "spec.rules[0].require[0]", "us-1": "spec.rules[0].require[0]", "eu-2": "spec.rules[0].require[1]"}
+	want := map[string][]string{
+		"bare": {`spec.rules[1].require[0] cluster.labels.region in {"eu"}`},
+		"us-1": {`spec.rules[1].require[0] cluster.labels.region in {"eu"}`},
+		"eu-2": {`spec.rules[1].require[1] number(cluster.labels.pci) >= compared_require_2_eu`},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("fields (-want +got):\n%s", diff)
+		t.Errorf("reasons (-want +got):\n%s", diff)
+	}
+	got = map[string][]string{}
+	world = strings.Replace(world, "    - {label: region, operator: In, values: [eu]}\n    - {label: pci, operator: Gte, valueFrom: {label: pci}}", "    - {field: name, operator: Exists}\n    limit: 1", 1)
+	for _, c := range explainObject(t, world, web, explain.Options{Limit: 10}).Clusters.Listed {
+		for _, r := range c.Reasons {
+			got[r.Field+" "+r.Expression+r.Message] = append(got[r.Field+" "+r.Expression+r.Message], c.Name)
+		}
+	}
+	if len(got) != 1 || len(got["spec.rules[1].limit chooses other clusters"]) != 3 {
+		t.Errorf("reasons with a limit: %v", got)
 	}
 }
 
