@@ -152,7 +152,7 @@ func (o *checkOptions) validator(ctx context.Context, objects []*unstructured.Un
 	}
 	out := &policyvalidator.Validator{
 		Checker: embedded.New(embedded.NewData(), embedded.Options{Predicates: options.Predicates}), OwnNamespace: options.OwnNamespace,
-		ClusterPredicates: options.Predicates.NamesOf(predicates.Clusters),
+		ClusterPredicates: options.Predicates.NamesOf(predicates.Clusters), Templates: options.Templates,
 	}
 	var cluster simulation.Cluster
 	if o.live || len(o.from) > 0 {

@@ -20,9 +20,11 @@ package celexpression
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -32,6 +34,8 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/utils/lru"
+
+	"github.com/berth-dev/berth/internal/weakcache"
 )
 
 // objectVariable is the name of the only variable.
@@ -72,20 +76,36 @@ func compile(expression string, kind environment.Type) (*cel.Ast, error) {
 	return compiled, nil
 }
 
-// programs keeps the programs of the expressions that were used last. An expression is at most a few KiB.
-var programs = lru.New(256)
+// Program is a compiled expression. It is immutable and safe for concurrent use.
+type Program struct {
+	expression string
+	program    cel.Program
+}
+
+var (
+	// programs shares the program of an expression for as long as a policy with it is in use.
+	programs weakcache.Cache[Program]
+	// recent keeps the programs of expressions that no policy has as a constant, the last ones that were evaluated.
+	recent = lru.New(64)
+)
+
+// Compile compiles an expression. As long as the result is in use, Evaluate does not compile the expression.
+func Compile(expression string) (*Program, error) {
+	return programs.Get(expression, func() (*Program, error) { return newProgram(expression) })
+}
 
 // Evaluate returns the value of an expression on an object of Go types as in unstructured content. It is safe for concurrent use.
 // It fails if the expression does not compile, is no boolean, reads a field that the object does not have, or costs more than the
-// API server allows for one expression.
+// API server allows for one expression. Errors do not have values of the object.
 func Evaluate(ctx context.Context, expression string, object any) (bool, error) {
-	program, err := programOf(expression)
-	if err != nil {
-		return false, err
-	}
-	value, _, err := program.ContextEval(ctx, map[string]any{objectVariable: object})
+	p, err := Compile(expression)
 	if err != nil {
 		return false, fmt.Errorf("expression %q: %w", expression, err)
+	}
+	recent.Add(expression, p)
+	value, _, err := p.program.ContextEval(ctx, map[string]any{objectVariable: object})
+	if err != nil {
+		return false, fmt.Errorf("expression %q: %w", expression, p.withoutValues(err))
 	}
 	result, ok := value.Value().(bool)
 	if !ok {
@@ -94,13 +114,21 @@ func Evaluate(ctx context.Context, expression string, object any) (bool, error) 
 	return result, nil
 }
 
-func programOf(expression string) (cel.Program, error) {
-	if known, ok := programs.Get(expression); ok {
-		return known.(cel.Program), nil
+// errNoSuchKey replaces errors about keys that are values of the object. They may be secret.
+var errNoSuchKey = errors.New("no such key")
+
+// withoutValues returns an error without what the expression has read of the object.
+func (p *Program) withoutValues(err error) error {
+	if _, key, found := strings.Cut(err.Error(), "no such key: "); found && !strings.Contains(p.expression, key) {
+		return errNoSuchKey
 	}
+	return err
+}
+
+func newProgram(expression string) (*Program, error) {
 	compiled, err := compile(expression, environment.StoredExpressions)
 	if err != nil {
-		return nil, fmt.Errorf("expression %q: %w", expression, err)
+		return nil, err
 	}
 	env, err := environments().Env(environment.StoredExpressions)
 	if err != nil {
@@ -111,10 +139,9 @@ func programOf(expression string) (cel.Program, error) {
 		cel.InterruptCheckFrequency(celconfig.CheckFrequency),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("expression %q: %w", expression, err)
+		return nil, err
 	}
-	programs.Add(expression, program)
-	return program, nil
+	return &Program{expression, program}, nil
 }
 
 // Fields returns the names of the top-level fields of the object that an expression reads, sorted. It returns nil if the expression

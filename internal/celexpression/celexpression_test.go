@@ -42,6 +42,7 @@ func TestEvaluate(t *testing.T) {
 		"Absent":       {expression: "has(object.spec.paused)"},
 		"Optional":     {expression: "object.?spec.?paused.orValue(true)", want: true},
 		"Quantity":     {expression: "quantity('1Gi').isGreaterThan(quantity('1M'))", want: true},
+		"MissingValue": {expression: "object.spec[object.metadata.labels.app] == 1", err: "no such key"},
 		"MissingField": {expression: "object.spec.paused", err: "no such key: paused"},
 		"NoBoolean":    {expression: "object.spec.replicas", err: "must be a boolean, is int"},
 		"Type":         {expression: "'a'", err: "must be a boolean, is string"},
@@ -57,6 +58,9 @@ func TestEvaluate(t *testing.T) {
 			// The second evaluation finds the compiled expression.
 			for range 2 {
 				got, err := celexpression.Evaluate(t.Context(), tc.expression, object)
+				if err != nil && strings.Contains(err.Error(), ": web") {
+					t.Errorf("the error has a value of the object: %v", err)
+				}
 				if got != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("%v, %v, want %v, %q", got, err, tc.want, tc.err)
 				}

@@ -151,10 +151,11 @@ func (e *explainer) lost(ctx context.Context, name string) []Reason {
 func (e *explainer) notAllowed(ctx context.Context, v *placement.Verdict, name string) []Reason {
 	s := e.searchIn(v.Policy)
 	if s != nil {
-		if reasons := s.notIn(ctx, "clusters", name, 0); len(reasons) > 0 {
-			if inRules := inFields(reasons); s.compiled.FromRules() && len(inRules) > 0 {
-				return inRules
-			}
+		reasons := s.notChosen(ctx, name)
+		if !s.compiled.FromRules() {
+			reasons = s.notIn(ctx, "clusters", name, 0)
+		}
+		if len(reasons) > 0 {
 			return reasons
 		}
 	}

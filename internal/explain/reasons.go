@@ -26,6 +26,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/rules"
 )
 
 // Reason is why a policy does not choose a candidate.
@@ -330,29 +331,43 @@ func isBuiltin(v ast.Var) bool {
 	return false
 }
 
-// inFields returns the reasons of a policy with rules without the parts of its Rego between the rule clusters and what fails. An
-// author of rules knows their fields, and not the Rego that Berth has written.
-func inFields(reasons []Reason) []Reason {
+// notChosen returns why the rule of spec.rules that decides the object does not give it a cluster: what the cluster lacks, or that the
+// rule chooses others. It returns nothing for policies without rules, and if no rule decides.
+func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
+	if !s.compiled.FromRules() {
+		return nil
+	}
+	body := ast.NewBody(ast.Equality.Expr(ast.VarTerm("rule"), ast.VarTerm(rules.Decides)))
+	solution, ok, err := s.inspection.Solve(ctx, body, s.module.Imports)
+	deciding, isText := solution["rule"].(string)
+	if !ok || err != nil || !isText {
+		return nil
+	}
+	if reasons := s.notIn(ctx, rules.Eligible(deciding), candidate, 0); len(reasons) > 0 {
+		return innermost(reasons)
+	}
+	chosen := s.rules[rules.Chosen(deciding)]
+	if len(chosen) == 0 {
+		return nil
+	}
+	out := s.reasonAt(rules.Chosen(deciding), chosen[0].Location, nil)
+	out.Message = "chooses other clusters"
+	return []Reason{*out}
+}
+
+// innermost returns the reasons without those that they follow from. An author of rules knows their fields, and not the Rego in
+// between, which Berth has written.
+func innermost(reasons []Reason) []Reason {
 	var out []Reason
 	for _, r := range reasons {
-		switch {
-		case strings.HasPrefix(r.Expression, "decides =="):
-			// Another rule decides the object.
+		if len(r.Because) > 0 {
+			out = append(out, innermost(r.Because)...)
 			continue
-		case len(r.Because) > 0:
-			out = append(out, inFields(r.Because)...)
-			continue
-		case strings.HasSuffix(r.Field, ".tolerate"):
+		}
+		if strings.HasSuffix(r.Field, ".tolerate") {
 			r.Expression, r.Values, r.Message = "", nil, "does not tolerate a taint of the cluster"
-		case r.Expression == "" || strings.Contains(r.Expression, "array.slice("):
-			r.Expression, r.Values, r.Message = "", nil, "chooses other clusters"
 		}
-		known := func(other Reason) bool {
-			return other.Field == r.Field && other.Expression == r.Expression && other.Message == r.Message
-		}
-		if !slices.ContainsFunc(out, known) {
-			out = append(out, r)
-		}
+		out = append(out, r)
 	}
 	return out
 }

@@ -326,29 +326,39 @@ spec:
     - {label: region, operator: In, values: [eu]}
     - {label: pci, operator: Gte, valueFrom: {label: pci}}
 `
-	got := map[string][]string{}
-	for _, c := range explainObject(t, world, web, explain.Options{Limit: 10}).Clusters.Listed {
-		for _, r := range c.Reasons {
-			got[c.Name] = append(got[c.Name], r.Field+" "+r.Expression+r.Message)
-		}
-	}
-	want := map[string][]string{
-		"bare": {`spec.rules[1].require[0] cluster.labels.region in {"eu"}`},
-		"us-1": {`spec.rules[1].require[0] cluster.labels.region in {"eu"}`},
-		"eu-2": {`spec.rules[1].require[1] number(cluster.labels.pci) >= compared_require_2_eu`},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("reasons (-want +got):\n%s", diff)
-	}
-	got = map[string][]string{}
-	world = strings.Replace(world, "    - {label: region, operator: In, values: [eu]}\n    - {label: pci, operator: Gte, valueFrom: {label: pci}}", "    - {field: name, operator: Exists}\n    limit: 1", 1)
-	for _, c := range explainObject(t, world, web, explain.Options{Limit: 10}).Clusters.Listed {
-		for _, r := range c.Reasons {
-			got[r.Field+" "+r.Expression+r.Message] = append(got[r.Field+" "+r.Expression+r.Message], c.Name)
-		}
-	}
-	if len(got) != 1 || len(got["spec.rules[1].limit chooses other clusters"]) != 3 {
-		t.Errorf("reasons with a limit: %v", got)
+	const require = `    - {label: region, operator: In, values: [eu]}
+    - {label: pci, operator: Gte, valueFrom: {label: pci}}
+`
+	region, pci := `spec.rules[1].require[0] cluster.labels.region in {"eu"}`, `spec.rules[1].require[1] number(cluster.labels.pci) >= compared_require_2_eu`
+	for name, tc := range map[string]struct {
+		rule string
+		want map[string][]string
+	}{
+		"Requirements": {require, map[string][]string{"bare": {region}, "us-1": {region}, "eu-2": {pci}}},
+		"Spread": {require + "    spread: {label: region, maxClusters: 1}\n", map[string][]string{
+			"bare": {region}, "us-1": {region}, "eu-2": {pci},
+		}},
+		"SpreadAndLimit": {require + "    spread: {label: region, maxClusters: 1}\n    limit: 1\n", map[string][]string{
+			"bare": {region}, "us-1": {region}, "eu-2": {pci},
+		}},
+		"Weights": {require + "    prefer: [{label: pci, operator: In, values: [\"2\"], weight: 1}]\n    weights: Score\n", map[string][]string{
+			"bare": {region}, "us-1": {region}, "eu-2": {pci},
+		}},
+		"Limit": {"    - {label: region, operator: In, values: [eu]}\n    limit: 1\n    prefer: [{label: pci, operator: In, values: [\"1\"], weight: 1}]\n", map[string][]string{
+			"bare": {region}, "us-1": {region}, "eu-1": {"spec.rules[1].limit chooses other clusters"},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[string][]string{}
+			for _, c := range explainObject(t, strings.Replace(world, require, tc.rule, 1), web, explain.Options{Limit: 10}).Clusters.Listed {
+				for _, r := range c.Reasons {
+					got[c.Name] = append(got[c.Name], r.Field+" "+r.Expression+r.Message)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("reasons (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

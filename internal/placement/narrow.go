@@ -61,6 +61,11 @@ func (s clusterShare) ignores() bool {
 	return s.verdict.Policy.Clusters.DeveloperChoice == placementv1.DeveloperChoiceIgnore
 }
 
+// developerNarrows reports whether the developer's list counts.
+func developerNarrows(shares []clusterShare) bool {
+	return slices.ContainsFunc(shares, clusterShare.narrows) && !slices.ContainsFunc(shares, clusterShare.ignores)
+}
+
 // onEmpty returns the handling of an object for which no cluster is left: the strictest of the policies'.
 func onEmpty(shares []clusterShare) placementv1.OnEmpty {
 	out := placementv1.OnEmptyPolicyClusters
@@ -312,7 +317,7 @@ func (a askedClusters) join(shares []clusterShare) (*string, error) {
 	for _, s := range shares[1:] {
 		allowed = allowed.Intersection(sets.New(s.names...))
 	}
-	narrows := slices.ContainsFunc(shares, clusterShare.narrows) && !slices.ContainsFunc(shares, clusterShare.ignores)
+	narrows := developerNarrows(shares)
 	handling := onEmpty(shares)
 	own, err := a.parse()
 	if err != nil && narrows {
@@ -404,7 +409,7 @@ const (
 // allowances describes which clusters each party allows. The message is for the policy of the i-th share.
 func (a askedClusters) allowances(shares []clusterShare, i int) string {
 	parts := []string{"this policy allows " + firstNames(shares[i].names)}
-	if slices.ContainsFunc(shares, clusterShare.narrows) {
+	if developerNarrows(shares) {
 		if own, err := a.parse(); err == nil {
 			if names, all := own.All(); all {
 				parts = append(parts, fmt.Sprintf("%s asks for %s", a.subject(), firstNames(names)))

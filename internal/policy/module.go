@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/celexpression"
 	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/policy/lint"
@@ -75,6 +76,8 @@ type Module struct {
 
 	// rendered is what spec.rules were rendered to; nil if the policy has no rules.
 	rendered *rules.Module
+	// expressions keeps the CEL expressions of spec.rules compiled while this module is in use.
+	expressions []*celexpression.Program
 	// unit keeps the shared compilation alive in the weak cache while this module is in use.
 	unit *compilation
 }
@@ -191,7 +194,7 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	}
 	m := u.module
 	m.unit, m.Warnings, m.Findings = u, append(ruleWarnings, m.Warnings...), slices.Clone(m.Findings)
-	if m.Text, m.RegoVersion, m.rendered = text, spec.RegoVersion, rendered; rendered != nil {
+	if m.Text, m.RegoVersion, m.rendered, m.expressions = text, spec.RegoVersion, rendered, expressions(spec.Rules); rendered != nil {
 		// The author of rules can't change which Rego rules they are compiled to.
 		m.Unused = nil
 	}

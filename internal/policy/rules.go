@@ -23,6 +23,7 @@ import (
 	"strconv"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/celexpression"
 	"github.com/berth-dev/berth/internal/rules"
 )
 
@@ -42,6 +43,20 @@ func render(spec *placementv1.PlacementPolicySpec) (*rules.Module, []string, err
 	}
 	spec.Rego, spec.RegoVersion = m.Text, placementv1.RegoV1
 	return &m, warnings, nil
+}
+
+// expressions compiles the CEL expressions of rules, which the module keeps in use. rules.Render has checked them.
+func expressions(list []placementv1.Rule) []*celexpression.Program {
+	var out []*celexpression.Program
+	for _, rule := range list {
+		if rule.When == nil || rule.When.Expression == "" {
+			continue
+		}
+		if program, err := celexpression.Compile(rule.When.Expression); err == nil {
+			out = append(out, program)
+		}
+	}
+	return out
 }
 
 // FromRules reports whether the policy has rules, so that Berth has written Text.

@@ -99,7 +99,7 @@ func (r *ruleText) renderEligible(require []requirement, repelled string) {
 	if len(fixed) == 1 {
 		cluster = "_"
 	}
-	target, text := r.name("eligible"), "the eligible clusters."
+	target, text := r.name(partEligible), "the eligible clusters."
 	if len(variable) > 0 {
 		target, text = r.name("suitable"), "the clusters that meet what does not depend on the object."
 	}
@@ -110,7 +110,7 @@ func (r *ruleText) renderEligible(require []requirement, repelled string) {
 	}
 	r.comment(r.path, "the eligible clusters.")
 	r.printf("%s contains name if {\n%s\nsome name in %s\ncluster := data.clusters[name]\n%s\n}\n",
-		r.name("eligible"), strings.Join(preconditions, "\n"), target, strings.Join(variable, "\n"))
+		r.name(partEligible), strings.Join(preconditions, "\n"), target, strings.Join(variable, "\n"))
 }
 
 // renderScores renders the scores and levels of the eligible clusters. Lower levels are better.
@@ -130,7 +130,7 @@ func (r *ruleText) renderScores() {
 	}
 	r.comment(r.path.Child("prefer"), "the scores of the eligible clusters.")
 	r.printf("%s[name] := sum(array.flatten(%s)) if {\nsome name in %s\ncluster := data.clusters[name]\n}\n",
-		r.name("score"), list(gains), r.name("eligible"))
+		r.name("score"), list(gains), r.name(partEligible))
 	if !r.chooses() {
 		return
 	}
@@ -149,7 +149,7 @@ func (r *ruleText) chooses() bool { return r.rule.Limit > 0 || r.rule.Spread != 
 // levels, so that OPA computes them at once, and they are remembered.
 func (r *ruleText) ranked() (statement, level string) {
 	if len(r.rule.Prefer) == 0 {
-		return "some name in " + r.name("eligible"), "0"
+		return "some name in " + r.name(partEligible), "0"
 	}
 	return "some name, level in " + r.name("level"), "level"
 }
@@ -168,9 +168,9 @@ func (r *ruleText) renderChosen() {
 		r.comment(r.path.Child("limit"), "the best of the eligible clusters.")
 		each, level := r.ranked()
 		r.printf("%s := %s if {\ncount(%s) <= %d\n} else := {name |\nsome [_, _, name] in array.slice(sort([[%s, %s, name] | %s]), 0, %d)\n}\n",
-			r.name("chosen"), r.name("eligible"), r.name("eligible"), r.rule.Limit, level, r.rank("name"), each, r.rule.Limit)
+			r.name(partChosen), r.name(partEligible), r.name(partEligible), r.rule.Limit, level, r.rank("name"), each, r.rule.Limit)
 	default:
-		r.printf("\n%s := %s\n", r.name("chosen"), r.name("eligible"))
+		r.printf("\n%s := %s\n", r.name(partChosen), r.name(partEligible))
 	}
 }
 
@@ -220,16 +220,16 @@ func (r *ruleText) renderSpread() {
 	r.printf("%s := %s\n", r.name("domains"), domains)
 
 	r.comment(path, "the chosen clusters.")
-	r.printf("default %s := set()\n\n", r.name("chosen"))
+	r.printf("default %s := set()\n\n", r.name(partChosen))
 	if r.rule.Limit == 0 {
-		r.printf("%s := {name |\nsome [_, _, domain] in %s\nsome [_, _, name] in %s[domain]\n}", r.name("chosen"), r.name("domains"), r.name("ordered"))
+		r.printf("%s := {name |\nsome [_, _, domain] in %s\nsome [_, _, name] in %s[domain]\n}", r.name(partChosen), r.name("domains"), r.name("ordered"))
 	} else {
 		turn := "turn"
 		if minClusters > 1 {
 			turn = fmt.Sprintf("max([0, turn - %d])", minClusters-1)
 		}
 		r.printf("%s := {name |\nsome [_, _, _, name] in array.slice(sort([[%s, level, rank, name] |\nsome [_, _, domain] in %s\nsome turn, [level, rank, name] in %s[domain]\n]), 0, %d)\n}",
-			r.name("chosen"), turn, r.name("domains"), r.name("ordered"), r.rule.Limit)
+			r.name(partChosen), turn, r.name("domains"), r.name("ordered"), r.rule.Limit)
 	}
 	if s.MinDomains > 1 {
 		r.printf(" if {\ncount(%s) >= %d\n}", r.name("domains"), s.MinDomains)
@@ -239,7 +239,7 @@ func (r *ruleText) renderSpread() {
 
 // renderContract renders the clusters that the rule gives.
 func (r *ruleText) renderContract() {
-	value := r.name("chosen")
+	value := r.name(partChosen)
 	switch {
 	case r.rule.Weights == placementv1.RuleWeightsScore && r.chooses():
 		value = fmt.Sprintf("{name: {\"weight\": max([1, %s[name]])} | some name in %s}", r.name("score"), value)
@@ -272,7 +272,7 @@ func (r *ruleText) renderDenial(require []requirement, repelled string) {
 		cluster = "cluster"
 	}
 	r.printf("%s[name] := found[0] if {\nsome name, %s in data.clusters\nnot name in %s\nfound := array.flatten(%s)\n}\n",
-		r.name("lacks"), cluster, r.name("eligible"), list(lacks))
+		r.name("lacks"), cluster, r.name(partEligible), list(lacks))
 
 	text := quote("rule " + r.rule.Name + ": ")
 	if r.rule.Message != "" {
@@ -284,5 +284,5 @@ func (r *ruleText) renderDenial(require []requirement, repelled string) {
 	}
 	r.comment(r.path, fmt.Sprintf("the denial of objects for which rule %s finds too few clusters.", r.rule.Name))
 	r.printf("errors contains concat(\"\", [%s, %s(%s, %s, %s)]) if {\ndecides == %s\nnot %s\n}\n",
-		text, r.use("shortage"), r.name("eligible"), r.name("lacks"), few, quote(r.rule.Name), r.finds())
+		text, r.use("shortage"), r.name(partEligible), r.name("lacks"), few, quote(r.rule.Name), r.finds())
 }

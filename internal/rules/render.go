@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -191,8 +192,15 @@ type item struct {
 	text string
 }
 
-// quote returns a text as a Rego string.
-func quote(text string) string { return ast.String(text).String() }
+// quote returns a text as a Rego string, which has the escapes of JSON.
+func quote(text string) string {
+	var out strings.Builder
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	// A text can be encoded, and writing to a Builder does not fail.
+	_ = encoder.Encode(text)
+	return strings.TrimSuffix(out.String(), "\n")
+}
 
 // set returns values as a Rego set.
 func set(values []string) string {

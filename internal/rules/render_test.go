@@ -22,6 +22,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -96,5 +98,49 @@ func checkStrict(t *testing.T, text string) {
 	}
 	if diff := cmp.Diff(text, string(again)); diff != "" {
 		t.Errorf("the text is not formatted:\n%s", diff)
+	}
+}
+
+// TestTextsOfUsers checks that every text of a user becomes a Rego string that means the same, and no name of a rule hides a shared
+// Rego rule.
+func TestTextsOfUsers(t *testing.T) {
+	for name, text := range map[string]string{
+		"Controls":     "a\x00\x07\x0b\x7f\u2028b",
+		"Flag":         "\U0001F3F4\U000E0067\U000E0062\U000E007F",
+		"Quotes":       "\"`\\ %s %d <&>\n\t",
+		"InvalidUTF8":  "a\xffb",
+		"Rego":         "\" if true }} deny := true #",
+		"Placeholders": "{{not one}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			property := strings.Map(func(r rune) rune {
+				if !unicode.IsPrint(r) || r == utf8.RuneError {
+					return -1
+				}
+				return r
+			}, text)
+			m, _, errs := Render([]placementv1.Rule{{
+				Name: "a", Message: text,
+				Require: []placementv1.Requirement{
+					{Subject: placementv1.Subject{Property: property}, Operator: placementv1.OperatorIn, Values: []string{text, "NaN", "+Inf", "-Inf", "0x1p-2"}},
+					{Subject: placementv1.Subject{Property: property}, Operator: placementv1.OperatorIn, ValueFrom: &placementv1.ObjectValue{Label: "a", Default: &text}},
+					{Subject: placementv1.Subject{Field: placementv1.ClusterFieldRegion}, Operator: placementv1.OperatorExists, Reason: text},
+				},
+			}})
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			checkStrict(t, m.Text)
+		})
+	}
+	for _, name := range []string{"path", "name", "namespace", "text-1", "object", "labels", "rule", "1", "eligible"} {
+		t.Run("Name"+name, func(t *testing.T) {
+			m, _, errs := Render(parse(t, strings.ReplaceAll(`[{name: NAME, when: {expression: "has(object.spec)"}, limit: 1,
+				prefer: [{property: a, operator: Exists, weight: 1}], set: {annotations: {a: "{name} {namespace} {label:a}"}}}]`, "NAME", quote(name))))
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			checkStrict(t, m.Text)
+		})
 	}
 }

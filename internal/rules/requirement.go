@@ -287,7 +287,7 @@ func (q requirement) constants() []string {
 // canonicalNumber returns the Rego number that is printed as the text.
 func canonicalNumber(text string) (string, bool) {
 	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || strconv.FormatFloat(n, 'f', -1, 64) != text {
+	if err != nil || !numbers.MatchString(text) || strconv.FormatFloat(n, 'f', -1, 64) != text {
 		return "", false
 	}
 	return text, true

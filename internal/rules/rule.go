@@ -62,9 +62,23 @@ func choosesClusters(rule placementv1.Rule) bool {
 }
 
 // name returns the name of one of the Rego rules that belong to the rule.
-func (r *ruleText) name(what string) string {
-	return what + "_" + strings.ReplaceAll(r.rule.Name, "-", "_")
-}
+func (r *ruleText) name(what string) string { return nameOf(what, r.rule.Name) }
+
+func nameOf(what, rule string) string { return what + "_" + strings.ReplaceAll(rule, "-", "_") }
+
+// Names of Rego rules of rendered modules.
+const (
+	// Decides is the Rego rule with the name of the rule that decides the object.
+	Decides      = "decides"
+	partEligible = "eligible"
+	partChosen   = "chosen"
+)
+
+// Eligible returns the name of the Rego rule with the names of the clusters that are eligible for a rule.
+func Eligible(rule string) string { return nameOf(partEligible, rule) }
+
+// Chosen returns the name of the Rego rule with the names of the clusters that a rule chooses.
+func Chosen(rule string) string { return nameOf(partChosen, rule) }
 
 // printf adds lines to the text. Paragraphs begin with the comment of comment.
 func (r *ruleText) printf(text string, args ...any) { fmt.Fprintf(&r.text, text, args...) }
@@ -86,7 +100,7 @@ func (r *ruleText) applies() []string {
 }
 
 // finds returns an expression that is true if the rule finds enough clusters.
-func (r *ruleText) finds() string { return fmt.Sprintf("count(%s) > 0", r.name("chosen")) }
+func (r *ruleText) finds() string { return fmt.Sprintf("count(%s) > 0", r.name(partChosen)) }
 
 // decided returns the expressions that are true of the objects that the rule decides, and finds enough clusters for, or that have what
 // the rule requires of nodes.
@@ -136,7 +150,7 @@ func (r *ruleText) expressionObject() string {
 	if celexpression.Fields(r.rule.When.Expression) == nil {
 		return "input"
 	}
-	return r.name("object")
+	return r.name("cel_object")
 }
 
 // renderExpressionObject renders the object that the CEL expression of the rule's condition gets. It has no other fields than the
@@ -147,7 +161,7 @@ func (r *ruleText) renderExpressionObject() {
 	}
 	r.comment(r.path.Child("when", "expression"), "the fields of the object that the expression reads.")
 	for _, name := range celexpression.Fields(r.rule.When.Expression) {
-		r.printf("%s[%s] := input[%s]\n", r.name("object"), quote(name), quote(name))
+		r.printf("%s[%s] := input[%s]\n", r.name("cel_object"), quote(name), quote(name))
 	}
 }
 

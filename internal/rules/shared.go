@@ -42,10 +42,7 @@ is_namespace if {
 `},
 	{"object_path", `
 # What the rank of a cluster for an object is computed from. Objects that one template generates have the same path.
-object_path := concat("/", [input.kind, object_namespace, generated_name]) if {
-	generated_name := input.metadata.generateName
-	generated_name != ""
-} else := concat("/", [input.kind, object_namespace, object_name])
+object_path := concat("/", [input.kind, object_namespace, object_name])
 `},
 	{"object_namespace", `
 default object_namespace := ""
@@ -53,9 +50,12 @@ default object_namespace := ""
 object_namespace := input.metadata.namespace
 `},
 	{"object_name", `
-default object_name := ""
+# The name of the object, or what its name is generated from.
+object_name := input.metadata.generateName if {
+	input.metadata.generateName != ""
+} else := input.metadata.name
 
-object_name := input.metadata.name
+default object_name := ""
 `},
 	{"repelled", `
 # The clusters with a taint that repels objects.

@@ -119,9 +119,9 @@ func (r *ruleText) placeholder(name string) string {
 	case placeholderName:
 		return r.use("object_name")
 	case placeholderClusters:
-		return fmt.Sprintf(`concat(",", sort(%s))`, r.name("chosen"))
+		return fmt.Sprintf(`concat(",", sort(%s))`, r.name(partChosen))
 	case placeholderClustersJSON:
-		return fmt.Sprintf(`json.marshal(sort(%s))`, r.name("chosen"))
+		return fmt.Sprintf(`json.marshal(sort(%s))`, r.name(partChosen))
 	}
 	if !slices.Contains(r.objectTexts, name) {
 		r.objectTexts = append(r.objectTexts, name)

@@ -22,6 +22,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -195,9 +197,7 @@ func (v *validator) key(path *field.Path, key string) {
 
 // requirement checks a requirement of clusters or nodes.
 func (v *validator) requirement(q placementv1.Requirement, path *field.Path, nodes bool) {
-	if q.Label != "" {
-		v.key(path.Child("label"), q.Label)
-	}
+	v.subject(q.Subject, path)
 	if from := q.ValueFrom; from != nil && from.Label != "" {
 		v.key(path.Child("valueFrom", "label"), from.Label)
 	} else if from != nil && from.Annotation != "" {
@@ -221,6 +221,25 @@ func (v *validator) requirement(q placementv1.Requirement, path *field.Path, nod
 				v.errs = append(v.errs, field.NotSupported(path.Child("values").Index(i), value, []string{"false", "true"}))
 			}
 		}
+	}
+}
+
+// subject checks the keys of what is compared.
+func (v *validator) subject(s placementv1.Subject, path *field.Path) {
+	for _, one := range []struct{ name, key string }{
+		{"label", s.Label}, {"annotation", strings.ToLower(s.Annotation)}, {"allocatable", s.Allocatable}, {"free", s.Free},
+	} {
+		if one.key != "" {
+			v.key(path.Child(one.name), one.key)
+		}
+	}
+	v.property(path.Child("property"), s.Property)
+}
+
+// property refuses names of properties that OPA's formatter can't write.
+func (v *validator) property(path *field.Path, name string) {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(name) {
+		v.fail(path, name, "must have printable characters only")
 	}
 }
 
@@ -315,6 +334,7 @@ func (v *validator) spread(rule placementv1.Rule, path *field.Path, nodes bool) 
 	if s.Label != "" {
 		v.key(path.Child("label"), s.Label)
 	}
+	v.property(path.Child("property"), s.Property)
 	minClusters := max(s.MinClusters, 1)
 	switch {
 	case nodes && (s.Property != "" || nodeLabel(placementv1.Subject{Field: s.Field, Label: s.Label}) == ""):
@@ -338,8 +358,16 @@ func (v *validator) settings(s *placementv1.RuleSettings, path *field.Path, clus
 	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
 		at := path.Child("labels").Key(key)
 		v.key(at, key)
-		if parts := v.template(at, string(s.Labels[key]), clusters); len(parts) == 1 && parts[0].placeholder == "" {
+		parts := v.template(at, string(s.Labels[key]), clusters)
+		if len(parts) == 1 && parts[0].placeholder == "" {
 			v.labelValue(at, parts[0].literal)
+		}
+		for _, p := range parts {
+			if p.placeholder == placeholderClustersJSON {
+				v.fail(at, s.Labels[key], "{clusters:json} is never valid in the value of a label: write it to an annotation")
+			} else if p.placeholder == placeholderClusters {
+				v.warn(at, "objects with several clusters can't be decided, because a label can't have a comma: write {clusters} to an annotation, or make sure that the rule chooses one cluster")
+			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.NodeSelector)) {

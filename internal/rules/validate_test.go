@@ -19,8 +19,6 @@ package rules
 import (
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestInvalidRules checks that each mistake that the schema of the API lets through is refused, with the field's path and what to do.
@@ -41,6 +39,10 @@ func TestInvalidRules(t *testing.T) {
 		"OrderOfZones":         {`[{name: a, require: [{field: zone, operator: Gt, values: ["1"]}]}]`, []string{"spec.rules[0].require[0].operator", "DoesNotExist"}},
 		"NoBoolean":            {`[{name: a, require: [{field: ready, operator: In, values: ["yes"]}]}]`, []string{`spec.rules[0].require[0].values[0]: Unsupported value: "yes"`}},
 		"LabelKey":             {`[{name: a, require: [{label: "a b", operator: Exists}]}]`, []string{"spec.rules[0].require[0].label"}},
+		"ResourceName":         {`[{name: a, require: [{free: "a b", operator: Exists}]}]`, []string{"spec.rules[0].require[0].free"}},
+		"InventoryAnnotation":  {`[{name: a, require: [{annotation: "a b", operator: Exists}]}]`, []string{"spec.rules[0].require[0].annotation"}},
+		"PropertyName":         {`[{name: a, require: [{property: "a\u0007b", operator: Exists}]}]`, []string{"spec.rules[0].require[0].property", "printable"}},
+		"SpreadProperty":       {`[{name: a, spread: {property: "a\u0007b", minDomains: 2}}]`, []string{"spec.rules[0].spread.property", "printable"}},
 		"ObjectKey":            {`[{name: a, require: [{label: a, operator: In, valueFrom: {label: "a b"}}]}]`, []string{"spec.rules[0].require[0].valueFrom.label"}},
 		"ObjectAnnotation":     {`[{name: a, require: [{label: a, operator: In, valueFrom: {annotation: "a b"}}]}]`, []string{"spec.rules[0].require[0].valueFrom.annotation"}},
 		"Selector":             {`[{name: a, warn: w, when: {objectSelector: {matchLabels: {"a b": c}}}}]`, []string{"spec.rules[0].when.objectSelector.matchLabels"}},
@@ -68,6 +70,7 @@ func TestInvalidRules(t *testing.T) {
 		"SetLabelKey":        {`[{name: a, set: {labels: {"a b": c}}}]`, []string{"spec.rules[0].set.labels[a b]"}},
 		"SetLabelValue":      {`[{name: a, set: {labels: {a: "b c"}}}]`, []string{`spec.rules[0].set.labels[a]: Invalid value: "b c"`}},
 		"SetNodeSelector":    {`[{name: a, set: {nodeSelector: {a: "b c"}}}]`, []string{"spec.rules[0].set.nodeSelector[a]"}},
+		"ClustersInLabel":    {`[{name: a, limit: 1, set: {labels: {a: "{clusters:json}"}}}]`, []string{"spec.rules[0].set.labels[a]", "write it to an annotation"}},
 		"LimitOfDomains":     {`[{name: a, limit: 3, spread: {field: region, minDomains: 2, minClusters: 2}}]`, []string{"2 domains with 2 clusters each are more than limit, which is 3"}},
 		"SpreadKey":          {`[{name: a, spread: {label: "a b", minDomains: 2}}]`, []string{"spec.rules[0].spread.label"}},
 		"NodeProperty":       {`[{name: a, candidates: Nodes, require: [{property: a, operator: Exists}]}]`, []string{"nodes have labels and the fields name, region and zone"}},
@@ -96,10 +99,14 @@ func TestInvalidRules(t *testing.T) {
 
 // TestWarnings checks the warnings about rules that can be compiled.
 func TestWarnings(t *testing.T) {
-	_, warnings, errs := Render(parse(t, `[{name: a, prefer: [{weight: 1, label: a, operator: Exists}]}]`))
-	want := []string{"spec.rules[0].prefer: has no effect: all eligible clusters are chosen. Set limit, spread or weights"}
-	if diff := cmp.Diff(want, warnings); diff != "" || len(errs) > 0 {
-		t.Errorf("warnings (-want +got):\n%s\nerrors %v", diff, errs)
+	for rules, want := range map[string]string{
+		`[{name: a, prefer: [{weight: 1, label: a, operator: Exists}]}]`: "spec.rules[0].prefer: has no effect: all eligible clusters are chosen. Set limit, spread or weights",
+		`[{name: a, limit: 2, set: {labels: {a: "{clusters}"}}}]`:        "spec.rules[0].set.labels[a]: objects with several clusters can't be decided",
+	} {
+		_, warnings, errs := Render(parse(t, rules))
+		if len(errs) > 0 || len(warnings) != 1 || !strings.HasPrefix(warnings[0], want) {
+			t.Errorf("%s: warnings %q, want %q, errors %v", rules, warnings, want, errs)
+		}
 	}
 }
 

@@ -69,7 +69,8 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 	}
 	register(webhookconfiguration.PathPolicies,
 		admission.WithValidator(base.mgr.GetScheme(), &policyvalidator.Validator{
-			Catalog: evaluation.catalog, Checker: evaluation.engines, Scales: scales, Types: evaluation.schemas, Secrets: evaluation.secrets, Namespace: base.options.Namespace,
+			Templates: base.settings.templates,
+			Catalog:   evaluation.catalog, Checker: evaluation.engines, Scales: scales, Types: evaluation.schemas, Secrets: evaluation.secrets, Namespace: base.options.Namespace,
 			Namespaces: base.namespaces, OwnNamespace: base.options.exemptNamespace(),
 			Prober:            evaluation.engines.remote,
 			Bound:             evaluation.registry.BindingsInForce,

@@ -358,12 +358,16 @@ func setLevels(eligible []candidate, gain int64) {
 // rank returns the rank of a cluster or a domain for an object.
 func rank(object map[string]any, of string) string {
 	kind, _ := object["kind"].(string)
-	name := metadataText(object, "generateName")
-	if name == "" {
-		name = metadataText(object, "name")
-	}
-	digest := sha256.Sum256([]byte(kind + "/" + metadataText(object, "namespace") + "/" + name + "/" + of))
+	digest := sha256.Sum256([]byte(kind + "/" + metadataText(object, "namespace") + "/" + nameOf(object) + "/" + of))
 	return hex.EncodeToString(digest[:])
+}
+
+// nameOf returns the name of an object, or what its name is generated from.
+func nameOf(object map[string]any) string {
+	if name := metadataText(object, "generateName"); name != "" {
+		return name
+	}
+	return metadataText(object, "name")
 }
 
 // domain returns the value by which spread groups a cluster.

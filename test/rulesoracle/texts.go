@@ -66,6 +66,8 @@ func placeholder(name string, object map[string]any, clusters []string) string {
 	case name == "kind":
 		text, _ := object["kind"].(string)
 		return text
+	case name == "name":
+		return nameOf(object)
 	case name == "clusters":
 		return strings.Join(clusters, ",")
 	case name == "clusters:json":

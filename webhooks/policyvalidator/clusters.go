@@ -44,6 +44,9 @@ func warnOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Module)
 	if spec.Clusters == nil || givesClusters(module) {
 		return nil
 	}
+	if module.FromRules() {
+		return admission.Warnings{"spec.clusters has no effect: no rule gives clusters. Set require, prefer, tolerate, spread or limit in a rule for clusters, or remove spec.clusters"}
+	}
 	return admission.Warnings{"spec.clusters has no effect: the policy has no rule clusters. Write the names of the clusters that it allows there, " +
 		"as in clusters := {\"eu-1\"}, or remove spec.clusters"}
 }

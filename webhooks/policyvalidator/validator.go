@@ -39,6 +39,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/schemas"
+	"github.com/berth-dev/berth/internal/workload"
 )
 
 var _ admission.Validator[*placementv1.PlacementPolicy] = (*Validator)(nil)
@@ -101,6 +102,8 @@ type Validator struct {
 	ClusterPredicates []string
 	// Clusters reads the existing clusters. If it is nil, they are not checked.
 	Clusters Clusters
+	// Templates finds the pod templates of kinds; nil for the built-in kinds.
+	Templates *workload.Templates
 	// Compilations limits how many policies are compiled concurrently, each with weight 1. If it is nil, there is no
 	// limit.
 	Compilations *semaphore.Weighted
@@ -156,7 +159,7 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 		var missing []string
 		missing, err = v.bind(ctx, old, obj.Name, module, spec, bound)
 		warnings = slices.Concat(warnings, missing, v.warnOfSecrets(ctx, module.Remote), warnOfUndefined(obj.Spec), v.warnOfEngine(ctx, old, obj, module.Remote), v.warnOfSubresources(ctx, matcher, module))
-		warnings = slices.Concat(warnings, warnOfClusters(obj.Spec, module), v.warnOfDelivery(obj.Spec, matcher, module, path.Child("delivery")), warnOfRemediation(obj.Spec), warnOfEviction(obj.Spec, matcher, module), v.warnOfKinds(obj.Name, matcher, module),
+		warnings = slices.Concat(warnings, warnOfClusters(obj.Spec, module), v.warnOfDelivery(obj.Spec, matcher, module, path.Child("delivery")), warnOfRemediation(obj.Spec), warnOfEviction(obj.Spec, matcher, module), v.warnOfTypes(obj.Spec, matcher, module), v.warnOfKinds(obj.Name, matcher, module),
 			warnOfAbsentLabels(obj.Name, matcher, module), warnOfUnused(obj.Name, module), v.warnOfConstants(ctx, obj.Name, spec, module))
 	}
 	if err == nil {

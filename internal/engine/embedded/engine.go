@@ -556,7 +556,7 @@ func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, 
 	}
 	rules, err := evaluateQuery(context.WithValue(ctx, predicateCallerKey{}, caller), p.query, options...)
 	if err != nil {
-		return placement.Decision{}, &evaluationError{policy: p.name, err: errors.Join(err, caller.failed), text: err.Error()}
+		return placement.Decision{}, &evaluationError{policy: p.name, module: p.module, err: errors.Join(err, caller.failed), text: err.Error()}
 	}
 	if known != nil {
 		known.storeComputed()
@@ -565,13 +565,16 @@ func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, 
 }
 
 // evaluationError is an error from the evaluation of a text that policies share. Its message names the file of the
-// policy that was evaluated.
+// policy that was evaluated, or the field of its rules.
 type evaluationError struct {
 	policy, text string
+	module       *policy.Module
 	err          error
 }
 
-func (e *evaluationError) Error() string { return policy.WithFileName(e.policy, e.text) }
+func (e *evaluationError) Error() string {
+	return e.module.WithFields(e.policy, policy.WithFileName(e.policy, e.text))
+}
 
 func (e *evaluationError) Unwrap() error { return e.err }
 

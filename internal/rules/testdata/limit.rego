@@ -39,18 +39,18 @@ errors contains concat("", ["rule two: ", shortage(eligible_two, lacks_two, "")]
 }
 
 # What the rank of a cluster for an object is computed from. Objects that one template generates have the same path.
-object_path := concat("/", [input.kind, object_namespace, generated_name]) if {
-	generated_name := input.metadata.generateName
-	generated_name != ""
-} else := concat("/", [input.kind, object_namespace, object_name])
+object_path := concat("/", [input.kind, object_namespace, object_name])
 
 default object_namespace := ""
 
 object_namespace := input.metadata.namespace
 
-default object_name := ""
+# The name of the object, or what its name is generated from.
+object_name := input.metadata.generateName if {
+	input.metadata.generateName != ""
+} else := input.metadata.name
 
-object_name := input.metadata.name
+default object_name := ""
 
 # The clusters with a taint that repels objects.
 repelled contains name if {

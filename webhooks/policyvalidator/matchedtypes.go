@@ -1,0 +1,77 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package policyvalidator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// warnOfTypes warns of matched types whose objects the policy can't decide, because they have no pods, and of rules that apply to no
+// object of a matched type, because it has no namespace. There is no warning if the types are not known.
+func (v *Validator) warnOfTypes(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) admission.Warnings {
+	types, ok := m.Types(v.Catalog.Served())
+	if !ok {
+		return nil
+	}
+	var out admission.Warnings
+	podless := slices.DeleteFunc(slices.Clone(types), func(t match.ServedType) bool {
+		_, known := v.Templates.Path(t.GroupResource())
+		return known
+	})
+	// Rego may set scheduling for some of the types alone.
+	if module.Schedules() && len(podless) > 0 && (module.FromRules() || len(podless) == len(types)) {
+		out = append(out, fmt.Sprintf("the policy sets fields of pods, and %s have no pod template that is known: such objects can't be decided if it sets any. "+
+			"Match other types, or declare where the template is, in podTemplates of the manager's configuration file", plurals(podless)))
+	}
+	unnamespaced := slices.DeleteFunc(slices.Clone(types), func(t match.ServedType) bool {
+		return t.Namespaced || t.Group == "" && t.Resource == "namespaces"
+	})
+	if len(unnamespaced) == 0 {
+		return out
+	}
+	for i, rule := range spec.Rules {
+		if rule.When == nil || rule.When.NamespaceSelector == nil {
+			continue
+		}
+		if selector, err := metav1.LabelSelectorAsSelector(rule.When.NamespaceSelector); err == nil && !selector.Empty() {
+			out = append(out, fmt.Sprintf("%s: %s have no namespace, so that rule %s applies to none of them",
+				field.NewPath("spec", "rules").Index(i).Child("when", "namespaceSelector"), plurals(unnamespaced), rule.Name))
+		}
+	}
+	return out
+}
+
+// plurals returns the names of types in a sentence.
+func plurals(types []match.ServedType) string {
+	var names []string
+	for _, t := range types {
+		if name := t.GroupResource().String(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
