@@ -324,10 +324,9 @@ type Subject struct {
 // Requirement compares a value of a cluster or node.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.field), has(self.label), has(self.annotation), has(self.property), has(self.allocatable), has(self.free)].filter(x, x).size() == 1",message="exactly one of field, label, annotation, property, allocatable and free is required"
-// +kubebuilder:validation:XValidation:rule="!(self.operator in ['Exists', 'DoesNotExist']) || !(has(self.values) || has(self.valueFrom) || has(self.as))",message="Exists and DoesNotExist compare nothing: remove values, valueFrom and as",fieldPath=".operator"
+// +kubebuilder:validation:XValidation:rule="!(self.operator in ['Exists', 'DoesNotExist']) || !(has(self.values) || has(self.valueFrom))",message="Exists and DoesNotExist compare nothing: remove values and valueFrom",fieldPath=".operator"
 // +kubebuilder:validation:XValidation:rule="self.operator in ['Exists', 'DoesNotExist'] || has(self.values) != has(self.valueFrom)",message="exactly one of values and valueFrom is required",fieldPath=".values"
 // +kubebuilder:validation:XValidation:rule="!(self.operator in ['Gt', 'Gte', 'Lt', 'Lte']) || !has(self.values) || self.values.size() == 1",message="Gt, Gte, Lt and Lte need exactly one value",fieldPath=".values"
-// +kubebuilder:validation:XValidation:rule="!has(self.as) || self.operator in ['Gt', 'Gte', 'Lt', 'Lte']",message="only Gt, Gte, Lt and Lte read a number, a quantity, or a version",fieldPath=".as"
 type Requirement struct {
 	Subject `json:",inline"`
 
@@ -499,7 +498,7 @@ type RuleSettings struct {
 	// +kubebuilder:validation:MaxProperties=32
 	Annotations map[string]RuleText `json:"annotations,omitempty"`
 
-	// labels are labels of the object. A value may have the same placeholders as annotations. At most 32.
+	// labels are labels of the object. A value may have the same placeholders as annotations, apart from {clusters:json}. At most 32.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32

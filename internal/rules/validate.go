@@ -143,7 +143,7 @@ func (v *validator) rule(rule placementv1.Rule, path *field.Path, last bool) {
 		v.warn(path.Child("prefer"), "has no effect: all eligible clusters are chosen. Set limit, spread or weights")
 	}
 	v.spread(rule, path.Child("spread"), nodes)
-	v.settings(rule.Set, path.Child("set"), chooses)
+	v.settings(rule, path.Child("set"), chooses)
 	for _, one := range []struct{ name, text string }{{"warn", rule.Warn}, {"deny", rule.Deny}, {"message", rule.Message}} {
 		v.template(path.Child(one.name), one.text, false)
 	}
@@ -202,6 +202,11 @@ func (v *validator) requirement(q placementv1.Requirement, path *field.Path, nod
 		v.key(path.Child("valueFrom", "label"), from.Label)
 	} else if from != nil && from.Annotation != "" {
 		v.key(path.Child("valueFrom", "annotation"), from.Annotation)
+	}
+	// The API server of Kubernetes 1.30 reserves the word "as" in the validation rules of a schema, so that they can't check this.
+	if q.As != "" && !requirementIsOrdered(q.Operator) {
+		v.forbid(path.Child("as"), "only Gt, Gte, Lt and Lte read a number, a quantity, or a version")
+		return
 	}
 	switch ordered := requirementIsOrdered(q.Operator); {
 	case ordered && q.ValueFrom == nil && len(q.Values) != 1:
@@ -346,7 +351,8 @@ func (v *validator) spread(rule placementv1.Rule, path *field.Path, nodes bool) 
 	}
 }
 
-func (v *validator) settings(s *placementv1.RuleSettings, path *field.Path, clusters bool) {
+func (v *validator) settings(rule placementv1.Rule, path *field.Path, clusters bool) {
+	s := rule.Set
 	if s == nil {
 		return
 	}
@@ -363,10 +369,13 @@ func (v *validator) settings(s *placementv1.RuleSettings, path *field.Path, clus
 			v.labelValue(at, parts[0].literal)
 		}
 		for _, p := range parts {
-			if p.placeholder == placeholderClustersJSON {
+			switch p.placeholder {
+			case placeholderClustersJSON:
 				v.fail(at, s.Labels[key], "{clusters:json} is never valid in the value of a label: write it to an annotation")
-			} else if p.placeholder == placeholderClusters {
-				v.warn(at, "objects with several clusters can't be decided, because a label can't have a comma: write {clusters} to an annotation, or make sure that the rule chooses one cluster")
+			case placeholderClusters:
+				if rule.Limit != 1 {
+					v.warn(at, "objects with several clusters can't be decided, because a label can't have a comma: write {clusters} to an annotation, or set limit: 1")
+				}
 			}
 		}
 	}

@@ -36,6 +36,7 @@ func TestInvalidRules(t *testing.T) {
 		"NoNumberInDefault": {`[{name: a, require: [{label: pci, operator: Gt, valueFrom: {label: pci, default: none}}]}]`,
 			[]string{`spec.rules[0].require[0].valueFrom.default: Invalid value: "none"`}},
 		"NoNumberInPreference": {`[{name: a, limit: 1, prefer: [{weight: 1, label: pci, operator: Gt, values: [x]}]}]`, []string{"spec.rules[0].prefer[0].values[0]"}},
+		"AsOfTexts":            {`[{name: a, require: [{label: a, operator: In, values: ["1"], as: Number}]}]`, []string{"spec.rules[0].require[0].as", "only Gt, Gte, Lt and Lte"}},
 		"OrderOfZones":         {`[{name: a, require: [{field: zone, operator: Gt, values: ["1"]}]}]`, []string{"spec.rules[0].require[0].operator", "DoesNotExist"}},
 		"NoBoolean":            {`[{name: a, require: [{field: ready, operator: In, values: ["yes"]}]}]`, []string{`spec.rules[0].require[0].values[0]: Unsupported value: "yes"`}},
 		"LabelKey":             {`[{name: a, require: [{label: "a b", operator: Exists}]}]`, []string{"spec.rules[0].require[0].label"}},
