@@ -198,10 +198,8 @@ func (v *validator) key(path *field.Path, key string) {
 // requirement checks a requirement of clusters or nodes.
 func (v *validator) requirement(q placementv1.Requirement, path *field.Path, nodes bool) {
 	v.subject(q.Subject, path)
-	if from := q.ValueFrom; from != nil && from.Label != "" {
-		v.key(path.Child("valueFrom", "label"), from.Label)
-	} else if from != nil && from.Annotation != "" {
-		v.key(path.Child("valueFrom", "annotation"), from.Annotation)
+	if from := q.ValueFrom; from != nil {
+		v.subject(placementv1.Subject{Label: from.Label, Annotation: from.Annotation}, path.Child("valueFrom"))
 	}
 	// The API server of Kubernetes 1.30 reserves the word "as" in the validation rules of a schema, so that they can't check this.
 	if q.As != "" && !requirementIsOrdered(q.Operator) {
