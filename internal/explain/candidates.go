@@ -151,11 +151,7 @@ func (e *explainer) lost(ctx context.Context, name string) []Reason {
 func (e *explainer) notAllowed(ctx context.Context, v *placement.Verdict, name string) []Reason {
 	s := e.searchIn(v.Policy)
 	if s != nil {
-		reasons := s.notChosen(ctx, name)
-		if !s.compiled.FromRules() {
-			reasons = s.notIn(ctx, "clusters", name, 0)
-		}
-		if len(reasons) > 0 {
+		if reasons := s.notChosen(ctx, name); len(reasons) > 0 {
 			return reasons
 		}
 	}

@@ -331,11 +331,11 @@ func isBuiltin(v ast.Var) bool {
 	return false
 }
 
-// notChosen returns why the rule of spec.rules that decides the object does not give it a cluster: what the cluster lacks, or that the
-// rule chooses others. It returns nothing for policies without rules, and if no rule decides.
+// notChosen returns why the policy does not give the object a cluster. For a policy with spec.rules, that is what the cluster lacks for
+// the rule that decides the object, or that the rule chooses others; it is nothing if no rule decides.
 func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
 	if !s.compiled.FromRules() {
-		return nil
+		return s.notIn(ctx, "clusters", candidate, 0)
 	}
 	body := ast.NewBody(ast.Equality.Expr(ast.VarTerm("rule"), ast.VarTerm(rules.Decides)))
 	solution, ok, err := s.inspection.Solve(ctx, body, s.module.Imports)
