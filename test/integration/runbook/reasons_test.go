@@ -382,6 +382,8 @@ annotations["example.com/n"] := n
 		policy(ctx, "zones", oneCluster, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Delivery = &placementv1.Delivery{KubeFleet: &placementv1.KubeFleetDelivery{}}
 		})
+		// Before that, the object does not run either, because Berth has not delivered it, and the command prints nothing.
+		Eventually(condition).WithContext(ctx).WithArguments(placementv1.ConditionDelivered).WithTimeout(2 * framework.Timeout).Should(HaveField("Reason", placementv1.ReasonDelivered))
 	}, after: func(ctx context.Context) {
 		names := f.MustKubectl(ctx, "", "--namespace=shop", "get", "resourceplacements.placement.kubernetes-fleet.io", "-o", "name")
 		condition := `{"type":"%s","status":"True","reason":"Specs","message":"","observedGeneration":1,"lastTransitionTime":"2026-01-02T03:04:05Z"}`
