@@ -546,7 +546,7 @@ func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementP
 			}
 		}
 	}
-	evaluator, err := c.Engine.Prepare(ctx, obj.Name, text.module, binding)
+	evaluator, err := c.evaluatorOf(ctx, obj.Name, text.module, binding)
 	if err != nil {
 		return nil, err
 	}
@@ -560,6 +560,19 @@ func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementP
 		DecidesNothing: text.module.DecidesNothing(),
 		ModuleDigest:   text.module.RulesDigest(),
 	}, nil
+}
+
+// evaluatorOf prepares the evaluator of a version. It takes over what the versions before have decided, as far as that still holds.
+func (c *Controller) evaluatorOf(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
+	out, err := c.Engine.Prepare(ctx, name, m, b)
+	if next, ok := out.(placement.Successor); ok && err == nil {
+		for _, state := range c.prepared(name) {
+			for _, earlier := range state.Versions() {
+				next.TakeOver(ctx, earlier.Evaluator)
+			}
+		}
+	}
+	return out, err
 }
 
 func (c *Controller) bind(ctx context.Context, name string, text compiled) (*policy.Binding, error) {

@@ -296,7 +296,7 @@ func (l *stagedLoad) prepare(ctx context.Context, version compiled, binding *pol
 			return known, nil
 		}
 	}
-	evaluator, err := l.Engine.Prepare(ctx, l.obj.Name, version.module, binding)
+	evaluator, err := l.evaluatorOf(ctx, l.obj.Name, version.module, binding)
 	if err != nil {
 		return preparedVersion{}, err
 	}

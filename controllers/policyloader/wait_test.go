@@ -24,6 +24,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -178,5 +179,39 @@ func TestUpdatesWaitForModules(t *testing.T) {
 	load(t, c, "policy-0")
 	if got := registry.Get("policy-0"); got.Policy.Generation != 2 || got.Next != nil || got.Binding.Remote.ModulesDigest != waits.Next.Remote.ModulesDigest {
 		t.Errorf("in force is generation %d, awaited %v", got.Policy.Generation, got.Next)
+	}
+}
+
+// recorder is an engine whose evaluators record which ones they take over from.
+type recorder struct{ noEngine }
+
+func (recorder) Prepare(context.Context, string, *policy.Module, *policy.Binding) (placement.Evaluator, error) {
+	return &recorded{}, nil
+}
+
+type recorded struct {
+	placement.Evaluator
+	from []placement.Evaluator
+}
+
+func (r *recorded) TakeOver(_ context.Context, earlier placement.Evaluator) {
+	r.from = append(r.from, earlier)
+}
+
+// TestVersionsTakeOver checks that a version takes over from the version before.
+func TestVersionsTakeOver(t *testing.T) {
+	from := policiesOf(1, text)
+	c, registry := newController(t, from)
+	c.Engine = recorder{}
+	var before []placement.Evaluator
+	for generation := range int64(3) {
+		p := from.policies["policy-0"]
+		p.Generation, p.Spec.Priority = generation+1, int32(generation)
+		load(t, c, "policy-0")
+		got := registry.Get("policy-0").Policy.Evaluator.(*recorded)
+		if diff := cmp.Diff(before, got.from, cmp.Comparer(func(a, b placement.Evaluator) bool { return a == b })); diff != "" {
+			t.Errorf("generation %d takes over from others: %s", generation+1, diff)
+		}
+		before = []placement.Evaluator{got}
 	}
 }

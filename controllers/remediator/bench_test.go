@@ -209,6 +209,9 @@ func (l *leader) apply(name string, spec placementv1.PlacementPolicySpec) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	if before := l.Registry.Get(name); before != nil {
+		evaluator.(placement.Successor).TakeOver(l.t.Context(), before.Policy.Evaluator)
+	}
 	matcher, errs := match.New(spec.Match, field.NewPath("match"))
 	if len(errs) > 0 {
 		l.t.Fatal(errs.ToAggregate())

@@ -91,6 +91,15 @@ type Quarantinable interface {
 	QuarantinedNamespaces() int
 }
 
+// Successor is an Evaluator that can use what another version of its policy has decided.
+type Successor interface {
+	Evaluator
+	// TakeOver takes over decisions that the evaluator of another version remembers, as far as both versions decide the same on the
+	// current data. It takes over nothing from an evaluator of another kind. Call it before the first evaluation. It may evaluate
+	// policies, and honors the context's deadline.
+	TakeOver(ctx context.Context, earlier Evaluator)
+}
+
 // Remote is an Evaluator that queries a remote engine. A query can take long, so the Decider runs it on a goroutine of
 // its own. Berth does not know which fields the remote engine reads, so it sends the whole input.
 type Remote interface {

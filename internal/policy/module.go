@@ -74,7 +74,8 @@ type Module struct {
 	// Unused are the rules of spec.rego that no contract rule uses. Warnings does not contain them.
 	Unused []lint.Finding
 
-	// rendered is what spec.rules were rendered to; nil if the policy has no rules.
+	// rules are spec.rules, and rendered is what they were rendered to; nil if the policy has no rules.
+	rules    []placementv1.Rule
 	rendered *rules.Module
 	// expressions keeps the CEL expressions of spec.rules compiled while this module is in use.
 	expressions []*celexpression.Program
@@ -194,7 +195,8 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	}
 	m := u.module
 	m.unit, m.Warnings, m.Findings = u, append(ruleWarnings, m.Warnings...), slices.Clone(m.Findings)
-	if m.Text, m.RegoVersion, m.rendered, m.expressions = text, spec.RegoVersion, rendered, expressions(spec.Rules); rendered != nil {
+	m.Text, m.RegoVersion, m.expressions = text, spec.RegoVersion, expressions(spec.Rules)
+	if m.rules, m.rendered = spec.Rules, rendered; rendered != nil {
 		// The author of rules can't change which Rego rules they are compiled to.
 		m.Unused = nil
 	}

@@ -79,6 +79,22 @@ func (m *Module) RulesDigest() string {
 	return rules.Digest(m.Text)
 }
 
+// RulesComparison returns a policy that compares two versions of a policy's rules, which differ only in values that clusters are
+// compared with. It reads no input. If it gives no warnings on some data, both versions give all objects the same on that data, apart
+// from the texts of denials. RulesComparison returns nil if the versions do not differ, or differ in anything else.
+func RulesComparison(name string, before, after *Module) *Module {
+	text, ok := rules.Comparison(before.rules, after.rules)
+	if !ok {
+		return nil
+	}
+	// An error means that the comparison is larger than a policy may be.
+	m, err := Compile(name, placementv1.PlacementPolicySpec{Rego: text, RegoVersion: placementv1.RegoV1})
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
 // withRuleFields replaces the positions in the Rego of rules by the fields of the rules. An error of a policy without rules stays as
 // it is.
 func withRuleFields(m *rules.Module, err error) error {

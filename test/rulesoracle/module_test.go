@@ -102,26 +102,37 @@ func (s served) Inventories() *replication.Inventories { return s.inventories }
 type module struct {
 	served
 	data      *embedded.Data
+	engine    *embedded.Engine
+	uses      *cacheUses
 	binding   *policy.Binding
 	evaluator placement.Evaluator
 }
 
 func newModule(t *testing.T, s served, rules []placementv1.Rule) (*module, error) {
 	t.Helper()
-	m, err := policy.Compile("p", placementv1.PlacementPolicySpec{Rules: rules})
+	out := &module{served: s, data: embedded.NewData(), uses: &cacheUses{}}
+	out.engine = embedded.New(out.data, embedded.Options{Timeout: time.Minute, Concurrency: 2, Observer: out.uses})
+	var err error
+	out.evaluator, out.binding, err = out.prepare(t, rules)
+	return out, err
+}
+
+// prepare returns the evaluator of rules on the data of the module.
+func (m *module) prepare(t *testing.T, rules []placementv1.Rule) (placement.Evaluator, *policy.Binding, error) {
+	t.Helper()
+	compiled, err := policy.Compile("p", placementv1.PlacementPolicySpec{Rules: rules})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	b, err := policy.Bind("p", m, nil, s)
+	b, err := policy.Bind("p", compiled, nil, m.served)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(b.Missing) > 0 {
 		t.Fatalf("the module reads %v", b.Missing)
 	}
-	out := &module{served: s, data: embedded.NewData(), binding: b}
-	out.evaluator, err = embedded.New(out.data, embedded.Options{Timeout: time.Minute, Concurrency: 2}).Prepare(t.Context(), "p", m, b)
-	return out, err
+	evaluator, err := m.engine.Prepare(t.Context(), "p", compiled, b)
+	return evaluator, b, err
 }
 
 // load replaces what the module reads. The objects are loaded in the order of the names.

@@ -208,3 +208,19 @@ func (m *decisionCache) put(revision uint64, key []byte, r *cachedDecision) {
 	m.young[string(key)] = r
 	m.size += size
 }
+
+// takeOver adds the decisions of another cache that were made at a revision and that keep accepts.
+func (m *decisionCache) takeOver(from *decisionCache, revision uint64, keep func(placement.Decision) bool) {
+	from.mu.RLock()
+	defer from.mu.RUnlock()
+	if from.revision != revision {
+		return
+	}
+	for _, generation := range []map[string]*cachedDecision{from.old, from.young} {
+		for key, r := range generation {
+			if keep(r.decision) {
+				m.put(revision, []byte(key), r)
+			}
+		}
+	}
+}

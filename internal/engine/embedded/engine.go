@@ -108,7 +108,7 @@ func (e *Engine) Check(m *policy.Module) error {
 // need to be released.
 func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
 	out := &evaluator{
-		engine: e, name: name, module: m, fieldSets: e.data.fieldSetsOf(b), ruleCache: newRuleCache(m),
+		engine: e, name: name, module: m, binding: b, fieldSets: e.data.fieldSetsOf(b), ruleCache: newRuleCache(m),
 		inventories: e.data.inventoriesOf(b.Clusters),
 	}
 	out.quarantine.clock, out.quarantine.wholePolicy.clock = e.Clock, e.Clock
@@ -211,8 +211,10 @@ type evaluator struct {
 	engine *Engine
 	name   string
 	module *policy.Module
-	query  *rego.PreparedEvalQuery
-	view   *view
+	// binding is what the module's references to data are bound to.
+	binding *policy.Binding
+	query   *rego.PreparedEvalQuery
+	view    *view
 	// fieldSets are the field sets of the resource types that the policy reads.
 	fieldSets []*fieldSet
 	missing   []string

@@ -29,13 +29,25 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// ruled returns the evaluator of a policy of rules over three clusters, and its observer.
+// ruled returns the evaluator of a policy of rules over the clusters of ruledEngine, and its observer.
 func ruled(t *testing.T, rules string) (*evaluator, *counts) {
 	t.Helper()
-	var spec placementv1.PlacementPolicySpec
+	e, seen := ruledEngine()
+	ev, _ := prepare(t, e, ruledBy(t, rules))
+	return ev.(*evaluator), seen
+}
+
+// ruledBy returns a spec with rules.
+func ruledBy(t *testing.T, rules string) (spec placementv1.PlacementPolicySpec) {
+	t.Helper()
 	if err := yaml.UnmarshalStrict([]byte(rules), &spec.Rules); err != nil {
 		t.Fatal(err)
 	}
+	return spec
+}
+
+// ruledEngine returns an engine with three clusters, whose label pci is 0, 1, and 2, and its observer.
+func ruledEngine() (*Engine, *counts) {
 	data := NewData()
 	var objects []*unstructured.Unstructured
 	for i := range 3 {
@@ -49,8 +61,7 @@ func ruled(t *testing.T, rules string) (*evaluator, *counts) {
 	data.Replace(profiles.GroupVersionResource, objects)
 	data.Replace(managed.GroupVersionResource, nil)
 	seen := &counts{}
-	ev, _ := prepare(t, New(data, Options{Timeout: time.Minute, Concurrency: 1, Observer: seen}), spec)
-	return ev.(*evaluator), seen
+	return New(data, Options{Timeout: time.Minute, Concurrency: 1, Observer: seen}), seen
 }
 
 // ruledObject is a Deployment of a name, with fields that no rule below reads.

@@ -1,0 +1,76 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package embedded
+
+import (
+	"context"
+	"reflect"
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+var _ placement.Successor = (*evaluator)(nil)
+
+// TakeOver implements placement.Successor. It takes over the cached decisions if both versions have the same Rego. It also does so
+// if their rules differ only in values that clusters are compared with, and every cluster meets the same requirements in both: another
+// threshold that no cluster crosses leaves all decisions as they are, except for the texts of denials.
+func (p *evaluator) TakeOver(ctx context.Context, earlier placement.Evaluator) {
+	before, ok := earlier.(*evaluator)
+	if !ok || before.engine != p.engine || p.query == nil || p.decisionCache == nil || before.decisionCache == nil || before.decisionCache.off.Load() ||
+		!p.readsAs(before) {
+		return
+	}
+	state, err := p.currentState()
+	if err != nil {
+		return
+	}
+	denials := p.module.Digest == before.module.Digest
+	if !denials && !p.decidesAs(ctx, before, state) {
+		return
+	}
+	p.decisionCache.takeOver(before.decisionCache, p.revision(state.snapshot), func(d placement.Decision) bool { return denials || len(d.Errors) == 0 })
+}
+
+// readsAs reports whether both versions read the same fields of objects and the same data, and differ in nothing but their Rego that
+// decisions depend on.
+func (p *evaluator) readsAs(before *evaluator) bool {
+	m, old := p.module, before.module
+	return m.Candidates == old.Candidates && m.InputBytes == old.InputBytes && (m.Predicates == nil) == (old.Predicates == nil) && slices.Equal(m.Predicates, old.Predicates) &&
+		(m.Static == nil) == (old.Static == nil) && (m.Static == nil || ast.Compare(m.Static, old.Static) == 0) &&
+		reflect.DeepEqual(m.Input, old.Input) && reflect.DeepEqual(p.binding, before.binding)
+}
+
+// decidesAs reports whether all objects get the same from the rules of both versions in a state, apart from the texts of denials.
+func (p *evaluator) decidesAs(ctx context.Context, before *evaluator, state evaluationState) bool {
+	m := policy.RulesComparison(p.name, before.module, p.module)
+	if m == nil {
+		return false
+	}
+	query, err := p.engine.sharedQuery(ctx, m)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.engine.Timeout)
+	defer cancel()
+	comparison := &evaluator{engine: p.engine, name: p.name, module: m, query: query, view: p.view}
+	decision, err := comparison.evaluateRules(ctx, comparison.newCaller(state), ast.NewObject(), nil)
+	return err == nil && len(decision.Warnings) == 0
+}
