@@ -100,6 +100,15 @@ type Successor interface {
 	TakeOver(ctx context.Context, earlier Evaluator)
 }
 
+// Explainer is an Evaluator that can say why its policy does not give an object clusters.
+type Explainer interface {
+	Evaluator
+	// WhyNot returns why the policy does not give the object each of the clusters, by their names. Names without a known reason are
+	// missing. It evaluates parts of the policy, honors the context's deadline, and returns nil if the engine is busy. The context must
+	// carry the object's namespace.
+	WhyNot(ctx context.Context, input map[string]any, clusters []string) map[string]string
+}
+
 // Remote is an Evaluator that queries a remote engine. A query can take long, so the Decider runs it on a goroutine of
 // its own. Berth does not know which fields the remote engine reads, so it sends the whole input.
 type Remote interface {
@@ -246,6 +255,9 @@ type Request struct {
 	// are followed all the same if Permits returns true for the verdicts that result from that. A nil Permits permits nothing.
 	AutomaticOnly bool
 	Permits       func([]*Verdict) bool
+	// Explain adds to the denial of an object for which no cluster is left why a policy does not give it the clusters that its
+	// developer asks for, where an Explainer knows that. This takes evaluations beside those of the decision.
+	Explain bool
 	// VerdictsOnly omits the object from the outcome. Callers set it if they only need the verdicts.
 	VerdictsOnly bool
 	// Evaluate evaluates a policy; nil selects the policy's own evaluator. Remediation passes a function that caches
@@ -320,7 +332,7 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 	d.keepImmutable(&current, &r, id)
 	released := r.release(verdicts)
 	merge := func(verdicts []*Verdict) (map[string]map[string]string, record, error) {
-		m := &merger{intent: current, verdicts: verdicts, request: &r, owned: owned}
+		m := &merger{intent: current, verdicts: verdicts, request: &r, owned: owned, whyNot: whyNot(ctx, &r, &current)}
 		return m.merge()
 	}
 	values, next, err := merge(verdicts)
@@ -344,6 +356,20 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		return &Outcome{Verdicts: verdicts, List: list}, nil
 	}
 	return d.outcome(&current, values, next, id, verdicts)
+}
+
+// whyNot returns the function by which a denial says why a policy does not give the object clusters. It is nil if no denial does.
+func whyNot(ctx context.Context, r *Request, current *intent) func(*Policy, []string) map[string]string {
+	if !r.Explain {
+		return nil
+	}
+	ctx = WithNamespace(ctx, r.Namespace)
+	return func(p *Policy, clusters []string) map[string]string {
+		if e, ok := p.Evaluator.(Explainer); ok {
+			return e.WhyNot(ctx, current.input(), clusters)
+		}
+		return nil
+	}
 }
 
 // evaluate evaluates every policy on the object as its developer requested it, and returns that object. The decisions

@@ -176,7 +176,9 @@ type merger struct {
 	request  *Request
 	// owned reports whether the object is a ReplicaSet that must keep its template; see Decider.templateIsOwned.
 	owned bool
-	next  record
+	// whyNot returns why a policy does not give the object clusters, by their names; nil if denials do not say that.
+	whyNot func(*Policy, []string) map[string]string
+	next   record
 }
 
 // merge returns the values that the object should have, by field and without the record, and the new record. The

@@ -269,9 +269,13 @@ type askedClusters struct {
 	text *string
 	// field is the list in a placement object; nil for the annotation.
 	field *clusterField
+	// whyNot returns why a policy does not give the object clusters, by their names; nil if denials do not say that.
+	whyNot func(*Policy, []string) map[string]string
 }
 
-func (m *merger) askedFor(text *string) askedClusters { return askedClusters{text, m.intent.clusters} }
+func (m *merger) askedFor(text *string) askedClusters {
+	return askedClusters{text, m.intent.clusters, m.whyNot}
+}
 
 // subject names the field of the list in messages.
 func (a askedClusters) subject() string {
@@ -404,6 +408,7 @@ const (
 	maxNames    = 8
 	maxPolicies = 4
 	maxText     = 64
+	maxReason   = 160
 )
 
 // allowances describes which clusters each party allows. The message is for the policy of the i-th share.
@@ -412,7 +417,7 @@ func (a askedClusters) allowances(shares []clusterShare, i int) string {
 	if developerNarrows(shares) {
 		if own, err := a.parse(); err == nil {
 			if names, all := own.All(); all {
-				parts = append(parts, fmt.Sprintf("%s asks for %s", a.subject(), firstNames(names)))
+				parts = append(parts, fmt.Sprintf("%s asks for %s", a.subject(), a.reasons(shares[i], names)))
 			}
 		}
 	}
@@ -432,6 +437,29 @@ func (a askedClusters) allowances(shares []clusterShare, i int) string {
 	return strings.Join(parts, "; ")
 }
 
+// reasons lists the first maxNames clusters that the developer asks for, each with the reason for which a policy does not allow it, and
+// the number of the others.
+func (a askedClusters) reasons(s clusterShare, names []string) string {
+	shown := names[:min(len(names), maxNames)]
+	refused := slices.DeleteFunc(slices.Clone(shown), func(name string) bool { return slices.Contains(s.names, name) })
+	if s.kept || a.whyNot == nil || len(refused) == 0 {
+		return firstNames(names)
+	}
+	whyNot := a.whyNot(s.verdict.Policy, refused)
+	parts := make([]string, len(shown))
+	for i, name := range shown {
+		parts[i] = shorten(name)
+		if reason := whyNot[name]; reason != "" {
+			parts[i] += " (" + shortenTo(reason, maxReason) + ")"
+		}
+	}
+	out := strings.Join(parts, ", ")
+	if len(names) > maxNames {
+		out += fmt.Sprintf(" and %d more", len(names)-maxNames)
+	}
+	return out
+}
+
 // firstNames lists the first maxNames clusters and the number of the others.
 func firstNames(names []string) string {
 	switch {
@@ -447,9 +475,12 @@ func firstNames(names []string) string {
 	return strings.Join(short, ", ")
 }
 
-func shorten(text string) string {
-	if len(text) <= maxText {
+func shorten(text string) string { return shortenTo(text, maxText) }
+
+// shortenTo cuts a text to a length in bytes.
+func shortenTo(text string, length int) string {
+	if len(text) <= length {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxText-3], "") + "..."
+	return strings.ToValidUTF8(text[:length-3], "") + "..."
 }

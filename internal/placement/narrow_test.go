@@ -17,6 +17,8 @@ limitations under the License.
 package placement_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -56,6 +58,54 @@ func asking(text string) *unstructured.Unstructured {
 		annotations[clustersKey] = text
 	}
 	return newObject("web", metadata{"annotations": annotations})
+}
+
+// explaining is an Evaluator that knows why its policy gives no cluster but ap.
+type explaining struct{ placement.Evaluator }
+
+func (explaining) WhyNot(ctx context.Context, input map[string]any, clusters []string) map[string]string {
+	out := map[string]string{}
+	for _, name := range clusters {
+		if name != "jp" {
+			out[name] = fmt.Sprintf("without %s for %v in %s", name, input["kind"], placement.NamespaceOf(ctx))
+		}
+	}
+	return out
+}
+
+// TestDenialsExplain verifies that the denial of an object says why a policy does not give it the clusters that the developer asks
+// for, if the request wants that.
+func TestDenialsExplain(t *testing.T) {
+	explains := func(p *placement.Policy) { p.Evaluator = explaining{p.Evaluator} }
+	const asks = "annotation placement.berth.dev/clusters asks for "
+	for name, tc := range map[string]struct {
+		asked    string
+		explain  bool
+		policies policies
+		want     []string
+	}{
+		"One":          {`["us"]`, true, policies{with(allows(t, "a", []string{"ap"}), explains)}, []string{asks + "us (without us for Deployment in default)"}},
+		"NoReason":     {`["us","jp"]`, true, policies{with(allows(t, "a", []string{"ap"}), explains)}, []string{asks + "jp, us (without us for Deployment in default)"}},
+		"NotWanted":    {`["us"]`, false, policies{with(allows(t, "a", []string{"ap"}), explains)}, []string{asks + "us"}},
+		"NotExplained": {`["us"]`, true, policies{allows(t, "a", []string{"ap"})}, []string{asks + "us"}},
+		"Others": {`["ap","us"]`, true, policies{with(allows(t, "a", []string{"ap"}), explains), allows(t, "b", []string{"eu"})}, []string{
+			asks + `ap, us (without us for Deployment in default); PlacementPolicy "b" allows eu`, asks + `ap, us; PlacementPolicy "a" allows ap`,
+		}},
+		"Many": {`["a1","a2","a3","a4","a5","a6","a7","a8","a9"]`, true, policies{with(allows(t, "a", []string{"ap"}), explains)}, []string{"a8 (without a8 for Deployment in default) and 1 more"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &placement.Decider{Policies: tc.policies, Namespaces: namespaces{}, Keyring: keyring(t, "k")}
+			out, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: asking(tc.asked), Explain: tc.explain})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, v := range out.Verdicts {
+				if len(v.Decision.Errors) != 1 || !strings.HasSuffix(v.Decision.Errors[0], tc.want[i]) {
+					t.Errorf("errors of %s: %q, want %q", v.Policy.Name, v.Decision.Errors, tc.want[i])
+				}
+			}
+		})
+	}
 }
 
 func TestClustersOfNewObjects(t *testing.T) {

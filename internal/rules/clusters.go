@@ -272,7 +272,7 @@ func (r *ruleText) renderDenial(require []requirement, repelled string) {
 		cluster = "cluster"
 	}
 	r.printf("%s[name] := found[0] if {\nsome name, %s in data.clusters\nnot name in %s\nfound := array.flatten(%s)\n}\n",
-		r.name("lacks"), cluster, r.name(partEligible), list(lacks))
+		r.name(partLacks), cluster, r.name(partEligible), list(lacks))
 
 	text := quote("rule " + r.rule.Name + ": ")
 	if r.rule.Message != "" {
@@ -284,5 +284,5 @@ func (r *ruleText) renderDenial(require []requirement, repelled string) {
 	}
 	r.comment(r.path, fmt.Sprintf("the denial of objects for which rule %s finds too few clusters.", r.rule.Name))
 	r.printf("errors contains concat(\"\", [%s, %s(%s, %s, %s)]) if {\ndecides == %s\nnot %s\n}\n",
-		text, r.use("shortage"), r.name(partEligible), r.name("lacks"), few, quote(r.rule.Name), r.finds())
+		text, r.use("shortage"), r.name(partEligible), r.name(partLacks), few, quote(r.rule.Name), r.finds())
 }

@@ -72,6 +72,7 @@ const (
 	Decides      = "decides"
 	partEligible = "eligible"
 	partChosen   = "chosen"
+	partLacks    = "lacks"
 )
 
 // Eligible returns the name of the Rego rule with the names of the clusters that are eligible for a rule.
@@ -79,6 +80,9 @@ func Eligible(rule string) string { return nameOf(partEligible, rule) }
 
 // Chosen returns the name of the Rego rule with the names of the clusters that a rule chooses.
 func Chosen(rule string) string { return nameOf(partChosen, rule) }
+
+// Lacks returns the name of the Rego rule with the first thing that each cluster lacks that is not eligible for a rule.
+func Lacks(rule string) string { return nameOf(partLacks, rule) }
 
 // printf adds lines to the text. Paragraphs begin with the comment of comment.
 func (r *ruleText) printf(text string, args ...any) { fmt.Fprintf(&r.text, text, args...) }

@@ -447,7 +447,7 @@ func (s *Simulation) namespaceOf(ctx context.Context, o Object) (name string, la
 
 func (s *Simulation) request(o Object) placement.Request {
 	out := placement.Request{
-		Resource: o.Resource, Namespace: o.Namespace, Object: o.Content,
+		Resource: o.Resource, Namespace: o.Namespace, Object: o.Content, Explain: !o.Exists,
 		Admission: placement.AdmissionOf(admissionv1.Create, o.Resource, o.Namespace, o.Content, s.options.Identity),
 	}
 	switch {

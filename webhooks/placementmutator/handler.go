@@ -121,6 +121,7 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 		Old:       decoded.old.object,
 		Source:    decoded,
 		Admission: &req.AdmissionRequest,
+		Explain:   true,
 		Evaluate: func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 			matching.End()
 			return h.evaluate(ctx, p, input)

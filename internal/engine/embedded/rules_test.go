@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -182,4 +183,50 @@ func TestEligibleClustersAreRemembered(t *testing.T) {
 		}
 	}
 	seen.want(t, 0, 3)
+}
+
+// TestWhyNot verifies why a policy of rules does not give an object clusters.
+func TestWhyNot(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rules string
+		want  map[string]string
+	}{
+		"Lacks": {
+			`[{name: a, require: [{field: region, operator: In, values: [eu]}, {label: pci, operator: Gt, valueFrom: {annotation: pci}}]}]`,
+			map[string]string{"eu-0": "with label pci not above 1", "eu-1": "with label pci not above 1", "eu-2": "eligible, but the policy chooses others", `us"`: "in no inventory"},
+		},
+		"RuleThatDecides": {
+			`[{name: other, when: {expression: "false"}, require: [{field: region, operator: In, values: [us], reason: in the US}]}, {name: the-last, require: [{label: pci, operator: Gt, values: ["0"], reason: too low}]}]`,
+			map[string]string{"eu-0": "too low", "eu-1": "eligible, but the policy chooses others", "eu-2": "eligible, but the policy chooses others", `us"`: "in no inventory"},
+		},
+		"NoRuleDecides":    {`[{name: a, when: {expression: "false"}, limit: 1}]`, nil},
+		"RuleWithoutLists": {`[{name: a, set: {labels: {a: b}}}]`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ev, _ := ruled(t, tc.rules)
+			if diff := cmp.Diff(tc.want, ev.WhyNot(t.Context(), ruledObject("web"), []string{"eu-0", "eu-1", "eu-2", `us"`})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	t.Run("Rego", func(t *testing.T) {
+		e, _ := ruledEngine()
+		ev, _ := prepare(t, e, v1("package p\n\nclusters := {\"eu-0\"}\n"))
+		if got := ev.(*evaluator).WhyNot(t.Context(), ruledObject("web"), []string{"eu-1"}); got != nil {
+			t.Errorf("got %v for Rego", got)
+		}
+	})
+	t.Run("Busy", func(t *testing.T) {
+		ev, _ := ruled(t, `[{name: a, limit: 1}]`)
+		if !ev.engine.slots.tryAcquire("other", "") {
+			t.Fatal("no slot is free")
+		}
+		if got := ev.WhyNot(t.Context(), ruledObject("web"), []string{"eu-1"}); got != nil {
+			t.Errorf("got %v from an engine without a free slot", got)
+		}
+		ev.engine.slots.release("other", "")
+		if got := ev.WhyNot(t.Context(), ruledObject("web"), []string{"eu-1"}); got == nil {
+			t.Error("got nothing from an engine with a free slot")
+		}
+	})
 }

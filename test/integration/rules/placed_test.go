@@ -160,6 +160,25 @@ var _ = Describe("A policy with rules", func() {
 		}
 	})
 
+	It("says in the denial why it leaves out each cluster of the developer's list", func(ctx SpecContext) {
+		createCluster(ctx, "eu-1", "eu", map[string]string{"pci-level": "2"})
+		createCluster(ctx, "eu-2", "eu", map[string]string{"pci-level": "1"})
+		createCluster(ctx, "us-1", "us", map[string]string{"pci-level": "3"})
+		namespace := f.NewNamespace(ctx, nil)
+		f.CreateReadyPolicy(ctx, newPolicy(framework.NewName("reasons"), `
+- name: pci
+  require:
+  - {field: region, operator: In, values: [eu]}
+  - {label: pci-level, operator: Gte, values: ["2"]}
+`, namespace))
+		o := framework.NewObject(framework.Deployment, namespace, "web", map[string]string{placementv1.ClustersAnnotation: `["us-1","eu-2","ap-1"]`})
+		Expect(f.Client.Create(ctx, o)).To(MatchError(ContainSubstring("no cluster is left: this policy allows eu-1; annotation placement.berth.dev/clusters " +
+			"asks for ap-1 (in no inventory), eu-2 (with label pci-level not at least 2), us-1 (with region not eu)")))
+		o.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["us-1","eu-1"]`})
+		Expect(f.Client.Create(ctx, o)).To(Succeed())
+		Expect(o.GetAnnotations()).To(HaveKeyWithValue(placementv1.ClustersAnnotation, `["eu-1"]`))
+	})
+
 	It("applies to objects by expressions and by the labels of their namespaces", func(ctx SpecContext) {
 		createCluster(ctx, "eu-1", "eu", nil)
 		createCluster(ctx, "us-1", "us", nil)

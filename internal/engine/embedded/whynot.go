@@ -1,0 +1,83 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/rules"
+)
+
+var _ placement.Explainer = (*evaluator)(nil)
+
+// WhyNot implements placement.Explainer. It knows the reasons of policies with rules: what each cluster lacks for the rule that decides
+// the object.
+func (p *evaluator) WhyNot(ctx context.Context, input map[string]any, clusters []string) map[string]string {
+	namespace := placement.NamespaceOf(ctx)
+	if !p.module.FromRules() || !p.engine.slots.tryAcquire(p.name, namespace) {
+		return nil
+	}
+	defer p.engine.slots.release(p.name, namespace)
+	inspection, err := p.Inspect(input)
+	if err != nil {
+		return nil
+	}
+	solution, ok, err := inspection.Solve(ctx, ast.NewBody(ast.Equality.Expr(ast.VarTerm("rule"), ast.VarTerm(rules.Decides))), nil)
+	rule, isText := solution["rule"].(string)
+	if !ok || err != nil || !isText {
+		return nil
+	}
+	names := make([]*ast.Term, len(clusters))
+	for i, name := range clusters {
+		names[i] = ast.StringTerm(name)
+	}
+	body, err := ast.ParseBodyWithOpts(fmt.Sprintf("known := {name | some name in %[1]s; data.clusters[name]}; lacks := {name: text | some name in %[1]s; text := %[2]s[name]}",
+		ast.SetTerm(names...), rules.Lacks(rule)), ast.ParserOptions{RegoVersion: ast.RegoV1})
+	if err != nil {
+		return nil
+	}
+	// The Rego of a rule that does not select clusters says nothing of them, so that there is an error.
+	solution, ok, err = inspection.Solve(ctx, body, nil)
+	if !ok || err != nil {
+		return nil
+	}
+	return reasonsOf(clusters, solution)
+}
+
+// reasonsOf returns the reason for each cluster, given which ones are known and what they lack.
+func reasonsOf(clusters []string, solution map[string]any) map[string]string {
+	known, _ := solution["known"].([]any)
+	lacks, _ := solution["lacks"].(map[string]any)
+	out := make(map[string]string, len(clusters))
+	for _, name := range clusters {
+		text, isText := lacks[name].(string)
+		switch {
+		case !slices.Contains(known, any(name)):
+			out[name] = "in no inventory"
+		case isText:
+			out[name] = text
+		default:
+			out[name] = "eligible, but the policy chooses others"
+		}
+	}
+	return out
+}
