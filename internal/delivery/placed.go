@@ -40,8 +40,8 @@ func ObjectOf(o *unstructured.Unstructured) Object {
 	return out
 }
 
-// DecisionOf returns the placement in the annotations of an object. ok is false if it has none. If an annotation does not have
-// the form in which Berth writes it, ok is true and the error says so.
+// DecisionOf returns the placement in the annotations of an object. ok is false if it has none. If the annotation with the clusters
+// does not have the form in which Berth writes it, ok is true and the error says so.
 func DecisionOf(o *unstructured.Unstructured) (_ Decision, ok bool, _ error) {
 	annotations := o.GetAnnotations()
 	text, ok := annotations[placementv1.ClustersAnnotation]
@@ -50,12 +50,11 @@ func DecisionOf(o *unstructured.Unstructured) (_ Decision, ok bool, _ error) {
 	}
 	var out Decision
 	if err := json.Unmarshal([]byte(text), &out.Clusters); err != nil {
-		return Decision{}, true, fmt.Errorf("annotation %s is %q, which is no JSON array of names: %w", placementv1.ClustersAnnotation, text, err)
+		return Decision{}, true, fmt.Errorf("annotation %s is %.64q, which is no JSON array of names: %w", placementv1.ClustersAnnotation, text, err)
 	}
-	if text, ok := annotations[placementv1.ClusterSharesAnnotation]; ok {
-		if err := json.Unmarshal([]byte(text), &out.Shares); err != nil {
-			return Decision{}, true, fmt.Errorf("annotation %s is %q, which is no JSON object of shares: %w", placementv1.ClusterSharesAnnotation, text, err)
-		}
+	// Policies give only valid shares. Others count as none: a developer must not keep an object in clusters that it has to leave.
+	if json.Unmarshal([]byte(annotations[placementv1.ClusterSharesAnnotation]), &out.Shares) != nil {
+		out.Shares = nil
 	}
 	slices.Sort(out.Clusters)
 	return out, true, nil

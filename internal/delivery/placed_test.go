@@ -54,11 +54,20 @@ func TestDecisionOf(t *testing.T) {
 		want        []string
 		ok          bool
 		err         string
+		shares      map[string]Share
 	}{
 		"no placement": {},
-		"clusters":     {map[string]any{placementv1.ClustersAnnotation: `["b","a"]`}, []string{"a", "b"}, true, ""},
-		"none is left": {map[string]any{placementv1.ClustersAnnotation: `[]`}, []string{}, true, ""},
-		"no list":      {map[string]any{placementv1.ClustersAnnotation: `a`}, nil, true, `is "a", which is no JSON array`},
+		"shares": {
+			annotations: map[string]any{placementv1.ClustersAnnotation: `["a"]`, placementv1.ClusterSharesAnnotation: `{"a":{"weight":2}}`},
+			want:        []string{"a"}, ok: true, shares: map[string]Share{"a": {Weight: new(int64(2))}},
+		},
+		"no shares": {
+			annotations: map[string]any{placementv1.ClustersAnnotation: `["a"]`, placementv1.ClusterSharesAnnotation: `{"a":{"weight":2},"b":{"weight":1e99}}`},
+			want:        []string{"a"}, ok: true,
+		},
+		"clusters":     {annotations: map[string]any{placementv1.ClustersAnnotation: `["b","a"]`}, want: []string{"a", "b"}, ok: true},
+		"none is left": {annotations: map[string]any{placementv1.ClustersAnnotation: `[]`}, want: []string{}, ok: true},
+		"no list":      {annotations: map[string]any{placementv1.ClustersAnnotation: `a`}, ok: true, err: `is "a", which is no JSON array`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, ok, err := DecisionOf(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": test.annotations}}})
@@ -67,6 +76,9 @@ func TestDecisionOf(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, got.Clusters); diff != "" {
 				t.Errorf("clusters (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.shares, got.Shares); diff != "" {
+				t.Errorf("shares (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -295,7 +295,29 @@ func (m *merger) resolve(field string) map[string]winner {
 			}
 		}
 	}
+	if field == fieldAnnotations {
+		m.overrideShares(wins)
+	}
 	return wins
+}
+
+// noShares is the value of the annotation ClusterSharesAnnotation that gives no cluster a share.
+const noShares = "{}"
+
+// overrideShares overrides the developer's shares of clusters if policies give clusters and none gives shares. Otherwise, a developer
+// could exceed the bounds of spec.delivery.replicas, or prevent the delivery of a decision.
+func (m *merger) overrideShares(wins map[string]winner) {
+	const key = placementv1.ClusterSharesAnnotation
+	requested, set := m.intent.wanted[fieldAnnotations][key]
+	if _, given := wins[key]; given || !set || requested == noShares {
+		return
+	}
+	i := slices.IndexFunc(m.verdicts, func(v *Verdict) bool {
+		return v.Err == nil && v.Policy.Mode == placementv1.ModeEnforce && v.Decision.Clusters != nil
+	})
+	if i >= 0 {
+		wins[key] = winner{m.verdicts[i], noShares}
+	}
 }
 
 // applyWins sets every key that a policy won, and records the value that the developer requested.

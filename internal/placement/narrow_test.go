@@ -348,7 +348,20 @@ func TestShares(t *testing.T) {
 	}
 
 	out = decide(t, out.Object, out.Object, gives("high", `["eu", "us"]`, 9), names)
+	if got, want := out.Object.GetAnnotations()[sharesKey], `{}`; got != want {
+		t.Errorf("shares when the policies give none any more: %s, want %s: those of the developer do not count", got, want)
+	}
+	if again := decide(t, out.Object, out.Object, gives("high", `["eu", "us"]`, 9), names); again.Object.GetAnnotations()[sharesKey] != `{}` {
+		t.Errorf("shares after another decision: %s", again.Object.GetAnnotations()[sharesKey])
+	}
+
+	out = decide(t, out.Object, out.Object, silent(t, "high"), silent(t, "names"))
 	if got, want := out.Object.GetAnnotations()[sharesKey], `{"eu":{"weight":9}}`; got != want {
-		t.Errorf("shares when the policies give none any more: %s, want those of the developer, %s", got, want)
+		t.Errorf("shares when the policies give no clusters any more: %s, want those of the developer, %s", got, want)
+	}
+
+	out = decide(t, newObject("web", metadata{"annotations": map[string]string{sharesKey: "all"}}), nil, with(names, warns))
+	if got, want := out.Object.GetAnnotations()[sharesKey], "all"; got != want {
+		t.Errorf("shares with a policy that is not enforced: %s, want %s", got, want)
 	}
 }

@@ -1,0 +1,67 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+// weightsIn returns the weights of the clusters in the only PropagationPolicy of an object.
+func weightsIn(ctx context.Context, namespace, owner string) ([]int64, error) {
+	o, err := only(ctx, propagationPolicy, namespace, owner)
+	if err != nil {
+		return nil, err
+	}
+	list, _, err := unstructured.NestedSlice(o.Object, "spec", "placement", "replicaScheduling", "weightPreference", "staticWeightList")
+	var out []int64
+	for _, item := range list {
+		out = append(out, item.(map[string]any)["weight"].(int64))
+	}
+	return out, err
+}
+
+// These specs attack delivery as a user with the ClusterRole edit in one namespace. docs/security.md names the guarantee that each
+// of them shows.
+var _ = Describe("A developer", func() {
+	It("does not divide replicas, and keeps no cluster, by shares of their own", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKarmada, namespace)
+		p.Spec.Delivery.Replicas = &placementv1.ReplicaDivision{DivideBy: placementv1.DivideEvenly, MaxPerCluster: new(int32(3))}
+		f.CreateReadyPolicy(ctx, p)
+		o := framework.NewObject(framework.Deployment, namespace, "web", nil)
+		Expect(unstructured.SetNestedField(o.Object, int64(4), "spec", "replicas")).To(Succeed())
+		o.SetAnnotations(map[string]string{placementv1.ClusterSharesAnnotation: `{"` + fl.cluster("a") + `":{"replicas":4}}`})
+		Expect(f.Client.Create(ctx, o)).To(Succeed())
+		Expect(o.GetAnnotations()).To(HaveKeyWithValue(placementv1.ClusterSharesAnnotation, "{}"))
+		Eventually(weightsIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal([]int64{2, 2}))
+
+		base := o.DeepCopy()
+		o.SetAnnotations(map[string]string{placementv1.ClusterSharesAnnotation: "no shares"})
+		Expect(f.Client.Patch(ctx, o, client.MergeFrom(base))).To(Succeed())
+		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Delivery.Replicas.MaxPerCluster = new(int32(9)) })
+		fl.move(ctx, "b", "us")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+	})
+})
