@@ -270,7 +270,6 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 	if err != nil {
 		n.fail(placementv1.ReasonDeliveryFailed, "%v", err)
 		n.keep(system)
-		return
 	}
 	for _, o := range objects {
 		if o.Existing {

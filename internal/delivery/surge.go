@@ -56,14 +56,19 @@ type Handover struct {
 // observed is what the system reports of it, or nil. The clusters that Berth delivered to are in an annotation of live, with the
 // time since when each of them is not decided: clusters that another client added to live are not kept.
 //
+// If the system can't express the decision, HandOver returns an error, and what has to exist meanwhile; nothing if live has to stay.
+//
 // No cluster is kept if the decision is empty, if live was delivered for an earlier object of the name, if the system does not
 // report where objects run, if it can't express the clusters together, if no decided cluster would get a part of the replicas, if
 // there are too many clusters for the annotation, or after the timeout.
 func (s System) HandOver(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
 	final, err := s.Render(object, decision, spec)
+	if err != nil {
+		return Handover{Objects: s.withdraw(object, decision, spec, live)}, err
+	}
 	out := Handover{Objects: final}
-	if err != nil || s.reporter == nil || len(final) == 0 || len(decision.Clusters) == 0 {
-		return out, err
+	if s.reporter == nil || len(final) == 0 || len(decision.Clusters) == 0 {
+		return out, nil
 	}
 	if live != nil && !ownedBy(live, object) {
 		// Another object had the name before. Nothing brought this one to its clusters.
@@ -93,6 +98,23 @@ func (s System) HandOver(object Object, decision Decision, spec *placementv1.Del
 	}
 	out.Run = s.run(object, final[0].Object, out.Objects[0].Object, observed)
 	return out, nil
+}
+
+// withdraw returns the objects that take an object out of the clusters that are not decided, where the system can't divide its
+// replicas as required, so that a developer who requests too many of them does not keep a cluster. The replicas are divided evenly: the
+// system runs those that the object requests in any case. It returns nil if the object is in no such cluster, and stays where it is.
+func (s System) withdraw(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured) []Delivered {
+	if s.reporter == nil || live == nil || spec.Replicas == nil {
+		return nil
+	}
+	if !slices.ContainsFunc(s.reporter.carried(live), func(name string) bool { return !slices.Contains(decision.Clusters, name) }) {
+		return nil
+	}
+	even := *spec
+	even.Replicas = &placementv1.ReplicaDivision{DivideBy: placementv1.DivideEvenly}
+	// If this fails, the replicas are not why.
+	objects, _ := s.Render(object, Decision{Clusters: decision.Clusters}, &even)
+	return objects
 }
 
 // ownedBy reports whether an object was delivered for a placed object, and not for an earlier one of its name.

@@ -21,6 +21,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,6 +41,14 @@ func weightsIn(ctx context.Context, namespace, owner string) ([]int64, error) {
 		out = append(out, item.(map[string]any)["weight"].(int64))
 	}
 	return out, err
+}
+
+// scale sets the number of replicas of an object.
+func scale(ctx context.Context, o *unstructured.Unstructured, replicas int64) {
+	GinkgoHelper()
+	base := o.DeepCopy()
+	Expect(unstructured.SetNestedField(o.Object, replicas, "spec", "replicas")).To(Succeed())
+	Expect(f.Client.Patch(ctx, o, client.MergeFrom(base))).To(Succeed())
 }
 
 // These specs attack delivery as a user with the ClusterRole edit in one namespace. docs/security.md names the guarantee that each
@@ -63,5 +72,29 @@ var _ = Describe("A developer", func() {
 		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Delivery.Replicas.MaxPerCluster = new(int32(9)) })
 		fl.move(ctx, "b", "us")
 		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+	})
+
+	It("keeps no cluster by more replicas than the clusters may have", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKarmada, namespace)
+		p.Spec.Delivery.Replicas = &placementv1.ReplicaDivision{DivideBy: placementv1.DivideEvenly, MaxPerCluster: new(int32(3))}
+		f.CreateReadyPolicy(ctx, p)
+		o := deploy(ctx, namespace, "web")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a", "b")))
+		scale(ctx, o, 100)
+		fl.move(ctx, "b", "us")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed, "only 3 of the 100 replicas"))
+
+		By("staying where it is if it is in no cluster that it has to leave")
+		before, err := only(ctx, propagationPolicy, namespace, "web")
+		Expect(err).NotTo(HaveOccurred())
+		fl.move(ctx, "b", "eu")
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed, "only 6 of the 100 replicas"))
+		after, err := only(ctx, propagationPolicy, namespace, "web")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after.GetResourceVersion()).To(Equal(before.GetResourceVersion()))
 	})
 })
