@@ -49,8 +49,9 @@ type deliveredObjects struct {
 	// foreign are told of objects that are gone.
 	foreign *foreignObjects
 
-	mu      sync.RWMutex
-	tables  map[schema.GroupVersionResource]map[name]*unstructured.Unstructured
+	mu     sync.RWMutex
+	tables map[schema.GroupVersionResource]map[name]*unstructured.Unstructured
+	// byOwner has orphans by the key that has only their namespace.
 	byOwner map[delivery.Key]map[name]*unstructured.Unstructured
 }
 
@@ -82,6 +83,13 @@ func ownerOf(o *unstructured.Unstructured) (key delivery.Key, ok bool) {
 		}
 	}
 	return key, ok
+}
+
+// isOrphan reports whether Berth delivered an object that has no owner any more. The garbage collector removes the owner if a client
+// deletes the placed object and orphans its dependents. If the delivered object then counted as foreign, it would keep a new object of
+// that name in the clusters of the earlier one.
+func isOrphan(o *unstructured.Unstructured) bool {
+	return o.GetLabels()[placementv1.DeliveredLabel] == "true" && len(o.GetOwnerReferences()) == 0
 }
 
 // forget drops what delivery does not read. It changes its argument.
@@ -163,9 +171,18 @@ func (d *deliveredObjects) put(resource schema.GroupVersionResource, o *unstruct
 	return owners
 }
 
-// add stores an object if Berth delivered it. The caller holds mu.
+// heldBy returns the key of an object in byOwner.
+func heldBy(o *unstructured.Unstructured) delivery.Key {
+	if owner, ok := ownerOf(o); ok {
+		return owner
+	}
+	return delivery.Key{Namespace: o.GetNamespace()}
+}
+
+// add stores an object if Berth delivered it. ok is false if it has no owner. The caller holds mu.
 func (d *deliveredObjects) add(resource schema.GroupVersionResource, o *unstructured.Unstructured) (owner delivery.Key, ok bool) {
-	if owner, ok = ownerOf(o); !ok {
+	owner, ok = ownerOf(o)
+	if !ok && !isOrphan(o) {
 		return owner, false
 	}
 	id := name{resource, o.GetNamespace(), o.GetName()}
@@ -173,27 +190,27 @@ func (d *deliveredObjects) add(resource schema.GroupVersionResource, o *unstruct
 		d.tables[resource] = map[name]*unstructured.Unstructured{}
 	}
 	d.tables[resource][id] = o
-	if d.byOwner[owner] == nil {
-		d.byOwner[owner] = map[name]*unstructured.Unstructured{}
+	key := heldBy(o)
+	if d.byOwner[key] == nil {
+		d.byOwner[key] = map[name]*unstructured.Unstructured{}
 	}
-	d.byOwner[owner][id] = o
-	return owner, true
+	d.byOwner[key][id] = o
+	return owner, ok
 }
 
-// remove drops an object. ok is false if it is not known. The caller holds mu.
+// remove drops an object. ok is false if it is not known, or has no owner. The caller holds mu.
 func (d *deliveredObjects) remove(id name) (owner delivery.Key, ok bool) {
 	o := d.tables[id.GroupVersionResource][id]
 	if o == nil {
 		return owner, false
 	}
 	delete(d.tables[id.GroupVersionResource], id)
-	if owner, ok = ownerOf(o); ok {
-		delete(d.byOwner[owner], id)
-		if len(d.byOwner[owner]) == 0 {
-			delete(d.byOwner, owner)
-		}
+	key := heldBy(o)
+	delete(d.byOwner[key], id)
+	if len(d.byOwner[key]) == 0 {
+		delete(d.byOwner, key)
 	}
-	return owner, ok
+	return ownerOf(o)
 }
 
 // of returns the objects that are delivered for an object.
@@ -201,6 +218,20 @@ func (d *deliveredObjects) of(owner delivery.Key) map[name]*unstructured.Unstruc
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return maps.Clone(d.byOwner[owner])
+}
+
+// orphansOf returns the objects without an owner that have names of objects that are delivered for an object.
+func (d *deliveredObjects) orphansOf(key delivery.Key) map[name]*unstructured.Unstructured {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	placed := delivery.Object{GroupVersionKind: key.WithVersion(""), Namespace: key.Namespace, Name: key.Name}
+	out := map[name]*unstructured.Unstructured{}
+	for id, o := range d.byOwner[delivery.Key{Namespace: key.Namespace}] {
+		if delivery.IsNameFor(id.name, placed) {
+			out[id] = o
+		}
+	}
+	return out
 }
 
 // resources returns the types of which there are delivered objects.

@@ -100,6 +100,10 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 			c.placed.reconciled(versions, key)
 			return reconcile.Result{}, nil
 		}
+		if orphans := c.delivered.orphansOf(key); len(orphans) > 0 {
+			maps.Copy(orphans, n.existing)
+			n.existing = orphans
+		}
 		if read, err := c.needOf(ctx, versions, n); err != nil || !read {
 			return reconcile.Result{}, err
 		}
@@ -497,10 +501,10 @@ func coversBoth(live, body, status *unstructured.Unstructured) bool {
 	return covers(live.Object, body.Object) && (status == nil || covers(live.Object["status"], status.Object["status"]))
 }
 
-// deliveredFor reports whether Berth delivered an object for another one.
+// deliveredFor reports whether Berth delivered an object for another one, or for an earlier one of that name.
 func deliveredFor(o *unstructured.Unstructured, owner delivery.Key) bool {
 	key, ok := ownerOf(o)
-	return ok && key == owner
+	return ok && key == owner || isOrphan(o)
 }
 
 // split returns the object with the hash of its content, and the part that belongs to the status subresource; nil if there is

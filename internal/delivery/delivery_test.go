@@ -527,3 +527,29 @@ func TestKindsFor(t *testing.T) {
 		}
 	}
 }
+
+func TestIsNameFor(t *testing.T) {
+	deployment := delivery.Object{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Kind: "Deployment"}, Namespace: "default", Name: "web"}
+	base := delivery.NameOf(deployment)
+	native := delivery.Object{GroupVersionKind: schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Kind: "Placement"}, Namespace: "default", Name: "web"}
+	for _, tc := range []struct {
+		name   string
+		placed delivery.Object
+		want   bool
+	}{
+		{base, deployment, true},
+		{base + "-0", deployment, true},
+		{base + "-decision-1", deployment, true},
+		{base + "-x", deployment, false},
+		{base + "0", deployment, false},
+		{"web", deployment, false},
+		{"web-decision-12", native, true},
+		{"web-decision-decision-1", native, false},
+		{base + "-decision-1", native, false},
+		{"web", native, false},
+	} {
+		if got := delivery.IsNameFor(tc.name, tc.placed); got != tc.want {
+			t.Errorf("%s for %s %s: %t, want %t", tc.name, tc.placed.Kind, tc.placed.Name, got, tc.want)
+		}
+	}
+}

@@ -19,6 +19,7 @@ package delivery
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"regexp"
 	"strings"
 )
 
@@ -33,6 +34,19 @@ const (
 // NameOf returns the name of the object that delivers an object. If a system needs several, their names begin with it. Only the
 // objects of a placement object's own system have other names.
 func NameOf(object Object) string { return deliveredName(object) }
+
+// suffixes are what the names of delivered objects have after NameOf, or after the name of a placement object.
+var suffixes, nativeSuffixes = regexp.MustCompile(`^((-decision)?-[0-9]+)?$`), regexp.MustCompile(`^-decision-[0-9]+$`)
+
+// IsNameFor reports whether an object with a name may be delivered for a placed object.
+func IsNameFor(name string, placed Object) bool {
+	base, pattern := deliveredName(placed), suffixes
+	if _, native := NativeSystem(placed.GroupKind()); native {
+		base, pattern = placed.Name, nativeSuffixes
+	}
+	rest, found := strings.CutPrefix(name, base)
+	return found && pattern.MatchString(rest)
+}
 
 // deliveredName returns the name of the objects that deliver an object. It has the object's name, its kind and a hash, such as
 // "web-deployment-1b2c3". The name is a DNS label, and differs from the names for other objects of the namespace. The hash is longer

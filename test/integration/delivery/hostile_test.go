@@ -21,6 +21,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,6 +50,23 @@ func scale(ctx context.Context, o *unstructured.Unstructured, replicas int64) {
 	base := o.DeepCopy()
 	Expect(unstructured.SetNestedField(o.Object, replicas, "spec", "replicas")).To(Succeed())
 	Expect(f.Client.Patch(ctx, o, client.MergeFrom(base))).To(Succeed())
+}
+
+// orphan deletes an object that has a delivered object, and plays the garbage collector for a client that orphans dependents.
+func orphan(ctx context.Context, o *unstructured.Unstructured) *unstructured.Unstructured {
+	GinkgoHelper()
+	Expect(f.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+	delivered, err := only(ctx, propagationPolicy, o.GetNamespace(), o.GetName())
+	Expect(err).NotTo(HaveOccurred())
+	base := delivered.DeepCopy()
+	delivered.SetOwnerReferences(nil)
+	Expect(f.Client.Patch(ctx, delivered, client.MergeFrom(base))).To(Succeed())
+	Expect(f.Client.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+	Expect(o.GetFinalizers()).To(ConsistOf(metav1.FinalizerOrphanDependents))
+	base = o.DeepCopy()
+	o.SetFinalizers(nil)
+	Expect(f.Client.Patch(ctx, o, client.MergeFrom(base))).To(Succeed())
+	return delivered
 }
 
 // These specs attack delivery as a user with the ClusterRole edit in one namespace. docs/security.md names the guarantee that each
@@ -96,5 +114,35 @@ var _ = Describe("A developer", func() {
 		after, err := only(ctx, propagationPolicy, namespace, "web")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(after.GetResourceVersion()).To(Equal(before.GetResourceVersion()))
+	})
+
+	It("gives no new object the clusters of an earlier one whose dependents they orphaned", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKarmada, namespace)
+		p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "example.com/at-home", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+		f.CreateReadyPolicy(ctx, p)
+		o := deploy(ctx, namespace, "web")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a", "b")))
+		left := orphan(ctx, o)
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(0))
+		fl.move(ctx, "b", "us")
+
+		By("taking it over for an object that the policy delivers")
+		again := deploy(ctx, namespace, "web")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		taken, err := only(ctx, propagationPolicy, namespace, "web")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(taken.GetUID()).To(Equal(left.GetUID()))
+		Expect(taken.GetOwnerReferences()).To(ConsistOf(HaveField("UID", again.GetUID())))
+
+		By("deleting it for an object that no policy delivers")
+		left = orphan(ctx, again)
+		outside := framework.NewObject(framework.Deployment, namespace, "web", nil)
+		outside.SetLabels(map[string]string{"example.com/at-home": ""})
+		Expect(f.Client.Create(ctx, outside)).To(Succeed())
+		Eventually(func(ctx context.Context) error {
+			_, err := f.Get(ctx, propagationPolicy, namespace, left.GetName())
+			return err
+		}).WithContext(ctx).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	})
 })
