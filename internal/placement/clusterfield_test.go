@@ -202,6 +202,38 @@ func TestClustersOfKubeFleet(t *testing.T) {
 	}
 }
 
+// TestManyTerms decides an object with many terms that name no clusters. If each got all of them, they would take gigabytes.
+func TestManyTerms(t *testing.T) {
+	many := make([]string, 500)
+	for i := range many {
+		many[i] = fmt.Sprintf("cluster-%03d", i)
+	}
+	terms := make([]any, 100_000)
+	for i := range terms {
+		terms[i] = map[string]any{}
+	}
+	obj := named(t, `[]`)
+	if err := unstructured.SetNestedMap(obj.Object, map[string]any{"clusterAffinities": terms}, "spec", "placement"); err != nil {
+		t.Fatal(err)
+	}
+	const want = "spec.placement.clusterAffinities has 100000 terms that get all of the 500 allowed clusters, more than 65536 names: use fewer terms, or list the clusters that you want"
+	for name, change := range map[string]func(*placement.Policy){"Narrow": func(*placement.Policy) {}, "Override": overrides, "PolicyClusters": keepsPolicy} {
+		out := decideAs(t, propagations, obj, nil, with(anywhere(t, "a", many...), change))
+		if got := out.Verdicts[0].Decision.Errors; !cmp.Equal([]string{want}, got) {
+			t.Errorf("%s: errors %q, want %q", name, got, want)
+		}
+	}
+	if out := decideAs(t, propagations, obj, nil, with(anywhere(t, "a", "eu"), warns)); len(out.Verdicts[0].Decision.Errors) != 1 {
+		t.Errorf("100,000 terms with one cluster each: errors %q", out.Verdicts[0].Decision.Errors)
+	}
+	if err := unstructured.SetNestedSlice(obj.Object, terms[:131], "spec", "placement", "clusterAffinities"); err != nil {
+		t.Fatal(err)
+	}
+	if out := decideAs(t, propagations, obj, nil, anywhere(t, "a", many...)); len(out.Verdicts[0].Decision.Errors) > 0 {
+		t.Errorf("131 terms: errors %q", out.Verdicts[0].Decision.Errors)
+	}
+}
+
 // TestForeignPlacementObjects checks that a list that can't be read is denied, as an annotation is, and left alone.
 func TestForeignPlacementObjects(t *testing.T) {
 	obj := named(t, `[eu, 1]`)

@@ -323,27 +323,44 @@ func (a askedClusters) join(shares []clusterShare) (*string, error) {
 	}
 	narrows := developerNarrows(shares)
 	handling := onEmpty(shares)
-	own, err := a.parse()
-	if err != nil && narrows {
-		return nil, err
+	own, invalid := a.parse()
+	if invalid != nil && narrows {
+		return nil, invalid
 	}
-	next := narrow(own, allowed, narrows)
+	next, err := a.narrow(own, allowed, narrows)
 	left := slices.ContainsFunc(next.Terms, func(term []string) bool { return len(term) > 0 })
-	if !left && handling == placementv1.OnEmptyPolicyClusters {
-		next, left = narrow(own, allowed, false), len(allowed) > 0
+	if err == nil && !left && handling == placementv1.OnEmptyPolicyClusters {
+		next, err = a.narrow(own, allowed, false)
+		left = len(allowed) > 0
 	}
 	switch {
+	case err != nil:
+		return nil, err
 	case !left && handling != placementv1.OnEmptyClear:
 		return nil, errNoCluster
-	case a.text != nil && err == nil && ptr.Equal(own.Text(), next.Text()):
+	case a.text != nil && invalid == nil && ptr.Equal(own.Text(), next.Text()):
 		return a.text, nil
 	}
 	return next.Text(), a.tooMany(next.Terms...)
 }
 
+// maxListed bounds the names in the terms that get all allowed clusters, if there are several. The API server stores no object with
+// more, and the names of a small object with many terms take gigabytes.
+const maxListed = 1 << 16
+
 // narrow returns the terms with the allowed names alone. A term that names no clusters gets all of them, and so does each term if
-// narrows is false. A term with the same names stays as it is written.
-func narrow(own clusterlist.Names, allowed sets.Set[string], narrows bool) clusterlist.Names {
+// narrows is false. A term with the same names stays as it is written. narrow returns an error if there are too many names.
+func (a askedClusters) narrow(own clusterlist.Names, allowed sets.Set[string], narrows bool) (clusterlist.Names, error) {
+	open := 0
+	for _, term := range own.Terms {
+		if term == nil || !narrows {
+			open++
+		}
+	}
+	if open > 1 && open > maxListed/max(len(allowed), 1) {
+		return clusterlist.Names{}, fmt.Errorf("%s has %d terms that get all of the %d allowed clusters, more than %d names: use fewer terms, or list the clusters that you want",
+			a.subject(), open, len(allowed), maxListed)
+	}
 	out := clusterlist.Names{Several: own.Several, Terms: make([][]string, len(own.Terms))}
 	for i, term := range own.Terms {
 		names := allowed
@@ -354,7 +371,7 @@ func narrow(own clusterlist.Names, allowed sets.Set[string], narrows bool) clust
 			out.Terms[i] = sets.List(names)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // tooMany returns an error if the system accepts no list of that many clusters.
