@@ -145,4 +145,41 @@ var _ = Describe("A developer", func() {
 			return err
 		}).WithContext(ctx).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	})
+
+	It("does not exempt a placement object from policies by the label of delivered ones", Serial, func(ctx SpecContext) {
+		const guard = "docs/examples/delivered-label.yaml"
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKarmada, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		f.MustKubectl(ctx, "", "apply", "-f", guard)
+		DeferCleanup(func(ctx SpecContext) { f.MustKubectl(ctx, "", "delete", "-f", guard) })
+
+		forged := func(labels map[string]string) *unstructured.Unstructured {
+			o := framework.NewObject(propagationPolicy, namespace, "forged", nil)
+			o.SetLabels(labels)
+			o.Object["spec"] = map[string]any{"resourceSelectors": []any{map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}}
+			return o
+		}
+		label := map[string]string{placementv1.DeliveredLabel: "false"}
+		Eventually(func(ctx context.Context) error {
+			return f.Client.Create(ctx, forged(label), client.DryRunAll)
+		}).WithContext(ctx).Should(MatchError(ContainSubstring("only Berth may write the spec")))
+		o := forged(nil)
+		Expect(f.Client.Create(ctx, o)).To(Succeed())
+		base := o.DeepCopy()
+		o.SetLabels(label)
+		Expect(f.Client.Patch(ctx, o, client.MergeFrom(base))).To(MatchError(ContainSubstring("only Berth may write the spec")))
+
+		By("letting other clients write beside the spec, and Berth write all")
+		o, err := only(ctx, propagationPolicy, namespace, "web")
+		Expect(err).NotTo(HaveOccurred())
+		base = o.DeepCopy()
+		o.SetAnnotations(map[string]string{"example.com/seen": "true"})
+		Expect(f.Client.Patch(ctx, o, client.MergeFrom(base))).To(Succeed())
+		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Delivery.Karmada.PropagateDependencies = true })
+		Eventually(only).WithContext(ctx).WithArguments(propagationPolicy, namespace, "web").
+			Should(HaveField("Object", HaveKeyWithValue("spec", HaveKeyWithValue("propagateDeps", true))))
+	})
 })
