@@ -31,7 +31,7 @@ import (
 )
 
 func main() {
-	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	streams := genericiooptions.IOStreams{In: os.Stdin, Out: onTerminal(os.Stdout), ErrOut: onTerminal(os.Stderr)}
 	err := newCommand(streams).ExecuteContext(context.Background())
 	if code, ok := errors.AsType[exitError](err); ok {
 		os.Exit(int(code))

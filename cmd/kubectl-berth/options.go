@@ -39,7 +39,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/berth-dev/berth/internal/certs"
 	"github.com/berth-dev/berth/internal/configuration"
@@ -295,8 +294,8 @@ type printer struct {
 // newPrinter returns a printer with styles if the output is a terminal, unless the environment variable NO_COLOR is set
 // (https://no-color.org).
 func newPrinter(out io.Writer) *printer {
-	file, ok := out.(*os.File)
-	return &printer{out: out, styled: ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(file.Fd()))}
+	_, shows := out.(terminal)
+	return &printer{out: out, styled: shows && os.Getenv("NO_COLOR") == ""}
 }
 
 // Styles of text on terminals, as parameters of the control sequence Select Graphic Rendition of ECMA-48.
