@@ -161,7 +161,8 @@ func writes(v *Verdict, field string, records ...*record) []string {
 		}
 	}
 	if field == fieldAnnotations && v.Decision.Clusters != nil {
-		keys = append(keys, placementv1.ClustersAnnotation)
+		// Where the policy gives no shares, it overrides those of the developer.
+		keys = append(keys, placementv1.ClustersAnnotation, placementv1.ClusterSharesAnnotation)
 	}
 	return keys
 }

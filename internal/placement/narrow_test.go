@@ -360,6 +360,16 @@ func TestShares(t *testing.T) {
 		t.Errorf("shares when the policies give no clusters any more: %s, want those of the developer, %s", got, want)
 	}
 
+	for name, change := range map[string]func(*placement.Policy){"Manual": manual, "NewOnly": func(p *placement.Policy) { p.Remediation = placementv1.RemediationNewOnly }} {
+		leaves := with(gives("names", `["eu", "us"]`, 10), change)
+		stored := decide(t, newObject("web", nil), nil, leaves).Object
+		update := stored.DeepCopy()
+		update.SetAnnotations(map[string]string{clustersKey: `["eu","us"]`, sharesKey: `{"eu":{"replicas":9}}`})
+		if got := decide(t, update, stored, leaves).Object.GetAnnotations()[sharesKey]; got != `{}` {
+			t.Errorf("%s: shares that a developer adds later: %s, want {}", name, got)
+		}
+	}
+
 	out = decide(t, newObject("web", metadata{"annotations": map[string]string{sharesKey: "all"}}), nil, with(names, warns))
 	if got, want := out.Object.GetAnnotations()[sharesKey], "all"; got != want {
 		t.Errorf("shares with a policy that is not enforced: %s, want %s", got, want)
