@@ -137,6 +137,7 @@ func newProgram(expression string) (*Program, error) {
 	program, err := env.Program(compiled,
 		cel.CostLimit(celconfig.PerCallLimit),
 		cel.InterruptCheckFrequency(celconfig.CheckFrequency),
+		cel.CustomDecorator(boundQuantities),
 	)
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ limitations under the License.
 package celexpression_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -90,5 +91,31 @@ func TestFields(t *testing.T) {
 				t.Errorf("fields (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestQuantities evaluates values of an object as quantities. Without a bound, some would take forever.
+func TestQuantities(t *testing.T) {
+	for text, want := range map[string]struct{ is, larger string }{
+		"2":                                 {"true", "true"},
+		"1e3":                               {"true", "true"},
+		"500m":                              {"true", "false"},
+		"1Ei":                               {"true", "true"},
+		"release":                           {"false", "error"},
+		"123456789012345678901e2000000000":  {"false", "error"},
+		"123456789012345678901E-2000000000": {"false", "error"},
+		"123456789012345678901e+99999999999999999999": {"false", "error"},
+	} {
+		object := map[string]any{"a": text}
+		for expression, want := range map[string]string{"isQuantity(object.a)": want.is, "quantity(object.a).isGreaterThan(quantity('1'))": want.larger} {
+			value, err := celexpression.Evaluate(t.Context(), expression, object)
+			got := strconv.FormatBool(value)
+			if err != nil {
+				got = "error"
+			}
+			if got != want {
+				t.Errorf("%s of %q: %s (%v), want %s", expression, text, got, err, want)
+			}
+		}
 	}
 }
