@@ -450,7 +450,8 @@ func TestCheckRules(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	want := `policy eu
-  warning: spec.rules[0].prefer: has no effect: all eligible clusters are chosen. Set limit, spread or weights
+  warning: spec.rules[0].prefer: has no effect: better clusters are not chosen before others. Set limit, or maxDomains or maxClusters of spread, or weights
+  warning: spec.rules[0].prefer[0].label: no cluster has the label "tier", so that this makes no cluster better than others
   reads clusterprofiles.multicluster.x-k8s.io
     labels.region
     taints.*.effect

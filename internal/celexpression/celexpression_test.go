@@ -119,3 +119,34 @@ func TestQuantities(t *testing.T) {
 		}
 	}
 }
+
+func TestConstant(t *testing.T) {
+	tests := map[string]struct {
+		expression      string
+		value, constant bool
+	}{
+		"False":        {"false", false, true},
+		"Folded":       {"1 == 1", true, true},
+		"And":          {"has(object.spec) && 'a' == 'b'", false, true},
+		"Or":           {"true || object.spec.paused", true, true},
+		"Conditional":  {"1 > 2 ? object.spec.paused : false", false, true},
+		"List":         {"['a', 'b'].exists(x, x == 'c')", false, true},
+		"Negated":      {"!has(object.metadata.labels)", false, false},
+		"Field":        {"object.spec.replicas > 2", false, false},
+		"Optional":     {"object.?spec.?paused.orValue(true)", false, false},
+		"Iterated":     {"object.spec.names.all(n, n != 'a')", false, false},
+		"Itself":       {"object == object", false, false},
+		"Fails":        {"1 / 0 == 1", false, false},
+		"OrOfUnknown":  {"object.spec.paused || false", false, false},
+		"Invalid":      {"object.", false, false},
+		"NotABoolean":  {"'a'", false, false},
+		"OtherMembers": {"dyn(1) == object", false, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if value, constant := celexpression.Constant(t.Context(), tc.expression); value != tc.value || constant != tc.constant {
+				t.Errorf("%v, %v, want %v, %v", value, constant, tc.value, tc.constant)
+			}
+		})
+	}
+}

@@ -194,11 +194,11 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 		return nil, withFileName(name, withRuleFields(rendered, explainRecursion(err, spec)))
 	}
 	m := u.module
-	m.unit, m.Warnings, m.Findings = u, append(ruleWarnings, m.Warnings...), slices.Clone(m.Findings)
+	m.unit, m.Warnings, m.Findings = u, slices.Clone(m.Warnings), slices.Clone(m.Findings)
 	m.Text, m.RegoVersion, m.expressions = text, spec.RegoVersion, expressions(spec.Rules)
 	if m.rules, m.rendered = spec.Rules, rendered; rendered != nil {
-		// The author of rules can't change which Rego rules they are compiled to.
-		m.Unused = nil
+		// The author of rules can't change which Rego they are compiled to.
+		m.Warnings, m.Unused = ruleWarnings, nil
 	}
 	if m.Static, err = staticData(name+".rego", spec, m.Package); err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ func render(spec *placementv1.PlacementPolicySpec) (*rules.Module, []string, err
 		return nil, nil, err
 	}
 	spec.Rego, spec.RegoVersion = m.Text, placementv1.RegoV1
-	return &m, warnings, nil
+	return &m, append(warnings, rules.Unmatched(spec.Rules, spec.Match)...), nil
 }
 
 // expressions compiles the CEL expressions of rules, which the module keeps in use. rules.Render has checked them.

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -74,8 +75,21 @@ func (r *ruleText) renderRepelled() string {
 	return r.name("repelled")
 }
 
-// harmlessEffects are the effects of taints that repel no object.
-const harmlessEffects = `{"PreferNoSchedule", "PreferNoSelect"}`
+// Effects of taints of Kubernetes and of Open Cluster Management. An inventory may have others, which repel objects, too.
+const (
+	effectPreferNoSelect = "PreferNoSelect"
+	effectNoSelect       = "NoSelect"
+	effectNoSelectIfNew  = "NoSelectIfNew"
+)
+
+// preferring are the effects of taints that repel no object. repelling are the other known ones.
+var (
+	preferring = []string{string(corev1.TaintEffectPreferNoSchedule), effectPreferNoSelect}
+	repelling  = []string{string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectNoExecute), effectNoSelect, effectNoSelectIfNew}
+)
+
+// harmlessEffects is the Rego set of preferring.
+var harmlessEffects = set(quoted(preferring))
 
 // renderEligible renders the names of the eligible clusters. What does not depend on the object has a Rego rule of its own, which is
 // computed once for all objects.

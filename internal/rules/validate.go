@@ -54,6 +54,8 @@ var (
 	quantities = regexp.MustCompile(quantityPattern)
 	versions   = regexp.MustCompile(versionPattern)
 	digits     = regexp.MustCompile("[0-9]+")
+	// doubled matches what looks like a placeholder of Go templates, Helm, or Kyverno.
+	doubled = regexp.MustCompile(`\{\{(\s*\.?[A-Za-z][-A-Za-z0-9_.:/]*\s*)\}\}`)
 )
 
 // versionNumbers returns the three numbers of a version as Rego terms. The text matches versionPattern.
@@ -80,6 +82,7 @@ func validate(rules []placementv1.Rule, path *field.Path) (warnings []string, er
 		v.rule(rule, path.Index(i), i == len(rules)-1)
 	}
 	v.reachable(rules, path)
+	v.constants(rules, path)
 	return v.warnings, v.errs
 }
 
@@ -139,9 +142,11 @@ func (v *validator) rule(rule placementv1.Rule, path *field.Path, last bool) {
 	if nodes {
 		v.nodeTolerations(rule.Tolerate, path.Child("tolerate"))
 	}
-	if len(rule.Prefer) > 0 && chooses && rule.Limit == 0 && rule.Spread == nil && rule.Weights == "" {
-		v.warn(path.Child("prefer"), "has no effect: all eligible clusters are chosen. Set limit, spread or weights")
+	if chooses {
+		v.order(rule, path)
 	}
+	v.impossible(rule, path)
+	v.unlikely(rule, path)
 	v.spread(rule, path.Child("spread"), nodes)
 	v.settings(rule, path.Child("set"), chooses)
 	for _, one := range []struct{ name, text string }{{"warn", rule.Warn}, {"deny", rule.Deny}, {"message", rule.Message}} {
@@ -389,6 +394,10 @@ func (v *validator) template(path *field.Path, text string, clusters bool) []par
 	parts, err := parseTemplate(text, clusters)
 	if err != nil {
 		v.fail(path, text, "%v", err)
+		return nil
+	}
+	if found := doubled.FindStringSubmatch(text); found != nil {
+		v.warn(path, "%s stands for the text {%s}, because doubled braces stand for themselves. Placeholders have single braces, such as {name}", found[0], found[1])
 	}
 	return parts
 }

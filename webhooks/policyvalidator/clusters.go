@@ -151,15 +151,64 @@ func unknownConstant(c lint.ClusterConstant, clusters []map[string]any, names []
 }
 
 // unknownKey returns the problem with a key, or "" if there is none. Clusters may get a label later, so an unknown one is a problem
-// only if it differs in spelling alone from another one.
+// only if its spelling is like that of another one, or if it is the name of a field.
 func unknownKey(k key, known []string) string {
-	if near := misspelt(k.name, known); k.document == "labels" && near != "" {
-		return fmt.Sprintf("no cluster has the label %q; did you mean %q?", k.name, near)
+	if k.document == "labels" {
+		return unknownLabel(k.name, known)
 	}
 	if k.document != "properties" || slices.Contains(known, k.name) {
 		return ""
 	}
 	return fmt.Sprintf("no cluster has the property %q%s", k.name, suggestion(k.name, known))
+}
+
+// clusterFields are the fields of clusters that rules compare.
+var clusterFields = []placementv1.ClusterField{
+	placementv1.ClusterFieldName, placementv1.ClusterFieldRegion, placementv1.ClusterFieldZone, placementv1.ClusterFieldProvider,
+	placementv1.ClusterFieldVersion, placementv1.ClusterFieldReady,
+}
+
+// unknownLabel returns the problem with the key of a label, or "" if there is none.
+func unknownLabel(label string, known []string) string {
+	near := misspelt(label, known)
+	if near == "" && !slices.Contains(known, label) {
+		if slices.Contains(clusterFields, placementv1.ClusterField(label)) {
+			return fmt.Sprintf("no cluster has the label %q; did you mean field: %s?", label, label)
+		}
+		near = similarLabel(label, known)
+	}
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf("no cluster has the label %q; did you mean %q?", label, near)
+}
+
+// minSimilar is the length from which names with other characters count as misspelt: cpu and gpu are two names.
+const minSimilar = 4
+
+// similarLabel returns the label with the same prefix whose name is the most similar one, or "" if none is similar.
+func similarLabel(label string, known []string) string {
+	prefix, name := splitLabel(label)
+	if len(name) < minSimilar {
+		return ""
+	}
+	var names []string
+	for _, k := range known {
+		if p, n := splitLabel(k); p == prefix {
+			names = append(names, n)
+		}
+	}
+	near, _ := suggest.Nearest(name, names)
+	if near == "" {
+		return ""
+	}
+	return prefix + near
+}
+
+// splitLabel splits the key of a label after the slash.
+func splitLabel(label string) (prefix, name string) {
+	i := strings.LastIndex(label, "/") + 1
+	return label[:i], label[i:]
 }
 
 // keysOf returns the sorted names of the members that a document of clusters has.

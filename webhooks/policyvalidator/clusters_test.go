@@ -126,6 +126,9 @@ func TestWarnOfConstantsInRules(t *testing.T) {
 		"LabelValue":     {rule: `prefer: [{label: example.com/tier, operator: In, values: [gold], weight: 1}], limit: 1`, want: []string{`spec.rules[0].prefer[0].values[0]: no cluster has "gold" in the field labels.example.com/tier; did you mean "Gold"?`}},
 		"Annotation":     {rule: `require: [{annotation: rack, operator: In, values: [a]}]`, want: []string{`spec.rules[0].require[0].values[0]: no cluster has "a" in the field annotations.rack; did you mean "A"?`}},
 		"Label":          {rule: `require: [{label: example.com/Tier, operator: Exists}]`, want: []string{`spec.rules[0].require[0].label: no cluster has the label "example.com/Tier"; did you mean "example.com/tier"?`}},
+		"LabelMisspelt":  {rule: `require: [{label: example.com/tiers, operator: NotIn, values: [gold]}]`, want: []string{`spec.rules[0].require[0].label: no cluster has the label "example.com/tiers"; did you mean "example.com/tier"?`}},
+		"LabelForField":  {rule: `require: [{label: region, operator: In, values: [eu]}]`, want: []string{`spec.rules[0].require[0].label: no cluster has the label "region"; did you mean field: region?`}},
+		"LabelPrefix":    {rule: `require: [{label: tiers, operator: NotIn, values: [gold]}]`},
 		"OtherLabel":     {rule: `require: [{label: example.com/team, operator: DoesNotExist}]`},
 		"Property":       {rule: `require: [{property: storge, operator: In, values: [ssd]}]`, want: []string{`spec.rules[0].require[0].property: no cluster has the property "storge"; did you mean "storage"?`}},
 		"PropertyFar":    {rule: `spread: {property: legacy, minDomains: 1}`, want: []string{`spec.rules[0].spread.property: no cluster has the property "legacy"`}},
@@ -137,6 +140,39 @@ func TestWarnOfConstantsInRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			v := &policyvalidator.Validator{Catalog: &inventories{}, Checker: allows(), Clusters: existing}
+			warnings, err := v.ValidateCreate(t.Context(), p)
+			if diff := cmp.Diff(tc.want, []string(warnings)); diff != "" || err != nil {
+				t.Errorf("error %v, warnings (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// TestWarnOfUnmatchedRules checks the warnings about rules that apply to nothing that the policy matches.
+func TestWarnOfUnmatchedRules(t *testing.T) {
+	const change = ": rule a applies to no object that the policy matches. Change one of them"
+	for name, tc := range map[string]struct {
+		match, when string
+		want        []string
+	}{
+		"OtherValue": {`objectSelector: {matchLabels: {tier: gold}}`, `objectSelector: {matchLabels: {tier: silver}}`,
+			[]string{"spec.rules[0].when.objectSelector.matchLabels[tier]: contradicts spec.match.objectSelector.matchLabels[tier]" + change}},
+		"OtherNamespace": {`namespaceSelector: {matchExpressions: [{key: env, operator: In, values: [prod]}]}`, `namespaceSelector: {matchLabels: {env: dev}}`,
+			[]string{"spec.rules[0].when.namespaceSelector.matchLabels[env]: contradicts spec.match.namespaceSelector.matchExpressions[0]" + change}},
+		"SameValue":  {`objectSelector: {matchLabels: {tier: gold}}`, `objectSelector: {matchLabels: {tier: gold}}`, nil},
+		"Narrower":   {`objectSelector: {matchExpressions: [{key: tier, operator: Exists}]}`, `objectSelector: {matchLabels: {tier: gold}}`, nil},
+		"OtherLabel": {`objectSelector: {matchLabels: {tier: gold}}`, `objectSelector: {matchLabels: {team: web}}`, nil},
+		"OfObject":   {`objectSelector: {matchLabels: {env: prod}}`, `namespaceSelector: {matchLabels: {env: dev}}`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPolicy("")
+			if err := yaml.Unmarshal([]byte("{"+tc.match+"}"), &p.Spec.Match); err != nil {
+				t.Fatal(err)
+			}
+			if err := yaml.UnmarshalStrict([]byte("[{name: a, when: {"+tc.when+"}, warn: w}]"), &p.Spec.Rules); err != nil {
+				t.Fatal(err)
+			}
+			v := &policyvalidator.Validator{Catalog: &inventories{}, Checker: allows()}
 			warnings, err := v.ValidateCreate(t.Context(), p)
 			if diff := cmp.Diff(tc.want, []string(warnings)); diff != "" || err != nil {
 				t.Errorf("error %v, warnings (-want +got):\n%s", err, diff)

@@ -24,9 +24,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
 // notChecked is what the API server adds if it does not evaluate the expressions of a schema.
@@ -133,10 +136,45 @@ var _ = Describe("Warnings about rules", func() {
 		return found
 	}
 
-	It("name preferences without effect", func(ctx SpecContext) {
-		Expect(warnings(ctx, "[{name: a, prefer: [{label: tier, operator: Exists, weight: 1}]}]")).To(ConsistOf(
-			"spec.rules[0].prefer: has no effect: all eligible clusters are chosen. Set limit, spread or weights"))
-		Expect(warnings(ctx, "[{name: a, prefer: [{label: tier, operator: Exists, weight: 1}], limit: 1}]")).To(BeEmpty())
+	DescribeTable("name what has no effect, and what is never true", func(ctx SpecContext, rules string, want ...any) {
+		out := warnings(ctx, rules)
+		Expect(out).To(ConsistOf(want...))
+		By("comparing the warnings with those of the plugin")
+		checked, err := f.Kubectl(ctx, manifest(newPolicy("warned", rules)), "berth", "check", "-o", "json", "-f", "-")
+		Expect(err).NotTo(HaveOccurred(), checked)
+		var results []struct{ Warnings []string }
+		Expect(json.Unmarshal([]byte(checked), &results)).To(Succeed(), checked)
+		Expect(results).To(HaveLen(1))
+		Expect(results[0].Warnings).To(ConsistOf(want...))
+	},
+		Entry("of preferences", "[{name: a, prefer: [{label: tier, operator: Exists, weight: 1}]}]",
+			"spec.rules[0].prefer: has no effect: better clusters are not chosen before others. Set limit, or maxDomains or maxClusters of spread, or weights"),
+		Entry("of preferences with a limit", "[{name: a, prefer: [{label: tier, operator: Exists, weight: 1}], limit: 1}]"),
+		Entry("of minGain", "[{name: a, prefer: [{label: tier, operator: Exists, weight: 5}], weights: Score, minGain: 2}]",
+			"spec.rules[0].minGain: has no effect: better clusters are not chosen before others. Set limit, or maxDomains or maxClusters of spread"),
+		Entry("of requirements", "[{name: a, require: [{field: region, operator: In, values: [eu]}, {field: region, operator: In, values: [us]}]}]",
+			`spec.rules[0].require[1]: no cluster can meet this together with spec.rules[0].require[0]: rule a denies each object that it decides. `+
+				`All of them have to be met: to allow any of the values, list them in one entry of require, {field: region, operator: In, values: ["eu", "us"]}`),
+		Entry("of selectors", "[{name: a, when: {objectSelector: {matchLabels: {tier: gold}, matchExpressions: [{key: tier, operator: DoesNotExist}]}}, limit: 1}]",
+			"spec.rules[0].when.objectSelector.matchExpressions[0]: no object can meet this together with spec.rules[0].when.objectSelector.matchLabels[tier]: "+
+				"rule a never applies. All of them have to be met: change or remove one"),
+		Entry("of expressions", "[{name: a, when: {expression: '1 > 2'}, limit: 1}]",
+			"spec.rules[0].when.expression: is false for every object: rule a never applies. Compare a field of object, as in object.metadata.name == 'shop'"),
+		Entry("of placeholders", "[{name: a, deny: 'no {{ name }}'}]",
+			"spec.rules[0].deny: {{ name }} stands for the text { name }, because doubled braces stand for themselves. Placeholders have single braces, such as {name}"),
+	)
+
+	It("are in the status", func(ctx SpecContext) {
+		p := newPolicy("warned", "[{name: a, when: {expression: 'false'}, limit: 1}]")
+		Expect(f.Client.Create(ctx, p)).To(Succeed())
+		DeferCleanup(f.Client.Delete, p)
+		Eventually(func() string {
+			Expect(f.Client.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+			if c := meta.FindStatusCondition(p.Status.Conditions, placementv1.ConditionCompiled); c != nil {
+				return c.Message
+			}
+			return ""
+		}).WithContext(ctx).Should(ContainSubstring("spec.rules[0].when.expression: is false for every object: rule a never applies"))
 	})
 
 	It("name values that no cluster has", func(ctx SpecContext) {

@@ -1,0 +1,284 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// condition is what a part of a rule demands of a value. Conditions with equal subjects are about the same value.
+type condition struct {
+	at      *field.Path
+	subject string
+	// entry is how a manifest begins an entry about the value, as in "field: region". list is where such entries are.
+	entry, list string
+	operator    placementv1.RequirementOperator
+	// values are what the value is compared with. They are nil if they depend on the object.
+	values []string
+	as     placementv1.ValueType
+	// many reports whether there can be several values, of which In needs one.
+	many bool
+	// integers reports whether only integers are compared.
+	integers bool
+}
+
+// requirementConditions returns the conditions of the requirements of a rule.
+func requirementConditions(require []placementv1.Requirement, path *field.Path, nodes bool) []condition {
+	out := make([]condition, len(require))
+	for i, q := range require {
+		kind, name := subjectOf(q.Subject)
+		out[i] = condition{
+			at: path.Index(i), subject: kind + " " + name, entry: kind + ": " + name, list: "require", operator: q.Operator, values: q.Values, as: valueType(q),
+			many: q.Field == placementv1.ClusterFieldZone && !nodes, integers: nodes,
+		}
+		if label := nodeLabel(q.Subject); nodes && label != "" {
+			out[i].subject = "label " + label
+		}
+	}
+	return out
+}
+
+// subjectOf returns the field of a subject that is set, and its value.
+func subjectOf(s placementv1.Subject) (kind, name string) {
+	for _, one := range []struct{ kind, name string }{
+		{"label", s.Label}, {"annotation", s.Annotation}, {"property", s.Property}, {"allocatable", s.Allocatable}, {"free", s.Free},
+	} {
+		if one.name != "" {
+			return one.kind, one.name
+		}
+	}
+	return "field", string(s.Field)
+}
+
+// selectorConditions returns the conditions of a label selector.
+func selectorConditions(s *metav1.LabelSelector, path *field.Path) []condition {
+	if s == nil {
+		return nil
+	}
+	var out []condition
+	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		out = append(out, condition{at: path.Child("matchLabels").Key(key), subject: key, entry: "key: " + key, list: "matchExpressions", operator: placementv1.OperatorIn, values: []string{s.MatchLabels[key]}})
+	}
+	for i, e := range s.MatchExpressions {
+		out = append(out, condition{at: path.Child("matchExpressions").Index(i), subject: e.Key, entry: "key: " + e.Key, list: "matchExpressions", operator: placementv1.RequirementOperator(e.Operator), values: e.Values})
+	}
+	return out
+}
+
+func annotationConditions(annotations []placementv1.AnnotationRequirement, path *field.Path) []condition {
+	out := make([]condition, len(annotations))
+	for i, a := range annotations {
+		out[i] = condition{at: path.Index(i), subject: a.Key, entry: "key: " + a.Key, list: "annotations", operator: placementv1.RequirementOperator(a.Operator), values: a.Values}
+	}
+	return out
+}
+
+// contradictions warns of conditions that no value meets together with those before it, once for each value. whose is what has the
+// value, and consequence what follows for the rule.
+func (v *validator) contradictions(conditions []condition, whose, consequence string) {
+	together := map[string][]condition{}
+	reported := map[string]bool{}
+	for _, c := range conditions {
+		before := together[c.subject]
+		together[c.subject] = append(before, c)
+		if reported[c.subject] || !c.valid() || canBeMet(together[c.subject]) {
+			continue
+		}
+		reported[c.subject] = true
+		i := slices.IndexFunc(before, func(b condition) bool { return !canBeMet([]condition{b, c}) })
+		if i >= 0 {
+			before = before[i : i+1]
+		}
+		others := make([]string, len(before))
+		for i, b := range before {
+			others[i] = b.at.String()
+		}
+		v.warn(c.at, "no %s can meet this together with %s: %s. %s", whose, strings.Join(others, " and "), consequence, c.alternative(before))
+	}
+}
+
+// Unmatched returns a warning for each part of a rule's condition that no object meets that a policy matches.
+func Unmatched(rules []placementv1.Rule, match placementv1.Match) []string {
+	v, path, matchPath := &validator{}, field.NewPath("spec", "rules"), field.NewPath("spec", "match")
+	for i, rule := range rules {
+		if rule.When == nil {
+			continue
+		}
+		for _, one := range []struct {
+			name          string
+			when, matched *metav1.LabelSelector
+		}{
+			{"objectSelector", rule.When.ObjectSelector, match.ObjectSelector},
+			{"namespaceSelector", rule.When.NamespaceSelector, match.NamespaceSelector},
+		} {
+			matched := selectorConditions(one.matched, matchPath.Child(one.name))
+			for _, c := range selectorConditions(one.when, path.Index(i).Child("when", one.name)) {
+				for _, m := range matched {
+					if m.subject == c.subject && !canBeMet([]condition{m, c}) {
+						v.warn(c.at, "contradicts %s: rule %s applies to no object that the policy matches. Change one of them", m.at, rule.Name)
+					}
+				}
+			}
+		}
+	}
+	return v.warnings
+}
+
+// alternative returns what the author probably meant by a condition that contradicts others.
+func (c condition) alternative(others []condition) string {
+	isList := func(c condition) bool { return c.operator == placementv1.OperatorIn && c.values != nil }
+	if len(others) != 1 || !isList(c) || !isList(others[0]) {
+		return "All of them have to be met: change or remove one"
+	}
+	values := slices.Concat(others[0].values, c.values)
+	if len(values) > maxSuggested {
+		return fmt.Sprintf("All of them have to be met: to allow any of the values, list them in one entry of %s", c.list)
+	}
+	return fmt.Sprintf("All of them have to be met: to allow any of the values, list them in one entry of %s, {%s, operator: In, values: [%s]}",
+		c.list, c.entry, strings.Join(quoted(values), ", "))
+}
+
+// maxSuggested is the maximum number of values in a suggestion.
+const maxSuggested = 8
+
+// canBeMet reports whether a value, or a missing one, can meet all conditions. They have one subject.
+func canBeMet(conditions []condition) bool {
+	needsNone := func(c condition) bool {
+		return c.operator == placementv1.OperatorNotIn || c.operator == placementv1.OperatorDoesNotExist
+	}
+	isAbsent := func(c condition) bool { return c.operator == placementv1.OperatorDoesNotExist }
+	if !slices.ContainsFunc(conditions, func(c condition) bool { return !needsNone(c) }) {
+		return true
+	}
+	if slices.ContainsFunc(conditions, isAbsent) || outOfRange(conditions) {
+		return false
+	}
+	oneOf := slices.DeleteFunc(slices.Clone(conditions), func(c condition) bool { return c.operator != placementv1.OperatorIn || c.values == nil })
+	for _, c := range oneOf {
+		if !slices.ContainsFunc(c.values, func(value string) bool {
+			return !slices.ContainsFunc(conditions, func(o condition) bool { return o.rejects(value) })
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// rejects reports whether a value does not meet the condition.
+func (c condition) rejects(value string) bool {
+	switch {
+	case c.values == nil:
+		return false
+	case c.operator == placementv1.OperatorIn:
+		return !c.many && !slices.Contains(c.values, value)
+	case c.operator == placementv1.OperatorNotIn:
+		return slices.Contains(c.values, value)
+	case requirementIsOrdered(c.operator):
+		if !readable(c.as, value) {
+			return true
+		}
+		order := compareAs(c.as, value, c.values[0])
+		return c.isLower() && order < 0 || c.isUpper() && order > 0 || c.isStrict() && order == 0
+	}
+	return false
+}
+
+// valid reports whether the operator can read the value of the condition, which is refused otherwise.
+func (c condition) valid() bool {
+	return !requirementIsOrdered(c.operator) || c.values == nil || len(c.values) == 1 && readable(c.as, c.values[0])
+}
+
+func (c condition) isLower() bool {
+	return c.operator == placementv1.OperatorGt || c.operator == placementv1.OperatorGte
+}
+
+func (c condition) isUpper() bool {
+	return c.operator == placementv1.OperatorLt || c.operator == placementv1.OperatorLte
+}
+
+func (c condition) isStrict() bool {
+	return c.operator == placementv1.OperatorGt || c.operator == placementv1.OperatorLt
+}
+
+// outOfRange reports whether a lower bound among the conditions is above an upper one.
+func outOfRange(conditions []condition) bool {
+	for _, lower := range conditions {
+		for _, upper := range conditions {
+			if lower.isLower() && upper.isUpper() && lower.values != nil && upper.values != nil && lower.as == upper.as && lower.valid() && upper.valid() && lower.excludes(upper) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// excludes reports whether no value is above the condition, a lower bound, and below another one.
+func (c condition) excludes(upper condition) bool {
+	order := compareAs(c.as, c.values[0], upper.values[0])
+	if order > 0 || order == 0 && (c.isStrict() || upper.isStrict()) {
+		return true
+	}
+	if !c.integers || !c.isStrict() || !upper.isStrict() {
+		return false
+	}
+	low, lowErr := strconv.ParseInt(c.values[0], 10, 64)
+	high, highErr := strconv.ParseInt(upper.values[0], 10, 64)
+	return lowErr == nil && highErr == nil && high-low == 1
+}
+
+// readable reports whether Gt and its like can read a value.
+func readable(as placementv1.ValueType, value string) bool {
+	switch as {
+	case placementv1.ValueTypeVersion:
+		return versions.MatchString(value)
+	case placementv1.ValueTypeQuantity:
+		return quantities.MatchString(value)
+	default:
+		return numbers.MatchString(value)
+	}
+}
+
+// compareAs compares two readable values, as cmp.Compare does.
+func compareAs(as placementv1.ValueType, a, b string) int {
+	switch as {
+	case placementv1.ValueTypeVersion:
+		return slices.CompareFunc(versionNumbers(a), versionNumbers(b), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	case placementv1.ValueTypeQuantity:
+		x, errX := resource.ParseQuantity(a)
+		y, errY := resource.ParseQuantity(b)
+		if errX != nil || errY != nil {
+			return 0
+		}
+		return x.Cmp(y)
+	default:
+		x, _ := new(big.Rat).SetString(a)
+		y, _ := new(big.Rat).SetString(b)
+		return x.Cmp(y)
+	}
+}

@@ -1,0 +1,152 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rules
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/celexpression"
+	"github.com/berth-dev/berth/internal/suggest"
+)
+
+// constants warns of expressions that have the same value for every object.
+func (v *validator) constants(rules []placementv1.Rule, path *field.Path) {
+	for i, rule := range rules {
+		if rule.When == nil || rule.When.Expression == "" {
+			continue
+		}
+		value, constant := celexpression.Constant(context.Background(), rule.When.Expression)
+		if !constant {
+			continue
+		}
+		at := path.Index(i).Child("when", "expression")
+		others := *rule.When
+		others.Expression = ""
+		switch {
+		case !value:
+			v.warn(at, "is false for every object: rule %s never applies. Compare a field of object, as in object.metadata.name == 'shop'", rule.Name)
+		case appliesToAll(&others) && rule.Otherwise != placementv1.RuleOtherwiseNextRule && i < len(rules)-1:
+			v.warn(at, "is true for every object: rule %s applies to all objects, and the rules after it are never reached. Compare a field of object, as in object.metadata.name == 'shop'", rule.Name)
+		default:
+			v.warn(at, "is true for every object, so that it has no effect: remove it, or compare a field of object, as in object.metadata.name == 'shop'")
+		}
+	}
+}
+
+// order warns of preferences, and of minGain, that make no difference to which clusters are chosen.
+func (v *validator) order(rule placementv1.Rule, path *field.Path) {
+	const limits = "Set limit, or maxDomains or maxClusters of spread"
+	if !choosesBest(rule) {
+		if len(rule.Prefer) > 0 && rule.Weights == "" {
+			v.warn(path.Child("prefer"), "has no effect: better clusters are not chosen before others. %s, or weights", limits)
+		}
+		if rule.MinGain > 0 {
+			v.warn(path.Child("minGain"), "has no effect: better clusters are not chosen before others. %s", limits)
+		}
+		return
+	}
+	sum, step := scores(rule.Prefer)
+	switch {
+	case rule.MinGain > sum:
+		v.warn(path.Child("minGain"), "is more than the sum of all weights, which is %d: all eligible clusters are equally good, and prefer chooses none of them first. Lower it, or remove prefer", sum)
+	case rule.MinGain > 1 && rule.MinGain <= step:
+		v.warn(path.Child("minGain"), "has no effect: two different scores differ by at least %d. Raise it above that to ignore smaller differences, or remove it", step)
+	}
+}
+
+// choosesBest reports whether a rule can leave out eligible clusters because others are better.
+func choosesBest(rule placementv1.Rule) bool {
+	return rule.Limit > 0 || rule.Spread != nil && (rule.Spread.MaxDomains > 0 || rule.Spread.MaxClusters > 0)
+}
+
+// scores returns the highest score that preferences give, and the smallest difference between two scores.
+func scores(prefer []placementv1.Preference) (sum, step int32) {
+	possible := sets.New[int32](0)
+	for _, p := range prefer {
+		sum += p.Weight
+		for score := range possible.Clone() {
+			possible.Insert(score + p.Weight)
+		}
+	}
+	step = sum
+	sorted := sets.List(possible)
+	for i := 1; i < len(sorted); i++ {
+		step = min(step, sorted[i]-sorted[i-1])
+	}
+	return sum, step
+}
+
+// impossible warns of conditions that contradict each other, so that no object or no cluster meets them.
+func (v *validator) impossible(rule placementv1.Rule, path *field.Path) {
+	if w := rule.When; w != nil {
+		at, never := path.Child("when"), fmt.Sprintf("rule %s never applies", rule.Name)
+		v.contradictions(selectorConditions(w.ObjectSelector, at.Child("objectSelector")), "object", never)
+		v.contradictions(annotationConditions(w.Annotations, at.Child("annotations")), "object", never)
+		v.contradictions(selectorConditions(w.NamespaceSelector, at.Child("namespaceSelector")), "namespace", never)
+	}
+	nodes, whose, consequence := false, "cluster", fmt.Sprintf("rule %s denies each object that it decides", rule.Name)
+	switch {
+	case rule.Candidates == placementv1.RuleCandidatesNodes:
+		nodes, whose, consequence = true, "node", fmt.Sprintf("the pods of each object that rule %s decides stay pending", rule.Name)
+	case rule.Otherwise == placementv1.RuleOtherwiseNextRule:
+		consequence = fmt.Sprintf("rule %s leaves each object to the next rule", rule.Name)
+	}
+	v.contradictions(requirementConditions(rule.Require, path.Child("require"), nodes), whose, consequence)
+}
+
+// unlikely warns of values that clusters are not expected to have.
+func (v *validator) unlikely(rule placementv1.Rule, path *field.Path) {
+	if rule.Candidates == placementv1.RuleCandidatesNodes {
+		return
+	}
+	for i, q := range rule.Require {
+		v.unlikelyVersion(q, path.Child("require").Index(i))
+	}
+	for i, p := range rule.Prefer {
+		v.unlikelyVersion(p.Requirement, path.Child("prefer").Index(i))
+	}
+	effects := slices.Concat(repelling, preferring)
+	for i, t := range rule.Tolerate {
+		at := path.Child("tolerate").Index(i).Child("effect")
+		near, _ := suggest.Nearest(t.Effect, effects)
+		switch {
+		case slices.Contains(preferring, t.Effect):
+			v.warn(at, "has no effect: taints with the effect %s repel nothing", t.Effect)
+		case near != "" && !slices.Contains(effects, t.Effect):
+			v.warn(at, "the effect %q is unknown; did you mean %q?", t.Effect, near)
+		}
+	}
+}
+
+// unlikelyVersion warns of versions that are compared as texts, and are shorter than those of clusters.
+func (v *validator) unlikelyVersion(q placementv1.Requirement, path *field.Path) {
+	if q.Field != placementv1.ClusterFieldVersion || q.Operator != placementv1.OperatorIn && q.Operator != placementv1.OperatorNotIn {
+		return
+	}
+	for i, value := range q.Values {
+		if found := versions.FindString(value); found == value && strings.Count(value, ".") < 2 {
+			v.warn(path.Child("values").Index(i), "no cluster has the version %q: In and NotIn compare texts, and versions of clusters are such as v1.33.5. Compare with Gte and Lt", value)
+		}
+	}
+}
