@@ -117,12 +117,16 @@ func Evaluate(ctx context.Context, expression string, object any) (bool, error) 
 // errNoSuchKey replaces errors about keys that are values of the object. They may be secret.
 var errNoSuchKey = errors.New("no such key")
 
-// withoutValues returns an error without what the expression has read of the object.
+// withoutValues returns an error without what the expression has read of the object, and with what to do about missing fields.
 func (p *Program) withoutValues(err error) error {
-	if _, key, found := strings.Cut(err.Error(), "no such key: "); found && !strings.Contains(p.expression, key) {
-		return errNoSuchKey
+	_, key, found := strings.Cut(err.Error(), "no such key: ")
+	if !found {
+		return err
 	}
-	return err
+	if !strings.Contains(p.expression, key) {
+		err = errNoSuchKey
+	}
+	return fmt.Errorf("%w: test with has() whether the object has the field", err)
 }
 
 func newProgram(expression string) (*Program, error) {

@@ -38,13 +38,19 @@ type Key struct {
 	Field *field.Path
 	// Document is the field of data.clusters[name] that has the member: "labels" or "properties".
 	Document, Name string
+	// NoEffect is what the requirement does not do while no cluster has the member, such as "prefers no cluster"; "" if objects are
+	// denied then, or if that can be meant.
+	NoEffect string
 }
 
 // Constants returns the values that rules compare values of clusters with by In and NotIn, and the labels and properties of clusters
 // that they read, in the order of the rules.
 func Constants(rules []placementv1.Rule) (constants []Constant, keys []Key) {
-	requirement := func(q placementv1.Requirement, at *field.Path) {
-		keys = append(keys, keysOf(q.Label, q.Property, at)...)
+	requirement := func(q placementv1.Requirement, at *field.Path, noEffect string) {
+		for _, k := range keysOf(q.Label, q.Property, at) {
+			k.NoEffect = noEffect
+			keys = append(keys, k)
+		}
 		path, ok := comparedPath(q.Subject)
 		if !ok || q.Operator != placementv1.OperatorIn && q.Operator != placementv1.OperatorNotIn {
 			return
@@ -59,10 +65,14 @@ func Constants(rules []placementv1.Rule) (constants []Constant, keys []Key) {
 		}
 		at := field.NewPath("spec", "rules").Index(i)
 		for j, q := range rule.Require {
-			requirement(q, at.Child("require").Index(j))
+			noEffect := ""
+			if q.Operator == placementv1.OperatorNotIn {
+				noEffect = "excludes no cluster"
+			}
+			requirement(q, at.Child("require").Index(j), noEffect)
 		}
 		for j, p := range rule.Prefer {
-			requirement(p.Requirement, at.Child("prefer").Index(j))
+			requirement(p.Requirement, at.Child("prefer").Index(j), "makes no cluster better than others")
 		}
 		if s := rule.Spread; s != nil {
 			keys = append(keys, keysOf(s.Label, s.Property, at.Child("spread"))...)
@@ -74,9 +84,9 @@ func Constants(rules []placementv1.Rule) (constants []Constant, keys []Key) {
 func keysOf(label, property string, at *field.Path) []Key {
 	switch {
 	case label != "":
-		return []Key{{at.Child("label"), "labels", label}}
+		return []Key{{Field: at.Child("label"), Document: "labels", Name: label}}
 	case property != "":
-		return []Key{{at.Child("property"), "properties", property}}
+		return []Key{{Field: at.Child("property"), Document: "properties", Name: property}}
 	}
 	return nil
 }

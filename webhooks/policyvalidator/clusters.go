@@ -17,6 +17,7 @@ limitations under the License.
 package policyvalidator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -73,7 +74,11 @@ type constant struct {
 }
 
 // key is the name of a member of a document of clusters, such as labels or properties.
-type key struct{ at, document, name string }
+type key struct {
+	at, document, name string
+	// noEffect is what follows if no cluster has a label, or "" if that can be meant.
+	noEffect string
+}
 
 // mentionsIn returns the names and values of clusters in a policy with rules or Rego.
 func mentionsIn(name string, spec placementv1.PlacementPolicySpec, module *policy.Module) mentions {
@@ -84,7 +89,7 @@ func mentionsIn(name string, spec placementv1.PlacementPolicySpec, module *polic
 			out.constants = append(out.constants, constant{lint.ClusterConstant{Value: c.Value, Field: c.Path}, c.Field.String()})
 		}
 		for _, k := range keys {
-			out.keys = append(out.keys, key{k.Field.String(), k.Document, k.Name})
+			out.keys = append(out.keys, key{k.Field.String(), k.Document, k.Name, k.NoEffect})
 		}
 		return out
 	}
@@ -93,7 +98,7 @@ func mentionsIn(name string, spec placementv1.PlacementPolicySpec, module *polic
 		out.constants = append(out.constants, constant{c, at(c.Position)})
 	}
 	for _, p := range lint.ClusterProperties(module.Compiler) {
-		out.keys = append(out.keys, key{at(p.Position), "properties", p.Name})
+		out.keys = append(out.keys, key{at: at(p.Position), document: "properties", name: p.Name})
 	}
 	return out
 }
@@ -151,10 +156,10 @@ func unknownConstant(c lint.ClusterConstant, clusters []map[string]any, names []
 }
 
 // unknownKey returns the problem with a key, or "" if there is none. Clusters may get a label later, so an unknown one is a problem
-// only if its spelling is like that of another one, or if it is the name of a field.
+// only if its spelling is like that of another one, if it is the name of a field, or if nobody notices that it is missing.
 func unknownKey(k key, known []string) string {
 	if k.document == "labels" {
-		return unknownLabel(k.name, known)
+		return unknownLabel(k, known)
 	}
 	if k.document != "properties" || slices.Contains(known, k.name) {
 		return ""
@@ -169,18 +174,21 @@ var clusterFields = []placementv1.ClusterField{
 }
 
 // unknownLabel returns the problem with the key of a label, or "" if there is none.
-func unknownLabel(label string, known []string) string {
-	near := misspelt(label, known)
-	if near == "" && !slices.Contains(known, label) {
-		if slices.Contains(clusterFields, placementv1.ClusterField(label)) {
-			return fmt.Sprintf("no cluster has the label %q; did you mean field: %s?", label, label)
-		}
-		near = similarLabel(label, known)
-	}
-	if near == "" {
+func unknownLabel(k key, known []string) string {
+	if slices.Contains(known, k.name) {
 		return ""
 	}
-	return fmt.Sprintf("no cluster has the label %q; did you mean %q?", label, near)
+	unknown := fmt.Sprintf("no cluster has the label %q", k.name)
+	near := cmp.Or(misspelt(k.name, known), similarLabel(k.name, known))
+	switch {
+	case near != "":
+		return fmt.Sprintf("%s; did you mean %q?", unknown, near)
+	case slices.Contains(clusterFields, placementv1.ClusterField(k.name)):
+		return fmt.Sprintf("%s; did you mean field: %s?", unknown, k.name)
+	case k.noEffect != "":
+		return fmt.Sprintf("%s, so that this %s", unknown, k.noEffect)
+	}
+	return ""
 }
 
 // minSimilar is the length from which names with other characters count as misspelt: cpu and gpu are two names.

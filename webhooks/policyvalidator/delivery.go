@@ -40,7 +40,13 @@ func (v *Validator) warnOfDelivery(spec placementv1.PlacementPolicySpec, m *matc
 		out = append(out, fmt.Sprintf("%s has no effect in mode %s: nothing is delivered before mode is Enforce", path, mode))
 	}
 	if !givesClusters(module) {
-		out = append(out, fmt.Sprintf("%s: the policy has no rule clusters, so it delivers only objects that other policies give clusters", path))
+		gap := "the policy has no rule clusters"
+		if module.FromRules() {
+			gap = "no rule gives clusters"
+		}
+		out = append(out, fmt.Sprintf("%s: %s, so it delivers only objects that other policies give clusters", path, gap))
+	} else if r := spec.Delivery.Replicas; r != nil && r.DivideBy == placementv1.DivideByWeight && module.FromRules() && !givesWeights(spec.Rules) {
+		out = append(out, fmt.Sprintf("%s: no rule gives weights, so that each cluster has the weight 1. Set weights: Score in a rule with prefer, or divideBy: Even", path.Child("replicas", "divideBy")))
 	}
 	namespaced, clusterScoped := v.deliveredScopes(m)
 	for _, system := range delivery.Systems(spec.Delivery) {
@@ -49,6 +55,11 @@ func (v *Validator) warnOfDelivery(spec placementv1.PlacementPolicySpec, m *matc
 		}
 	}
 	return out
+}
+
+// givesWeights reports whether a rule gives its clusters weights.
+func givesWeights(rules []placementv1.Rule) bool {
+	return slices.ContainsFunc(rules, func(r placementv1.Rule) bool { return r.Weights != "" })
 }
 
 // deliveredScopes reports whether the served types that are matched and delivered to the systems of spec.delivery are namespaced,

@@ -23,6 +23,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
@@ -124,6 +125,37 @@ func TestKindsOfSystemsThatAreNotServed(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestDeliveryOfRules checks the warnings about spec.delivery that the rules of a policy give nothing for.
+func TestDeliveryOfRules(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rules    string
+		divideBy placementv1.DivisionBasis
+		want     []string
+	}{
+		"NoClusters": {rules: "[{name: a, warn: w}]", want: []string{"spec.delivery: no rule gives clusters, so it delivers only objects that other policies give clusters"}},
+		"NoWeights": {rules: "[{name: a, limit: 1}]", divideBy: placementv1.DivideByWeight,
+			want: []string{"spec.delivery.replicas.divideBy: no rule gives weights, so that each cluster has the weight 1. Set weights: Score in a rule with prefer, or divideBy: Even"}},
+		"Weights": {rules: "[{name: a, prefer: [{field: region, operator: Exists, weight: 1}], weights: Score}]", divideBy: placementv1.DivideByWeight},
+		"Even":    {rules: "[{name: a, limit: 1}]", divideBy: placementv1.DivideEvenly},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPolicy("")
+			if err := yaml.UnmarshalStrict([]byte(tc.rules), &p.Spec.Rules); err != nil {
+				t.Fatal(err)
+			}
+			p.Spec.Mode, p.Spec.Delivery = placementv1.ModeEnforce, &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+			if tc.divideBy != "" {
+				p.Spec.Delivery.Replicas = &placementv1.ReplicaDivision{DivideBy: tc.divideBy}
+			}
+			v := &policyvalidator.Validator{Catalog: &inventories{}, Checker: allows()}
+			warnings, err := v.ValidateCreate(t.Context(), p)
+			if diff := cmp.Diff(tc.want, []string(warnings)); diff != "" || err != nil {
+				t.Errorf("error %v, warnings (-want +got):\n%s", err, diff)
 			}
 		})
 	}
