@@ -121,10 +121,10 @@ func (v *validator) unlikely(rule placementv1.Rule, path *field.Path) {
 		return
 	}
 	for i, q := range rule.Require {
-		v.unlikelyVersion(q, path.Child("require").Index(i))
+		v.unlikelyValues(q, path.Child("require").Index(i).Child("values"))
 	}
 	for i, p := range rule.Prefer {
-		v.unlikelyVersion(p.Requirement, path.Child("prefer").Index(i))
+		v.unlikelyValues(p.Requirement, path.Child("prefer").Index(i).Child("values"))
 	}
 	effects := slices.Concat(repelling, preferring)
 	for i, t := range rule.Tolerate {
@@ -139,14 +139,21 @@ func (v *validator) unlikely(rule placementv1.Rule, path *field.Path) {
 	}
 }
 
-// unlikelyVersion warns of versions that are compared as texts, and are shorter than those of clusters.
-func (v *validator) unlikelyVersion(q placementv1.Requirement, path *field.Path) {
-	if q.Field != placementv1.ClusterFieldVersion || q.Operator != placementv1.OperatorIn && q.Operator != placementv1.OperatorNotIn {
+// unlikelyValues warns of values that In and NotIn compare with, and that fields and labels of clusters never have: patterns,
+// placeholders, and parts of versions.
+func (v *validator) unlikelyValues(q placementv1.Requirement, path *field.Path) {
+	if q.Operator != placementv1.OperatorIn && q.Operator != placementv1.OperatorNotIn || q.Field == "" && q.Label == "" {
 		return
 	}
 	for i, value := range q.Values {
-		if found := versions.FindString(value); found == value && strings.Count(value, ".") < 2 {
-			v.warn(path.Child("values").Index(i), "no cluster has the version %q: In and NotIn compare texts, and versions of clusters are such as v1.33.5. Compare with Gte and Lt", value)
+		at := path.Index(i)
+		switch {
+		case strings.ContainsAny(value, "{}"):
+			v.warn(at, "no cluster has %q: values have no placeholders. To take the value from the object, set valueFrom in place of values", value)
+		case strings.Contains(value, "*"):
+			v.warn(at, "no cluster has %q: In and NotIn compare whole texts, and * stands for itself. List the values, or compare a label that these clusters share", value)
+		case q.Field == placementv1.ClusterFieldVersion && versions.FindString(value) == value && strings.Count(value, ".") < 2:
+			v.warn(at, "no cluster has the version %q: In and NotIn compare texts, and versions of clusters are such as v1.33.5. Compare with Gte and Lt", value)
 		}
 	}
 }

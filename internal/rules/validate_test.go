@@ -117,6 +117,10 @@ func TestWarnings(t *testing.T) {
 			"spec.rules[0].minGain: has no effect: two different scores differ by at least 10. Raise it above that to ignore smaller differences, or remove it"},
 		"ShortVersion": {`[{name: a, require: [{field: version, operator: NotIn, values: [v1.33.5-gke.1, "1.33"]}]}]`,
 			`spec.rules[0].require[0].values[1]: no cluster has the version "1.33": In and NotIn compare texts, and versions of clusters are such as v1.33.5. Compare with Gte and Lt`},
+		"Pattern": {`[{name: a, require: [{field: name, operator: NotIn, values: [us-1, eu-*]}]}]`,
+			`spec.rules[0].require[0].values[1]: no cluster has "eu-*": In and NotIn compare whole texts, and * stands for itself. List the values, or compare a label that these clusters share`},
+		"PlaceholderInValues": {`[{name: a, limit: 1, prefer: [{label: rack, operator: In, values: ["{label:rack}"], weight: 1}]}]`,
+			`spec.rules[0].prefer[0].values[0]: no cluster has "{label:rack}": values have no placeholders. To take the value from the object, set valueFrom in place of values`},
 		"Effect":        {`[{name: a, tolerate: [{key: a, effect: NoScedule}]}]`, `spec.rules[0].tolerate[0].effect: the effect "NoScedule" is unknown; did you mean "NoSchedule"?`},
 		"HarmlessTaint": {`[{name: a, tolerate: [{key: a, effect: PreferNoSelect}]}]`, "spec.rules[0].tolerate[0].effect: has no effect: taints with the effect PreferNoSelect repel nothing"},
 		"False": {`[{name: a, when: {expression: "has(object.spec) && 1 > 2"}, warn: w}]`,
@@ -145,6 +149,7 @@ func TestNoWarnings(t *testing.T) {
 		"DefaultMinGain":       `[{name: a, minGain: 1, limit: 1, prefer: [{weight: 10, label: a, operator: Exists}]}]`,
 		"Braces":               `[{name: a, set: {annotations: {a: '{{"a": 1}}'}}}]`,
 		"OwnEffect":            `[{name: a, tolerate: [{key: a, effect: Quarantined}, {key: b, effect: NoSelectIfNew}, {key: c}]}]`,
+		"PatternInProperty":    `[{name: a, require: [{property: cidr, operator: In, values: ["*"]}]}]`,
 		"WholeVersion":         `[{name: a, require: [{field: version, operator: In, values: [v1.33.5]}]}]`,
 		"Expression":           `[{name: a, when: {expression: "object.metadata.name == 'shop'"}, warn: w}]`,
 	} {
