@@ -156,7 +156,7 @@ func unknownConstant(c lint.ClusterConstant, clusters []map[string]any, names []
 }
 
 // unknownKey returns the problem with a key, or "" if there is none. Clusters may get a label later, so an unknown one is a problem
-// only if its spelling is like that of another one, if it is the name of a field, or if nobody notices that it is missing.
+// only if its spelling is like that of another one, if it is the name of a field, or if no object is denied without it.
 func unknownKey(k key, known []string) string {
 	if k.document == "labels" {
 		return unknownLabel(k, known)
