@@ -103,16 +103,22 @@ func annotationConditions(annotations []placementv1.AnnotationRequirement, path 
 // value, and consequence what follows for the rule.
 func (v *validator) contradictions(conditions []condition, whose, consequence string) {
 	together := map[string][]condition{}
-	reported := map[string]bool{}
 	for _, c := range conditions {
-		before := together[c.subject]
-		together[c.subject] = append(before, c)
-		if reported[c.subject] || !c.valid() || canBeMet(together[c.subject]) {
+		if c.valid() {
+			together[c.subject] = append(together[c.subject], c)
+		}
+	}
+	for _, subject := range slices.Sorted(maps.Keys(together)) {
+		all := together[subject]
+		if canBeMet(all) {
 			continue
 		}
-		reported[c.subject] = true
-		i := slices.IndexFunc(before, func(b condition) bool { return !canBeMet([]condition{b, c}) })
-		if i >= 0 {
+		n := 1
+		for n < len(all) && canBeMet(all[:n]) {
+			n++
+		}
+		c, before := all[n-1], all[:n-1]
+		if i := slices.IndexFunc(before, func(b condition) bool { return !canBeMet([]condition{b, c}) }); i >= 0 {
 			before = before[i : i+1]
 		}
 		others := make([]string, len(before))
@@ -169,22 +175,27 @@ const maxSuggested = 8
 
 // canBeMet reports whether a value, or a missing one, can meet all conditions. They have one subject.
 func canBeMet(conditions []condition) bool {
-	needsNone := func(c condition) bool {
-		return c.operator == placementv1.OperatorNotIn || c.operator == placementv1.OperatorDoesNotExist
-	}
 	isAbsent := func(c condition) bool { return c.operator == placementv1.OperatorDoesNotExist }
-	if !slices.ContainsFunc(conditions, func(c condition) bool { return !needsNone(c) }) {
+	needsValue := func(c condition) bool { return !isAbsent(c) && c.operator != placementv1.OperatorNotIn }
+	if !slices.ContainsFunc(conditions, needsValue) {
 		return true
 	}
 	if slices.ContainsFunc(conditions, isAbsent) || outOfRange(conditions) {
 		return false
 	}
-	oneOf := slices.DeleteFunc(slices.Clone(conditions), func(c condition) bool { return c.operator != placementv1.OperatorIn || c.values == nil })
-	for _, c := range oneOf {
-		if !slices.ContainsFunc(c.values, func(value string) bool {
-			return !slices.ContainsFunc(conditions, func(o condition) bool { return o.rejects(value) })
-		}) {
+	accepted := func(value string) bool {
+		return !slices.ContainsFunc(conditions, func(c condition) bool { return c.rejects(value) })
+	}
+	for _, c := range conditions {
+		if c.operator != placementv1.OperatorIn || c.values == nil {
+			continue
+		}
+		if !slices.ContainsFunc(c.values, accepted) {
 			return false
+		}
+		if !c.many {
+			// The accepted value is in the other lists, too.
+			return true
 		}
 	}
 	return true
