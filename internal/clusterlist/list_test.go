@@ -161,6 +161,10 @@ func TestReadAndWrite(t *testing.T) {
 			system: "fleet", object: fleet("PickN", "[{labelSelector: {matchExpressions: ["+named("[b, a]")+", {key: x, operator: Exists}]}}]"), path: terms, text: `["b","a"]`, set: `["a"]`,
 			want: fleet("PickN", "[{labelSelector: {matchExpressions: ["+named("[a]")+", {key: x, operator: Exists}]}}]"),
 		},
+		"FleetExcludedNames": {
+			system: "fleet", object: fleet("PickN", "[{labelSelector: {matchExpressions: [{key: clusters.berth.dev/name, operator: NotIn, values: [b]}]}}]"), path: terms, text: "none",
+			want: fleet("PickN", "[{labelSelector: {matchExpressions: [{key: clusters.berth.dev/name, operator: NotIn, values: [b]}, "+named("[b, c]")+"]}}]"),
+		},
 		"FleetTerms": {
 			system: "fleet", object: fleet("PickN", "[{labelSelector: {matchExpressions: ["+named("[a]")+"]}}, {}]"), path: terms, text: `[["a"],null]`, set: `[[],["b"]]`,
 			want: fleet("PickN", "[{labelSelector: {matchExpressions: ["+named("[no-cluster.placement.berth.dev]")+"]}}, {labelSelector: {matchExpressions: ["+named("[b]")+"]}}]"),
@@ -260,6 +264,47 @@ func TestKept(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestWidenedDecision gives a narrowed PlacementDecision one of its requested clusters back, and a cluster that was not requested.
+func TestWidenedDecision(t *testing.T) {
+	k := kind(t, "decision")
+	before, err := k.Read(decode(t, `{decisions: [{clusterProfileRef: {name: a, namespace: m}, reason: r}, {clusterProfileRef: {name: b}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := k.Write(decode(t, `{decisions: [{clusterProfileRef: {name: b}}]}`), new(`["a","c"]`), before.Form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := decode(t, `{decisions: [{clusterProfileRef: {name: a, namespace: m}, reason: r}, {clusterProfileRef: {name: c}}]}`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestBuiltinKinds checks that the kinds of all systems whose placement objects Berth writes are known, and others are not.
+func TestBuiltinKinds(t *testing.T) {
+	for resource, want := range map[string][]string{
+		"propagationpolicies.policy.karmada.io":                   {"spec", "placement"},
+		"clusterpropagationpolicies.policy.karmada.io":            {"spec", "placement"},
+		"clusterresourceplacements.placement.kubernetes-fleet.io": {"spec", "policy"},
+		"resourceplacements.placement.kubernetes-fleet.io":        {"spec", "policy"},
+		"placementdecisions.multicluster.x-k8s.io":                {"decisions"},
+		"placements.cluster.open-cluster-management.io":           nil,
+		"placementdecisions.cluster.open-cluster-management.io":   nil,
+		"workloads.kueue.x-k8s.io":                                nil,
+		"deployments.apps":                                        nil,
+	} {
+		k := (*clusterlist.Kinds)(nil).Of(schema.ParseGroupResource(resource))
+		var got []string
+		if k != nil {
+			got = k.Root()
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", resource, diff)
+		}
 	}
 }
 
