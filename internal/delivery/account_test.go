@@ -66,6 +66,18 @@ func TestAccount(t *testing.T) {
 	if diff := cmp.Diff(want, a.Report("r")); diff != "" {
 		t.Errorf("report of r (-want +got):\n%s", diff)
 	}
+	kept := delivery.Result{Resource: deployments, Systems: "karmada", Kept: "a", Run: delivery.Run{State: delivery.NotRunning, Message: "one"}}
+	step("a kept cluster", "g", []string{"s"}, kept, "s")
+	want = delivery.Report{
+		Placed: 1, Reported: 1, Surging: 1, Systems: []string{"karmada"},
+		FirstSurging: &delivery.ReportedObject{Key: key("g"), Result: kept}, FirstNotRunning: &delivery.ReportedObject{Key: key("g"), Result: kept},
+	}
+	if diff := cmp.Diff(want, a.Report("s")); diff != "" {
+		t.Errorf("report of s (-want +got):\n%s", diff)
+	}
+	kept.Run.Message = "two"
+	step("another report", "g", []string{"s"}, kept, "s")
+	step("the same report", "g", []string{"s"}, kept)
 	step("no policy any more", "b", nil, delivery.Result{}, "p", "q")
 	if diff := cmp.Diff(delivery.Report{Systems: []string{}}, a.Report("q")); diff != "" {
 		t.Errorf("report of q (-want +got):\n%s", diff)

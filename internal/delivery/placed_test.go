@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 )
 
@@ -119,5 +120,69 @@ func TestRoutesOf(t *testing.T) {
 				t.Errorf("policies (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestSharesOfDecisions(t *testing.T) {
+	of := func(shares string) (Decision, error) {
+		got, _, err := DecisionOf(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+			placementv1.ClustersAnnotation: `["a","b"]`, placementv1.ClusterSharesAnnotation: shares,
+		}}}})
+		return got, err
+	}
+	got, err := of(`{"a":{"weight":2},"b":{"replicas":3}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]Share{"a": {Weight: new(int64(2))}, "b": {Replicas: new(int64(3))}}, got.Shares); diff != "" {
+		t.Errorf("shares (-want +got):\n%s", diff)
+	}
+	if _, err := of(`[]`); err == nil || !strings.Contains(err.Error(), `is "[]", which is no JSON object of shares`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestMayDeliver(t *testing.T) {
+	matching := func(group, version, resource string) *match.Matcher {
+		out, errs := match.New(placementv1.Match{ResourceRules: []placementv1.ResourceRule{{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{resource}}}}, nil)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		return out
+	}
+	deployments, workloads := matching("apps", "v1", "deployments"), matching("kueue.x-k8s.io", "v1beta2", "workloads")
+	d := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+	for name, tc := range map[string]struct {
+		policy placement.Policy
+		want   bool
+	}{
+		"with delivery":           {placement.Policy{Mode: placementv1.ModeEnforce, Matcher: deployments, Delivery: d}, true},
+		"without delivery":        {placement.Policy{Mode: placementv1.ModeEnforce, Matcher: deployments}, false},
+		"of placement objects":    {placement.Policy{Mode: placementv1.ModeEnforce, Matcher: workloads}, true},
+		"in mode DryRun":          {placement.Policy{Mode: placementv1.ModeDryRun, Matcher: deployments, Delivery: d}, false},
+		"in mode Warn":            {placement.Policy{Mode: placementv1.ModeWarn, Matcher: deployments, Delivery: d}, false},
+		"of placements in DryRun": {placement.Policy{Mode: placementv1.ModeDryRun, Matcher: workloads}, false},
+	} {
+		if got := MayDeliver(&tc.policy); got != tc.want {
+			t.Errorf("%s: MayDeliver returns %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+// TestSystemsOfPlacementObjects checks that a placement object is delivered to its own system, whatever spec.delivery says.
+func TestSystemsOfPlacementObjects(t *testing.T) {
+	for kind, want := range map[schema.GroupKind]string{
+		{Group: "cluster.open-cluster-management.io", Kind: "Placement"}: "openClusterManagement",
+		{Group: "kueue.x-k8s.io", Kind: "Workload"}:                      "kueue",
+		{Group: "apps", Kind: "Deployment"}:                              "karmada",
+	} {
+		p := &placement.Policy{Mode: placementv1.ModeEnforce, Delivery: &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}}
+		if got := SystemsOf(p, kind); len(got) != 1 || got[0].Name != want {
+			t.Errorf("%s is delivered to %+v, want %s", kind, got, want)
+		}
+		p.Mode = placementv1.ModeDryRun
+		if got := SystemsOf(p, kind); got != nil {
+			t.Errorf("in mode DryRun, %s is delivered to %+v", kind, got)
+		}
 	}
 }

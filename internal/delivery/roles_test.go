@@ -59,6 +59,9 @@ func TestClusterRoles(t *testing.T) {
 			t.Errorf("%s: config/rbac/delivery has no ClusterRole %s", system.Name, system.ClusterRole)
 			continue
 		}
+		if role.Labels["placement.berth.dev/aggregate-to-manager"] != "true" {
+			t.Errorf("%s: ClusterRole %s has no label by which Berth's ClusterRole aggregates it", system.Name, role.Name)
+		}
 		need := func(group, resource string, verbs ...string) {
 			for _, verb := range verbs {
 				if !slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
@@ -67,6 +70,9 @@ func TestClusterRoles(t *testing.T) {
 					t.Errorf("%s: ClusterRole %s does not permit to %s %s.%s", system.Name, role.Name, verb, resource, group)
 				}
 			}
+		}
+		for _, kind := range system.ReportKinds() {
+			need(kind.Group, kind.Resource, "get", "list", "watch")
 		}
 		for _, kind := range system.Kinds {
 			need(kind.Group, kind.Resource, "get", "list", "watch")

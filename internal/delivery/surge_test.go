@@ -228,6 +228,11 @@ func TestHandOverIgnoresStaleReports(t *testing.T) {
 		"an older placement": func(o *unstructured.Unstructured) {
 			set(o, []any{"b"}, "spec", "placement", "clusterAffinity", "clusterNames")
 		},
+		"refused by b": func(o *unstructured.Unstructured) {
+			set(o, []any{
+				map[string]any{"clusterName": "a", "applied": true, "health": "Healthy"}, map[string]any{"clusterName": "b", "applied": false, "health": "Healthy"},
+			}, "status", "aggregatedStatus")
+		},
 		"not applied":           func(o *unstructured.Unstructured) { set(o, []any{}, "status", "aggregatedStatus") },
 		"b is not chosen":       func(o *unstructured.Unstructured) { set(o, []any{map[string]any{"name": "a"}}, "spec", "clusters") },
 		"nothing is chosen yet": func(o *unstructured.Unstructured) { delete(o.Object, "status"); set(o, []any{}, "spec", "clusters") },
@@ -450,6 +455,142 @@ func TestHandOverBoundsTheAnnotation(t *testing.T) {
 		// The API server accepts 256 KiB in all annotations together.
 		if size := len(fmt.Sprint(got.Objects[0].Object.GetAnnotations())); size > 200<<10 {
 			t.Errorf("The annotations have %d bytes", size)
+		}
+	}
+}
+
+// TestHandOverIgnoresStaleConditions has KubeFleet report conditions that do not show that the object runs in b.
+func TestHandOverIgnoresStaleConditions(t *testing.T) {
+	fleet := carriers()["kubeFleet"]
+	first, err := fleet.system.HandOver(moved, to("a"), fleet.spec, nil, nil, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := fleet.system.HandOver(moved, to("b"), fleet.spec, first.Objects[0].Object, nil, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := both.Objects[0].Object
+	live.SetGeneration(4)
+	condition := func(kind, status string, generation int64) any {
+		return map[string]any{"type": kind, "status": status, "observedGeneration": generation}
+	}
+	for name, tc := range map[string]struct {
+		conditions []any
+		kept       []string
+	}{
+		"it runs":                             {[]any{condition("Applied", "True", 4), condition("Available", "True", 4)}, nil},
+		"it is not applied":                   {[]any{condition("Applied", "False", 4), condition("Available", "True", 4)}, []string{"a"}},
+		"it is not available":                 {[]any{condition("Applied", "True", 4), condition("Available", "False", 4)}, []string{"a"}},
+		"it was available at an earlier time": {[]any{condition("Applied", "True", 4), condition("Available", "True", 3)}, []string{"a"}},
+		"it was applied at an earlier time":   {[]any{condition("Applied", "True", 3), condition("Available", "True", 4)}, []string{"a"}},
+		"it is not known":                     {nil, []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := live.DeepCopy()
+			set(o, []any{map[string]any{"clusterName": "b", "conditions": tc.conditions}}, "status", "placementStatuses")
+			got, err := fleet.system.HandOver(moved, to("b"), fleet.spec, o, new(fleet.system.Observe(o)), noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.kept, got.Kept); diff != "" {
+				t.Errorf("Kept (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSurgeTimeout(t *testing.T) {
+	for name, c := range carriers() {
+		live := func(annotation string) *unstructured.Unstructured {
+			got, err := c.system.HandOver(moved, to("a", "b"), c.spec, nil, nil, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := got.Objects[0].Object
+			o.SetAnnotations(map[string]string{placementv1.DeliveredClustersAnnotation: annotation})
+			return o
+		}
+		// The first cluster that is over its time is given up first.
+		got, err := c.system.HandOver(moved, to("c"), c.spec, live(`{"a":"2026-01-02T11:59:50Z","b":"2026-01-02T11:59:30Z"}`), nil, noon)
+		if want := noon.Add(30 * time.Second); err != nil || !got.Until.Equal(want) {
+			t.Errorf("%s: kept until %v, error %v, want %v", name, got.Until, err, want)
+		}
+		spec := *c.spec
+		spec.Surge = &placementv1.Surge{}
+		got, err = c.system.HandOver(moved, to("c"), &spec, live(`{"a":"","b":""}`), nil, noon)
+		if want := noon.Add(10 * time.Minute); err != nil || !got.Until.Equal(want) {
+			t.Errorf("%s: by default, kept until %v, error %v, want %v", name, got.Until, err, want)
+		}
+	}
+}
+
+// TestHandOverOfObjectsDeliveredBefore moves an object that was delivered before the policy had spec.delivery.surge.
+func TestHandOverOfObjectsDeliveredBefore(t *testing.T) {
+	for name, c := range carriers() {
+		before, err := c.system.HandOver(moved, to("a"), &placementv1.Delivery{Karmada: c.spec.Karmada, KubeFleet: c.spec.KubeFleet}, nil, nil, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.system.HandOver(moved, to("b"), c.spec, before.Objects[0].Object, nil, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"a"}, got.Kept); diff != "" {
+			t.Errorf("%s: kept (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestRunsInOthers has a system report clusters that the object has left.
+func TestRunsInOthers(t *testing.T) {
+	for name, c := range carriers() {
+		alone, err := c.system.HandOver(moved, to("b"), c.spec, nil, nil, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		live := alone.Objects[0].Object
+		observed := c.report(live, []string{"a", "b"}, "a", "b")
+		observed.Requested = nil
+		got, err := c.system.HandOver(moved, to("b"), c.spec, live, observed, noon)
+		if want := (delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a"}); err != nil || got.Run != want {
+			t.Errorf("%s: %+v, error %v, want %+v", name, got.Run, err, want)
+		}
+	}
+}
+
+func TestWorseRunCounts(t *testing.T) {
+	states := []delivery.RunState{delivery.NotReported, delivery.Running, delivery.NotRunning, delivery.RunUnknown}
+	for i, better := range states {
+		for _, worse := range states[i:] {
+			a, b := delivery.Run{State: better}, delivery.Run{State: worse}
+			if got := a.And(b); got != b {
+				t.Errorf("%q and %q is %q", better, worse, got.State)
+			}
+			if got := b.And(a); got != b {
+				t.Errorf("%q and %q is %q", worse, better, got.State)
+			}
+		}
+	}
+}
+
+// TestReportedBy checks that an object reports only a placed object in its own namespace.
+func TestReportedBy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		namespace, of string
+		ok            bool
+	}{
+		"its own namespace":           {"shop", "shop", true},
+		"another namespace":           {"mallory", "shop", false},
+		"a cluster-scoped object":     {"", "", true},
+		"from a namespace to cluster": {"mallory", "", false},
+	} {
+		o := binding([]string{"a"}, "a")
+		o.SetNamespace(tc.namespace)
+		set(o, tc.of, "spec", "resource", "namespace")
+		key, ok := delivery.ReportedBy(o)
+		if ok != tc.ok || ok && (key.Namespace != tc.of || key.Name != "web" || key.Kind != "Deployment") {
+			t.Errorf("%s: %v, %t", name, key, ok)
 		}
 	}
 }
