@@ -159,3 +159,95 @@ func TestPartOfADecision(t *testing.T) {
 		})
 	}
 }
+
+// TestDelivered checks the condition Delivered and the status of delivery.
+func TestDelivered(t *testing.T) {
+	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
+	long := strings.Repeat("x", 2000)
+	karmada := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}, PlacementDecision: &placementv1.PlacementDecisionDelivery{}}
+	for name, test := range map[string]struct {
+		mode      placementv1.Mode
+		delivery  *placementv1.Delivery
+		results   []delivery.Result
+		unsettled bool
+		want      *metav1.Condition
+		status    *placementv1.DeliveryStatus
+	}{
+		"nothing to deliver": {},
+		"no object yet": {
+			delivery: karmada, want: &metav1.Condition{Status: "True", Reason: placementv1.ReasonDelivered, Message: "0 of 0 placed objects are delivered"},
+			status: &placementv1.DeliveryStatus{Systems: "karmada,placementDecision", Placed: new(int32(0)), Delivered: new(int32(0))},
+		},
+		"one waits": {
+			delivery: karmada, results: []delivery.Result{{Systems: "karmada"}, {Systems: "karmada", Pending: true}},
+			want:   &metav1.Condition{Status: "False", Reason: placementv1.ReasonDelivering, Message: "1 of 2 placed objects are delivered"},
+			status: &placementv1.DeliveryStatus{Systems: "karmada,placementDecision", Placed: new(int32(2)), Delivered: new(int32(1))},
+		},
+		"not all objects are known": {
+			delivery: karmada, results: []delivery.Result{{Systems: "karmada"}}, unsettled: true,
+			want:   &metav1.Condition{Status: "False", Reason: placementv1.ReasonDelivering, Message: "1 of 1 placed objects are delivered"},
+			status: &placementv1.DeliveryStatus{Systems: "karmada,placementDecision", Placed: new(int32(1)), Delivered: new(int32(1))},
+		},
+		"some failed": {
+			delivery: karmada, results: []delivery.Result{
+				{Systems: "karmada"},
+				{Systems: "karmada", Failure: &delivery.Failure{Reason: placementv1.ReasonForeignObject, Message: "written by rival"}},
+				{Systems: "karmada", Failure: &delivery.Failure{Reason: placementv1.ReasonForbidden, Message: "no grant"}},
+			},
+			want: &metav1.Condition{
+				Status: "False", Reason: placementv1.ReasonForeignObject,
+				Message: "1 of 3 placed objects are delivered; 2 failed, the first is deployments.apps shop/b: written by rival",
+			},
+			status: &placementv1.DeliveryStatus{
+				Systems: "karmada,placementDecision", Placed: new(int32(3)), Delivered: new(int32(1)),
+				Failure: &placementv1.DeliveryFailure{Resource: "deployments.apps", Namespace: "shop", Name: "b", Message: "written by rival"},
+			},
+		},
+		"a placement object of a system": {
+			results: []delivery.Result{{Systems: "kueue"}}, want: &metav1.Condition{Status: "True", Reason: placementv1.ReasonDelivered, Message: "1 of 1 placed objects are delivered"},
+			status: &placementv1.DeliveryStatus{Systems: "kueue", Placed: new(int32(1)), Delivered: new(int32(1))},
+		},
+		"in mode DryRun": {
+			mode: placementv1.ModeDryRun, delivery: karmada, want: &metav1.Condition{Status: "False", Reason: placementv1.ReasonDryRunMode, Message: "a policy that is not enforced delivers nothing"},
+			status: &placementv1.DeliveryStatus{Systems: "karmada,placementDecision", Placed: new(int32(0)), Delivered: new(int32(0))},
+		},
+		"in mode Warn": {
+			mode: placementv1.ModeWarn, delivery: karmada, want: &metav1.Condition{Status: "False", Reason: placementv1.ReasonWarnMode, Message: "a policy that is not enforced delivers nothing"},
+			status: &placementv1.DeliveryStatus{Systems: "karmada,placementDecision", Placed: new(int32(0)), Delivered: new(int32(0))},
+		},
+		"a long message": {
+			delivery: karmada, results: []delivery.Result{{Failure: &delivery.Failure{Reason: placementv1.ReasonDeliveryFailed, Message: long}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			account := delivery.NewAccount()
+			for i, result := range test.results {
+				result.Resource = deployments
+				account.Record(delivery.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "shop", Name: string(rune('a' + i))}, []string{"p"}, result)
+			}
+			facts := sound()
+			facts.State.Policy.Delivery = test.delivery
+			if test.mode != "" {
+				facts.State.Policy.Mode = test.mode
+			}
+			facts.Delivery, facts.DeliverySettled = account.Report("p"), !test.unsettled
+			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+			if name == "a long message" {
+				if message := got.Delivery.Failure.Message; len(message) > 1024 || !strings.HasPrefix(message, "xxx") {
+					t.Errorf("the message of the failure has %d bytes", len(message))
+				}
+				return
+			}
+			var condition *metav1.Condition
+			if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionDelivered); c != nil {
+				condition = &metav1.Condition{Status: c.Status, Reason: c.Reason, Message: c.Message}
+			}
+			if diff := cmp.Diff(test.want, condition); diff != "" {
+				t.Errorf("Delivered (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.status, got.Delivery); diff != "" {
+				t.Errorf("status.delivery (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
