@@ -160,3 +160,41 @@ func TestDeliveryOfRules(t *testing.T) {
 		})
 	}
 }
+
+func TestDeliveryWithoutEffect(t *testing.T) {
+	const placing, labeling = "package p\nclusters := {\"a\"}\n", "package p\nlabels := {\"a\": \"b\"}\n"
+	for name, tc := range map[string]struct {
+		mode placementv1.Mode
+		rego string
+		want []string
+	}{
+		"Enforced": {placementv1.ModeEnforce, placing, nil},
+		"Default":  {"", placing, nil},
+		"DryRun":   {placementv1.ModeDryRun, placing, []string{"spec.delivery has no effect in mode DryRun: nothing is delivered before mode is Enforce"}},
+		"Warn":     {placementv1.ModeWarn, placing, []string{"spec.delivery has no effect in mode Warn: nothing is delivered before mode is Enforce"}},
+		"NoClusters": {
+			placementv1.ModeEnforce, labeling, []string{"spec.delivery: the policy has no rule clusters, so it delivers only objects that other policies give clusters"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := &policyvalidator.Validator{
+				Catalog: &systems{kinds: []string{"propagationpolicies", "clusterpropagationpolicies"}}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}},
+			}
+			p := newPolicy(tc.rego)
+			p.Spec.Mode, p.Spec.Delivery = tc.mode, &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+			warnings, err := v.ValidateCreate(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, w := range warnings {
+				if strings.HasPrefix(w, "spec.delivery") {
+					got = append(got, w)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
