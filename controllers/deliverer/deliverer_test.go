@@ -18,6 +18,8 @@ package deliverer
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +32,9 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
 )
 
 func object(t *testing.T, text string) map[string]any {
@@ -195,6 +200,11 @@ func TestDeliveredObjects(t *testing.T) {
 	if got := version(); got != "3" {
 		t.Errorf("version %s, want 3", got)
 	}
+	step("a list without the object", []delivery.Key{web}, func() { d.Replace(policies, nil, nil) })
+	if got := d.of(web); len(got) > 0 {
+		t.Errorf("delivered objects that are gone: %v", got)
+	}
+	step("the object again", []delivery.Key{web}, func() { d.Put(policies, deliveredObject("web-1", "web", "4")) })
 	step("the end of the watch", []delivery.Key{web}, func() { d.Drop(policies) })
 }
 
@@ -278,6 +288,30 @@ func TestOwnerOf(t *testing.T) {
 	}
 }
 
+// TestObjectsOfOthers checks which objects do not count as delivered by Berth.
+func TestObjectsOfOthers(t *testing.T) {
+	for what, change := range map[string]func(*unstructured.Unstructured){
+		"no label": func(o *unstructured.Unstructured) { o.SetLabels(nil) },
+		"another label": func(o *unstructured.Unstructured) {
+			o.SetLabels(map[string]string{placementv1.DeliveredLabel: "false"})
+		},
+		"no owner":           func(o *unstructured.Unstructured) { o.SetOwnerReferences(nil) },
+		"a controller":       func(o *unstructured.Unstructured) { owned(o, "apps/v1", true) },
+		"an unknown version": func(o *unstructured.Unstructured) { owned(o, "a/b/c", false) },
+	} {
+		o := deliveredObject("web-1", "web", "1")
+		change(o)
+		if owner, ok := ownerOf(o); ok {
+			t.Errorf("%s: the owner is %v", what, owner)
+		}
+	}
+}
+
+// owned gives an object one owner.
+func owned(o *unstructured.Unstructured, apiVersion string, controller bool) {
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: apiVersion, Kind: "Deployment", Name: "web", UID: "2", Controller: &controller}})
+}
+
 func TestLiveIn(t *testing.T) {
 	karmada := delivery.AllSystems()[0]
 	existing := map[name]*unstructured.Unstructured{}
@@ -297,7 +331,6 @@ func TestLiveIn(t *testing.T) {
 
 func TestPlacedObjectsAmong(t *testing.T) {
 	p := newPlacedObjects(func(...delivery.Key) {}, func(schema.GroupVersionResource) {})
-	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	web := &unstructured.Unstructured{Object: object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: default, name: web}}`)}
 	p.Replace(deployments, nil, []*unstructured.Unstructured{web})
 	other := keyOf(web)
@@ -308,5 +341,73 @@ func TestPlacedObjectsAmong(t *testing.T) {
 	p.Drop(deployments)
 	if got := p.among([]delivery.Key{keyOf(web)}); len(got) > 0 {
 		t.Errorf("existing objects of a type that is not watched: %v", got)
+	}
+}
+
+func TestPlacedObjects(t *testing.T) {
+	var changed []delivery.Key
+	settled := 0
+	p := newPlacedObjects(func(keys ...delivery.Key) { changed = append(changed, keys...) }, func(schema.GroupVersionResource) { settled++ })
+	of := func(objectName string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: default, name: `+objectName+`}}`)}
+	}
+	web, api := of("web"), of("api")
+	step := func(what string, want []delivery.Key, isSettled bool, f func()) {
+		t.Helper()
+		changed, settled = nil, 0
+		before := p.isSettled(deployments)
+		f()
+		if told := settled > 0; told != (isSettled && !before) {
+			t.Errorf("%s: told that the type is settled: %t", what, told)
+		}
+		slices.SortFunc(changed, func(a, b delivery.Key) int { return strings.Compare(a.Name, b.Name) })
+		if diff := cmp.Diff(want, changed); diff != "" {
+			t.Errorf("%s: changed (-want +got):\n%s", what, diff)
+		}
+		if got := p.isSettled(deployments); got != isSettled {
+			t.Errorf("%s: settled is %t, want %t", what, got, isSettled)
+		}
+	}
+	reconciled := func(o *unstructured.Unstructured) func() {
+		return func() {
+			versions, _ := p.get(keyOf(o))
+			p.reconciled(versions, keyOf(o))
+		}
+	}
+	step("nothing is known", nil, false, func() {})
+	step("the content", []delivery.Key{keyOf(api), keyOf(web)}, false, func() { p.Replace(deployments, nil, []*unstructured.Unstructured{web, api}) })
+	step("one is reconciled", nil, false, reconciled(web))
+	step("the same content", []delivery.Key{keyOf(api), keyOf(web)}, false, func() { p.Replace(deployments, nil, []*unstructured.Unstructured{web, api}) })
+	step("the other one is reconciled", nil, true, reconciled(api))
+	step("a change", []delivery.Key{keyOf(web)}, true, func() { p.Put(deployments, web) })
+	step("a list without one", []delivery.Key{keyOf(api), keyOf(web)}, true, func() { p.Replace(deployments, nil, []*unstructured.Unstructured{web}) })
+	step("a new one", []delivery.Key{keyOf(api)}, false, func() { p.Put(deployments, api) })
+	step("it is deleted", []delivery.Key{keyOf(api)}, true, func() { p.Delete(deployments, "default", "api") })
+	if versions, complete := p.get(keyOf(api)); len(versions) > 0 || !complete[deployments] {
+		t.Errorf("an object that is deleted has the versions %v, complete types %v", versions, complete)
+	}
+	step("a new one again", []delivery.Key{keyOf(api)}, false, func() { p.Put(deployments, api) })
+	step("a list without it", []delivery.Key{keyOf(api), keyOf(web)}, true, func() { p.Replace(deployments, nil, []*unstructured.Unstructured{web}) })
+	step("an unknown one is deleted", nil, true, func() { p.Delete(deployments, "default", "other") })
+	step("the end of the watch", []delivery.Key{keyOf(web)}, false, func() { p.Drop(deployments) })
+}
+
+// TestReadsMore checks that an object waits for all fields if match conditions read them.
+func TestReadsMore(t *testing.T) {
+	web := &unstructured.Unstructured{Object: object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: default, name: web}}`)}
+	for what, tc := range map[string]struct {
+		condition string
+		fields    *projection.FieldSet
+		want      bool
+	}{
+		"no condition":            {"", placedFields, false},
+		"a condition":             {"object.spec.paused == true", placedFields, true},
+		"a condition, all fields": {"object.spec.paused == true", projection.AllFields(), false},
+	} {
+		r := newRecorder()
+		r.Registry.Set("deliver", &placement.PolicyState{Binding: &policy.Binding{}, Generation: 1, Policy: delivering(t, deployments, tc.condition)})
+		if got := r.readsMore(placedVersion{deployments, tc.fields, web}); got != tc.want {
+			t.Errorf("%s: readsMore returns %t, want %t", what, got, tc.want)
+		}
 	}
 }

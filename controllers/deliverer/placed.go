@@ -36,7 +36,7 @@ var _ watches.Sink = (*placedObjects)(nil)
 // safe for concurrent use. Objects are never modified.
 type placedObjects struct {
 	// changed is called with the objects that were added, changed, or deleted. settled is called when all objects of a type have
-	// been reconciled.
+	// been reconciled, or are deleted.
 	changed func(...delivery.Key)
 	settled func(schema.GroupVersionResource)
 
@@ -85,8 +85,12 @@ func (p *placedObjects) Replace(resource schema.GroupVersionResource, fields *pr
 		}
 	}
 	p.tables[resource] = next
+	settled := len(before.open) > 0 && len(next.open) == 0
 	p.mu.Unlock()
 	p.changed(keys...)
+	if settled {
+		p.settled(resource)
+	}
 }
 
 // Put implements watches.Sink.
@@ -106,7 +110,7 @@ func (p *placedObjects) Put(resource schema.GroupVersionResource, o *unstructure
 // Delete implements watches.Sink.
 func (p *placedObjects) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	p.mu.Lock()
-	key, known := delivery.Key{}, false
+	key, known, settled := delivery.Key{}, false, false
 	if at := p.tables[resource]; at != nil {
 		for other := range at.objects {
 			// All objects of a type have the same kind.
@@ -114,12 +118,17 @@ func (p *placedObjects) Delete(resource schema.GroupVersionResource, namespace, 
 			_, known = at.objects[key]
 			break
 		}
+		// An object that is deleted before it was reconciled may be the last one to wait for.
+		settled = at.open[key] && len(at.open) == 1
 		delete(at.objects, key)
 		delete(at.open, key)
 	}
 	p.mu.Unlock()
 	if known {
 		p.changed(key)
+	}
+	if settled {
+		p.settled(resource)
 	}
 }
 
