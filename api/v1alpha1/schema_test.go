@@ -21,6 +21,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -34,13 +35,14 @@ import (
 
 type props = apiextensionsv1.JSONSchemaProps
 
-func schemas(t testing.TB) map[string]props {
+// versions returns the versions of the kinds, by kind and version.
+func versions(t testing.TB) map[string]apiextensionsv1.CustomResourceDefinitionVersion {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "bases", "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no definitions: %v", err)
 	}
-	out := map[string]props{}
+	out := map[string]apiextensionsv1.CustomResourceDefinitionVersion{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -51,8 +53,17 @@ func schemas(t testing.TB) map[string]props {
 			t.Fatal(err)
 		}
 		for _, v := range crd.Spec.Versions {
-			out[crd.Spec.Names.Kind+"/"+v.Name] = *v.Schema.OpenAPIV3Schema
+			out[crd.Spec.Names.Kind+"/"+v.Name] = v
 		}
+	}
+	return out
+}
+
+func schemas(t testing.TB) map[string]props {
+	t.Helper()
+	out := map[string]props{}
+	for name, v := range versions(t) {
+		out[name] = *v.Schema.OpenAPIV3Schema
 	}
 	return out
 }
@@ -239,5 +250,34 @@ func TestEnums(t *testing.T) {
 				t.Errorf("enum (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestColumns checks that each column of kubectl get shows a field of the schema, and that -o wide shows the systems of delivery.
+func TestColumns(t *testing.T) {
+	filter := regexp.MustCompile(`\[\?\(@\.\w+=="\w+"\)\]`)
+	columns := map[string]string{}
+	for name, v := range versions(t) {
+		for _, column := range v.AdditionalPrinterColumns {
+			columns[name+" "+column.Name] = column.JSONPath
+			at, found := *v.Schema.OpenAPIV3Schema, true
+			for _, member := range strings.Split(strings.TrimPrefix(filter.ReplaceAllString(column.JSONPath, ".[]"), "."), ".") {
+				switch {
+				case member == "[]":
+					at = *at.Items.Schema
+				case member == "metadata":
+					at = props{Properties: map[string]props{"creationTimestamp": {}}}
+				default:
+					at, found = at.Properties[member]
+				}
+				if !found {
+					t.Errorf("%s: column %s shows %s, but the schema has no %s there", name, column.Name, column.JSONPath, member)
+					break
+				}
+			}
+		}
+	}
+	if got := columns["PlacementPolicy/v1alpha1 Delivery"]; got != ".status.delivery.systems" {
+		t.Errorf("the column Delivery shows %q", got)
 	}
 }
