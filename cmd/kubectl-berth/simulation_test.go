@@ -167,6 +167,34 @@ spec:
   delivery: {kubeFleet: {}}
   rego: "package none\n\nclusters := set()\n"
 `,
+	"labeled.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: labels}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rego: "package labels\n\nlabels.tier := \"gold\"\n\nclusters := {\"eu-1\"}\n"
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: gold}
+spec:
+  match:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]
+    objectSelector: {matchLabels: {tier: gold}}
+  delivery: {kubeFleet: {}}
+  rego: "package gold\n\nannotations.gold := \"true\"\n"
+`,
+	"train.yaml": `apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {name: train, namespace: shop}
+`,
+	"training.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: training}
+spec:
+  match: {resourceRules: [{apiGroups: [kueue.x-k8s.io], apiVersions: [v1beta2], resources: [workloads]}]}
+  rego: "package training\n\nclusters contains sprintf(\"c-%02d\", [i]) if some i in numbers.range(1, 21)\n"
+`,
 	"roles.yaml": `apiVersion: placement.berth.dev/v1alpha1
 kind: PlacementPolicy
 metadata: {name: roles}
@@ -399,6 +427,16 @@ schedulerName: berth
 				t.Errorf("output %s, standard error %s, error %v", stdout, stderr, err)
 			}
 		})
+	}
+	for name, test := range map[string]struct{ file, from, want string }{
+		// Policies match the object as it is placed.
+		"a label of another policy": {"web.yaml", "labeled.yaml", "# Deployment shop/web: clusters eu-1; policies gold\napiVersion: placement.kubernetes-fleet.io/v1beta1\n"},
+		"a part of a decision":      {"train.yaml", "training.yaml", "policies training\n# MultiKueue considers at most 20 clusters; the first 20 of 21 by name are nominated\napiVersion: kueue.x-k8s.io/v1beta2\n"},
+	} {
+		stdout, stderr, err := render("-f", test.file, "--from="+test.from+",clusters.yaml,"+test.file)
+		if !strings.Contains(stdout, test.want) || stderr != "" || err != nil {
+			t.Errorf("%s: error %v, standard error %s, output %s", name, err, stderr, stdout)
+		}
 	}
 	if stdout, _, err := render("-f", "nobody.yaml", "-f", "web.yaml", delivering); err == nil || stdout != want {
 		t.Errorf("an error keeps others from being printed: error %v, output %s", err, stdout)
