@@ -17,16 +17,23 @@ limitations under the License.
 package deliverer
 
 import (
+	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/workqueue"
 
@@ -35,7 +42,15 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/watches"
 )
+
+// TestMain removes the library's error handlers. They wait depending on the time of the last error, which may be in the
+// future of a test with fake time.
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil
+	os.Exit(m.Run())
+}
 
 // deploymentOf returns a Deployment.
 func deploymentOf(t *testing.T, namespace, objectName string) *unstructured.Unstructured {
@@ -200,5 +215,265 @@ func TestFindLeftBehind(t *testing.T) {
 				t.Errorf("left behind %v, unsearched %v", r.leftBehind, r.unsearched)
 			}
 		})
+	}
+}
+
+// TestStatesOfSystems checks what a policy reports, and that nothing is deleted, while a type of a system can't be read.
+func TestStatesOfSystems(t *testing.T) {
+	forbidden := func(resource schema.GroupVersionResource) error {
+		return apierrors.NewForbidden(resource.GroupResource(), "", errors.New("no grant"))
+	}
+	const role = "apply the ClusterRole berth-delivery-karmada"
+	unknown := func(reason string) delivery.Run { return delivery.Run{State: delivery.RunUnknown, Reason: reason} }
+	for what, tc := range map[string]struct {
+		unserved schema.GroupVersionResource
+		errs     map[schema.GroupVersionResource]error
+		// unwatched reports whether the watches have not begun.
+		unwatched                    bool
+		reason, message              string
+		pending, unobserved, delayed bool
+		run                          delivery.Run
+		runMessage                   string
+	}{
+		"all can be read": {run: delivery.Run{State: delivery.NotRunning}, runMessage: "Karmada has not reported anything of it"},
+		"delivered objects are not served": {
+			unserved: policies, reason: placementv1.ReasonNotServed, message: "the API server does not serve propagationpolicies.policy.karmada.io: install Karmada", run: delivery.Run{State: delivery.NotRunning},
+		},
+		"delivered objects are forbidden": {
+			errs: map[schema.GroupVersionResource]error{policies: forbidden(policies)}, reason: placementv1.ReasonForbidden, message: role, run: delivery.Run{State: delivery.NotRunning},
+		},
+		"delivered objects can't be read": {
+			errs: map[schema.GroupVersionResource]error{policies: errors.New("broken")}, reason: placementv1.ReasonDeliveryFailed, message: "Berth can't read propagationpolicies.policy.karmada.io: ", run: delivery.Run{State: delivery.NotRunning},
+		},
+		"nothing has been read yet": {unwatched: true, pending: true, unobserved: true, run: delivery.Run{State: delivery.NotRunning}},
+		"reports are not served":    {unserved: resourceBindings, run: unknown(placementv1.ReasonNotServed), runMessage: "the API server does not serve resourcebindings.work.karmada.io"},
+		"reports are forbidden": {
+			errs: map[schema.GroupVersionResource]error{resourceBindings: forbidden(resourceBindings)}, run: unknown(placementv1.ReasonForbidden), runMessage: role,
+		},
+		"reports can't be read": {
+			errs: map[schema.GroupVersionResource]error{resourceBindings: errors.New("broken")}, delayed: true, run: unknown(placementv1.ReasonWatchFailed), runMessage: "Berth can't read resourcebindings.work.karmada.io",
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRecorder()
+				served := catalog{deployments: "Deployment", policies: "PropagationPolicy", resourceBindings: "ResourceBinding"}
+				delete(served, tc.unserved)
+				r.Catalog = served
+				answer(r, tc.errs)
+				if !tc.unwatched {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer synctest.Wait()
+					defer cancel()
+					for consumer, resource := range map[*watches.Consumer]schema.GroupVersionResource{r.deliveredWatches: policies, r.reportWatches: resourceBindings} {
+						if resource != tc.unserved {
+							consumer.Set(ctx, map[schema.GroupVersionResource]*projection.FieldSet{resource: projection.AllFields()})
+						}
+					}
+					// A single failure may be temporary. The clock is that of the bubble.
+					time.Sleep(time.Minute)
+					synctest.Wait()
+				}
+				spec := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+				n := &need{existing: map[name]*unstructured.Unstructured{}, kept: map[schema.GroupVersionResource]bool{}}
+				r.needIn(delivery.Route{System: delivery.Systems(spec)[0], Spec: spec}, deploymentOf(t, "default", "web"), delivery.Decision{Clusters: []string{"a"}}, n)
+				var failure delivery.Failure
+				if n.failure != nil {
+					failure = *n.failure
+				}
+				if failure.Reason != tc.reason || !strings.Contains(failure.Message, tc.message) {
+					t.Errorf("failure %+v, want %s: %s", failure, tc.reason, tc.message)
+				}
+				if keeps := tc.reason != "" || tc.pending; n.kept[policies] != keeps || (len(n.objects) == 0) != keeps {
+					t.Errorf("kept types %v, objects %v", n.kept, n.objects)
+				}
+				if n.pending != tc.pending || n.unobserved != tc.unobserved || n.unreadable != tc.delayed {
+					t.Errorf("pending %t, unobserved %t, unreadable %t", n.pending, n.unobserved, n.unreadable)
+				}
+				if n.run.State != tc.run.State || n.run.Reason != tc.run.Reason || !strings.Contains(n.run.Message, tc.runMessage) {
+					t.Errorf("run %+v, want %+v: %s", n.run, tc.run, tc.runMessage)
+				}
+				// Until it is known whether there are delivered objects of a type, it is read.
+				if _, delivered := r.wanted(); (delivered[policies] != nil) != (tc.errs[policies] != nil) {
+					t.Errorf("delivered types %v", delivered)
+				}
+			})
+		})
+	}
+}
+
+// answer answers each list and watch of a type with an error, or with no objects.
+func answer(r *recorder, errs map[schema.GroupVersionResource]error) {
+	r.client.PrependReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		err := errs[action.GetResource()]
+		return err != nil, nil, err
+	})
+	r.client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		if err := errs[action.GetResource()]; err != nil {
+			return true, nil, err
+		}
+		end := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+		end.SetResourceVersion("1")
+		end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		w := watch.NewFakeWithChanSize(1, false)
+		w.Action(watch.Bookmark, end)
+		return true, w, nil
+	})
+}
+
+// TestReconcile reconciles the Deployment web, for which the policy deliver decides the cluster a.
+func TestReconcile(t *testing.T) {
+	web := deploymentOf(t, "default", "web")
+	web.SetUID("2")
+	web.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["a"]`})
+	key := keyOf(web)
+	spec := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+	rendered, err := delivery.Systems(spec)[0].Render(delivery.ObjectOf(web), delivery.Decision{Clusters: []string{"a"}}, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := stored(rendered[0].Object)
+	ends := web.DeepCopy()
+	ends.SetDeletionTimestamp(new(metav1.Unix(1, 0)))
+	applies, deletes := []string{"apply propagationpolicies " + live.GetName()}, []string{"delete propagationpolicies " + live.GetName()}
+	for what, tc := range map[string]struct {
+		// placed is the Deployment, if it exists, and live its PropagationPolicy.
+		placed, live *unstructured.Unstructured
+		// unread reports whether the Deployments have not been read, and unreported whether the reports of Karmada have not.
+		unread, unreported bool
+		refusal            error
+		requests           []string
+		fails              bool
+		again              time.Duration
+		failure            string
+		// forgotten reports whether the object has no result.
+		forgotten bool
+		settled   bool
+	}{
+		"a new object":             {placed: web, requests: applies, settled: true},
+		"delivered":                {placed: web, live: live, settled: true},
+		"not answered":             {placed: web, refusal: apierrors.NewTimeoutError("slow", 1), requests: applies, fails: true, failure: placementv1.ReasonDeliveryFailed, settled: true},
+		"without permission":       {placed: web, refusal: apierrors.NewForbidden(policies.GroupResource(), "", errors.New("no grant")), requests: applies, again: time.Minute, failure: placementv1.ReasonForbidden, settled: true},
+		"before reports are read":  {placed: web, unreported: true, requests: applies},
+		"being deleted":            {placed: ends, forgotten: true, settled: true},
+		"being deleted, delivered": {placed: ends, live: live, forgotten: true, settled: true},
+		"gone":                     {live: live, requests: deletes, forgotten: true, settled: true},
+		"gone, not deleted":        {live: live, refusal: apierrors.NewTimeoutError("slow", 1), requests: deletes, fails: true, forgotten: true, settled: true},
+		"perhaps gone":             {live: live, unread: true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRecorder()
+				r.Catalog = catalog{deployments: "Deployment", policies: "PropagationPolicy", resourceBindings: "ResourceBinding"}
+				answer(r, nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer synctest.Wait()
+				defer cancel()
+				every := func(resource schema.GroupVersionResource) map[schema.GroupVersionResource]*projection.FieldSet {
+					return map[schema.GroupVersionResource]*projection.FieldSet{resource: projection.AllFields()}
+				}
+				r.deliveredWatches.Set(ctx, every(policies))
+				if !tc.unreported {
+					r.reportWatches.Set(ctx, every(resourceBindings))
+				}
+				synctest.Wait()
+				r.Registry.Set("deliver", &placement.PolicyState{Binding: &policy.Binding{}, Generation: 1, Policy: delivering(t, deployments, "")})
+				if tc.live != nil {
+					r.delivered.Put(policies, tc.live)
+				}
+				if !tc.unread {
+					var content []*unstructured.Unstructured
+					if tc.placed != nil {
+						content = append(content, tc.placed)
+					}
+					r.placed.Replace(deployments, placedFields, content)
+				}
+				r.contests.repeats(key, "before")
+				r.Account.Record(key, []string{"before"}, delivery.Result{})
+				r.changed = nil
+				r.refuse = func(string, *unstructured.Unstructured) error { return tc.refusal }
+
+				got, err := r.Reconcile(t.Context(), key)
+				if (err != nil) != tc.fails || got.RequeueAfter != tc.again {
+					t.Errorf("again in %s, error %v", got.RequeueAfter, err)
+				}
+				if diff := cmp.Diff(tc.requests, r.requests); diff != "" {
+					t.Errorf("requests (-want +got):\n%s", diff)
+				}
+				if tc.unread {
+					if len(r.changed) > 0 || len(r.Account.Keys()) != 1 {
+						t.Errorf("an object that may exist is forgotten: policies %v", r.changed)
+					}
+					return
+				}
+				report := r.Account.Report("deliver")
+				if forgotten := report.Placed == 0; forgotten != tc.forgotten || r.Account.Report("before").Placed > 0 || !slices.Contains(r.changed, "before") || !forgotten && !slices.Contains(r.changed, "deliver") {
+					t.Errorf("report %+v, policies %v", report, r.changed)
+				}
+				if failed := ""; !tc.forgotten {
+					if report.First != nil {
+						failed = report.First.Failure.Reason
+					}
+					if failed != tc.failure {
+						t.Errorf("failure %q, want %q", failed, tc.failure)
+					}
+				}
+				if settled := r.placed.isSettled(deployments); settled != tc.settled {
+					t.Errorf("settled is %t, want %t", settled, tc.settled)
+				}
+				if _, known := r.contests.statuses[key]; known != (tc.placed != nil) {
+					t.Errorf("the status of the object is known: %t", known)
+				}
+			})
+		})
+	}
+}
+
+// TestPrecedenceAmongVersions has two policies match an object in different versions of its type.
+func TestPrecedenceAmongVersions(t *testing.T) {
+	beta := schema.GroupVersionResource{Group: "apps", Version: "v1beta2", Resource: "deployments"}
+	web := deploymentOf(t, "default", "web")
+	web.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["a"]`})
+	for _, priority := range []int32{-1, 1} {
+		r := newRecorder()
+		low, high := delivering(t, deployments, ""), delivering(t, beta, "")
+		high.Name, high.Priority, high.Delivery = "high", priority, &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{PropagateDependencies: true}}
+		for _, p := range []*placement.Policy{low, high} {
+			r.Registry.Set(p.Name, &placement.PolicyState{Binding: &policy.Binding{}, Generation: 1, Policy: p})
+		}
+		synctest.Test(t, func(t *testing.T) {
+			answer(r, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer synctest.Wait()
+			defer cancel()
+			r.deliveredWatches.Set(ctx, map[schema.GroupVersionResource]*projection.FieldSet{policies: projection.AllFields()})
+			synctest.Wait()
+			n := &need{existing: map[name]*unstructured.Unstructured{}, kept: map[schema.GroupVersionResource]bool{}}
+			versions := []placedVersion{{deployments, projection.AllFields(), web}, {beta, projection.AllFields(), web}}
+			if read, err := r.needOf(t.Context(), versions, n); err != nil || !read || len(n.objects) != 1 {
+				t.Fatalf("read %t, error %v, objects %v", read, err, n.objects)
+			}
+			if got, _, _ := unstructured.NestedBool(n.objects[0].Object.Object, "spec", "propagateDeps"); got != (priority > 0) {
+				t.Errorf("with priority %d, the first policy's specification counts: %t", priority, !got)
+			}
+			if diff := cmp.Diff([]string{"deliver", "high"}, n.policies); diff != "" {
+				t.Errorf("policies (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestForeignObjectsThatAreGone checks that an object is reconciled when the object of another client is gone that had its name.
+func TestForeignObjectsThatAreGone(t *testing.T) {
+	foreign := rival(karmadaPolicy("a"))
+	r := newRecorder(foreign)
+	var woken []delivery.Key
+	r.delivered.changed = func(keys ...delivery.Key) { woken = append(woken, keys...) }
+	if err := r.converge(t.Context(), nil, &need{objects: []wanted{wantedPolicy(karmadaPolicy("a"))}, existing: map[name]*unstructured.Unstructured{}}); err != nil {
+		t.Fatal(err)
+	}
+	r.delivered.Delete(policies, foreign.GetNamespace(), foreign.GetName())
+	if len(woken) != 1 || woken[0].Name != "web" {
+		t.Errorf("woken %v", woken)
 	}
 }
