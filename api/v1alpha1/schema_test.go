@@ -261,11 +261,11 @@ func TestColumns(t *testing.T) {
 		for _, column := range v.AdditionalPrinterColumns {
 			columns[name+" "+column.Name] = column.JSONPath
 			at, found := *v.Schema.OpenAPIV3Schema, true
-			for _, member := range strings.Split(strings.TrimPrefix(filter.ReplaceAllString(column.JSONPath, ".[]"), "."), ".") {
-				switch {
-				case member == "[]":
+			for member := range strings.SplitSeq(strings.TrimPrefix(filter.ReplaceAllString(column.JSONPath, ".[]"), "."), ".") {
+				switch member {
+				case "[]":
 					at = *at.Items.Schema
-				case member == "metadata":
+				case "metadata":
 					at = props{Properties: map[string]props{"creationTimestamp": {}}}
 				default:
 					at, found = at.Properties[member]

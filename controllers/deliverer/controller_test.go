@@ -271,7 +271,7 @@ func TestStatesOfSystems(t *testing.T) {
 						}
 					}
 					// A single failure may be temporary. The clock is that of the bubble.
-					time.Sleep(time.Minute)
+					sleep(ctx, time.Minute)
 					synctest.Wait()
 				}
 				spec := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
