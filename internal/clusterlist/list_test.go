@@ -308,6 +308,25 @@ func TestBuiltinKinds(t *testing.T) {
 	}
 }
 
+// TestLimits checks how many clusters each field can have.
+func TestLimits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		system, object string
+		want           int
+	}{
+		"Karmada":   {"karmada", `{spec: {}}`, 0},
+		"PickFixed": {"fleet", `{spec: {policy: {placementType: PickFixed}}}`, 100},
+		"PickN":     {"fleet", `{spec: {policy: {placementType: PickN}}}`, 0},
+		"Decision":  {"decision", `{decisions: []}`, 100},
+		"Declared":  {"declared", `{spec: {}}`, 0},
+	} {
+		got, err := kind(t, tc.system).Read(decode(t, tc.object))
+		if err != nil || got.Max != tc.want {
+			t.Errorf("%s: at most %d clusters, error %v, want %d", name, got.Max, err, tc.want)
+		}
+	}
+}
+
 func TestForeignShapes(t *testing.T) {
 	tests := map[string]struct{ system, object, err string }{
 		"Spec":          {"karmada", `{spec: text}`, "spec must be an object"},

@@ -594,3 +594,25 @@ func TestReportedBy(t *testing.T) {
 		}
 	}
 }
+
+// TestEqualObservations changes each field of an observation.
+func TestEqualObservations(t *testing.T) {
+	observation := func() delivery.Observation {
+		return delivery.Observation{UID: "1", Requested: []string{"a"}, Current: true, Clusters: map[string]string{"a": ""}}
+	}
+	if !observation().Equal(observation()) {
+		t.Error("equal observations differ")
+	}
+	for name, change := range map[string]func(*delivery.Observation){
+		"UID":       func(o *delivery.Observation) { o.UID = "2" },
+		"Requested": func(o *delivery.Observation) { o.Requested = []string{"b"} },
+		"Current":   func(o *delivery.Observation) { o.Current = false },
+		"Clusters":  func(o *delivery.Observation) { o.Clusters = map[string]string{"a": "not ready"} },
+	} {
+		other := observation()
+		change(&other)
+		if observation().Equal(other) {
+			t.Errorf("observations with another %s are equal", name)
+		}
+	}
+}

@@ -27,6 +27,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/status"
 )
 
@@ -249,5 +250,39 @@ func TestDelivered(t *testing.T) {
 				t.Errorf("status.delivery (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestNotificationsOfDelivery checks that a failed delivery is reported once for each reason and first object.
+func TestNotificationsOfDelivery(t *testing.T) {
+	of := func(reason, name, message string) placementv1.PlacementPolicyStatus {
+		out := placementv1.PlacementPolicyStatus{
+			Conditions: []metav1.Condition{{Type: placementv1.ConditionDelivered, Status: metav1.ConditionFalse, Reason: reason, Message: "the first is " + name + ": " + message}},
+			Delivery:   &placementv1.DeliveryStatus{Systems: "karmada"},
+		}
+		if name != "" {
+			out.Delivery.Failure = &placementv1.DeliveryFailure{Resource: "deployments.apps", Namespace: "shop", Name: name, Message: message}
+		}
+		return out
+	}
+	foreign := of(placementv1.ReasonForeignObject, "web", "written by rival")
+	told := func(message string) []status.Notification {
+		return []status.Notification{{Kind: events.DeliveryFailed, Message: message}}
+	}
+	for name, tc := range map[string]struct {
+		before, after placementv1.PlacementPolicyStatus
+		want          []status.Notification
+	}{
+		"the first failure": {placementv1.PlacementPolicyStatus{}, foreign, told("the first is web: written by rival")},
+		"a failure later":   {of(placementv1.ReasonDelivering, "", ""), foreign, told("the first is web: written by rival")},
+		"the same failure":  {foreign, foreign, nil},
+		"another reason":    {foreign, of(placementv1.ReasonForbidden, "web", "written by rival"), told("the first is web: written by rival")},
+		"another object":    {foreign, of(placementv1.ReasonForeignObject, "api", "written by rival"), told("the first is api: written by rival")},
+		"no failure":        {foreign, of(placementv1.ReasonDelivering, "", ""), nil},
+		"no delivery":       {foreign, placementv1.PlacementPolicyStatus{}, nil},
+	} {
+		if diff := cmp.Diff(tc.want, status.Notifications(tc.before, tc.after)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
