@@ -338,6 +338,32 @@ var _ = Describe("Delivery", func() {
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 	})
 
+	It("follows the labels of namespaces, also where the object does not change", func(ctx SpecContext) {
+		fl := newFleet(ctx, "a")
+		label := map[string]string{"example.com/fleet": fl.label}
+		namespace := f.NewNamespace(ctx, label)
+		placing := fl.policy(placementv1.Delivery{}, namespace)
+		placing.Spec.Delivery = nil
+		f.CreateReadyPolicy(ctx, placing)
+		// The policy decides nothing: it delivers what the other one places.
+		p := framework.NewPolicy(framework.NewName("deliver"), "package deliver\n\nerrors contains \"no\" if input.metadata.name == \"nobody\"", "apps", "deployments")
+		p.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: label}
+		p.Spec.Delivery = &toKarmada
+		f.CreateReadyPolicy(ctx, p)
+		web := deploy(ctx, namespace, "web")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		f.MustKubectl(ctx, "", "label", "namespace", namespace, "example.com/fleet-")
+		Eventually(all).WithContext(ctx).WithArguments(propagationPolicy, namespace, "web").Should(BeEmpty())
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(0))
+		f.MustKubectl(ctx, "", "label", "namespace", namespace, "example.com/fleet="+fl.label)
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		stored, err := f.Get(ctx, framework.Deployment, namespace, "web")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(stored.GetGeneration()).To(Equal(web.GetGeneration()))
+		Expect(stored.GetResourceVersion()).To(Equal(web.GetResourceVersion()))
+	})
+
 	It("warns at apply about a delivery without effect", func(ctx SpecContext) {
 		p := framework.NewPolicy(framework.NewName("deliver"), "package deliver\n\nlabels := {\"a\": \"b\"}", "apps", "deployments", "nowhere")
 		p.Spec.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
