@@ -59,8 +59,8 @@ func TestDecisionOf(t *testing.T) {
 	}{
 		"no placement": {},
 		"shares": {
-			annotations: map[string]any{placementv1.ClustersAnnotation: `["a"]`, placementv1.ClusterSharesAnnotation: `{"a":{"weight":2}}`},
-			want:        []string{"a"}, ok: true, shares: map[string]Share{"a": {Weight: new(int64(2))}},
+			annotations: map[string]any{placementv1.ClustersAnnotation: `["a"]`, placementv1.ClusterSharesAnnotation: `{"a":{"weight":2},"b":{"replicas":3}}`},
+			want:        []string{"a"}, ok: true, shares: map[string]Share{"a": {Weight: new(int64(2))}, "b": {Replicas: new(int64(3))}},
 		},
 		"no shares": {
 			annotations: map[string]any{placementv1.ClustersAnnotation: `["a"]`, placementv1.ClusterSharesAnnotation: `{"a":{"weight":2},"b":{"weight":1e99}}`},
@@ -120,25 +120,6 @@ func TestRoutesOf(t *testing.T) {
 				t.Errorf("policies (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestSharesOfDecisions(t *testing.T) {
-	of := func(shares string) (Decision, error) {
-		got, _, err := DecisionOf(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{
-			placementv1.ClustersAnnotation: `["a","b"]`, placementv1.ClusterSharesAnnotation: shares,
-		}}}})
-		return got, err
-	}
-	got, err := of(`{"a":{"weight":2},"b":{"replicas":3}}`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(map[string]Share{"a": {Weight: new(int64(2))}, "b": {Replicas: new(int64(3))}}, got.Shares); diff != "" {
-		t.Errorf("shares (-want +got):\n%s", diff)
-	}
-	if _, err := of(`[]`); err == nil || !strings.Contains(err.Error(), `is "[]", which is no JSON object of shares`) {
-		t.Errorf("error %v", err)
 	}
 }
 
