@@ -27,7 +27,7 @@ import (
 	"golang.org/x/term"
 )
 
-// terminal writes to a terminal. Annotations, names and messages come from users whom the reader need not trust, so it escapes
+// terminal writes to a terminal. Annotations, names and messages come from users that the reader need not trust, so it escapes
 // what would control the terminal, except for the styles of printer.
 type terminal struct{ io.Writer }
 
