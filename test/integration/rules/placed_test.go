@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -116,7 +117,7 @@ var _ = Describe("A policy with rules", func() {
 		Eventually(moduleDigest).WithContext(ctx).WithArguments(p.Name).Should(Equal(digestOf(ctx, p)))
 	})
 
-	It("writes no object when a threshold changes that no cluster crosses", func(ctx SpecContext) {
+	It("neither writes nor decides an object when a threshold changes that no cluster crosses", func(ctx SpecContext) {
 		createCluster(ctx, "high", "eu", map[string]string{"pci-level": "5"})
 		createCluster(ctx, "low", "eu", map[string]string{"pci-level": "1"})
 		namespace := f.NewNamespace(ctx, nil)
@@ -143,6 +144,14 @@ var _ = Describe("A policy with rules", func() {
 		digest, err := moduleDigest(ctx, p.Name)
 		Expect(err).NotTo(HaveOccurred())
 
+		evaluations := func() map[string]float64 {
+			GinkgoHelper()
+			out, err := manager.Series("berth_decision_memo_total", fmt.Sprintf("result=%q", metrics.MemoMiss))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(out).NotTo(BeEmpty())
+			return out
+		}
+		evaluated := evaluations()
 		for _, level := range []string{"3", "4", "5"} {
 			f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Rules[0].Require[0].Values = []string{level} })
 			Eventually(moduleDigest).WithContext(ctx).WithArguments(p.Name).ShouldNot(Equal(digest))
@@ -150,6 +159,7 @@ var _ = Describe("A policy with rules", func() {
 			Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompliant).Should(HaveField("Status", metav1.ConditionTrue))
 		}
 		Consistently(versions).WithContext(ctx).Should(Equal(before))
+		Expect(evaluations()).To(Equal(evaluated))
 
 		By("writing each of them when the other cluster crosses it")
 		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) {

@@ -35,7 +35,10 @@ import (
 
 var clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
 
-var f *framework.Framework
+var (
+	f       *framework.Framework
+	manager *framework.Manager
+)
 
 // clusters is the namespace of the clusters.
 var clusters string
@@ -50,8 +53,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(f.Stop)
 	f.InstallPlugin(ctx)
 	f.InstallClusterProfiles(ctx)
-	m := f.StartReadyManager(ctx)
-	DeferCleanup(m.Stop)
+	manager = f.StartReadyManager(ctx)
+	DeferCleanup(manager.Stop)
 	f.AwaitValidation(ctx)
 	clusters = f.NewNamespace(ctx, nil)
 })
