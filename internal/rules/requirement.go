@@ -329,10 +329,10 @@ func (q requirement) lacks() []lack {
 	if q.fromObject() {
 		noun := objectNoun(q.ValueFrom)
 		if q.ValueFrom.Default == nil {
-			out = append(out, lack{quote("that nothing can be required of: the object has no " + noun), "not " + q.valueName()})
+			out = append(out, lack{quote("not comparable: the object has no " + noun), "not " + q.valueName()})
 		}
 		if q.ordered() {
-			text := "that nothing can be required of: " + noun + " of the object is %q, which is no " + strings.ToLower(string(q.as()))
+			text := "not comparable: " + noun + " of the object is %q, which is no " + strings.ToLower(string(q.as()))
 			out = append(out, lack{fmt.Sprintf("sprintf(%s, [%s])", quote(text), q.valueName()), "not " + q.precondition()})
 		}
 	}

@@ -79,10 +79,10 @@ func reason(rule *placementv1.Rule, object map[string]any, l lack) string {
 	if from := r.ValueFrom; from != nil {
 		source := noun(placementv1.Subject{Label: from.Label, Annotation: from.Annotation})
 		if !ok {
-			return "that nothing can be required of: the object has no " + source
+			return "not comparable: the object has no " + source
 		}
 		if _, readable := compare(valueType(r), values[0], values[0]); ordered && !readable {
-			return fmt.Sprintf("that nothing can be required of: %s of the object is %q, which is no %s", source, values[0], strings.ToLower(string(valueType(r))))
+			return fmt.Sprintf("not comparable: %s of the object is %q, which is no %s", source, values[0], strings.ToLower(string(valueType(r))))
 		}
 	}
 	if r.Reason != "" {

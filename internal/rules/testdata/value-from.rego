@@ -102,7 +102,7 @@ lacks_object[name] := found[0] if {
 	not name in eligible_object
 	found := array.flatten([
 		# spec.rules[0].require[0]
-		["that nothing can be required of: the object has no label region" | not value_require_1_object],
+		["not comparable: the object has no label region" | not value_require_1_object],
 		# spec.rules[0].require[0]
 		[sprintf("with region not %s", [value_require_1_object]) | count([1 | cluster.region in {value_require_1_object}]) == 0],
 		# spec.rules[0].require[1]
@@ -112,23 +112,23 @@ lacks_object[name] := found[0] if {
 		# spec.rules[0].require[3]
 		[sprintf("with ready not %s", [value_require_4_object]) | count([1 | text(cluster.ready) in {value_require_4_object}]) == 0],
 		# spec.rules[0].require[4]
-		["that nothing can be required of: the object has no label tier" | not value_require_5_object],
+		["not comparable: the object has no label tier" | not value_require_5_object],
 		# spec.rules[0].require[4]
 		[sprintf("with property tier not %s", [value_require_5_object]) | count([1 | text(cluster.properties.tier) in {value_require_5_object}]) == 0],
 		# spec.rules[0].require[5]
-		[sprintf("that nothing can be required of: annotation example.com/pci of the object is %q, which is no number", [value_require_6_object]) | not compared_require_6_object],
+		[sprintf("not comparable: annotation example.com/pci of the object is %q, which is no number", [value_require_6_object]) | not compared_require_6_object],
 		# spec.rules[0].require[5]
 		[sprintf("with label pci-level not at least %s", [value_require_6_object]) | count([1 | number(cluster.labels["pci-level"]) >= compared_require_6_object]) == 0],
 		# spec.rules[0].require[6]
-		["that nothing can be required of: the object has no annotation example.com/version" | not value_require_7_object],
+		["not comparable: the object has no annotation example.com/version" | not value_require_7_object],
 		# spec.rules[0].require[6]
-		[sprintf("that nothing can be required of: annotation example.com/version of the object is %q, which is no version", [value_require_7_object]) | not compared_require_7_object],
+		[sprintf("not comparable: annotation example.com/version of the object is %q, which is no version", [value_require_7_object]) | not compared_require_7_object],
 		# spec.rules[0].require[6]
 		[sprintf("with version not at least %s", [value_require_7_object]) | count([1 | version(cluster.version) >= compared_require_7_object]) == 0],
 		# spec.rules[0].require[7]
-		["that nothing can be required of: the object has no annotation example.com/cpu" | not value_require_8_object],
+		["not comparable: the object has no annotation example.com/cpu" | not value_require_8_object],
 		# spec.rules[0].require[7]
-		[sprintf("that nothing can be required of: annotation example.com/cpu of the object is %q, which is no quantity", [value_require_8_object]) | not compared_require_8_object],
+		[sprintf("not comparable: annotation example.com/cpu of the object is %q, which is no quantity", [value_require_8_object]) | not compared_require_8_object],
 		# spec.rules[0].require[7]
 		[sprintf("with free cpu not above %s", [value_require_8_object]) | count([1 | k8s.quantity.compare(quantity(free(cluster.allocatable.cpu, cluster.allocated, "cpu")), compared_require_8_object) > 0]) == 0],
 		# spec.rules[0].tolerate
