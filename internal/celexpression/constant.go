@@ -40,6 +40,7 @@ func Constant(ctx context.Context, expression string) (value, constant bool) {
 		cel.EvalOptions(cel.OptPartialEval),
 		cel.CostLimit(celconfig.PerCallLimit),
 		cel.InterruptCheckFrequency(celconfig.CheckFrequency),
+		cel.CustomDecorator(boundQuantities),
 	)
 	if err != nil {
 		return false, false
