@@ -54,8 +54,9 @@ var (
 	quantities = regexp.MustCompile(quantityPattern)
 	versions   = regexp.MustCompile(versionPattern)
 	digits     = regexp.MustCompile("[0-9]+")
-	// doubled matches what looks like a placeholder of Go templates, Helm, or Kyverno.
-	doubled = regexp.MustCompile(`\{\{(\s*\.?[A-Za-z][-A-Za-z0-9_.:/]*\s*)\}\}`)
+	// doubled matches what looks like a placeholder of Go templates, Helm, or Kyverno. With more braces, such a placeholder is meant
+	// to be in the text, or braces around a value.
+	doubled = regexp.MustCompile(`(?:^|[^{])(\{\{(\s*\.?[A-Za-z][-A-Za-z0-9_.:/]*\s*)\}\})(?:[^}]|$)`)
 )
 
 // versionNumbers returns the three numbers of a version as Rego terms. The text matches versionPattern.
@@ -397,7 +398,7 @@ func (v *validator) template(path *field.Path, text string, clusters bool) []par
 		return nil
 	}
 	if found := doubled.FindStringSubmatch(text); found != nil {
-		v.warn(path, "%s stands for the text {%s}, because doubled braces stand for themselves. Placeholders have single braces, such as {name}", found[0], found[1])
+		v.warn(path, "%s stands for the text {%s}, because doubled braces stand for themselves. Placeholders have single braces, such as {name}", found[1], found[2])
 	}
 	return parts
 }

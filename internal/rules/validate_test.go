@@ -148,6 +148,8 @@ func TestNoWarnings(t *testing.T) {
 		"MinGainOfSum":         `[{name: a, minGain: 30, limit: 1, prefer: [{weight: 10, label: a, operator: Exists}, {weight: 20, label: b, operator: Exists}]}]`,
 		"DefaultMinGain":       `[{name: a, minGain: 1, limit: 1, prefer: [{weight: 10, label: a, operator: Exists}]}]`,
 		"Braces":               `[{name: a, set: {annotations: {a: '{{"a": 1}}'}}}]`,
+		"TemplateInText":       `[{name: a, set: {annotations: {a: '{{{{ .app.metadata.name }}}} {{{{name}}}}'}}}]`,
+		"BracesAroundValue":    `[{name: a, set: {annotations: {a: '{{{name}}}, {{{label:team}}}'}}}]`,
 		"OwnEffect":            `[{name: a, tolerate: [{key: a, effect: Quarantined}, {key: b, effect: NoSelectIfNew}, {key: c}]}]`,
 		"PatternInProperty":    `[{name: a, require: [{property: cidr, operator: In, values: ["*"]}]}]`,
 		"WholeVersion":         `[{name: a, require: [{field: version, operator: In, values: [v1.33.5]}]}]`,
