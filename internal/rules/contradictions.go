@@ -129,7 +129,9 @@ func (v *validator) contradictions(conditions []condition, whose, consequence st
 	}
 }
 
-// Unmatched returns a warning for each part of a rule's condition that no object meets that a policy matches.
+// Unmatched returns a warning for each part of a rule's condition that no object meets that a policy matches. A policy also matches an
+// update if only the labels before it are selected. So a rule with deny or warn can be for updates that change such a label, and its
+// objectSelector causes no warning.
 func Unmatched(rules []placementv1.Rule, match placementv1.Match) []string {
 	v, path, matchPath := &validator{}, field.NewPath("spec", "rules"), field.NewPath("spec", "match")
 	for i, rule := range rules {
@@ -143,6 +145,9 @@ func Unmatched(rules []placementv1.Rule, match placementv1.Match) []string {
 			{"objectSelector", rule.When.ObjectSelector, match.ObjectSelector},
 			{"namespaceSelector", rule.When.NamespaceSelector, match.NamespaceSelector},
 		} {
+			if one.name == "objectSelector" && (rule.Deny != "" || rule.Warn != "") {
+				continue
+			}
 			matched := selectorConditions(one.matched, matchPath.Child(one.name))
 			for _, c := range selectorConditions(one.when, path.Index(i).Child("when", one.name)) {
 				for _, m := range matched {

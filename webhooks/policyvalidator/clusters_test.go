@@ -155,23 +155,30 @@ func TestWarnOfUnmatchedRules(t *testing.T) {
 	const change = ": rule a applies to no object that the policy matches. Change one of them"
 	for name, tc := range map[string]struct {
 		match, when string
-		want        []string
+		// text is what the rule has beside a limit.
+		text string
+		want []string
 	}{
-		"OtherValue": {`objectSelector: {matchLabels: {tier: gold}}`, `objectSelector: {matchLabels: {tier: silver}}`,
+		"OtherValue": {`objectSelector: {matchLabels: {tier: gold}}`, `objectSelector: {matchLabels: {tier: silver}}`, "",
 			[]string{"spec.rules[0].when.objectSelector.matchLabels[tier]: contradicts spec.match.objectSelector.matchLabels[tier]" + change}},
-		"OtherNamespace": {`namespaceSelector: {matchExpressions: [{key: env, operator: In, values: [prod]}]}`, `namespaceSelector: {matchLabels: {env: dev}}`,
+		"OtherNamespace": {`namespaceSelector: {matchExpressions: [{key: env, operator: In, values: [prod]}]}`, `namespaceSelector: {matchLabels: {env: dev}}`, "",
 			[]string{"spec.rules[0].when.namespaceSelector.matchLabels[env]: contradicts spec.match.namespaceSelector.matchExpressions[0]" + change}},
-		"SameValue":  {`objectSelector: {matchLabels: {tier: gold}}`, `objectSelector: {matchLabels: {tier: gold}}`, nil},
-		"Narrower":   {`objectSelector: {matchExpressions: [{key: tier, operator: Exists}]}`, `objectSelector: {matchLabels: {tier: gold}}`, nil},
-		"OtherLabel": {`objectSelector: {matchLabels: {tier: gold}}`, `objectSelector: {matchLabels: {team: web}}`, nil},
-		"OfObject":   {`objectSelector: {matchLabels: {env: prod}}`, `namespaceSelector: {matchLabels: {env: dev}}`, nil},
+		"SameValue":  {`objectSelector: {matchLabels: {tier: gold}}`, `objectSelector: {matchLabels: {tier: gold}}`, "", nil},
+		"Narrower":   {`objectSelector: {matchExpressions: [{key: tier, operator: Exists}]}`, `objectSelector: {matchLabels: {tier: gold}}`, "", nil},
+		"OtherLabel": {`objectSelector: {matchLabels: {tier: gold}}`, `objectSelector: {matchLabels: {team: web}}`, "", nil},
+		"OfObject":   {`objectSelector: {matchLabels: {env: prod}}`, `namespaceSelector: {matchLabels: {env: dev}}`, "", nil},
+		// The policy also matches an update that removes or changes the label.
+		"DeniedRemoval": {`objectSelector: {matchLabels: {tier: gold}}`, `objectSelector: {matchExpressions: [{key: tier, operator: DoesNotExist}]}`, "deny: Keep the label", nil},
+		"WarnedChange":  {`objectSelector: {matchLabels: {tier: gold}}`, `objectSelector: {matchExpressions: [{key: tier, operator: NotIn, values: [gold]}]}`, "warn: The policy ends", nil},
+		"DeniedNamespace": {`namespaceSelector: {matchLabels: {env: prod}}`, `namespaceSelector: {matchLabels: {env: dev}}`, "deny: no",
+			[]string{"spec.rules[0].when.namespaceSelector.matchLabels[env]: contradicts spec.match.namespaceSelector.matchLabels[env]" + change}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPolicy("")
 			if err := yaml.Unmarshal([]byte("{"+tc.match+"}"), &p.Spec.Match); err != nil {
 				t.Fatal(err)
 			}
-			if err := yaml.UnmarshalStrict([]byte("[{name: a, when: {"+tc.when+"}, warn: w}]"), &p.Spec.Rules); err != nil {
+			if err := yaml.UnmarshalStrict([]byte("[{name: a, when: {"+tc.when+"}, limit: 1, "+tc.text+"}]"), &p.Spec.Rules); err != nil {
 				t.Fatal(err)
 			}
 			v := &policyvalidator.Validator{Catalog: &inventories{}, Checker: allows()}
