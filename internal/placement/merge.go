@@ -312,11 +312,15 @@ func (m *merger) overrideShares(wins map[string]winner) {
 	if _, given := wins[key]; given || !set || requested == noShares {
 		return
 	}
-	i := slices.IndexFunc(m.verdicts, func(v *Verdict) bool {
-		return v.Err == nil && v.Policy.Mode == placementv1.ModeEnforce && v.Decision.Clusters != nil
-	})
-	if i >= 0 {
-		wins[key] = winner{m.verdicts[i], noShares}
+	var by *Verdict
+	for _, v := range m.verdicts {
+		// A policy that is held leaves the shares as they are, so policies that are not held come first.
+		if v.Err == nil && v.Policy.Mode == placementv1.ModeEnforce && v.Decision.Clusters != nil && (by == nil || m.request.held(by) && !m.request.held(v)) {
+			by = v
+		}
+	}
+	if by != nil {
+		wins[key] = winner{by, noShares}
 	}
 }
 

@@ -370,6 +370,12 @@ func TestShares(t *testing.T) {
 		}
 	}
 
+	existing := newObject("web", metadata{"annotations": map[string]string{sharesKey: `{"eu":{"replicas":9}}`}})
+	leaves := with(gives("leaves", `["eu", "us"]`, 10), manual)
+	if got := decide(t, existing.DeepCopy(), existing, leaves, gives("moves", `["eu"]`, 0)).Object.GetAnnotations()[sharesKey]; got != `{}` {
+		t.Errorf("shares of an existing object that one of two policies leaves as it is: %s, want {}", got)
+	}
+
 	out = decide(t, newObject("web", metadata{"annotations": map[string]string{sharesKey: "all"}}), nil, with(names, warns))
 	if got, want := out.Object.GetAnnotations()[sharesKey], "all"; got != want {
 		t.Errorf("shares with a policy that is not enforced: %s, want %s", got, want)
