@@ -429,6 +429,46 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
+// TestOrphans has a delivered object whose owner the garbage collector took away, while the watch of the placed objects may lag.
+func TestOrphans(t *testing.T) {
+	web := deploymentOf(t, "default", "web")
+	web.SetUID("2")
+	web.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["a"]`})
+	spec := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+	rendered, err := delivery.Systems(spec)[0].Render(delivery.ObjectOf(web), delivery.Decision{Clusters: []string{"a"}}, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	orphan := stored(rendered[0].Object)
+	orphan.SetOwnerReferences(nil)
+	ends, again := web.DeepCopy(), web.DeepCopy()
+	ends.SetDeletionTimestamp(new(metav1.Unix(1, 0)))
+	again.SetUID("3")
+	for what, tc := range map[string]struct {
+		inServer []*unstructured.Unstructured
+		taken    bool
+	}{
+		"the object exists":               {[]*unstructured.Unstructured{web}, true},
+		"the object is being deleted":     {inServer: []*unstructured.Unstructured{ends}},
+		"the object was created again":    {inServer: []*unstructured.Unstructured{again}},
+		"the object is gone":              {},
+		"another object has another name": {inServer: []*unstructured.Unstructured{deploymentOf(t, "default", "api")}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := newRecorder(tc.inServer...)
+			r.Registry.Set("deliver", &placement.PolicyState{Binding: &policy.Binding{}, Generation: 1, Policy: delivering(t, deployments, "")})
+			r.delivered.Put(policies, orphan)
+			r.placed.Replace(deployments, placedFields, []*unstructured.Unstructured{web})
+			n := &need{existing: map[name]*unstructured.Unstructured{}}
+			versions, _ := r.placed.get(keyOf(web))
+			current, err := r.addOrphans(t.Context(), keyOf(web), versions[0], n)
+			if err != nil || current != tc.taken || len(n.existing) > 0 != tc.taken {
+				t.Errorf("current is %t, and %d objects exist, error %v", current, len(n.existing), err)
+			}
+		})
+	}
+}
+
 // TestPrecedenceAmongVersions has two policies match an object in different versions of its type.
 func TestPrecedenceAmongVersions(t *testing.T) {
 	beta := schema.GroupVersionResource{Group: "apps", Version: "v1beta2", Resource: "deployments"}

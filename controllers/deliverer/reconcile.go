@@ -33,6 +33,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -100,9 +101,8 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 			c.placed.reconciled(versions, key)
 			return reconcile.Result{}, nil
 		}
-		if orphans := c.delivered.orphansOf(key); len(orphans) > 0 {
-			maps.Copy(orphans, n.existing)
-			n.existing = orphans
+		if current, err := c.addOrphans(ctx, key, versions[0], n); err != nil || !current {
+			return reconcile.Result{}, err
 		}
 		if read, err := c.needOf(ctx, versions, n); err != nil || !read {
 			return reconcile.Result{}, err
@@ -126,6 +126,29 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: c.again(n)}, nil
+}
+
+// addOrphans adds delivered objects without an owner to those that exist for a placed object. current is false if the placed object is
+// being deleted, or was created again, of which an event follows: the garbage collector takes the owners away before it deletes the
+// placed object, and would delete delivered objects that got this owner back.
+func (c *Controller) addOrphans(ctx context.Context, key delivery.Key, placed placedVersion, n *need) (current bool, err error) {
+	orphans := c.delivered.orphansOf(key)
+	if len(orphans) == 0 {
+		return true, nil
+	}
+	// Unlike get, list is a permission that watching the type needs, too.
+	list, err := c.Client.Resource(placed.resource).Namespace(key.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name).String()})
+	if err != nil {
+		return false, err
+	}
+	if !slices.ContainsFunc(list.Items, func(o unstructured.Unstructured) bool {
+		return o.GetUID() == placed.object.GetUID() && o.GetDeletionTimestamp() == nil
+	}) {
+		return false, nil
+	}
+	maps.Copy(orphans, n.existing)
+	n.existing = orphans
+	return true, nil
 }
 
 // record records the result of an object for the policies that deliver it.

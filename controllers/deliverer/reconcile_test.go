@@ -80,7 +80,9 @@ func newRecorder(objects ...*unstructured.Unstructured) *recorder {
 	for _, o := range objects {
 		stored = append(stored, o)
 	}
-	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{policies: "PropagationPolicyList", resourceBindings: "ResourceBindingList"}, stored...)
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		deployments: "DeploymentList", policies: "PropagationPolicyList", resourceBindings: "ResourceBindingList",
+	}, stored...)
 	r := &recorder{refuse: func(string, *unstructured.Unstructured) error { return nil }, client: client}
 	registry := placement.NewRegistry()
 	r.Controller = New(Deps{

@@ -121,13 +121,13 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 		Old:       decoded.old.object,
 		Source:    decoded,
 		Admission: &req.AdmissionRequest,
-		Explain:   true,
 		Evaluate: func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 			matching.End()
 			return h.evaluate(ctx, p, input)
 		},
 	}
 	request.AutomaticOnly, request.Permits = h.Remediation(&req.AdmissionRequest)
+	request.Explain = !request.AutomaticOnly
 	outcome, err := h.Decider.Decide(ctx, request)
 	matching.End()
 	if err == nil && len(outcome.Verdicts) == 0 && !outcome.Staged && h.Confirm != nil {
