@@ -129,7 +129,8 @@ func (p *Program) withoutValues(err error) error {
 	return fmt.Errorf("%w: test with has() whether the object has the field", err)
 }
 
-func newProgram(expression string) (*Program, error) {
+// newProgram compiles an expression with the limits under which all are evaluated.
+func newProgram(expression string, more ...cel.ProgramOption) (*Program, error) {
 	compiled, err := compile(expression, environment.StoredExpressions)
 	if err != nil {
 		return nil, err
@@ -138,11 +139,11 @@ func newProgram(expression string) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := env.Program(compiled,
+	program, err := env.Program(compiled, append(more,
 		cel.CostLimit(celconfig.PerCallLimit),
 		cel.InterruptCheckFrequency(celconfig.CheckFrequency),
 		cel.CustomDecorator(boundQuantities),
-	)
+	)...)
 	if err != nil {
 		return nil, err
 	}

@@ -20,28 +20,13 @@ import (
 	"context"
 
 	"github.com/google/cel-go/cel"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"k8s.io/apiserver/pkg/cel/environment"
 )
 
 // Constant reports whether an expression has the same value for every object, such as `1 == 1` or `false && object.spec.paused`, and
 // returns that value. It finds this by evaluating the expression on an unknown object, so that it knows nothing of expressions such
 // as `object == object`. An expression that does not compile, or fails, is not constant.
 func Constant(ctx context.Context, expression string) (value, constant bool) {
-	compiled, err := compile(expression, environment.StoredExpressions)
-	if err != nil {
-		return false, false
-	}
-	env, err := environments().Env(environment.StoredExpressions)
-	if err != nil {
-		return false, false
-	}
-	program, err := env.Program(compiled,
-		cel.EvalOptions(cel.OptPartialEval),
-		cel.CostLimit(celconfig.PerCallLimit),
-		cel.InterruptCheckFrequency(celconfig.CheckFrequency),
-		cel.CustomDecorator(boundQuantities),
-	)
+	p, err := newProgram(expression, cel.EvalOptions(cel.OptPartialEval))
 	if err != nil {
 		return false, false
 	}
@@ -49,7 +34,7 @@ func Constant(ctx context.Context, expression string) (value, constant bool) {
 	if err != nil {
 		return false, false
 	}
-	result, _, err := program.ContextEval(ctx, unknown)
+	result, _, err := p.program.ContextEval(ctx, unknown)
 	if err != nil {
 		return false, false
 	}
