@@ -337,10 +337,8 @@ func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
 	if !s.compiled.FromRules() {
 		return s.notIn(ctx, "clusters", candidate, 0)
 	}
-	body := ast.NewBody(ast.Equality.Expr(ast.VarTerm("rule"), ast.VarTerm(rules.Decides)))
-	solution, ok, err := s.inspection.Solve(ctx, body, s.module.Imports)
-	deciding, isText := solution["rule"].(string)
-	if !ok || err != nil || !isText {
+	deciding, ok := s.inspection.DecidingRule(ctx)
+	if !ok {
 		return nil
 	}
 	if reasons := s.notIn(ctx, rules.Eligible(deciding), candidate, 0); len(reasons) > 0 {

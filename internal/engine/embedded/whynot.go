@@ -41,9 +41,8 @@ func (p *evaluator) WhyNot(ctx context.Context, input map[string]any, clusters [
 	if err != nil {
 		return nil
 	}
-	solution, ok, err := inspection.Solve(ctx, ast.NewBody(ast.Equality.Expr(ast.VarTerm("rule"), ast.VarTerm(rules.Decides))), nil)
-	rule, isText := solution["rule"].(string)
-	if !ok || err != nil || !isText {
+	rule, ok := inspection.DecidingRule(ctx)
+	if !ok {
 		return nil
 	}
 	names := make([]*ast.Term, len(clusters))
@@ -56,11 +55,18 @@ func (p *evaluator) WhyNot(ctx context.Context, input map[string]any, clusters [
 		return nil
 	}
 	// The Rego of a rule that does not select clusters says nothing of them, so that there is an error.
-	solution, ok, err = inspection.Solve(ctx, body, nil)
+	solution, ok, err := inspection.Solve(ctx, body, nil)
 	if !ok || err != nil {
 		return nil
 	}
 	return reasonsOf(clusters, solution)
+}
+
+// DecidingRule returns the name of the rule of spec.rules that decides the input. ok is false if none does, or the policy has no rules.
+func (i *Inspection) DecidingRule(ctx context.Context) (name string, ok bool) {
+	solution, solved, err := i.Solve(ctx, ast.NewBody(ast.Equality.Expr(ast.VarTerm("rule"), ast.VarTerm(rules.Decides))), nil)
+	name, ok = solution["rule"].(string)
+	return name, ok && solved && err == nil
 }
 
 // reasonsOf returns the reason for each cluster, given which ones are known and what they lack.
