@@ -389,7 +389,7 @@ func parseClusterNames(text string) ([]string, error) {
 	var names []string
 	if err := json.Unmarshal([]byte(text), &names); err != nil || names == nil {
 		return nil, fmt.Errorf("annotation %s is %q, which is no list of clusters; write a JSON array of their names, as in %q",
-			placementv1.ClustersAnnotation, shorten(text), `["eu-1","eu-2"]`)
+			placementv1.ClustersAnnotation, shorten(text, maxText), `["eu-1","eu-2"]`)
 	}
 	return names, nil
 }
@@ -430,11 +430,11 @@ const (
 
 // allowances describes which clusters each party allows. The message is for the policy of the i-th share.
 func (a askedClusters) allowances(shares []clusterShare, i int) string {
-	parts := []string{"this policy allows " + firstNames(shares[i].names)}
+	parts := []string{"this policy allows " + firstNames(shares[i].names, nil)}
 	if developerNarrows(shares) {
 		if own, err := a.parse(); err == nil {
 			if names, all := own.All(); all {
-				parts = append(parts, fmt.Sprintf("%s asks for %s", a.subject(), a.reasons(shares[i], names)))
+				parts = append(parts, fmt.Sprintf("%s asks for %s", a.subject(), firstNames(names, a.refusals(shares[i], names))))
 			}
 		}
 	}
@@ -449,53 +449,40 @@ func (a askedClusters) allowances(shares []clusterShare, i int) string {
 		if s.kept {
 			allows = "allowed"
 		}
-		parts = append(parts, fmt.Sprintf("PlacementPolicy %q %s %s", s.verdict.Policy.Name, allows, firstNames(s.names)))
+		parts = append(parts, fmt.Sprintf("PlacementPolicy %q %s %s", s.verdict.Policy.Name, allows, firstNames(s.names, nil)))
 	}
 	return strings.Join(parts, "; ")
 }
 
-// reasons lists the first maxNames clusters that the developer asks for, each with the reason for which a policy does not allow it, and
-// the number of the others.
-func (a askedClusters) reasons(s clusterShare, names []string) string {
-	shown := names[:min(len(names), maxNames)]
-	refused := slices.DeleteFunc(slices.Clone(shown), func(name string) bool { return slices.Contains(s.names, name) })
+// refusals returns why a policy does not allow clusters that the developer asks for, by the names of those that a message lists.
+func (a askedClusters) refusals(s clusterShare, names []string) map[string]string {
+	refused := slices.DeleteFunc(slices.Clone(names[:min(len(names), maxNames)]), func(name string) bool { return slices.Contains(s.names, name) })
 	if s.kept || a.whyNot == nil || len(refused) == 0 {
-		return firstNames(names)
+		return nil
 	}
-	whyNot := a.whyNot(s.verdict.Policy, refused)
-	parts := make([]string, len(shown))
-	for i, name := range shown {
-		parts[i] = shorten(name)
-		if reason := whyNot[name]; reason != "" {
-			parts[i] += " (" + shortenTo(reason, maxReason) + ")"
-		}
-	}
-	out := strings.Join(parts, ", ")
-	if len(names) > maxNames {
-		out += fmt.Sprintf(" and %d more", len(names)-maxNames)
-	}
-	return out
+	return a.whyNot(s.verdict.Policy, refused)
 }
 
-// firstNames lists the first maxNames clusters and the number of the others.
-func firstNames(names []string) string {
+// firstNames lists the first maxNames clusters, with their reasons where there are any, and the number of the others.
+func firstNames(names []string, reasons map[string]string) string {
 	switch {
 	case len(names) == 0:
 		return "none"
 	case len(names) > maxNames:
-		return fmt.Sprintf("%s and %d more", firstNames(names[:maxNames]), len(names)-maxNames)
+		return fmt.Sprintf("%s and %d more", firstNames(names[:maxNames], reasons), len(names)-maxNames)
 	}
 	short := make([]string, len(names))
 	for i, name := range names {
-		short[i] = shorten(name)
+		short[i] = shorten(name, maxText)
+		if reason := reasons[name]; reason != "" {
+			short[i] += " (" + shorten(reason, maxReason) + ")"
+		}
 	}
 	return strings.Join(short, ", ")
 }
 
-func shorten(text string) string { return shortenTo(text, maxText) }
-
-// shortenTo cuts a text to a length in bytes.
-func shortenTo(text string, length int) string {
+// shorten cuts a text to a length in bytes.
+func shorten(text string, length int) string {
 	if len(text) <= length {
 		return text
 	}
