@@ -322,17 +322,23 @@ func answer(r *recorder, errs map[schema.GroupVersionResource]error) {
 }
 
 // TestReconcile reconciles the Deployment web, for which the policy deliver decides the cluster a.
-func TestReconcile(t *testing.T) {
-	web := deploymentOf(t, "default", "web")
+// deliveredWeb returns the Deployment web, which is placed in cluster a, and its PropagationPolicy.
+func deliveredWeb(t *testing.T) (web, live *unstructured.Unstructured) {
+	t.Helper()
+	web = deploymentOf(t, "default", "web")
 	web.SetUID("2")
 	web.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["a"]`})
-	key := keyOf(web)
 	spec := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
 	rendered, err := delivery.Systems(spec)[0].Render(delivery.ObjectOf(web), delivery.Decision{Clusters: []string{"a"}}, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	live := stored(rendered[0].Object)
+	return web, stored(rendered[0].Object)
+}
+
+func TestReconcile(t *testing.T) {
+	web, live := deliveredWeb(t)
+	key := keyOf(web)
 	ends := web.DeepCopy()
 	ends.SetDeletionTimestamp(new(metav1.Unix(1, 0)))
 	applies, deletes := []string{"apply propagationpolicies " + live.GetName()}, []string{"delete propagationpolicies " + live.GetName()}
@@ -431,15 +437,7 @@ func TestReconcile(t *testing.T) {
 
 // TestOrphans has a delivered object whose owner the garbage collector took away, while the watch of the placed objects may lag.
 func TestOrphans(t *testing.T) {
-	web := deploymentOf(t, "default", "web")
-	web.SetUID("2")
-	web.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["a"]`})
-	spec := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
-	rendered, err := delivery.Systems(spec)[0].Render(delivery.ObjectOf(web), delivery.Decision{Clusters: []string{"a"}}, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	orphan := stored(rendered[0].Object)
+	web, orphan := deliveredWeb(t)
 	orphan.SetOwnerReferences(nil)
 	ends, again := web.DeepCopy(), web.DeepCopy()
 	ends.SetDeletionTimestamp(new(metav1.Unix(1, 0)))

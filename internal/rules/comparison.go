@@ -37,7 +37,7 @@ func Comparison(before, after []placementv1.Rule) (module string, ok bool) {
 	g := &generator{helpers: map[string]bool{}}
 	var out strings.Builder
 	for i := range after {
-		// In every version, the requirements of a rule are compared in the order of its fields.
+		// compare gives both versions the same values, so that any other difference is found afterwards.
 		old, next := *before[i].DeepCopy(), *after[i].DeepCopy()
 		r := &ruleText{generator: g, rule: next, path: field.NewPath("spec", "rules").Index(i)}
 		compare := func(list string, j int, a, b *placementv1.Requirement) {

@@ -38,7 +38,7 @@ type Key struct {
 	Field *field.Path
 	// Document is the field of data.clusters[name] that has the member: "labels" or "properties".
 	Document, Name string
-	// NoEffect is what the requirement does not do while no cluster has the member, such as "prefers no cluster"; "" if objects are
+	// NoEffect is what the requirement does not do while no cluster has the member, such as "excludes no cluster"; "" if objects are
 	// denied then, or if that can be meant.
 	NoEffect string
 }

@@ -19,7 +19,6 @@ package embedded
 import (
 	"context"
 	"reflect"
-	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
@@ -53,7 +52,7 @@ func (p *evaluator) TakeOver(ctx context.Context, earlier placement.Evaluator) {
 // decisions depend on.
 func (p *evaluator) readsAs(before *evaluator) bool {
 	m, old := p.module, before.module
-	return m.Candidates == old.Candidates && m.InputBytes == old.InputBytes && (m.Predicates == nil) == (old.Predicates == nil) && slices.Equal(m.Predicates, old.Predicates) &&
+	return m.Candidates == old.Candidates && m.InputBytes == old.InputBytes && reflect.DeepEqual(m.Predicates, old.Predicates) &&
 		(m.Static == nil) == (old.Static == nil) && (m.Static == nil || ast.Compare(m.Static, old.Static) == 0) &&
 		reflect.DeepEqual(m.Input, old.Input) && reflect.DeepEqual(p.binding, before.binding)
 }
