@@ -19,6 +19,8 @@ CRD_REF_DOCS = $(TOOL) crd-ref-docs
 GOLANGCI_LINT = $(TOOL) golangci-lint
 KUSTOMIZE = $(TOOL) kustomize
 HELM = $(TOOL) helm
+GOTESTSUM = $(TOOL) gotestsum
+STRESS = $(TOOL) stress
 KUBECTL ?= kubectl
 
 # The control plane of suites and demo: KUBEBUILDER_ASSETS where it is given, else built from Go modules into bin/.
@@ -54,6 +56,19 @@ TEST_TIMEOUT ?= 20m
 TEST_LINK = -ldflags=-w
 # How many packages are tested at once. Suites wait for a control plane more than they compute.
 TEST_PACKAGES_AT_ONCE ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
+# The directory of the reports of each run of tests, by the name of the target.
+TEST_REPORTS ?= $(CURDIR)/dist/test
+
+# Runs a command of gotestsum: $(1) is the name of the target, $(2) are the packages, $(3) are arguments of gotestsum and, after --,
+# of go test. A test that fails, or the specs of a suite that fail, run once more alone, unless more than five tests fail. At the end,
+# the slowest packages and specs are printed, and a line FLAKY for each test that passed when it ran again.
+define run_tests
+reports='$(TEST_REPORTS)/$(1)'; rm -rf "$$reports"; mkdir -p "$$reports"; code=0; \
+BERTH_TEST_REPORTS="$$reports" $(GOTESTSUM) --format=pkgname-and-test-fails --hide-summary=skipped --jsonfile="$$reports/events.json" \
+  --rerun-fails --rerun-fails-max-failures=5 --packages='$(2)' $(3) || code=$$?; \
+go run ./hack/testreport "$$reports"; exit $$code
+endef
+
 # Arguments for the end-to-end tests: make e2e E2EFLAGS=-ginkgo.focus=drained
 E2EFLAGS ?=
 E2E_TIMEOUT ?= 40m
@@ -139,7 +154,7 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 # Tests are never taken from the cache of results: the suites depend on binaries that Go does not look at.
 .PHONY: test
 test: $(assets) $(engine) ## Run all tests that need no root: units, and suites against a real API server.
-	go test -count=1 -p=$(TEST_PACKAGES_AT_ONCE) $(TEST_LINK) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+	@$(call run_tests,test,$(PACKAGES),-- -count=1 -vet=off -p=$(TEST_PACKAGES_AT_ONCE) $(TEST_LINK) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS))
 	cd hack/controlplane && go test -count=1 ./...
 	cd hack/image && go test -count=1 ./...
 	cd hack/prometheus && go test -count=1 ./...

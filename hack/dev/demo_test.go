@@ -40,6 +40,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/berth-dev/berth/test/controlplane"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 // TestMain runs the tests. The tests also start this binary as the supervisor, or as a process that is never ready in
@@ -61,8 +62,7 @@ func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Demo")
+	suite.Run(t, "Demo")
 }
 
 var (

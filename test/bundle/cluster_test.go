@@ -48,6 +48,7 @@ import (
 	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 // installNamespace is another than the manifests' own: an administrator of OLM chooses it.
@@ -61,8 +62,7 @@ var (
 )
 
 func TestOnACluster(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Bundle")
+	suite.Run(t, "Bundle")
 }
 
 // The bundle is installed as OLM does it: definitions and extra objects as they are, the latter into the namespace of the

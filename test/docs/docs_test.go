@@ -34,6 +34,7 @@ import (
 	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/documents"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 const root = "../.."
@@ -41,8 +42,7 @@ const root = "../.."
 var f *framework.Framework
 
 func TestDocs(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Docs")
+	suite.Run(t, "Docs")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -40,6 +40,7 @@ import (
 	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/e2e/cluster"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 const (
@@ -79,8 +80,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestEndToEnd(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "End to end")
+	suite.Run(t, "End to end")
 }
 
 // prepare builds what needs the machine's network, since modules may have to be downloaded: images, and the tools that

@@ -41,6 +41,7 @@ import (
 	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/documents"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 // emergencyExit returns the command that the documents give.
@@ -57,8 +58,7 @@ func emergencyExit() string {
 }
 
 func TestOnACluster(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Install")
+	suite.Run(t, "Install")
 }
 
 // The webhook configurations that the operator makes.

@@ -34,6 +34,7 @@ import (
 
 	"github.com/berth-dev/berth/test/framework"
 	"github.com/berth-dev/berth/test/mistakes"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 // only selects entries by name or part: go test ./test/mistakes -args -entry=plural
@@ -56,8 +57,7 @@ func TestMistakes(t *testing.T) {
 	correct = append(correct, samples(t)...)
 	unwanted := func(e mistakes.Entry) bool { return !pattern.MatchString(e.Name) && !pattern.MatchString(e.Part) }
 	corpus, correct = slices.DeleteFunc(corpus, unwanted), slices.DeleteFunc(correct, unwanted)
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Mistakes")
+	suite.Run(t, "Mistakes")
 }
 
 // samples are the manifests that Berth comes with.

@@ -63,7 +63,9 @@ var manifests embed.FS
 // cluster is a control plane and one replica of the manager, as processes of their own, so that the test binary, which
 // fuzzing compiles each time, stays small.
 type cluster struct {
-	dir     string
+	dir string
+	// binary is the path of the manager, compiled without the instrumentation of fuzzing.
+	binary  string
 	plane   *controlplane.ControlPlane
 	group   *process.Group
 	manager *process.Process
@@ -89,7 +91,8 @@ func newCluster(tb testing.TB) *cluster {
 	// Workers inherit it.
 	tb.Setenv(sharedVariable, dir)
 	c := &cluster{dir: dir}
-	if err := buildManager(tb.Context(), c.managerBinary()); err != nil {
+	var err error
+	if c.binary, err = controlplane.Program(tb.Context(), "./cmd/manager"); err != nil {
 		tb.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(tb.Context(), startTimeout)
@@ -112,24 +115,8 @@ func newCluster(tb testing.TB) *cluster {
 	return c
 }
 
-func (c *cluster) managerBinary() string { return filepath.Join(c.dir, "manager") }
-
 func (c *cluster) kubeconfig(user string) string {
 	return filepath.Join(c.dir, strings.ReplaceAll(user, ":", "-")+".kubeconfig")
-}
-
-// buildManager builds the manager as make build does, without the instrumentation of fuzzing.
-func buildManager(ctx context.Context, binary string) error {
-	root, err := controlplane.RepositoryRoot()
-	if err != nil {
-		return err
-	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/manager")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the manager: %w\n%s", err, out)
-	}
-	return nil
 }
 
 func (c *cluster) startPlane(ctx context.Context) error {
@@ -209,7 +196,7 @@ func (c *cluster) tryManager(ctx context.Context) error {
 		return err
 	}
 	probes := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[1]))
-	c.manager, err = c.group.Start("manager", c.managerBinary(),
+	c.manager, err = c.group.Start("manager", c.binary,
 		"--kubeconfig="+c.kubeconfig(operatorUser), "--webhook-url=https://localhost:"+strconv.Itoa(ports[0]),
 		"--webhook-host=127.0.0.1", "--webhook-port="+strconv.Itoa(ports[0]), "--health-probe-bind-address="+probes,
 		// A slow machine is no finding.

@@ -34,6 +34,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 const (
@@ -52,8 +53,7 @@ var (
 )
 
 func TestAdmission(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Admission")
+	suite.Run(t, "Admission")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

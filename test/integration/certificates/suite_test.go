@@ -42,6 +42,7 @@ import (
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
 	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 const (
@@ -58,8 +59,7 @@ const (
 var f *framework.Framework
 
 func TestCertificates(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Certificates")
+	suite.Run(t, "Certificates")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

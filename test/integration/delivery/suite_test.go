@@ -21,11 +21,11 @@ import (
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 var (
@@ -73,8 +73,7 @@ var (
 )
 
 func TestDelivery(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Delivery")
+	suite.Run(t, "Delivery")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

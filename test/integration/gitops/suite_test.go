@@ -27,6 +27,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 const (
@@ -37,8 +38,7 @@ const (
 var f *framework.Framework
 
 func TestGitOps(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "GitOps")
+	suite.Run(t, "GitOps")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -23,9 +23,9 @@ import (
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 var (
@@ -35,8 +35,7 @@ var (
 )
 
 func TestHostile(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Hostile")
+	suite.Run(t, "Hostile")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

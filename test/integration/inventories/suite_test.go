@@ -39,6 +39,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 var (
@@ -90,8 +91,7 @@ var configurationFile string
 var f *framework.Framework
 
 func TestInventories(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Inventories")
+	suite.Run(t, "Inventories")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

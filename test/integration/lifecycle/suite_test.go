@@ -30,13 +30,13 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 var f *framework.Framework
 
 func TestLifecycle(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Lifecycle")
+	suite.Run(t, "Lifecycle")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -30,13 +30,13 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 var f *framework.Framework
 
 func TestMigration(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Migration")
+	suite.Run(t, "Migration")
 }
 
 const (

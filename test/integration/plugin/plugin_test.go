@@ -45,13 +45,13 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 	"github.com/berth-dev/berth/internal/whatif"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 var f *framework.Framework
 
 func TestPlugin(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Plugin")
+	suite.Run(t, "Plugin")
 }
 
 var clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}

@@ -34,6 +34,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 var (
@@ -55,8 +56,7 @@ var (
 )
 
 func TestPolicyReports(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Policy reports")
+	suite.Run(t, "Policy reports")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -39,6 +39,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 var (
@@ -48,8 +49,7 @@ var (
 )
 
 func TestPredicates(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Predicates")
+	suite.Run(t, "Predicates")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

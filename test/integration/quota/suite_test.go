@@ -22,9 +22,9 @@ import (
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 var (
@@ -34,8 +34,7 @@ var (
 )
 
 func TestQuota(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Quota")
+	suite.Run(t, "Quota")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -24,11 +24,11 @@ import (
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 var (
@@ -40,8 +40,7 @@ var (
 const reservationTTL = 3 * time.Second
 
 func TestQuotaDifferential(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Quota, differential")
+	suite.Run(t, "Quota, differential")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -28,10 +28,8 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
-
-// benchmarks is the label of specs that are benchmarks, and run under "go test -bench" alone.
-const benchmarks = "benchmark"
 
 // benchmark is what the specs with this label report to.
 var benchmark *testing.B
@@ -39,14 +37,11 @@ var benchmark *testing.B
 // BenchmarkAdmission measures how many pods per second 16 clients bring into one namespace: without any quota, with one
 // of Kubernetes' own, and with a ScopedQuota that one or three replicas charge.
 func BenchmarkAdmission(b *testing.B) {
-	RegisterFailHandler(Fail)
 	benchmark = b
-	suite, reporter := GinkgoConfiguration()
-	suite.LabelFilter, suite.RandomizeAllSpecs = benchmarks, false
-	RunSpecs(b, "Benchmarks of quotas under load", suite, reporter)
+	suite.RunBenchmarks(b, "Benchmarks of quotas under load")
 }
 
-var _ = Describe("Creating pods", Serial, Label(benchmarks), func() {
+var _ = Describe("Creating pods", Serial, Label(suite.Benchmarks), func() {
 	const enough = "1000000"
 
 	// measure runs a benchmark of creates in namespaces that prepare prepares, each of which has enough for all.

@@ -38,6 +38,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 const (
@@ -50,12 +51,7 @@ const (
 var f *framework.Framework
 
 func TestQuotaLoad(t *testing.T) {
-	RegisterFailHandler(Fail)
-	suite, reporter := GinkgoConfiguration()
-	if suite.LabelFilter == "" {
-		suite.LabelFilter = "!" + benchmarks
-	}
-	RunSpecs(t, "Quotas under load", suite, reporter)
+	suite.Run(t, "Quotas under load")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -43,6 +43,7 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 // Keys that the specs' policies set.
@@ -66,8 +67,7 @@ var (
 )
 
 func TestRemediation(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Remediation")
+	suite.Run(t, "Remediation")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

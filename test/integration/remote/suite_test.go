@@ -41,6 +41,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 const (
@@ -66,8 +67,7 @@ var (
 )
 
 func TestRemote(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Remote control plane")
+	suite.Run(t, "Remote control plane")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

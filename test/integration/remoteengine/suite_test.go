@@ -35,6 +35,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
 	"github.com/berth-dev/berth/test/framework/opaserver"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 // zoneKey is what the specs' policies set.
@@ -49,8 +50,7 @@ var (
 )
 
 func TestRemoteEngine(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Remote engines")
+	suite.Run(t, "Remote engines")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -32,11 +32,11 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 func TestRestore(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Restore")
+	suite.Run(t, "Restore")
 }
 
 const (

@@ -31,6 +31,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 var clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
@@ -44,8 +45,7 @@ var (
 var clusters string
 
 func TestRules(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Rules")
+	suite.Run(t, "Rules")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -29,6 +29,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 const root = "../../.."
@@ -36,8 +37,7 @@ const root = "../../.."
 var f *framework.Framework
 
 func TestRunbook(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Runbook")
+	suite.Run(t, "Runbook")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

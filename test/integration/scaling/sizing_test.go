@@ -43,6 +43,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 // benchmark is what the specs with the label report to.
@@ -54,12 +55,8 @@ var benchmark *testing.B
 // hardly depend on what else the machine does.
 // BERTH_SIZES, as in "10/1000 100/10000", says which numbers.
 func BenchmarkSizing(b *testing.B) {
-	RegisterFailHandler(Fail)
 	benchmark = b
-	suite, reporter := GinkgoConfiguration()
-	suite.LabelFilter, suite.RandomizeAllSpecs = benchmarks, false
-	suite.Timeout = 3 * time.Hour
-	RunSpecs(b, "Benchmarks of size", suite, reporter)
+	suite.RunBenchmarks(b, "Benchmarks of size")
 }
 
 // size is how much a replica has to hold.
@@ -91,7 +88,7 @@ const perNamespace = 100
 // clusters is how many there are for the policies to choose from; every tenth of them is in the EU.
 const clusters = 100
 
-var _ = Describe("A replica", Serial, Ordered, Label(benchmarks), func() {
+var _ = Describe("A replica", Serial, Ordered, Label(suite.Benchmarks), func() {
 	BeforeAll(func(ctx SpecContext) {
 		f.MustKubectl(ctx, "", "apply", "-f", "hack/demo/clusterprofile-crd.yaml")
 		f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/clusterprofiles.multicluster.x-k8s.io")

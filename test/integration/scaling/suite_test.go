@@ -22,13 +22,10 @@ import (
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
-
-// benchmarks is the label of specs that are benchmarks, and run under "go test -bench" alone.
-const benchmarks = "benchmark"
 
 var (
 	f        *framework.Framework
@@ -36,12 +33,7 @@ var (
 )
 
 func TestScaling(t *testing.T) {
-	RegisterFailHandler(Fail)
-	suite, reporter := GinkgoConfiguration()
-	if suite.LabelFilter == "" {
-		suite.LabelFilter = "!" + benchmarks
-	}
-	RunSpecs(t, "Scaling", suite, reporter)
+	suite.Run(t, "Scaling")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -43,6 +43,7 @@ import (
 	"github.com/berth-dev/berth/internal/predicates/predicatestest"
 	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 // The seed is Ginkgo's: go test ./test/integration/schedulerdifferential -args -rounds=500 -ginkgo.seed=7.
@@ -54,8 +55,7 @@ var (
 )
 
 func TestSchedulerDifferential(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Scheduler, differential")
+	suite.Run(t, "Scheduler, differential")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

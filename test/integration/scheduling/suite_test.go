@@ -38,6 +38,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 var (
@@ -61,8 +62,7 @@ podTemplates:
 `
 
 func TestScheduling(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Scheduling")
+	suite.Run(t, "Scheduling")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

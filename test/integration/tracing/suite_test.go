@@ -29,6 +29,7 @@ import (
 	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 var (
@@ -37,8 +38,7 @@ var (
 )
 
 func TestTracing(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Tracing")
+	suite.Run(t, "Tracing")
 }
 
 // everything is the sampling rate by which each trace is recorded.
