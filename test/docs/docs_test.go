@@ -130,7 +130,11 @@ var _ = Describe("The commands of the documents", func() {
 		It("of "+file+" do what they say", func(ctx SpecContext) {
 			for _, c := range run[file] {
 				By(c.Line)
-				Expect(c.Check(f.Shell(ctx, c.Line))).To(Succeed())
+				out, err := f.Shell(ctx, c.Line)
+				for c.Again(out, err) && ctx.Err() == nil {
+					out, err = f.Shell(ctx, c.Line)
+				}
+				Expect(c.Check(out, err)).To(Succeed())
 				if strings.Contains(c.Line, "condition=Ready") {
 					// A reader takes longer for the next command than the API server for the new webhooks.
 					f.AwaitWebhooks(ctx)
@@ -138,6 +142,16 @@ var _ = Describe("The commands of the documents", func() {
 			}
 		})
 	}
+	It("wait in forms that can't fail before the thing exists", func() {
+		earlier := map[string][]string{}
+		for _, b := range blocks {
+			for line := range strings.Lines(b.Text) {
+				line = strings.TrimSpace(strings.TrimPrefix(line, "$ "))
+				Expect(documents.CheckWait(earlier[b.File], line)).To(Succeed(), "%s", b)
+				earlier[b.File] = append(earlier[b.File], line)
+			}
+		}
+	})
 	It("are found at all", func() {
 		Expect(len(slices.Concat(slices.Collect(maps.Values(run))...))).To(BeNumerically(">", 10))
 	})

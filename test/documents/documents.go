@@ -161,5 +161,36 @@ func (c Command) Check(out string, err error) error {
 	return nil
 }
 
+// waitByIndex and waitForMatching are the waits that end with an error before there is anything to wait
+// for, and waitForNumber is a wait for a number of objects.
+var (
+	waitByIndex     = regexp.MustCompile(`^kubectl wait .*jsonpath=\S*\[\d`)
+	waitForMatching = regexp.MustCompile(`^kubectl wait .*(--all|--selector|-l)\b`)
+	waitForNumber   = regexp.MustCompile(`^kubectl wait .*--for=jsonpath='\{\.status\.\S*\}'=[1-9]`)
+)
+
+// CheckWait returns an error if a command of a document waits in a form that fails while the thing does not exist yet, as on a
+// machine that is slower than the author's. kubectl fails at once if an index of a JSONPath is out of bounds, and if no object
+// matches a selector, so an earlier command of the page has to wait for a number of them in a status.
+func CheckWait(earlier []string, line string) error {
+	switch {
+	case waitByIndex.MatchString(line):
+		return fmt.Errorf(`%s: fails until the list is long enough: select the element by a field, as in [?(@.name=="x")]`, line)
+	case waitForMatching.MatchString(line) && !slices.ContainsFunc(earlier, waitForNumber.MatchString):
+		return fmt.Errorf("%s: fails while no object matches: wait for their number first, as in --for=jsonpath='{.status.replicas}'=1", line)
+	default:
+		return nil
+	}
+}
+
+// nullConditions is what `kubectl wait --for=condition` prints if it reads a new CustomResourceDefinition before the API server has set
+// a condition: the API server returns null, which kubectl takes for an error, https://github.com/kubernetes/kubectl/issues/1236.
+const nullConditions = ".status.conditions accessor error: <nil> is of the type <nil>"
+
+// Again reports whether a command failed because of a defect of kubectl, so that a reader would run it again.
+func (c Command) Again(out string, err error) bool {
+	return err != nil && !c.Refused && strings.HasPrefix(c.Line, "kubectl wait ") && strings.Contains(out, nullConditions)
+}
+
 // oneLine is a text in which all blanks are alike.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
