@@ -74,11 +74,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	root, err = controlplane.RepositoryRoot()
 	Expect(err).NotTo(HaveOccurred())
-	manager = filepath.Join(GinkgoT().TempDir(), "manager")
-	build := exec.CommandContext(ctx, "go", "build", "-o", manager, "./cmd/manager")
-	build.Dir = root
-	out, err := build.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	manager, err = controlplane.Program(ctx, "./cmd/manager")
+	Expect(err).NotTo(HaveOccurred())
 })
 
 // export sets KUBECONFIG to an API server that counts its connections.

@@ -17,12 +17,15 @@ limitations under the License.
 package controlplane
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"syscall"
 )
 
 // assetsVariable names the directory with the control plane's binaries, as for every envtest.
@@ -93,6 +96,35 @@ func executable(path, target string) (string, error) {
 	}
 	if info.IsDir() || info.Mode().Perm()&0o111 == 0 {
 		return "", fmt.Errorf("%s can't be executed: remove it and run make %s", path, target)
+	}
+	return path, nil
+}
+
+// Program compiles a command of this module, as in ./cmd/manager, into the repository's bin/test, and returns the path. Suites that
+// run at the same time share the program: they wait for each other, and the go command links it only if its sources have changed.
+func Program(ctx context.Context, command string) (string, error) {
+	root, err := RepositoryRoot()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, "bin", "test")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("making the directory of programs: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("locking the directory of programs: %w", err)
+	}
+	// Closing the file releases the lock.
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("locking the directory of programs: %w", err)
+	}
+	path := filepath.Join(dir, filepath.Base(command))
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, command)
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compiling %s: %w\n%s", command, err, out)
 	}
 	return path, nil
 }

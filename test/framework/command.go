@@ -34,6 +34,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/controlplane/process"
 )
 
@@ -56,7 +57,7 @@ type Command struct {
 	log, probes, metrics string
 }
 
-// NewCommands builds the operator as make build does. The spec's, or suite's, end ends every replica.
+// NewCommands compiles the operator. The spec's, or suite's, end ends every replica.
 func (f *Framework) NewCommands(ctx context.Context) *Commands {
 	ginkgo.GinkgoHelper()
 	return f.NewCommandsOf(ctx, "./cmd/manager")
@@ -68,8 +69,9 @@ func (f *Framework) NewCommandsOf(ctx context.Context, command string) *Commands
 	group, err := process.NewGroup(ginkgo.GinkgoT().TempDir(), false)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	ginkgo.DeferCleanup(group.Close)
-	c := &Commands{f: f, group: group, binary: filepath.Join(group.Dir(), "manager")}
-	f.build(ctx, c.binary, command)
+	binary, err := controlplane.Program(ctx, command)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	c := &Commands{f: f, group: group, binary: binary}
 	kubeconfig, err := f.Plane.Kubeconfig(operatorUser, "system:serviceaccounts", "system:serviceaccounts:"+OperatorNamespace)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	gomega.Expect(os.WriteFile(c.kubeconfig(), kubeconfig, 0o600)).To(gomega.Succeed())

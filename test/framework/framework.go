@@ -165,20 +165,12 @@ func moduleRoot() string {
 	}
 }
 
-// InstallPlugin builds Berth's kubectl plugin and puts it on the PATH of Kubectl and Shell.
+// InstallPlugin compiles Berth's kubectl plugin and puts it on the PATH of Kubectl and Shell.
 func (f *Framework) InstallPlugin(ctx context.Context) {
 	ginkgo.GinkgoHelper()
-	f.plugins = ginkgo.GinkgoT().TempDir()
-	f.build(ctx, filepath.Join(f.plugins, "kubectl-berth"), "./cmd/kubectl-berth")
-}
-
-// build builds a command of this module, as make build does.
-func (f *Framework) build(ctx context.Context, binary, command string) {
-	ginkgo.GinkgoHelper()
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, command)
-	build.Dir, build.Env = f.root, append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	gomega.Expect(err).NotTo(gomega.HaveOccurred(), "%s", out)
+	path, err := controlplane.Program(ctx, "./cmd/kubectl-berth")
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	f.plugins = filepath.Dir(path)
 }
 
 // Serves reports whether the API server serves a resource or subresource in an API version, as in "v1" and "pods/resize".
