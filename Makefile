@@ -12,6 +12,8 @@ export CGO_ENABLED = 0
 
 LDFLAGS = -X github.com/berth-dev/berth/internal/setup.version=$(VERSION)
 
+MODULE = github.com/berth-dev/berth
+
 # Tools are pinned in go.tools.mod, apart from what the operator is built from, and run from Go's build cache.
 TOOL = go tool -modfile=$(CURDIR)/go.tools.mod
 CONTROLLER_GEN = $(TOOL) controller-gen
@@ -56,8 +58,15 @@ TEST_TIMEOUT ?= 20m
 TEST_LINK = -ldflags=-w
 # How many packages are tested at once. Suites wait for a control plane more than they compute.
 TEST_PACKAGES_AT_ONCE ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
+# make lint runs go vet.
+GO_TEST_FLAGS = -count=1 -vet=off -p=$(TEST_PACKAGES_AT_ONCE) $(TEST_LINK) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS)
 # The directory of the reports of each run of tests, by the name of the target.
-TEST_REPORTS ?= $(CURDIR)/dist/test
+TEST_REPORTS ?= $(CURDIR)/bin/reports
+
+# How much searches, random tests, and benchmarks with asserted ranges try: 1 in CI. make soak and make release-check set SOAK_BUDGET.
+BUDGET ?= 1
+SOAK_BUDGET ?= 20
+export BERTH_TEST_BUDGET = $(BUDGET)
 
 # Runs a command of gotestsum: $(1) is the name of the target, $(2) are the packages, $(3) are arguments of gotestsum and, after --,
 # of go test. A test that fails, or the specs of a suite that fail, run once more alone, unless more than five tests fail. At the end,
@@ -154,7 +163,7 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 # Tests are never taken from the cache of results: the suites depend on binaries that Go does not look at.
 .PHONY: test
 test: $(assets) $(engine) ## Run all tests that need no root: units, and suites against a real API server.
-	@$(call run_tests,test,$(PACKAGES),-- -count=1 -vet=off -p=$(TEST_PACKAGES_AT_ONCE) $(TEST_LINK) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS))
+	@$(call run_tests,test,$(PACKAGES),-- $(GO_TEST_FLAGS))
 	cd hack/controlplane && go test -count=1 ./...
 	cd hack/image && go test -count=1 ./...
 	cd hack/prometheus && go test -count=1 ./...
@@ -189,45 +198,67 @@ test-compat-%: $(assets) $(engine) bin/controlplane
 	  echo "Error: no API server of Kubernetes $* is pinned: choose COMPAT among $(COMPAT_MINORS) and $${version%.*}, or add hack/controlplane/compat/$*" >&2; exit 1; \
 	fi; \
 	echo "Testing on $$("$$KUBEBUILDER_ASSETS/kube-apiserver" --version)"; \
-	go test -count=1 -p=$(TEST_PACKAGES_AT_ONCE) $(TEST_LINK) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(COMPAT_PACKAGES) $(if $(COMPATFLAGS),-args $(COMPATFLAGS))
+	$(call run_tests,compat-$*,$(COMPAT_PACKAGES),-- $(GO_TEST_FLAGS) $(if $(COMPATFLAGS),-args $(COMPATFLAGS)))
 
 # The tools of the documents' commands are compiled outside, since inside there is no network.
 .PHONY: e2e
 e2e: controlplane-node ## Install, break, upgrade and uninstall Berth on a real cluster of two nodes; needs root and containerd.
 	go test -c $(TEST_LINK) -tags=e2e -o bin/e2e.test ./test/e2e
-	bin/e2e.test -test.v -test.timeout=$(E2E_TIMEOUT) -ginkgo.v -ginkgo.no-color $(E2EFLAGS)
+	@$(call run_tests,e2e,./test/e2e,--format=standard-verbose --raw-command -- go tool test2json -t -p $(MODULE)/test/e2e bin/e2e.test -test.v=test2json -test.timeout=$(E2E_TIMEOUT) -ginkgo.v -ginkgo.no-color $(E2EFLAGS))
 
 RACE_PACKAGES ?= ./internal/...
 
 .PHONY: test-race
 test-race: $(engine) ## Run the unit tests under the race detector; needs a C compiler.
-	CGO_ENABLED=1 go test -race -count=1 $(TEST_LINK) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(RACE_PACKAGES)
+	@export CGO_ENABLED=1; $(call run_tests,race,$(RACE_PACKAGES),-- -race $(GO_TEST_FLAGS))
 
 # What is found is written to the package's testdata/fuzz, and is a test from then on.
-FUZZTIME ?= 20s
+FUZZTIME ?= $(shell echo $$((5 * $(BUDGET))))s
 # How many inputs FuzzCost measures, and how many recipes FuzzAdmission carries out. Either takes a good part of a second, and
 # a time limit that ends in the midst of one fails the search with "context deadline exceeded": the coordinator of Go's
 # fuzzing returns that error where a worker meets the end of the time before the coordinator does.
-FUZZ_COST_RUNS ?= 150x
-FUZZ_ADMISSION_RUNS ?= 600x
+FUZZ_COST_RUNS ?= $(shell echo $$((40 * $(BUDGET))))x
+FUZZ_ADMISSION_RUNS ?= $(shell echo $$((200 * $(BUDGET))))x
 # Minimizing a recipe takes hundreds of requests to the API server.
-FUZZ_ADMISSION = go test ./test/fuzz/admission -run='^$$' -fuzz='^FuzzAdmission$$' -fuzzminimizetime=10x -parallel=2
+FUZZ_ADMISSION = go test -vet=off ./test/fuzz/admission -run='^$$' -fuzz='^FuzzAdmission$$' -fuzzminimizetime=10x -parallel=2
 
 .PHONY: fuzz
 fuzz: $(assets) ## Look for policies that the engine or the analysis of fields gets wrong, pods that predicates get wrong, objects that admission alters or that cost too much, divisions of replicas that break a rule, for FUZZTIME or FUZZ_COST_RUNS each; and for requests that get past policies, in FUZZ_ADMISSION_RUNS recipes.
-	go test ./internal/policy/analysis -run='^$$' -fuzz='^FuzzFields$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test ./internal/engine/embedded -run='^$$' -fuzz='^FuzzRandomPolicies$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test ./internal/projection -run='^$$' -fuzz='^FuzzIntegers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzNumbers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzCost$$' -fuzztime=$(FUZZ_COST_RUNS) -fuzzminimizetime=1x -parallel=1
-	go test ./internal/division -run='^$$' -fuzz='^FuzzDivide$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test ./internal/workload -run='^$$' -fuzz='^FuzzOf$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test ./internal/predicates -run='^$$' -fuzz='^FuzzVerdicts$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test -vet=off ./internal/policy/analysis -run='^$$' -fuzz='^FuzzFields$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test -vet=off ./internal/engine/embedded -run='^$$' -fuzz='^FuzzRandomPolicies$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test -vet=off ./internal/projection -run='^$$' -fuzz='^FuzzIntegers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test -vet=off ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzNumbers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test -vet=off ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzCost$$' -fuzztime=$(FUZZ_COST_RUNS) -fuzzminimizetime=1x -parallel=1
+	go test -vet=off ./internal/division -run='^$$' -fuzz='^FuzzDivide$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test -vet=off ./internal/workload -run='^$$' -fuzz='^FuzzOf$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test -vet=off ./internal/predicates -run='^$$' -fuzz='^FuzzVerdicts$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	$(FUZZ_ADMISSION) -fuzztime=$(FUZZ_ADMISSION_RUNS)
 
 .PHONY: soak
-soak: $(assets) ## Look for requests that get past policies, in 8000 recipes: about ten minutes.
-	$(FUZZ_ADMISSION) -fuzztime=8000x
+soak: $(assets) $(engine) ## Run what is random or searches with a large budget: make fuzz, and the random tests; hours.
+	$(MAKE) --no-print-directory fuzz BUDGET=$(SOAK_BUDGET)
+	$(MAKE) --no-print-directory test PACKAGES='$(RANDOM_PACKAGES)' TEST_TIMEOUT=3h BUDGET=$(SOAK_BUDGET)
+
+# The packages with tests whose rounds the budget scales.
+RANDOM_PACKAGES = $(shell grep --recursive --files-with-matches --include=*_test.go 'budget\.Rounds' api cmd controllers internal test webhooks | xargs dirname | sort -u | sed 's,^,./,')
+
+.PHONY: release-check
+release-check: soak ## Run what a release has to pass beside .ci/run: make soak, the race detector on all packages, older API servers, repeated benchmarks.
+	$(MAKE) --no-print-directory test-race test-compat
+	$(MAKE) --no-print-directory bench-check BUDGET=$(SOAK_BUDGET)
+
+# Arguments of make flakes: the suite, a regular expression of the spec's text, how many runs, and how many run at the same time.
+PACKAGE ?=
+SPEC ?=
+RUNS ?= 20
+AT_ONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+
+# The runs are each other's load.
+.PHONY: flakes
+flakes: $(assets) $(engine) ## Run a spec many times at once, and say how often it fails: make flakes PACKAGE=./test/integration/rules SPEC='are warned of' RUNS=20.
+	@if [ -z '$(PACKAGE)' ]; then echo "Error: name a suite, as in make flakes PACKAGE=./test/integration/rules SPEC='are warned of'" >&2; exit 1; fi
+	go test -c -vet=off $(TEST_LINK) -o bin/flakes.test '$(PACKAGE)'
+	cd '$(PACKAGE)' && $(STRESS) -p $(AT_ONCE) -count $(RUNS) -timeout $(TEST_TIMEOUT) $(CURDIR)/bin/flakes.test -ginkgo.focus='$(SPEC)' $(TESTFLAGS)
 
 # Benchmarks run in turns: a round is every one of them once. The runner knows which of the packages measures end to end.
 BENCH ?= .
@@ -245,8 +276,8 @@ bench-results: $(assets) $(engine) ## Run all benchmarks and write their medians
 	@$(BENCH_RUN) -count=$(BENCH_COUNT) -results=test/bench/RESULTS.md $(BENCH_PACKAGES)
 
 .PHONY: bench-check
-bench-check: $(assets) $(engine) ## Fail where ratios and sizes are out of what test/bench/ranges.yaml asserts; two minutes or three.
-	@go run ./test/bench/runner -check -count=3 -benchtime=200ms
+bench-check: $(assets) $(engine) ## Fail where ratios and sizes are out of what test/bench/ranges.yaml asserts.
+	@go run ./test/bench/runner -check -count=$(if $(filter 1,$(BUDGET)),1,3) -benchtime=200ms
 
 ##@ Build
 

@@ -61,8 +61,9 @@ func run(out io.Writer, dir string, most int) error {
 	if err != nil {
 		return err
 	}
-	printSlowest(out, "packages", all.packages, most)
-	printSlowest(out, "specs", all.specs, most)
+	printSlowest(out, "packages", "took", all.packages, most)
+	printSlowest(out, "suites", "used a processor for", all.processor, most)
+	printSlowest(out, "specs and tests", "took", all.specs, most)
 	flaky, err := all.writeLogs(filepath.Join(dir, "logs"))
 	if err != nil {
 		return err
@@ -88,12 +89,13 @@ type failure struct {
 	passed bool
 }
 
+// results are the times of all packages and of all specs and tests, the processor times of the suites, and the failures.
 type results struct {
-	packages, specs []timing
-	failures        []failure
+	packages, processor, specs []timing
+	failures                   []failure
 }
 
-func printSlowest(out io.Writer, what string, timings []timing, most int) {
+func printSlowest(out io.Writer, what, how string, timings []timing, most int) {
 	if len(timings) == 0 {
 		return
 	}
@@ -102,7 +104,7 @@ func printSlowest(out io.Writer, what string, timings []timing, most int) {
 	for _, t := range timings {
 		sum += t.elapsed
 	}
-	fmt.Fprintf(out, "\nSlowest %s of %d, which took %s together:\n", what, len(timings), sum.Round(time.Second))
+	fmt.Fprintf(out, "\nOf %d %s, which %s %s together, the most:\n", len(timings), what, how, sum.Round(time.Second))
 	for _, t := range timings[:min(most, len(timings))] {
 		fmt.Fprintf(out, "  %7.1fs  %s\n", t.elapsed.Seconds(), t.name)
 	}
@@ -152,6 +154,9 @@ func (r *results) readSpecs(dir string) (suites map[string]bool, err error) {
 	}
 	for _, run := range runs {
 		suites[run.Package] = true
+		if run.ProcessorTime > 0 {
+			r.processor = append(r.processor, timing{run.Package, run.ProcessorTime})
+		}
 		again := map[string]bool{}
 		for _, spec := range specsOf(run.Again) {
 			again[spec.FullText()] = spec.State.Is(types.SpecStatePassed)
@@ -230,6 +235,9 @@ func (r *results) readEvents(path string, suites map[string]bool) error {
 		case "pass", "skip":
 			if i, known := failed[test]; known {
 				r.failures[i].passed = true
+			}
+			if !suites[name] && !strings.Contains(e.Test, "/") {
+				r.specs = append(r.specs, timing{test, time.Duration(e.Elapsed * float64(time.Second))})
 			}
 			delete(output, test)
 		case "fail":

@@ -14,7 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-
 // Package budget says how much searches and random tests try. One variable scales all of them: CI has the budget 1, and make soak
 // and make release-check have a large one.
 package budget

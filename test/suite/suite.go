@@ -29,6 +29,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/onsi/ginkgo/v2"
@@ -45,6 +46,8 @@ const ReportsVariable = "BERTH_TEST_REPORTS"
 const (
 	firstSuffix = ".first.json"
 	againSuffix = ".again.json"
+	// processorSuffix is that of the file with the processor time of the last run.
+	processorSuffix = ".cpu"
 )
 
 // Benchmarks is the label of specs that are benchmarks. Run skips them unless the label filter selects them.
@@ -55,18 +58,39 @@ func Run(t ginkgo.GinkgoTestingT, description string) {
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	config, reporter := ginkgo.GinkgoConfiguration()
 	config.LabelFilter = cmp.Or(config.LabelFilter, "!"+Benchmarks)
-	if dir := os.Getenv(ReportsVariable); dir != "" {
-		path, err := reportPath(dir, description)
-		if err == nil {
-			reporter.JSONReport, err = prepare(path, &config)
-		}
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "Error: %v\n", err)
-			t.Fail()
-			return
-		}
+	dir := os.Getenv(ReportsVariable)
+	if dir == "" {
+		ginkgo.RunSpecs(t, description, config, reporter)
+		return
 	}
-	ginkgo.RunSpecs(t, description, config, reporter)
+	path, err := reportPath(dir, description)
+	if err == nil {
+		reporter.JSONReport, err = prepare(path, &config)
+	}
+	if err == nil {
+		ginkgo.RunSpecs(t, description, config, reporter)
+		err = writeProcessorTime(path + processorSuffix)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
+		t.Fail()
+	}
+}
+
+// writeProcessorTime writes the processor time of this process and of all that it started and that have ended.
+func writeProcessorTime(path string) error {
+	var sum time.Duration
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var usage syscall.Rusage
+		if err := syscall.Getrusage(who, &usage); err != nil {
+			return fmt.Errorf("reading the processor time: %w", err)
+		}
+		sum += time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	}
+	if err := os.WriteFile(path, []byte(sum.String()), 0o600); err != nil {
+		return fmt.Errorf("writing the processor time: %w", err)
+	}
+	return nil
 }
 
 // RunBenchmarks runs the specs of the package that are benchmarks, in their order, for at most three hours.
@@ -83,6 +107,8 @@ type Runs struct {
 	Package string
 	// First has the report of all specs. Again has the report of those that failed, if the suite ran again.
 	First, Again []types.Report
+	// ProcessorTime is what the last run took, of its own process and of those that it started, such as control planes.
+	ProcessorTime time.Duration
 }
 
 // ReadRuns returns what Run left in a directory of reports, sorted by package. It ignores all other files.
@@ -103,6 +129,15 @@ func ReadRuns(dir string) ([]Runs, error) {
 		}
 		if run.Again, err = readReports(strings.TrimSuffix(path, firstSuffix) + againSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
+		}
+		text, err := os.ReadFile(strings.TrimSuffix(path, firstSuffix) + processorSuffix)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("reading a processor time: %w", err)
+		}
+		if err == nil {
+			if run.ProcessorTime, err = time.ParseDuration(string(text)); err != nil {
+				return nil, fmt.Errorf("reading a processor time: %w", err)
+			}
 		}
 		if run.Package, err = filepath.Rel(root, run.First[0].SuitePath); err != nil {
 			return nil, fmt.Errorf("naming a suite: %w", err)
