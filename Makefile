@@ -10,6 +10,9 @@ SHELL = /usr/bin/env bash -o pipefail
 # needed by test-race alone.
 export CGO_ENABLED = 0
 
+# With -trimpath, checkouts in different directories share the build cache, since no object file depends on the directory.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
+
 LDFLAGS = -X github.com/berth-dev/berth/internal/setup.version=$(VERSION)
 
 MODULE = github.com/berth-dev/berth
@@ -220,18 +223,18 @@ FUZZTIME ?= $(shell echo $$((5 * $(BUDGET))))s
 FUZZ_COST_RUNS ?= $(shell echo $$((40 * $(BUDGET))))x
 FUZZ_ADMISSION_RUNS ?= $(shell echo $$((200 * $(BUDGET))))x
 # Minimizing a recipe takes hundreds of requests to the API server.
-FUZZ_ADMISSION = go test -vet=off ./test/fuzz/admission -run='^$$' -fuzz='^FuzzAdmission$$' -fuzzminimizetime=10x -parallel=2
+FUZZ_ADMISSION = go test -vet=off $(TEST_LINK) ./test/fuzz/admission -run='^$$' -fuzz='^FuzzAdmission$$' -fuzzminimizetime=10x -parallel=2
 
 .PHONY: fuzz
 fuzz: $(assets) ## Look for policies that the engine or the analysis of fields gets wrong, pods that predicates get wrong, objects that admission alters or that cost too much, divisions of replicas that break a rule, for FUZZTIME or FUZZ_COST_RUNS each; and for requests that get past policies, in FUZZ_ADMISSION_RUNS recipes.
-	go test -vet=off ./internal/policy/analysis -run='^$$' -fuzz='^FuzzFields$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test -vet=off ./internal/engine/embedded -run='^$$' -fuzz='^FuzzRandomPolicies$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test -vet=off ./internal/projection -run='^$$' -fuzz='^FuzzIntegers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test -vet=off ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzNumbers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test -vet=off ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzCost$$' -fuzztime=$(FUZZ_COST_RUNS) -fuzzminimizetime=1x -parallel=1
-	go test -vet=off ./internal/division -run='^$$' -fuzz='^FuzzDivide$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test -vet=off ./internal/workload -run='^$$' -fuzz='^FuzzOf$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test -vet=off ./internal/predicates -run='^$$' -fuzz='^FuzzVerdicts$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test -vet=off $(TEST_LINK) ./internal/policy/analysis -run='^$$' -fuzz='^FuzzFields$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test -vet=off $(TEST_LINK) ./internal/engine/embedded -run='^$$' -fuzz='^FuzzRandomPolicies$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test -vet=off $(TEST_LINK) ./internal/projection -run='^$$' -fuzz='^FuzzIntegers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test -vet=off $(TEST_LINK) ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzNumbers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test -vet=off $(TEST_LINK) ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzCost$$' -fuzztime=$(FUZZ_COST_RUNS) -fuzzminimizetime=1x -parallel=1
+	go test -vet=off $(TEST_LINK) ./internal/division -run='^$$' -fuzz='^FuzzDivide$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test -vet=off $(TEST_LINK) ./internal/workload -run='^$$' -fuzz='^FuzzOf$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test -vet=off $(TEST_LINK) ./internal/predicates -run='^$$' -fuzz='^FuzzVerdicts$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	$(FUZZ_ADMISSION) -fuzztime=$(FUZZ_ADMISSION_RUNS)
 
 .PHONY: soak

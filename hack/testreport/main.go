@@ -210,7 +210,7 @@ func (r *results) readEvents(path string, suites map[string]bool) error {
 		return fmt.Errorf("reading the events of go test: %w", err)
 	}
 	defer file.Close()
-	output, failed := map[string]*strings.Builder{}, map[string]int{}
+	output, failed, ran := map[string]*strings.Builder{}, map[string]int{}, map[string]bool{}
 	for decoder := json.NewDecoder(bufio.NewReader(file)); ; {
 		var e event
 		if err := decoder.Decode(&e); errors.Is(err, io.EOF) {
@@ -220,7 +220,9 @@ func (r *results) readEvents(path string, suites map[string]bool) error {
 		}
 		name := strings.TrimPrefix(e.Package, modulePath)
 		if e.Test == "" {
-			if e.Action == "pass" || e.Action == "fail" {
+			// A package with a failed test runs again.
+			if (e.Action == "pass" || e.Action == "fail") && !ran[name] {
+				ran[name] = true
 				r.packages = append(r.packages, timing{name, time.Duration(e.Elapsed * float64(time.Second))})
 			}
 			continue

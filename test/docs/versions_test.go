@@ -78,7 +78,7 @@ func TestSupportedVersions(t *testing.T) {
 		"docs/install.md":            "Kubernetes " + oldest + " and newer",
 		"docs/quickstart.md":         "Kubernetes " + oldest + " or newer",
 		"docs/contributing.md":       "make test-compat COMPAT=" + oldest + "`",
-		".ci/run":                    "make test-compat COMPAT=" + oldest + " ",
+		"Makefile":                   "test-race test-compat\n",
 		".github/workflows/test.yml": "make test-compat COMPAT=" + oldest + " ",
 	} {
 		if !strings.Contains(contents(t, filepath.Join(root, filepath.FromSlash(file))), want) {

@@ -49,7 +49,7 @@ func TestBuildsOutside(t *testing.T) {
 	}
 	binary := filepath.Join(dir, "manager")
 	build := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "-o", binary, ".")
-	build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOPROXY=off")
+	build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -286,8 +286,8 @@ func wanted(ctx context.Context, c component) (string, error) {
 }
 
 func compile(ctx context.Context, pkg, ldflags, target, label string, started time.Time) error {
-	// All builds of Kubernetes here must have equal flags, none with -trimpath. With other flags they would not share
-	// the cache.
+	// All builds of Kubernetes here must have equal flags: those of make, which sets GOFLAGS. With other flags they would not
+	// share the cache.
 	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags", ldflags, "-o", target, pkg)
 	cmd.Env = buildEnv()
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

@@ -53,7 +53,7 @@ const (
 	// burst is how many creates are under way at once: more than the connections that the API server keeps, so that
 	// every burst makes new ones, and there is always a handshake to fail.
 	burst = 40
-	pause = 400 * time.Millisecond
+	pause = time.Second
 )
 
 var f *framework.Framework
@@ -176,7 +176,7 @@ func startLoad(ctx context.Context, namespace string, replicas []*framework.Mana
 		creates.Wait()
 	})
 	for _, m := range replicas {
-		repeat(50*time.Millisecond, func(int) { count(&l.probed, probe(ctx, m)) })
+		repeat(200*time.Millisecond, func(int) { count(&l.probed, probe(ctx, m)) })
 	}
 	l.stop = sync.OnceFunc(func() {
 		cancel()
