@@ -178,7 +178,9 @@ func (c *cluster) change(name, team, rego string) {
 func decides(t testing.TB, r *placement.Registry, team string) []*placement.Policy {
 	t.Helper()
 	gvr := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	return r.Index().CandidatesFor(gvr).Matching(match.Object{
+	index, end := r.Begin()
+	defer end()
+	return index.CandidatesFor(gvr).Matching(match.Object{
 		Resource: gvr, Namespace: "shop", NamespaceLabels: map[string]string{"team": team}, Content: &unstructured.Unstructured{Object: map[string]any{}},
 	})
 }

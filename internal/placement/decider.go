@@ -205,8 +205,9 @@ func (p *Policy) Remote() (r Remote, ok bool) {
 
 // Policies is the set of policies in force. Implementations are safe for concurrent use.
 type Policies interface {
-	// Index returns the index that finds the policies that may match an object.
-	Index() *match.Index[*Policy]
+	// Begin begins a decision. It returns the index that finds the policies that may match an object. All data that they read
+	// remains available until the caller calls end, once.
+	Begin() (index *match.Index[*Policy], end func())
 }
 
 // Namespaces looks up the labels of namespaces.
@@ -314,7 +315,9 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		// treats Namespaces as cluster-scoped.
 		r.Namespace = ""
 	}
-	verdicts, staged, err := d.matching(ctx, r)
+	index, end := d.Policies.Begin()
+	defer end()
+	verdicts, staged, err := d.matching(ctx, r, index)
 	list := d.ClusterLists.Of(r.Resource.GroupResource())
 	if err != nil || len(verdicts) == 0 {
 		return &Outcome{Staged: staged, List: list}, err
@@ -610,7 +613,9 @@ func (d *Decider) schedulable(r *Request, current *intent) error {
 // found out, because a match condition fails. It decides nothing. The object and the request's Admission must be complete if a
 // candidate has match conditions.
 func (d *Decider) Matching(ctx context.Context, r Request) (matching, unknown []*Policy, err error) {
-	policies, object, err := d.candidates(ctx, &r)
+	index, end := d.Policies.Begin()
+	defer end()
+	policies, object, err := d.candidates(ctx, &r, index)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -625,10 +630,10 @@ func (d *Decider) Matching(ctx context.Context, r Request) (matching, unknown []
 	return matching, unknown, nil
 }
 
-// candidates returns the policies that may match the object of a request, in order of precedence, and the object in the form that
-// matchers evaluate.
-func (d *Decider) candidates(ctx context.Context, r *Request) ([]*Policy, match.Object, error) {
-	candidates := d.Policies.Index().CandidatesFor(r.Resource)
+// candidates returns the policies of an index that may match the object of a request, in order of precedence, and the object in the
+// form that matchers evaluate.
+func (d *Decider) candidates(ctx context.Context, r *Request, index *match.Index[*Policy]) ([]*Policy, match.Object, error) {
+	candidates := index.CandidatesFor(r.Resource)
 	if namespace := r.matchedNamespace(); candidates.Empty() || (namespace != "" && namespace == d.OwnNamespace) {
 		return nil, match.Object{}, nil
 	}
@@ -641,10 +646,10 @@ func (d *Decider) candidates(ctx context.Context, r *Request) ([]*Policy, match.
 	return slices.Compact(policies), object, nil
 }
 
-// matching returns a verdict without a decision for each policy that matches. staged reports whether a version would match if it
-// was in force in the object's namespace.
-func (d *Decider) matching(ctx context.Context, r Request) (verdicts []*Verdict, staged bool, err error) {
-	policies, object, err := d.candidates(ctx, &r)
+// matching returns a verdict without a decision for each policy of an index that matches. staged reports whether a version would match
+// if it was in force in the object's namespace.
+func (d *Decider) matching(ctx context.Context, r Request, index *match.Index[*Policy]) (verdicts []*Verdict, staged bool, err error) {
+	policies, object, err := d.candidates(ctx, &r, index)
 	if err != nil {
 		return nil, false, err
 	}

@@ -132,12 +132,22 @@ func (s *PolicyState) Bindings() []*policy.Binding {
 	return append(s.InForce(), s.Next)
 }
 
-// Registry is the set of policies of one replica. It is safe for concurrent use. Readers take no lock.
+// Registry is the set of policies of one replica. It is safe for concurrent use. Decisions, and readers of the policies in force,
+// take no lock.
+//
+// A decision may still evaluate a version when the registry has another one already, or none. The data that such a version reads
+// must remain until the decision ends. So the registry counts the decisions that began with each of its states, and keeps an
+// earlier state while one of them has not ended.
 type Registry struct {
 	// mu serializes changes. It is held while a change is published, so that changes arrive in order.
 	mu      sync.Mutex
 	current atomic.Pointer[registryState]
+	// earlier has the states before the current one with which decisions began that may not have ended, the oldest first. mu
+	// guards it.
+	earlier []*registryState
 	changes notify.Topic[PolicyChange]
+	// released is published when the last decision that began with an earlier state has ended.
+	released notify.Topic[struct{}]
 }
 
 // PolicyChange is a change of a policy's state. The versions in force before and after it may be the same.
@@ -148,11 +158,14 @@ type PolicyChange struct {
 	Before, After []*Policy
 }
 
-// registryState is one state of the registry. It is immutable. Both lists are sorted by name.
+// registryState is one state of the registry. It is immutable, except for the number of decisions. Both lists are sorted by name.
 type registryState struct {
 	states  []namedState
 	inForce []*Policy
 	index   *match.Index[*Policy]
+	// decisions is the number of decisions that began with this state and have not ended. end ends one of them.
+	decisions atomic.Int64
+	end       func()
 }
 
 type namedState struct {
@@ -162,6 +175,15 @@ type namedState struct {
 
 func (s *registryState) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(s.states, name, func(n namedState, name string) int { return strings.Compare(n.name, name) })
+}
+
+// get returns a policy's state; nil if the policy is not known.
+func (s *registryState) get(name string) *PolicyState {
+	at, known := s.find(name)
+	if !known {
+		return nil
+	}
+	return s.states[at].state
 }
 
 // NewIndex returns an index of the policies.
@@ -176,9 +198,44 @@ func NewIndex(policies ...*Policy) *match.Index[*Policy] {
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
 	r := &Registry{}
-	r.current.Store(&registryState{index: NewIndex()})
+	r.current.Store(r.newState())
 	return r
 }
+
+// newState returns a state without policies.
+func (r *Registry) newState() *registryState {
+	s := &registryState{index: NewIndex()}
+	s.end = func() {
+		if s.decisions.Add(-1) == 0 && r.current.Load() != s {
+			r.released.Publish(struct{}{})
+		}
+	}
+	return s
+}
+
+// Begin implements Policies. It returns the index of the current state. InUse has the policies of that state until the decision ends.
+func (r *Registry) Begin() (index *match.Index[*Policy], end func()) {
+	s := r.current.Load()
+	for !r.begin(s) {
+		s = r.current.Load()
+	}
+	return s.index, s.end
+}
+
+// begin begins a decision with a state. It returns false, and begins none, if the state is no longer current: the change that
+// replaced the state may have counted its decisions already.
+func (r *Registry) begin(s *registryState) bool {
+	s.decisions.Add(1)
+	if r.current.Load() == s {
+		return true
+	}
+	s.end()
+	return false
+}
+
+// SubscribeReleased registers f to be called when InUse may have fewer policies, because decisions have ended. Changes do not cause
+// a call. A decision calls f, so f must return quickly. Call SubscribeReleased before the first decision.
+func (r *Registry) SubscribeReleased(f func()) { r.released.Subscribe(func(struct{}) { f() }) }
 
 // Subscribe registers f to be called after each change of a policy, in the order of the changes. f must return quickly
 // and must not call Set or Remove. Call Subscribe before the first Set.
@@ -195,7 +252,8 @@ func (r *Registry) Remove(name string) { r.change(name, nil) }
 func (r *Registry) change(name string, s *PolicyState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	next := *r.current.Load()
+	old, next := r.current.Load(), r.newState()
+	next.states, next.inForce, next.index = old.states, old.inForce, old.index
 	at, known := next.find(name)
 	to := at
 	var before, after []*Policy
@@ -220,25 +278,43 @@ func (r *Registry) change(name string, s *PolicyState) {
 			next.index = next.index.With(p)
 		}
 	}
-	r.current.Store(&next)
+	r.current.Store(next)
+	r.earlier = undecided(append(r.earlier, old))
 	r.changes.Publish(PolicyChange{Name: name, Before: before, After: after})
+}
+
+// undecided removes the states whose decisions have all ended. No further decision begins with any of them.
+func undecided(earlier []*registryState) []*registryState {
+	return slices.DeleteFunc(earlier, func(s *registryState) bool { return s.decisions.Load() == 0 })
+}
+
+// InUse returns what All returns, after the earlier states of policies that a decision began with which has not ended. A policy that
+// was removed may be among the latter. The newest state of a policy comes last. Subscribers must not call it.
+func (r *Registry) InUse() iter.Seq2[string, *PolicyState] {
+	r.mu.Lock()
+	r.earlier = undecided(r.earlier)
+	all := append(slices.Clone(r.earlier), r.current.Load())
+	r.mu.Unlock()
+	return func(yield func(string, *PolicyState) bool) {
+		for i, s := range all {
+			for _, n := range s.states {
+				// Most policies are the same in the next state.
+				if i+1 < len(all) && all[i+1].get(n.name) == n.state {
+					continue
+				}
+				if !yield(n.name, n.state) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // InForce returns the versions that decide, sorted by name. For a policy that comes into force in stages, these may be two. Callers must not change the slice.
 func (r *Registry) InForce() []*Policy { return r.current.Load().inForce }
 
-// Index implements Policies.
-func (r *Registry) Index() *match.Index[*Policy] { return r.current.Load().index }
-
 // Get returns a policy's state; nil if the policy is not known.
-func (r *Registry) Get(name string) *PolicyState {
-	current := r.current.Load()
-	at, known := current.find(name)
-	if !known {
-		return nil
-	}
-	return current.states[at].state
-}
+func (r *Registry) Get(name string) *PolicyState { return r.current.Load().get(name) }
 
 // Published returns what Get returns, once all subscribers have been notified of it. Subscribers must not call it.
 func (r *Registry) Published(name string) *PolicyState {

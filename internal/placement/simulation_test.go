@@ -234,7 +234,9 @@ func readsOf(clauses []clause) *projection.FieldSet {
 
 type policies []*placement.Policy
 
-func (p policies) Index() *match.Index[*placement.Policy] { return placement.NewIndex(p...) }
+func (p policies) Begin() (index *match.Index[*placement.Policy], end func()) {
+	return placement.NewIndex(p...), func() {}
+}
 
 type namespaces struct{}
 

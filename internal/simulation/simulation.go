@@ -218,7 +218,9 @@ type fixedPolicies struct {
 	index *match.Index[*placement.Policy]
 }
 
-func (f fixedPolicies) Index() *match.Index[*placement.Policy] { return f.index }
+func (f fixedPolicies) Begin() (index *match.Index[*placement.Policy], end func()) {
+	return f.index, func() {}
+}
 
 // RemoteError means that a remote engine decides the policy. A Simulation does not query it.
 type RemoteError struct{ URL string }

@@ -69,7 +69,9 @@ func (answer) Input() *projection.FieldSet { return projection.AllFields() }
 
 type inForce []*placement.Policy
 
-func (p inForce) Index() *match.Index[*placement.Policy] { return placement.NewIndex(p...) }
+func (p inForce) Begin() (index *match.Index[*placement.Policy], end func()) {
+	return placement.NewIndex(p...), func() {}
+}
 
 type namespaces struct{ err error }
 
