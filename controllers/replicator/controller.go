@@ -43,7 +43,7 @@ type Controller struct {
 	// data replicates what policies read under data; world replicates what predicates read. Both may contain the same
 	// types, each with other fields and in another form.
 	data, predicates *feed
-	// wake receives a value when the set of policies changed.
+	// wake receives a value when the set of policies changed, or when the decisions of earlier versions have ended.
 	wake notify.Signal
 	// stale is the result of the last check of the age of data. It is nil before the first check.
 	stale atomic.Pointer[staleness]
@@ -57,6 +57,7 @@ func New(hub *watches.Hub, registry *placement.Registry, data Store, world *pred
 	c.data.watches.Prepare = inventories.Prepare
 	c.predicates = newFeed(hub, predicateData{world}, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.PredicateReads })
 	registry.Subscribe(func(placement.PolicyChange) { c.wake.Notify() })
+	registry.SubscribeReleased(c.wake.Notify)
 	return c
 }
 

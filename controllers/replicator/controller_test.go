@@ -33,12 +33,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/controllers/replicator"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
@@ -349,6 +352,162 @@ func TestReplicas(t *testing.T) {
 		}
 		r.expect("objects", map[string]int{"services": 2, "nodes": 4, "pods": 2, "namespaces": 2}, got)
 	})
+}
+
+// heldDecision is a decision that a policy evaluates until the test ends it. Then it checks that what the policy reads is replicated.
+type heldDecision struct {
+	*replica
+	binding        *policy.Binding
+	began, proceed chan struct{}
+}
+
+func (d *heldDecision) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
+	close(d.began)
+	<-d.proceed
+	if !d.SettledFor(d.binding) {
+		return placement.Decision{}, &engine.NotReplicatedError{}
+	}
+	return placement.Decision{}, nil
+}
+
+func (*heldDecision) Revision() uint64 { return 1 }
+
+func (*heldDecision) Input() *projection.FieldSet { return projection.AllFields() }
+
+// decide begins a decision by a policy that reads what the binding says, and puts the policy in force for that. It returns the
+// function that ends the decision.
+func (r *replica) decide(name string, binding *policy.Binding) (end func()) {
+	r.t.Helper()
+	all, errs := match.New(placementv1.Match{ResourceRules: []placementv1.ResourceRule{{
+		APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"persistentvolumes"},
+	}}}, field.NewPath("match"))
+	keyring, err := placement.NewKeyring(make([]byte, placement.KeySize))
+	if err := errors.Join(errs.ToAggregate(), err); err != nil {
+		r.t.Fatal(err)
+	}
+	d := &heldDecision{replica: r, binding: binding, began: make(chan struct{}), proceed: make(chan struct{})}
+	r.registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name, Matcher: all, Evaluator: d}, Binding: binding})
+	synctest.Wait()
+	decided := make(chan error)
+	go func() {
+		decider := &placement.Decider{Policies: r.registry, Keyring: keyring, Stale: r.Stale}
+		out, err := decider.Decide(r.t.Context(), placement.Request{Resource: schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}, Object: object("o", "1")})
+		if err == nil {
+			err = out.Verdicts[0].Err
+		}
+		decided <- err
+	}()
+	<-d.began
+	return func() {
+		r.t.Helper()
+		close(d.proceed)
+		if err := <-decided; err != nil {
+			r.t.Errorf("undecidable: %v", err)
+		}
+		synctest.Wait()
+	}
+}
+
+// TestDataOutlivesDecision checks that what a version reads remains until the last decision ends that began with it, although the
+// policy is changed or removed meanwhile, and that it goes then.
+func TestDataOutlivesDecision(t *testing.T) {
+	fields := func(names ...string) *policy.Binding {
+		out := &projection.FieldSet{}
+		for _, name := range names {
+			out.AddName("metadata").AddName(name)
+		}
+		return &policy.Binding{Fields: map[schema.GroupVersionResource]*projection.FieldSet{services: out.Seal()}}
+	}
+	first, second, third := fields("labels"), fields("annotations"), fields("finalizers")
+	all := map[string]bool{"nodes": true, "pods": true, "namespaces": true}
+	tests := map[string]struct {
+		binding *policy.Binding
+		change  func(*replica)
+		// during and after are the types that are watched during the decision, and afterwards.
+		during, after map[string]bool
+		// goes is no longer complete afterwards.
+		goes *policy.Binding
+	}{
+		"Changed": {
+			reading, func(r *replica) { r.set("p", asking, nil) },
+			map[string]bool{"nodes": true, "pods": true, "namespaces": true, "services": true}, all, reading,
+		},
+		"Removed": {
+			reading, func(r *replica) { r.registry.Remove("p") },
+			map[string]bool{"nodes": true, "services": true}, map[string]bool{}, reading,
+		},
+		"OfPredicates": {
+			asking, func(r *replica) { r.registry.Remove("p") }, all, map[string]bool{}, asking,
+		},
+		// The replica keeps fewer fields only when it has to read the type again for others.
+		"OtherFields": {
+			first,
+			func(r *replica) {
+				r.set("p", first, second)
+				r.set("p", second, nil)
+				r.set("p", second, third)
+				r.set("p", third, nil)
+			},
+			map[string]bool{"services": true}, map[string]bool{"services": true}, nil,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t)
+				end := r.decide("p", tc.binding)
+				tc.change(r)
+				synctest.Wait()
+				r.expect("watched during the decision", tc.during, r.server.watching())
+				end()
+				r.expect("watched after the decision", tc.after, r.server.watching())
+				if tc.goes != nil && r.SettledFor(tc.goes) {
+					t.Error("still complete")
+				}
+			})
+		})
+	}
+}
+
+// TestStaleDuringDecision checks that a decision by an earlier version fails for data that is older than that version allows, and for
+// no data of the version in force.
+func TestStaleDuringDecision(t *testing.T) {
+	for name, tc := range map[string]struct {
+		// earlier and inForce are the bounds of the versions.
+		earlier, inForce time.Duration
+		want             bool
+	}{
+		"OfEarlier": {20 * time.Second, time.Hour, true},
+		"OfInForce": {time.Hour, 20 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t)
+				earlier, inForce := *reading, *reading
+				earlier.MaxStaleness, inForce.MaxStaleness = tc.earlier, tc.inForce
+				end := r.decide("p", &earlier)
+				version := r.registry.Get("p").Policy
+				r.set("p", &inForce, nil)
+				r.server.mu.Lock()
+				r.server.down = true
+				r.server.mu.Unlock()
+				pass(t)
+				if err := r.Stale(version); (err != nil) != tc.want {
+					t.Errorf("earlier version: %v", err)
+				}
+				if err := r.Stale(r.registry.Get("p").Policy); (err != nil) == tc.want {
+					t.Errorf("version in force: %v", err)
+				}
+				// A version that came into force after the last check counts as the one in force before it.
+				if err := r.Stale(&placement.Policy{Name: "p"}); (err != nil) == tc.want {
+					t.Errorf("version after the check: %v", err)
+				}
+				end()
+				r.registry.Remove("p")
+				synctest.Wait()
+			})
+		})
+	}
 }
 
 // TestStale checks that a watch without events is confirmed when it is reopened, and that data that the API server does

@@ -65,10 +65,11 @@ func newFeed(hub *watches.Hub, store Store, reads func(*policy.Binding) map[sche
 	return f
 }
 
-// wanted returns the types and fields that policies read: those in force, and versions that wait for their data.
+// wanted returns the types and fields that policies read: those in force, versions that wait for their data, and earlier versions
+// whose decisions have not ended.
 func (f *feed) wanted(registry *placement.Registry) map[schema.GroupVersionResource]*projection.FieldSet {
 	sets := map[schema.GroupVersionResource][]*projection.FieldSet{}
-	for _, state := range registry.All() {
+	for _, state := range registry.InUse() {
 		for _, binding := range state.Bindings() {
 			for resource, fields := range f.reads(binding) {
 				// Many policies read the same fields.

@@ -38,9 +38,9 @@ const stalenessInterval = time.Second
 
 // staleness has the policies whose data is too old. It is immutable.
 type staleness struct {
-	// versions has each version that was in force at the check, with nil if its data is not too old.
+	// versions has each version that was in force or in use at the check, with nil if its data is not too old.
 	versions map[*placement.Policy]*engine.StaleError
-	// policies has the policies with a version whose data is too old.
+	// policies has the policies with a version in force whose data is too old.
 	policies map[string]*engine.StaleError
 }
 
@@ -83,7 +83,7 @@ func (c *Controller) followAge(ctx context.Context) {
 func (c *Controller) checkAge(now time.Time) {
 	before, next := c.stale.Load(), &staleness{versions: map[*placement.Policy]*engine.StaleError{}, policies: map[string]*engine.StaleError{}}
 	bindings := map[*placement.Policy]*policy.Binding{}
-	for _, state := range c.registry.All() {
+	for _, state := range c.registry.InUse() {
 		for _, p := range state.Versions() {
 			if b := state.BindingOf(p); b != nil {
 				bindings[p], next.versions[p] = b, nil
@@ -94,7 +94,10 @@ func (c *Controller) checkAge(now time.Time) {
 		silent := map[schema.GroupVersionResource]bool{}
 		for p, b := range bindings {
 			if err := f.oldest(b, now, silent); err != nil {
-				next.versions[p], next.policies[p.Name] = err, err
+				next.versions[p] = err
+				if c.registry.Get(p.Name).Decides(p) {
+					next.policies[p.Name] = err
+				}
 			}
 		}
 		for resource := range silent {
