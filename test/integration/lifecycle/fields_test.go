@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -29,12 +30,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/framework"
 )
 
 // reading is a policy that shows a field of the Secret "facts", below its metadata or in the language's own words.
 func reading(namespace, field string) string {
 	return fmt.Sprintf("package placement\n\nannotations[\"example.com/zone\"] := json.marshal(data.kubernetes.secrets[%q].facts%s)\n", namespace, field)
+}
+
+// readingAccount is a policy that shows the name of the ServiceAccount "default".
+func readingAccount(namespace string) string {
+	return fmt.Sprintf("package placement\n\nannotations[\"example.com/zone\"] := data.kubernetes.serviceaccounts[%q].default.metadata.name\n", namespace)
 }
 
 // show asks which zone an object of a type would be given.
@@ -134,13 +141,58 @@ var _ = Describe("What is replicated of objects", Label("versions"), func() {
 		}
 		By("another type as well")
 		Expect(f.Client.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})).To(Succeed())
-		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego = fmt.Sprintf("package placement\n\nannotations[\"example.com/zone\"] := data.kubernetes.serviceaccounts[%q].default.metadata.name\n", namespace)
-		})
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = readingAccount(namespace) })
 		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("default"))
 		stop()
 		load.Wait()
 	})
+
+	// decide begins a decision by three policies, one after the other. The first shows that the decision has begun. The second runs into
+	// its deadline, so that there is time to change the last one. It sends the error of the request when the decision has ended.
+	decide := func(ctx SpecContext, m *framework.Manager, namespace string) <-chan error {
+		GinkgoHelper()
+		first, endless := framework.NewName("first"), framework.NewName("endless")
+		for i, p := range []*placementv1.PlacementPolicy{
+			framework.NewPolicy(first, "package placement\n\nannotations[\"example.com/first\"] := input.metadata.name\n", "", "configmaps", namespace),
+			framework.NewPolicy(endless, "package placement\n\nannotations[\"n\"] := count([1 |\n\tsome a in numbers.range(1, 5000)\n\tsome b in numbers.range(1, 5000)\n\t"+
+				"some c in numbers.range(1, 5000)\n\t(a * b) + c < 0\n])\n", "", "configmaps", namespace),
+		} {
+			p.Spec.Priority = int32(9 - i)
+			p.Spec.FailurePolicy, p.Spec.Remediation.Mode = placementv1.FailurePolicyIgnore, placementv1.RemediationOff
+			f.CreateReadyPolicy(ctx, p)
+		}
+		decided := make(chan error, 1)
+		go func() {
+			_, err := tryZone(ctx, namespace)
+			decided <- err
+		}()
+		Eventually(m.Series).WithArguments("berth_decisions_total", fmt.Sprintf("policy=%q", first)).WithContext(ctx).ShouldNot(BeEmpty())
+		return decided
+	}
+
+	DescribeTable("remains until the last decision ends that began with it", func(ctx SpecContext, change func(ctx SpecContext, policy, namespace string), want string) {
+		m := start(ctx, func(o *setup.Options) { o.EvaluationTimeout = 3 * time.Second })
+		namespace, other, name := f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil), framework.NewName("read")
+		facts(ctx, namespace)
+		Expect(f.Client.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})).To(Succeed())
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, reading(namespace, ".metadata.labels.zone"), "", "configmaps", namespace, other))
+		for _, namespace := range []string{namespace, other} {
+			Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"a"`))
+		}
+		decided := decide(ctx, m, namespace)
+		change(ctx, name, namespace)
+		Eventually(tryZone).WithContext(ctx).WithArguments(other).Should(Equal(want))
+		Expect(decided).NotTo(Receive(), "the decision ended before the change")
+		var err error
+		Eventually(decided).WithContext(ctx).Should(Receive(&err))
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(m.Series).WithArguments("berth_replicated_objects", `resource="secrets"`).WithContext(ctx).Should(BeEmpty())
+	},
+		Entry("of a policy that reads another type meanwhile", func(ctx SpecContext, policy, namespace string) {
+			f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = readingAccount(namespace) })
+		}, "default"),
+		Entry("of a policy that is deleted meanwhile", func(ctx SpecContext, policy, _ string) { f.DeletePolicy(ctx, policy) }, ""),
+	)
 
 	It("decides nothing anew when a field changes that nobody reads", func(ctx SpecContext) {
 		m := start(ctx)

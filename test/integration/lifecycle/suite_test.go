@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/framework"
 	"github.com/berth-dev/berth/test/suite"
 )
@@ -47,9 +48,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 })
 
 // start starts a replica that the spec's end stops.
-func start(ctx context.Context) *framework.Manager {
+func start(ctx context.Context, tune ...func(*setup.Options)) *framework.Manager {
 	GinkgoHelper()
-	m := f.StartReadyManager(ctx)
+	m := f.StartReadyManager(ctx, tune...)
 	DeferCleanup(m.Stop)
 	f.AwaitValidation(ctx)
 	return m
