@@ -298,9 +298,30 @@ func mayRecover(s *placement.PolicyState) bool {
 // awaitData returns the registry entry that is to be in force: next, or the current entry while the data that next reads
 // is incomplete. In the second case the entry records what next waits for. A new version that reads more must not cause
 // denied requests until its data is complete.
+//
+// The registry has what next reads before awaitData checks the data. Otherwise data that the version before last left behind could be
+// complete at the check, and be dropped right after.
 func (c *Controller) awaitData(name string, next *placement.PolicyState) (state *placement.PolicyState, waits bool) {
 	old := c.Registry.Get(name)
-	wait := c.Settled != nil && old != nil && old.Policy != next.Policy && bound(old) && bound(next) && c.Settled(old.Binding) && !c.Settled(next.Binding)
+	mayWait := c.Settled != nil && old != nil && old.Policy != next.Policy && bound(old) && bound(next) && c.Settled(old.Binding)
+	if !c.wait(name, next, mayWait) {
+		return next, false
+	}
+	held := *old
+	held.Next, held.Loaded = next.Binding, next.Loaded
+	held.Staged = heldStages(old.Staged, next.Staged)
+	if !old.Reads(next.Binding) {
+		c.Registry.Set(name, &held)
+	}
+	if c.Settled(next.Binding) {
+		c.wait(name, next, false)
+		return next, false
+	}
+	return &held, true
+}
+
+// wait records whether a version waits for its data. It returns false if it does not, or has waited for too long.
+func (c *Controller) wait(name string, next *placement.PolicyState, waits bool) bool {
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,16 +329,13 @@ func (c *Controller) awaitData(name string, next *placement.PolicyState) (state 
 	if !waited {
 		w.until = now.Add(maxWait)
 	}
-	if !wait || !now.Before(w.until) {
+	if !waits || !now.Before(w.until) {
 		delete(c.waiting, name)
-		return next, false
+		return false
 	}
 	w.state = next
 	c.waiting[name] = w
-	held := *old
-	held.Next, held.Loaded = next.Binding, next.Loaded
-	held.Staged = heldStages(old.Staged, next.Staged)
-	return &held, true
+	return true
 }
 
 // bound reports whether the policy of a registry entry can decide once its data is complete.

@@ -108,6 +108,35 @@ func TestDataChanged(t *testing.T) {
 	})
 }
 
+// TestKeepsDataBeforeItCounts checks that the registry has what a new version reads before the version counts on complete data, and that
+// the version does not wait if the data is complete then.
+func TestKeepsDataBeforeItCounts(t *testing.T) {
+	from := policiesOf(1, text)
+	c, registry := newController(t, from)
+	load(t, c, "policy-0")
+	c.Settled = func(b *policy.Binding) bool {
+		return slices.ContainsFunc(registry.Get("policy-0").Bindings(), func(of *policy.Binding) bool { return of.Covers(b) })
+	}
+	changes := 0
+	registry.Subscribe(func(placement.PolicyChange) { changes++ })
+	for i, tc := range []struct {
+		rego string
+		// changes is the number of changes of the registry.
+		changes int
+	}{
+		{"\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n", 2},
+		{"\nlabels.zones := concat(\"-\", [z | z := data.clusters[_].labels.zone])\n", 1},
+		{"\nlabels.zones := \"none\"\n", 1},
+	} {
+		from.policies["policy-0"].Generation, from.policies["policy-0"].Spec.Rego = int64(i+2), text(1)+tc.rego
+		changes = 0
+		load(t, c, "policy-0")
+		if got := registry.Get("policy-0"); got.Policy.Generation != int64(i+2) || got.Next != nil || len(c.waiting) > 0 || changes != tc.changes {
+			t.Errorf("in force is generation %d, awaited %v, after %d changes; want generation %d after %d", got.Policy.Generation, got.Next, changes, i+2, tc.changes)
+		}
+	}
+}
+
 // TestUpdatesOfWhatFailsDoNotWait checks that a version that can't decide neither waits nor delays its successor, so
 // that a correction takes effect immediately.
 func TestUpdatesOfWhatFailsDoNotWait(t *testing.T) {

@@ -83,7 +83,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	go c.followAge(ctx)
 	for {
 		for _, f := range c.feeds() {
-			f.watches.Set(ctx, f.wanted(c.registry))
+			f.set(ctx, c.registry)
 		}
 		select {
 		case <-ctx.Done():
@@ -112,7 +112,8 @@ func (c *Controller) Settled() bool {
 	return !slices.ContainsFunc(c.feeds(), func(f *feed) bool { return !f.settled(f.wanted(c.registry)) })
 }
 
-// SettledFor does the same as Settled for what one policy reads.
+// SettledFor does the same as Settled for what one policy reads. If the registry has had the binding, or one that covers it, since
+// before the call, the data also remains for as long as the registry has that.
 func (c *Controller) SettledFor(b *policy.Binding) bool {
 	return !slices.ContainsFunc(c.feeds(), func(f *feed) bool { return !f.settled(f.reads(b)) })
 }

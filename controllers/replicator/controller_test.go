@@ -274,6 +274,38 @@ func TestWorldIsReadWhileSomebodyAsks(t *testing.T) {
 	})
 }
 
+// TestSettledForWhatIsKept checks that fields which an earlier policy left behind do not count as replicated for another policy before
+// they are kept for it, because the type may be read again without them.
+func TestSettledForWhatIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t)
+		labels, annotations := servicesWith("labels"), servicesWith("annotations")
+		r.set("p", labels, nil)
+		r.set("q", annotations, nil)
+		if !r.SettledFor(labels) || !r.SettledFor(annotations) {
+			t.Error("the fields of policies in force are not complete")
+		}
+		r.registry.Remove("p")
+		synctest.Wait()
+		r.server.requests()
+		if r.SettledFor(labels) || !r.SettledFor(annotations) || !r.Settled() {
+			t.Error("fields that are left over count as replicated")
+		}
+		r.set("q", annotations, labels)
+		if !r.SettledFor(labels) {
+			t.Error("fields that are kept again do not count as replicated")
+		}
+		r.expect("requests for fields that are there", map[string]int{}, r.server.requests())
+	})
+}
+
+// servicesWith is the binding of a policy that reads a field of the metadata of services.
+func servicesWith(name string) *policy.Binding {
+	fields := &projection.FieldSet{}
+	fields.AddName("metadata").AddName(name)
+	return &policy.Binding{Fields: map[schema.GroupVersionResource]*projection.FieldSet{services: fields.Seal()}}
+}
+
 // TestWorldChanges checks that changes of nodes and pods are reported only if fields that predicates read changed.
 func TestWorldChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -411,14 +443,7 @@ func (r *replica) decide(name string, binding *policy.Binding) (end func()) {
 // TestDataOutlivesDecision checks that what a version reads remains until the last decision ends that began with it, although the
 // policy is changed or removed meanwhile, and that it goes then.
 func TestDataOutlivesDecision(t *testing.T) {
-	fields := func(names ...string) *policy.Binding {
-		out := &projection.FieldSet{}
-		for _, name := range names {
-			out.AddName("metadata").AddName(name)
-		}
-		return &policy.Binding{Fields: map[schema.GroupVersionResource]*projection.FieldSet{services: out.Seal()}}
-	}
-	first, second, third := fields("labels"), fields("annotations"), fields("finalizers")
+	first, second, third := servicesWith("labels"), servicesWith("annotations"), servicesWith("finalizers")
 	all := map[string]bool{"nodes": true, "pods": true, "namespaces": true}
 	tests := map[string]struct {
 		binding *policy.Binding

@@ -17,7 +17,9 @@ limitations under the License.
 package replicator
 
 import (
+	"context"
 	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,12 +59,25 @@ type feed struct {
 	reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet
 	// content has the types whose objects changed, and states the types whose watches changed their state.
 	content, states notify.Topic[schema.GroupVersionResource]
+
+	// kept has what the policies read when the watches were last set. mu is held while it is computed.
+	mu   sync.Mutex
+	kept map[schema.GroupVersionResource]*projection.FieldSet
 }
 
 func newFeed(hub *watches.Hub, store Store, reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet) *feed {
 	f := &feed{store: store, reads: reads}
 	f.watches = hub.NewConsumer(sink{f}, f.states.Publish)
 	return f
+}
+
+// set starts, changes and stops the watches as the policies in the registry require.
+func (f *feed) set(ctx context.Context, registry *placement.Registry) {
+	f.mu.Lock()
+	f.kept = f.wanted(registry)
+	kept := f.kept
+	f.mu.Unlock()
+	f.watches.Set(ctx, kept)
 }
 
 // wanted returns the types and fields that policies read: those in force, versions that wait for their data, and earlier versions
@@ -92,8 +107,16 @@ func (f *feed) state(resource schema.GroupVersionResource, fields *projection.Fi
 	return state, objects
 }
 
+// settled reports whether all of these fields are kept, and are complete or known to be unavailable. Fields that are only left over from
+// other policies don't count.
 func (f *feed) settled(wanted map[schema.GroupVersionResource]*projection.FieldSet) bool {
+	f.mu.Lock()
+	kept := f.kept
+	f.mu.Unlock()
 	for resource, fields := range wanted {
+		if all, ok := kept[resource]; !ok || !all.Covers(fields) {
+			return false
+		}
 		if state, _ := f.watches.StateOfFields(resource, fields); !state.Settled() {
 			return false
 		}

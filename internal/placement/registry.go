@@ -132,6 +132,11 @@ func (s *PolicyState) Bindings() []*policy.Binding {
 	return append(s.InForce(), s.Next)
 }
 
+// Reads reports whether a version that decides, or a version that waits for its data, reads everything that b is bound to.
+func (s *PolicyState) Reads(b *policy.Binding) bool {
+	return slices.ContainsFunc(s.Bindings(), func(of *policy.Binding) bool { return of.Covers(b) })
+}
+
 // Registry is the set of policies of one replica. It is safe for concurrent use. Decisions, and readers of the policies in force,
 // take no lock.
 //

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -79,6 +80,22 @@ type Binding struct {
 	// Bindings are the API groups that references by plural name alone are bound to, including those recorded earlier.
 	// It is nil if there are none.
 	Bindings Bindings
+}
+
+// Covers reports whether the policy of b reads everything that the policy of other reads, of replicated objects and in a remote engine.
+func (b *Binding) Covers(other *Binding) bool {
+	return coverFields(b.Fields, other.Fields) && coverFields(b.PredicateReads, other.PredicateReads) &&
+		reflect.DeepEqual(b.Remote, other.Remote) && slices.Equal(b.PushedTypes, other.PushedTypes)
+}
+
+// coverFields reports whether the fields of each type in other are in all.
+func coverFields(all, other map[schema.GroupVersionResource]*projection.FieldSet) bool {
+	for resource, fields := range other {
+		if kept, ok := all[resource]; !ok || !kept.Covers(fields) {
+			return false
+		}
+	}
+	return true
 }
 
 // Namespaced reports whether a read is bound to a namespaced type.
