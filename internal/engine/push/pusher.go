@@ -94,8 +94,8 @@ func New(o Options) *Pusher {
 }
 
 // Set replaces what policies need. wanted is sorted by policy name. If it has several entries of a policy for one
-// engine, their types are combined, and the modules are those of the last entry. An engine that no policy needs any
-// more is emptied. All work ends with ctx, which must be the same in every call; the engines then keep what they have.
+// engine, their types are combined, and the modules are those of the last entry that has some. An engine that no policy
+// needs any more is emptied. All work ends with ctx, which must be the same in every call; the engines then keep what they have.
 func (s *Pusher) Set(ctx context.Context, wanted []PolicyNeeds) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

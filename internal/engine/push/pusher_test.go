@@ -733,6 +733,31 @@ func TestPusherModules(t *testing.T) {
 	})
 }
 
+// TestPusherKeepsModulesWhileNextWaits verifies that the modules of a version in force remain while a version without modules waits for its
+// data.
+func TestPusherKeepsModulesWhileNextWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newDataAPI(t)
+		k := keep(t, api.serve(t))
+		k.replace(ofNodes, thing("", "a", "1"))
+		inForce, next := needsWith("p", nil, "def f"), needsWith("p", []policy.Resource{ofNodes})
+		for _, step := range []struct {
+			needs   []PolicyNeeds
+			modules any
+			types   any
+		}{
+			{[]PolicyNeeds{inForce}, map[string]any{"p": map[string]any{"digest": "def f"}}, nil},
+			{[]PolicyNeeds{inForce, next}, map[string]any{"p": map[string]any{"digest": "def f"}}, map[string]any{"/v1/nodes": true}},
+			{[]PolicyNeeds{next}, nil, map[string]any{"/v1/nodes": true}},
+		} {
+			k.setNeeds(step.needs...)
+			settle(time.Second)
+			expect(t, "modules", step.modules, api.document("berth", "holdings", "modules"))
+			expect(t, "types", step.types, api.document("berth", "holdings", "types"))
+		}
+	})
+}
+
 // TestPusherModulesLeftBehind verifies that the manifest does not list a policy's modules while the engine refuses to
 // remove an older one of the policy.
 func TestPusherModulesLeftBehind(t *testing.T) {

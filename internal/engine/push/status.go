@@ -68,7 +68,14 @@ type needs struct {
 func needsOf(all []PolicyNeeds) needs {
 	out := needs{types: map[schema.GroupVersionResource]policy.Resource{}, policies: map[string]PolicyNeeds{}}
 	for _, w := range all {
-		w.Types = slices.Concat(out.policies[w.Policy].Types, w.Types)
+		if earlier, ok := out.policies[w.Policy]; ok {
+			w.Types = slices.Concat(earlier.Types, w.Types)
+			if len(w.Remote.Modules) == 0 {
+				remote := *w.Remote
+				remote.Modules, remote.ModulesDigest = earlier.Remote.Modules, earlier.Remote.ModulesDigest
+				w.Remote = &remote
+			}
+		}
 		out.policies[w.Policy] = w
 	}
 	for _, name := range out.names() {
