@@ -26,6 +26,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/controllers/remediator"
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
+	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/review"
 	"github.com/berth-dev/berth/internal/watches"
@@ -53,6 +54,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 		handler := &placementmutator.Handler{
 			Decider: controllers.decider, Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{},
 			FailurePolicy: failurePolicy, Confirm: controllers.freshness.Confirm, LiveNamespaces: base.liveNamespaces,
+			InForce:     func(p *placement.Policy) bool { return evaluation.registry.Get(p.Name).Decides(p) },
 			Remediation: remediator.Recognize(base.served.identity),
 			Parents:     &placementmutator.Parents{Client: base.served.dynamic, Scales: scales},
 		}

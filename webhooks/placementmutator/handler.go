@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -66,6 +67,9 @@ type Handler struct {
 	Remediation func(*admissionv1.AdmissionRequest) (ok bool, permits func([]*placement.Verdict) bool)
 	// Parents reads the objects whose subresources are requested.
 	Parents *Parents
+	// InForce reports whether a version of a policy decides now. If a version fails that does not, the request is decided again. If
+	// InForce is nil, no request is.
+	InForce func(*placement.Policy) bool
 	// Confirm returns an error if this replica's policies are not up to date with the API server. LiveNamespaces reads
 	// the labels of namespaces from the API server. Both serve requests that no policy matches. If Confirm is nil, such
 	// requests are admitted.
@@ -128,7 +132,7 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	}
 	request.AutomaticOnly, request.Permits = h.Remediation(&req.AdmissionRequest)
 	request.Explain = !request.AutomaticOnly
-	outcome, err := h.Decider.Decide(ctx, request)
+	outcome, err := h.decideCurrent(ctx, request)
 	matching.End()
 	if err == nil && len(outcome.Verdicts) == 0 && !outcome.Staged && h.Confirm != nil {
 		outcome, err = h.decideLive(ctx, request)
@@ -137,6 +141,17 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 		return h.undecidable(req, obj, err)
 	}
 	return h.respond(ctx, req, obj, outcome)
+}
+
+// decideCurrent decides a request. If a version of a policy fails that is no longer in force, it decides once more, by the versions that
+// are in force then. A remote engine may lack what a version needs as soon as the leader has the next one.
+func (h *Handler) decideCurrent(ctx context.Context, request placement.Request) (*placement.Outcome, error) {
+	outcome, err := h.Decider.Decide(ctx, request)
+	outdated := func(v *placement.Verdict) bool { return v.Err != nil && !h.InForce(v.Policy) }
+	if err == nil && h.InForce != nil && slices.ContainsFunc(outcome.Verdicts, outdated) {
+		return h.Decider.Decide(ctx, request)
+	}
+	return outcome, err
 }
 
 // decideLive decides again a request that no policy matches. The API server should not send such a request, because the

@@ -137,6 +137,52 @@ var (
 	deciding = answer{}
 )
 
+// changing is an evaluator that fails after a change of the policies.
+type changing struct {
+	answer
+	change func()
+}
+
+func (c changing) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
+	c.change()
+	return placement.Decision{}, c.err
+}
+
+// TestDecidesAgain checks that a request for which a version fails is decided again if the version is no longer in force.
+func TestDecidesAgain(t *testing.T) {
+	const enforce, fail = placementv1.ModeEnforce, placementv1.FailurePolicyFail
+	set := func(r *placement.Registry, a answer) {
+		r.Set("p", &placement.PolicyState{Policy: policyOf(t, "p", enforce, fail, a)})
+	}
+	tests := map[string]struct {
+		change           func(*placement.Registry)
+		allowed, patched bool
+	}{
+		"Changed":    {func(r *placement.Registry) { set(r, labels) }, true, true},
+		"Removed":    {func(r *placement.Registry) { r.Remove("p") }, true, false},
+		"FailsAgain": {func(r *placement.Registry) { set(r, fails) }, false, false},
+		"NotChanged": {func(*placement.Registry) {}, false, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			h, registry := newFixture(t), placement.NewRegistry()
+			h.Decider.Policies = registry
+			h.InForce = func(p *placement.Policy) bool { return registry.Get(p.Name).Decides(p) }
+			p := policyOf(t, "p", enforce, fail, answer{})
+			calls := 0
+			p.Evaluator = changing{fails, func() {
+				calls++
+				tc.change(registry)
+			}}
+			registry.Set("p", &placement.PolicyState{Policy: p})
+			got := h.Handle(t.Context(), request(deployment))
+			if got.Allowed != tc.allowed || (len(got.Patches) > 0) != tc.patched || calls != 1 {
+				t.Errorf("allowed: %v, patches: %v, %d calls; %v", got.Allowed, got.Patches, calls, got.Result)
+			}
+		})
+	}
+}
+
 func TestHandle(t *testing.T) {
 	const (
 		enforce, warn, dry = placementv1.ModeEnforce, placementv1.ModeWarn, placementv1.ModeDryRun

@@ -68,7 +68,7 @@ func (h *Handler) decideSubresource(ctx context.Context, req admission.Request) 
 		return h.undecidable(req, u.after, err)
 	}
 	parent := parentRequest(req, u.after)
-	outcome, err := h.Decider.Decide(ctx, placement.Request{
+	outcome, err := h.decideCurrent(ctx, placement.Request{
 		Resource: resource, Namespace: req.Namespace, Object: u.after, Old: u.before, Admission: &parent, VerdictsOnly: true, Evaluate: h.evaluate,
 	})
 	if err != nil {
