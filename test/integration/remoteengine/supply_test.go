@@ -23,6 +23,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -162,6 +163,44 @@ var _ = Describe("Data that Berth keeps in an engine", func() {
 		f.DeletePolicy(ctx, other)
 		Eventually(func() map[string]string { return server.Policies() }).ShouldNot(HaveKey(ContainSubstring("placement.berth.dev/")))
 		Eventually(func() []string { return profilesOf(server, fleet) }).Should(BeEmpty())
+	})
+
+	It("goes with the version that lists it, and no request is undecided meanwhile", func(ctx SpecContext) {
+		fleet, namespace := newFleet(ctx, "eu-1"), f.NewNamespace(ctx, nil)
+		server := opaserver.Start(GinkgoTB(), opaserver.Options{})
+		name := onConfigMaps(ctx, namespace, server.URL()+document, withProfiles, withModule("all", listed(fleet)))
+		createSoon(ctx, namespace, "c")
+		try := func() (map[string]string, error) {
+			obj := framework.NewObject(framework.ConfigMap, namespace, "try", nil)
+			err := f.Client.Create(ctx, obj, client.DryRunAll)
+			return annotationsOf(obj), err
+		}
+		loading, stop := context.WithCancel(ctx)
+		var load sync.WaitGroup
+		for range 4 {
+			load.Go(func() {
+				defer GinkgoRecover()
+				for loading.Err() == nil {
+					_, err := try()
+					Expect(err).NotTo(HaveOccurred())
+				}
+			})
+		}
+		for range 5 {
+			f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+				p.Spec.Remote.Replicate = nil
+				p.Spec.Remote.Modules[0].Rego = rego(zone("a"))
+			})
+			Eventually(try).WithContext(ctx).Should(HaveKeyWithValue(zoneKey, "a"))
+			Eventually(func() []string { return profilesOf(server, fleet) }).Should(BeEmpty())
+			f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+				withProfiles(p)
+				p.Spec.Remote.Modules[0].Rego = rego(listed(fleet))
+			})
+			Eventually(try).WithContext(ctx).Should(HaveKeyWithValue(clustersKey, "eu-1"))
+		}
+		stop()
+		load.Wait()
 	})
 
 	It("is there for a policy that asks in the older form of the data API", func(ctx SpecContext) {
