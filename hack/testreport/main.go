@@ -245,7 +245,11 @@ func (r *results) readEvents(path string, suites map[string]bool) error {
 		case "fail":
 			if _, known := failed[test]; !known && !suites[name] {
 				failed[test] = len(r.failures)
-				r.failures = append(r.failures, failure{name: test, output: output[test].String()})
+				f := failure{name: test}
+				if written := output[test]; written != nil {
+					f.output = written.String()
+				}
+				r.failures = append(r.failures, f)
 			}
 			delete(output, test)
 		}
