@@ -29,6 +29,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // approvable is the verdict of a policy with mode Approved.
@@ -42,8 +43,8 @@ func (p planned) approvable() *placement.Verdict {
 // move of the approved plan, that nothing is permitted while something else has to be done or the plan is not stored, and that
 // otherwise all that is left is permitted.
 func TestApprovalsOfHistories(t *testing.T) {
-	permitted, refused, continued := 0, 0, 0
-	for seed := range uint64(500) {
+	permitted, refused, continued, histories := 0, 0, 0, budget.Rounds(100)
+	for seed := range uint64(histories) {
 		random := rand.New(rand.NewPCG(seed, 22))
 		l, now := remediation.NewLedger(), time.Time{}
 		stands, plans := map[remediation.Key]planned{}, map[string]map[remediation.Key]planned{}
@@ -235,7 +236,7 @@ func TestApprovalsOfHistories(t *testing.T) {
 			}
 		}
 	}
-	if permitted < 1000 || refused < 1000 || continued < 100 {
+	if permitted < 2*histories || refused < 2*histories || continued < histories/5 {
 		t.Errorf("%d moves permitted, %d refused, %d plans continued", permitted, refused, continued)
 	}
 }

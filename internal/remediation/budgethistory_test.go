@@ -34,6 +34,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // TestBudgetIsNeverExceeded runs random histories of objects that are due, patches that succeed, fail, and roll pods, objects
@@ -41,11 +42,7 @@ import (
 // than a budget allows, no patch is outside of a window, no more objects are moved or unavailable than allowed, nothing is
 // patched after too many failures, and no object waits for ever.
 func TestBudgetIsNeverExceeded(t *testing.T) {
-	seeds := uint64(2000)
-	if testing.Short() {
-		seeds = 200
-	}
-	for seed := range seeds {
+	for seed := range uint64(budget.Rounds(400)) {
 		if err := newHistory(seed).run(); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

@@ -492,19 +492,21 @@ func TestEvictionsOfLoopingControllers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, due := evictingBudget(placementv1.RemediationBudget{}, tt.pods)
-			created := make([]time.Time, tt.pods)
+			created, pods := make([]time.Time, tt.pods), make([]*unstructured.Unstructured, tt.pods)
+			create := func(i int, at time.Time) {
+				created[i], pods[i] = at, newPod(t, func(p *corev1.Pod) {
+					p.Name, p.CreationTimestamp, p.OwnerReferences[0].UID = fmt.Sprint("pod", i), metav1.NewTime(at.Truncate(time.Second)), "loops"
+				})
+			}
 			now, evictions := midnight.Add(time.Hour), 0
-			for i := range created {
-				created[i] = midnight
+			for i := range pods {
+				create(i, midnight)
 			}
 			for end := now.Add(12 * time.Hour); now.Before(end); now = now.Add(tt.pace) {
-				for i := range created {
-					pod := newPod(t, func(p *corev1.Pod) {
-						p.Name, p.CreationTimestamp, p.OwnerReferences[0].UID = fmt.Sprint("pod", i), metav1.NewTime(created[i].Truncate(time.Second)), "loops"
-					})
+				for i, pod := range pods {
 					if !created[i].After(now) && b.HoldEviction(now, podKey(pod.GetName()), pod, due) == 0 {
 						b.Evicted(now, podKey(pod.GetName()), pod, due)
-						created[i] = now.Add(tt.grace)
+						create(i, now.Add(tt.grace))
 						evictions++
 						break
 					}

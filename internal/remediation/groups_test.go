@@ -30,6 +30,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // reader is a policy that looks up the field "read" of its input in the data.
@@ -436,7 +437,7 @@ func (w *world) step() {
 // TestNoDecisionIsLost applies changes of objects, data, and policies, decisions, and sweeps in random order. Once
 // nothing is pending, the last decision on every object must be what its policies decide now.
 func TestNoDecisionIsLost(t *testing.T) {
-	for seed := range uint64(3000) {
+	for seed := range uint64(budget.Rounds(500)) {
 		w := &world{
 			t: t, r: rand.New(rand.NewPCG(seed, 1)), groups: remediation.NewGroups(), revision: 1,
 			inputs: map[remediation.Key]map[string]any{}, queued: map[remediation.Key]bool{}, working: map[remediation.Key]bool{},

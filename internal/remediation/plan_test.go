@@ -33,6 +33,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // planned is a move for a test: an object with a UID whose key "k" changes from one value to another.
@@ -181,7 +182,7 @@ func TestPlanContents(t *testing.T) {
 // and deletions.
 func TestPlansOfHistories(t *testing.T) {
 	byDigest, byMoves := map[string]string{}, map[string]string{}
-	for seed := range uint64(300) {
+	for seed := range uint64(budget.Rounds(300)) {
 		random := rand.New(rand.NewPCG(seed, 21))
 		l, now := remediation.NewLedger(), time.Time{}
 		stands, plan := map[remediation.Key]planned{}, map[remediation.Key]planned{}

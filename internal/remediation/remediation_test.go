@@ -34,6 +34,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 func key(resource, namespace, name string) remediation.Key {
@@ -189,7 +190,7 @@ func TestReportIsBoundedAndOrdered(t *testing.T) {
 // last state.
 func TestLedgerForgetsCompletely(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for range 50 {
+	for range budget.Rounds(50) {
 		l := remediation.NewLedger()
 		last := map[remediation.Key][]*placement.Verdict{}
 		for range 100 {

@@ -31,6 +31,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // subject is one object that remediation patches.
@@ -293,7 +294,7 @@ func TestStandingOfFields(t *testing.T) {
 // TestPatchesAreBounded checks for random histories that an object whose data stay the same is patched at most three times before
 // it is left alone, and at most six times within an hour, whatever other clients write.
 func TestPatchesAreBounded(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(budget.Rounds(100)) {
 		random := rand.New(rand.NewPCG(seed, 6))
 		s := newSubject()
 		var times []time.Time
