@@ -39,6 +39,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // now is the time of all tests.
@@ -56,10 +57,7 @@ var now = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 //     Here both get only the limits for the object's type.
 func TestAdmitAgainstUpstream(t *testing.T) {
 	const casesPerRound = 1100
-	rounds := 20
-	if testing.Short() {
-		rounds = 4
-	}
+	rounds := budget.Rounds(2)
 	seen := map[string]int{}
 	for seed := range int64(rounds) {
 		w := newWorld(t, seed, 25, 10)

@@ -37,13 +37,15 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // TestUsedIsNeverBelow runs random histories of an API server, a watch that lags behind it, and charges and recounts of
 // one quota. Used must never be below what exists and may come to exist; otherwise the quota would admit more than
 // hard. And it must equal what exists once everything has settled; otherwise something leaks.
 func TestUsedIsNeverBelow(t *testing.T) {
-	const histories, steps = 100, 200
+	const steps = 200
+	histories := budget.Rounds(10)
 	seen := map[string]int{}
 	for seed := range int64(histories) {
 		m := newModel(t, seed)
@@ -64,7 +66,7 @@ func TestUsedIsNeverBelow(t *testing.T) {
 	}
 	t.Log(seen)
 	for _, what := range []string{"admitted", "refused", "updated", "superseded", "arrived", "failed", "given back", "expired", "deleted", "finished", "relisted"} {
-		if seen[what] < 100 {
+		if seen[what] < histories {
 			t.Errorf("only %d times %s", seen[what], what)
 		}
 	}

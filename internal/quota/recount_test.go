@@ -36,6 +36,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 func TestRecount(t *testing.T) {
@@ -111,7 +112,7 @@ func TestRecount(t *testing.T) {
 // TestRecountAgainstUpstream checks that the recount counts what Kubernetes' controller counts, for every scope and
 // name.
 func TestRecountAgainstUpstream(t *testing.T) {
-	for seed := range int64(8) {
+	for seed := range int64(budget.Rounds(1)) {
 		w := newWorld(t, seed, 40, 0)
 		c := newMeter()
 		objects := map[schema.GroupResource][]runtime.Object{}
