@@ -730,6 +730,18 @@ func TestPusherModules(t *testing.T) {
 		if err := k.pusher.Failure("a"); err != nil || claimed("a") == nil {
 			t.Errorf("failure: %v, claimed %v", err, claimed("a"))
 		}
+
+		// The failure ends if the policy has no modules any more.
+		k.setNeeds(needsWith("a", nil, "bad"))
+		settle(time.Second)
+		if err := k.pusher.Failure("a"); err == nil {
+			t.Error("no failure")
+		}
+		k.setNeeds(needsWith("a", nil))
+		settle(time.Second)
+		if err := k.pusher.Failure("a"); err != nil {
+			t.Errorf("failure without modules: %v", err)
+		}
 	})
 }
 

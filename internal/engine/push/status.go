@@ -182,7 +182,8 @@ func (s *status) failure(name string) error {
 		return nil
 	case s.err != nil:
 		return s.err
-	case s.refusals[name].err != nil:
+	case s.refusals[name].err != nil && s.refusals[name].digest == w.Remote.ModulesDigest:
+		// Until other modules are pushed, the refusal of earlier ones remains.
 		return s.refusals[name].err
 	}
 	for _, r := range w.Types {
