@@ -31,17 +31,18 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/rollout"
+	"github.com/berth-dev/berth/test/budget"
 )
 
-// replicaHistories is the number of random histories of a run, and replicaSteps the number of steps of each.
-const replicaHistories, replicaSteps = 400, 120
+// replicaSteps is the number of steps of each random history.
+const replicaSteps = 120
 
 // TestReplicasNeverRunAhead generates histories of a policy with three replicas that read the policy and its stored revisions
 // late, and that restart. It checks that each version that decides in a namespace was permitted there by the newest status that
 // the replica has read, or by an older one. In the end, the version in the spec decides everywhere.
 func TestReplicasNeverRunAhead(t *testing.T) {
-	m, seen := newMetrics(t), map[string]int{}
-	for seed := range uint64(replicaHistories) {
+	m, seen, histories := newMetrics(t), map[string]int{}, budget.Rounds(80)
+	for seed := range uint64(histories) {
 		w := newReplicas(t, seed, m, seen)
 		for range replicaSteps {
 			w.step()
@@ -49,8 +50,8 @@ func TestReplicasNeverRunAhead(t *testing.T) {
 		w.finish()
 	}
 	for _, event := range []string{"stage reached", "complete", "rolled back", "restart", "lagging", "exact", "fails closed", "two versions", "no version before", "no rollout"} {
-		if seen[event] < replicaHistories/40 {
-			t.Errorf("%q happens only %d times in %d histories", event, seen[event], replicaHistories)
+		if seen[event] < histories/40 {
+			t.Errorf("%q happens only %d times in %d histories", event, seen[event], histories)
 		}
 	}
 }

@@ -30,10 +30,11 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/rollout"
+	"github.com/berth-dev/berth/test/budget"
 )
 
-// histories is the number of random histories of a run, and steps the number of steps of each.
-const histories, steps = 4000, 120
+// steps is the number of steps of each random history.
+const steps = 120
 
 // versions are the versions of all histories. An empty version does not compile.
 var versions = []string{"a", "b", "c"}
@@ -41,7 +42,7 @@ var versions = []string{"a", "b", "c"}
 // TestStagesNeverRunAhead generates histories of a policy, and compares each status of its rollout with a model, which knows the
 // stages in which the newest version may decide. In the end, everything is healthy and approved, and the rollout must be complete.
 func TestStagesNeverRunAhead(t *testing.T) {
-	seen := map[string]int{}
+	seen, histories := map[string]int{}, budget.Rounds(2000)
 	for seed := range uint64(histories) {
 		h := newHistory(seed)
 		for range steps {

@@ -44,6 +44,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // keeping is a sink that keeps copies of what it receives. It then overwrites the objects, because it owns them.
@@ -410,7 +411,7 @@ func fieldSets() []*projection.FieldSet {
 func TestHubRandomly(t *testing.T) {
 	services := schema.GroupVersionResource{Version: "v1", Resource: "services"}
 	resources := []schema.GroupVersionResource{pods, nodes, services}
-	for seed := range uint64(40) {
+	for seed := range uint64(budget.Rounds(20)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { playRandomly(t, rand.New(rand.NewPCG(seed, 1)), resources) })
 		})

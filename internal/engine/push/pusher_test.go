@@ -42,6 +42,7 @@ import (
 	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 var (
@@ -1054,7 +1055,7 @@ func TestPusherReplacesManifest(t *testing.T) {
 // the engine has everything that is needed. Objects, types, and policies come and go. Requests get lost before or after
 // they are executed, or are executed late. The engine loses its data, and another replica becomes the leader.
 func TestPusherProperty(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range uint64(budget.Rounds(15)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { supplyProperty(t, rand.New(rand.NewPCG(seed, 0))) })
 			if t.Failed() {
