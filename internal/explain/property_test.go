@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/internal/explain"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // condition is an expression of a generated policy about a cluster c, and the change of the cluster's labels that makes
@@ -141,11 +142,7 @@ func at(r explain.Reason) string { return fmt.Sprintf("%s:%d", r.Rule, r.Line) }
 // TestReasonsGoWithTheirCause changes just the label that a reason names so that its expression is true, and checks that
 // the reason goes. It also checks that every cluster that lost has a reason, and no other one.
 func TestReasonsGoWithTheirCause(t *testing.T) {
-	seeds := 150
-	if testing.Short() {
-		seeds = 20
-	}
-	checked := 0
+	seeds, checked := budget.Rounds(15), 0
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(uint64(seed), 20))
 		policy := generatePolicy(r)

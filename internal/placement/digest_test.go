@@ -27,6 +27,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // randomOutcome returns a random outcome of a few policies. Equal seeds give equal outcomes that share no maps or
@@ -101,7 +102,7 @@ var differences = map[string]func(*placement.Outcome, *placement.Verdict){
 
 func TestDigest(t *testing.T) {
 	form := regexp.MustCompile("^sha256:[0-9a-f]{64}$")
-	for seed := range uint64(300) {
+	for seed := range uint64(budget.Rounds(300)) {
 		digest := randomOutcome(seed).Digest()
 		if !form.MatchString(digest) {
 			t.Fatalf("seed %d: digest %q", seed, digest)
@@ -123,7 +124,7 @@ func TestDigest(t *testing.T) {
 }
 
 func TestDigestOfEqualDecisions(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(budget.Rounds(300)) {
 		want, o := randomOutcome(seed).Digest(), randomOutcome(seed)
 		for _, v := range o.Verdicts {
 			v.Policy.Generation++

@@ -28,6 +28,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // decoded returns an object as both the webhook and API clients decode it.
@@ -101,7 +102,7 @@ func TestPatchMakesTheOther(t *testing.T) {
 		}
 		return "[" + strings.Join(items, ",") + "]"
 	}
-	for range 2000 {
+	for range budget.Rounds(400) {
 		most, kinds := 6, 1+r.IntN(4)
 		if r.IntN(10) == 0 {
 			most, kinds = 400, 300

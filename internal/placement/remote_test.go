@@ -32,6 +32,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // distant is a remote evaluator that takes some time.
@@ -133,7 +134,7 @@ func TestPanicElsewhere(t *testing.T) {
 func TestElsewhereDecidesTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 4))
-		for range 300 {
+		for range budget.Rounds(100) {
 			s := newSimulation(t, r.Uint64())
 			for range 6 {
 				s.change()

@@ -30,6 +30,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // ofTeam returns an enforced policy for Deployments in the namespaces of some teams.
@@ -72,7 +73,7 @@ func TestOthersMakeNoDifference(t *testing.T) {
 	teams := []string{"shop", "bank", "farm", "mill"}
 	registry := placement.NewRegistry()
 	all := map[string]*placement.Policy{}
-	for i := range 300 {
+	for i := range budget.Rounds(300) {
 		name := fmt.Sprintf("policy-%d", r.IntN(60))
 		if r.IntN(3) == 0 {
 			registry.Remove(name)

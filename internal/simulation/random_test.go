@@ -32,9 +32,10 @@ import (
 	"github.com/berth-dev/berth/internal/policy/policytest"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/simulation"
+	"github.com/berth-dev/berth/test/budget"
 )
 
-var randomPolicies = flag.Uint64("policies", 300, "how many random policies TestSnapshotsOfRandomPolicies tries")
+var randomPolicies = flag.Uint64("policies", uint64(budget.Rounds(40)), "how many random policies TestSnapshotsOfRandomPolicies tries")
 
 // document returns a Kubernetes object with random content.
 func document(t *testing.T, g *policytest.Generator, apiVersion, kind, namespace, name string) *unstructured.Unstructured {
@@ -95,11 +96,8 @@ func anonymous(decisions []string) []string {
 //
 //	go test ./internal/simulation -run=RandomPolicies -args -policies=10000
 func TestSnapshotsOfRandomPolicies(t *testing.T) {
-	decided, policies := 0, *randomPolicies
-	if testing.Short() {
-		policies /= 5
-	}
-	for seed := range policies {
+	decided := 0
+	for seed := range *randomPolicies {
 		g := &policytest.Generator{Bytes: policytest.RandomBytes(seed), Wide: true}
 		text := g.Policy()
 		version := placementv1.RegoV1
@@ -129,7 +127,7 @@ func TestSnapshotsOfRandomPolicies(t *testing.T) {
 		}
 		decided += len(want)
 	}
-	if uint64(decided) < policies {
+	if uint64(decided) < *randomPolicies {
 		t.Errorf("only %d decisions", decided)
 	}
 }
