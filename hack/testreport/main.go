@@ -145,7 +145,7 @@ func read(dir string) (*results, error) {
 	return out, nil
 }
 
-// readSpecs adds what Ginkgo reported, and returns the packages that have a suite.
+// readSpecs adds what Ginkgo reported, and returns the names of the Go tests that ran the suites.
 func (r *results) readSpecs(dir string) (suites map[string]bool, err error) {
 	suites = map[string]bool{}
 	runs, err := suite.ReadRuns(dir)
@@ -153,7 +153,7 @@ func (r *results) readSpecs(dir string) (suites map[string]bool, err error) {
 		return nil, err
 	}
 	for _, run := range runs {
-		suites[run.Package] = true
+		suites[run.Package+": "+run.Test] = true
 		if run.ProcessorTime > 0 {
 			r.processor = append(r.processor, timing{run.Package, run.ProcessorTime})
 		}
@@ -203,7 +203,7 @@ type event struct {
 	Elapsed                       float64
 }
 
-// readEvents adds what go test reported. Failed tests of packages with a suite are those of their specs, which are added already.
+// readEvents adds what go test reported. The tests that ran suites are left out, since their specs are added already.
 func (r *results) readEvents(path string, suites map[string]bool) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -238,12 +238,12 @@ func (r *results) readEvents(path string, suites map[string]bool) error {
 			if i, known := failed[test]; known {
 				r.failures[i].passed = true
 			}
-			if !suites[name] && !strings.Contains(e.Test, "/") {
+			if !suites[test] && !strings.Contains(e.Test, "/") {
 				r.specs = append(r.specs, timing{test, time.Duration(e.Elapsed * float64(time.Second))})
 			}
 			delete(output, test)
 		case "fail":
-			if _, known := failed[test]; !known && !suites[name] {
+			if _, known := failed[test]; !known && !suites[test] {
 				failed[test] = len(r.failures)
 				f := failure{name: test}
 				if written := output[test]; written != nil {

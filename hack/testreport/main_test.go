@@ -29,6 +29,7 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 
 	"github.com/berth-dev/berth/test/controlplane"
+	"github.com/berth-dev/berth/test/suite"
 )
 
 // events are of a package without a suite, in which one test fails once, one always, and of one with a suite.
@@ -40,6 +41,7 @@ const events = `
 {"Action":"fail","Package":"github.com/berth-dev/berth/internal/a","Test":"TestAlways","Elapsed":1}
 {"Action":"fail","Package":"github.com/berth-dev/berth/internal/a","Elapsed":6}
 {"Action":"fail","Package":"github.com/berth-dev/berth/test/integration/b","Test":"TestSuite","Elapsed":90}
+{"Action":"pass","Package":"github.com/berth-dev/berth/test/integration/b","Test":"TestPages","Elapsed":3}
 {"Action":"fail","Package":"github.com/berth-dev/berth/test/integration/b","Elapsed":91}
 {"Action":"pass","Package":"github.com/berth-dev/berth/internal/a","Test":"TestOnce/sub","Elapsed":1}
 {"Action":"pass","Package":"github.com/berth-dev/berth/internal/a","Test":"TestOnce","Elapsed":1}
@@ -79,7 +81,7 @@ func TestRun(t *testing.T) {
 	write("test_integration_b.B.again.json", report(
 		spec("runs", types.SpecStatePassed, time.Second), spec("ends", types.SpecStateSkipped, 0), spec("waits", types.SpecStateSkipped, 0),
 	))
-	write("test_integration_b.B.cpu", "33s")
+	write("test_integration_b.B.facts.json", suite.Facts{Test: "TestSuite", ProcessorTime: 33 * time.Second})
 
 	var out bytes.Buffer
 	if err := run(&out, dir, 2); err != nil {
@@ -93,9 +95,9 @@ Of 2 packages, which took 1m37s together, the most:
 Of 1 suites, which used a processor for 33s together, the most:
      33.0s  test/integration/b
 
-Of 4 specs and tests, which took 1m5s together, the most:
+Of 5 specs and tests, which took 1m8s together, the most:
      60.0s  test/integration/b: runs
-      2.5s  internal/a: TestGood
+      3.0s  test/integration/b: TestPages
 FLAKY test/integration/b: runs (-ginkgo.seed=7, log: DIR/logs/1.log)
 FLAKY internal/a: TestOnce/sub (log: DIR/logs/2.log)
 `

@@ -46,8 +46,7 @@ const ReportsVariable = "BERTH_TEST_REPORTS"
 const (
 	firstSuffix = ".first.json"
 	againSuffix = ".again.json"
-	// processorSuffix is that of the file with the processor time of the last run.
-	processorSuffix = ".cpu"
+	factsSuffix = ".facts.json"
 )
 
 // Benchmarks is the label of specs that are benchmarks. Run skips them unless the label filter selects them.
@@ -69,7 +68,7 @@ func Run(t ginkgo.GinkgoTestingT, description string) {
 	}
 	if err == nil {
 		ginkgo.RunSpecs(t, description, config, reporter)
-		err = writeProcessorTime(path + processorSuffix)
+		err = writeFacts(path+factsSuffix, t)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
@@ -77,18 +76,26 @@ func Run(t ginkgo.GinkgoTestingT, description string) {
 	}
 }
 
-// writeProcessorTime writes the processor time of this process and of all that it started and that have ended.
-func writeProcessorTime(path string) error {
-	var sum time.Duration
+// writeFacts writes the facts of a run that has ended. They include the processor time of all processes that it started and that have
+// ended.
+func writeFacts(path string, t ginkgo.GinkgoTestingT) error {
+	var facts Facts
+	if named, ok := t.(interface{ Name() string }); ok {
+		facts.Test = named.Name()
+	}
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var usage syscall.Rusage
 		if err := syscall.Getrusage(who, &usage); err != nil {
 			return fmt.Errorf("reading the processor time: %w", err)
 		}
-		sum += time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+		facts.ProcessorTime += time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 	}
-	if err := os.WriteFile(path, []byte(sum.String()), 0o600); err != nil {
-		return fmt.Errorf("writing the processor time: %w", err)
+	text, err := json.Marshal(facts)
+	if err != nil {
+		return fmt.Errorf("encoding the facts of a suite: %w", err)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return fmt.Errorf("writing the facts of a suite: %w", err)
 	}
 	return nil
 }
@@ -107,7 +114,14 @@ type Runs struct {
 	Package string
 	// First has the report of all specs. Again has the report of those that failed, if the suite ran again.
 	First, Again []types.Report
-	// ProcessorTime is what the last run took, of its own process and of those that it started, such as control planes.
+	Facts
+}
+
+// Facts are what Ginkgo does not report of a run.
+type Facts struct {
+	// Test is the name of the Go test that ran the suite.
+	Test string
+	// ProcessorTime is what the run took, of its own process and of those that it started, such as control planes.
 	ProcessorTime time.Duration
 }
 
@@ -130,14 +144,13 @@ func ReadRuns(dir string) ([]Runs, error) {
 		if run.Again, err = readReports(strings.TrimSuffix(path, firstSuffix) + againSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		text, err := os.ReadFile(strings.TrimSuffix(path, firstSuffix) + processorSuffix)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("reading a processor time: %w", err)
-		}
+		// A suite that did not end has none.
+		text, err := os.ReadFile(strings.TrimSuffix(path, firstSuffix) + factsSuffix)
 		if err == nil {
-			if run.ProcessorTime, err = time.ParseDuration(string(text)); err != nil {
-				return nil, fmt.Errorf("reading a processor time: %w", err)
-			}
+			err = json.Unmarshal(text, &run.Facts)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("reading the facts of a suite: %w", err)
 		}
 		if run.Package, err = filepath.Rel(root, run.First[0].SuitePath); err != nil {
 			return nil, fmt.Errorf("naming a suite: %w", err)

@@ -96,14 +96,14 @@ func TestRunsAgain(t *testing.T) {
 		t.Errorf("second run: got %s, %+v, %v", got, config, err)
 	}
 
-	if err := writeProcessorTime(path + processorSuffix); err != nil {
+	if err := writeFacts(path+factsSuffix, t); err != nil {
 		t.Fatal(err)
 	}
 	runs, err := ReadRuns(filepath.Dir(path))
 	if err != nil || len(runs) != 1 {
 		t.Fatalf("got %v, %v", runs, err)
 	}
-	if got := runs[0]; got.Package != "test/suite" || len(got.First) != 1 || got.Again != nil || got.ProcessorTime <= 0 || got.ProcessorTime > time.Hour {
+	if got := runs[0]; got.Package != "test/suite" || len(got.First) != 1 || got.Again != nil || got.Test != "TestRunsAgain" || got.ProcessorTime <= 0 || got.ProcessorTime > time.Hour {
 		t.Errorf("got %+v", got)
 	}
 
