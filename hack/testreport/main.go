@@ -190,11 +190,12 @@ func succeeded(reports []types.Report) bool {
 }
 
 func outputOf(spec types.SpecReport) string {
-	text := fmt.Sprintf("%s\n%s\n\n%s\n", spec.Failure.Location, spec.Failure.Message, spec.CapturedGinkgoWriterOutput)
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s\n%s\n\n%s\n", spec.Failure.Location, spec.Failure.Message, spec.CapturedGinkgoWriterOutput)
 	for _, more := range spec.AdditionalFailures {
-		text += fmt.Sprintf("\n%s\n%s\n", more.Failure.Location, more.Failure.Message)
+		fmt.Fprintf(&out, "\n%s\n%s\n", more.Failure.Location, more.Failure.Message)
 	}
-	return text
+	return out.String()
 }
 
 // event is one event of go test -json.
