@@ -141,8 +141,9 @@ var _ = Describe("Patches that roll pods", func() {
 		waits(ctx, placementv1.WaitingForAvailability, objects-2)
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionCompliant).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, "wait because 2 objects are unavailable, and spec.remediation.budget.maxUnavailable allows 2"))
-		Expect(total("berth_policy_waiting", fmt.Sprintf("policy=%q", name), `reason="availability"`)).To(Equal(objects - 2))
-		Expect(f.Policy(ctx, name)).To(HaveField("Status.Plan", PointTo(MatchFields(IgnoreExtras, Fields{
+		Eventually(total).WithContext(ctx).WithArguments("berth_policy_waiting", fmt.Sprintf("policy=%q", name), `reason="availability"`).Should(Equal(objects - 2))
+		// The objects that wait are known before the first patch is counted.
+		Eventually(f.Policy).WithContext(ctx).WithArguments(name).Should(HaveField("Status.Plan", PointTo(MatchFields(IgnoreExtras, Fields{
 			"State": Equal(placementv1.PlanInProgress), "Done": PointTo(BeEquivalentTo(2)), "Rollouts": BeEquivalentTo(2),
 		}))))
 
