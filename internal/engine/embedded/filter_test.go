@@ -237,15 +237,19 @@ func TestDecisionCacheOfReportsIsBounded(t *testing.T) {
 	w.load(t, "nodes", nodes...)
 	ev, _ := prepare(t, w.Engine, filtered(placementv1.PredicateCandidatesNodes, ""))
 	cache := ev.(*evaluator).decisionCache
+	if cache.limit != reportsCacheBytes {
+		t.Errorf("the limit is %d bytes", cache.limit)
+	}
+	cache.limit /= 8
 	decide(t, ev, input(t, web))
 	each := cache.size
 	if each < 40*n || each > 80*n {
 		t.Errorf("a decision on %d nodes takes %d bytes", n, each)
 	}
-	for i := range 3 * reportsCacheBytes / each {
+	for i := range 3 * cache.limit / each {
 		decide(t, ev, input(t, strings.ReplaceAll(web, "name: web,", fmt.Sprintf("name: web-%d,", i))))
 	}
-	if held := (len(cache.young) + len(cache.old)) * each; held > 2*reportsCacheBytes+reportsCacheBytes/10 || held < reportsCacheBytes/2 {
+	if held := (len(cache.young) + len(cache.old)) * each; held > 2*cache.limit+cache.limit/10 || held < cache.limit/2 {
 		t.Errorf("holds %d bytes", held)
 	}
 }

@@ -73,10 +73,7 @@ func TestMemory(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector takes memory of its own")
 	}
-	if testing.Short() {
-		t.Skip("fills the heap with 200,000 objects")
-	}
-	const n = 100_000
+	const n = 25_000
 	tests := map[string]struct {
 		projections int
 		most        int64
