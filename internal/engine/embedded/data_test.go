@@ -32,6 +32,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 var (
@@ -280,7 +281,7 @@ func TestViewAgreesWithOPAStore(t *testing.T) {
 	d.Replace(profiles.GroupVersionResource, nil)
 	d.Replace(managed.GroupVersionResource, nil)
 	name := func() string { return string(rune('a' + r.IntN(4))) }
-	for range 400 {
+	for range budget.Rounds(400) {
 		switch kind := []policy.Resource{pods, nodes}[r.IntN(2)]; r.IntN(3) {
 		case 0, 1:
 			ns := ""

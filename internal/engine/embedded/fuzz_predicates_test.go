@@ -36,6 +36,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy/policytest"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/workload"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // judgedOracle evaluates calls with whole objects and all data, without caches.
@@ -319,7 +320,7 @@ func TestCachedDecisionsWithPredicates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			seen := &counts{}
 			spec := placementv1.PlacementPolicySpec{Rego: "package p\n" + text, RegoVersion: placementv1.RegoV1}
-			for seed := range uint64(6) {
+			for seed := range uint64(budget.Rounds(3)) {
 				if _, decided := judgedDifferential(t, spec, &policytest.Generator{Bytes: policytest.RandomBytes(seed)}, set, seen, 20); decided == 0 {
 					t.Error("nothing was decided")
 				}

@@ -44,10 +44,11 @@ import (
 	"github.com/berth-dev/berth/internal/policy/policytest"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 var (
-	randomPrograms = flag.Int("programs", 400, "how many random policies TestDecisionsOfRandomPolicies tries")
+	randomPrograms = flag.Int("programs", budget.Rounds(300), "how many random policies TestDecisionsOfRandomPolicies tries")
 	first          = flag.Uint64("first", 0, "which of the random policies is the first one")
 )
 
@@ -342,7 +343,7 @@ func TestDecisionsOfAdversaries(t *testing.T) {
 			if strings.HasSuffix(file, ".v0.rego") {
 				spec.RegoVersion = placementv1.RegoV0
 			}
-			for seed := range uint64(5) {
+			for seed := range uint64(budget.Rounds(3)) {
 				if differential(t, spec, &policytest.Generator{Bytes: policytest.RandomBytes(seed)}, &counts{}, 12) == 0 {
 					t.Error("nothing was compared")
 				}

@@ -43,6 +43,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy/policytest"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // fleetOf is a set of policies over one Data. The Data receives objects in the same way as in production: as
@@ -361,12 +362,12 @@ func projected(t testing.TB, bytes []byte, rounds int) int {
 // that the policies read together, which change with the policies. The decisions must equal those of plain OPA over
 // whole objects. Equal revisions must show equal data, and data that did not change must keep its revision.
 func TestProjectedDataDecides(t *testing.T) {
-	compared := 0
-	for seed := range uint64(120) {
+	compared, seeds := 0, budget.Rounds(60)
+	for seed := range uint64(seeds) {
 		compared += projected(t, policytest.RandomBytes(9_000_000+seed), 12)
 	}
 	t.Logf("%d decisions compared", compared)
-	if compared < 500 {
+	if compared < 5*seeds {
 		t.Errorf("only %d decisions were compared", compared)
 	}
 }
@@ -614,7 +615,7 @@ func TestFieldsGrowWhileRead(t *testing.T) {
 		}
 		return true
 	})
-	for n := range 150 {
+	for n := range budget.Rounds(150) {
 		round.Store(int64(n))
 		beat, _ := prepare(t, e, v1(beats))
 		grown := fields

@@ -31,6 +31,7 @@ import (
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 const runsAway = `package p
@@ -112,7 +113,7 @@ func TestAbandonedEvaluationsEndBeforeTheirSlotIsFree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 300 {
+	for range budget.Rounds(150) {
 		if !e.slots.acquire(t.Context(), p.name, "a") {
 			t.Fatal("the slot is taken")
 		}

@@ -25,6 +25,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // idle verifies that all slots are free and no policy is tracked.
@@ -143,7 +145,7 @@ func TestQueueUnderLoad(t *testing.T) {
 		for worker := range 40 {
 			done.Go(func() {
 				r := rand.New(rand.NewPCG(uint64(worker), uint64(slots)))
-				for range 200 {
+				for range budget.Rounds(200) {
 					n := r.IntN(len(of))
 					name := fmt.Sprint(n)
 					ctx, cancel := context.WithCancel(t.Context())

@@ -31,6 +31,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // racePolicies read the version of the data, each in another way, and return it. All nodes have the same version at any
@@ -135,7 +136,7 @@ func TestDecisionsUnderChange(t *testing.T) {
 	for worker := range 4 {
 		readers.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(worker), 0))
-			for i := range 400 {
+			for i := range budget.Rounds(400) {
 				p := current[random.IntN(len(current))].Load()
 				input := map[string]any{"id": fmt.Sprint(random.IntN(3)), "prefix": []string{"n", "n1"}[random.IntN(2)]}
 				low := published.Load()
