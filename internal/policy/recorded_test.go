@@ -30,6 +30,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/policytest"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 func moduleOf(t *testing.T, reads ...string) *policy.Module {
@@ -112,7 +113,7 @@ func TestRecordedBindingsHoldWhateverIsServed(t *testing.T) {
 		return out
 	}
 	bound := 0
-	for range 5000 {
+	for range budget.Rounds(5000) {
 		before, after := some(), some()
 		first, err := policy.Bind("p", m, nil, before)
 		if err != nil || len(first.Missing) > 0 {

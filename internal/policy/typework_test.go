@@ -30,6 +30,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // doublings are ways to build values that contain the previous value twice. In a template, # is the number of a value
@@ -228,8 +229,8 @@ func program(r *rand.Rand) string {
 
 // TestRandomTypes checks that no small policy takes long, whatever its values are built from.
 func TestRandomTypes(t *testing.T) {
-	refused, slowest := 0, time.Duration(0)
-	for seed := range uint64(150) {
+	seeds, refused, slowest := budget.Rounds(75), 0, time.Duration(0)
+	for seed := range uint64(seeds) {
 		text := program(rand.New(rand.NewPCG(seed, 16)))
 		took, err := compileTime(t, text)
 		if took > longest {
@@ -243,7 +244,7 @@ func TestRandomTypes(t *testing.T) {
 	if refused == 0 {
 		t.Error("no text is refused: the search finds nothing that grows")
 	}
-	t.Logf("%d of 150 texts are refused, the slowest takes %v", refused, slowest)
+	t.Logf("%d of %d texts are refused, the slowest takes %v", refused, seeds, slowest)
 }
 
 // FuzzTypes runs the same check on any number of seeds.

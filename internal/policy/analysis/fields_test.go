@@ -42,9 +42,10 @@ import (
 	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/policy/policytest"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/test/budget"
 )
 
-var programs = flag.Int("programs", 300, "how many random policies TestFieldsOfRandomPolicies tries")
+var programs = flag.Int("programs", budget.Rounds(150), "how many random policies TestFieldsOfRandomPolicies tries")
 
 // TestFieldsRead checks which fields the analysis finds: only the necessary ones for typical policies, and all fields
 // if the necessary ones are unknown.
@@ -412,7 +413,7 @@ func TestFieldsOfAdversaries(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for seed := range uint64(10) {
+			for seed := range uint64(budget.Rounds(3)) {
 				compare(t, m, string(text), &policytest.Generator{Bytes: policytest.RandomBytes(seed)}, 12)
 			}
 		})
