@@ -32,6 +32,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // reads returns the fields at some paths. "*" stands for every member. A path that ends in "**" includes everything
@@ -149,8 +150,8 @@ func TestSubresourcesAskEveryPolicy(t *testing.T) {
 		g.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		return reads(all[:g.IntN(3)]...)
 	}
-	asked, spared := 0, 0
-	for range 600 {
+	asked, spared, rounds := 0, 0, budget.Rounds(600)
+	for range rounds {
 		var hooks []match.PolicyWebhook
 		for i := range 1 + g.IntN(4) {
 			spec := placementv1.Match{ObjectSelector: g.selector(), NamespaceSelector: g.selector()}
@@ -204,7 +205,7 @@ func TestSubresourcesAskEveryPolicy(t *testing.T) {
 			}
 		}
 	}
-	if asked < 200 || spared < 200 {
+	if asked < rounds/3 || spared < rounds/3 {
 		t.Errorf("%d times asked, %d times spared: the test is too weak", asked, spared)
 	}
 }
@@ -213,7 +214,7 @@ func TestSubresourcesAskEveryPolicy(t *testing.T) {
 // have unique names, and do not change the webhooks for objects.
 func TestSubresourceWebhooksDependOnTheSetAlone(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(13, 14))}
-	for range 200 {
+	for range budget.Rounds(60) {
 		var hooks, without []match.PolicyWebhook
 		for i := range 1 + g.IntN(5) {
 			m, _ := match.New(g.match(), field.NewPath("match"))

@@ -53,6 +53,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -291,8 +292,8 @@ func called(ctx context.Context, t *testing.T, accessor webhook.WebhookAccessor,
 // requests would be admitted undecided, because either the API server does not call Berth or Berth does not match them.
 func TestMatcherAgreesWithAPIServer(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(1, 2))}
-	seen := map[string]int{}
-	for i := range 400 {
+	seen, matches := map[string]int{}, budget.Rounds(300)
+	for i := range matches {
 		spec := g.match()
 		// Rules that name types which are never matched are rejected. They must not match in any case.
 		m, _ := match.New(spec, field.NewPath("match"))
@@ -315,7 +316,7 @@ func TestMatcherAgreesWithAPIServer(t *testing.T) {
 		}
 	}
 	for _, outcome := range []string{"true false", "false false", "true true"} {
-		if seen[outcome] < 50 {
+		if seen[outcome] < matches/8 {
 			t.Errorf("outcome %q was seen %d times: the test is too weak; %v", outcome, seen[outcome], seen)
 		}
 	}
@@ -340,7 +341,7 @@ func TestSharedWebhooksAskEveryPolicy(t *testing.T) {
 		}
 		return ""
 	}
-	for range 500 {
+	for range budget.Rounds(500) {
 		var hooks []match.PolicyWebhook
 		for i := range 1 + g.IntN(4) {
 			spec := placementv1.Match{}
@@ -381,8 +382,8 @@ func TestSharedWebhooksAskEveryPolicy(t *testing.T) {
 func TestWildcardsNeitherReachNorHideNames(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(9, 10))}
 	versions := []string{"v1", "v2"}
-	calls, skips, named := 0, 0, 0
-	for range 300 {
+	calls, skips, named, rounds := 0, 0, 0, budget.Rounds(75)
+	for range rounds {
 		var hooks []match.PolicyWebhook
 		for i := range 1 + g.IntN(3) {
 			spec := placementv1.Match{ResourceRules: []placementv1.ResourceRule{g.rule()}}
@@ -423,7 +424,7 @@ func TestWildcardsNeitherReachNorHideNames(t *testing.T) {
 			}
 		}
 	}
-	if calls < 100 || skips < 100 || named < 20 {
+	if calls < rounds/3 || skips < rounds/3 || named < rounds/15 {
 		t.Errorf("%d called, %d not, %d for a bootstrap type: the test is too weak", calls, skips, named)
 	}
 }
@@ -504,7 +505,7 @@ func TestVersionsAreNotMixed(t *testing.T) {
 
 func TestWebhooksDependOnTheSetAlone(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(5, 6))}
-	for range 200 {
+	for range budget.Rounds(100) {
 		var hooks []match.PolicyWebhook
 		for i := range g.IntN(6) {
 			m, _ := match.New(g.match(), field.NewPath("match"))

@@ -41,6 +41,7 @@ import (
 	"github.com/berth-dev/berth/internal/migration"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // plainOPA returns the modules and the data of an OPA as kube-mgmt loads them: all modules in one compiler, all
@@ -382,7 +383,7 @@ var word = regexp.MustCompile(`\b(` + strings.Join(strings.Fields(`
 // as in OPA.
 func TestSameDecisionsOfMutants(t *testing.T) {
 	cluster := map[string]any{"clusters": map[string]any{"c1": map[string]any{"status": map[string]any{"region": "eu"}}}}
-	rounds, compared := 400, 0
+	rounds, compared := budget.Rounds(60), 0
 	if n, err := strconv.Atoi(os.Getenv("MIGRATION_MUTANTS")); err == nil {
 		rounds = n
 	}

@@ -35,6 +35,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // kept holds everything that predicates read of one node, in a comparable form.
@@ -412,11 +414,7 @@ func (h *history) step() (what string, changed bool, visible *bool) {
 // TestWorldIsAsIfRebuilt checks that a world always equals the scheduler's snapshot built from the same objects, and
 // that earlier snapshots do not change.
 func TestWorldIsAsIfRebuilt(t *testing.T) {
-	seeds := uint64(20)
-	if testing.Short() {
-		seeds = 5
-	}
-	for seed := range seeds {
+	for seed := range uint64(budget.Rounds(3)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			h := newHistory(seed)
 			type given struct {
@@ -544,7 +542,7 @@ func TestWorldIsReadWhileItChanges(t *testing.T) {
 	for resource := range Reads() {
 		r := seeded(uint64(len(resource.Resource)))
 		writers.Go(func() {
-			for range 300 {
+			for range budget.Rounds(300) {
 				o := r.object(resource)
 				switch r.IntN(10) {
 				case 0:

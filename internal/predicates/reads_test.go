@@ -61,6 +61,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	schedulermetrics "k8s.io/kubernetes/pkg/scheduler/metrics"
 	"sigs.k8s.io/randfill"
+
+	"github.com/berth-dev/berth/test/budget"
 )
 
 func chosen[T any](from ...T) func(*T, randfill.Continue) {
@@ -360,12 +362,8 @@ func (f filled) verdicts(t *testing.T, lister fwk.SharedLister, target *corev1.P
 // fields filled.
 func TestWorldIsAsIfWhole(t *testing.T) {
 	schedulermetrics.Register()
-	seeds := int64(80)
-	if testing.Short() {
-		seeds = 20
-	}
 	differing := map[string]map[string]bool{}
-	for seed := range seeds {
+	for seed := range int64(budget.Rounds(20)) {
 		f, target := fill(seed)
 		cut, whole := f.snapshots(t)
 		if diff := cmp.Diff(shownBy(t, whole), shownBy(t, cut), cmpopts.EquateEmpty()); diff != "" {

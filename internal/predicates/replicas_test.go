@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/internal/workload"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 func TestReplicas(t *testing.T) {
@@ -102,7 +103,7 @@ func TestReplicasFit(t *testing.T) {
 	const nodes, most = 4, 9
 	s := setOf(t, nil)
 	counted := map[int]int{}
-	for seed := range uint64(300) {
+	for seed := range uint64(budget.Rounds(120)) {
 		g := newGenerator(seed)
 		objects := g.objects(nodes, 8)
 		w := g.workload(t, 1+g.IntN(most))

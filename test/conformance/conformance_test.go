@@ -30,6 +30,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/test/budget"
 	"github.com/berth-dev/berth/test/conformance"
 	"github.com/berth-dev/berth/test/framework/opaserver"
 )
@@ -42,7 +43,7 @@ const (
 )
 
 var (
-	rounds = flag.Int("rounds", 20, "random objects for each policy")
+	rounds = flag.Int("rounds", budget.Rounds(3), "random objects for each policy")
 	seed   = flag.Uint64("seed", 1, "seed of the random objects")
 )
 
