@@ -39,10 +39,11 @@ import (
 	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 var (
-	sets = flag.Int("sets", 2000, "how many sets of rules are compared")
+	sets = flag.Int("sets", budget.Rounds(100), "how many sets of rules are compared")
 	seed = flag.Uint64("seed", 1, "seed of the first set of rules; the others have the next ones")
 )
 

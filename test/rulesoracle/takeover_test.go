@@ -25,6 +25,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // cacheUses counts the decisions that were found in a decision cache and those that were evaluated.
@@ -94,9 +95,9 @@ func (c comparedWith) changed(list []placementv1.Rule, random *rand.Rand) (out [
 // TestDecisionsThatAreTakenOver verifies that rules with another value decide as the oracle does, after they took over the decisions
 // of the rules before on the same clusters. Some of these are taken over, and some are not.
 func TestDecisionsThatAreTakenOver(t *testing.T) {
-	const examples = 400
+	examples := budget.Rounds(120)
 	values := comparedWith{}
-	for n := range uint64(examples) {
+	for n := range uint64(400) {
 		constants(newExample(*seed+n).rules, func(r *placementv1.Requirement) {
 			values[comparisonOf(r)] = append(values[comparisonOf(r)], r.Values)
 		})
