@@ -68,7 +68,9 @@ func Run(t ginkgo.GinkgoTestingT, description string) {
 	}
 	if err == nil {
 		ginkgo.RunSpecs(t, description, config, reporter)
-		err = writeFacts(path+factsSuffix, t)
+		if reporter.JSONReport == path+firstSuffix {
+			err = writeFacts(path+factsSuffix, t)
+		}
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
@@ -117,7 +119,7 @@ type Runs struct {
 	Facts
 }
 
-// Facts are what Ginkgo does not report of a run.
+// Facts are what Ginkgo does not report of the first run.
 type Facts struct {
 	// Test is the name of the Go test that ran the suite.
 	Test string
