@@ -35,6 +35,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // onDeployments returns a policy on Deployments. If label is not empty, it matches only those with that tier.
@@ -289,8 +290,8 @@ func opinions(out *placement.Outcome) []string {
 // policies.
 func TestKeptObjectsAreDecidedTheSame(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	cut := 0
-	for range 300 {
+	cut, rounds := 0, budget.Rounds(150)
+	for range rounds {
 		l := newLeader(t)
 		spec := func() placementv1.PlacementPolicySpec {
 			s := onDeployments(randomText(r), pick(r, []string{"", "front", "back"}))
@@ -350,7 +351,7 @@ func TestKeptObjectsAreDecidedTheSame(t *testing.T) {
 			t.Fatalf("an event would be about %v", kept)
 		}
 	}
-	if cut < 100 {
+	if cut < rounds/3 {
 		t.Errorf("only %d objects were cut", cut)
 	}
 }

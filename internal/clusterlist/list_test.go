@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/internal/clusterlist"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // resources are the resources of the kinds in the tests' objects.
@@ -639,7 +640,7 @@ func TestRoundTrip(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(1, 2))}
 	for system, generate := range map[string]func() map[string]any{"karmada": g.karmada, "fleet": g.fleet, "decision": g.decision} {
 		k := kind(t, system)
-		for range 3000 {
+		for range budget.Rounds(1000) {
 			obj := generate()
 			encoded, _ := json.Marshal(obj)
 			before, err := k.Read(obj)

@@ -36,6 +36,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -453,7 +454,7 @@ func TestNames(t *testing.T) {
 // TestRenderIsDeterministic renders random decisions twice, the second time in another order.
 func TestRenderIsDeterministic(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 500 {
+	for range budget.Rounds(150) {
 		decision := delivery.Decision{Clusters: clusters(r.IntN(120)), Shares: map[string]delivery.Share{}}
 		for _, name := range decision.Clusters {
 			switch r.IntN(3) {

@@ -32,6 +32,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 var (
@@ -256,7 +257,7 @@ func TestHandOverEndsWithTheDecision(t *testing.T) {
 			some := func() []string {
 				return slices.DeleteFunc(slices.Clone(all), func(string) bool { return random.IntN(2) == 0 })
 			}
-			for range 300 {
+			for range budget.Rounds(300) {
 				var live *unstructured.Unstructured
 				now, decided := noon, map[string]bool{}
 				step := func(decision []string, observed *delivery.Observation) delivery.Handover {

@@ -28,6 +28,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-dev/berth/internal/division"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 func weights(weights ...int64) []division.Cluster {
@@ -252,7 +253,7 @@ func (in input) checkPriorities(got map[string]int64) (problems []string) {
 
 func TestDivideProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 10_000 {
+	for range budget.Rounds(10_000) {
 		in := newInput(r)
 		if problems := in.check(r); len(problems) > 0 {
 			t.Fatalf("division of %d among %s within %+v: %v\n%q", in.replicas, describe(in.clusters), in.bounds, in.divide(), problems)

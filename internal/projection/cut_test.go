@@ -26,6 +26,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // randomFields returns a random sealed set with the names that random documents have.
@@ -64,8 +65,8 @@ func randomObject(r *rand.Rand) map[string]any {
 // it again changes nothing.
 func TestCut(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	shorter := 0
-	for range 4_000 {
+	shorter, rounds := 0, budget.Rounds(2_000)
+	for range rounds {
 		f, d := randomFields(r, 3), randomObject(r)
 		before, err := json.Marshal(d)
 		if err != nil {
@@ -100,7 +101,7 @@ func TestCut(t *testing.T) {
 			shorter++
 		}
 	}
-	if shorter < 2_000 {
+	if shorter < rounds/2 {
 		t.Errorf("only %d cuts left anything out", shorter)
 	}
 }
@@ -128,8 +129,8 @@ func TestCutLeavesOut(t *testing.T) {
 // parts and nothing more than necessary.
 func TestCovers(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	covered := 0
-	for range 2_000 {
+	covered, rounds := 0, budget.Rounds(1_000)
+	for range rounds {
 		a, b := randomFields(r, 3), randomFields(r, 3)
 		union := projection.Union(a, b)
 		if !union.Covers(a) || !union.Covers(b) || !a.Covers(a) {
@@ -151,7 +152,7 @@ func TestCovers(t *testing.T) {
 			}
 		}
 	}
-	if covered < 80 {
+	if covered < rounds/25 {
 		t.Errorf("only %d sets covered another", covered)
 	}
 }
@@ -200,8 +201,8 @@ func TestCoversTable(t *testing.T) {
 // values have.
 func TestEqualValues(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
-	same := 0
-	for range 4_000 {
+	same, rounds := 0, budget.Rounds(1_000)
+	for range rounds {
 		f := randomFields(r, 2)
 		more := projection.Union(f, randomFields(r, 2))
 		a, b := randomObject(r), randomObject(r)
@@ -228,7 +229,7 @@ func TestEqualValues(t *testing.T) {
 			same++
 		}
 	}
-	if same < 400 || same > 3_600 {
+	if same < rounds/10 || same > rounds-rounds/10 {
 		t.Errorf("%d pairs show the same", same)
 	}
 	one, other := ast.Number("1"), ast.Number("1.0")

@@ -25,6 +25,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // fields returns the fields of a policy that reads one label, the names and images of containers, and all of
@@ -138,8 +139,8 @@ func TestKeysOfRandomDocuments(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	f := fields()
 	values := map[string]ast.Value{}
-	repeated := 0
-	for range 20_000 {
+	repeated, rounds := 0, budget.Rounds(20_000)
+	for range rounds {
 		d := randomDocument(r, 1+r.IntN(3))
 		key, ok := f.AppendKey([]byte("before"), d)
 		if !ok {
@@ -158,7 +159,7 @@ func TestKeysOfRandomDocuments(t *testing.T) {
 		}
 		values[string(key)] = value
 	}
-	if repeated < 1000 {
+	if repeated < rounds/20 {
 		t.Errorf("only %d keys were seen twice", repeated)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 func sizeOf(t *testing.T, document any) int {
@@ -78,7 +79,7 @@ func TestSizeOfRandomTexts(t *testing.T) {
 	all.AddAll()
 	sealed := all.Seal()
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
+	for range budget.Rounds(2000) {
 		var text strings.Builder
 		for range r.IntN(12) {
 			text.WriteRune([]rune{rune(r.IntN(0x80)), rune(r.IntN(0x3000)), 0x2028, '"'}[r.IntN(4)])

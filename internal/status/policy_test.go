@@ -51,6 +51,7 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/status"
 	"github.com/berth-dev/berth/internal/watches"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 var (
@@ -887,7 +888,7 @@ func TestEqualFactsEqualStatus(t *testing.T) {
 			change()
 		}
 	}
-	for range 500 {
+	for range budget.Rounds(500) {
 		build := func(seed uint64) status.Facts {
 			r = rand.New(rand.NewPCG(seed, 0))
 			f := sound()

@@ -40,6 +40,7 @@ import (
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 const static = `{"acme": {"customers": ["acme"], "level": 2, "nested": {"a": {"b": "c"}}}}`
@@ -459,7 +460,7 @@ func TestEvaluationsAndChanges(t *testing.T) {
 		}
 		return true
 	})
-	for n := range int64(300) {
+	for n := range int64(budget.Rounds(300)) {
 		d.Replace(nodes.GroupVersionResource, pair(n))
 	}
 	stop()

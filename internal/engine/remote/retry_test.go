@@ -29,6 +29,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // TestAttemptsEndInTime verifies for all kinds of faults that the attempts end before the caller's deadline, with
@@ -39,7 +40,7 @@ func TestAttemptsEndInTime(t *testing.T) {
 		engine.FaultMalformed, engine.FaultIncomplete, engine.FaultRefused,
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 500 {
+	for range budget.Rounds(500) {
 		spec := placementv1.Remote{
 			TimeoutSeconds: 1 + random.Int32N(30),
 			Retry: placementv1.RemoteRetry{

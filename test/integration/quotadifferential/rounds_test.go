@@ -34,12 +34,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/test/budget"
 	"github.com/berth-dev/berth/test/framework"
 )
 
+// rounds is how many pairs of namespaces are compared. Each has few steps, since the histories of failures are long.
+var rounds = budget.Rounds(10)
+
 const (
-	rounds = 14
-	steps  = 25
+	// steps is how many steps a round has.
+	steps = 25
 	// earlyRounds are those without custom objects: kube-controller-manager needs time to see that there are some.
 	earlyRounds = 4
 )

@@ -41,13 +41,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/predicates/predicatestest"
+	"github.com/berth-dev/berth/test/budget"
 	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/framework"
 	"github.com/berth-dev/berth/test/suite"
 )
 
 // The seed is Ginkgo's: go test ./test/integration/schedulerdifferential -args -rounds=500 -ginkgo.seed=7.
-var rounds = flag.Int("rounds", enough, "number of worlds that are generated, with some fifty pods each")
+var rounds = flag.Int("rounds", budget.Rounds(enough), "number of worlds that are generated, with some fifty pods each")
 
 var (
 	f     *framework.Framework
