@@ -174,7 +174,7 @@ test: $(assets) $(engine) ## Run all tests that need no root: units, and suites 
 UNIT_PACKAGES ?= ./api/... ./cmd/... ./controllers/... ./hack/... ./internal/... ./webhooks/...
 
 .PHONY: unit
-unit: ## Run the unit tests, fewer rounds of the random ones; they need no control plane.
+unit: ## Run the unit tests; they need no control plane.
 	go test -short $(TEST_LINK) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(UNIT_PACKAGES)
 
 # The minor releases of Kubernetes that hack/controlplane/compat pins, beside that of make test. COMPAT selects among them
