@@ -29,7 +29,7 @@ import (
 )
 
 // refusals validates an object as the API server does, and returns its errors.
-func refusals(t *testing.T, schema props, text string) []string {
+func refusals(t *testing.T, schema *apischema.Schema, text string) []string {
 	t.Helper()
 	encoded, err := yaml.YAMLToJSON([]byte(text))
 	if err != nil {
@@ -40,12 +40,8 @@ func refusals(t *testing.T, schema props, text string) []string {
 	if err := utiljson.Unmarshal(encoded, &object); err != nil {
 		t.Fatal(err)
 	}
-	validator, err := apischema.New(&schema)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out []string
-	for _, err := range validator.Validate(t.Context(), object) {
+	for _, err := range schema.Validate(t.Context(), object) {
 		out = append(out, err.Error())
 	}
 	return out
@@ -60,6 +56,11 @@ func TestSchemaOfRollout(t *testing.T) {
 		return "stages: [" + strings.Join(list, ", ") + "]"
 	}
 	stage := func(rest string) string { return "stages: [{name: canary, " + rest + "}]" }
+	policy := schemas(t)["PlacementPolicy/v1alpha1"]
+	schema, err := apischema.New(&policy)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, tc := range map[string]struct {
 		rollout string
 		// rest is the rest of the spec. By default, the policy has a module.
@@ -96,7 +97,7 @@ func TestSchemaOfRollout(t *testing.T) {
 			if rest == "" {
 				rest = "rego: package p"
 			}
-			got := refusals(t, schemas(t)["PlacementPolicy/v1alpha1"], "{apiVersion: placement.berth.dev/v1alpha1, kind: PlacementPolicy, metadata: {name: p}, spec: {"+
+			got := refusals(t, schema, "{apiVersion: placement.berth.dev/v1alpha1, kind: PlacementPolicy, metadata: {name: p}, spec: {"+
 				"match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}, "+rest+", rollout: {"+tc.rollout+"}}}")
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)

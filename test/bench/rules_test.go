@@ -24,6 +24,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/test/bench/fixture"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // ruledClusters is how many clusters the rules choose from.
@@ -119,7 +120,7 @@ func TestRulesDecideAsWrittenByHand(t *testing.T) {
 	rules, byHand := ruled(t)
 	w, evaluator := newRuledWorld(t, rules)
 	other, evaluatorByHand := newRuledWorld(t, byHand)
-	for i := range 10 * fixture.Requests {
+	for i := range budget.Rounds(2) * fixture.Requests {
 		input := fixture.RuledDeployment(i)
 		got, want := w.decide(t, evaluator, input), other.decide(t, evaluatorByHand, input)
 		if !got.Equal(want) || len(got.Clusters) == 0 {

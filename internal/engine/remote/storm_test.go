@@ -34,6 +34,7 @@ import (
 	"github.com/berth-dev/berth/internal/engine/remote"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/test/budget"
 	"github.com/berth-dev/berth/test/framework/faultproxy"
 	"github.com/berth-dev/berth/test/framework/opaserver"
 )
@@ -48,7 +49,8 @@ func TestStorm(t *testing.T) {
 }
 
 func storm(t *testing.T, server string) {
-	const enough, atOnce, questions = 600, 24, 96
+	const atOnce, questions = 24, 96
+	enough := int64(budget.Rounds(200))
 	proxy := faultproxy.Start(t, faultproxy.Options{Target: server})
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
