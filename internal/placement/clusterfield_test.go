@@ -269,6 +269,20 @@ func TestAnnotationOfPlacementObjects(t *testing.T) {
 	}
 }
 
+// TestEmptyAnnotationsOfPlacementObjects checks that an empty map of annotations is no change. A patch that removes the only annotation
+// leaves one, which the next call of the webhook in the same request receives.
+func TestEmptyAnnotationsOfPlacementObjects(t *testing.T) {
+	stored := named(t, `[eu]`)
+	update := stored.DeepCopy()
+	if err := unstructured.SetNestedMap(update.Object, map[string]any{}, "metadata", "annotations"); err != nil {
+		t.Fatal(err)
+	}
+	out := decideAs(t, propagations, update, stored, with(with(anywhere(t, "a", "us"), overrides), manual))
+	if got := listed(t, propagations, out.Object); got != `["eu"]` {
+		t.Errorf("clusters %s", got)
+	}
+}
+
 // watching is an evaluator that shows its input to a function, and allows eu.
 type watching func(input map[string]any)
 

@@ -475,11 +475,10 @@ func intentOf(obj *unstructured.Unstructured, at locations, records []*record) i
 		if field == fieldAnnotations {
 			delete(values, placementv1.RequestedAnnotation)
 		}
-		switch {
-		case field == fieldScheduling:
+		if field == fieldScheduling {
 			out.setPods(values)
-		case len(values) == 0 || !maps.Equal(current, values):
-			setMetadata(out.object, field, out.clusters.inMetadata(field, values))
+		} else if own := out.clusters.inMetadata(field, values); len(own) == 0 || !maps.Equal(current, values) {
+			setMetadata(out.object, field, own)
 		}
 		out.current[field], out.wanted[field] = current, values
 	}
