@@ -78,7 +78,7 @@ define run_tests
 reports='$(TEST_REPORTS)/$(1)'; rm -rf "$$reports"; mkdir -p "$$reports"; code=0; \
 BERTH_TEST_REPORTS="$$reports" $(GOTESTSUM) --format=pkgname-and-test-fails --hide-summary=skipped --jsonfile="$$reports/events.json" \
   --rerun-fails --rerun-fails-max-failures=5 --packages='$(2)' $(3) || code=$$?; \
-go run ./hack/testreport "$$reports"; exit $$code
+CGO_ENABLED=0 go run ./hack/testreport "$$reports"; exit $$code
 endef
 
 # Arguments for the end-to-end tests: make e2e E2EFLAGS=-ginkgo.focus=drained
