@@ -39,6 +39,7 @@ import (
 	"github.com/berth-dev/berth/internal/apischema"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
@@ -329,7 +330,7 @@ func (s scalesOf) ReplicasPath(ctx context.Context, resource schema.GroupVersion
 		return nil, false, err
 	}
 	var crd apiextensionsv1.CustomResourceDefinition
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &crd); err != nil {
+	if err := numeral.FromUnstructured(obj.Object, &crd); err != nil {
 		return nil, false, err
 	}
 	for _, v := range crd.Spec.Versions {

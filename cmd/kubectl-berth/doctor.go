@@ -28,7 +28,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -40,6 +39,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/certs"
 	"github.com/berth-dev/berth/internal/doctor"
+	"github.com/berth-dev/berth/internal/numeral"
 )
 
 const doctorLong = `Check whether Berth works in a cluster: its Deployment and version, the leader, certificates, webhook configurations, policies
@@ -205,7 +205,7 @@ func objectOf(obj *unstructured.Unstructured) doctor.Object {
 	}
 	if content, ok, _ := unstructured.NestedMap(obj.Object, "status"); ok {
 		// A status that is not one of Berth counts as missing.
-		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &status)
+		_ = numeral.FromUnstructured(content, &status)
 	}
 	out.ObservedGeneration, out.Conditions, out.Rollout = status.ObservedGeneration, status.Conditions, status.Rollout
 	mode, _, _ := unstructured.NestedString(obj.Object, "spec", "mode")

@@ -27,13 +27,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/resource"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/migration"
+	"github.com/berth-dev/berth/internal/numeral"
 )
 
 const migrateLong = `Read the ConfigMaps from which kube-mgmt feeds an OPA, and print PlacementPolicies that decide the same.
@@ -206,7 +206,7 @@ func (o *migrateOptions) read(options migration.Options) ([]corev1.ConfigMap, er
 			return nil
 		}
 		var cm corev1.ConfigMap
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &cm); err != nil {
+		if err := numeral.FromUnstructured(obj.Object, &cm); err != nil {
 			return fmt.Errorf("%s: %w", info.Source, err)
 		}
 		if cm.Namespace == "" {

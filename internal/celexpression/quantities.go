@@ -17,17 +17,12 @@ limitations under the License.
 package celexpression
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
-)
 
-// maxExponent bounds the exponent of a quantity. With one of more digits, Kubernetes' parser computes powers of ten for minutes or
-// forever, and nothing interrupts it.
-const maxExponent = 4096
+	"github.com/berth-dev/berth/internal/numeral"
+)
 
 // boundedQuantity is a call of a function that parses a quantity.
 type boundedQuantity struct{ interpreter.InterpretableCall }
@@ -43,22 +38,11 @@ func boundQuantities(i interpreter.Interpretable) (interpreter.Interpretable, er
 
 // Eval implements interpreter.Interpretable.
 func (q boundedQuantity) Eval(vars interpreter.Activation) ref.Val {
-	if text, ok := q.Args()[0].Eval(vars).(types.String); ok && hasLargeExponent(string(text)) {
+	if text, ok := q.Args()[0].Eval(vars).(types.String); ok && !numeral.IsCheap(string(text)) {
 		if q.Function() == "isQuantity" {
 			return types.False
 		}
-		return types.NewErr("the exponent of a quantity is larger than %d", maxExponent)
+		return types.NewErr("a quantity has more than %d digits, with those that its exponent stands for", numeral.MaxDigits)
 	}
 	return q.InterpretableCall.Eval(vars)
-}
-
-// hasLargeExponent reports whether the absolute value of the exponent in a text is larger than maxExponent.
-func hasLargeExponent(text string) bool {
-	at := strings.LastIndexAny(text, "eE")
-	if at < 0 {
-		return false
-	}
-	exponent, err := strconv.ParseInt(text[at+1:], 10, 64)
-	// Kubernetes' parser uses the lower 32 bits of a larger number, and takes what is no number for no quantity.
-	return exponent > maxExponent || exponent < -maxExponent || err != nil && strings.ContainsAny(text[at+1:], "0123456789")
 }

@@ -25,11 +25,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/internal/clusterlist"
+	"github.com/berth-dev/berth/internal/numeral"
 )
 
 // Observation is what a system reports of one placed object.
@@ -269,7 +269,7 @@ func observePlacement(o *unstructured.Unstructured) Observation {
 		}
 		members, _ := item.(map[string]any)
 		// What can't be decoded is missing, so the object does not count as running.
-		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(members, &status)
+		_ = numeral.FromUnstructured(members, &status)
 		if status.ClusterName != "" {
 			out.Clusters[status.ClusterName] = missingIn(status.Conditions, o.GetGeneration())
 		}

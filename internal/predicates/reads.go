@@ -24,9 +24,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/projection"
 )
 
@@ -163,7 +163,7 @@ func keep(object map[string]any, name string, wanted func(map[string]any) bool) 
 // convert converts a projection to a typed object. It returns an error for an object that the API server would reject.
 func convert[T any](object map[string]any) (*T, error) {
 	out := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, out); err != nil {
+	if err := numeral.FromUnstructured(object, out); err != nil {
 		return nil, err
 	}
 	return out, nil

@@ -24,13 +24,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/numeral"
 )
 
 // Meter stores what every existing object of the counted types takes. It is safe for concurrent use.
@@ -182,7 +182,7 @@ func (t *typeObjects) put(namespace, name string, e *objectEntry) {
 func (m *Meter) newEntry(resource schema.GroupResource, o *unstructured.Unstructured) (*objectEntry, error) {
 	object := newObject(resource)
 	if _, special := m.evaluators.special[resource]; special {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, object); err != nil {
+		if err := numeral.FromUnstructured(o.Object, object); err != nil {
 			return nil, fmt.Errorf("reading %s %s/%s: %w", resource, o.GetNamespace(), o.GetName(), err)
 		}
 	}

@@ -20,21 +20,14 @@ import (
 	"encoding/json"
 	"maps"
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-)
 
-// maxQuantity limits the length of a quantity's text, and maxExponent the digits of its decimal exponent. The time and
-// memory of quantity arithmetic grow with the value, and inventories may be written by users who are not
-// administrators.
-const (
-	maxQuantity = 64
-	maxExponent = 2
+	"github.com/berth-dev/berth/internal/numeral"
 )
 
 // Quantity parses an amount of a resource, which is a quantity's text or a number. The result ok is false for a value
-// that is not a quantity, and for one that exceeds the limits above.
+// that is not a quantity, or not cheap to read.
 func Quantity(value any) (q resource.Quantity, ok bool) {
 	var text string
 	switch v := value.(type) {
@@ -49,14 +42,7 @@ func Quantity(value any) (q resource.Quantity, ok bool) {
 	default:
 		return q, false
 	}
-	if len(text) > maxQuantity {
-		return q, false
-	}
-	// An E without digits is the suffix for 10^18.
-	if _, exponent, found := strings.Cut(strings.ToLower(text), "e"); found && len(strings.TrimLeft(exponent, "+-0")) > maxExponent {
-		return q, false
-	}
-	q, err := resource.ParseQuantity(text)
+	q, err := numeral.Quantity(text)
 	return q, err == nil
 }
 

@@ -25,11 +25,11 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/numeral"
 )
 
 // condition is what a part of a rule demands of a value. Conditions with equal subjects are about the same value.
@@ -286,8 +286,8 @@ func compareAs(as placementv1.ValueType, a, b string) int {
 	case placementv1.ValueTypeVersion:
 		return slices.CompareFunc(versionNumbers(a), versionNumbers(b), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 	case placementv1.ValueTypeQuantity:
-		x, errX := resource.ParseQuantity(a)
-		y, errY := resource.ParseQuantity(b)
+		x, errX := numeral.Quantity(a)
+		y, errY := numeral.Quantity(b)
 		if errX != nil || errY != nil {
 			return 0
 		}

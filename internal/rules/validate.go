@@ -27,7 +27,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -35,6 +34,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/celexpression"
+	"github.com/berth-dev/berth/internal/numeral"
 )
 
 // Patterns of values that Gt, Gte, Lt, and Lte can read. They bound the digits, so that no value is costly to compare.
@@ -287,7 +287,7 @@ func (v *validator) comparable(path *field.Path, value string, as placementv1.Va
 			v.fail(path, value, "must be a version, such as 1.30")
 		}
 	case placementv1.ValueTypeQuantity:
-		if _, err := resource.ParseQuantity(value); err != nil || !quantities.MatchString(value) {
+		if _, err := numeral.Quantity(value); err != nil || !quantities.MatchString(value) {
 			v.fail(path, value, "must be a quantity, such as 500m or 4Gi")
 		}
 	default:

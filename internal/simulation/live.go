@@ -34,6 +34,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
@@ -113,7 +114,7 @@ func (l *Live) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, err
 	}
 	out := make([]placementv1.PlacementPolicy, len(objects))
 	for i, obj := range objects {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &out[i]); err != nil {
+		if err := numeral.FromUnstructured(obj.Object, &out[i]); err != nil {
 			return nil, fmt.Errorf("%s: %w", Describe(obj), err)
 		}
 	}

@@ -37,6 +37,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
@@ -289,7 +290,7 @@ func (d *definitions) addDefinition(obj *unstructured.Unstructured) error {
 		return nil
 	}
 	var crd apiextensionsv1.CustomResourceDefinition
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &crd); err != nil {
+	if err := numeral.FromUnstructured(obj.Object, &crd); err != nil {
 		return fmt.Errorf("%s: %w", Describe(obj), err)
 	}
 	names := crd.Spec.Names

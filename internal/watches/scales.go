@@ -25,11 +25,11 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/numeral"
 )
 
 var crdResource = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
@@ -52,7 +52,7 @@ func (s *Scales) ReplicasPath(ctx context.Context, resource schema.GroupVersionR
 		return nil, false, fmt.Errorf("reading the definition of %s: %w", resource.GroupResource(), err)
 	}
 	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, definition); err != nil {
+	if err := numeral.FromUnstructured(object.Object, definition); err != nil {
 		return nil, false, fmt.Errorf("reading the definition of %s: %w", resource.GroupResource(), err)
 	}
 	i := slices.IndexFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == resource.Version })

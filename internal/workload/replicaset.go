@@ -24,9 +24,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
+
+	"github.com/berth-dev/berth/internal/numeral"
 )
 
 // deploymentKind is the only built-in kind that creates ReplicaSets.
@@ -70,7 +71,7 @@ func podTemplate(object map[string]any, path []string) (*corev1.PodTemplateSpec,
 		return nil, err
 	}
 	out := &corev1.PodTemplate{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &out.Template); err != nil {
+	if err := numeral.FromUnstructured(template, &out.Template); err != nil {
 		return nil, fmt.Errorf("%s: %w", strings.Join(path, "."), err)
 	}
 	corev1defaults.SetObjectDefaults_PodTemplate(out)

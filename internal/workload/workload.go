@@ -25,10 +25,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
 
+	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/projection"
 )
 
@@ -136,7 +136,7 @@ func podOf(template map[string]any, path []string) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, below(path, err)
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &pod.Spec); err != nil {
+	if err := numeral.FromUnstructured(spec, &pod.Spec); err != nil {
 		return nil, below(path, fmt.Errorf("spec: %w", err))
 	}
 	if err := checkSize(&pod.Spec); err != nil {
@@ -201,7 +201,7 @@ func (k kind) own(owner map[string]any) (labels.Selector, error) {
 		return labels.SelectorFromSet(set), nil
 	default:
 		var selector metav1.LabelSelector
-		err := runtime.DefaultUnstructuredConverter.FromUnstructured(value, &selector)
+		err := numeral.FromUnstructured(value, &selector)
 		if err == nil && len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 			return nil, nil
 		}

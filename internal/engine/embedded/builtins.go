@@ -18,7 +18,6 @@ package embedded
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/celexpression"
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/predicates"
 )
@@ -143,10 +143,10 @@ func quantity(t *ast.Term) (resource.Quantity, error) {
 	default:
 		return resource.Quantity{}, fmt.Errorf("%s is not a quantity", t)
 	}
-	if n := digits(strings.TrimRight(text, "EPTGMkmunKi")); n > maxDigits {
-		return resource.Quantity{}, rego.NewHaltError(&engine.LimitError{Operand: "an amount", Size: n, Limit: maxDigits, Unit: "digits"})
+	if n := numeral.Digits(text); n > numeral.MaxDigits {
+		return resource.Quantity{}, rego.NewHaltError(&engine.LimitError{Operand: "an amount", Size: n, Limit: numeral.MaxDigits, Unit: "digits"})
 	}
-	q, err := resource.ParseQuantity(text)
+	q, err := numeral.Quantity(text)
 	if err != nil {
 		return resource.Quantity{}, fmt.Errorf("%s is not a quantity: %w", t, err)
 	}

@@ -18,7 +18,6 @@ package embedded
 
 import (
 	"cmp"
-	"errors"
 	"regexp/syntax"
 	"strconv"
 	"strings"
@@ -30,6 +29,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/numeral"
 )
 
 // Limits of the operands of builtin functions. Most of OPA's functions don't check the deadline while they run, so
@@ -40,8 +40,6 @@ const (
 	maxText = 1 << 20
 	// maxYAML limits a YAML text in bytes. The time for the keys of a mapping grows with the square of their number.
 	maxYAML = 64 << 10
-	// maxDigits limits a number in decimal digits, including those that its exponent stands for.
-	maxDigits = 4096
 	// maxMembers limits a collection of which only the number of members matters.
 	maxMembers = 1_000_000
 	// maxKeys limits a list that is converted to a set, unless all of its members are strings. OPA gives many numbers the
@@ -143,13 +141,13 @@ var guards = map[string]check{
 	"time.diff":                        trees,
 	"time.format":                      tree,
 	"time.weekday":                     tree,
-	"to_number":                        each(numeral, 0),
+	"to_number":                        each(readable, 0),
 	"trim":                             product(1),
 	"trim_left":                        product(1),
 	"trim_right":                       product(1),
 	"union":                            nested,
-	"units.parse":                      each(numeral, 0),
-	"units.parse_bytes":                each(numeral, 0),
+	"units.parse":                      each(readable, 0),
+	"units.parse_bytes":                each(readable, 0),
 	"urlquery.encode_object":           tree,
 	"walk":                             walked,
 	"yaml.is_valid":                    atMost(maxYAML, "bytes"),
@@ -209,27 +207,12 @@ func scalars(operands []*ast.Term) *engine.LimitError {
 				return over(i, len(v), maxText, "bytes")
 			}
 		case ast.Number:
-			if err := over(i, digits(string(v)), maxDigits, "digits"); err != nil {
+			if err := over(i, numeral.Digits(string(v)), numeral.MaxDigits, "digits"); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// digits returns the number of decimal digits of a number when it is written without an exponent.
-func digits(number string) int {
-	if at := strings.LastIndexAny(number, "eE"); at >= 0 {
-		exponent, err := strconv.Atoi(number[at+1:])
-		switch {
-		case errors.Is(err, strconv.ErrRange):
-			return maxDigits + 1
-		case err != nil:
-			return len(number)
-		}
-		return at + max(exponent, -exponent)
-	}
-	return len(number)
 }
 
 // all combines several checks into one.
@@ -280,20 +263,13 @@ func atMost(limit int, unit string) check {
 	}
 }
 
-// numeral limits a string that is parsed as a number, with or without a unit.
-func numeral(v ast.Value, operand int) *engine.LimitError {
+// readable limits a string that is parsed as a number, with or without a unit.
+func readable(v ast.Value, operand int) *engine.LimitError {
 	text, ok := v.(ast.String)
 	if !ok {
 		return nil
 	}
-	number := strings.TrimRight(string(text), "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ\"")
-	if number == "" || len(text) > maxDigits {
-		return over(operand, len(text), maxDigits, "digits")
-	}
-	if at := strings.LastIndexAny(number, "eE"); at < 0 || at == len(number)-1 {
-		return nil
-	}
-	return over(operand, digits(number), maxDigits, "digits")
+	return over(operand, numeral.Digits(string(text)), numeral.MaxDigits, "digits")
 }
 
 // keyList limits a list that is converted to a set.
@@ -364,11 +340,11 @@ func multiplied(operands []*ast.Term) *engine.LimitError {
 	n := 0
 	elements(operands[0].Value, func(t *ast.Term) bool {
 		if number, ok := t.Value.(ast.Number); ok {
-			n += digits(string(number))
+			n += numeral.Digits(string(number))
 		}
 		return n > maxNodes
 	})
-	return over(0, n, 16*maxDigits, "digits")
+	return over(0, n, 16*numeral.MaxDigits, "digits")
 }
 
 // contained limits the comparisons of a value, unless it is a scalar, with all members of a collection.
@@ -602,7 +578,7 @@ func measure(v ast.Value, operand int) (measurement, *engine.LimitError) {
 	m.add(v, 0)
 	return m, cmp.Or(
 		over(operand, m.nodes, maxNodes, "values"),
-		over(operand, m.digits, maxDigits, "digits in a number"),
+		over(operand, m.digits, numeral.MaxDigits, "digits in a number"),
 		over(operand, m.bytes, maxNodeBytes, "bytes"),
 	)
 }
@@ -616,7 +592,7 @@ func (m *measurement) add(v ast.Value, depth int) bool {
 		m.bytes += len(v)
 	case ast.Number:
 		m.bytes += len(v)
-		m.digits = max(m.digits, digits(string(v)))
+		m.digits = max(m.digits, numeral.Digits(string(v)))
 	case *ast.Array:
 		m.list = max(m.list, v.Len())
 		for i := range v.Len() {

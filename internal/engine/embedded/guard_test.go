@@ -28,6 +28,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
@@ -123,8 +124,8 @@ func limits() map[string][][2][]*ast.Term {
 		"lte":                              {{{small, small}, {hostile, hostile}}},
 		"max":                              {{{ast.ArrayTerm(small, small)}, {ast.ArrayTerm(hostile, hostile)}}},
 		"min":                              {{{ast.ArrayTerm(small, small)}, {ast.ArrayTerm(hostile, hostile)}}},
-		"minus":                            {{{keySet, keySet}, {overfullSet, keySet}}, {{number(maxDigits), aNumber}, {number(maxDigits + 1), aNumber}}},
-		"mul":                              {{{number(maxDigits), number(maxDigits)}, {number(maxDigits), ast.NewTerm(ast.Number("1e4096"))}}},
+		"minus":                            {{{keySet, keySet}, {overfullSet, keySet}}, {{number(numeral.MaxDigits), aNumber}, {number(numeral.MaxDigits + 1), aNumber}}},
+		"mul":                              {{{number(numeral.MaxDigits), number(numeral.MaxDigits)}, {number(numeral.MaxDigits), ast.NewTerm(ast.Number("1e4096"))}}},
 		"neq":                              {{{small, small}, {hostile, hostile}}},
 		"net.cidr_contains_matches":        {{{listOf(300, ast.StringTerm("10.0.0.0/8")), listOf(300, ast.StringTerm("11.0.0.0/8"))}, {listOf(5001, ast.StringTerm("10.0.0.0/8")), listOf(20, ast.StringTerm("11.0.0.0/8"))}}},
 		"net.cidr_merge":                   {{{listOf(maxCIDRs, ast.StringTerm("10.0.0.0/8"))}, {listOf(maxCIDRs+1, ast.StringTerm("10.0.0.0/8"))}}},
@@ -136,7 +137,7 @@ func limits() map[string][][2][]*ast.Term {
 		"object.union":                     {{{thing, thing}, {huge, huge}}},
 		"object.union_n":                   {{{ast.ArrayTerm(thing, thing)}, {ast.ArrayTerm(thing, huge)}}},
 		"or":                               {{{keySet, keySet}, {keySet, overfullSet}}},
-		"product":                          {{{listOf(16, number(maxDigits))}, {listOf(17, number(maxDigits))}}},
+		"product":                          {{{listOf(16, number(numeral.MaxDigits))}, {listOf(17, number(numeral.MaxDigits))}}},
 		"re_match":                         {{{word, aText}, {text(200), aText}}},
 		"regex.find_all_string_submatch_n": {{{word, text(4096), aNumber}, {word, text(32 << 10), aNumber}}},
 		"regex.find_n":                     {{{word, text(4096), aNumber}, {word, text(32 << 10), aNumber}}},
@@ -156,14 +157,14 @@ func limits() map[string][][2][]*ast.Term {
 		"strings.any_prefix_match": {{{word, listOf(16, aText)}, {word, listOf(17, aText)}}},
 		"strings.any_suffix_match": {{{word, listOf(16, aText)}, {listOf(17, aText), word}}},
 		"strings.replace_n":        {{{objectOf("a", text(1023)), text(1024)}, {objectOf("a", text(1024)), text(1024)}}, {{objectOf("b", word), aText}, {ast.ObjectTerm(pairs(257)...), aText}}},
-		"sum":                      {{{listOf(100, number(maxDigits))}, {listOf(100, number(maxDigits+1))}}},
+		"sum":                      {{{listOf(100, number(numeral.MaxDigits))}, {listOf(100, number(numeral.MaxDigits+1))}}},
 		"time.add_date":            {{{aNumber, aNumber, aNumber, aNumber}, {hostile, aNumber, aNumber, aNumber}}},
-		"time.clock":               {{{aNumber}, {ast.ArrayTerm(number(maxDigits+1), word)}}},
-		"time.date":                {{{aNumber}, {ast.ArrayTerm(number(maxDigits+1), word)}}},
-		"time.diff":                {{{aNumber, aNumber}, {aNumber, ast.ArrayTerm(number(maxDigits+1), word)}}},
-		"time.format":              {{{aNumber}, {ast.ArrayTerm(number(maxDigits+1), word)}}},
-		"time.weekday":             {{{aNumber}, {ast.ArrayTerm(number(maxDigits+1), word)}}},
-		"to_number":                {{{ast.StringTerm("1e300")}, {ast.StringTerm("1." + strings.Repeat("1", maxDigits))}}, {{ast.StringTerm("one")}, {ast.StringTerm("1e-99999999999999999999")}}},
+		"time.clock":               {{{aNumber}, {ast.ArrayTerm(number(numeral.MaxDigits+1), word)}}},
+		"time.date":                {{{aNumber}, {ast.ArrayTerm(number(numeral.MaxDigits+1), word)}}},
+		"time.diff":                {{{aNumber, aNumber}, {aNumber, ast.ArrayTerm(number(numeral.MaxDigits+1), word)}}},
+		"time.format":              {{{aNumber}, {ast.ArrayTerm(number(numeral.MaxDigits+1), word)}}},
+		"time.weekday":             {{{aNumber}, {ast.ArrayTerm(number(numeral.MaxDigits+1), word)}}},
+		"to_number":                {{{ast.StringTerm("1e300")}, {ast.StringTerm("1." + strings.Repeat("1", numeral.MaxDigits))}}, {{ast.StringTerm("one")}, {ast.StringTerm("1e-99999999999999999999")}}},
 		"trim":                     {{{aText, text(256)}, {aText, text(257)}}},
 		"trim_left":                {{{aText, text(256)}, {aText, text(257)}}},
 		"trim_right":               {{{aText, text(256)}, {aText, text(257)}}},

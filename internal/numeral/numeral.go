@@ -1,0 +1,163 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package numeral bounds what it costs to read texts that stand for numbers. Such texts come from users, and with a large exponent
+// Kubernetes' parser of quantities computes powers of ten for minutes or forever, which nothing interrupts.
+package numeral
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// MaxDigits is the largest number of digits of a number that is cheap to read. It suffices for each 64-bit floating-point number.
+const MaxDigits = 400
+
+// Digits returns how many decimal digits the number at the start of a text has when it is written without an exponent. It is zero
+// if the text does not start with a number. Above MaxDigits, it counts no further. Quotation marks do not count, since some parsers
+// remove them.
+//
+// It is meant for the texts of all kinds of numbers: integers, decimals, quantities, versions, and durations.
+func Digits(text string) int {
+	mantissa, exponent := 0, 0
+	isExponent := false
+	for i := 0; i < len(text) && mantissa+exponent <= MaxDigits; i++ {
+		switch c := text[i]; {
+		case '0' <= c && c <= '9':
+			if isExponent {
+				exponent = 10*exponent + int(c-'0')
+			} else {
+				mantissa++
+			}
+		case strings.IndexByte("+-._\"", c) >= 0:
+		case (c == 'e' || c == 'E') && mantissa > 0 && !isExponent:
+			isExponent = true
+		default:
+			return mantissa + exponent
+		}
+	}
+	return mantissa + exponent
+}
+
+// IsCheap reports whether a text is cheap to read as a number, and to calculate with. A text that is no number is cheap.
+func IsCheap(text string) bool { return Digits(text) <= MaxDigits }
+
+// Quantity parses a quantity. It returns an error for a text that is none, and for one with more than MaxDigits digits.
+func Quantity(text string) (resource.Quantity, error) {
+	if !IsCheap(text) {
+		return resource.Quantity{}, errTooLong
+	}
+	return resource.ParseQuantity(text)
+}
+
+var errTooLong = fmt.Errorf("the number has more than %d digits, with those that its exponent stands for", MaxDigits)
+
+// FromUnstructured converts the content of an object to a typed one, as runtime.DefaultUnstructuredConverter does. It returns an
+// error with the field's path if a quantity has more than MaxDigits digits. The typed object is a pointer to a struct.
+func FromUnstructured(content map[string]any, typed any) error {
+	if hasLongText(content) {
+		if err := check(content, reflect.TypeOf(typed).Elem(), nil); err != nil {
+			return err
+		}
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(content, typed)
+}
+
+// hasLongText reports whether any text in a value is not cheap to read as a number. Most objects have none, so that check needs
+// not compare them with their types.
+func hasLongText(value any) bool {
+	switch v := value.(type) {
+	case string:
+		return !IsCheap(v)
+	case json.Number:
+		return !IsCheap(string(v))
+	case []any:
+		for _, member := range v {
+			if hasLongText(member) {
+				return true
+			}
+		}
+	case map[string]any:
+		for _, member := range v {
+			if hasLongText(member) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+var quantityType = reflect.TypeFor[resource.Quantity]()
+
+// check returns an error if a quantity in a value that is converted to a type is not cheap to read.
+func check(value any, to reflect.Type, path *field.Path) error {
+	for to.Kind() == reflect.Pointer {
+		to = to.Elem()
+	}
+	if to == quantityType {
+		if hasLongText(value) {
+			return fmt.Errorf("%s: %w", path, errTooLong)
+		}
+		return nil
+	}
+	switch v := value.(type) {
+	case []any:
+		if to.Kind() != reflect.Slice {
+			return nil
+		}
+		for i, member := range v {
+			if err := check(member, to.Elem(), path.Index(i)); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		switch to.Kind() {
+		case reflect.Map:
+			for key, member := range v {
+				if err := check(member, to.Elem(), path.Key(key)); err != nil {
+					return err
+				}
+			}
+		case reflect.Struct:
+			return checkFields(v, to, path)
+		}
+	}
+	return nil
+}
+
+// checkFields is check for the fields of a struct.
+func checkFields(object map[string]any, to reflect.Type, path *field.Path) error {
+	for i := range to.NumField() {
+		f := to.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		var err error
+		if member, found := object[name]; found {
+			err = check(member, f.Type, path.Child(name))
+		} else if name == "" && f.Anonymous {
+			err = check(object, f.Type, path)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
