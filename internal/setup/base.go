@@ -73,6 +73,11 @@ func newBase(o Options, s *settings, provider *tracing.Provider, served *servedC
 	if err != nil {
 		return nil, err
 	}
+	if provider != nil {
+		if err := mgr.Add(provider); err != nil {
+			return nil, err
+		}
+	}
 	return &base{
 		options: o, settings: s, tracing: provider, served: served, state: own, mgr: mgr, topics: &topics{},
 		restoreDetector: detector,
@@ -122,18 +127,14 @@ func newManager(o Options, served *servedCluster, own *state, detector *watches.
 	if err := o.checkElection(); err != nil {
 		return nil, err
 	}
-	serving := metricsserver.Options{BindAddress: o.MetricsAddress, SecureServing: o.MetricsSecure}
-	if o.MetricsSecure {
-		serving.FilterProvider = own.authenticateScrapers
-	}
 	byObject := quotawriters.Cached()
 	if own.host == nil {
 		maps.Copy(byObject, ownState(o.Namespace))
 	}
 	mgr, err := ctrl.NewManager(served.config, ctrl.Options{
-		Scheme:                        NewScheme(),
-		Metrics:                       serving,
-		HealthProbeBindAddress:        o.ProbeAddress,
+		Scheme: NewScheme(),
+		// See addMetrics.
+		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		PprofBindAddress:              o.PprofAddress,
 		LeaderElection:                o.LeaderElection,
 		LeaderElectionID:              leaseName,

@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,8 +29,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 // state is where Berth keeps its own state: its Secrets, its lease, and the last versions of policies that compiled.
@@ -131,13 +128,4 @@ func (s *state) leaseConfig() *rest.Config {
 		return nil
 	}
 	return s.host.GetConfig()
-}
-
-// authenticateScrapers returns the filter that authenticates and authorizes metrics clients. It uses the host cluster
-// if there is one, because the clients run there, and the served cluster otherwise.
-func (s *state) authenticateScrapers(cfg *rest.Config, c *http.Client) (metricsserver.Filter, error) {
-	if s.host != nil {
-		cfg, c = s.host.GetConfig(), s.host.GetHTTPClient()
-	}
-	return filters.WithAuthenticationAndAuthorization(cfg, c)
 }

@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"github.com/berth-dev/berth/internal/httpserver"
 )
 
 // readiness knows whether this replica may decide. These conditions must be met:
@@ -61,20 +63,6 @@ func (r *readiness) isReady(ctx context.Context) bool {
 	return true
 }
 
-// untilSuccess returns a check that is not repeated after it succeeded. The webhook server's check performs a TLS
-// handshake without a client certificate. A server that requires one logs each such handshake as an error.
-func untilSuccess(check healthz.Checker) healthz.Checker {
-	var succeeded atomic.Bool
-	return func(request *http.Request) error {
-		if succeeded.Load() {
-			return nil
-		}
-		err := check(request)
-		succeeded.Store(err == nil)
-		return err
-	}
-}
-
 // confirmTimeout is how long a request waits for the API server to confirm the policies of this replica.
 const confirmTimeout = 3 * time.Second
 
@@ -100,36 +88,33 @@ func (r *readiness) guard(next http.Handler) http.Handler {
 	})
 }
 
-// addProbes adds the checks of /healthz and /readyz.
-func addProbes(base *base, serving *serving, controllers *controllers) error {
-	if err := base.mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }); err != nil {
-		return err
-	}
-	started := serving.server.StartedChecker()
-	if serving.clientCertificates != nil {
-		if err := base.mgr.Add(serving.clientCertificates); err != nil {
-			return err
-		}
-		started = untilSuccess(started)
-	}
-	if err := base.mgr.AddReadyzCheck("webhook", started); err != nil {
-		return err
-	}
-	if base.tracing != nil {
-		if err := base.mgr.Add(base.tracing); err != nil {
-			return err
-		}
-	}
-	return base.mgr.AddReadyzCheck("loaded", func(r *http.Request) error {
-		// Without a timeout, a probe that waits for a cache would look like a hanging process.
-		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
-		defer cancel()
-		if !controllers.readiness.isReady(ctx) {
-			return errors.New("policies or their data are not loaded yet")
-		}
-		if !controllers.freshness.Current() {
-			return errors.New("the API server has not confirmed the policies of this replica for too long")
-		}
+// addProbes serves /healthz and /readyz.
+func addProbes(base *base, controllers *controllers) error {
+	if o := base.options; o.ProbeAddress == "" || o.ProbeAddress == "0" {
 		return nil
-	})
+	}
+	mux := http.NewServeMux()
+	for path, checks := range map[string]map[string]healthz.Checker{
+		"/healthz": {"ping": healthz.Ping},
+		"/readyz":  {"loaded": controllers.loaded},
+	} {
+		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
+		mux.Handle(path, handler)
+		mux.Handle(path+"/", handler)
+	}
+	return base.mgr.Add(httpserver.Server{Name: "probes", Address: base.options.ProbeAddress, Strangers: probeStrangers, Handler: mux}.Runnable())
+}
+
+// loaded is the check of readiness.
+func (c *controllers) loaded(r *http.Request) error {
+	// Without a timeout, a probe that waits for a cache would look like a hanging process.
+	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+	defer cancel()
+	if !c.readiness.isReady(ctx) {
+		return errors.New("policies or their data are not loaded yet")
+	}
+	if !c.freshness.Current() {
+		return errors.New("the API server has not confirmed the policies of this replica for too long")
+	}
+	return nil
 }

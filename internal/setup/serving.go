@@ -22,18 +22,23 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"strconv"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
 	"github.com/berth-dev/berth/internal/certs"
+	"github.com/berth-dev/berth/internal/httpserver"
 	"github.com/berth-dev/berth/internal/webhookauth"
 )
 
 // serving is the webhook server, with what it and the API server authenticate each other by.
 type serving struct {
-	server      webhook.Server
+	// handlers has the webhooks by path. It measures them, and does not serve.
+	handlers    webhook.Server
 	certificate *certs.Source
 	tokens      *webhookauth.Tokens
 	// clientCertificates verifies the API server's client certificate. It is nil unless the options require one.
@@ -54,19 +59,35 @@ func newServing(base *base) (*serving, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the webhooks' tokens: %w", err)
 	}
-	server := webhook.NewServer(webhook.Options{
-		Host: base.options.WebhookHost,
-		Port: base.options.WebhookPort,
-		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-			c.MinVersion = tls.VersionTLS12
-			c.NextProtos = []string{"http/1.1"}
-			c.GetCertificate = certificate.GetCertificate
-			if clientCertificates != nil {
-				clientCertificates.Configure(c)
-			}
-		}},
-	})
-	return &serving{server: server, certificate: certificate, tokens: tokens, clientCertificates: clientCertificates}, base.mgr.Add(server)
+	mux := http.NewServeMux()
+	config := serverTLS()
+	config.GetCertificate = certificate.GetCertificate
+	if clientCertificates != nil {
+		clientCertificates.Configure(config)
+		if err := base.mgr.Add(clientCertificates); err != nil {
+			return nil, err
+		}
+	}
+	server := httpserver.Server{
+		Name: "webhooks", Address: net.JoinHostPort(base.options.WebhookHost, strconv.Itoa(cmp.Or(base.options.WebhookPort, webhook.DefaultPort))),
+		TLS: config, Strangers: webhookStrangers, Handler: mux,
+	}
+	return &serving{
+		handlers: webhook.NewServer(webhook.Options{WebhookMux: mux}), certificate: certificate, tokens: tokens, clientCertificates: clientCertificates,
+	}, base.mgr.Add(server.Runnable())
+}
+
+// How many clients may be connected to each port that are not known. Together they take less than 32 MiB. API servers are known by the
+// token that they send first, so the number bounds only how many requests may arrive at once on new connections.
+const (
+	webhookStrangers = 256
+	metricsStrangers = 32
+	probeStrangers   = 32
+)
+
+// serverTLS returns the configuration of TLS for a server without its certificate. HTTP/2 would allow many requests for each connection.
+func serverTLS() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 }
 
 // newCertificate prepares the certificate of the webhook server, which comes from a Secret.

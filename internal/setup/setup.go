@@ -18,6 +18,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -100,8 +101,8 @@ func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, err
 	}
 	draining := &drainingManager{Manager: base.mgr, delay: o.ShutdownDelay}
 	addWebhooks(base, serving, evaluation, controllers, draining)
-	if err := addProbes(base, serving, controllers); err != nil {
-		return nil, fmt.Errorf("adding probes: %w", err)
+	if err := errors.Join(addProbes(base, controllers), addMetrics(base)); err != nil {
+		return nil, fmt.Errorf("adding ports: %w", err)
 	}
 	return draining, nil
 }

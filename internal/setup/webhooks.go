@@ -26,6 +26,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/controllers/remediator"
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
+	"github.com/berth-dev/berth/internal/httpserver"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/review"
@@ -41,9 +42,9 @@ import (
 func addWebhooks(base *base, serving *serving, evaluation *evaluation, controllers *controllers, draining *drainingManager) {
 	register := func(path string, handler http.Handler) {
 		// The token is checked before the body of a request is read.
-		handler = draining.handler(serving.tokens.Handler(path, handler))
-		serving.server.Register(path, handler)
-		serving.server.Register(path+"/", handler)
+		handler = draining.handler(serving.tokens.Handler(path, httpserver.WithoutStrangers(handler)))
+		serving.handlers.Register(path, handler)
+		serving.handlers.Register(path+"/", handler)
 	}
 	scales := &watches.Scales{Client: base.served.dynamic}
 	memory := review.NewMemory()

@@ -117,6 +117,18 @@ func (c *Commands) StartReady(ctx context.Context, url string, flags ...string) 
 	return out
 }
 
+// Port is a port on which a replica listens.
+type Port struct {
+	Address string
+	// Secure is whether it speaks TLS.
+	Secure bool
+}
+
+// Ports returns the ports of the webhooks, the probes, and the metrics.
+func (c *Command) Ports() []Port {
+	return []Port{{strings.TrimPrefix(c.URL, "https://"), true}, {c.probes, false}, {c.metrics, false}}
+}
+
 // Log returns what the replica has said.
 func (c *Command) Log() (string, error) {
 	text, err := os.ReadFile(c.log)

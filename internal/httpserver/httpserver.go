@@ -1,0 +1,178 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package httpserver serves HTTP to clients of which most are not known, within bounds: everything in a cluster can connect to the ports
+// of a replica.
+package httpserver
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+const (
+	// maxHeaderBytes limits the header of a request. Go adds 4 KiB to it.
+	maxHeaderBytes = 4 << 10
+	// headerTimeout limits the time from the connection, or from the first byte of a later request, until a request's header is
+	// complete. It includes the TLS handshake.
+	headerTimeout = 10 * time.Second
+	// idleTimeout is longer than that of Go's clients, so that these close idle connections first.
+	idleTimeout = 100 * time.Second
+	// shutdownTimeout is how long requests in flight may take when the server is told to end. It is above the deadline of any review.
+	shutdownTimeout = 12 * time.Second
+)
+
+// Server describes a server.
+type Server struct {
+	// Name is for logs.
+	Name string
+	// Address is where the server listens, as in net.Listen.
+	Address string
+	// TLS is nil for plain HTTP.
+	TLS *tls.Config
+	// Strangers is how many connections of clients may be open that are not known. The oldest one is closed if there are more. So
+	// clients that connect and then do nothing take little memory, and keep no other client away. Such a connection takes about 60 KB
+	// at most. A client is a stranger until WithoutStrangers serves it.
+	Strangers int
+	Handler   http.Handler
+}
+
+// Runnable returns what listens at the address and serves while a manager runs, on every replica, and before the manager's caches are
+// filled.
+func (s Server) Runnable() *manager.Server {
+	strangers := &strangers{limit: s.Strangers, oldest: list.New(), places: map[net.Conn]*list.Element{}}
+	timeout := shutdownTimeout
+	return &manager.Server{Name: s.Name, Listener: s.listener(), ShutdownTimeout: &timeout, Server: &http.Server{
+		Handler:           s.Handler,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		ConnState:         strangers.observe,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, contextKey{}, func() { strangers.remove(c) })
+		},
+	}}
+}
+
+// listener returns a listener that listens from its first use on.
+func (s Server) listener() net.Listener {
+	return &lateListener{address: address(s.Address), listen: sync.OnceValues(func() (net.Listener, error) {
+		l, err := net.Listen("tcp", s.Address)
+		if err != nil || s.TLS == nil {
+			return l, err
+		}
+		return tls.NewListener(l, s.TLS), nil
+	})}
+}
+
+type lateListener struct {
+	address address
+	listen  func() (net.Listener, error)
+}
+
+// Accept implements net.Listener.
+func (l *lateListener) Accept() (net.Conn, error) {
+	listener, err := l.listen()
+	if err != nil {
+		return nil, err
+	}
+	return listener.Accept()
+}
+
+// Close implements net.Listener.
+func (l *lateListener) Close() error {
+	listener, err := l.listen()
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+// Addr implements net.Listener.
+func (l *lateListener) Addr() net.Addr { return l.address }
+
+// address is the address of a listener of TCP.
+type address string
+
+// Network implements net.Addr.
+func (address) Network() string { return "tcp" }
+
+// String implements net.Addr.
+func (a address) String() string { return string(a) }
+
+type contextKey struct{}
+
+// WithoutStrangers returns a handler that takes the client of a request for known. Put it behind what authenticates clients.
+func WithoutStrangers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if known, ok := r.Context().Value(contextKey{}).(func()); ok {
+			known()
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// strangers are the open connections of unknown clients. It is safe for concurrent use.
+type strangers struct {
+	limit int
+
+	mu sync.Mutex
+	// oldest has the connections in the order of their age, and places finds them there.
+	oldest *list.List
+	places map[net.Conn]*list.Element
+}
+
+// observe is called when the state of a connection changes.
+func (s *strangers) observe(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if old := s.add(c); old != nil {
+			// It may be closed already, and then this has no effect.
+			_ = old.Close()
+		}
+	case http.StateClosed, http.StateHijacked:
+		s.remove(c)
+	}
+}
+
+// add adds a connection, and returns the one that must give way to it, or nil.
+func (s *strangers) add(c net.Conn) net.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.places[c] = s.oldest.PushBack(c)
+	if s.oldest.Len() <= s.limit {
+		return nil
+	}
+	old, _ := s.oldest.Remove(s.oldest.Front()).(net.Conn)
+	delete(s.places, old)
+	return old
+}
+
+func (s *strangers) remove(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if place, ok := s.places[c]; ok {
+		s.oldest.Remove(place)
+		delete(s.places, c)
+	}
+}

@@ -1,0 +1,165 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package httpserver_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/berth-dev/berth/internal/httpserver"
+)
+
+// start starts a server and returns its address. The path /known is that of clients who are known.
+func start(t *testing.T, strangers int) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) })
+	mux.Handle("/", answer)
+	mux.Handle("/known", httpserver.WithoutStrangers(answer))
+	server := httpserver.Server{Name: "test", Address: "127.0.0.1:0", Strangers: strangers, Handler: mux}.Runnable()
+	var err error
+	if server.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the server ended: %v", err)
+		}
+	})
+	return server.Listener.Addr().String()
+}
+
+// client is a connection to a server.
+type client struct {
+	net.Conn
+	t      *testing.T
+	answer *bufio.Reader
+}
+
+func connect(t *testing.T, address string) *client {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return &client{c, t, bufio.NewReader(c)}
+}
+
+func (c *client) send(text string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// get sends a request, and returns the response's body, or "closed".
+func (c *client) get(path string) string {
+	c.t.Helper()
+	c.send("GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n")
+	response, err := http.ReadResponse(c.answer, nil)
+	if err != nil {
+		return "closed"
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(body)
+}
+
+// closed waits until the server closes the connection.
+func (c *client) closed() {
+	c.t.Helper()
+	if text, err := io.ReadAll(c.answer); len(text) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
+		c.t.Errorf("the server sent %q, %v", text, err)
+	}
+}
+
+func TestStrangers(t *testing.T) {
+	address := start(t, 3)
+	known := connect(t, address)
+	if got := known.get("/known"); got != "/known" {
+		t.Fatalf("got %s", got)
+	}
+	var strangers []*client
+	for range 3 {
+		c := connect(t, address)
+		c.send("GET / HTTP/1.1\r\n")
+		strangers = append(strangers, c)
+	}
+	// A request alone makes nobody known.
+	fourth := connect(t, address)
+	if got := fourth.get("/"); got != "/" {
+		t.Errorf("got %s", got)
+	}
+	strangers[0].closed()
+	fifth := connect(t, address)
+	if got := fifth.get("/known"); got != "/known" {
+		t.Errorf("got %s", got)
+	}
+	strangers[1].closed()
+	// The fifth is known by now and the second was closed for it, so that there is room for one.
+	sixth := connect(t, address)
+	for path, c := range map[string]*client{"/3": strangers[2], "/4": fourth, "/5": fifth, "/6": sixth, "/known": known} {
+		if c == strangers[2] {
+			c.send("Host: a\r\n\r\n")
+			if response, err := http.ReadResponse(c.answer, nil); err != nil || response.StatusCode != http.StatusOK {
+				t.Errorf("the third stranger: %v", err)
+			}
+			continue
+		}
+		if got := c.get(path); got != path {
+			t.Errorf("%s: got %s", path, got)
+		}
+	}
+	// Who left makes room.
+	_ = sixth.Close()
+	_ = fourth.Close()
+	_ = strangers[2].Close()
+	for range 3 {
+		if got := connect(t, address).get("/7"); got != "/7" {
+			t.Errorf("got %s", got)
+		}
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	address := start(t, 3)
+	c := connect(t, address)
+	c.send("GET / HTTP/1.1\r\nHost: a\r\nLarge: " + strings.Repeat("a", 4<<10-100) + "\r\n\r\n")
+	if response, err := http.ReadResponse(c.answer, nil); err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("a header of 4 KiB: %v", err)
+	}
+	c = connect(t, address)
+	c.send("GET / HTTP/1.1\r\nHost: a\r\nLarge: " + strings.Repeat("a", 16<<10))
+	response, err := http.ReadResponse(c.answer, nil)
+	if err != nil || response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a header of 16 KiB without its end: %v", err)
+	}
+}

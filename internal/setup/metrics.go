@@ -1,0 +1,80 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package setup
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	certutil "k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+
+	"github.com/berth-dev/berth/internal/httpserver"
+)
+
+// addMetrics serves /metrics, if the options say where.
+func addMetrics(base *base) error {
+	o := base.options
+	if o.MetricsAddress == "" || o.MetricsAddress == "0" {
+		return nil
+	}
+	server := httpserver.Server{Name: "metrics", Address: o.MetricsAddress, Strangers: metricsStrangers}
+	// A registry whose collection fails in part would otherwise look like one in which something is zero.
+	handler := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+	if o.MetricsSecure {
+		certificate, err := selfSigned()
+		if err != nil {
+			return err
+		}
+		server.TLS = serverTLS()
+		server.TLS.Certificates = []tls.Certificate{certificate}
+		if handler, err = base.state.authenticateScrapers(base, httpserver.WithoutStrangers(handler)); err != nil {
+			return err
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", handler)
+	server.Handler = mux
+	return base.mgr.Add(server.Runnable())
+}
+
+// selfSigned returns a new certificate. Its clients don't verify it, as those of Kubernetes' own components.
+func selfSigned() (tls.Certificate, error) {
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", []net.IP{{127, 0, 0, 1}}, nil)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("making a certificate for the metrics: %w", err)
+	}
+	return tls.X509KeyPair(certificate, key)
+}
+
+// authenticateScrapers returns a handler that authenticates and authorizes metrics clients. It asks the host cluster if there is one,
+// because the clients run there, and the served cluster otherwise.
+func (s *state) authenticateScrapers(base *base, next http.Handler) (http.Handler, error) {
+	cfg, c := base.mgr.GetConfig(), base.mgr.GetHTTPClient()
+	if s.host != nil {
+		cfg, c = s.host.GetConfig(), s.host.GetHTTPClient()
+	}
+	filter, err := filters.WithAuthenticationAndAuthorization(cfg, c)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the authentication of metrics clients: %w", err)
+	}
+	return filter(base.mgr.GetLogger(), next)
+}
