@@ -54,7 +54,8 @@ released = $(and $(filter yes,$(PREBUILT)),$(filter v$(RELEASE),$(VERSION)))
 engine = $(if $(filter-out $(CURDIR)/bin/opa,$(abspath $(wildcard $(KUBEBUILDER_ASSETS)/opa))),,opa)
 
 # Arguments for go test: make test TESTFLAGS='-run TestDecide -v' PACKAGES=./internal/...
-PACKAGES ?= ./...
+# The suites that wait longest start first, so that they wait while others compute, and not alone at the end.
+PACKAGES ?= $(addprefix ./test/integration/,remediation runbook remoteengine remote certificates scaling) ./test/install ./hack/dev ./...
 TESTFLAGS ?=
 TEST_TIMEOUT ?= 20m
 # Without debugging information, linking a test takes a third less time. Stack traces don't need it.
