@@ -74,6 +74,9 @@ const (
 	policyTimeout   = 10
 )
 
+// PolicyDeadline is the maximum duration of a request about one of Berth's own objects. The API server's timeout is a little longer.
+const PolicyDeadline = (policyTimeout - 1) * time.Second
+
 // Options configure how the API server reaches the webhooks.
 type Options struct {
 	// URL is the base URL of the webhooks. If it is empty, the API server uses the Service.
@@ -239,8 +242,7 @@ func Bundles(ctx context.Context, c client.Reader) ([][]byte, error) {
 	return out, err
 }
 
-// UsedTokens returns the tokens in the paths of the configured webhooks, one for each webhook. It is empty for a path
-// without a token.
+// UsedTokens returns the tokens in the paths of the configured webhooks, one for each webhook.
 func UsedTokens(ctx context.Context, c client.Reader) ([]string, error) {
 	all, err := clientConfigs(ctx, c)
 	var out []string

@@ -25,6 +25,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/berth-dev/berth/internal/httpserver"
 )
@@ -163,3 +165,60 @@ func TestHeaders(t *testing.T) {
 		t.Errorf("a header of 16 KiB without its end: %v", err)
 	}
 }
+
+// TestShutdown checks that a server ends in time though a request does not, and lets others end.
+func TestShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		forever, slow := make(chan struct{}), make(chan struct{})
+		mux := http.NewServeMux()
+		mux.HandleFunc("/forever", func(http.ResponseWriter, *http.Request) { <-forever })
+		mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) { <-slow; fmt.Fprint(w, r.URL.Path) })
+		server := httpserver.Server{Name: "test", Strangers: 10, Handler: mux}.Runnable()
+		connections := make(pipes)
+		server.Listener = connections
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- server.Start(ctx) }()
+		connect := func() *client {
+			here, there := net.Pipe()
+			connections <- there
+			return &client{here, t, bufio.NewReader(here)}
+		}
+		hangs, answered := connect(), connect()
+		go func() { _, _ = io.WriteString(hangs, "GET /forever HTTP/1.1\r\nHost: a\r\n\r\n") }()
+		answers := make(chan string, 1)
+		go func() { answers <- answered.get("/slow") }()
+		synctest.Wait()
+
+		told := time.Now()
+		cancel()
+		synctest.Wait()
+		close(slow)
+		if got := <-answers; got != "/slow" {
+			t.Errorf("a request in flight got %s", got)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(told); took > 15*time.Second {
+			t.Errorf("the server ended after %s", took)
+		}
+		close(forever)
+		_ = hangs.Close()
+		_ = answered.Close()
+	})
+}
+
+// pipes is a listener of connections in memory.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	c, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }

@@ -39,17 +39,22 @@ import (
 // Decider decides admission requests. Implementations are safe for concurrent use.
 type Decider interface {
 	admission.Handler
-	// HandleUnread returns the response to a request whose objects and options were not read. So the request may be a
-	// dry run. err is the reason.
+	// HandleUnread returns the response to a request that was not decided in time, or whose objects and options were not
+	// read, so that it may be a dry run. err is the reason.
 	HandleUnread(ctx context.Context, req admission.Request, err *apierrors.StatusError) admission.Response
 }
 
-// retryAfter is the delay, in seconds, after which a client should retry a request for which there was no memory.
+// retryAfter is the delay, in seconds, after which a client should retry a request for which there was no memory or time.
 const retryAfter = 1
 
+// grace is how long a decision may go on after its deadline before it is answered in its place. Most decisions notice their deadline
+// themselves, and say more about it. With it, the response still comes before the API server's timeout, which is a second after the
+// deadline: the API server would quote the URL, and with it the token in it, to the user.
+const grace = 250 * time.Millisecond
+
 // Handler serves AdmissionReviews of admission.k8s.io/v1 like controller-runtime's admission.Webhook, but limits
-// memory. It reads a review of up to MaxBytes after it has waited for memory, and also responds to a request that it
-// does not read. Create it with New. It is safe for concurrent use.
+// memory and time. It reads a review of up to MaxBytes after it has waited for memory, and also responds to a request
+// that it does not read, or that is not decided in time. Create it with New. It is safe for concurrent use.
 type Handler struct {
 	decider Decider
 	webhook *admission.Webhook
@@ -59,18 +64,20 @@ type Handler struct {
 
 var _ http.Handler = (*Handler)(nil)
 
-// New returns a handler. A request takes at most timeout, of which the handler waits at most half for memory.
+// New returns a handler. A request takes at most timeout and a quarter of a second, of which the handler waits at most half of timeout
+// for memory. A decision that does not end by then keeps its memory until it does.
 func New(d Decider, memory *Memory, timeout time.Duration) *Handler {
 	return &Handler{decider: d, webhook: &admission.Webhook{Handler: d}, memory: memory, timeout: timeout}
 }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), h.timeout)
+	deadline := time.Now().Add(h.timeout)
+	ctx, cancel := context.WithDeadline(r.Context(), deadline)
 	defer cancel()
 	// The server itself has no deadline for a client that stops sending. The error is ignored: in tests the response
 	// writer supports no deadlines, which does no harm.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.timeout))
+	_ = http.NewResponseController(w).SetReadDeadline(deadline)
 	if contentType := r.Header.Get("Content-Type"); contentType != "application/json" {
 		refuse(ctx, w, fmt.Errorf("contentType=%s, expected application/json", contentType))
 		return
@@ -92,27 +99,41 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.unread(ctx, w, r.Body, apierrors.NewTooManyRequests("Berth is reading too many large admission reviews: try again", retryAfter))
 		return
 	}
-	defer release()
-	h.read(ctx, w, r, size)
+	request, err := read(r, size)
+	if err != nil {
+		release()
+		refuse(ctx, w, err)
+		return
+	}
+	decided := make(chan admission.Response, 1)
+	go func() {
+		defer release()
+		decided <- h.webhook.Handle(ctx, request)
+	}()
+	late := time.NewTimer(time.Until(deadline) + grace)
+	defer late.Stop()
+	select {
+	case response := <-decided:
+		write(ctx, w, response)
+	case <-late.C:
+		write(ctx, w, h.withoutDecision(apierrors.NewTimeoutError("Berth did not decide in time: try again", retryAfter)).Handle(ctx, request))
+	}
 }
 
-// read decides a request whose review has at most size bytes.
-func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Request, size int64) {
+// read reads a request whose review has at most size bytes.
+func read(r *http.Request, size int64) (admission.Request, error) {
 	body, err := readAll(r.Body, r.ContentLength, size)
 	if err != nil {
-		refuse(ctx, w, fmt.Errorf("reading the AdmissionReview: %w", err))
-		return
+		return admission.Request{}, fmt.Errorf("reading the AdmissionReview: %w", err)
 	}
 	var in admissionv1.AdmissionReview
 	if err := kjson.Unmarshal(body, &in); err != nil {
-		refuse(ctx, w, fmt.Errorf("decoding the AdmissionReview: %w", err))
-		return
+		return admission.Request{}, fmt.Errorf("decoding the AdmissionReview: %w", err)
 	}
 	if want := admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"); in.GroupVersionKind() != want || in.Request == nil {
-		refuse(ctx, w, fmt.Errorf("the body is not an AdmissionReview of %s with a request", admissionv1.SchemeGroupVersion))
-		return
+		return admission.Request{}, fmt.Errorf("the body is not an AdmissionReview of %s with a request", admissionv1.SchemeGroupVersion)
 	}
-	write(ctx, w, h.webhook.Handle(ctx, admission.Request{AdmissionRequest: *in.Request}))
+	return admission.Request{AdmissionRequest: *in.Request}, nil
 }
 
 // readAll reads a body of the announced length or, if that is unknown, of at most limit bytes.
@@ -136,10 +157,24 @@ func (h *Handler) unread(ctx context.Context, w http.ResponseWriter, body io.Rea
 		refuse(ctx, w, errors.Join(reason, err))
 		return
 	}
-	unread := admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
+	answerEarly(ctx, w, body, h.withoutDecision(reason).Handle(ctx, admission.Request{AdmissionRequest: *head}))
+}
+
+// withoutDecision responds to requests that the decider does not decide.
+func (h *Handler) withoutDecision(reason *apierrors.StatusError) *admission.Webhook {
+	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
 		return h.decider.HandleUnread(ctx, req, reason)
 	})}
-	answerEarly(ctx, w, body, unread.Handle(ctx, admission.Request{AdmissionRequest: *head}))
+}
+
+// Lenient returns a Decider for a webhook whose failure policy is Ignore: it admits, with a warning, what is not decided.
+func Lenient(h admission.Handler) Decider { return lenient{h} }
+
+type lenient struct{ admission.Handler }
+
+// HandleUnread implements Decider.
+func (lenient) HandleUnread(_ context.Context, _ admission.Request, err *apierrors.StatusError) admission.Response {
+	return admission.Allowed("").WithWarnings("Berth did not check this: " + err.ErrStatus.Message)
 }
 
 // answerEarly responds to a client that is still sending, and reads and discards the rest of the request. A client that

@@ -28,6 +28,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -239,6 +240,41 @@ func TestMemory(t *testing.T) {
 	if most := d.most.Load(); most > 64<<20+20 {
 		t.Errorf("%d bytes at once", most)
 	}
+}
+
+// TestLate checks that a request is answered before the API server's timeout, whatever a decision does, and that the decision keeps its
+// memory until it ends.
+func TestLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 4 * time.Second
+		d := &decider{hold: make(chan struct{}), began: make(chan struct{}, 64)}
+		memory := review.NewMemory()
+		strict, lenient := review.New(d, memory, timeout), review.New(review.Lenient(d), memory, timeout)
+		started := time.Now()
+		const large = 33 << 20
+		body := reviewOf("a", large)
+		want := answer{200, "admission.k8s.io/v1 AdmissionReview", "u-a", false, 403, "CREATE ns/a unread: Timeout"}
+		if diff := cmp.Diff(want, post(t, strict, "application/json", strings.NewReader(body), int64(len(body)))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if took := time.Since(started); took < timeout || took >= timeout+time.Second {
+			t.Errorf("answered after %s", took)
+		}
+		// Of the memory for large reviews, the first one still has more than half.
+		want = answer{200, "admission.k8s.io/v1 AdmissionReview", "u-a", true, 200, ""}
+		if diff := cmp.Diff(want, post(t, lenient, "application/json", strings.NewReader(body), int64(len(body)))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if began := len(d.began); began != 1 {
+			t.Errorf("%d decisions began, want 1", began)
+		}
+		close(d.hold)
+		synctest.Wait()
+		want.Message = fmt.Sprintf("a %d", large)
+		if diff := cmp.Diff(want, post(t, strict, "application/json", strings.NewReader(body), int64(len(body)))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 }
 
 // FuzzServeHTTP checks that every body gets a response, and that a review that was not read is not decided.

@@ -80,9 +80,9 @@ func newServing(base *base) (*serving, error) {
 // How many clients may be connected to each port that are not known. Together they take less than 32 MiB. API servers are known by the
 // token that they send first, so the number bounds only how many requests may arrive at once on new connections.
 const (
-	webhookStrangers = 256
-	metricsStrangers = 32
-	probeStrangers   = 32
+	webhookStrangers = 160
+	metricsStrangers = 24
+	probeStrangers   = 24
 )
 
 // serverTLS returns the configuration of TLS for a server without its certificate. HTTP/2 would allow many requests for each connection.

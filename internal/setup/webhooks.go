@@ -70,8 +70,11 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 	} {
 		register(path, base.tracing.Handler("admission quota", controllers.readiness.guard(review.New(handler, memory, quotavalidator.Deadline))))
 	}
+	own := func(h admission.Handler) http.Handler {
+		return review.New(review.Lenient(h), memory, webhookconfiguration.PolicyDeadline)
+	}
 	register(webhookconfiguration.PathPolicies,
-		admission.WithValidator(base.mgr.GetScheme(), &policyvalidator.Validator{
+		own(admission.WithValidator(base.mgr.GetScheme(), &policyvalidator.Validator{
 			Templates: base.settings.templates,
 			Catalog:   evaluation.catalog, Checker: evaluation.engines, Scales: scales, Types: evaluation.schemas, Secrets: evaluation.secrets, Namespace: base.options.Namespace,
 			Namespaces: base.namespaces, OwnNamespace: base.options.exemptNamespace(),
@@ -80,16 +83,16 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 			Clusters:          &watches.Clusters{Client: base.served.dynamic, Catalog: evaluation.catalog},
 			ClusterPredicates: base.settings.predicates.NamesOf(predicates.Clusters),
 			Compilations:      semaphore.NewWeighted(maxCompilations),
-		}))
-	register(webhookconfiguration.PathApprovals, &admission.Webhook{Handler: &planapproval.Handler{Clock: clock.RealClock{}}})
-	register(webhookconfiguration.PathQuotaSpecs, &admission.Webhook{Handler: &quotaspec.Handler{
+		}).Handler))
+	register(webhookconfiguration.PathApprovals, own(&planapproval.Handler{Clock: clock.RealClock{}}))
+	register(webhookconfiguration.PathQuotaSpecs, own(&quotaspec.Handler{
 		Catalog: evaluation.catalog, Evaluators: evaluation.quotaEvaluators, Namespaces: base.namespaces,
 		Classes:                 &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},
 		StorageClasses:          &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.StorageClass},
 		VolumeAttributesClasses: &watches.Classes{Reader: base.mgr.GetAPIReader(), Kind: watches.VolumeAttributesClass},
 		OwnNamespace:            base.options.exemptNamespace(), Decoder: admission.NewDecoder(base.mgr.GetScheme()),
 		Live: base.mgr.GetAPIReader(), Cache: base.mgr.GetClient(),
-	}})
+	}))
 }
 
 // maxCompilations is how many policies the validating webhook compiles concurrently.

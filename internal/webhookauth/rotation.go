@@ -25,9 +25,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -35,17 +33,12 @@ import (
 )
 
 const (
-	// defaultLifetime limits how long a token that leaked in an error message of the API server can be used.
+	// defaultLifetime limits how long a token that leaked can be used.
 	defaultLifetime = time.Hour
 	// defaultSettle gives the watches of all replicas time to receive a new token.
 	defaultSettle = 10 * time.Second
 	// defaultOverlap gives API servers time to follow a changed configuration, and requests in flight time to arrive.
 	defaultOverlap = time.Minute
-	// upgradeSettle is the least time for which replicas learn a new token while a configuration has a path without one. Replicas of an
-	// earlier version of Berth, which serve only such paths, may still be running.
-	upgradeSettle = 5 * time.Minute
-	// maxTokens limits the size of the Secret if the leader changes often. The newest tokens are kept.
-	maxTokens = 16
 )
 
 // rotation reconciles the Secret. It runs on the leader.
@@ -55,6 +48,9 @@ type rotation struct {
 	clock  clock.PassiveClock
 
 	schedule schedule
+	// rotated is set once this leader has introduced a token. A new leader does so, since errors during the outage before may have shown
+	// the token to users.
+	rotated bool
 }
 
 // Reconcile introduces a new token if it is due, removes tokens that are no longer used, and selects the token for the
@@ -65,39 +61,32 @@ func (r *rotation) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{}, fmt.Errorf("reading the webhook configurations: %w", err)
 	}
 	secret := &corev1.Secret{}
-	err = r.client.Get(ctx, req.NamespacedName, secret)
-	if client.IgnoreNotFound(err) != nil {
+	if err := r.client.Get(ctx, req.NamespacedName, secret); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
-	missing := apierrors.IsNotFound(err)
 	have, err := decode(secret.Data)
 	if err != nil {
 		ctrllog.FromContext(ctx).Error(err, "Replacing the tokens of the webhooks")
 	}
 	now := r.clock.Now()
-	step := r.schedule.next(have, used, now)
-	if step.introduce {
-		step.tokens = append([]string{newToken()}, step.tokens...)
-		step.tokens = step.tokens[:min(len(step.tokens), maxTokens)]
+	next, current, after := r.schedule.next(have, used, now, !r.rotated)
+	if slices.Equal(have.tokens, next.tokens) {
+		r.tokens.setCurrent(current)
+		return reconcile.Result{RequeueAfter: after}, nil
 	}
-	if !step.introduce && slices.Equal(have, step.tokens) {
-		r.tokens.setCurrent(step.current)
-		return reconcile.Result{RequeueAfter: step.after}, nil
-	}
-	if missing {
-		err = r.client.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}, Data: encode(step.tokens),
-		})
+	secret.Data = next.encode()
+	if secret.ResourceVersion == "" {
+		secret.ObjectMeta = metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}
+		err = r.client.Create(ctx, secret)
 	} else {
-		secret.Data = encode(step.tokens)
 		err = r.client.Update(ctx, secret)
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("storing the tokens of the webhooks: %w", err)
 	}
-	if step.introduce {
-		ctrllog.FromContext(ctx).Info("Introduced a new token for the paths of the webhooks", "accepted", len(step.tokens))
-		r.schedule.introduced = now
+	if !next.introduced.Equal(have.introduced) {
+		ctrllog.FromContext(ctx).Info("Introduced a new token for the paths of the webhooks", "accepted", len(next.tokens))
+		r.rotated = true
 	}
 	// The change of the Secret triggers the next reconcile. The requeue is for the case that its event came before.
 	return reconcile.Result{RequeueAfter: r.schedule.settle}, nil
@@ -107,92 +96,34 @@ func (r *rotation) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 // DNS names.
 func newToken() string { return strings.ToLower(rand.Text()) }
 
-// schedule decides when tokens are introduced and removed. It holds what this leader has seen. A new leader starts
-// over, which rotates the token and accepts old tokens for a little longer.
-type schedule struct {
-	lifetime, settle, overlap time.Duration
+// schedule decides when tokens are introduced and removed.
+type schedule struct{ lifetime, settle, overlap time.Duration }
 
-	// introduced is when this leader last introduced a token, or zero for never.
-	introduced time.Time
-	// newest is the newest token in the Secret, and seen is when this leader first saw it there.
-	newest string
-	seen   time.Time
-	// unused holds, for each token that no configuration contains, since when that is so.
-	unused map[string]time.Time
-}
+// rotation is how long it takes until a new token is the only one.
+func (s schedule) rotation() time.Duration { return s.settle + s.overlap }
 
-// step is what the leader must do now.
-type step struct {
-	// introduce is set if a new token is due. It goes before tokens.
-	introduce bool
-	// tokens are the tokens to accept, the newest first.
-	tokens []string
-	// current is the token for the webhook configurations.
-	current string
-	// after is the time until the next step, or zero for no limit.
-	after time.Duration
-}
-
-// next returns the next step. have are the tokens in the Secret, and used are the tokens in the webhook configurations.
-func (s *schedule) next(have, used []string, now time.Time) step {
-	out := step{introduce: len(have) == 0 || s.introduced.IsZero() || now.Sub(s.introduced) >= s.lifetime}
-	if len(have) > 0 && have[0] != s.newest {
-		s.newest, s.seen = have[0], now
-	}
-	s.prune(&out, have, used, now)
-	if out.introduce {
-		return out
-	}
-	out.wait(s.lifetime - now.Sub(s.introduced))
-	settle := s.settle
-	if slices.Contains(used, "") {
-		settle = max(settle, upgradeSettle)
-	}
-	switch left := settle - now.Sub(s.seen); {
-	case left <= 0 || len(used) == 0 || slices.Contains(used, s.newest):
-		out.current = s.newest
+// next returns what the Secret must have now, the token for the webhook configurations, and the time until the next step. have is what the
+// Secret has, and used are the tokens in the webhook configurations. A token is introduced early if rotate is set, or if the one
+// before may have been shown to a user, but not before the rotation before has ended.
+func (s schedule) next(have stored, used []string, now time.Time, rotate bool) (next stored, current string, after time.Duration) {
+	age := now.Sub(have.introduced)
+	rotate = rotate || have.exposed.After(have.introduced)
+	switch {
+	case len(have.tokens) == 0, age < 0, age >= s.lifetime, rotate && age >= s.rotation():
+		next = stored{tokens: []string{newToken()}, introduced: now}
+		for _, token := range slices.Concat(used, have.tokens[:min(1, len(have.tokens))]) {
+			if !slices.Contains(next.tokens, token) {
+				next.tokens = append(next.tokens, token)
+			}
+		}
+		return next, "", s.settle
+	case age < s.settle && len(have.tokens) > 1:
+		return have, have.tokens[1], s.settle - age
+	case age < s.rotation():
+		return have, have.tokens[0], s.rotation() - age
 	default:
-		// Use the newest token that is in use, so that a configuration that is written now is like the others.
-		out.current = used[0]
-		for _, token := range slices.Backward(have) {
-			if slices.Contains(used, token) {
-				out.current = token
-			}
-		}
-		out.wait(left)
-	}
-	return out
-}
-
-// prune selects the tokens to accept: the newest one, those in use, and those that were in use within the overlap.
-func (s *schedule) prune(out *step, have, used []string, now time.Time) {
-	before := s.unused
-	s.unused = map[string]time.Time{}
-	for i, token := range have {
-		if i > 0 && !slices.Contains(used, token) {
-			since, known := before[token]
-			if !known {
-				since = now
-			}
-			left := s.overlap - now.Sub(since)
-			if left <= 0 {
-				continue
-			}
-			s.unused[token] = since
-			out.wait(left)
-		}
-		out.tokens = append(out.tokens, token)
-	}
-	for _, token := range sets.List(sets.New(used...)) {
-		if !slices.Contains(out.tokens, token) {
-			out.tokens = append(out.tokens, token)
-		}
-	}
-}
-
-// wait limits after to at most d.
-func (s *step) wait(d time.Duration) {
-	if s.after == 0 || d < s.after {
-		s.after = d
+		next = have
+		next.tokens = have.tokens[:1]
+		return next, have.tokens[0], s.lifetime - age
 	}
 }

@@ -55,9 +55,13 @@ import (
 // SecretName is the name of the Secret in Berth's own namespace that contains the tokens.
 const SecretName = "berth-webhook-token"
 
-// dataKey is the key of the Secret's data: a JSON list of the accepted tokens, the newest first. An empty token stands
-// for paths without a token, which earlier versions of Berth wrote.
-const dataKey = "tokens"
+// Keys of the Secret's data: a JSON list of the accepted tokens, the newest first; when the newest one was introduced; and when a user may
+// last have seen the one in use. Times are in the form of RFC 3339.
+const (
+	tokensKey     = "tokens"
+	introducedKey = "introduced"
+	exposedKey    = "exposed"
+)
 
 // maxLength is the maximum length of a token that is checked, in bytes. Berth's own tokens are shorter.
 const maxLength = 128
@@ -71,7 +75,7 @@ type Options struct {
 	// Settle is how long replicas have to learn a token before the webhook configurations contain it. 0 means 10
 	// seconds.
 	Settle time.Duration
-	// Overlap is how long a token is accepted after no webhook configuration contains it. 0 means a minute.
+	// Overlap is how long a token is accepted after the webhook configurations contain the next one. 0 means a minute.
 	Overlap time.Duration
 	// Used returns the tokens in the webhook configurations in this replica's cache, one for each webhook.
 	Used func(context.Context) ([]string, error)
@@ -85,15 +89,23 @@ type Options struct {
 //
 //  1. The leader puts a new token before the others in the Secret. From then on all replicas accept it.
 //  2. After Settle the leader writes the new token to the webhook configurations.
-//  3. Once no configuration has had the old token for Overlap, the leader removes it from the Secret. No replica accepts it
-//     any more.
+//  3. After Overlap the leader removes the old token from the Secret. No replica accepts it any more.
 //
 // A replica also accepts the tokens in the webhook configurations, independently of the Secret, because the API servers
-// use them. So no request is refused when the Secret is lost or when an older configuration is restored.
+// use them. So no request is refused when the Secret is lost, or when an older configuration is restored or not yet written.
+//
+// If an API server gives up a request, it shows the URL to the user, and with it the token. The replica then notes that in the Secret,
+// and the leader introduces a new token, unless the rotation before has not ended.
 type Tokens struct {
-	options Options
-	reader  client.Reader
-	changes chan event.GenericEvent
+	options  Options
+	schedule schedule
+	client   client.Client
+	clock    clock.PassiveClock
+	changes  chan event.GenericEvent
+
+	// exposed is when an API server last gave up a request, in nanoseconds since 1970; 0 for never. exposures has an event for it.
+	exposed   atomic.Int64
+	exposures chan event.GenericEvent
 
 	// accepted are the digests of the accepted tokens, or nil until they are known.
 	accepted atomic.Pointer[[]digest]
@@ -108,16 +120,13 @@ type digest [sha256.Size]byte
 // cluster.
 func Add(mgr manager.Manager, state cluster.Cluster, o Options) (*Tokens, error) {
 	o.Lifetime, o.Settle, o.Overlap = cmp.Or(o.Lifetime, defaultLifetime), cmp.Or(o.Settle, defaultSettle), cmp.Or(o.Overlap, defaultOverlap)
-	t := &Tokens{options: o, reader: state.GetClient(), changes: make(chan event.GenericEvent, 1)}
+	t := newTokens(o, state.GetClient(), clock.RealClock{})
 	for name, r := range map[string]struct {
 		reconciler reconcile.Reconciler
 		leads      bool
 	}{
-		"webhook-token": {reconciler: t},
-		"webhook-token-rotation": {leads: true, reconciler: &rotation{
-			tokens: t, client: state.GetClient(), clock: clock.RealClock{},
-			schedule: schedule{lifetime: o.Lifetime, settle: o.Settle, overlap: o.Overlap},
-		}},
+		"webhook-token":          {reconciler: t},
+		"webhook-token-rotation": {leads: true, reconciler: &rotation{tokens: t, client: t.client, clock: t.clock, schedule: t.schedule}},
 	} {
 		if err := t.add(mgr, state, name, r.reconciler, r.leads); err != nil {
 			return nil, fmt.Errorf("adding controller %s: %w", name, err)
@@ -126,13 +135,20 @@ func Add(mgr manager.Manager, state cluster.Cluster, o Options) (*Tokens, error)
 	return t, nil
 }
 
+func newTokens(o Options, c client.Client, clock clock.PassiveClock) *Tokens {
+	return &Tokens{
+		options: o, schedule: schedule{lifetime: o.Lifetime, settle: o.Settle, overlap: o.Overlap}, client: c, clock: clock,
+		changes: make(chan event.GenericEvent, 1), exposures: make(chan event.GenericEvent, 1),
+	}
+}
+
 // add adds a controller that watches the Secret and the webhook configurations.
 func (t *Tokens) add(mgr manager.Manager, state cluster.Cluster, name string, r reconcile.Reconciler, leads bool) error {
 	secret := types.NamespacedName{Namespace: t.options.Namespace, Name: SecretName}
 	same := func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: secret}}
 	}
-	return builder.ControllerManagedBy(mgr).
+	out := builder.ControllerManagedBy(mgr).
 		Named(name).
 		WatchesRawSource(source.Kind[client.Object](state.GetCache(), &corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(same),
 			predicate.NewPredicateFuncs(func(o client.Object) bool { return client.ObjectKeyFromObject(o) == secret }))).
@@ -143,27 +159,37 @@ func (t *Tokens) add(mgr manager.Manager, state cluster.Cluster, name string, r 
 			q.Add(reconcile.Request{NamespacedName: secret})
 			return nil
 		})).
-		WithOptions(controller.Options{NeedLeaderElection: &leads}).
-		Complete(r)
+		WithOptions(controller.Options{NeedLeaderElection: &leads})
+	if !leads {
+		out.WatchesRawSource(source.Channel(t.exposures, handler.EnqueueRequestsFromMapFunc(same)))
+	}
+	return out.Complete(r)
 }
 
-// Reconcile makes this replica accept the tokens in the Secret and in the webhook configurations, and no others.
+// Reconcile makes this replica accept the tokens in the Secret and in the webhook configurations, and no others. It notes in the Secret
+// if a user may have seen the token in use.
 func (t *Tokens) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	used, err := t.options.Used(ctx)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading the webhook configurations: %w", err)
 	}
 	secret := &corev1.Secret{}
-	if err := t.reader.Get(ctx, req.NamespacedName, secret); client.IgnoreNotFound(err) != nil {
+	if err := t.client.Get(ctx, req.NamespacedName, secret); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
-	tokens, err := decode(secret.Data)
+	have, err := decode(secret.Data)
 	if err != nil {
 		// The leader will write a new token.
 		ctrllog.FromContext(ctx).Error(err, "Accepting the tokens of the webhook configurations alone")
 	}
-	t.accept(slices.Concat(tokens, used))
-	return reconcile.Result{}, nil
+	t.accept(slices.Concat(have.tokens, used))
+	exposed := time.Unix(0, t.exposed.Load())
+	if len(have.tokens) == 0 || !exposed.After(have.introduced) || have.exposed.After(have.introduced) {
+		return reconcile.Result{}, nil
+	}
+	have.exposed = exposed
+	secret.Data = have.encode()
+	return reconcile.Result{}, t.client.Update(ctx, secret)
 }
 
 func (t *Tokens) accept(tokens []string) {
@@ -212,8 +238,13 @@ func (t *Tokens) setCurrent(token string) {
 		return
 	}
 	t.current.Store(&token)
+	notifyOnce(t.changes)
+}
+
+// notifyOnce sends an event, unless one waits already.
+func notifyOnce(c chan<- event.GenericEvent) {
 	select {
-	case t.changes <- event.GenericEvent{Object: &corev1.Secret{}}:
+	case c <- event.GenericEvent{Object: &corev1.Secret{}}:
 	default:
 	}
 }
@@ -222,15 +253,10 @@ func (t *Tokens) setCurrent(token string) {
 func (t *Tokens) Changes() <-chan event.GenericEvent { return t.changes }
 
 // Path returns the path of a webhook with a token.
-func Path(path, token string) string {
-	if token == "" {
-		return path
-	}
-	return path + "/" + token
-}
+func Path(path, token string) string { return path + "/" + token }
 
 // TokenIn returns the token in the path of a configured webhook, which has the form PATH/TOKEN. ok is false if PATH is none of
-// paths. The token is empty if the path has none.
+// paths.
 func TokenIn(w admissionregistrationv1.WebhookClientConfig, paths ...string) (token string, ok bool) {
 	var have string
 	switch {
@@ -245,10 +271,8 @@ func TokenIn(w admissionregistrationv1.WebhookClientConfig, paths ...string) (to
 	}
 	for _, path := range paths {
 		// A proxy may add a prefix.
-		if i := strings.LastIndex(have, path); i >= 0 {
-			if token, ok := tokenOf(have[i:], path); ok {
-				return token, true
-			}
+		if i := strings.LastIndex(have, path+"/"); i >= 0 {
+			return have[i+len(path)+1:], true
 		}
 	}
 	return "", false
@@ -259,7 +283,7 @@ func TokenIn(w admissionregistrationv1.WebhookClientConfig, paths ...string) (to
 // can't log, trace, or count the token.
 func (t *Tokens) Handler(path string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		token, ok := tokenOf(request.URL.Path, path)
+		token, ok := strings.CutPrefix(request.URL.Path, path+"/")
 		if !ok || !t.accepts(token) {
 			t.options.Refused()
 			// Otherwise the server would read the body to keep the connection open.
@@ -271,32 +295,43 @@ func (t *Tokens) Handler(path string, next http.Handler) http.Handler {
 		inner.URL = &url.URL{Path: path, RawQuery: request.URL.RawQuery}
 		inner.RequestURI = inner.URL.RequestURI()
 		next.ServeHTTP(w, inner)
+		if request.Context().Err() != nil {
+			t.exposed.Store(t.clock.Now().UnixNano())
+			notifyOnce(t.exposures)
+		}
 	})
 }
 
-// tokenOf returns the token in a path, which is empty for the webhook's own path. ok is false for any other path.
-func tokenOf(requested, path string) (token string, ok bool) {
-	if requested == path {
-		return "", true
-	}
-	token, ok = strings.CutPrefix(requested, path+"/")
-	return token, ok && token != ""
+// stored is what the Secret has.
+type stored struct {
+	// tokens are the accepted tokens, the newest first.
+	tokens []string
+	// introduced is when the newest one was introduced, and exposed is when a user may last have seen the one in use. Each is zero if
+	// unknown.
+	introduced, exposed time.Time
 }
 
-func decode(data map[string][]byte) ([]string, error) {
-	if len(data[dataKey]) == 0 {
-		return nil, nil
+// decode returns an error if the tokens can't be read. A time that can't be read is zero.
+func decode(data map[string][]byte) (stored, error) {
+	var out stored
+	if len(data[tokensKey]) == 0 {
+		return out, nil
 	}
-	var out []string
-	if json.Unmarshal(data[dataKey], &out) != nil {
+	if json.Unmarshal(data[tokensKey], &out.tokens) != nil {
 		// Don't wrap the decoder's error, because it quotes the input.
-		return nil, errors.New("the tokens in Secret " + SecretName + " can't be read; delete the Secret")
+		return stored{}, errors.New("the tokens in Secret " + SecretName + " can't be read; delete the Secret")
 	}
+	out.introduced, _ = time.Parse(time.RFC3339Nano, string(data[introducedKey]))
+	out.exposed, _ = time.Parse(time.RFC3339Nano, string(data[exposedKey]))
 	return out, nil
 }
 
-func encode(tokens []string) map[string][]byte {
+func (s stored) encode() map[string][]byte {
 	// The encoding of strings never fails.
-	text, _ := json.Marshal(tokens)
-	return map[string][]byte{dataKey: text}
+	text, _ := json.Marshal(s.tokens)
+	out := map[string][]byte{tokensKey: text, introducedKey: []byte(s.introduced.Format(time.RFC3339Nano))}
+	if !s.exposed.IsZero() {
+		out[exposedKey] = []byte(s.exposed.Format(time.RFC3339Nano))
+	}
+	return out
 }

@@ -34,7 +34,6 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/berth-dev/berth/internal/policy"
@@ -68,17 +67,16 @@ func newFixture(t *testing.T) *fixture {
 }
 
 func (f *fixture) tokens() *Tokens {
-	return &Tokens{reader: f.client, changes: make(chan event.GenericEvent, 1), options: Options{
+	return newTokens(Options{
+		Lifetime: time.Hour, Settle: 10 * time.Second, Overlap: time.Minute,
 		Used: func(context.Context) ([]string, error) { return f.used, nil }, Refused: func() { f.refused++ },
-	}}
+	}, f.client, f.clock)
 }
 
 // elect replaces the leader.
 func (f *fixture) elect() {
-	f.leader = &rotation{
-		tokens: f.tokens(), client: f.client, clock: f.clock,
-		schedule: schedule{lifetime: time.Hour, settle: 10 * time.Second, overlap: time.Minute},
-	}
+	tokens := f.tokens()
+	f.leader = &rotation{tokens: tokens, client: f.client, clock: f.clock, schedule: tokens.schedule}
 }
 
 // settle reconciles until nothing changes, and returns the time until the next step.
@@ -112,11 +110,11 @@ func (f *fixture) stored() []string {
 	if err := f.client.Get(f.t.Context(), secretName, secret); err != nil {
 		f.t.Fatal(err)
 	}
-	tokens, err := decode(secret.Data)
+	have, err := decode(secret.Data)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return tokens
+	return have.tokens
 }
 
 // status returns the replica's HTTP status for a path.
@@ -185,7 +183,7 @@ func TestConfigurationsThatAreNotWritten(t *testing.T) {
 	if f.status(path+"/"+first) != http.StatusOK {
 		t.Error("a token is refused that the API server uses")
 	}
-	if n := len(f.stored()); n > maxTokens {
+	if n := len(f.stored()); n > 3 {
 		t.Errorf("%d tokens in the Secret", n)
 	}
 }
@@ -207,28 +205,51 @@ func TestNewLeaderRotates(t *testing.T) {
 	}
 }
 
-// TestUpgrade checks an upgrade from a version that wrote paths without a token and whose replicas serve no others.
-func TestUpgrade(t *testing.T) {
+// TestExposed checks that a token is replaced if a user may have seen it, but not before the rotation before has ended.
+func TestExposed(t *testing.T) {
 	f := newFixture(t)
-	f.used = []string{"", ""}
-	if _, err := f.replica.Reconcile(t.Context(), reconcile.Request{NamespacedName: secretName}); err != nil {
-		t.Fatal(err)
-	}
-	if !f.replica.Known() || f.status(path) != http.StatusOK {
-		t.Error("a replica that comes before the new leader refuses what the API server uses")
-	}
 	f.settle()
-	f.step(upgradeSettle - time.Second)
-	if f.used[0] != "" || f.status(path) != http.StatusOK {
-		t.Error("a token is used while replicas of the version before may be running")
+	giveUp := func(token string) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		handler := f.replica.Handler(path, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() }))
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, path+"/"+token, http.NoBody))
 	}
-	f.step(time.Second)
-	if f.used[0] == "" {
-		t.Error("no token is used")
+	f.step(5 * time.Minute)
+	f.status(path + "/" + f.used[0])
+	giveUp("guessed")
+	f.step(time.Minute)
+	first := f.used[0]
+	if got := f.stored(); !slices.Equal(got, []string{first}) {
+		t.Fatalf("%d tokens though nobody saw the token", len(got))
+	}
+	giveUp(first)
+	f.settle()
+	second := f.stored()[0]
+	if second == first || f.used[0] != first {
+		t.Fatal("a new token is due, and not to be used before replicas know it")
+	}
+	for range 6 {
+		f.step(9 * time.Second)
+		giveUp(f.used[0])
+		f.settle()
+	}
+	if got := f.stored(); f.used[0] != second || !slices.Equal(got, []string{second, first}) {
+		t.Fatalf("%d tokens before the rotation has ended", len(got))
+	}
+	f.step(16 * time.Second)
+	if got := f.stored(); got[0] == second || got[1] != second {
+		t.Error("no new token though users saw the one before meanwhile")
+	}
+	f.step(10 * time.Second)
+	if f.status(path+"/"+first) != http.StatusNotFound {
+		t.Error("the token that a user saw is still accepted")
 	}
 	f.step(time.Minute)
-	if f.status(path) != http.StatusNotFound {
-		t.Error("paths without a token are served for ever")
+	third := f.used[0]
+	f.step(50 * time.Minute)
+	if got := f.stored(); !slices.Equal(got, []string{third}) {
+		t.Errorf("%d tokens though nobody saw the third", len(got))
 	}
 }
 
@@ -238,7 +259,7 @@ func TestLostSecret(t *testing.T) {
 		"deleted": func(f *fixture, s *corev1.Secret) error { return f.client.Delete(f.t.Context(), s) },
 		"emptied": func(f *fixture, s *corev1.Secret) error { s.Data = nil; return f.client.Update(f.t.Context(), s) },
 		"broken": func(f *fixture, s *corev1.Secret) error {
-			s.Data[dataKey] = []byte("{")
+			s.Data[tokensKey] = []byte("{")
 			return f.client.Update(f.t.Context(), s)
 		},
 	} {
@@ -319,7 +340,7 @@ func TestPaths(t *testing.T) {
 		"service":            {config: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Path: new(Path(path, token))}}, want: token, ok: true},
 		"URL":                {config: admissionregistrationv1.WebhookClientConfig{URL: new("https://h:1" + Path(path, token))}, want: token, ok: true},
 		"URL with a prefix":  {config: admissionregistrationv1.WebhookClientConfig{URL: new("https://h:1/berth" + Path(path, token))}, want: token, ok: true},
-		"without a token":    {config: admissionregistrationv1.WebhookClientConfig{URL: new("https://h:1" + path)}, ok: true},
+		"without a token":    {config: admissionregistrationv1.WebhookClientConfig{URL: new("https://h:1" + path)}},
 		"another's":          {config: admissionregistrationv1.WebhookClientConfig{URL: new("https://h:1/other/" + token)}},
 		"service, no path":   {config: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{}}},
 		"URL that is broken": {config: admissionregistrationv1.WebhookClientConfig{URL: new("%")}},

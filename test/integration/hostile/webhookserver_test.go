@@ -338,6 +338,34 @@ var _ = Describe("The token in the webhooks' paths", func() {
 			return status, err
 		}).WithContext(ctx).Should(Equal(http.StatusNotFound))
 	})
+
+	It("is replaced when an API server gave up a request", func(ctx SpecContext) {
+		stopOperator()
+		m := f.StartReadyManager(ctx, func(o *setup.Options) {
+			o.WebhookTokenSettle, o.WebhookTokenOverlap = time.Second, 2*time.Second
+		})
+		DeferCleanup(m.Stop)
+		f.AwaitValidation(ctx)
+		namespace := f.NewNamespace(ctx, nil)
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("slow"), rego(
+			`errors contains "slow" if count([1 | some i in numbers.range(1, 100000); some j in numbers.range(1, 100000); i == j + input.data.n]) == 1`), "", "configmaps", namespace))
+		// The new leader's own token.
+		before, err := tokens(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func(g Gomega, ctx context.Context) {
+			short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+			defer cancel()
+			g.Expect(f.Client.Create(short, framework.NewObject(framework.ConfigMap, namespace, "slow", nil), client.DryRunAll)).To(MatchError(context.DeadlineExceeded))
+			used, err := tokens(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(used).NotTo(ContainElement(before[0]))
+		}).WithContext(ctx).Should(Succeed())
+		a := newAttacker(m)
+		Eventually(func(ctx context.Context) (int, error) {
+			status, _, err := a.post(ctx, webhookauth.Path(webhookconfiguration.PathFail, before[0]), forgedPod(namespace, "forged", uuid.NewUUID(), true))
+			return status, err
+		}).WithContext(ctx).Should(Equal(http.StatusNotFound))
+	})
 })
 
 var _ = Describe("A quota that namespaces share", func() {
