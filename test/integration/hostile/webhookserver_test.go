@@ -341,6 +341,7 @@ var _ = Describe("The token in the webhooks' paths", func() {
 
 	It("is replaced when an API server gave up a request", func(ctx SpecContext) {
 		stopOperator()
+		started := time.Now()
 		m := f.StartReadyManager(ctx, func(o *setup.Options) {
 			o.WebhookTokenSettle, o.WebhookTokenOverlap = time.Second, 2*time.Second
 		})
@@ -349,9 +350,19 @@ var _ = Describe("The token in the webhooks' paths", func() {
 		namespace := f.NewNamespace(ctx, nil)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("slow"), rego(
 			`errors contains "slow" if count([1 | some i in numbers.range(1, 100000); some j in numbers.range(1, 100000); i == j + input.data.n]) == 1`), "", "configmaps", namespace))
-		// The new leader's own token.
-		before, err := tokens(ctx)
-		Expect(err).NotTo(HaveOccurred())
+		By("waiting until the new leader's own token is the only one")
+		var before []string
+		Eventually(func(g Gomega, ctx context.Context) {
+			secret := &corev1.Secret{}
+			g.Expect(f.Client.Get(ctx, client.ObjectKey{Namespace: framework.OperatorNamespace, Name: webhookauth.SecretName}, secret)).To(Succeed())
+			introduced, err := time.Parse(time.RFC3339Nano, string(secret.Data["introduced"]))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(introduced).To(BeTemporally(">", started))
+			before, err = tokens(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(string(secret.Data["tokens"])).To(Equal(fmt.Sprintf("[%q]", before[0])))
+		}).WithContext(ctx).Should(Succeed())
+		Consistently(tokens).WithContext(ctx).WithTimeout(4 * time.Second).Should(ContainElement(before[0]))
 		Eventually(func(g Gomega, ctx context.Context) {
 			short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 			defer cancel()
