@@ -115,7 +115,7 @@ func TestStrangers(t *testing.T) {
 		c.send("GET / HTTP/1.1\r\n")
 		strangers = append(strangers, c)
 	}
-	// A request alone makes nobody known.
+	// A request alone makes no client known.
 	fourth := connect(t, address)
 	if got := fourth.get("/"); got != "/" {
 		t.Errorf("got %s", got)
@@ -140,7 +140,7 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("%s: got %s", path, got)
 		}
 	}
-	// Who left makes room.
+	// Connections that are closed make room.
 	_ = sixth.Close()
 	_ = fourth.Close()
 	_ = strangers[2].Close()

@@ -42,7 +42,7 @@ import (
 )
 
 // What reading one cluster and deciding all of its objects may take: more than they do, with much to spare, and less than any text that
-// this test is about.
+// this test searches for.
 const (
 	maxProcessorTime = 10 * time.Second
 	maxBytes         = 1 << 30
