@@ -42,6 +42,7 @@ import (
 	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/simulation"
@@ -223,14 +224,14 @@ func decodePolicy(ctx context.Context, obj *unstructured.Unstructured) (*placeme
 	converted := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj.Object, p, true)
 	if strict, ok := runtime.AsStrictDecodingError(converted); ok {
 		for _, err := range strict.Errors() {
-			mistakes = append(mistakes, err.Error())
+			mistakes = append(mistakes, printable.Text(err.Error()))
 		}
 	}
 	for _, err := range schema.Validate(ctx, obj.Object) {
-		mistakes = append(mistakes, err.Error())
+		mistakes = append(mistakes, printable.Text(err.Error()))
 	}
 	if len(mistakes) == 0 && converted != nil {
-		mistakes = []string{converted.Error()}
+		mistakes = []string{printable.Text(converted.Error())}
 	}
 	return p, mistakes
 }
@@ -258,10 +259,10 @@ func printChecked(p *printer, results []checkedPolicy) {
 		}
 		p.line("policy %s", r.Policy)
 		for _, text := range r.Errors {
-			p.line("  error: %s", strings.ReplaceAll(text, "\n", "\n    "))
+			p.line("  error: %s", paragraph(text))
 		}
 		for _, text := range r.Warnings {
-			p.line("  warning: %s", strings.ReplaceAll(text, "\n", "\n    "))
+			p.line("  warning: %s", paragraph(text))
 		}
 		for _, read := range r.Reads {
 			p.line("  reads %s", schema.GroupResource{Group: read.Group, Resource: read.Resource})

@@ -41,6 +41,7 @@ import (
 	"github.com/berth-dev/berth/internal/cleanup"
 	"github.com/berth-dev/berth/internal/configuration"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/printable"
 )
 
 const cleanupLong = `Remove what Berth wrote into objects: the annotation in which it records what developers asked for, and the annotations,
@@ -205,7 +206,7 @@ func (o *cleanupOptions) checkWebhooks(ctx context.Context, c *clients) error {
 
 func (o *cleanupOptions) warn(format string, args ...any) {
 	// Ignore the error: there is no other place to report it.
-	_, _ = fmt.Fprintf(o.ErrOut, "Warning: "+format+"\n", args...)
+	newPrinter(o.ErrOut).line("Warning: "+format, args...)
 }
 
 func (o *cleanupOptions) cleaner(ctx context.Context, c *clients) (*cleanup.Cleaner, error) {
@@ -245,7 +246,7 @@ func (o *cleanupOptions) cleaner(ctx context.Context, c *clients) (*cleanup.Clea
 func (o *cleanupOptions) confirm(count int, namespace string) error {
 	where := "in all namespaces and outside them"
 	if namespace != "" {
-		where = "in namespace " + namespace
+		where = "in namespace " + printable.Text(namespace)
 	}
 	if _, err := fmt.Fprintf(o.ErrOut, "Clean up %s %s? Workloads whose scheduling fields change roll out again. [y/N] ", objects(count), where); err != nil {
 		return fmt.Errorf("asking: %w", err)
@@ -294,30 +295,29 @@ func (s *summary) clean(ctx context.Context, targets []cleanup.Target) {
 }
 
 func (s *summary) print(t cleanup.Target, undone *placement.UndoResult) {
-	var text strings.Builder
+	p := newPrinter(s.options.Out)
 	done := "cleaned up"
 	if s.options.dryRun {
 		done = "would be cleaned up"
 	}
-	fmt.Fprintf(&text, "%s %s\n", t, done)
+	p.line("%s %s", t, done)
 	stays := false
 	for _, change := range undone.Changes {
-		prefix := "  "
+		prefix := ""
 		if change.Immutable != "" {
-			prefix, stays = "  cannot ", true
+			prefix, stays = "cannot ", true
 		}
-		fmt.Fprintf(&text, "%s%s\n", prefix, change.Action())
+		p.line("  %s%s", prefix, change.Action())
 	}
 	if undone.Template {
-		fmt.Fprintln(&text, "  keeps its pod template: it is a revision to which its owner can be rolled back")
+		p.line("  keeps its pod template: it is a revision to which its owner can be rolled back")
 	}
 	if !undone.Trusted {
-		fmt.Fprintln(&text, "  its record is not Berth's: the record is removed, and all values stay")
+		p.line("  its record is not Berth's: the record is removed, and all values stay")
 	}
 	if stays {
 		s.kept.Insert(t.String())
 	}
-	_, _ = fmt.Fprint(s.options.Out, text.String())
 }
 
 // tried reports whether all targets failed before.
@@ -353,7 +353,7 @@ func (s *summary) printTotals(namespace string) {
 	if namespace != "" {
 		line += "; other namespaces and objects in none were not looked at (--all-namespaces)"
 	}
-	_, _ = fmt.Fprintln(s.options.Out, line)
+	newPrinter(s.options.Out).line("%s", line)
 }
 
 // err returns an error if an object could not be cleaned up.
@@ -407,6 +407,9 @@ func (o *cleanupOptions) reportRest(ctx context.Context, c *clients) {
 	if len(lines) == 0 {
 		return
 	}
-	_, _ = fmt.Fprintf(o.Out, "This command does not uninstall Berth. Uninstall it the way it was installed. After that, and not before, delete what is left:\n  %s\n",
-		strings.Join(lines, "\n  "))
+	p := newPrinter(o.Out)
+	p.line("This command does not uninstall Berth. Uninstall it the way it was installed. After that, and not before, delete what is left:")
+	for _, line := range lines {
+		p.line("  %s", line)
+	}
 }

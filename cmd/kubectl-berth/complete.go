@@ -23,6 +23,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
@@ -46,7 +47,7 @@ func (f *simulationFlags) completePolicies(cmd *cobra.Command, args []string, _ 
 	}
 	names := make([]string, len(policies))
 	for i, p := range policies {
-		names[i] = p.Name
+		names[i] = printable.Text(p.Name)
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
@@ -78,7 +79,7 @@ func (f *simulationFlags) completeObjects(cmd *cobra.Command, _ []string, toComp
 	var names []string
 	for _, obj := range objects {
 		if !found.Namespaced || obj.GetNamespace() == namespace {
-			names = append(names, typeName+"/"+obj.GetName())
+			names = append(names, printable.Text(typeName+"/"+obj.GetName()))
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp

@@ -27,7 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
@@ -98,8 +97,9 @@ func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simula
 		return err
 	}
 	skip := func(why string) error {
-		_, err := fmt.Fprintf(o.ErrOut, "%s: %s\n", subjectOf(object.Content), why)
-		return err
+		p := newPrinter(o.ErrOut)
+		p.line("%s: %s", subjectOf(object.Content), why)
+		return p.err
 	}
 	if outcome.Object == nil {
 		return skip("no policy matches it, so nothing is delivered")
@@ -158,9 +158,9 @@ func refusal(verdicts []*placement.Verdict) error {
 // print writes the objects as YAML documents. The first one begins with the comment.
 func (o *deliveryRenderOptions) print(comment string, delivered []delivery.Delivered) error {
 	for i, d := range delivered {
-		text, err := yaml.Marshal(d.Object.Object)
+		text, err := encodeYAML(d.Object.Object)
 		if err != nil {
-			return fmt.Errorf("encoding: %w", err)
+			return err
 		}
 		p := newPrinter(o.Out)
 		p.line("---")
@@ -170,7 +170,7 @@ func (o *deliveryRenderOptions) print(comment string, delivered []delivery.Deliv
 		if d.Note != "" {
 			p.line("# %s", d.Note)
 		}
-		p.line("%s", strings.TrimSuffix(string(text), "\n"))
+		p.document(text)
 		if p.err != nil {
 			return p.err
 		}

@@ -19,12 +19,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/berth-dev/berth/internal/replication"
 )
@@ -91,14 +91,11 @@ func (o *depsOptions) run(ctx context.Context, policy string) error {
 	if o.output != "" {
 		return printStructured(o.Out, o.output, out)
 	}
-	w := printers.GetNewTabWriter(o.Out)
-	if _, err := fmt.Fprintln(w, "POLICY\tREADS\tOBJECTS\tBYTES\tFIELDS"); err != nil {
-		return err
-	}
+	var rows [][]string
 	for _, d := range out {
-		if _, err := fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", d.Policy, d.Resource, d.Objects, d.Bytes, strings.Join(d.Fields, " ")); err != nil {
-			return err
-		}
+		rows = append(rows, []string{d.Policy, d.Resource, strconv.Itoa(d.Objects), strconv.FormatInt(d.Bytes, 10), strings.Join(d.Fields, " ")})
 	}
-	return w.Flush()
+	p := newPrinter(o.Out)
+	p.table([]string{"POLICY", "READS", "OBJECTS", "BYTES", "FIELDS"}, rows)
+	return p.err
 }

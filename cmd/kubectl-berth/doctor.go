@@ -106,7 +106,7 @@ func (o *doctorOptions) run(ctx context.Context) error {
 
 func printFindings(p *printer, findings []doctor.Finding) error {
 	for _, f := range findings {
-		p.line("%s: %s: %s", f.Severity, f.Object, f.Message)
+		p.line("%s: %s: %s", f.Severity, f.Object, paragraph(f.Message))
 		if f.Runbook != "" {
 			p.line("  see docs/runbook.md#%s", f.Runbook)
 		}

@@ -121,7 +121,7 @@ func printExplanation(p *printer, e *explain.Explanation) {
 			p.line("  reads %s (%s%s)", read.Resource, objects(read.Objects), revision)
 		}
 		if policy.Error != "" {
-			p.line("  can't decide: %s", policy.Error)
+			p.line("  can't decide: %s", paragraph(policy.Error))
 			continue
 		}
 		printDecision(p, policy.Decision)

@@ -21,7 +21,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"runtime/debug"
 
@@ -31,13 +30,13 @@ import (
 )
 
 func main() {
-	streams := genericiooptions.IOStreams{In: os.Stdin, Out: onTerminal(os.Stdout), ErrOut: onTerminal(os.Stderr)}
+	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	err := newCommand(streams).ExecuteContext(context.Background())
 	if code, ok := errors.AsType[exitError](err); ok {
 		os.Exit(int(code))
 	}
 	if err != nil {
-		_, _ = fmt.Fprintln(streams.ErrOut, "Error:", err)
+		printError(streams.ErrOut, err)
 		os.Exit(1)
 	}
 }

@@ -19,7 +19,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -227,27 +226,24 @@ func (o *migrateOptions) read(options migration.Options) ([]corev1.ConfigMap, er
 
 // report prints the findings on the sources, and what each policy does.
 func (o *migrateOptions) report(result migration.Result) error {
-	var text strings.Builder
+	p := newPrinter(o.ErrOut)
 	for _, f := range result.Findings {
-		fmt.Fprintln(&text, f)
+		p.line("%s", f)
 	}
-	for _, p := range result.Policies {
+	for _, policy := range result.Policies {
 		watches := "no cluster data"
-		if len(p.Reads) > 0 {
-			names := make([]string, len(p.Reads))
-			for i, read := range p.Reads {
+		if len(policy.Reads) > 0 {
+			names := make([]string, len(policy.Reads))
+			for i, read := range policy.Reads {
 				names[i] = read.String()
 			}
 			watches = strings.Join(names, ", ")
 		}
-		fmt.Fprintf(&text, "PlacementPolicy %q: Rego %s, mode %s, remediation %s, matches %s, reads %s\n",
-			p.Object.Name, p.Object.Spec.RegoVersion, o.mode, o.remediation, strings.Join(o.resources, ", "), watches)
+		p.line("PlacementPolicy %q: Rego %s, mode %s, remediation %s, matches %s, reads %s",
+			policy.Object.Name, policy.Object.Spec.RegoVersion, o.mode, o.remediation, strings.Join(o.resources, ", "), watches)
 	}
 	if len(result.Policies) > 0 && !o.resourcesAreChosen {
-		fmt.Fprintf(&text, "ConfigMaps don't say which types they are about: the policies match %s. Name others by --resource.\n", defaultResource)
+		p.line("ConfigMaps don't say which types they are about: the policies match %s. Name others by --resource.", defaultResource)
 	}
-	if _, err := io.WriteString(o.ErrOut, text.String()); err != nil {
-		return fmt.Errorf("reporting: %w", err)
-	}
-	return nil
+	return p.err
 }

@@ -283,42 +283,6 @@ func collect(builder *resource.Builder) ([]*unstructured.Unstructured, error) {
 	return out, err
 }
 
-// printer writes text, and keeps the first error.
-type printer struct {
-	out io.Writer
-	err error
-	// styled reports whether the output is a terminal, which shows styles.
-	styled bool
-}
-
-// newPrinter returns a printer with styles if the output is a terminal, unless the environment variable NO_COLOR is set
-// (https://no-color.org).
-func newPrinter(out io.Writer) *printer {
-	_, shows := out.(terminal)
-	return &printer{out: out, styled: shows && os.Getenv("NO_COLOR") == ""}
-}
-
-// Styles of text on terminals, as parameters of the control sequence Select Graphic Rendition of ECMA-48.
-const (
-	bold  = "1"
-	red   = "31"
-	green = "32"
-)
-
-// style returns the text in a style, if the output shows styles.
-func (p *printer) style(style, text string) string {
-	if !p.styled {
-		return text
-	}
-	return "\x1b[" + style + "m" + text + "\x1b[0m"
-}
-
-func (p *printer) line(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintln(p.out, strings.TrimRight(fmt.Sprintf(format, args...), " "))
-	}
-}
-
 // objectFlags select the objects that a command simulates: those that exist, named by arguments, or manifests.
 type objectFlags struct {
 	simulationFlags

@@ -77,8 +77,8 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 	} else {
 		p.line("Plan %s of PlacementPolicy %s: %d objects to patch", plan.Digest, policy, len(plan.Moves))
 	}
-	if o.output == "wide" && len(plan.Moves) > 0 && p.err == nil {
-		p.err = o.table([]string{"RESOURCE", "NAMESPACE", "NAME", "UID", "FIELD", "KEY", "FROM", "TO"}, changesOf(plan.Moves))
+	if o.output == "wide" && len(plan.Moves) > 0 {
+		p.table([]string{"RESOURCE", "NAMESPACE", "NAME", "UID", "FIELD", "KEY", "FROM", "TO"}, changesOf(plan.Moves))
 	}
 	if o.output == "" {
 		printMoves(p, plan.Moves)

@@ -20,60 +20,98 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
+	"unicode/utf16"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/migration"
+	"github.com/berth-dev/berth/internal/printable"
 )
 
 // printPolicies writes the policies as YAML documents.
 func printPolicies(out io.Writer, policies []migration.Policy) error {
-	for _, p := range policies {
-		text, err := manifest(p.Object)
+	p := newPrinter(out)
+	for _, policy := range policies {
+		text, err := manifest(policy.Object)
 		if err != nil {
-			return fmt.Errorf("PlacementPolicy %s: %w", p.Object.Name, err)
+			return fmt.Errorf("PlacementPolicy %s: %w", policy.Object.Name, err)
 		}
-		if _, err := fmt.Fprintf(out, "---\n%s", text); err != nil {
-			return fmt.Errorf("printing: %w", err)
-		}
+		p.document("---\n" + text)
 	}
-	return nil
+	return p.err
 }
 
 // printStructured writes a value as JSON or YAML.
 func printStructured(out io.Writer, format string, value any) error {
-	var text []byte
-	var err error
+	encode := encodeJSON
 	switch format {
 	case "json":
-		text, err = json.MarshalIndent(value, "", "  ")
-		text = append(text, '\n')
 	case "yaml":
-		text, err = yaml.Marshal(value)
+		encode = encodeYAML
 	default:
 		return fmt.Errorf("--output: %q is none of json, yaml", format)
 	}
+	text, err := encode(value)
 	if err != nil {
-		return fmt.Errorf("encoding: %w", err)
+		return err
 	}
-	_, err = out.Write(text)
-	return err
+	p := newPrinter(out)
+	p.document(text)
+	return p.err
+}
+
+// encodeJSON returns a value as JSON.
+func encodeJSON(value any) (string, error) {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("encoding: %w", err)
+	}
+	return printableJSON(text) + "\n", nil
+}
+
+// printableJSON returns JSON with escapes for all characters without a glyph. The encoder leaves some, such as those for the
+// direction of text.
+func printableJSON(text []byte) string {
+	return printable.Lines(longCharacters.ReplaceAllStringFunc(string(text), func(c string) string {
+		if printable.Text(c) == c {
+			return c
+		}
+		high, low := utf16.EncodeRune([]rune(c)[0])
+		return fmt.Sprintf(`\u%04x\u%04x`, high, low)
+	}))
+}
+
+// longCharacters are those that JSON escapes as two.
+var longCharacters = regexp.MustCompile(`[\x{10000}-\x{10ffff}]`)
+
+// encodeYAML returns a value as YAML.
+func encodeYAML(value any) (string, error) {
+	if text, err := yaml.Marshal(value); err == nil && printable.Lines(string(text)) == string(text) {
+		return string(text), nil
+	}
+	// The encoder refuses some characters without a glyph, and writes others in texts without quotes, which have no escapes. JSON is
+	// YAML and has quotes.
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("encoding: %w", err)
+	}
+	return printable.Lines(string(text)) + "\n", nil
 }
 
 // manifest renders a policy without its status.
 func manifest(p *placementv1.PlacementPolicy) (string, error) {
 	render := func(spec placementv1.PlacementPolicySpec) (string, error) {
-		text, err := yaml.Marshal(map[string]any{
+		return encodeYAML(map[string]any{
 			"apiVersion": p.APIVersion, "kind": p.Kind, "metadata": p.ObjectMeta, "spec": spec,
 		})
-		return string(text), err
 	}
 	plain, err := render(p.Spec)
 	if err != nil {
-		return "", fmt.Errorf("encoding: %w", err)
+		return "", err
 	}
 	// The encoder writes text with tabs, as opa fmt formats it, as one quoted line. To make it readable, replace it by
 	// a block scalar, if that decodes to the same policy.
@@ -81,11 +119,11 @@ func manifest(p *placementv1.PlacementPolicy) (string, error) {
 	spec.Rego = "text"
 	around, err := render(spec)
 	if err != nil {
-		return "", fmt.Errorf("encoding: %w", err)
+		return "", err
 	}
 	nice := strings.Replace(around, "\n  rego: text\n", "\n"+block("  rego", p.Spec.Rego), 1)
 	var again placementv1.PlacementPolicy
-	if err := yaml.UnmarshalStrict([]byte(nice), &again); err != nil || !equality.Semantic.DeepEqual(&again, p) {
+	if err := yaml.UnmarshalStrict([]byte(printable.Lines(nice)), &again); err != nil || !equality.Semantic.DeepEqual(&again, p) {
 		return plain, nil
 	}
 	return nice, nil

@@ -99,7 +99,7 @@ func (o *renderOptions) run(ctx context.Context) error {
 	for _, obj := range policies {
 		module, mistakes := moduleOf(ctx, obj)
 		for _, text := range mistakes {
-			errOut.line("PlacementPolicy %s: %s", obj.GetName(), text)
+			errOut.line("PlacementPolicy %s: %s", obj.GetName(), paragraph(text))
 		}
 		switch {
 		case len(mistakes) > 0:
@@ -115,7 +115,7 @@ func (o *renderOptions) run(ctx context.Context) error {
 			if len(policies) > 1 {
 				out.line("# PlacementPolicy %s", obj.GetName())
 			}
-			out.line("%s", strings.TrimSuffix(module.text, "\n"))
+			out.document(strings.TrimSuffix(module.text, "\n") + "\n")
 		}
 	}
 	if err := errors.Join(out.err, errOut.err); err != nil {

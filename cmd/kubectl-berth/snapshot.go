@@ -93,13 +93,20 @@ func (o *snapshotOptions) run(ctx context.Context) error {
 		s.Redact(snapshot)
 	}
 	if o.output == "-" {
-		return encodeSnapshot(o.Out, snapshot)
+		text, err := json.Marshal(snapshot)
+		if err != nil {
+			return fmt.Errorf("writing the snapshot: %w", err)
+		}
+		p := newPrinter(o.Out)
+		p.document(printableJSON(text) + "\n")
+		return p.err
 	}
 	if err := writeSnapshot(o.output, snapshot); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(o.ErrOut, "Recorded %s in %s\n", objects(len(snapshot.Objects)), o.output)
-	return err
+	p := newPrinter(o.ErrOut)
+	p.line("Recorded %s in %s", objects(len(snapshot.Objects)), o.output)
+	return p.err
 }
 
 // encodeSnapshot writes a snapshot as one JSON document.

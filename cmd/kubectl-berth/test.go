@@ -148,8 +148,7 @@ func (o *testOptions) runOnChanges(ctx context.Context, paths []string) error {
 		if now != before {
 			before = now
 			if err := o.runAll(ctx, paths); err != nil {
-				// There is no other place to report an error of this message.
-				_, _ = fmt.Fprintln(o.ErrOut, "Error:", err)
+				printError(o.ErrOut, err)
 			}
 		}
 		select {
@@ -228,7 +227,7 @@ func printResults(p *printer, r *testReport) {
 		}
 		p.line("FAIL %s: %s", result.File, result.Case)
 		for _, failure := range result.Failures {
-			p.line("  %s", strings.ReplaceAll(failure, "\n", "\n  "))
+			p.line("  %s", paragraph(failure))
 		}
 	}
 	for _, c := range r.Coverage {
@@ -287,6 +286,7 @@ func printJUnit(o *testOptions, r *testReport) error {
 	if err != nil {
 		return fmt.Errorf("encoding: %w", err)
 	}
-	_, err = fmt.Fprintf(o.Out, "%s%s\n", xml.Header, text)
-	return err
+	p := newPrinter(o.Out)
+	p.document(xml.Header + string(text) + "\n")
+	return p.err
 }

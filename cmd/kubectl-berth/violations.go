@@ -26,7 +26,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/berth-dev/berth/internal/whatif"
 )
@@ -71,21 +70,6 @@ func (o *listOptions) checkOutput() error {
 // none stands in tables for a namespace or UID that an object does not have.
 const none = "(none)"
 
-// table writes rows in aligned columns below a header. It replaces line breaks and tabs in cells.
-func (o *listOptions) table(header []string, rows [][]string) error {
-	w := printers.GetNewTabWriter(o.Out)
-	for _, row := range slices.Insert(rows, 0, header) {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = strings.Join(strings.Fields(cell), " ")
-		}
-		if _, err := fmt.Fprintln(w, strings.Join(cells, "\t")); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
-}
-
 func newViolations(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &listOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
 	return o.addTo(&cobra.Command{
@@ -121,7 +105,9 @@ func (o *listOptions) violations(ctx context.Context, policy string) error {
 				rows = append(rows, []string{v.Policy, v.Resource, cmp.Or(v.Namespace, none), v.Name, cmp.Or(string(v.UID), none), message})
 			}
 		}
-		return o.table([]string{"POLICY", "RESOURCE", "NAMESPACE", "NAME", "UID", "VIOLATION"}, rows)
+		p := newPrinter(o.Out)
+		p.table([]string{"POLICY", "RESOURCE", "NAMESPACE", "NAME", "UID", "VIOLATION"}, rows)
+		return p.err
 	default:
 		return printStructured(o.Out, o.output, violations)
 	}

@@ -116,8 +116,7 @@ const progressDelay = time.Second
 
 func (o *whatifOptions) run(ctx context.Context) error {
 	timer := time.AfterFunc(progressDelay, func() {
-		// There is no other place to report an error of this message.
-		_, _ = fmt.Fprintln(o.ErrOut, "Reading the cluster and deciding its objects...")
+		newPrinter(o.ErrOut).line("Reading the cluster and deciding its objects...")
 	})
 	defer timer.Stop()
 	cluster, options, err := o.cluster(ctx)
@@ -309,7 +308,7 @@ func printReport(p *printer, r *whatif.Report) {
 		if f.Error {
 			kind = "error"
 		}
-		p.line("%s: %s: %s", f.Object, kind, f.Message)
+		p.line("%s: %s: %s", f.Object, kind, paragraph(f.Message))
 	}
 	for i, o := range r.Objects {
 		if i == 0 || r.Objects[i-1].Transition != o.Transition {

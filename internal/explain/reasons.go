@@ -406,7 +406,7 @@ func textOf(l *ast.Location) string {
 	}
 	text := strings.Join(strings.Fields(string(l.Text)), " ")
 	if len(text) > maxText {
-		text = text[:maxText] + "..."
+		text = strings.ToValidUTF8(text[:maxText], "") + "..."
 	}
 	return text
 }

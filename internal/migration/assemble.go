@@ -27,6 +27,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/printable"
 )
 
 // assemble joins the modules of a package, and the modules of other packages that it reads, into one text. A package of
@@ -180,7 +181,7 @@ func (a *assembly) text() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		bodies = append(bodies, fmt.Sprintf("# From %s.\n\n%s\n", m.source, body))
+		bodies = append(bodies, fmt.Sprintf("# From %s.\n\n%s\n", printable.Text(m.source.String()), body))
 		for _, i := range kept {
 			if other := aliases[i.Name()]; other != nil && !other.Path.Equal(i.Path) {
 				return "", fmt.Errorf("they belong in one module, but %s stands for %s in one and for %s in another: give one of the imports another name", i.Name(), other.Path, i.Path)

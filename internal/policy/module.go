@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/policy/lint"
+	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/rules"
 )
 
@@ -359,8 +361,9 @@ func sourceLine(detail *ast.ParserErrorDetail) string {
 	if at > maxLine {
 		line, at = line[at-maxLine:], maxLine
 	}
-	line = strings.ToValidUTF8(line[:min(len(line), at+maxLine)], "?")
-	return "\n\t" + line + "\n\t" + strings.Repeat(" ", at) + "^"
+	before := printable.Text(strings.ToValidUTF8(line[:at], "?"))
+	after := printable.Text(strings.ToValidUTF8(line[at:min(len(line), at+maxLine)], "?"))
+	return "\n\t" + before + after + "\n\t" + strings.Repeat(" ", utf8.RuneCountInString(before)) + "^"
 }
 
 // otherLanguage returns the error for Rego that does not parse in its policy's language version. If it parses in the

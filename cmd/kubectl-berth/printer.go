@@ -1,0 +1,122 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/berth-dev/berth/internal/printable"
+)
+
+// printer writes text, and keeps the first error. Commands print through it alone, because names, annotations, and messages come
+// from users that the reader need not trust: of what it is given, only formats and documents can begin a line or style text.
+type printer struct {
+	out io.Writer
+	err error
+	// styled reports whether the output is a terminal, which shows styles.
+	styled bool
+}
+
+// newPrinter returns a printer with styles if the output is a terminal, unless the environment variable NO_COLOR is set
+// (https://no-color.org).
+func newPrinter(out io.Writer) *printer {
+	file, isFile := out.(*os.File)
+	return &printer{out: out, styled: isFile && term.IsTerminal(int(file.Fd())) && os.Getenv("NO_COLOR") == ""}
+}
+
+// Styles of text on terminals, as parameters of the control sequence Select Graphic Rendition of ECMA-48.
+const (
+	bold  = "1"
+	red   = "31"
+	green = "32"
+)
+
+// styled is printable text in a style.
+type styled string
+
+// style returns the text in a style, if the output shows styles.
+func (p *printer) style(style, text string) styled {
+	text = printable.Text(text)
+	if p.styled {
+		text = "\x1b[" + style + "m" + text + "\x1b[0m"
+	}
+	return styled(text)
+}
+
+// paragraph is a message of one or more lines, such as that of a compiler. As the last argument of line, it takes a line of the
+// output for each of its own; all but the first are marked.
+type paragraph string
+
+// line writes one line, and no more whatever the arguments contain, except for a paragraph.
+func (p *printer) line(format string, args ...any) {
+	printed, below := make([]any, len(args)), ""
+	for i, arg := range args {
+		switch value := arg.(type) {
+		case styled, int, int32, int64, float64:
+			printed[i] = value
+		case paragraph:
+			first, rest, _ := strings.Cut(string(value), "\n")
+			printed[i], below = printable.Text(first), rest
+		default:
+			printed[i] = printable.Text(fmt.Sprint(value))
+		}
+	}
+	p.write(strings.TrimRight(fmt.Sprintf(format, printed...), " ") + "\n")
+	indent := format[:len(format)-len(strings.TrimLeft(format, " "))]
+	for text := range strings.Lines(below) {
+		text = strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\t", "    ")
+		p.write(strings.TrimRight(indent+"  | "+printable.Text(text), " ") + "\n")
+	}
+}
+
+// table writes rows in aligned columns below a header.
+func (p *printer) table(header []string, rows [][]string) {
+	var aligned strings.Builder
+	w := printers.GetNewTabWriter(&aligned)
+	for _, row := range append([][]string{header}, rows...) {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = printable.Text(cell)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	if p.err == nil {
+		p.err = w.Flush()
+	}
+	p.write(aligned.String())
+}
+
+// document writes a text of several lines that is written for programs, too.
+func (p *printer) document(text string) { p.write(printable.Lines(text)) }
+
+func (p *printer) write(text string) {
+	if p.err == nil {
+		_, p.err = io.WriteString(p.out, text)
+	}
+}
+
+// printError writes an error as the last line of a command that fails.
+func printError(out io.Writer, err error) {
+	// There is no other place to report an error of this message.
+	newPrinter(out).line("Error: %s", paragraph(err.Error()))
+}
