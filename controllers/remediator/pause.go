@@ -93,7 +93,7 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 	for _, name := range result.Paused {
 		if pause := c.Ledger.Report(name).Pause; pause != nil {
 			ctrllog.FromContext(ctx).Info("Remediation is paused: a change would harm too many objects", "policy", name, "change", pause.Change, "objects", pause.Objects(), "matched", pause.Matched)
-			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, pause.Message(name))
+			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, pause.Note(name))
 		}
 	}
 	for _, name := range result.Resumed {

@@ -25,12 +25,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/printable"
 )
 
 // Reasons and actions of events.
@@ -154,15 +156,21 @@ func New(r events.EventRecorder) *Recorder {
 
 // QuotaDenied emits an event that a quota or a limit denied a request in a namespace. The event is on the quota,
 // because the object was not created. Controllers that create objects, such as that of ReplicaSets, emit events about
-// the denial themselves. QuotaDenied does nothing if by is nil.
+// the denial themselves. The event on a ClusterScopedQuota or LimitedResource has neither the namespace nor the message.
+// QuotaDenied does nothing if by is nil.
 func (r *Recorder) QuotaDenied(by runtime.Object, namespace, message string) {
-	if by != nil {
-		r.On(by, Kind{corev1.EventTypeWarning, ReasonQuotaDenied, actionAdmit}, fmt.Sprintf("in namespace %s: %s", namespace, message))
+	if by == nil {
+		return
 	}
+	note := fmt.Sprintf("in namespace %s: %s", namespace, message)
+	if of, err := meta.Accessor(by); err != nil || of.GetNamespace() == "" {
+		note = "a request was denied; the response to it names the namespace and the amounts"
+	}
+	r.On(by, Kind{corev1.EventTypeWarning, ReasonQuotaDenied, actionAdmit}, note)
 }
 
 // OnPolicy emits an event on the policy of a name. It emits none if the reader has no such policy, because the
-// policy was deleted meanwhile.
+// policy was deleted meanwhile. The message must not name objects in namespaces: see On.
 func (r *Recorder) OnPolicy(ctx context.Context, reader client.Reader, name string, kind Kind, message string) {
 	policy := &placementv1.PlacementPolicy{}
 	if err := reader.Get(ctx, client.ObjectKey{Name: name}, policy); err == nil {
@@ -182,9 +190,11 @@ func (r *Recorder) OnObject(obj *unstructured.Unstructured, namespace string, ki
 	}, kind, message)
 }
 
-// On emits an event on an object that is in the API server, or that a reference names.
+// On emits an event on an object that is in the API server, or that a reference names. The event on an object without a
+// namespace is in the namespace default, where users read it who may not read other namespaces. So its message must not
+// name objects in namespaces, nor contain their values.
 func (r *Recorder) On(about runtime.Object, kind Kind, message string) {
-	r.recorder.Eventf(about, nil, kind.Type, kind.Reason, kind.Action, "%s", short(message))
+	r.recorder.Eventf(about, nil, kind.Type, kind.Reason, kind.Action, "%s", short(printable.Text(message)))
 }
 
 // short truncates a message to the length that the events API accepts.

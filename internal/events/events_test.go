@@ -28,10 +28,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientevents "k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/events"
 )
 
@@ -44,7 +47,11 @@ type emitted struct {
 type recorder struct{ all []emitted }
 
 func (r *recorder) Eventf(about, _ runtime.Object, eventType, reason, action, note string, args ...any) {
-	r.all = append(r.all, emitted{*about.(*corev1.ObjectReference), eventType, reason, action, fmt.Sprintf(note, args...)})
+	reference, ok := about.(*corev1.ObjectReference)
+	if obj, stored := about.(client.Object); stored && !ok {
+		reference = &corev1.ObjectReference{Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID()}
+	}
+	r.all = append(r.all, emitted{*reference, eventType, reason, action, fmt.Sprintf(note, args...)})
 }
 
 func TestEvents(t *testing.T) {
@@ -57,6 +64,8 @@ func TestEvents(t *testing.T) {
 	}}
 	about := corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web", UID: "u"}
 	policy := &corev1.ObjectReference{APIVersion: "placement.berth.dev/v1alpha1", Kind: "PlacementPolicy", Name: "p", UID: "q"}
+	quota := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "q", UID: "q"}}
+	shared := &placementv1.ClusterScopedQuota{ObjectMeta: metav1.ObjectMeta{Name: "q", UID: "q"}}
 	tests := map[string]struct {
 		emit func(*events.Recorder)
 		want emitted
@@ -86,6 +95,18 @@ func TestEvents(t *testing.T) {
 		"PolicyUndecided":  {func(r *events.Recorder) { r.On(policy, events.PolicyUndecided, "2 objects") }, emitted{*policy, "Warning", "PolicyUndecided", "Report", "2 objects"}},
 		"PolicyDecided":    {func(r *events.Recorder) { r.On(policy, events.PolicyDecided, "all") }, emitted{*policy, "Normal", "PolicyDecided", "Report", "all"}},
 		"PolicyViolated":   {func(r *events.Recorder) { r.On(policy, events.PolicyViolated, "2 objects") }, emitted{*policy, "Warning", "PolicyViolated", "Report", "2 objects"}},
+		"Hostile": {
+			func(r *events.Recorder) { r.OnObject(obj, "shop", events.Denied, "no\n\x1b[1mPolicy y\u202e") },
+			emitted{about, "Warning", "PlacementDenied", "Admit", `no\n\u001b[1mPolicy y\u202e`},
+		},
+		"QuotaDenied": {
+			func(r *events.Recorder) { r.QuotaDenied(quota, "shop", "exceeded quota: q") },
+			emitted{corev1.ObjectReference{Namespace: "shop", Name: "q", UID: "q"}, "Warning", "QuotaDenied", "Admit", "in namespace shop: exceeded quota: q"},
+		},
+		"QuotaOfTheClusterDenied": {
+			func(r *events.Recorder) { r.QuotaDenied(shared, "shop", "exceeded quota: q, used: pods=1") },
+			emitted{corev1.ObjectReference{Name: "q", UID: "q"}, "Warning", "QuotaDenied", "Admit", "a request was denied; the response to it names the namespace and the amounts"},
+		},
 		"NameToBeMade": {
 			func(r *events.Recorder) { r.OnObject(unnamed, "shop", events.Denied, "no") },
 			emitted{corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web"}, "Warning", "PlacementDenied", "Admit", "no"},

@@ -779,14 +779,22 @@ type Waiting struct {
 	Pause    string
 }
 
-// PauseMessage describes why the patches of a policy stopped, and how to let them go on; "" if they did not.
+// PauseMessage describes why the patches of a policy stopped, and how to let them go on; "" if they did not. It names one of the
+// objects.
 func (w *Waiting) PauseMessage(policy string) string {
-	if w.Pause == "" {
-		return ""
-	}
 	var example string
 	if len(w.Failures) > 0 {
 		example = fmt.Sprintf(", such as %s: %s", w.Failures[0].Key, w.Failures[0].Reason)
+	}
+	return w.pauseMessage(policy, example)
+}
+
+// PauseNote is PauseMessage without an object, for an Event on the policy.
+func (w *Waiting) PauseNote(policy string) string { return w.pauseMessage(policy, "") }
+
+func (w *Waiting) pauseMessage(policy, example string) string {
+	if w.Pause == "" {
+		return ""
 	}
 	return fmt.Sprintf("%d objects failed, so Berth patches no more objects of this policy (spec.remediation.budget.pauseAfterFailures)%s. "+
 		"Correct the cause, then let the patches go on: kubectl annotate placementpolicy %s --overwrite %s=%s",

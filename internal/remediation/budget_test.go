@@ -19,6 +19,7 @@ package remediation_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,4 +161,21 @@ func namesOf(keys []remediation.Key) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// TestPauseNote checks that the Event about a pause names no object, unlike the policy's condition.
+func TestPauseNote(t *testing.T) {
+	w := &remediation.Waiting{Pause: "7-1", Failures: []remediation.Failure{{Key: podKey("web"), Reason: "its rollout failed"}}}
+	const release = "kubectl annotate placementpolicy p --overwrite " + placementv1.ResumeAfterFailuresAnnotation + "=7-1"
+	for text, named := range map[string]bool{w.PauseMessage("p"): true, w.PauseNote("p"): false} {
+		if !strings.HasPrefix(text, "1 objects failed") || !strings.HasSuffix(text, release) {
+			t.Errorf("%q", text)
+		}
+		if strings.Contains(text, "such as pods default/web: its rollout failed") != named || strings.Contains(text, "web") != named {
+			t.Errorf("%q", text)
+		}
+	}
+	if none := (&remediation.Waiting{}).PauseNote("p"); none != "" {
+		t.Errorf("%q", none)
+	}
 }

@@ -93,8 +93,15 @@ type Pause struct {
 // Objects returns the number of objects that the change would harm.
 func (p *Pause) Objects() int { return p.Denied + p.Emptied + p.Undecided }
 
-// Message describes what would happen to the objects of a policy, and how to release the change.
+// Message describes what would happen to the objects of a policy, and how to release the change. It names some of the objects.
 func (p *Pause) Message(policy string) string {
+	return p.message(policy, ", such as "+strings.Join(p.Examples, ", "))
+}
+
+// Note is Message without the names of objects, for an Event on the policy.
+func (p *Pause) Note(policy string) string { return p.message(policy, "") }
+
+func (p *Pause) message(policy, examples string) string {
 	var parts []string
 	for _, part := range []struct {
 		n    int
@@ -104,10 +111,10 @@ func (p *Pause) Message(policy string) string {
 			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
 		}
 	}
-	return fmt.Sprintf("a change of the policy or of its data would affect %d of the %d matched objects at once (%s), such as %s; "+
+	return fmt.Sprintf("a change of the policy or of its data would affect %d of the %d matched objects at once (%s)%s; "+
 		"that is more than %d %%, so Berth moves no object of this policy. Take the change back, or release it: "+
 		"kubectl annotate placementpolicy %s --overwrite %s=%s",
-		p.Objects(), p.Matched, strings.Join(parts, ", "), strings.Join(p.Examples, ", "),
+		p.Objects(), p.Matched, strings.Join(parts, ", "), examples,
 		p.Percent, policy, placementv1.ReleaseBlastRadiusAnnotation, p.Change)
 }
 

@@ -210,6 +210,9 @@ func TestBlastRadiusHealsAndIsReleased(t *testing.T) {
 		if !strings.Contains(p.Message("p"), text) {
 			t.Errorf("message %q lacks %q", p.Message("p"), text)
 		}
+		if named := strings.Contains(text, "shop/"); strings.Contains(p.Note("p"), text) == named {
+			t.Errorf("note %q: %q", p.Note("p"), text)
+		}
 	}
 
 	// Reverting the change heals the objects one by one.

@@ -34,6 +34,8 @@ import (
 	kjson "k8s.io/apimachinery/pkg/util/json"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/berth-dev/berth/internal/printable"
 )
 
 // Decider decides admission requests. Implementations are safe for concurrent use.
@@ -197,7 +199,14 @@ func refuse(ctx context.Context, w http.ResponseWriter, err error) {
 	write(ctx, w, admission.Errored(http.StatusBadRequest, err))
 }
 
+// write writes a response. Its messages contain names and values of objects, and clients print them.
 func write(ctx context.Context, w http.ResponseWriter, response admission.Response) {
+	if response.Result != nil {
+		response.Result.Message = printable.Text(response.Result.Message)
+	}
+	for i, warning := range response.Warnings {
+		response.Warnings[i] = printable.Text(warning)
+	}
 	out := admissionv1.AdmissionReview{Response: &response.AdmissionResponse}
 	out.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
 	text, err := json.Marshal(out)

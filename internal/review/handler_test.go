@@ -116,6 +116,7 @@ func TestServeHTTP(t *testing.T) {
 		"Large":        {body: reviewOf("a", 8<<20), want: answer{200, version, "u-a", true, 200, "a 8388608"}},
 		"Chunked":      {body: reviewOf("a", 20), chunked: true, want: answer{200, version, "u-a", true, 200, "a 20"}},
 		"TooLarge":     {body: reviewOf("a", review.MaxBytes), want: answer{200, version, "u-a", false, 403, "CREATE ns/a unread: RequestEntityTooLarge"}},
+		"Hostile":      {body: reviewOf(`a\n\u001b[1m`, 20), want: answer{200, version, "u-a\n\x1b[1m", true, 200, `a\n\u001b[1m 20`}},
 		"Panic":        {body: reviewOf("panic", 20), want: answer{200, version, "u-panic", false, 500, "panic: oh [recovered]"}},
 		"OtherType":    {body: reviewOf("a", 20), contentType: "application/yaml", want: answer{200, version, "", false, 400, "contentType=application/yaml, expected application/json"}},
 		"OtherVersion": {body: strings.Replace(reviewOf("a", 20), "k8s.io/v1", "k8s.io/v1beta1", 1), want: answer{200, version, "", false, 400, "the body is not an AdmissionReview of admission.k8s.io/v1 with a request"}},

@@ -253,12 +253,12 @@ func TestDelivered(t *testing.T) {
 	}
 }
 
-// TestNotificationsOfDelivery checks that a failed delivery is reported once for each reason and first object.
+// TestNotificationsOfDelivery checks that a failing delivery is reported once for each reason, without the names of objects.
 func TestNotificationsOfDelivery(t *testing.T) {
 	of := func(reason, name, message string) placementv1.PlacementPolicyStatus {
 		out := placementv1.PlacementPolicyStatus{
 			Conditions: []metav1.Condition{{Type: placementv1.ConditionDelivered, Status: metav1.ConditionFalse, Reason: reason, Message: "the first is " + name + ": " + message}},
-			Delivery:   &placementv1.DeliveryStatus{Systems: "karmada"},
+			Delivery:   &placementv1.DeliveryStatus{Systems: "karmada", Placed: new(int32(3)), Delivered: new(int32(1))},
 		}
 		if name != "" {
 			out.Delivery.Failure = &placementv1.DeliveryFailure{Resource: "deployments.apps", Namespace: "shop", Name: name, Message: message}
@@ -266,18 +266,18 @@ func TestNotificationsOfDelivery(t *testing.T) {
 		return out
 	}
 	foreign := of(placementv1.ReasonForeignObject, "web", "written by rival")
-	told := func(message string) []status.Notification {
-		return []status.Notification{{Kind: events.DeliveryFailed, Message: message}}
+	told := func(reason string) []status.Notification {
+		return []status.Notification{{Kind: events.DeliveryFailed, Message: reason + ": 1 of 3 placed objects are delivered; status.delivery.failure has the first that failed, and why"}}
 	}
 	for name, tc := range map[string]struct {
 		before, after placementv1.PlacementPolicyStatus
 		want          []status.Notification
 	}{
-		"the first failure": {placementv1.PlacementPolicyStatus{}, foreign, told("the first is web: written by rival")},
-		"a failure later":   {of(placementv1.ReasonDelivering, "", ""), foreign, told("the first is web: written by rival")},
+		"the first failure": {placementv1.PlacementPolicyStatus{}, foreign, told(placementv1.ReasonForeignObject)},
+		"a failure later":   {of(placementv1.ReasonDelivering, "", ""), foreign, told(placementv1.ReasonForeignObject)},
 		"the same failure":  {foreign, foreign, nil},
-		"another reason":    {foreign, of(placementv1.ReasonForbidden, "web", "written by rival"), told("the first is web: written by rival")},
-		"another object":    {foreign, of(placementv1.ReasonForeignObject, "api", "written by rival"), told("the first is api: written by rival")},
+		"another reason":    {foreign, of(placementv1.ReasonForbidden, "web", "written by rival"), told(placementv1.ReasonForbidden)},
+		"another object":    {foreign, of(placementv1.ReasonForeignObject, "api", "written by rival"), nil},
 		"no failure":        {foreign, of(placementv1.ReasonDelivering, "", ""), nil},
 		"no delivery":       {foreign, placementv1.PlacementPolicyStatus{}, nil},
 	} {

@@ -28,7 +28,8 @@ import (
 	"github.com/berth-dev/berth/internal/events"
 )
 
-// Notification is a change of a policy's status that is reported to users.
+// Notification is a change of a policy's status that is reported to users by an Event on the policy. The message has no names and
+// values of objects: users read the Event who may not read the objects.
 type Notification struct {
 	Kind    events.Kind
 	Message string
@@ -46,15 +47,11 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 		out = append(out, Notification{events.PolicyReady, is.Message})
 	case is.Status != metav1.ConditionFalse || is.Reason == placementv1.ReasonObjectsUndecided || slices.Contains(starting, is.Reason):
 	case was.Status != metav1.ConditionFalse || was.Reason != is.Reason:
-		out = append(out, Notification{events.PolicyNotReady, is.Reason + ": " + is.Message})
+		out = append(out, Notification{events.PolicyNotReady, is.Reason + ": " + notReady(is)})
 	}
 	switch undecidedBefore, undecidedNow := number(before.Undecided), number(after.Undecided); {
 	case undecidedBefore == 0 && undecidedNow > 0:
-		message := fmt.Sprintf("%d objects can't be decided", undecidedNow)
-		if is.Reason == placementv1.ReasonObjectsUndecided {
-			message = is.Message
-		}
-		out = append(out, Notification{events.PolicyUndecided, message})
+		out = append(out, Notification{events.PolicyUndecided, fmt.Sprintf("%d objects can't be decided; the Ready condition names one and says why", undecidedNow)})
 	case undecidedBefore > 0 && undecidedNow == 0 && after.Undecided != nil:
 		out = append(out, Notification{events.PolicyDecided, "all existing objects can be decided"})
 	}
@@ -65,16 +62,25 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 	return slices.Concat(out, rolled(before.Rollout, after.Rollout), planned(before.Plan, after.Plan), approvals(approvedCondition(before), approvedCondition(after)), undelivered(before, after))
 }
 
-// undelivered returns the failure of a delivery, once for each reason and first object.
+// notReady describes why a policy is not ready. What a remote engine refuses may name objects.
+func notReady(ready metav1.Condition) string {
+	if ready.Reason == placementv1.ReasonPushFailed {
+		return "the engine does not take what Berth pushes; see the Replicated condition"
+	}
+	return ready.Message
+}
+
+// undelivered returns that a delivery fails, once for each reason.
 func undelivered(before, after placementv1.PlacementPolicyStatus) []Notification {
 	if after.Delivery == nil || after.Delivery.Failure == nil {
 		return nil
 	}
 	was, is := meta.FindStatusCondition(before.Conditions, placementv1.ConditionDelivered), meta.FindStatusCondition(after.Conditions, placementv1.ConditionDelivered)
-	if is == nil || was != nil && was.Reason == is.Reason && before.Delivery != nil && ptr.Equal(before.Delivery.Failure, after.Delivery.Failure) {
+	if is == nil || was != nil && was.Reason == is.Reason && before.Delivery != nil && before.Delivery.Failure != nil {
 		return nil
 	}
-	return []Notification{{events.DeliveryFailed, is.Message}}
+	return []Notification{{events.DeliveryFailed, fmt.Sprintf("%s: %d of %d placed objects are delivered; status.delivery.failure has the first that failed, and why",
+		is.Reason, number(after.Delivery.Delivered), number(after.Delivery.Placed))}}
 }
 
 // approvals returns the changes of the condition Approved.

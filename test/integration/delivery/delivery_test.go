@@ -292,7 +292,7 @@ var _ = Describe("Delivery", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(stored.GetResourceVersion()).To(Equal(foreign.GetResourceVersion()))
 		Eventually(f.MustKubectl).WithContext(ctx).WithArguments("", "get", "events", "--all-namespaces", "--field-selector", "reason=PlacementDeliveryFailed").
-			Should(ContainSubstring("written by rival"))
+			Should(And(MatchRegexp(p.Name+" +ForeignObject: 0 of 1 placed objects are delivered"), Not(ContainSubstring(ours.GetName()))))
 
 		Expect(f.Client.Delete(ctx, foreign)).To(Succeed())
 		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
