@@ -18,6 +18,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -26,6 +27,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode"
 
@@ -33,10 +35,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/internal/cleanup"
 	"github.com/berth-dev/berth/internal/doctor"
+	"github.com/berth-dev/berth/internal/input"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 )
@@ -444,5 +448,70 @@ func TestParagraph(t *testing.T) {
 	const want = "  error: a\n    |     b\\r\n    |\n    | " + forged + "\\u001b[1m\n2 of a\\nb\n"
 	if got := out.String(); got != want || p.err != nil {
 		t.Errorf("got %q, want %q, error %v", got, want, p.err)
+	}
+}
+
+// TestLargeInput checks that files and streams are read up to a size.
+func TestLargeInput(t *testing.T) {
+	t.Chdir(t.TempDir())
+	large, err := os.Create("large.yaml")
+	if err == nil {
+		err = large.Truncate(input.MaxText + 1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create("bomb.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomb, _ := gzip.NewWriterLevel(file, gzip.BestSpeed)
+	_, err = bomb.Write([]byte(snapshotStart + `,"`))
+	for written := 0; err == nil && written <= minSnapshot; written += 1 << 20 {
+		_, err = bomb.Write(make([]byte, 1<<20))
+	}
+	if err != nil || bomb.Close() != nil || file.Close() != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"plan p --from bomb.json.gz":          "--from: bomb.json.gz: it has more than 64 MiB when it is decompressed, which is too much for a file of 1 MiB: if you trust it, decompress it with gunzip, and name that file",
+		"plan p --from large.yaml":            "--from: large.yaml: it has more than 256 MiB: split it into several files",
+		"check -f .":                          "large.yaml: it has more than 256 MiB: split it into several files",
+		"check -f large.yaml":                 "large.yaml: it has more than 256 MiB: split it into several files",
+		"migrate configmaps -f large.yaml":    "reading ConfigMaps: large.yaml: it has more than 256 MiB: split it into several files",
+		"plan p --config large.yaml --from x": "--config: large.yaml: it has more than 256 MiB: split it into several files",
+		"test large.yaml":                     "large.yaml: it has more than 256 MiB: split it into several files",
+	} {
+		if _, stderr := printed(t, strings.Fields(args)...); stderr != "Error: "+want+"\n" {
+			t.Errorf("%s: %s", args, stderr)
+		}
+	}
+}
+
+// endless is a stream of empty lines.
+type endless struct{}
+
+func (endless) Read(out []byte) (int, error) { return copy(out, strings.Repeat("\n", len(out))), nil }
+
+// TestEndlessInput reads the standard input, and a pipe in a directory, which have no size.
+func TestEndlessInput(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := syscall.Mkfifo("a.yaml", 0o600); err != nil {
+		t.Skip(err)
+	}
+	go func() {
+		if pipe, err := os.OpenFile("a.yaml", os.O_WRONLY, 0); err == nil {
+			// The test ends before the stream does.
+			_, _ = io.Copy(pipe, endless{})
+		}
+	}()
+	for _, name := range []string{"-", "."} {
+		builder, err := withFiles(resource.NewLocalBuilder().Unstructured().Local(), &resource.FilenameOptions{Filenames: []string{name}}, endless{}, 1<<20)
+		if err == nil {
+			_, err = collect(builder)
+		}
+		if err == nil || !strings.HasSuffix(err.Error(), "it has more than 1 MiB: split it into several files") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

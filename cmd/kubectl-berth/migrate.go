@@ -31,6 +31,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/input"
 	"github.com/berth-dev/berth/internal/migration"
 	"github.com/berth-dev/berth/internal/numeral"
 )
@@ -190,7 +191,9 @@ func (o *migrateOptions) read(options migration.Options) ([]corev1.ConfigMap, er
 	}
 	builder := resource.NewBuilder(o.flags).Unstructured().Flatten()
 	if len(o.files.Filenames) > 0 {
-		builder = builder.Local().FilenameParam(false, &o.files)
+		if builder, err = withFiles(builder.Local(), &o.files, o.In, input.MaxText); err != nil {
+			return nil, fmt.Errorf("reading ConfigMaps: %w", err)
+		}
 	} else {
 		builder = builder.ResourceTypes("configmaps").SelectAllParam(true).NamespaceParam(namespace).DefaultNamespace().
 			AllNamespaces(o.allNamespaces).RequestChunksOf(500)

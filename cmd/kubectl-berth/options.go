@@ -42,6 +42,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/certs"
 	"github.com/berth-dev/berth/internal/configuration"
+	"github.com/berth-dev/berth/internal/input"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/replication"
@@ -175,6 +176,15 @@ func (f *simulationFlags) recorded(inventories *replication.Inventories) (*simul
 	return simulation.NewStatic(simulation.KubernetesDiscovery(), inventories, objects...)
 }
 
+// Limits of snapshots, in bytes: maxSnapshot for all, and for a compressed one, because a few MiB can stand for many GiB, maxRatio
+// times its size in the file, or minSnapshot if that is more. Snapshots of objects that differ in nothing but their names are compressed
+// to a hundredth.
+const (
+	maxSnapshot = 4 << 30
+	minSnapshot = 64 << 20
+	maxRatio    = 200
+)
+
 // readSnapshot reads a snapshot. It returns nil for other files.
 func readSnapshot(path string) (*simulation.Snapshot, error) {
 	info, err := os.Stat(path)
@@ -187,11 +197,13 @@ func readSnapshot(path string) (*simulation.Snapshot, error) {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	var reader io.Reader = file
+	reader := input.Limit(file, maxSnapshot, fmt.Errorf("it has more than %s, which is too much for one snapshot: leave out --from to read the cluster itself", input.Size(maxSnapshot)))
 	if strings.HasSuffix(path, ".gz") {
-		if reader, err = gzip.NewReader(file); err != nil {
+		uncompressed, err := gzip.NewReader(file)
+		if err != nil {
 			return nil, fmt.Errorf("it is not compressed as its name says: %w", err)
 		}
+		reader = uncompressedUpTo(uncompressed, info.Size())
 	}
 	buffered := bufio.NewReader(reader)
 	// The plugin writes the type first.
@@ -203,6 +215,13 @@ func readSnapshot(path string) (*simulation.Snapshot, error) {
 		return nil, err
 	}
 	return simulation.DecodeSnapshot(text)
+}
+
+// uncompressedUpTo limits the reader of a compressed snapshot, which has a size in its file.
+func uncompressedUpTo(reader io.Reader, compressed int64) io.Reader {
+	limit := min(max(compressed*maxRatio, minSnapshot), maxSnapshot)
+	return input.Limit(reader, limit, fmt.Errorf("it has more than %s when it is decompressed, which is too much for a file of %s: if you trust it, decompress it with gunzip, and name that file",
+		input.Size(limit), input.Size(compressed)))
 }
 
 // snapshotStart is how each snapshot starts.
@@ -226,7 +245,11 @@ func (f *simulationFlags) keyring(ctx context.Context, config *rest.Config) (*pl
 
 // manifests returns the objects in files, without a cluster.
 func (f *simulationFlags) manifests(files *resource.FilenameOptions) ([]*unstructured.Unstructured, error) {
-	return collect(resource.NewBuilder(f.flags).Unstructured().Local().FilenameParam(false, files).Flatten())
+	builder, err := withFiles(resource.NewBuilder(f.flags).Unstructured().Local().Flatten(), files, f.In, input.MaxText)
+	if err != nil {
+		return nil, err
+	}
+	return collect(builder)
 }
 
 // existing returns the objects that the arguments, TYPE/NAME or TYPE NAME, name in the cluster.

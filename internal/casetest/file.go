@@ -35,6 +35,8 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/internal/input"
 )
 
 // The type that a file of cases declares.
@@ -153,7 +155,7 @@ func Find(paths ...string) ([]string, error) {
 
 // Load reads a file of cases and the files that it names. Errors contain the file and the field.
 func Load(path string) (*File, error) {
-	text, err := os.ReadFile(path)
+	text, err := input.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +236,7 @@ func (f *File) validate(unknown []error) error {
 
 // readObjects returns the objects in a file of YAML documents.
 func readObjects(path string) ([]*unstructured.Unstructured, error) {
-	text, err := os.ReadFile(path)
+	text, err := input.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

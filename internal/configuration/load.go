@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -33,6 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/internal/clusterlist"
+	"github.com/berth-dev/berth/internal/input"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/workload"
 )
@@ -40,7 +40,7 @@ import (
 // Load reads a configuration file. Errors contain the path of the file, and list unknown fields and fields of the wrong
 // type. Load does not validate the values; the packages that use them do.
 func Load(path string) (*ManagerConfiguration, error) {
-	text, err := os.ReadFile(path)
+	text, err := input.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
