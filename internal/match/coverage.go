@@ -170,7 +170,7 @@ func (s *ServedTypes) unservedMessage(entry placementv1.ResourceRule) string {
 	if name == wildcard {
 		text := fmt.Sprintf("the API server serves nothing in apiGroups %s, apiVersions %s", stringList(entry.APIGroups), stringList(entry.APIVersions))
 		for _, group := range entry.APIGroups {
-			if meant, ok := s.suggestGroup(group); ok && meant != group {
+			if meant, ok := s.suggestGroup(group); ok {
 				return text + fmt.Sprintf(" (did you mean the group %q?)", meant)
 			}
 		}

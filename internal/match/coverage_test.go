@@ -181,12 +181,12 @@ func TestSelectsNoneOf(t *testing.T) {
 
 func TestMeant(t *testing.T) {
 	got := map[string]string{}
-	for _, text := range []string{"deployment.apps", "deployments", "deploy.apps", "widgets.example.com", "pods.apps"} {
+	for _, text := range []string{"deployment.apps", "deployments", "deploy.apps", "widgets.example.com", "pods.apps", "pods", "deployments.apps"} {
 		got[text] = someServed.SuggestResource(schema.ParseGroupResource(text))
 	}
 	want := map[string]string{
 		"deployment.apps": " (did you mean deployments.apps?)", "deployments": " (did you mean deployments.apps?)", "deploy.apps": " (did you mean deployments.apps?)",
-		"widgets.example.com": "", "pods.apps": " (did you mean pods?)",
+		"widgets.example.com": "", "pods.apps": " (did you mean pods?)", "pods": "", "deployments.apps": "",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("suggestions (-want +got):\n%s", diff)

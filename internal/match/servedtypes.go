@@ -115,15 +115,25 @@ func (t ServedType) HasName(name string) bool {
 	return same(t.Resource) || same(t.Kind) || t.Singular != "" && same(t.Singular) || slices.ContainsFunc(t.ShortNames, same)
 }
 
-// SuggestResource returns a question that suggests a served type in place of one that is not served, for example " (did
-// you mean deployments.apps?)". It returns "" if no served type is similar.
+// SuggestResource returns a question that suggests a served type in place of one that is not served in namespaces, or is no type, for
+// example " (did you mean deployments.apps?)". It returns "" if no served type is similar.
 func (s *ServedTypes) SuggestResource(resource schema.GroupResource) string {
-	plural, ok := s.FindPlural(resource.Resource, []string{resource.Group})
-	if !ok {
+	meant, ok := s.Meant(resource)
+	if !ok || meant == resource {
 		return ""
 	}
-	t := s.bestMatch(plural, []string{resource.Group}, []string{wildcard})
-	return fmt.Sprintf(" (did you mean %s?)", t.GroupResource())
+	return fmt.Sprintf(" (did you mean %s?)", meant)
+}
+
+// Meant returns the served type that a resource name and group probably stand for. This is the resource itself if it is served. ok
+// is false if no type is similar, or if the one that is meant is never matched.
+func (s *ServedTypes) Meant(resource schema.GroupResource) (meant schema.GroupResource, ok bool) {
+	plural, ok := s.FindPlural(resource.Resource, []string{resource.Group})
+	if !ok {
+		return schema.GroupResource{}, false
+	}
+	meant = s.bestMatch(plural, []string{resource.Group}, []string{wildcard}).GroupResource()
+	return meant, !NeverMatched(meant)
 }
 
 // SuggestPlural does the same as SuggestResource for a name without a group.

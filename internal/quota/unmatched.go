@@ -62,16 +62,19 @@ func UnknownStorageClasses(spec *placementv1.QuotaSpec, known []string) []string
 // storageClassInfix separates the name of a storage class from the name of its limited resource.
 const storageClassInfix = ".storageclass.storage.k8s.io/"
 
-// SuggestResourceName returns a question that suggests a resource name in place of one that counts nothing, for example
-// " (did you mean count/deployments.apps?)". It returns "" if none is similar. Limits of extended resources are not
-// counted, because they equal the requests; for these it suggests the requests.
-func SuggestResourceName(name corev1.ResourceName, served *match.ServedTypes) string {
+// ExplainUntracked explains why a resource name counts nothing, and suggests another one, for example " (did you mean
+// count/deployments.apps?)". It returns "" if neither is known. Limits of extended resources are not counted, because they equal the
+// requests; for these it suggests the requests.
+func ExplainUntracked(name corev1.ResourceName, served *match.ServedTypes) string {
+	if counted, ok := strings.CutPrefix(string(name), countPrefix); ok && match.NeverMatched(schema.ParseGroupResource(counted)) {
+		return fmt.Sprintf(": %s are never counted, so that a full quota can't stop the cluster. Remove it", counted)
+	}
 	// Names without a slash are standard names: the schema rejects others.
 	before, after, _ := strings.Cut(string(name), "/")
 	for _, part := range []string{before, after} {
 		t := schema.ParseGroupResource(part)
-		if meant := served.SuggestResource(t); meant != "" && served.HasName(t) {
-			return fmt.Sprintf(" (did you mean %s%s", countPrefix, strings.TrimPrefix(meant, " (did you mean "))
+		if meant, ok := served.Meant(t); ok && served.HasName(t) {
+			return fmt.Sprintf(" (did you mean %s%s?)", countPrefix, meant)
 		}
 	}
 	if limited, ok := strings.CutPrefix(string(name), "limits."); ok && strings.Contains(before, ".") && after != "" {

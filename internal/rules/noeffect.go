@@ -133,7 +133,7 @@ func (v *validator) unlikely(rule placementv1.Rule, path *field.Path) {
 		switch {
 		case slices.Contains(preferring, t.Effect):
 			v.warn(at, "has no effect: taints with the effect %s repel nothing", t.Effect)
-		case near != "" && !slices.Contains(effects, t.Effect):
+		case near != "":
 			v.warn(at, "the effect %q is unknown; did you mean %q?", t.Effect, near)
 		}
 	}

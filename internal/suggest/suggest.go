@@ -18,6 +18,7 @@ limitations under the License.
 package suggest
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
@@ -25,10 +26,10 @@ import (
 
 // Nearest returns the candidate with the fewest edits from name, and reports whether there is one that is near enough.
 // It ignores case. Up to a third of the name's characters may differ, and at least one. Among equally near candidates,
-// it returns the one that sorts first, regardless of their order. A candidate equal to name is returned, too. For names
-// longer than 256 bytes, there is no suggestion.
+// it returns the one that sorts first, regardless of their order. There is no suggestion for a name that is a candidate itself,
+// since it is spelled correctly, nor for names longer than 256 bytes.
 func Nearest(name string, candidates []string) (string, bool) {
-	if name == "" || len(name) > maxLength {
+	if name == "" || len(name) > maxLength || slices.Contains(candidates, name) {
 		return "", false
 	}
 	folded := strings.ToLower(name)

@@ -35,6 +35,7 @@ func TestNearest(t *testing.T) {
 		{"lables", []string{"annotations", "labels", "name"}, "labels"},
 		{"nodeselector", []string{"nodeSelector", "affinity"}, "nodeSelector"},
 		{"a", []string{"b"}, "b"},
+		{"events", []string{"events", "event", "secrets"}, ""},
 		{"abc", []string{"xyz"}, ""},
 		{"widgets", []string{"deployments", "pods"}, ""},
 		{"cat", []string{"bat", "hat", "car"}, "bat"},

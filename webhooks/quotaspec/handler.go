@@ -124,7 +124,7 @@ func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) 
 	types, untracked := h.Evaluators.Types(spec)
 	var out []string
 	for _, name := range untracked {
-		out = append(out, fmt.Sprintf("spec.hard[%s]: Berth counts nothing under this name%s", name, quota.SuggestResourceName(name, h.Catalog.Served())))
+		out = append(out, fmt.Sprintf("spec.hard[%s]: Berth counts nothing under this name%s", name, quota.ExplainUntracked(name, h.Catalog.Served())))
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(types), func(a, b schema.GroupResource) int {
 		return slices.Compare([]string{a.Group, a.Resource}, []string{b.Group, b.Resource})

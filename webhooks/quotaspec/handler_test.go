@@ -46,7 +46,7 @@ func (world) Served() *match.ServedTypes {
 		return match.ServedType{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}, Kind: kind, Singular: strings.ToLower(kind), Namespaced: namespaced}
 	}
 	return match.NewServedTypes([]match.ServedType{
-		of("", "pods", "Pod", true), of("", "configmaps", "ConfigMap", true), of("", "nodes", "Node", false),
+		of("", "pods", "Pod", true), of("", "configmaps", "ConfigMap", true), of("", "nodes", "Node", false), of("", "events", "Event", true), of("", "persistentvolumes", "PersistentVolume", false),
 		of("", "persistentvolumeclaims", "PersistentVolumeClaim", true), of("apps", "deployments", "Deployment", true), of("batch", "jobs", "Job", true),
 	})
 }
@@ -89,7 +89,14 @@ func TestWarnings(t *testing.T) {
 		"no group":          {scoped, `{hard: {count/deployments: 2}}`, "(did you mean deployments.apps?)"},
 		"other group":       {cluster, `{hard: {count/pods.core: 2}}`, "(did you mean pods?)"},
 		"version":           {scoped, `{hard: {count/jobs.v1.batch: 2}}`, "(did you mean jobs.batch?)"},
-		"cluster-scoped":    {scoped, `{hard: {count/nodes: 2}}`, "Berth counts nothing under this name"},
+		"cluster-scoped":    {scoped, `{hard: {count/persistentvolumes: 2}}`, "spec.hard[count/persistentvolumes]: the API server serves no persistentvolumes in namespaces: nothing is counted until it does"},
+		"never: events":     {scoped, `{hard: {count/events: 2}}`, "spec.hard[count/events]: Berth counts nothing under this name: events are never counted, so that a full quota can't stop the cluster. Remove it"},
+		"never: new events": {scoped, `{hard: {count/events.events.k8s.io: 2}}`, ": events.events.k8s.io are never counted"},
+		"never: nodes":      {scoped, `{hard: {count/nodes: 2}}`, ": nodes are never counted"},
+		"never: leases":     {scoped, `{hard: {count/leases.coordination.k8s.io: 2}}`, ": leases.coordination.k8s.io are never counted"},
+		"never: quotas":     {scoped, `{hard: {count/scopedquotas.placement.berth.dev: 2}}`, ": scopedquotas.placement.berth.dev are never counted"},
+		"never: singular":   {scoped, `{hard: {count/event: 2}}`, "serves no event in namespaces: nothing is counted"},
+		"never: no count":   {scoped, `{hard: {events/count: 2}}`, "Berth counts nothing under this name"},
 		"no count":          {scoped, `{hard: {deployments.apps/count: 2}}`, "Berth counts nothing under this name (did you mean count/deployments.apps?)"},
 		"known class":       {scoped, `{hard: {pods: 2}, scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [gold]}]}}`, ""},
 		"any class":         {scoped, `{hard: {pods: 2}, scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: Exists}]}}`, ""},

@@ -68,7 +68,7 @@ func suggestRule(name string) string {
 	}
 	meant, ok := foreignRules[name]
 	if !ok {
-		if meant, ok = suggest.Nearest(name, language.ContractRules); !ok || meant == name {
+		if meant, ok = suggest.Nearest(name, language.ContractRules); !ok {
 			return ""
 		}
 	}
