@@ -122,7 +122,8 @@ const (
 	// keeps the placement unless it changes a field that the policy reads or writes.
 	RemediationManual RemediationMode = "Manual"
 	// RemediationNewOnly decides objects when they are created. It neither evaluates nor lists existing objects. An
-	// update keeps the placement unless it changes a field that the policy writes.
+	// update keeps the placement unless it changes a field that the policy writes. An update is denied if the policy denies
+	// the object after it, and would not deny the object before it.
 	RemediationNewOnly RemediationMode = "NewOnly"
 	// RemediationOff neither evaluates nor lists existing objects. Every update is decided.
 	RemediationOff RemediationMode = "Off"
@@ -497,7 +498,8 @@ type Remediation struct {
 	// them when the annotation placement.berth.dev/approve has the digest of status.plan; until then it is the same as
 	// Manual. Manual lists them in status; an update that changes no field that the policy reads or writes keeps the
 	// placement. NewOnly
-	// neither evaluates nor lists them; an update that changes no field that the policy writes keeps the placement. Off
+	// neither evaluates nor lists them; an update that changes no field that the policy writes keeps the placement, and
+	// is denied if it makes the object one that the policy denies. Off
 	// neither evaluates nor lists them, and every update is decided. Defaults to Automatic.
 	// +optional
 	// +default="Automatic"

@@ -317,6 +317,11 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 	}
 	index, end := d.Policies.Begin()
 	defer end()
+	return d.decide(ctx, r, index)
+}
+
+// decide is Decide with the policies of an index.
+func (d *Decider) decide(ctx context.Context, r Request, index *match.Index[*Policy]) (*Outcome, error) {
 	verdicts, staged, err := d.matching(ctx, r, index)
 	list := d.ClusterLists.Of(r.Resource.GroupResource())
 	if err != nil || len(verdicts) == 0 {
@@ -341,6 +346,9 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 	values, next, err := merge(verdicts)
 	if err != nil {
 		return nil, err
+	}
+	if err := d.tolerate(ctx, &r, index, verdicts); err != nil {
+		return &Outcome{}, err
 	}
 	if released != nil {
 		followed, recorded, err := merge(released)

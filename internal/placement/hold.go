@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/projection"
 )
@@ -93,7 +94,7 @@ func (r *Request) mayHold(verdicts []*Verdict) bool {
 // qualify. A policy with remediation mode Manual or Approved is held if the update changes no requested value that the
 // policy reads or writes. A policy with mode NewOnly, or with paused remediation, is held if the update changes no requested value
 // that the policy writes. hold compares the requested states before and after the update. So applying the same manifest
-// again holds the policies, and setting another value has it decided.
+// again holds the policies, and setting another value has it decided. What a held policy denies, tolerate decides.
 func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id identity, verdicts []*Verdict) error {
 	for _, v := range verdicts {
 		if r.AutomaticOnly && v.Policy.Remediation == placementv1.RemediationNewOnly {
@@ -121,10 +122,39 @@ func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id iden
 			continue
 		}
 		v.held = true
-		if v.Policy.Remediation == placementv1.RemediationNewOnly {
-			v.Decision.Errors, v.Decision.Warnings = nil, nil
+		switch {
+		case v.Policy.Remediation == placementv1.RemediationNewOnly:
+			v.tolerant, v.Decision.Warnings = true, nil
+		case v.paused:
+			v.tolerant = len(v.Decision.Errors) == 0
 		}
 		restoreKeys(v, &before, current)
+	}
+	return nil
+}
+
+// denies reports whether the policy decides that the object is denied.
+func (v *Verdict) denies() bool { return v.Err == nil && len(v.Decision.Errors) > 0 }
+
+// tolerate admits an update for tolerant policies that deny also the object before it: they do not apply to what existed. All
+// other denials stay, so that no update does what a policy denies in a new object. Only if there is such a denial, tolerate
+// decides the object before the update, as if it was new.
+func (d *Decider) tolerate(ctx context.Context, r *Request, index *match.Index[*Policy], verdicts []*Verdict) error {
+	tolerable := func(v *Verdict) bool { return v.tolerant && v.denies() }
+	if !slices.ContainsFunc(verdicts, tolerable) {
+		return nil
+	}
+	before, err := d.decide(ctx, Request{
+		Resource: r.Resource, Namespace: r.Namespace, Object: r.Old, Old: r.Old, Admission: r.Admission, Evaluate: r.Evaluate, VerdictsOnly: true,
+	}, index)
+	if err != nil {
+		return err
+	}
+	for _, v := range verdicts {
+		denied := func(old *Verdict) bool { return old.Policy == v.Policy && old.denies() }
+		if tolerable(v) && slices.ContainsFunc(before.Verdicts, denied) {
+			v.Decision.Errors = nil
+		}
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package placement_test
 
 import (
+	"context"
 	"maps"
 	"testing"
 
@@ -55,6 +56,9 @@ func annotate(key, value string) func(*unstructured.Unstructured) {
 func label(key, value string) func(*unstructured.Unstructured) {
 	return func(obj *unstructured.Unstructured) {
 		labels := maps.Clone(obj.GetLabels())
+		if labels == nil {
+			labels = map[string]string{}
+		}
 		labels[key] = value
 		obj.SetLabels(labels)
 	}
@@ -146,7 +150,8 @@ func TestObjectsThatBeginToMatch(t *testing.T) {
 	}
 }
 
-// TestDenialsOfUpdatesThatKeepThePlacement checks that policies deny updates unless their remediation mode is NewOnly.
+// TestDenialsOfUpdatesThatKeepThePlacement checks that a policy that denies an object also denies updates that leave it as it is,
+// unless its remediation mode is NewOnly.
 func TestDenialsOfUpdatesThatKeepThePlacement(t *testing.T) {
 	before := newObject("web", metadata{"annotations": {"other": "y"}})
 	after := before.DeepCopy()
@@ -159,6 +164,106 @@ func TestDenialsOfUpdatesThatKeepThePlacement(t *testing.T) {
 		}
 		if got := decide(t, after, nil, p).Verdicts[0].Decision.Errors; len(got) != 1 {
 			t.Errorf("%s: errors of a new object: %q", mode, got)
+		}
+	}
+}
+
+// byTier denies objects with the tier gold, can't decide those with the tier odd, and gives those with the tier pci other clusters.
+type byTier struct {
+	*fakeEvaluator
+	clusters, pci []string
+	evaluations   *int
+}
+
+func (e byTier) Evaluate(_ context.Context, input map[string]any) (placement.Decision, error) {
+	*e.evaluations++
+	switch (&unstructured.Unstructured{Object: input}).GetLabels()["tier"] {
+	case "gold":
+		return placement.Decision{Errors: []string{"gold is not allowed"}}, nil
+	case "odd":
+		return placement.Decision{}, errFake
+	case "pci":
+		return placement.Decision{Clusters: e.pci}, nil
+	}
+	return placement.Decision{Clusters: e.clusters, Warnings: []string{"take care"}}, nil
+}
+
+// TestNewOnlyDeniesWhatUpdatesBringAbout verifies that a policy with mode NewOnly denies an update that makes an object one that it
+// denies. It leaves an object alone that it denied before. It evaluates the object before the update only if it denies the new one.
+func TestNewOnlyDeniesWhatUpdatesBringAbout(t *testing.T) {
+	all, eu, us, none := []string{"eu", "us"}, []string{"eu"}, []string{"us"}, []string{}
+	tests := map[string]struct {
+		// before and after are values of the label tier; asked is the developer's list of clusters.
+		before, after, asked string
+		clusters, pci        []string
+		change               func(*placement.Policy)
+		denied               bool
+		evaluations          int
+	}{
+		"NeitherIsDenied":          {before: "tin", after: "iron", evaluations: 1},
+		"UpdateIsDenied":           {before: "tin", after: "gold", denied: true, evaluations: 2},
+		"BothAreDenied":            {before: "gold", after: "gold", evaluations: 2},
+		"OldIsDenied":              {before: "gold", after: "tin", evaluations: 1},
+		"OldIsUndecided":           {before: "odd", after: "gold", denied: true, evaluations: 2},
+		"UpdateIsUndecided":        {before: "tin", after: "odd", denied: true, evaluations: 1},
+		"NoClusterIsLeft":          {before: "tin", after: "pci", clusters: all, pci: none, denied: true, evaluations: 2},
+		"NoClusterWasLeft":         {before: "pci", after: "pci", pci: none, evaluations: 2},
+		"NoWantedClusterIsLeft":    {before: "tin", after: "pci", asked: `["eu"]`, clusters: all, pci: us, denied: true, evaluations: 2},
+		"NoWantedClusterWasLeft":   {before: "tin", after: "pci", asked: `["eu"]`, clusters: us, pci: us, evaluations: 2},
+		"OtherClusters":            {before: "tin", after: "pci", clusters: eu, pci: us, evaluations: 1},
+		"NoClusterIsLeftNorDenied": {before: "tin", after: "pci", clusters: all, pci: none, change: clears, evaluations: 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			evaluations := 0
+			p := zoned(t, placementv1.RemediationNewOnly, "")
+			p.Evaluator = byTier{&fakeEvaluator{}, tc.clusters, tc.pci, &evaluations}
+			if tc.change != nil {
+				tc.change(p)
+			}
+			old := newObject("web", metadata{"labels": {"tier": tc.before}, "annotations": {"other": "y"}})
+			if tc.asked != "" {
+				annotate(clustersKey, tc.asked)(old)
+			}
+			next := old.DeepCopy()
+			label("tier", tc.after)(next)
+			annotate("note", "x")(next)
+			out := decide(t, next, old, p)
+			if refused(out) != tc.denied {
+				t.Errorf("denied = %t: %v", refused(out), summary(out))
+			}
+			if evaluations != tc.evaluations {
+				t.Errorf("%d evaluations, want %d", evaluations, tc.evaluations)
+			}
+			if refused(decide(t, next, nil, p)) != (tc.denied || tc.evaluations == 2) {
+				t.Error("a new object has another verdict")
+			}
+		})
+	}
+}
+
+// TestModesDenyAlike verifies that in each remediation mode, and whatever the other policies are, a policy denies an update that
+// makes an object one that it denies. In the modes Warn and DryRun, the verdict says so.
+func TestModesDenyAlike(t *testing.T) {
+	const other = placementv1.RemediationAutomatic
+	for _, remediation := range []placementv1.RemediationMode{
+		placementv1.RemediationAutomatic, placementv1.RemediationApproved, placementv1.RemediationManual, placementv1.RemediationNewOnly, placementv1.RemediationOff,
+	} {
+		for _, mode := range []placementv1.Mode{placementv1.ModeEnforce, placementv1.ModeWarn, placementv1.ModeDryRun} {
+			evaluations := 0
+			p := zoned(t, remediation, "")
+			p.Mode, p.Evaluator = mode, byTier{&fakeEvaluator{}, nil, nil, &evaluations}
+			tolerant := zoned(t, other, "v1")
+			tolerant.Name = "tolerant"
+			old := decide(t, newObject("web", metadata{"labels": {"app": "web", "tier": "tin"}, "annotations": {"other": "y"}}), nil, p, tolerant).Object
+			next := old.DeepCopy()
+			label("tier", "gold")(next)
+			for _, all := range [][]*placement.Policy{{p}, {p, tolerant}} {
+				out := decide(t, next, old, all...)
+				if got := out.Verdicts[0].Decision.Errors; len(got) != 1 || refused(out) != (mode == placementv1.ModeEnforce) {
+					t.Errorf("%s, %s, %d policies: errors %q", remediation, mode, len(all), got)
+				}
+			}
 		}
 	}
 }

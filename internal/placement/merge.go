@@ -50,6 +50,8 @@ type Verdict struct {
 	paused bool
 	// held reports whether the update leaves the policy's keys as they are.
 	held bool
+	// tolerant reports whether the policy denies the update only if it would not deny the object before it. The policy is held.
+	tolerant bool
 	// Released is the verdict as it would be if all policies that need an approval had it. It is set only for requests of
 	// remediation that ask for it, and only if some policy that matches the object needs an approval.
 	Released *Verdict

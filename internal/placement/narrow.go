@@ -238,6 +238,9 @@ func (m *merger) hypotheticalClusters(shares clusterShares, asked askedClusters,
 	const key = placementv1.ClustersAnnotation
 	if len(shares.differing) > 0 {
 		next, err := asked.join(shares.wanted)
+		if err != nil {
+			asked.deny(shares.wanted, err, func(v *Verdict) bool { return !v.tolerant })
+		}
 		for _, v := range shares.differing {
 			if err != nil {
 				v.Changes = append(v.Changes, Change{Field: fieldAnnotations, Key: key, From: current, To: new(clustersText(nil)), Immutable: err.Error()})

@@ -97,6 +97,11 @@ func TestClustersWhileAPolicyIsPaused(t *testing.T) {
 	residency := func(t *testing.T) *placement.Policy { return allows(t, "residency", []string{"eu-1", "eu-2"}) }
 	us := func(t *testing.T) *placement.Policy { return allows(t, "cost", []string{"us-1"}) }
 	none := func(t *testing.T) *placement.Policy { return allows(t, "residency", []string{}) }
+	pci := func(t *testing.T) *placement.Policy {
+		return with(residency(t), func(p *placement.Policy) {
+			p.Evaluator = byTier{&fakeEvaluator{}, []string{"eu-1"}, []string{}, new(int)}
+		})
+	}
 	tests := map[string]struct {
 		asked  string
 		update func(*unstructured.Unstructured)
@@ -107,6 +112,8 @@ func TestClustersWhileAPolicyIsPaused(t *testing.T) {
 		"NoAnnotations":          {update: noAnnotations, by: policies{residency(t)}, want: `["eu-1","eu-2"]`},
 		"OtherClusters":          {update: update(`["us-1"]`), by: policies{residency(t)}, denied: true},
 		"Narrowed":               {update: update(`["eu-1","us-1"]`), by: policies{residency(t)}, want: `["eu-1"]`},
+		"AllGoneByTheUpdate":     {update: label("tier", "pci"), by: policies{pci(t)}, denied: true},
+		"ReadsAndKeeps":          {update: label("tier", "tin"), by: policies{pci(t)}, want: `["eu-1","eu-2"]`},
 		"AllGone":                {update: noAnnotations, by: policies{none(t)}, want: `["eu-1","eu-2"]`},
 		"AllGoneAndAnother":      {update: update(`["eu-1"]`), by: policies{none(t)}, denied: true},
 		"OwnListStays":           {asked: `["eu-1"]`, update: annotate("note", "x"), by: policies{none(t)}, want: `["eu-1"]`},

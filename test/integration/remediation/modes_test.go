@@ -121,11 +121,12 @@ var _ = Describe("A policy that comes after the objects", func() {
 		Eventually(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionCompliant).
 			Should(framework.BeCondition(metav1.ConditionUnknown, placementv1.ReasonRemediationOff, "NewOnly"))
 		expectUntouched(ctx)
-		By("keeping the placement of an update of what the policy reads")
-		merge(ctx, framework.ConfigMap, namespace, "other", map[string]any{"data": map[string]any{"site": "x"}})
+		By("keeping the placement of an update of what the policy reads, unless the policy denies it")
+		merge(ctx, framework.ConfigMap, namespace, "other", map[string]any{"data": map[string]any{"site": "y"}})
 		Expect(stored(ctx, framework.ConfigMap, namespace, "other")).To(Equal(map[string]string{tierKey: "lead"}))
+		Expect(tryMerge(ctx, framework.ConfigMap, namespace, "other", map[string]any{"data": map[string]any{"site": "x"}})).To(MatchError(ContainSubstring("no sites any more")))
 		By("deciding an update of what it writes, and what is new")
-		Expect(tryMerge(ctx, framework.ConfigMap, namespace, "other", map[string]any{"metadata": map[string]any{"annotations": map[string]any{tierKey: "tin"}}})).
+		Expect(tryMerge(ctx, framework.ConfigMap, namespace, "other", map[string]any{"data": map[string]any{"site": "x"}, "metadata": map[string]any{"annotations": map[string]any{tierKey: "tin"}}})).
 			To(MatchError(ContainSubstring("no sites any more")))
 		annotate(ctx, framework.ConfigMap, namespace, "bare", map[string]any{tierKey: "silver"})
 		Expect(stored(ctx, framework.ConfigMap, namespace, "bare")).To(Equal(map[string]string{tierKey: "gold"}))
