@@ -175,6 +175,19 @@ func (c *cluster) applyManifests(ctx context.Context, file string) error {
 	return c.kubectl(ctx, string(text), "apply", "--server-side", "-f", "-")
 }
 
+// applyForModes applies a file once for each remediation mode.
+func (c *cluster) applyForModes(ctx context.Context, file string) error {
+	text, err := manifests.ReadFile("testdata/" + file)
+	if err != nil {
+		return err
+	}
+	var all strings.Builder
+	for _, mode := range remediations {
+		all.WriteString("---\n" + strings.NewReplacer("MODE", mode, "-mode\n", "-"+strings.ToLower(mode)+"\n").Replace(string(text)))
+	}
+	return c.kubectl(ctx, all.String(), "apply", "--server-side", "-f", "-")
+}
+
 func (c *cluster) startManager(ctx context.Context) error {
 	var err error
 	if c.group, err = process.NewGroup(filepath.Join(c.dir, "group"), false); err != nil {
@@ -227,10 +240,10 @@ func (c *cluster) tryManager(ctx context.Context) error {
 // install creates the objects that are older than the policies, then the policies, and waits until the API server asks
 // for all of them.
 func (c *cluster) install(ctx context.Context) error {
-	if err := c.applyManifests(ctx, "existing.yaml"); err != nil {
+	if err := c.applyForModes(ctx, "existing.yaml"); err != nil {
 		return err
 	}
-	if err := c.applyManifests(ctx, "policies.yaml"); err != nil {
+	if err := c.applyForModes(ctx, "policies.yaml"); err != nil {
 		return err
 	}
 	if err := c.kubectl(ctx, "", "wait", "--for=condition=Ready", "--timeout=60s", "placementpolicies", "--all"); err != nil {
@@ -245,11 +258,14 @@ func (c *cluster) install(ctx context.Context) error {
 	}
 	// The API server's own copy of the webhook configuration lags behind what is stored.
 	return wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		for _, probe := range []struct{ label, annotation string }{{forbiddenKey, "plain"}, {selectedKey, refusedKey}} {
-			body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"probe-","labels":{%q:"yes"},"annotations":{%q:"yes"}}}`, probe.label, probe.annotation)
-			r, err := admin.do(ctx, call{method: http.MethodPost, path: "/api/v1/namespaces/existing/configmaps?dryRun=All", contentType: contentJSON, body: []byte(body)})
-			if err != nil || r.code != http.StatusForbidden {
-				return false, err
+		for _, mode := range remediations {
+			for _, probe := range []struct{ label, annotation string }{{forbiddenKey, "plain"}, {selectedKey, refusedKey}} {
+				body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"probe-","labels":{%q:"yes"},"annotations":{%q:"yes"}}}`, probe.label, probe.annotation)
+				path := resources[configMap].path("existing-"+strings.ToLower(mode)) + "?dryRun=All"
+				r, err := admin.do(ctx, call{method: http.MethodPost, path: path, contentType: contentJSON, body: []byte(body)})
+				if err != nil || r.code != http.StatusForbidden {
+					return false, err
+				}
 			}
 		}
 		return true, nil

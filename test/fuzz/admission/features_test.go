@@ -82,6 +82,8 @@ const (
 // site is where a feature is put: the body of one operation on one side.
 type site struct {
 	operation
+	// policed is the value of the label by which policies match the side's namespaces.
+	policed string
 	// stored is the object as this side has it; nil if it has none. owner is its Deployment of the same name, likewise.
 	stored, owner map[string]any
 	body          map[string]any
@@ -347,6 +349,9 @@ func (s site) putLongList() {
 	s.setPods(out, "tolerations")
 }
 
+// nearLimits is the least argument with which putLarge puts text of a size near the limits of etcd and of ConfigMaps.
+const nearLimits = 250
+
 // putLarge puts text that JSON encoders may write six times as long. Few arguments lead to sizes near the limits of etcd and
 // of ConfigMaps, since these take long.
 func (s site) putLarge() {
@@ -355,7 +360,7 @@ func (s site) putLarge() {
 		path = []string{"data", "large"}
 	}
 	switch {
-	case s.argument < 250:
+	case s.argument < nearLimits:
 	case s.kind == configMap:
 		size = 1_000_000
 	default:

@@ -38,13 +38,31 @@ type operation struct {
 	verb verb
 	kind kind
 	// name chooses one of two names.
-	name  byte
-	flags flags
+	name byte
+	// remediation is the index of the remediation mode of the policies that match the recipe's objects. That of the first operation
+	// counts.
+	remediation byte
+	flags       flags
 	// manager chooses one of three field managers.
 	manager  byte
 	features [maxFeatures]feature
 	// argument chooses among the variants of features: numbers, sizes, texts.
 	argument byte
+}
+
+// remediations are the remediation modes of policies.
+var remediations = []string{"Automatic", "Approved", "Manual", "NewOnly", "Off"}
+
+// under returns the recipe for the policies with a remediation mode.
+func (r recipe) under(remediation int) recipe {
+	out := slices.Clone(r)
+	out[0].remediation = byte(remediation)
+	return out
+}
+
+// isLarge reports whether the recipe has objects near the API server's limits.
+func (r recipe) isLarge() bool {
+	return slices.ContainsFunc(r, func(op operation) bool { return op.has(large) && op.argument >= nearLimits })
 }
 
 type verb byte
@@ -122,7 +140,7 @@ func decode(text []byte) recipe {
 		at := text[:operationSize]
 		text = text[operationSize:]
 		op := operation{
-			verb: verb(at[0] % byte(verbCount)), kind: kind(at[1] % byte(kindCount)), name: at[2] % 2, flags: flags(at[3] % (1 << flagCount)),
+			verb: verb(at[0] % byte(verbCount)), kind: kind(at[1] % byte(kindCount)), name: at[2] % 2, remediation: at[2] / 2 % byte(len(remediations)), flags: flags(at[3] % (1 << flagCount)),
 			manager: at[4] % 3, argument: at[5+maxFeatures],
 		}
 		for i := range op.features {
@@ -137,7 +155,7 @@ func decode(text []byte) recipe {
 func (r recipe) encode() []byte {
 	var out []byte
 	for _, op := range r {
-		out = append(out, byte(op.verb), byte(op.kind), op.name, byte(op.flags), op.manager)
+		out = append(out, byte(op.verb), byte(op.kind), op.name+2*op.remediation, byte(op.flags), op.manager)
 		for _, f := range op.features {
 			out = append(out, byte(f))
 		}
@@ -158,6 +176,9 @@ func (r recipe) String() string {
 
 func (o operation) String() string {
 	out := fmt.Sprintf("{verb: %s, kind: %s, name: %d", verbNames[o.verb], kindNames[o.kind], o.name)
+	if o.remediation != 0 {
+		out += fmt.Sprintf(", remediation: %d", o.remediation)
+	}
 	var set []string
 	for i, name := range flagNames {
 		if o.flags.has(1 << i) {

@@ -246,7 +246,7 @@ func (s site) least(name string) {
 	case widget:
 		s.set(map[string]any{"key": "value"}, "spec")
 	case namespace:
-		s.set(map[bool]string{true: "yes", false: "no"}[strings.HasPrefix(name, policedPrefix)], "metadata", "labels", policedKey)
+		s.set(s.policed, "metadata", "labels", policedKey)
 	}
 }
 

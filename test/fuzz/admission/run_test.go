@@ -34,10 +34,15 @@ const (
 	shadowPrefix  = "shadow-"
 )
 
-// runner runs recipes, one at a time, in two namespaces of its own.
+// unpoliced is the value of the label policedKey by which no policy matches. The others are the remediation modes.
+const unpoliced = "no"
+
+// runner runs recipes, one at a time, in namespaces of its own.
 type runner struct {
 	admin, developer *client
-	policed, shadow  *side
+	// policed is the one of modes in which the present recipe runs. They have the order of remediations.
+	policed, shadow *side
+	modes           []*side
 	// recipes counts them; names of objects are of one recipe alone, since what watches have seen may be older.
 	recipes int
 }
@@ -48,10 +53,12 @@ type key struct {
 	name string
 }
 
-// side is one of the two namespaces, and what is known of the objects of the present recipe in it.
+// side is one of the namespaces, and what is known of the objects of the present recipe in it.
 type side struct {
-	prefix, namespace string
-	stored            map[key]map[string]any
+	namespace string
+	// policed is the value of the label policedKey of its namespaces.
+	policed string
+	stored  map[key]map[string]any
 	// ids are texts that differ between the sides, and what they stand for.
 	ids map[string]string
 }
@@ -72,28 +79,39 @@ func newRunner(ctx context.Context, c *cluster) (*runner, error) {
 	if r.developer, err = c.client(developerUser); err != nil {
 		return nil, err
 	}
-	for _, s := range []struct {
-		at              **side
-		prefix, policed string
-	}{{&r.policed, policedPrefix, "yes"}, {&r.shadow, shadowPrefix, "no"}} {
-		body := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"generateName": s.prefix, "labels": map[string]any{policedKey: s.policed}}}
-		answer, err := r.admin.do(ctx, call{method: http.MethodPost, path: resources[namespace].path(""), contentType: contentJSON, body: encodeJSON(body)})
+	for _, mode := range remediations {
+		s, err := r.newSide(ctx, policedPrefix, mode)
 		if err != nil {
 			return nil, err
 		}
-		object, err := answer.object()
-		name, _ := at(object, "metadata", "name").(string)
-		if err != nil || !answer.ok() {
-			return nil, fmt.Errorf("creating a namespace: %s: %w", answer.body, err)
-		}
-		*s.at = &side{prefix: s.prefix, namespace: name}
+		r.modes = append(r.modes, s)
 	}
-	return r, nil
+	r.shadow, err = r.newSide(ctx, shadowPrefix, unpoliced)
+	return r, err
+}
+
+// newSide creates a namespace.
+func (r *runner) newSide(ctx context.Context, prefix, policed string) (*side, error) {
+	body := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"generateName": prefix, "labels": map[string]any{policedKey: policed}}}
+	answer, err := r.admin.do(ctx, call{method: http.MethodPost, path: resources[namespace].path(""), contentType: contentJSON, body: encodeJSON(body)})
+	if err != nil {
+		return nil, err
+	}
+	object, err := answer.object()
+	name, _ := at(object, "metadata", "name").(string)
+	if err != nil || !answer.ok() {
+		return nil, fmt.Errorf("creating a namespace: %s: %w", answer.body, err)
+	}
+	return &side{namespace: name, policed: policed}, nil
 }
 
 // run runs a recipe and returns what must not be. Nothing of the recipe is left behind.
 func (r *runner) run(ctx context.Context, steps recipe) (err error) {
 	r.recipes++
+	r.policed = r.modes[0]
+	if len(steps) > 0 {
+		r.policed = r.modes[steps[0].remediation]
+	}
 	for _, s := range []*side{r.policed, r.shadow} {
 		s.stored, s.ids = map[key]map[string]any{}, map[string]string{s.namespace: "the-namespace"}
 	}
@@ -170,7 +188,7 @@ func (r *runner) send(ctx context.Context, s *side, op operation, forceDryRun bo
 	name := r.name(s, op.kind, op.name)
 	for try := 1; ; try++ {
 		at := site{
-			operation: op, stored: s.stored[key{op.kind, name}], body: map[string]any{},
+			operation: op, policed: s.policed, stored: s.stored[key{op.kind, name}], body: map[string]any{},
 			owner: s.stored[key{deployment, r.name(s, deployment, op.name)}],
 		}
 		answer, err := user.do(ctx, at.build(s.namespace, name, forceDryRun))

@@ -180,8 +180,10 @@ var seeds = []struct {
 // seedName returns the name of the seed that an input is; empty if it is none.
 func seedName(text []byte) string {
 	for _, seed := range seeds {
-		if string(seed.steps.encode()) == string(text) {
-			return seed.name
+		for i, mode := range remediations {
+			if string(seed.steps.under(i).encode()) == string(text) {
+				return seed.name + ", remediation mode " + mode
+			}
 		}
 	}
 	return ""

@@ -63,8 +63,8 @@ func (r resource) all(ctx context.Context, admin *client) ([]any, error) {
 	return items, err
 }
 
-// objects returns the resource versions of all objects in namespaces that policies match, by path, and how many of them
-// the policies deny.
+// objects returns the resource versions of all objects in namespaces that policies with remediation mode Automatic match, by
+// path, and how many of them the policies deny.
 func (c *cluster) objects(ctx context.Context, admin *client) (versions map[string]string, denied int, err error) {
 	versions = map[string]string{}
 	namespaces, err := resources[namespace].all(ctx, admin)
@@ -76,7 +76,7 @@ func (c *cluster) objects(ctx context.Context, admin *client) (versions map[stri
 	for _, item := range namespaces {
 		object, _ := item.(map[string]any)
 		name, _ := at(object, "metadata", "name").(string)
-		policed[name] = at(object, "metadata", "labels", policedKey) == "yes"
+		policed[name] = at(object, "metadata", "labels", policedKey) == remediations[0]
 	}
 	for _, r := range resources {
 		items, err := r.all(ctx, admin)
@@ -104,8 +104,8 @@ func (c *cluster) objects(ctx context.Context, admin *client) (versions map[stri
 	return versions, denied, nil
 }
 
-// settle waits until the status of the denying policy counts the objects that exist, and returns how often remediation has
-// patched any, and the versions of all objects. No object changes while it looks.
+// settle waits until the status of the denying policy with remediation mode Automatic counts the objects that exist, and returns
+// how often remediation has patched any, and the versions of all objects. No object changes while it looks.
 func (c *cluster) settle(ctx context.Context) (remediated int, versions map[string]string, err error) {
 	admin, err := c.client(controlplane.AdminUser)
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *cluster) settle(ctx context.Context) (remediated int, versions map[stri
 			return false, err
 		}
 		remediated = 0
-		for _, policy := range []string{"fuzz-deny", "fuzz-place", "fuzz-select"} {
+		for _, policy := range []string{"fuzz-deny-automatic", "fuzz-place-automatic", "fuzz-select-automatic"} {
 			status, err := c.counts(ctx, admin, policy)
 			if err != nil {
 				return false, err
@@ -130,7 +130,7 @@ func (c *cluster) settle(ctx context.Context) (remediated int, versions map[stri
 			if err != nil {
 				return false, err
 			}
-			if policy == "fuzz-select" {
+			if policy == "fuzz-select-automatic" {
 				continue
 			}
 			// What one policy denies, the other one can't change.
