@@ -29,7 +29,7 @@ import (
 
 const (
 	// maxContest bounds the delay of writes to an object that another client changes back each time.
-	minContest, maxContest = time.Second, 5 * time.Minute
+	minContest, maxContest = time.Second, time.Minute
 	// tolerated is the delay up to which such an object is only written later, and is no failure.
 	tolerated = 4 * time.Second
 )

@@ -50,22 +50,33 @@ type deliveredObjects struct {
 	foreign *foreignObjects
 
 	mu     sync.RWMutex
-	tables map[schema.GroupVersionResource]map[name]*unstructured.Unstructured
+	tables map[schema.GroupVersionResource]map[name]*entry
 	// byOwner has orphans by the key that has only their namespace.
-	byOwner map[delivery.Key]map[name]*unstructured.Unstructured
+	byOwner map[delivery.Key]map[name]*entry
+}
+
+// entry is a delivered object. Only defaults changes.
+type entry struct {
+	object *unstructured.Unstructured
+	// owner is the placed object that it is delivered for. Of an orphan, it has only the namespace, and owned is false.
+	owner delivery.Key
+	owned bool
+	// defaults is the field Kind.Whole as it was after Berth had removed what other clients had set there: what is left beside
+	// Berth's own members was added by the system in the same request. It is nil if Berth did not have to remove anything.
+	defaults any
 }
 
 func newDeliveredObjects(changed func(...delivery.Key), foreign *foreignObjects) *deliveredObjects {
 	return &deliveredObjects{
-		changed: changed, foreign: foreign, tables: map[schema.GroupVersionResource]map[name]*unstructured.Unstructured{},
-		byOwner: map[delivery.Key]map[name]*unstructured.Unstructured{},
+		changed: changed, foreign: foreign, tables: map[schema.GroupVersionResource]map[name]*entry{},
+		byOwner: map[delivery.Key]map[name]*entry{},
 	}
 }
 
 // ownerOf returns the placed object that an object is delivered for. Of several owners, it is the one that the name is made of, since
 // other clients may add owners, or else the first one. ok is false if Berth did not deliver the object.
 func ownerOf(o *unstructured.Unstructured) (key delivery.Key, ok bool) {
-	if o == nil || o.GetLabels()[placementv1.DeliveredLabel] != "true" {
+	if o == nil || !isLabeled(o) {
 		return delivery.Key{}, false
 	}
 	for _, owner := range o.GetOwnerReferences() {
@@ -89,7 +100,12 @@ func ownerOf(o *unstructured.Unstructured) (key delivery.Key, ok bool) {
 // deletes the placed object and orphans its dependents. If the delivered object then counted as foreign, it would keep a new object of
 // that name in the clusters of the earlier one.
 func isOrphan(o *unstructured.Unstructured) bool {
-	return o.GetLabels()[placementv1.DeliveredLabel] == "true" && len(o.GetOwnerReferences()) == 0
+	return isLabeled(o) && len(o.GetOwnerReferences()) == 0
+}
+
+// isLabeled reports whether an object has the label of delivered objects.
+func isLabeled(o *unstructured.Unstructured) bool {
+	return o.GetLabels()[placementv1.DeliveredLabel] == "true"
 }
 
 // forget drops what delivery does not read. It changes its argument.
@@ -100,10 +116,11 @@ func forget(_ schema.GroupVersionResource, o *unstructured.Unstructured) {
 // Replace implements watches.Sink.
 func (d *deliveredObjects) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	d.mu.Lock()
+	before := maps.Clone(d.tables[resource])
 	touched := d.clear(resource)
-	d.tables[resource] = map[name]*unstructured.Unstructured{}
+	d.tables[resource] = map[name]*entry{}
 	for _, o := range objects {
-		if owner, ok := d.add(resource, o); ok {
+		if owner, ok := d.add(resource, o, before[name{resource, o.GetNamespace(), o.GetName()}]); ok {
 			touched[owner] = true
 		}
 	}
@@ -157,81 +174,120 @@ func (d *deliveredObjects) put(resource schema.GroupVersionResource, o *unstruct
 	id := name{resource, o.GetNamespace(), o.GetName()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if known := d.tables[resource][id]; known != nil && known.GetUID() == o.GetUID() {
-		if order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), known.GetResourceVersion()); err == nil && order <= 0 {
+	known := d.tables[resource][id]
+	if known != nil && known.object.GetUID() == o.GetUID() {
+		if order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), known.object.GetResourceVersion()); err == nil && order <= 0 {
 			return nil
 		}
 	}
 	if owner, ok := d.remove(id); ok {
 		owners = append(owners, owner)
 	}
-	if owner, ok := d.add(resource, o); ok && !slices.Contains(owners, owner) {
+	if owner, ok := d.add(resource, o, known); ok && !slices.Contains(owners, owner) {
 		owners = append(owners, owner)
 	}
 	return owners
 }
 
-// heldBy returns the key of an object in byOwner.
-func heldBy(o *unstructured.Unstructured) delivery.Key {
-	if owner, ok := ownerOf(o); ok {
-		return owner
+// add stores an object if Berth delivered it. before is what was stored under that name, or nil. ok is false if the object has no
+// owner. The caller holds mu.
+func (d *deliveredObjects) add(resource schema.GroupVersionResource, o *unstructured.Unstructured, before *entry) (owner delivery.Key, ok bool) {
+	if before != nil && before.object.GetUID() != o.GetUID() {
+		before = nil
 	}
-	return delivery.Key{Namespace: o.GetNamespace()}
-}
-
-// add stores an object if Berth delivered it. ok is false if it has no owner. The caller holds mu.
-func (d *deliveredObjects) add(resource schema.GroupVersionResource, o *unstructured.Unstructured) (owner delivery.Key, ok bool) {
-	owner, ok = ownerOf(o)
-	if !ok && !isOrphan(o) {
-		return owner, false
+	added := &entry{object: o}
+	switch added.owner, added.owned = ownerOf(o); {
+	case added.owned:
+	case isOrphan(o):
+		added.owner = delivery.Key{Namespace: o.GetNamespace()}
+	case before != nil:
+		// Another client removed the label. That does not make the object another one.
+		added.owner, added.owned = before.owner, before.owned
+	default:
+		return delivery.Key{}, false
+	}
+	if before != nil {
+		added.defaults = before.defaults
 	}
 	id := name{resource, o.GetNamespace(), o.GetName()}
 	if d.tables[resource] == nil {
-		d.tables[resource] = map[name]*unstructured.Unstructured{}
+		d.tables[resource] = map[name]*entry{}
 	}
-	d.tables[resource][id] = o
-	key := heldBy(o)
-	if d.byOwner[key] == nil {
-		d.byOwner[key] = map[name]*unstructured.Unstructured{}
+	d.tables[resource][id] = added
+	if d.byOwner[added.owner] == nil {
+		d.byOwner[added.owner] = map[name]*entry{}
 	}
-	d.byOwner[key][id] = o
-	return owner, ok
+	d.byOwner[added.owner][id] = added
+	return added.owner, added.owned
 }
 
 // remove drops an object. ok is false if it is not known, or has no owner. The caller holds mu.
 func (d *deliveredObjects) remove(id name) (owner delivery.Key, ok bool) {
-	o := d.tables[id.GroupVersionResource][id]
-	if o == nil {
-		return owner, false
+	removed := d.tables[id.GroupVersionResource][id]
+	if removed == nil {
+		return delivery.Key{}, false
 	}
 	delete(d.tables[id.GroupVersionResource], id)
-	key := heldBy(o)
-	delete(d.byOwner[key], id)
-	if len(d.byOwner[key]) == 0 {
-		delete(d.byOwner, key)
+	delete(d.byOwner[removed.owner], id)
+	if len(d.byOwner[removed.owner]) == 0 {
+		delete(d.byOwner, removed.owner)
 	}
-	return ownerOf(o)
+	return removed.owner, removed.owned
+}
+
+// release drops an object that is left to other clients.
+func (d *deliveredObjects) release(id name) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.remove(id)
+}
+
+// setDefaults records what the system adds to the field Kind.Whole of an object.
+func (d *deliveredObjects) setDefaults(id name, defaults any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if known := d.tables[id.GroupVersionResource][id]; known != nil {
+		known.defaults = defaults
+	}
+}
+
+// defaultsOf returns what setDefaults recorded, or nil.
+func (d *deliveredObjects) defaultsOf(id name) any {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if known := d.tables[id.GroupVersionResource][id]; known != nil {
+		return known.defaults
+	}
+	return nil
 }
 
 // of returns the objects that are delivered for an object.
 func (d *deliveredObjects) of(owner delivery.Key) map[name]*unstructured.Unstructured {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return maps.Clone(d.byOwner[owner])
+	out := map[name]*unstructured.Unstructured{}
+	for id, e := range d.byOwner[owner] {
+		out[id] = e.object
+	}
+	return out
 }
 
 // orphansOf returns the objects without an owner that have names of objects that are delivered for an object.
 func (d *deliveredObjects) orphansOf(key delivery.Key) map[name]*unstructured.Unstructured {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	placed := delivery.Object{GroupVersionKind: key.WithVersion(""), Namespace: key.Namespace, Name: key.Name}
 	out := map[name]*unstructured.Unstructured{}
-	for id, o := range d.byOwner[delivery.Key{Namespace: key.Namespace}] {
-		if delivery.IsNameFor(id.name, placed) {
-			out[id] = o
+	for id, e := range d.byOwner[delivery.Key{Namespace: key.Namespace}] {
+		if isNameFor(id.name, key) {
+			out[id] = e.object
 		}
 	}
 	return out
+}
+
+// isNameFor reports whether an object with a name may be delivered for a placed object.
+func isNameFor(objectName string, key delivery.Key) bool {
+	return delivery.IsNameFor(objectName, delivery.Object{GroupVersionKind: key.WithVersion(""), Namespace: key.Namespace, Name: key.Name})
 }
 
 // resources returns the types of which there are delivered objects.
@@ -252,9 +308,9 @@ func (d *deliveredObjects) owners(resource schema.GroupVersionResource) []delive
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	touched := map[delivery.Key]bool{}
-	for _, o := range d.tables[resource] {
-		if owner, ok := ownerOf(o); ok {
-			touched[owner] = true
+	for _, e := range d.tables[resource] {
+		if e.owned {
+			touched[e.owner] = true
 		}
 	}
 	return slices.Collect(maps.Keys(touched))

@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
 
@@ -177,11 +178,25 @@ func TestDeliveredObjects(t *testing.T) {
 		t.Errorf("version %s, want 7", got)
 	}
 	step("another owner", []delivery.Key{web, api}, func() { d.Put(policies, deliveredObject("web-1", "api", "8")) })
-	step("no label any more", []delivery.Key{api}, func() {
-		o := deliveredObject("web-1", "api", "9")
+	unlabeled := func(uid types.UID, version string) *unstructured.Unstructured {
+		o := deliveredObject("web-1", "api", version)
+		o.SetUID(uid)
 		o.SetLabels(nil)
-		d.Put(policies, o)
-	})
+		o.SetOwnerReferences(nil)
+		return o
+	}
+	uid := deliveredObject("web-1", "api", "8").GetUID()
+	step("no label and no owner any more", []delivery.Key{api}, func() { d.Put(policies, unlabeled(uid, "9")) })
+	if got := d.of(api); len(got) != 1 {
+		t.Errorf("delivered objects without a label: %v", got)
+	}
+	step("a list after that", []delivery.Key{api}, func() { d.Replace(policies, nil, []*unstructured.Unstructured{unlabeled(uid, "10")}) })
+	step("the label again", []delivery.Key{api}, func() { d.Put(policies, deliveredObject("web-1", "api", "11")) })
+	step("no label any more", []delivery.Key{api}, func() { d.Put(policies, unlabeled(uid, "12")) })
+	step("another object of that name", []delivery.Key{api}, func() { d.Put(policies, unlabeled("9", "13")) })
+	if got := d.of(api); len(got) != 0 {
+		t.Errorf("an object that another client created: %v", got)
+	}
 	step("an object of another client", nil, func() {
 		o := deliveredObject("foreign", "web", "9")
 		o.SetLabels(nil)

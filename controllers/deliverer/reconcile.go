@@ -422,6 +422,11 @@ func (c *Controller) converge(ctx context.Context, object *unstructured.Unstruct
 		if n.kept[id.GroupVersionResource] || existing[id].GetDeletionTimestamp() != nil {
 			continue
 		}
+		if !isLabeled(existing[id]) {
+			// Its label was removed when Berth was taken out.
+			c.delivered.release(id)
+			continue
+		}
 		err := c.client(id.GroupVersionResource, id.namespace).Delete(ctx, id.name, metav1.DeleteOptions{Preconditions: uidOf(existing[id])})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			errs = append(errs, fmt.Errorf("deleting %s %s: %w", id.GroupResource(), id.name, err))
@@ -460,17 +465,16 @@ func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured
 		}
 	}
 	body, status := split(want.Delivered)
-	if live != nil && live.GetAnnotations()[hashAnnotation] == body.GetAnnotations()[hashAnnotation] && !coversBoth(live, body, status) {
+	excess := live != nil && c.exceeds(want.Kind, id, live, body)
+	if live != nil && live.GetAnnotations()[hashAnnotation] == body.GetAnnotations()[hashAnnotation] && (excess || !coversBoth(live, body, status)) {
 		if wait := c.contests.wait(id); wait > 0 {
 			n.fail(placementv1.ReasonContested, "another client changed %s back each time that Berth wrote it: Berth writes it again in %s", subject, wait.Round(time.Second))
 			n.retry = wait
 			return nil
 		}
 	}
-	// What Berth delivered is its own, so it overwrites the fields of other managers.
-	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
-	if live == nil || !covers(live.Object, body.Object) {
-		got, err := resource.Apply(ctx, id.name, body, options)
+	if live == nil || excess || !covers(live.Object, body.Object) {
+		got, err := c.write(ctx, want.Kind, id, live, body)
 		if want.alone != nil && isRefusal(err) {
 			*want = wanted{Delivered: *want.alone, system: want.system}
 			return c.apply(ctx, want, live, n)
@@ -482,7 +486,7 @@ func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured
 		live = got
 	}
 	if status != nil && !covers(live.Object["status"], status.Object["status"]) {
-		got, err := resource.ApplyStatus(ctx, id.name, status, options)
+		got, err := resource.ApplyStatus(ctx, id.name, status, forced)
 		if err != nil {
 			return refused(err, subject, want.system, n)
 		}
@@ -524,10 +528,19 @@ func coversBoth(live, body, status *unstructured.Unstructured) bool {
 	return covers(live.Object, body.Object) && (status == nil || covers(live.Object["status"], status.Object["status"]))
 }
 
-// deliveredFor reports whether Berth delivered an object for another one, or for an earlier one of that name.
+// deliveredFor reports whether Berth delivered an object for another one, or for an earlier one of that name. The object has a name
+// for it. If another client has changed the label or the owners, the object is Berth's because Berth applied it, as its managed
+// fields say. To make an object of another client look like that, a user has to be allowed to write that object.
 func deliveredFor(o *unstructured.Unstructured, owner delivery.Key) bool {
-	key, ok := ownerOf(o)
-	return ok && key == owner || isOrphan(o)
+	switch key, ok := ownerOf(o); {
+	case ok && key == owner, isOrphan(o):
+		return true
+	case ok && isNameFor(o.GetName(), key):
+		return false
+	}
+	return slices.ContainsFunc(o.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
+	})
 }
 
 // split returns the object with the hash of its content, and the part that belongs to the status subresource; nil if there is

@@ -155,6 +155,18 @@ func rival(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
+// unlabeled returns an object without labels.
+func unlabeled(o *unstructured.Unstructured) *unstructured.Unstructured {
+	o.SetLabels(nil)
+	return o
+}
+
+// appliedByBerth returns an object that Berth applied before other clients wrote it.
+func appliedByBerth(o *unstructured.Unstructured) *unstructured.Unstructured {
+	o.SetManagedFields(append(o.GetManagedFields(), metav1.ManagedFieldsEntry{Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply, Time: new(metav1.Unix(0, 0))}))
+	return o
+}
+
 func TestConverge(t *testing.T) {
 	ofAnother := karmadaPolicy("a")
 	ofAnother.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "api", UID: "4"}})
@@ -170,6 +182,17 @@ func TestConverge(t *testing.T) {
 	}
 	always := func(err error) func(string, *unstructured.Unstructured) error {
 		return func(string, *unstructured.Unstructured) error { return err }
+	}
+	once := func(err error) func(string, *unstructured.Unstructured) error {
+		return func(string, *unstructured.Unstructured) error {
+			defer func() { err = nil }()
+			return err
+		}
+	}
+	recreatable := func(o *unstructured.Unstructured) wanted {
+		out := wantedPolicy(o)
+		out.Recreatable = true
+		return out
 	}
 	resource := policies.GroupResource()
 	for what, tc := range map[string]struct {
@@ -202,12 +225,34 @@ func TestConverge(t *testing.T) {
 			inServer: []*unstructured.Unstructured{rival(karmadaPolicy("a"))}, wanted: []wanted{wantedPolicy(karmadaPolicy("a"))},
 			reason: placementv1.ReasonForeignObject, message: "PropagationPolicy default/web-1 exists and was written by rival",
 		},
+		"of which another client removed the label": {
+			known: []*unstructured.Unstructured{unlabeled(stored(karmadaPolicy("a")))}, wanted: []wanted{wantedPolicy(karmadaPolicy("a"))}, requests: []string{"apply propagationpolicies web-1"},
+		},
+		"without the label since the controller did not run": {
+			inServer: []*unstructured.Unstructured{appliedByBerth(rival(karmadaPolicy("theirs")))}, wanted: []wanted{wantedPolicy(karmadaPolicy("a"))}, requests: []string{"apply propagationpolicies web-1"},
+		},
+		"with an owner of another client since the controller did not run": {
+			inServer: []*unstructured.Unstructured{appliedByBerth(stored(ofAnother))}, wanted: []wanted{wantedPolicy(karmadaPolicy("a"))}, requests: []string{"apply propagationpolicies web-1"},
+		},
+		"without the label, and not needed any more": {known: []*unstructured.Unstructured{unlabeled(stored(karmadaPolicy("a")))}},
 		"delivered for another object": {
 			inServer: []*unstructured.Unstructured{stored(ofAnother)}, wanted: []wanted{wantedPolicy(karmadaPolicy("a"))}, reason: placementv1.ReasonForeignObject,
 		},
 		"without permission": {
 			wanted: []wanted{wantedPolicy(karmadaPolicy("a"))}, refuse: always(apierrors.NewForbidden(resource, "web-1", errors.New("no grant"))), requests: []string{"apply propagationpolicies web-1"},
 			reason: placementv1.ReasonForbidden, message: "apply the ClusterRole berth-delivery-karmada",
+		},
+		"invalid, as a new object too": {
+			known: []*unstructured.Unstructured{stored(karmadaPolicy("b"))}, wanted: []wanted{recreatable(karmadaPolicy("a"))}, refuse: always(apierrors.NewBadRequest("clusters")),
+			requests: []string{"apply propagationpolicies web-1", "apply propagationpolicies web-1-check"}, reason: placementv1.ReasonDeliveryFailed, message: "clusters",
+		},
+		"invalid as a change alone": {
+			known: []*unstructured.Unstructured{stored(karmadaPolicy("b"))}, wanted: []wanted{recreatable(karmadaPolicy("a"))}, refuse: once(apierrors.NewBadRequest("clusters")),
+			requests: []string{"apply propagationpolicies web-1", "apply propagationpolicies web-1-check", "delete propagationpolicies web-1", "apply propagationpolicies web-1"},
+		},
+		"invalid as a change alone, and not to be deleted": {
+			known: []*unstructured.Unstructured{stored(karmadaPolicy("b"))}, wanted: []wanted{wantedPolicy(karmadaPolicy("a"))}, refuse: once(apierrors.NewBadRequest("clusters")),
+			requests: []string{"apply propagationpolicies web-1"}, reason: placementv1.ReasonDeliveryFailed, message: "clusters",
 		},
 		"invalid": {
 			wanted: []wanted{wantedPolicy(karmadaPolicy("a"))}, refuse: always(apierrors.NewBadRequest("clusters")), requests: []string{"apply propagationpolicies web-1"},

@@ -63,6 +63,11 @@ type Kind struct {
 	// Existing reports whether the only object of the kind is the placed object itself. Berth applies its status, and neither
 	// creates nor deletes it, nor does it label it.
 	Existing bool
+	// Whole is the path of a field, such as "spec.placement", in which other clients may set nothing, because it would change where
+	// the placed object runs. Others is the name of a member of it that they may set, such as the system itself. Both may be empty.
+	Whole, Others string
+	// Recreatable reports whether the placed object keeps running where it does while an object of the kind is gone for a moment.
+	Recreatable bool
 }
 
 // KindsFor returns the kinds as which the system delivers namespaced objects, or cluster-scoped ones. There is none if it can't deliver

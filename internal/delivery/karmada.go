@@ -32,12 +32,22 @@ var (
 		GroupVersionResource: karmadaVersion.WithResource("propagationpolicies"),
 		Kind:                 "PropagationPolicy",
 		Namespaced:           true,
+		Whole:                karmadaWhole,
+		Others:               karmadaOthers,
+		Recreatable:          true,
 	}
 	clusterPropagationPolicy = Kind{
 		GroupVersionResource: karmadaVersion.WithResource("clusterpropagationpolicies"),
 		Kind:                 "ClusterPropagationPolicy",
+		Whole:                karmadaWhole,
+		Others:               karmadaOthers,
+		Recreatable:          true,
 	}
 )
+
+// Other members of the placement choose among the clusters, or, like clusterAffinities, replace them. Karmada's webhook sets the
+// tolerations.
+const karmadaWhole, karmadaOthers = "spec.placement", "clusterTolerations"
 
 // karmada delivers by PropagationPolicies that select the object by its name. Karmada still leaves out clusters with taints, and
 // ignores the policy while another one holds the object.

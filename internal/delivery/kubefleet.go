@@ -28,6 +28,9 @@ import (
 // ResourcePlacements only in this version.
 var kubeFleetVersion = schema.GroupVersion{Group: "placement.kubernetes-fleet.io", Version: "v1beta1"}
 
+// kubeFleetWhole is the field whose other members choose clusters.
+const kubeFleetWhole = "spec.policy"
+
 // maxPickFixed is the maximum number of clusters that a placement can name.
 const maxPickFixed = 100
 
@@ -36,10 +39,12 @@ var (
 		GroupVersionResource: kubeFleetVersion.WithResource("resourceplacements"),
 		Kind:                 "ResourcePlacement",
 		Namespaced:           true,
+		Whole:                kubeFleetWhole,
 	}
 	clusterResourcePlacement = Kind{
 		GroupVersionResource: kubeFleetVersion.WithResource("clusterresourceplacements"),
 		Kind:                 "ClusterResourcePlacement",
+		Whole:                kubeFleetWhole,
 	}
 )
 

@@ -18,12 +18,15 @@ package delivery_test
 
 import (
 	"context"
+	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -181,5 +184,177 @@ var _ = Describe("A developer", func() {
 		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Delivery.Karmada.PropagateDependencies = true })
 		Eventually(only).WithContext(ctx).WithArguments(propagationPolicy, namespace, "web").
 			Should(HaveField("Object", HaveKeyWithValue("spec", HaveKeyWithValue("propagateDeps", true))))
+	})
+})
+
+// karmadaValidation stands for the webhook of Karmada in one namespace. It also refuses changes of the spec of an object with an
+// annotation.
+const karmadaValidation = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}
+    resourceRules: [{apiGroups: [policy.karmada.io], apiVersions: ["*"], operations: [CREATE, UPDATE], resources: [propagationpolicies]}]
+  validations:
+  - expression: "!has(object.spec.placement) || !has(object.spec.placement.clusterAffinity) || !has(object.spec.placement.clusterAffinities)"
+    message: clusterAffinities can not co-exist with clusterAffinity
+  - expression: "oldObject == null || !('example.com/frozen' in oldObject.metadata.?annotations.orValue({})) || object.spec == oldObject.spec"
+    message: the spec is frozen
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec: {policyName: %[1]s, validationActions: [Deny]}
+`
+
+var _ = Describe("A user who may write delivered objects", func() {
+	const theirs = `"clusterAffinity":{"clusterNames":["theirs"]}`
+	delivered := func(ctx context.Context, kind schema.GroupVersionKind, namespace, objectName string) (content map[string]any, err error) {
+		o, err := f.Get(ctx, kind, namespace, objectName)
+		if err != nil {
+			return nil, err
+		}
+		content = map[string]any{"labels": o.GetLabels()[placementv1.DeliveredLabel], "annotations": o.GetAnnotations(), "status": o.Object["status"], "decisions": o.Object["decisions"]}
+		for _, owner := range o.GetOwnerReferences() {
+			if owner.Kind == "Deployment" {
+				content["owner"] = string(owner.UID)
+			}
+		}
+		spec, _, _ := unstructured.NestedMap(o.Object, "spec")
+		for _, field := range []string{"placement", "policy", "resourceSelectors"} {
+			content[field] = spec[field]
+		}
+		return content, nil
+	}
+	write := func(ctx context.Context, kind schema.GroupVersionKind, namespace, objectName, patch string, options ...client.PatchOption) {
+		GinkgoHelper()
+		o := framework.NewObject(kind, namespace, objectName, nil)
+		Expect(f.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(patch)), append(options, client.FieldOwner("rival"))...)).To(Succeed())
+	}
+	placed := func(ctx context.Context, kind schema.GroupVersionKind, namespace, owner string) (objectName string, before map[string]any) {
+		GinkgoHelper()
+		Eventually(only).WithContext(ctx).WithArguments(kind, namespace, owner).ShouldNot(BeNil())
+		o, err := only(ctx, kind, namespace, owner)
+		Expect(err).NotTo(HaveOccurred())
+		before, err = delivered(ctx, kind, namespace, o.GetName())
+		Expect(err).NotTo(HaveOccurred())
+		return o.GetName(), before
+	}
+
+	It("keeps nothing in them that places the workload, whatever the API server validates", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		f.MustKubectl(ctx, fmt.Sprintf(karmadaValidation, namespace), "apply", "-f", "-")
+		DeferCleanup(func(ctx SpecContext) {
+			f.MustKubectl(ctx, fmt.Sprintf(karmadaValidation, namespace), "delete", "-f", "-")
+		})
+		p := fl.policy(toKarmada, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		for owner, patch := range map[string]string{
+			"another-affinity":   `{"spec":{"placement":{"clusterAffinity":null,"clusterAffinities":[{"affinityName":"a","clusterNames":["theirs"]}]}}}`,
+			"another-constraint": `{"spec":{"placement":{"spreadConstraints":[{"spreadByField":"cluster","minGroups":1,"maxGroups":1}]}}}`,
+			"an-exclusion":       `{"spec":{"placement":{"clusterAffinity":{"exclude":["` + fl.cluster("a") + `"]}}}}`,
+			"more-clusters":      `{"spec":{"placement":{"clusterAffinity":{"clusterNames":["` + fl.cluster("a") + `","theirs"]}}}}`,
+			"no-placement":       `{"spec":{"placement":null}}`,
+			"no-label":           `{"metadata":{"labels":{"placement.berth.dev/delivered":null}},"spec":{"placement":{` + theirs + `}}}`,
+			"another-label":      `{"metadata":{"labels":{"placement.berth.dev/delivered":"false"}},"spec":{"placement":{` + theirs + `}}}`,
+			"no-trace":           `{"metadata":{"labels":null,"annotations":null,"ownerReferences":null,"managedFields":[{}]},"spec":{"placement":{` + theirs + `}}}`,
+			"no-owner":           `{"metadata":{"ownerReferences":null},"spec":{"placement":{` + theirs + `}}}`,
+			"another-owner":      `{"metadata":{"ownerReferences":[{"apiVersion":"example.com/v1","kind":"Widget","name":"a","uid":"a"}]},"spec":{"placement":{` + theirs + `}}}`,
+			"frozen":             `{"metadata":{"annotations":{"example.com/frozen":""}},"spec":{"placement":{` + theirs + `}}}`,
+		} {
+			By("writing " + owner)
+			deploy(ctx, namespace, owner)
+			objectName, before := placed(ctx, propagationPolicy, namespace, owner)
+			write(ctx, propagationPolicy, namespace, objectName, patch)
+			Eventually(delivered).WithContext(ctx).WithArguments(propagationPolicy, namespace, objectName).Should(Equal(before))
+		}
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(11))
+
+		By("leaving the fields that Berth does not write")
+		deploy(ctx, namespace, "suspended")
+		objectName, before := placed(ctx, propagationPolicy, namespace, "suspended")
+		write(ctx, propagationPolicy, namespace, objectName,
+			`{"spec":{"suspension":{"dispatching":true},"placement":{"clusterTolerations":[{"key":"a","operator":"Exists"}],"spreadConstraints":[{"spreadByField":"cluster","minGroups":1,"maxGroups":1}]}}}`)
+		before["placement"].(map[string]any)["clusterTolerations"] = []any{map[string]any{"key": "a", "operator": "Exists"}}
+		Eventually(delivered).WithContext(ctx).WithArguments(propagationPolicy, namespace, objectName).Should(Equal(before))
+		Expect(f.Get(ctx, propagationPolicy, namespace, objectName)).To(HaveField("Object", HaveKeyWithValue("spec", HaveKeyWithValue("suspension", map[string]any{"dispatching": true}))))
+	})
+
+	It("keeps nothing in the objects of other systems", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		f.CreateReadyPolicy(ctx, fl.policy(placementv1.Delivery{
+			KubeFleet: &placementv1.KubeFleetDelivery{}, PlacementDecision: &placementv1.PlacementDecisionDelivery{}, OpenClusterManagement: &placementv1.OpenClusterManagementDelivery{},
+		}, namespace))
+		deploy(ctx, namespace, "web")
+		for _, attack := range []struct {
+			kind        schema.GroupVersionKind
+			patch       string
+			subresource bool
+		}{
+			{kind: resourcePlacement, patch: `{"spec":{"policy":{"clusterNames":["theirs"]}},"metadata":{"labels":{"placement.berth.dev/delivered":null}}}`},
+			{kind: placementDecision, patch: `{"decisions":[{"clusterProfileRef":{"name":"theirs","namespace":"x"}},{"clusterProfileRef":{"name":"more","namespace":"x"}}],"metadata":{"labels":null}}`},
+			{kind: ocmPlacement, patch: `{"metadata":{"annotations":null,"labels":null}}`},
+			{kind: ocmDecision, patch: `{"metadata":{"labels":null}}`},
+			{kind: ocmDecision, patch: `{"status":{"decisions":[{"clusterName":"theirs","reason":""},{"clusterName":"more","reason":""}]}}`, subresource: true},
+		} {
+			objectName, before := placed(ctx, attack.kind, namespace, "web")
+			if attack.subresource {
+				o := framework.NewObject(attack.kind, namespace, objectName, nil)
+				Expect(f.Client.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(attack.patch)), client.FieldOwner("rival"))).To(Succeed())
+			} else {
+				write(ctx, attack.kind, namespace, objectName, attack.patch)
+			}
+			Eventually(delivered).WithContext(ctx).WithArguments(attack.kind, namespace, objectName).Should(Equal(before), attack.patch)
+		}
+	})
+
+	It("keeps nothing by removing the label while no leader runs", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKarmada, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		objectName, before := placed(ctx, propagationPolicy, namespace, "web")
+		operator.Stop()
+		write(ctx, propagationPolicy, namespace, objectName, `{"metadata":{"labels":null,"ownerReferences":null},"spec":{"placement":{"clusterAffinities":[{"affinityName":"a","clusterNames":["theirs"]}]}}}`)
+		operator = f.StartReadyManager(ctx)
+		f.AwaitWebhooks(ctx)
+		Eventually(delivered).WithContext(ctx).WithArguments(propagationPolicy, namespace, objectName).Should(Equal(before))
+	})
+
+	It("gets them if Berth's permissions are revoked first", Serial, func(ctx SpecContext) {
+		const role, wide = "berth-delivery-karmada", "berth-test-wide"
+		user := framework.OperatorNamespace + ":berth-controller-manager"
+		may := func(ctx context.Context) string {
+			out, _ := f.Kubectl(ctx, "", "auth", "can-i", "patch", "propagationpolicies.policy.karmada.io", "--as=system:serviceaccount:"+user)
+			return out
+		}
+		grant := func(ctx context.Context) {
+			GinkgoHelper()
+			f.MustKubectl(ctx, "", "create", "clusterrolebinding", role, "--clusterrole="+role, "--serviceaccount="+user)
+			f.MustKubectl(ctx, "", "create", "clusterrolebinding", wide, "--clusterrole=berth-dev-wide", "--serviceaccount="+user)
+			Eventually(may).WithContext(ctx).Should(HavePrefix("yes"))
+		}
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKarmada, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		objectName, before := placed(ctx, propagationPolicy, namespace, "web")
+		f.MustKubectl(ctx, "", "delete", "clusterrolebinding", role, wide)
+		restored := false
+		DeferCleanup(func(ctx SpecContext) {
+			if !restored {
+				grant(ctx)
+			}
+		})
+		Eventually(may).WithContext(ctx).Should(ContainSubstring("no"))
+		write(ctx, propagationPolicy, namespace, objectName, `{"metadata":{"labels":{"placement.berth.dev/delivered":null}}}`)
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonForbidden))
+		f.DeletePolicy(ctx, p.Name)
+		grant(ctx)
+		restored = true
+		before["labels"] = ""
+		Consistently(delivered).WithContext(ctx).WithArguments(propagationPolicy, namespace, objectName).Should(Equal(before))
 	})
 })
