@@ -356,7 +356,7 @@ func TestMissingData(t *testing.T) {
 const (
 	endless = "package p\nerrors contains \"x\" if { some i in numbers.range(1, 1000); some j in numbers.range(1, 1000); some k in numbers.range(1, 1000); i + j + k == -1 }"
 	// stubborn makes a single call that does not check the deadline while it runs.
-	stubborn = "package p\nannotations := {\"a\": count(regex.find_n(\"(a*)*b|a\", x, -1))} if x := concat(\"\", [y | some i in numbers.range(1, 800); y := \"aaaaaaaaaa\"])"
+	stubborn = "package p\nannotations := {\"a\": count(regex.find_n(\"(a*)*b|a\", x, -1))} if x := concat(\"\", [y | some i in numbers.range(1, 400); y := \"aaaaaaaaaa\"])"
 )
 
 func TestDeadline(t *testing.T) {

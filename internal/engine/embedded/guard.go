@@ -18,7 +18,6 @@ package embedded
 
 import (
 	"cmp"
-	"regexp/syntax"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,7 +25,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/topdown"
-	"k8s.io/utils/lru"
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/numeral"
@@ -55,13 +53,6 @@ const (
 	// maxCIDRPairs and maxCIDRs limit functions of net.cidr, whose single steps take longer.
 	maxCIDRPairs = 100_000
 	maxCIDRs     = 10_000
-	// maxPattern limits a regular expression in bytes.
-	maxPattern = 16 << 10
-	// maxSteps limits the work of a regular expression: its states times the text's bytes. maxStepsAll limits that product
-	// times the bytes once more. It is for functions that find all matches, because the search for each may read the rest
-	// of the text.
-	maxSteps    = 1 << 27
-	maxStepsAll = 1 << 30
 )
 
 // check measures the operands of one call and returns an error if they exceed a limit; else nil. It takes no longer
@@ -74,8 +65,8 @@ var (
 	tree        = each(checkTree, 0)
 	trees       = each(checkTree, 0, 1)
 	bothMembers = each(members, 0, 1)
-	findOne     = expression(0, 1, maxSteps)
-	findAll     = expression(0, 1, maxStepsAll)
+	findOne     = regularExpression(0, 1, false)
+	findAll     = regularExpression(0, 1, true)
 )
 
 // guards are the checks by function, in addition to the limits on strings and numbers that apply to all functions.
@@ -88,7 +79,7 @@ var guards = map[string]check{
 	"cast_set":                         each(keyList, 0),
 	"concat":                           joined,
 	"equal":                            trees,
-	"glob.match":                       all(product(2), each(members, 1)),
+	"glob.match":                       glob,
 	"gt":                               trees,
 	"gte":                              trees,
 	"indexof":                          product(1),
@@ -122,11 +113,12 @@ var guards = map[string]check{
 	"re_match":                         findOne,
 	"regex.find_all_string_submatch_n": findAll,
 	"regex.find_n":                     findAll,
-	"regex.globs_match":                product(1),
+	"regex.globs_match":                globs,
+	"regex.is_valid":                   valid,
 	"regex.match":                      findOne,
-	"regex.replace":                    all(expression(1, 0, maxStepsAll), product(2)),
+	"regex.replace":                    all(regularExpression(1, 0, true), product(2)),
 	"regex.split":                      findAll,
-	"regex.template_match":             findOne,
+	"regex.template_match":             template,
 	"replace":                          replaced,
 	"set_diff":                         bothMembers,
 	"sort":                             tree,
@@ -507,43 +499,6 @@ func formatted(operands []*ast.Term) *engine.LimitError {
 		})
 	}
 	return overAll(n+verbs*width, 4*maxText, "bytes")
-}
-
-// expression limits the work of matching a regular expression against a string.
-func expression(pattern, text, limit int) check {
-	return func(operands []*ast.Term) *engine.LimitError {
-		p, ok := operands[pattern].Value.(ast.String)
-		if !ok {
-			return nil
-		}
-		if len(p) > maxPattern {
-			return over(pattern, len(p), maxPattern, "bytes")
-		}
-		n := length(operands[text].Value) + 1
-		steps := states(string(p)) * n
-		if limit == maxStepsAll {
-			steps *= n
-		}
-		return overAll(steps, limit, "steps")
-	}
-}
-
-// programs caches the number of states of regular expressions.
-var programs = lru.New(256)
-
-// states estimates the number of states of a regular expression, with repetitions expanded.
-func states(pattern string) int {
-	if n, known := programs.Get(pattern); known {
-		return n.(int)
-	}
-	n := len(pattern)
-	if parsed, err := syntax.Parse(pattern, syntax.Perl); err == nil {
-		if program, err := syntax.Compile(parsed.Simplify()); err == nil {
-			n = len(program.Inst)
-		}
-	}
-	programs.Add(pattern, n)
-	return n
 }
 
 func checkTree(v ast.Value, operand int) *engine.LimitError {

@@ -29,6 +29,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/numeral"
+	"github.com/berth-dev/berth/internal/pattern"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
@@ -105,7 +106,7 @@ func limits() map[string][][2][]*ast.Term {
 		"cast_set":                  {{{ast.ArrayTerm(names(5000)...)}, {numbers(maxKeys + 1)}}, {{numbers(maxKeys)}, {listOf(maxMembers+1, word)}}},
 		"concat":                    {{{ast.StringTerm(""), listOf(1024, text(1024))}, {ast.StringTerm(","), listOf(1024, text(1024))}}, {{word, listOf(2, aNumber)}, {aText, listOf(3, word)}}},
 		"equal":                     {{{small, small}, {hostile, hostile}}, {{aText, aText}, {tooMuch, aText}}},
-		"glob.match":                {{{text(256), ast.ArrayTerm(), aText}, {text(257), ast.ArrayTerm(), aText}}},
+		"glob.match":                {{{text(maxGlob), ast.ArrayTerm(), aText}, {text(maxGlob + 1), ast.ArrayTerm(), word}}},
 		"gt":                        {{{small, small}, {small, hostile}}},
 		"gte":                       {{{small, small}, {hostile, small}}},
 		"indexof":                   {{{aText, text(256)}, {aText, text(257)}}},
@@ -141,8 +142,9 @@ func limits() map[string][][2][]*ast.Term {
 		"re_match":                         {{{word, aText}, {text(200), aText}}},
 		"regex.find_all_string_submatch_n": {{{word, text(4096), aNumber}, {word, text(32 << 10), aNumber}}},
 		"regex.find_n":                     {{{word, text(4096), aNumber}, {word, text(32 << 10), aNumber}}},
-		"regex.globs_match":                {{{text(512), text(512)}, {aText, text(512)}}},
-		"regex.match":                      {{{text(64), aText}, {text(200), aText}}, {{ast.StringTerm("[a-z]([-a-z0-9]{0,61}[a-z0-9])?"), text(63)}, {ast.StringTerm("(a?){1000}"), text(128 << 10)}}, {{text(maxPattern), word}, {text(maxPattern + 1), word}}},
+		"regex.globs_match":                {{{aText, aText}, {ast.StringTerm(strings.Repeat(".*a+", 8)), text(40)}}},
+		"regex.is_valid":                   {{{text(pattern.MaxLength)}, {text(pattern.MaxLength + 1)}}},
+		"regex.match":                      {{{text(64), aText}, {text(200), aText}}, {{ast.StringTerm("[a-z]([-a-z0-9]{0,61}[a-z0-9])?"), text(63)}, {ast.StringTerm("(a?){1000}"), word}}, {{text(pattern.MaxStates), word}, {text(pattern.MaxStates + 1), word}}},
 		"regex.replace":                    {{{text(4096), word, word}, {text(32 << 10), word, word}}, {{text(1024), word, text(1024)}, {text(1024), word, text(maxPairs/1024 + 1)}}},
 		"regex.split":                      {{{word, text(4096)}, {word, text(32 << 10)}}},
 		"regex.template_match":             {{{text(64), text(1024), ast.StringTerm("{"), ast.StringTerm("}")}, {text(200), aText, ast.StringTerm("{"), ast.StringTerm("}")}}},
@@ -236,7 +238,7 @@ crypto.hmac.equal crypto.hmac.md5 crypto.hmac.sha1 crypto.hmac.sha256 crypto.hma
 div endswith eq floor format_int glob.quote_meta hex.decode hex.encode internal.print print
 is_array is_boolean is_null is_number is_object is_set is_string json.is_valid json.unmarshal
 lower mul net.cidr_contains net.cidr_intersects net.cidr_is_valid net.cidr_overlap object.get object.keys
-plus regex.is_valid rego.metadata.chain rego.metadata.rule rem round semver.compare semver.is_valid split startswith
+plus rego.metadata.chain rego.metadata.rule rem round semver.compare semver.is_valid split startswith
 strings.count strings.reverse strings.split_n substring time.parse_duration_ns time.parse_ns time.parse_rfc3339_ns
 trace trim_prefix trim_space trim_suffix type_name upper uri.is_valid uri.parse
 urlquery.decode urlquery.decode_object urlquery.encode uuid.parse
