@@ -44,7 +44,7 @@ const objectVariable = "object"
 // environments compile expressions. Building them takes milliseconds.
 var environments = sync.OnceValue(func() *environment.EnvSet {
 	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
-	out, err := base.Extend(environment.VersionedOptions{
+	out, err := base.Extend(Bounds, environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
 		EnvOptions:        []cel.EnvOption{cel.Variable(objectVariable, cel.DynType)},
 	})
@@ -66,8 +66,15 @@ func compile(expression string, kind environment.Type) (*cel.Ast, error) {
 	if err != nil {
 		return nil, err
 	}
-	compiled, issues := env.Compile(expression)
-	if issues != nil && issues.Err() != nil {
+	parsed, issues := env.Parse(expression)
+	if issues.Err() != nil {
+		return nil, issues.Err()
+	}
+	if err := checkPatterns(parsed); err != nil {
+		return nil, err
+	}
+	compiled, issues := env.Check(parsed)
+	if issues.Err() != nil {
 		return nil, issues.Err()
 	}
 	if t := compiled.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
@@ -142,7 +149,6 @@ func newProgram(expression string, more ...cel.ProgramOption) (*Program, error) 
 	program, err := env.Program(compiled, append(more,
 		cel.CostLimit(celconfig.PerCallLimit),
 		cel.InterruptCheckFrequency(celconfig.CheckFrequency),
-		cel.CustomDecorator(boundQuantities),
 	)...)
 	if err != nil {
 		return nil, err

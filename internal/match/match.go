@@ -41,6 +41,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/celexpression"
 	"github.com/berth-dev/berth/internal/weakcache"
 )
 
@@ -98,9 +99,14 @@ type conditions struct{ plugincel.ConditionEvaluator }
 // compiledConditions shares compiled conditions between matchers, because many policies have the same ones.
 var compiledConditions weakcache.Cache[conditions]
 
-// conditionCompiler compiles CEL like an API server of the version of the libraries. Building it takes milliseconds.
+// conditionCompiler compiles CEL like an API server of the version of the libraries, and bounds what nothing interrupts. Building it
+// takes milliseconds.
 var conditionCompiler = sync.OnceValue(func() plugincel.ConditionCompiler {
-	return plugincel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	env, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(celexpression.Bounds)
+	if err != nil {
+		panic(fmt.Errorf("the environment of CEL: %w", err))
+	}
+	return plugincel.NewConditionCompiler(env)
 })
 
 // New compiles a match. Errors have the field's path below path. The Matcher is never nil. It omits parts that do not

@@ -139,12 +139,13 @@ func TestNewReportsWhatItLeavesOut(t *testing.T) {
 		},
 		"Conditions": {
 			match: placementv1.Match{ResourceRules: apps, MatchConditions: []admissionregistrationv1.MatchCondition{
-				condition("good", "true"), condition("syntax", "object."), condition("type", "'text'"), condition("unknown", "nothing == 1"),
+				condition("good", "true"), condition("syntax", "object."), condition("type", "'text'"), condition("unknown", "nothing == 1"), condition("pattern", "'x'.matches('w{900}x{900}y{900}z{900}')"),
 			}},
 			want: []string{
 				`spec.match.matchConditions[1].expression: Invalid value: "object."`,
 				`spec.match.matchConditions[2].expression: Invalid value: "'text'"`,
 				`spec.match.matchConditions[3].expression: Invalid value: "nothing == 1"`,
+				`spec.match.matchConditions[4].expression: Invalid value: "'x'.matches('w{900}x{900}y{900}z{900}')"`,
 			},
 		},
 		"AuthorizerIsNotToBeHad": {
@@ -239,6 +240,7 @@ func TestMatches(t *testing.T) {
 		Resource: deployments, Namespace: "shop", NamespaceLabels: map[string]string{"team": "shop"},
 		Content: newObject(map[string]string{"app": "web", "tier": "front"}),
 	}
+	object.Content.SetAnnotations(map[string]string{"large": strings.Repeat("x{1000}", 5), "small": "^b", "quantity": "1e-999999999"})
 	inNamespace := func(o match.Object, name string) match.Object {
 		o.Namespace = name
 		return o
@@ -270,6 +272,10 @@ func TestMatches(t *testing.T) {
 		"RequestUser":             {conditions: []string{"request.userInfo.username == 'alice'"}, object: create(object), want: true},
 		"Error":                   {conditions: []string{"object.spec.missing == 1"}, object: create(object), want: true, wantErr: `match condition "c0"`},
 		"ErrorAndTrue":            {conditions: []string{"object.spec.missing == 1", "true"}, object: create(object), want: true, wantErr: `match condition "c0"`},
+		"LargePattern":            {conditions: []string{"'x'.matches(object.metadata.annotations.large)"}, object: create(object), want: true, wantErr: "states, at most"},
+		"LargePatternToFind":      {conditions: []string{"'x'.find(object.metadata.annotations.large) == ''"}, object: create(object), want: true, wantErr: "states, at most"},
+		"SmallPattern":            {conditions: []string{"'berth'.matches(object.metadata.annotations.small)"}, object: create(object), want: true},
+		"LargeQuantity":           {conditions: []string{"quantity(object.metadata.annotations.quantity).isGreaterThan(quantity('1'))"}, object: create(object), want: true, wantErr: `match condition "c0"`},
 		"FalseBeatsError":         {conditions: []string{"object.spec.missing == 1", "false"}, object: create(object)},
 		"SelectorBeatsError":      {conditions: []string{"object.spec.missing == 1"}, objects: selector("app", "db"), object: create(object)},
 	}
