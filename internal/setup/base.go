@@ -35,7 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/berth-dev/berth/controllers/quotawriters"
+	"github.com/berth-dev/berth/controllers/writers"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/tracing"
@@ -127,7 +127,7 @@ func newManager(o Options, served *servedCluster, own *state, detector *watches.
 	if err := o.checkElection(); err != nil {
 		return nil, err
 	}
-	byObject := quotawriters.Cached()
+	byObject := writers.Cached()
 	if own.host == nil {
 		maps.Copy(byObject, ownState(o.Namespace))
 	}

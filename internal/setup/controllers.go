@@ -29,10 +29,10 @@ import (
 	"github.com/berth-dev/berth/controllers/deliverer"
 	"github.com/berth-dev/berth/controllers/policystatus"
 	"github.com/berth-dev/berth/controllers/quotausage"
-	"github.com/berth-dev/berth/controllers/quotawriters"
 	"github.com/berth-dev/berth/controllers/remediator"
 	"github.com/berth-dev/berth/controllers/typecheck"
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
+	"github.com/berth-dev/berth/controllers/writers"
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/engine/remote"
@@ -86,7 +86,7 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 			return nil, err
 		}
 	}
-	writers := quotawriters.New(base.mgr.GetClient(), base.mgr.GetAPIReader())
+	guard := writers.New(base.mgr.GetClient(), base.mgr.GetAPIReader())
 	reports, err := newPolicyReports(base, evaluation, ledger, remediation)
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 			return nil, err
 		}
 	}
-	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{writers, loading.policies, loading.revisions, configurations, remediation, delivering, types, status, quotas.usage} {
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{guard, loading.policies, loading.revisions, configurations, remediation, delivering, types, status, quotas.usage} {
 		if err := c.SetupWithManager(base.mgr); err != nil {
 			return nil, err
 		}

@@ -363,7 +363,7 @@ func TestNoWebhookIsLeftToOLM(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range documents(t, text) {
+		for _, o := range yamlDocuments(t, text) {
 			if strings.HasSuffix(fmt.Sprint(o["kind"]), "WebhookConfiguration") {
 				t.Errorf("%s has a %s, which the bundle would need too", file, o["kind"])
 			}
@@ -371,8 +371,8 @@ func TestNoWebhookIsLeftToOLM(t *testing.T) {
 	}
 }
 
-// documents reads a stream of YAML.
-func documents(t *testing.T, text []byte) []map[string]any {
+// yamlDocuments reads a stream of YAML.
+func yamlDocuments(t *testing.T, text []byte) []map[string]any {
 	t.Helper()
 	var out []map[string]any
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))

@@ -37,6 +37,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,6 +46,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/documents"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -141,11 +143,50 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		Expect(m.refused.all()).To(BeEmpty())
 	})
 
-	// As OLM aggregates the kinds of the CSV, a user who may edit a namespace may write ScopedQuotas in it.
+	// OLM aggregates the rights on all kinds of the CSV to edit and admin.
+	It("lets no user write policies, quotas, or limits by edit or admin in the whole cluster", func(ctx SpecContext) {
+		examples, err := installed.examples()
+		Expect(err).NotTo(HaveOccurred())
+		for _, role := range []string{"edit", "admin"} {
+			user := role + "-of-all"
+			kubectl(ctx, "", "create", "clusterrolebinding", user, "--clusterrole="+role, "--user="+user)
+			for _, e := range examples {
+				expectGuarded(ctx, asUser(user), e, own)
+			}
+		}
+	})
+
+	It("lets those write them whom an administrator binds to the bundle's roles", func(ctx SpecContext) {
+		examples, err := installed.examples()
+		Expect(err).NotTo(HaveOccurred())
+		for _, e := range examples {
+			kind := strings.ToLower(e.GetKind())
+			kubectl(ctx, "", "create", "clusterrolebinding", "writes-"+kind, "--clusterrole=berth-"+kind+"-editor-role", "--user=writes-"+kind)
+			c, stored := asUser("writes-"+kind), storedExample(ctx, e, own)
+			Eventually(c.Patch).WithContext(ctx).WithArguments(stored.DeepCopy(), specPatches[e.GetKind()], client.DryRunAll).Should(Succeed(), kind)
+			Expect(c.Create(ctx, renamed(stored), client.DryRunAll)).To(Succeed(), kind)
+			Expect(c.Delete(ctx, stored, client.DryRunAll)).To(Succeed(), kind)
+		}
+	})
+
+	It("does not keep the garbage collector from deleting a dependent", func(ctx SpecContext) {
+		owner := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "owner-of-a-limit"}}
+		Expect(admin.Create(ctx, owner)).To(Succeed())
+		limit := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: "dependent", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: owner.Name, UID: owner.UID},
+		}}, Spec: placementv1.LimitedResourceSpec{Resource: "services", MatchContains: []string{"services.loadbalancers"}}}
+		Expect(admin.Create(ctx, limit)).To(Succeed())
+		Expect(admin.Delete(ctx, owner)).To(Succeed())
+		Eventually(func(ctx context.Context) error {
+			return admin.Get(ctx, client.ObjectKeyFromObject(limit), &placementv1.LimitedResource{})
+		}).WithContext(ctx).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+	})
+
+	// So a user who may edit a namespace may write ScopedQuotas in it.
 	It("lets only those write a quota who may write ResourceQuotas", func(ctx SpecContext) {
 		kubectl(ctx, "", "create", "rolebinding", "edit", "--namespace", own, "--clusterrole=edit", "--user="+editor)
 		Eventually(raiseQuota).WithContext(ctx).WithArguments(own).Should(framework.BeForbidden("update resourcequotas"))
-		c := asEditor()
+		c := asUser(editor)
 		quota := &unstructured.Unstructured{}
 		quota.SetAPIVersion("placement.berth.dev/v1alpha1")
 		quota.SetKind("ScopedQuota")
@@ -170,8 +211,8 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		kubectl(ctx, "", "delete", "rolebinding", "quotas", "--namespace", own)
 		Eventually(raiseQuota).WithContext(ctx).WithArguments(own).Should(framework.BeForbidden("update resourcequotas"))
 		By("having the check deleted")
-		kubectl(ctx, "", "delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "berth-scopedquotas")
-		kubectl(ctx, "", "wait", "--for=create", "--timeout=30s", "validatingadmissionpolicybinding/berth-scopedquotas")
+		kubectl(ctx, "", "delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "berth-writers")
+		kubectl(ctx, "", "wait", "--for=create", "--timeout=30s", "validatingadmissionpolicybinding/berth-writers")
 		Eventually(raiseQuota).WithContext(ctx).WithArguments(own).Should(framework.BeForbidden("update resourcequotas"))
 	})
 
@@ -267,8 +308,13 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		Eventually(create).WithContext(ctx).Should(Succeed())
 	})
 
-	It("lets no other user write a quota while it is not running", func(ctx SpecContext) {
+	It("lets no other user write policies, quotas, or limits while it is not running", func(ctx SpecContext) {
 		Expect(raiseQuota(ctx, own)).To(framework.BeForbidden("update resourcequotas"))
+		examples, err := installed.examples()
+		Expect(err).NotTo(HaveOccurred())
+		for _, e := range examples {
+			expectGuarded(ctx, asUser("edit-of-all"), e, own)
+		}
 	})
 
 	// OLM v0 leaves the objects of the bundle where they are, and deletes the roles that it made from the CSV.
@@ -353,6 +399,32 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 			Eventually(create).WithContext(ctx).Should(Succeed())
 		})
 
+		// As docs/install.md says.
+		It("stays disabled after the emergency exit that works without OLM, while it runs", func(ctx SpecContext) {
+			blocks, err := documents.Read(root)
+			Expect(err).NotTo(HaveOccurred())
+			blocks = slices.DeleteFunc(blocks, func(b documents.Block) bool {
+				return b.File != "docs/install.md" || b.Heading != "The emergency exit if OLM does not run"
+			})
+			Expect(blocks).To(HaveLen(1))
+			// The replica before had no right left to release it.
+			Expect(admin.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(installNamespace))).To(Succeed())
+			grant(ctx, installed.csv.Spec.Install.Spec.Deployments[0].Spec.Template.Spec.ServiceAccountName, installed.csv.Metadata.Name)
+			r := start(ctx, installed.csv.Metadata.Name)
+			// Without rights it may end by itself.
+			DeferCleanup(func() { _ = r.end() })
+			Eventually(webhooks).WithContext(ctx).Should(HaveLen(3), r.refused.String)
+			for line := range strings.Lines(blocks[0].Text) {
+				command := strings.Fields(line)
+				Expect(command[0]).To(Equal("kubectl"))
+				kubectl(ctx, "", command[1:]...)
+			}
+			Eventually(webhooks).WithContext(ctx).Should(BeEmpty())
+			Consistently(webhooks).WithContext(ctx).WithTimeout(2 * time.Second).Should(BeEmpty())
+			Eventually(create).WithContext(ctx).Should(Succeed())
+			deleteRolesOf(ctx, installed.csv.Metadata.Name)
+		})
+
 		It("leaves none behind when it ended first, and policies are deleted before its roles are", func(ctx SpecContext) {
 			const last = "berth.v12.0.0"
 			// The replica before had no right left to release it.
@@ -376,8 +448,10 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		})
 	})
 
-	It("leaves no admission policy behind once the definition of quotas is deleted", func(ctx SpecContext) {
-		kubectl(ctx, "", "delete", "customresourcedefinition", "scopedquotas.placement.berth.dev")
+	It("leaves no admission policy behind once the definitions are deleted", func(ctx SpecContext) {
+		for _, kind := range installed.csv.Spec.Definitions.Owned {
+			kubectl(ctx, "", "delete", "customresourcedefinition", kind.Name)
+		}
 		Eventually(func(ctx context.Context) ([]string, error) {
 			policies, bindings := &admissionregistrationv1.ValidatingAdmissionPolicyList{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}
 			err := errors.Join(admin.List(ctx, policies), admin.List(ctx, bindings))
@@ -396,13 +470,68 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 // editor is a user who may edit a namespace.
 const editor = "editor"
 
-func asEditor() client.Client {
+// asUser returns a client of a user.
+func asUser(name string) client.Client {
 	GinkgoHelper()
 	cfg := rest.CopyConfig(plane.Config())
-	cfg.Impersonate = rest.ImpersonationConfig{UserName: editor, Groups: []string{"system:authenticated"}}
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
 	out, err := client.New(cfg, client.Options{Scheme: admin.Scheme()})
 	Expect(err).NotTo(HaveOccurred())
 	return out
+}
+
+// specPatches change the spec of an example, by its kind.
+var specPatches = map[string]client.Patch{
+	"PlacementPolicy":    client.RawPatch(types.MergePatchType, []byte(`{"spec": {"mode": "DryRun"}}`)),
+	"ScopedQuota":        client.RawPatch(types.MergePatchType, []byte(`{"spec": {"hard": {"pods": "9999"}}}`)),
+	"ClusterScopedQuota": client.RawPatch(types.MergePatchType, []byte(`{"spec": {"hard": {"pods": "9999"}}}`)),
+	"LimitedResource":    client.RawPatch(types.MergePatchType, []byte(`{"spec": {"matchContains": ["pods"]}}`)),
+}
+
+// storedExample returns an example as it is stored. ScopedQuotas are in the namespace.
+func storedExample(ctx context.Context, example *unstructured.Unstructured, namespace string) *unstructured.Unstructured {
+	GinkgoHelper()
+	out := example.DeepCopy()
+	if out.GetKind() == "ScopedQuota" {
+		out.SetNamespace(namespace)
+	}
+	Expect(admin.Get(ctx, client.ObjectKeyFromObject(out), out)).To(Succeed())
+	return out
+}
+
+// renamed returns a new object with the spec of a stored one.
+func renamed(stored *unstructured.Unstructured) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: map[string]any{"spec": stored.DeepCopy().Object["spec"]}}
+	out.SetGroupVersionKind(stored.GroupVersionKind())
+	out.SetNamespace(stored.GetNamespace())
+	out.SetName("second")
+	return out
+}
+
+// expectGuarded expects that a user with all verbs on a kind can't write its objects.
+func expectGuarded(ctx context.Context, c client.Client, example *unstructured.Unstructured, namespace string) {
+	GinkgoHelper()
+	stored := storedExample(ctx, example, namespace)
+	guarded := framework.BeForbidden("this takes the right to update")
+	By(example.GetKind())
+	// RBAC permits it soon: the message then is that of the admission policy.
+	Eventually(c.Patch).WithContext(ctx).WithArguments(stored.DeepCopy(), specPatches[example.GetKind()]).Should(guarded)
+	changed := stored.DeepCopy()
+	Expect(admin.Patch(ctx, changed, specPatches[example.GetKind()], client.DryRunAll)).To(Succeed())
+	Expect(c.Update(ctx, changed)).To(guarded)
+	Expect(c.Create(ctx, renamed(stored))).To(guarded)
+	Expect(c.Apply(ctx, client.ApplyConfigurationFromUnstructured(renamed(stored)), client.FieldOwner("somebody"))).To(guarded)
+	Expect(c.Delete(ctx, stored)).To(guarded)
+	Expect(c.DeleteAllOf(ctx, stored.DeepCopy(), client.InNamespace(stored.GetNamespace()))).To(framework.BeForbidden(""))
+	status := client.RawPatch(types.MergePatchType, []byte(`{"status": {"observedGeneration": 0}}`))
+	Expect(c.Status().Patch(ctx, stored.DeepCopy(), status)).To(framework.BeForbidden(""))
+	Expect(c.Status().Update(ctx, stored.DeepCopy())).To(framework.BeForbidden(""))
+	owned := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": "gone", "uid": "1"}]}}`))
+	Expect(c.Patch(ctx, stored.DeepCopy(), owned)).To(guarded)
+	if example.GetKind() == "PlacementPolicy" {
+		approved := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"placement.berth.dev/approve": "sha256:0"}}}`))
+		Expect(c.Patch(ctx, stored.DeepCopy(), approved)).To(guarded)
+	}
 }
 
 // raiseQuota has the editor raise the example's quota in a namespace.
@@ -414,7 +543,7 @@ func raiseQuota(ctx context.Context, namespace string) error {
 	pods := quota.Spec.Hard[corev1.ResourcePods]
 	pods.Add(resource.MustParse("1"))
 	quota.Spec.Hard[corev1.ResourcePods] = pods
-	return asEditor().Update(ctx, quota)
+	return asUser(editor).Update(ctx, quota)
 }
 
 // owners returns the names of the owners of the webhook configurations, by the uid of the configuration.

@@ -14,12 +14,15 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package quotawriters provides the controller that maintains the ValidatingAdmissionPolicy for writes of ScopedQuotas.
-// That policy admits only users who may write ResourceQuotas in the same namespace. The controller runs on the leader.
+// Package writers provides the controller that maintains the ValidatingAdmissionPolicy for writes of Berth's kinds.
+//
+// The permissions on a kind alone are not enough to write it, because Operator Lifecycle Manager aggregates those on all kinds
+// of an operator to the ClusterRoles edit and admin. The policy requires a second permission, which no such aggregation gives:
+// see spec. The controller runs on the leader.
 //
 // The API server itself evaluates the policy, so it holds while Berth is stopped, upgraded, or uninstalled. Garbage
-// collection deletes it with the CustomResourceDefinition of ScopedQuotas, and so with the last of them.
-package quotawriters
+// collection deletes it with the last CustomResourceDefinition of these kinds.
+package writers
 
 import (
 	"context"
@@ -45,12 +48,14 @@ import (
 )
 
 // Name is the name of the ValidatingAdmissionPolicy and of its binding.
-const Name = "berth-scopedquotas"
+const Name = "berth-writers"
 
-// ownerCRD is the name of the CustomResourceDefinition that owns both.
-const ownerCRD = "scopedquotas.placement.berth.dev"
+const scopedQuotas = "scopedquotas"
 
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berth-scopedquotas,verbs=get;list;watch;update
+// guarded are the resources that the policy guards. The CustomResourceDefinitions of these own the policy and its binding.
+var guarded = []string{"placementpolicies", "clusterscopedquotas", "limitedresources", scopedQuotas}
+
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berth-writers,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=create
 
 // Cached restricts the manager's cache to the objects that a Controller watches, because Berth may not read other
@@ -66,7 +71,7 @@ func Cached() map[client.Object]cache.ByObject {
 // Controller maintains the policy and its binding. Create it with New.
 type Controller struct {
 	client client.Client
-	// liveReader reads the CustomResourceDefinition that owns both.
+	// liveReader reads the CustomResourceDefinitions that own both.
 	liveReader client.Reader
 }
 
@@ -79,7 +84,7 @@ func New(c client.Client, live client.Reader) *Controller {
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
 	return ctrl.NewControllerManagedBy(mgr).
-		Named("quotawriters").
+		Named("writers").
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, enqueue).
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, enqueue).
 		// If the objects are missing, no event occurs. So enqueue the request at the start.
@@ -92,32 +97,53 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 
 var request = reconcile.Request{NamespacedName: client.ObjectKey{Name: Name}}
 
-// ownerRetryInterval is the delay before the controller looks for the missing owner again. No event reports that it is
+// ownerRetryInterval is the delay before the controller looks for a missing owner again. No event reports that it is
 // created.
 const ownerRetryInterval = 10 * time.Second
 
-// Reconcile creates the policy and its binding if they are missing, and updates them if they differ.
+// Reconcile creates the policy and its binding if they are missing, and updates them if they differ. Without a
+// CustomResourceDefinition that can own them, there is nothing to guard, and it does neither.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	owner := &metav1.PartialObjectMetadata{}
-	owner.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-	err := c.liveReader.Get(ctx, client.ObjectKey{Name: ownerCRD}, owner)
-	if apierrors.IsNotFound(err) || err == nil && !owner.DeletionTimestamp.IsZero() {
-		return reconcile.Result{RequeueAfter: ownerRetryInterval}, nil
-	}
+	owners, err := c.owners(ctx)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading CustomResourceDefinition %s, the owner of ValidatingAdmissionPolicy %s: %w", ownerCRD, Name, err)
+		return reconcile.Result{}, err
+	}
+	var result reconcile.Result
+	if len(owners) < len(guarded) {
+		result.RequeueAfter = ownerRetryInterval
+	}
+	if len(owners) == 0 {
+		return result, nil
 	}
 	meta := metav1.ObjectMeta{
-		Name:   Name,
-		Labels: map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"},
-		OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID,
-		}},
+		Name:            Name,
+		Labels:          map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"},
+		OwnerReferences: owners,
 	}
 	if err := c.applyPolicy(ctx, meta); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, c.applyBinding(ctx, meta)
+	return result, c.applyBinding(ctx, meta)
+}
+
+// owners returns references to the CustomResourceDefinitions of the guarded resources, without those that are missing or
+// terminating.
+func (c *Controller) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
+	var out []metav1.OwnerReference
+	for _, resource := range guarded {
+		crd := &metav1.PartialObjectMetadata{}
+		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		name := resource + "." + placementv1.GroupVersion.Group
+		err := c.liveReader.Get(ctx, client.ObjectKey{Name: name}, crd)
+		if apierrors.IsNotFound(err) || err == nil && !crd.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading CustomResourceDefinition %s, an owner of ValidatingAdmissionPolicy %s: %w", name, Name, err)
+		}
+		out = append(out, metav1.OwnerReference{APIVersion: crd.APIVersion, Kind: crd.Kind, Name: crd.Name, UID: crd.UID})
+	}
+	return out, nil
 }
 
 func (c *Controller) applyPolicy(ctx context.Context, meta metav1.ObjectMeta) error {
@@ -139,27 +165,40 @@ func (c *Controller) applyBinding(ctx context.Context, meta metav1.ObjectMeta) e
 func (c *Controller) apply(ctx context.Context, want, have client.Object, same func() bool) error {
 	err := c.client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if apierrors.IsNotFound(err) {
-		ctrllog.FromContext(ctx).Info("Creating the admission policy that protects ScopedQuotas", "type", fmt.Sprintf("%T", want))
+		ctrllog.FromContext(ctx).Info("Creating the admission policy that restricts who writes policies and quotas", "type", fmt.Sprintf("%T", want))
 		return c.client.Create(ctx, want)
 	}
 	if err != nil || same() && equality.Semantic.DeepEqual(have.GetOwnerReferences(), want.GetOwnerReferences()) {
 		return err
 	}
-	ctrllog.FromContext(ctx).Info("Updating the admission policy that protects ScopedQuotas", "type", fmt.Sprintf("%T", want))
+	ctrllog.FromContext(ctx).Info("Updating the admission policy that restricts who writes policies and quotas", "type", fmt.Sprintf("%T", want))
 	want.SetResourceVersion(have.GetResourceVersion())
 	return c.client.Update(ctx, want)
 }
 
-// mayWriteExpression is the CEL check that the user has permission for a verb on ResourceQuotas in the request's
-// namespace.
-const mayWriteExpression = "authorizer.group('').resource('resourcequotas').namespace(request.namespace).check('%s').allowed()"
+// CEL expressions of the admission policy.
+const (
+	isScopedQuota = "request.resource.resource == '" + scopedQuotas + "'"
+	// mayWriteClusterScoped checks that the user has the permission to update the virtual subresource spec of a cluster-scoped
+	// kind, for example placementpolicies/spec. Nothing serves it, so it grants nothing else. Roles on the kind do not contain
+	// it, not even with all verbs.
+	mayWriteClusterScoped = "authorizer.group(request.resource.group).resource(request.resource.resource).subresource('spec').check('update').allowed()"
+	// mayWriteQuotas checks that the user has the permission for a verb on ResourceQuotas in the request's namespace.
+	mayWriteQuotas = "authorizer.group('').resource('resourcequotas').namespace(request.namespace).check('%s').allowed()"
+	// keepsQuota is true of an update of a ScopedQuota that changes neither its spec nor its owner references, such as the
+	// removal of a finalizer. A change of owner references counts because the deletion of an owner deletes the quota.
+	keepsQuota = "request.operation == 'UPDATE' && object.spec == oldObject.spec && " +
+		"object.metadata.?ownerReferences.orValue([]) == oldObject.metadata.?ownerReferences.orValue([])"
+)
 
 // spec returns the policy with every default that the API server sets, so that it is equal to the stored one.
 //
-// A user who may delete ResourceQuotas may delete ScopedQuotas. So the controllers that delete the content of a
-// namespace, and dependents, may do so too. An update that does not change the spec or the owner references, such as
-// the removal of a finalizer, needs no permission beyond the one on ScopedQuotas. A change of owner references does,
-// because the deletion of an owner deletes the quota.
+// A user who may write ResourceQuotas in a namespace may write ScopedQuotas there, if the user has the permission on
+// ScopedQuotas too. A user who may delete ResourceQuotas may delete them, and so may the controller that deletes the content of
+// a namespace.
+//
+// A PlacementPolicy, ClusterScopedQuota, or LimitedResource concerns all namespaces. Every write of one requires the permission
+// on the virtual subresource. That includes writes of metadata only: annotations of policies approve and release moves.
 func spec() admissionregistrationv1.ValidatingAdmissionPolicySpec {
 	return admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: new(admissionregistrationv1.Fail),
@@ -170,15 +209,19 @@ func spec() admissionregistrationv1.ValidatingAdmissionPolicySpec {
 			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete},
 				Rule: admissionregistrationv1.Rule{
-					APIGroups: []string{placementv1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"scopedquotas"},
+					APIGroups: []string{placementv1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: guarded,
 					Scope: new(admissionregistrationv1.AllScopes),
 				},
 			}}},
 		},
 		Validations: []admissionregistrationv1.Validation{{
-			Expression: "request.operation == 'UPDATE' && object.spec == oldObject.spec && " +
-				"object.metadata.?ownerReferences.orValue([]) == oldObject.metadata.?ownerReferences.orValue([]) || " +
-				fmt.Sprintf(mayWriteExpression, "update") + " || request.operation == 'DELETE' && " + fmt.Sprintf(mayWriteExpression, "delete"),
+			Expression: isScopedQuota + " || " + mayWriteClusterScoped,
+			MessageExpression: "'user ' + request.userInfo.username + ' may not write ' + request.resource.resource + ': this takes the right to update ' + " +
+				"request.resource.resource + '/spec too, which the ClusterRoles of Berth for editors and admins of this kind have; ask an administrator of the cluster'",
+			Reason: new(metav1.StatusReasonForbidden),
+		}, {
+			Expression: "!(" + isScopedQuota + ") || " + keepsQuota + " || " + fmt.Sprintf(mayWriteQuotas, "update") +
+				" || request.operation == 'DELETE' && " + fmt.Sprintf(mayWriteQuotas, "delete"),
 			MessageExpression: "'user ' + request.userInfo.username + ' may not write ScopedQuotas in namespace ' + request.namespace + " +
 				"': this takes the right to update resourcequotas in that namespace too; ask an administrator of the cluster'",
 			Reason: new(metav1.StatusReasonForbidden),
