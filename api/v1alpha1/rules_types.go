@@ -349,6 +349,7 @@ type Requirement struct {
 	Values []string `json:"values,omitempty"`
 
 	// valueFrom takes the value from a label or an annotation of the object that is decided, in place of values.
+	// An object with a value that Gt, Gte, Lt or Lte in require can't read is denied, whatever otherwise says.
 	// +optional
 	ValueFrom *ObjectValue `json:"valueFrom,omitempty"`
 

@@ -35,6 +35,7 @@ func (r *ruleText) renderClusters() {
 	}
 	for _, q := range require {
 		q.renderValue()
+		q.renderUnreadable()
 	}
 	repelled := r.renderRepelled()
 	r.renderEligible(require, repelled)
@@ -296,7 +297,13 @@ func (r *ruleText) renderDenial(require []requirement, repelled string) {
 	if spread != nil && max(r.rule.Spread.MinDomains, r.rule.Spread.MinClusters) > 1 {
 		few = fmt.Sprintf("sprintf(%s, [count(%s)])", quote(fmt.Sprintf(" in %%d of at least %d domains by %s", max(r.rule.Spread.MinDomains, 1), strings.ReplaceAll(spread.noun, "%", "%%"))), r.name("domains"))
 	}
+	shortage := fmt.Sprintf("%s(%s, %s, %s)", r.use("shortage"), r.name(partEligible), r.name(partLacks), few)
+	problem, isProblem := shortage, ""
+	if r.readsObject() {
+		r.comment(r.path, "why an object is denied: a value that can't be read, or too few clusters.")
+		r.printf("%s := %s if {\n%s\n} else := {%s}\n", r.name("problems"), r.name(partUnreadable), r.unreadable(), shortage)
+		problem, isProblem = "problem", "\nsome problem in "+r.name("problems")
+	}
 	r.comment(r.path, fmt.Sprintf("the denial of objects for which rule %s finds too few clusters.", r.rule.Name))
-	r.printf("errors contains concat(\"\", [%s, %s(%s, %s, %s)]) if {\ndecides == %s\nnot %s\n}\n",
-		text, r.use("shortage"), r.name(partEligible), r.name(partLacks), few, quote(r.rule.Name), r.finds())
+	r.printf("errors contains concat(\"\", [%s, %s]) if {\ndecides == %s\nnot %s%s\n}\n", text, problem, quote(r.rule.Name), r.finds(), isProblem)
 }

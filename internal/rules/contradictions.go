@@ -272,7 +272,7 @@ func (c condition) excludes(upper condition) bool {
 func readable(as placementv1.ValueType, value string) bool {
 	switch as {
 	case placementv1.ValueTypeVersion:
-		return versions.MatchString(value)
+		return isVersion(value)
 	case placementv1.ValueTypeQuantity:
 		return quantities.MatchString(value)
 	default:

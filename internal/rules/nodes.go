@@ -134,15 +134,15 @@ func nodeOperator(operator placementv1.RequirementOperator, n int64) (affinity p
 // nodeComparedName is the name of the Rego rule with the operator of the node affinity and the object's value, as nodes can have it.
 func (q requirement) nodeComparedName() string { return q.name("compared_" + q.suffix) }
 
-// nodeValue returns the pattern of the values that nodes can have, and what such a value is.
-func (q requirement) nodeValue() (pattern, noun string) {
+// nodeValue returns the pattern of the values that nodes can have, and what such a value must be.
+func (q requirement) nodeValue() (pattern, form string) {
 	switch {
 	case q.ordered():
-		return integerPattern, "integer from 0 on"
+		return integerPattern, "must be an integer from 0 on"
 	case q.Field == placementv1.ClusterFieldName:
-		return nodeNamePattern, "name of a node"
+		return nodeNamePattern, "must be the name of a node"
 	default:
-		return labelValuePattern, "value of a label"
+		return labelValuePattern, "must be a value that labels can have"
 	}
 }
 
@@ -177,15 +177,13 @@ func (q requirement) renderNodeDenial() {
 	if !q.fromObject() {
 		return
 	}
-	noun := objectNoun(q.ValueFrom)
 	prefix := "rule " + q.rule.Name + ": "
 	decides := "decides == " + quote(q.rule.Name)
 	if q.ValueFrom.Default == nil {
-		q.printf("\nerrors contains %s if {\n%s\nnot %s\n}\n", quote(prefix+"the object has no "+noun), decides, q.valueName())
+		q.printf("\nerrors contains %s if {\n%s\nnot %s\n}\n", quote(prefix+"the object has no "+objectNoun(q.ValueFrom)), decides, q.valueName())
 	}
-	_, kind := q.nodeValue()
-	format := strings.ReplaceAll(prefix+noun, "%", "%%") + " of the object is %q, which is no " + kind
-	q.printf("\nerrors contains sprintf(%s, [%s]) if {\n%s\nnot %s\n}\n", quote(format), q.valueName(), decides, q.nodeComparedName())
+	_, form := q.nodeValue()
+	q.printf("\nerrors contains concat(\"\", [%s, %s]) if {\n%s\nnot %s\n}\n", quote(prefix), q.invalidValue(form), decides, q.nodeComparedName())
 }
 
 // nodeExpression returns the requirement of a node selector.

@@ -153,11 +153,15 @@ func (g *generator) decides() string {
 		}
 	}
 	for _, r := range g.rules {
-		conditions := r.applies()
-		if r.rule.Otherwise == placementv1.RuleOtherwiseNextRule {
-			conditions = append(conditions, r.finds())
+		if r.rule.Otherwise != placementv1.RuleOtherwiseNextRule {
+			branch(r, r.applies()...)
+			continue
 		}
-		branch(r, conditions...)
+		branch(r, append(r.applies(), r.finds())...)
+		// A value that can't be read must not lead to another rule.
+		if r.readsObject() {
+			branch(r, append(r.applies(), r.unreadable())...)
+		}
 	}
 	// An object that is left to the next rule is denied by the last one that found too few clusters if no other rule applies.
 	for _, r := range slices.Backward(g.rules) {

@@ -37,6 +37,9 @@ const (
 	functionFree     = "free"
 )
 
+// functionInvalid is the Rego function that words errors of values of objects.
+const functionInvalid = "invalid"
+
 // operand is a value of a cluster that is compared.
 type operand struct {
 	// ref is the Rego expression of the value, with the variables name and cluster.
@@ -156,6 +159,35 @@ func (q requirement) renderValue() {
 	if q.ordered() {
 		q.printf("\n%s := %s(%s)\n", q.comparedName(), q.converter(), q.valueName())
 	}
+}
+
+// readsObject reports whether the requirement reads a value of the object as a number, a quantity, or a version.
+func (q requirement) readsObject() bool { return q.fromObject() && q.ordered() }
+
+// renderUnreadable renders the error of objects with a value that can't be read.
+func (q requirement) renderUnreadable() {
+	if !q.readsObject() {
+		return
+	}
+	form := map[placementv1.ValueType]string{
+		placementv1.ValueTypeNumber: formNumber, placementv1.ValueTypeQuantity: formQuantity, placementv1.ValueTypeVersion: formVersion,
+	}[q.as()]
+	q.printf("\n%s contains %s if not %s\n", q.name(partUnreadable), q.invalidValue(form), q.comparedName())
+}
+
+// invalidValue returns the Rego expression of an error about the object's value. form says what the value must be. The expression is
+// undefined if the object does not have the value.
+func (q requirement) invalidValue(form string) string {
+	return fmt.Sprintf("%s(%s, %s, %s)", q.use(functionInvalid), quote(objectPath(q.ValueFrom)), q.valueName(), quote(form))
+}
+
+// objectPath returns the path of the object's value.
+func objectPath(from *placementv1.ObjectValue) string {
+	metadata := field.NewPath("metadata")
+	if from.Label != "" {
+		return metadata.Child("labels").Key(from.Label).String()
+	}
+	return metadata.Child("annotations").Key(from.Annotation).String()
 }
 
 func objectRef(from *placementv1.ObjectValue) string {
@@ -326,15 +358,8 @@ type lack struct{ text, condition string }
 // lacks returns what clusters lack that do not meet the requirement. The first one that is true counts.
 func (q requirement) lacks() []lack {
 	var out []lack
-	if q.fromObject() {
-		noun := objectNoun(q.ValueFrom)
-		if q.ValueFrom.Default == nil {
-			out = append(out, lack{quote("not comparable: the object has no " + noun), "not " + q.valueName()})
-		}
-		if q.ordered() {
-			text := "not comparable: " + noun + " of the object is %q, which is no " + strings.ToLower(string(q.as()))
-			out = append(out, lack{fmt.Sprintf("sprintf(%s, [%s])", quote(text), q.valueName()), "not " + q.precondition()})
-		}
+	if q.fromObject() && q.ValueFrom.Default == nil {
+		out = append(out, lack{quote("not comparable: the object has no " + objectNoun(q.ValueFrom)), "not " + q.valueName()})
 	}
 	return append(out, lack{q.reason(), q.unmet()})
 }

@@ -69,10 +69,11 @@ func nameOf(what, rule string) string { return what + "_" + strings.ReplaceAll(r
 // Names of Rego rules of rendered modules.
 const (
 	// Decides is the Rego rule with the name of the rule that decides the object.
-	Decides      = "decides"
-	partEligible = "eligible"
-	partChosen   = "chosen"
-	partLacks    = "lacks"
+	Decides        = "decides"
+	partEligible   = "eligible"
+	partChosen     = "chosen"
+	partLacks      = "lacks"
+	partUnreadable = "unreadable"
 )
 
 // Eligible returns the name of the Rego rule with the names of the clusters that are eligible for a rule.
@@ -105,6 +106,16 @@ func (r *ruleText) applies() []string {
 
 // finds returns an expression that is true if the rule finds enough clusters.
 func (r *ruleText) finds() string { return fmt.Sprintf("count(%s) > 0", r.name(partChosen)) }
+
+// readsObject reports whether the rule for clusters has to read a value of the object.
+func (r *ruleText) readsObject() bool {
+	return choosesClusters(r.rule) && slices.ContainsFunc(r.rule.Require, func(q placementv1.Requirement) bool {
+		return requirement{Requirement: q}.readsObject()
+	})
+}
+
+// unreadable returns an expression that is true of objects with a value that the rule can't read. The rule must read one.
+func (r *ruleText) unreadable() string { return fmt.Sprintf("count(%s) > 0", r.name(partUnreadable)) }
 
 // decided returns the expressions that are true of the objects that the rule decides, and finds enough clusters for, or that have what
 // the rule requires of nodes.

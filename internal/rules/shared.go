@@ -96,6 +96,7 @@ version(value) := [to_number(n) |
 	some n in array.slice(array.concat(regex.find_n("[0-9]+", found[0], 3), ["0", "0"]), 0, 3)
 ] if {
 	is_string(value)
+	not regex.match(` + "`" + longVersionPattern + "`" + `, value)
 	found := regex.find_n(` + "`" + versionPattern + "`" + `, value, 1)
 	count(found) > 0
 }
@@ -112,6 +113,10 @@ quantity(value) := value if {
 	is_string(value)
 	regex.match(` + "`" + quantityPattern + "`" + `, value)
 }
+`},
+	{functionInvalid, `
+# An error of a value of the object, in the words of the API server.
+invalid(path, value, form) := sprintf("%s: Invalid value: %.64q: %s", [path, value, form])
 `},
 	{"pod_selector", `
 # The label selector of the object's pods. That of a Job is generated when it is created.

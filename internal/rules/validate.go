@@ -42,24 +42,39 @@ const (
 	numberPattern   = `^[+-]?[0-9]{1,30}(\.[0-9]{1,30})?$`
 	integerPattern  = `^[0-9]{1,18}$`
 	quantityPattern = `^[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
-	versionPattern  = `^v?[0-9]{1,9}(\.[0-9]{1,9}){0,2}`
+	versionPattern  = `^v?[0-9]{1,30}(\.[0-9]{1,30}){0,2}`
+	// longVersionPattern matches texts of which versionPattern would match only a part of a number.
+	longVersionPattern = `^v?([0-9]+\.){0,2}[0-9]{31}`
 
 	labelValuePattern = `^(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?$`
 	nodeNamePattern   = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 )
 
+// What values that Gt, Gte, Lt, and Lte read must be.
+const (
+	formNumber   = "must be a number, such as 2 or 0.5"
+	formQuantity = "must be a quantity, such as 500m or 4Gi"
+	formVersion  = "must be a version, such as 1.30"
+)
+
 var (
-	numbers    = regexp.MustCompile(numberPattern)
-	integers   = regexp.MustCompile(integerPattern)
-	quantities = regexp.MustCompile(quantityPattern)
-	versions   = regexp.MustCompile(versionPattern)
-	digits     = regexp.MustCompile("[0-9]+")
+	numbers      = regexp.MustCompile(numberPattern)
+	integers     = regexp.MustCompile(integerPattern)
+	quantities   = regexp.MustCompile(quantityPattern)
+	versions     = regexp.MustCompile(versionPattern)
+	longVersions = regexp.MustCompile(longVersionPattern)
+	digits       = regexp.MustCompile("[0-9]+")
 	// doubled matches what looks like a placeholder of Go templates, Helm, or Kyverno. With more braces, such a placeholder is meant
 	// to be in the text, or braces around a value.
 	doubled = regexp.MustCompile(`(?:^|[^{])(\{\{(\s*\.?[A-Za-z][-A-Za-z0-9_.:/]*\s*)\}\})(?:[^}]|$)`)
 )
 
-// versionNumbers returns the three numbers of a version as Rego terms. The text matches versionPattern.
+// isVersion reports whether a text can be read as a version.
+func isVersion(text string) bool {
+	return versions.MatchString(text) && !longVersions.MatchString(text)
+}
+
+// versionNumbers returns the three numbers of a version as Rego terms. The text must be a version.
 func versionNumbers(text string) []string {
 	out := digits.FindAllString(versions.FindString(text), 3)
 	for i, n := range out {
@@ -283,12 +298,12 @@ func requirementIsOrdered(operator placementv1.RequirementOperator) bool {
 func (v *validator) comparable(path *field.Path, value string, as placementv1.ValueType) {
 	switch as {
 	case placementv1.ValueTypeVersion:
-		if !versions.MatchString(value) {
-			v.fail(path, value, "must be a version, such as 1.30")
+		if !isVersion(value) {
+			v.fail(path, value, formVersion)
 		}
 	case placementv1.ValueTypeQuantity:
 		if _, err := numeral.Quantity(value); err != nil || !quantities.MatchString(value) {
-			v.fail(path, value, "must be a quantity, such as 500m or 4Gi")
+			v.fail(path, value, formQuantity)
 		}
 	default:
 		hint := ""
@@ -297,10 +312,10 @@ func (v *validator) comparable(path *field.Path, value string, as placementv1.Va
 			return
 		case quantities.MatchString(value):
 			hint = ": set as: Quantity to compare quantities"
-		case versions.MatchString(value):
+		case isVersion(value):
 			hint = ": set as: Version to compare versions"
 		}
-		v.fail(path, value, "must be a number, such as 2 or 0.5%s", hint)
+		v.fail(path, value, formNumber+"%s", hint)
 	}
 }
 

@@ -29,11 +29,7 @@ import (
 // denial returns the message for an object for which a rule finds too few clusters. docs/rules.md has the form, and leaves the words
 // to the compiler.
 func denial(rule *placementv1.Rule, object map[string]any, c choice) string {
-	text := "rule " + rule.Name + ": "
-	if rule.Message != "" {
-		text += expand(rule.Message, object, nil) + ": "
-	}
-	text += fmt.Sprintf("%d/%d clusters are eligible", c.eligible, c.total)
+	text := beginOfDenial(rule, object) + fmt.Sprintf("%d/%d clusters are eligible", c.eligible, c.total)
 	if s := rule.Spread; s != nil && max(s.MinDomains, s.MinClusters) > 1 {
 		text += fmt.Sprintf(" in %d of at least %d domains by %s", c.domains, max(s.MinDomains, 1), noun(spreadSubject(s)))
 	}
@@ -65,6 +61,31 @@ func denial(rule *placementv1.Rule, object map[string]any, c choice) string {
 	return text
 }
 
+// beginOfDenial returns what precedes the reasons for which a rule denies an object.
+func beginOfDenial(rule *placementv1.Rule, object map[string]any) string {
+	text := "rule " + rule.Name + ": "
+	if rule.Message != "" {
+		text += expand(rule.Message, object, nil) + ": "
+	}
+	return text
+}
+
+// forms are what values of an object must be.
+var forms = map[placementv1.ValueType]string{
+	placementv1.ValueTypeNumber:   "must be a number, such as 2 or 0.5",
+	placementv1.ValueTypeQuantity: "must be a quantity, such as 500m or 4Gi",
+	placementv1.ValueTypeVersion:  "must be a version, such as 1.30",
+}
+
+// invalidValue words an error about a value of an object.
+func invalidValue(from *placementv1.ObjectValue, value, form string) string {
+	path := "metadata.annotations[" + from.Annotation + "]"
+	if from.Label != "" {
+		path = "metadata.labels[" + from.Label + "]"
+	}
+	return fmt.Sprintf("%s: Invalid value: %.64q: %s", path, value, form)
+}
+
 // reason says what a cluster lacks, after the number of such clusters.
 func reason(rule *placementv1.Rule, object map[string]any, l lack) string {
 	switch {
@@ -75,15 +96,8 @@ func reason(rule *placementv1.Rule, object map[string]any, l lack) string {
 	}
 	r := &rule.Require[l.requirement]
 	values, ok := operands(r, object)
-	ordered := slices.Contains(orders, r.Operator)
-	if from := r.ValueFrom; from != nil {
-		source := noun(placementv1.Subject{Label: from.Label, Annotation: from.Annotation})
-		if !ok {
-			return "not comparable: the object has no " + source
-		}
-		if _, readable := compare(valueType(r), values[0], values[0]); ordered && !readable {
-			return fmt.Sprintf("not comparable: %s of the object is %q, which is no %s", source, values[0], strings.ToLower(string(valueType(r))))
-		}
+	if !ok {
+		return "not comparable: the object has no " + noun(placementv1.Subject{Label: r.ValueFrom.Label, Annotation: r.ValueFrom.Annotation})
 	}
 	if r.Reason != "" {
 		return r.Reason

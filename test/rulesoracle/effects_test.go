@@ -34,7 +34,7 @@ import (
 // least is how many of the first sets of rules have to depend on each construct.
 const (
 	least     = 2
-	firstSets = 2000
+	firstSets = 4000
 )
 
 // TestEveryConstructHasAnEffect checks that decisions of the sets of rules that TestModules compares depend on every construct: they
@@ -440,7 +440,23 @@ func documents() map[string]construct {
 			return ok && !readable
 		}
 	}
+	// readable replaces the values of an object that can't be read.
+	readable := func(key, with string, as placementv1.ValueType) construct {
+		return inObjects(func(_, meta map[string]any) bool {
+			found := false
+			for _, document := range []string{"labels", "annotations"} {
+				values, _ := meta[document].(map[string]any)
+				if value, ok := values[key]; ok && unreadable(as)(value) {
+					values[key], found = with, true
+				}
+			}
+			return found
+		})
+	}
 	out := map[string]construct{
+		"an unreadable number of an object":   readable(keyNumber, "2", placementv1.ValueTypeNumber),
+		"an unreadable quantity of an object": readable(keyQuantity, "2", placementv1.ValueTypeQuantity),
+		"an unreadable version of an object":  readable(keyVersion, "1.30", placementv1.ValueTypeVersion),
 		"several zones": inClusters(func(c map[string]any) bool {
 			zones, _ := c["zones"].([]any)
 			if len(zones) < 2 {

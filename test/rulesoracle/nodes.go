@@ -18,7 +18,6 @@ package rulesoracle
 
 import (
 	"cmp"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -185,16 +184,15 @@ func nodeOperands(r *placementv1.Requirement, object map[string]any) (values []s
 	if r.ValueFrom == nil {
 		return values, ""
 	}
-	source := noun(placementv1.Subject{Label: r.ValueFrom.Label, Annotation: r.ValueFrom.Annotation})
 	switch {
 	case !ok:
-		return nil, "the object has no " + source
+		return nil, "the object has no " + noun(placementv1.Subject{Label: r.ValueFrom.Label, Annotation: r.ValueFrom.Annotation})
 	case slices.Contains(orders, r.Operator) && !integerForm.MatchString(values[0]):
-		return nil, fmt.Sprintf("%s of the object is %q, which is no integer from 0 on", source, values[0])
+		return nil, invalidValue(r.ValueFrom, values[0], "must be an integer from 0 on")
 	case r.Field == placementv1.ClusterFieldName && len(validation.IsDNS1123Subdomain(values[0])) > 0:
-		return nil, fmt.Sprintf("%s of the object is %q, which is no name of a node", source, values[0])
+		return nil, invalidValue(r.ValueFrom, values[0], "must be the name of a node")
 	case len(validation.IsValidLabelValue(values[0])) > 0:
-		return nil, fmt.Sprintf("%s of the object is %q, which is no value of a label", source, values[0])
+		return nil, invalidValue(r.ValueFrom, values[0], "must be a value that labels can have")
 	}
 	return values, ""
 }

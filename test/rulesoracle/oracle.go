@@ -62,6 +62,9 @@ func Decide(rules []placementv1.Rule, object map[string]any, namespace map[strin
 		case notTrue:
 			continue
 		}
+		if denials := unreadable(rule, object); denials != nil {
+			return Decision{Rule: rule.Name, Errors: denials}
+		}
 		c := choose(rule, object, clusters)
 		// If no other rule applies, the last one that finds too few clusters decides.
 		last = outcome(rule, object, c)

@@ -135,6 +135,21 @@ func TestOutcome(t *testing.T) {
 			rules: `[{name: a, require: [{field: region, operator: In, values: [mars]}], otherwise: NextRule, warn: w}, {name: b, when: {annotations: [{key: z, operator: NotIn, values: [x]}]}, warn: "{name}"}]`,
 			want:  Decision{Rule: "b", Warnings: []string{"web"}},
 		},
+		"a value that can't be read does not select the next rule": {
+			rules: `[{name: a, message: "{name}", require: [{label: pci, operator: Gte, valueFrom: {annotation: a}}, {field: version, operator: Gt, valueFrom: {label: app}}], otherwise: NextRule}, {name: b, limit: 1}]`,
+			want: Decision{Rule: "a", Errors: []string{
+				`rule a: web: metadata.annotations[a]: Invalid value: "x": must be a number, such as 2 or 0.5`,
+				`rule a: web: metadata.labels[app]: Invalid value: "web": must be a version, such as 1.30`,
+			}},
+		},
+		"a value that is missing does": {
+			rules: `[{name: a, require: [{label: pci, operator: Gte, valueFrom: {annotation: none}}], otherwise: NextRule}, {name: b, warn: w}]`,
+			want:  Decision{Rule: "b", Warnings: []string{"w"}},
+		},
+		"a preference for a value that can't be read": {
+			rules: `[{name: a, limit: 1, prefer: [{label: pci, operator: Gte, weight: 5, valueFrom: {annotation: a}}]}]`,
+			want:  Decision{Rule: "a", Clusters: []string{"charlie"}},
+		},
 		"shares and settings": {
 			rules: `[{name: a, require: [{label: tier, operator: Exists}], prefer: [{field: region, operator: In, values: [eu], weight: 7}], weights: Score, set: {annotations: {"on": "{clusters}", list: "{clusters:json}"}, nodeSelector: {disk: ssd}, schedulerName: s}}]`,
 			want: Decision{

@@ -84,6 +84,27 @@ func operands(r *placementv1.Requirement, object map[string]any) (values []strin
 	return []string{value}, ok
 }
 
+// unreadable returns the errors of an object with values that the requirements of a rule for clusters can't read. A value that the object
+// does not have can be read: no cluster meets such a requirement.
+func unreadable(rule *placementv1.Rule, object map[string]any) []string {
+	if rule.Candidates == placementv1.RuleCandidatesNodes {
+		return nil
+	}
+	var out []string
+	for i := range rule.Require {
+		r := &rule.Require[i]
+		values, ok := operands(r, object)
+		if r.ValueFrom == nil || !ok || !slices.Contains(orders, r.Operator) {
+			continue
+		}
+		if _, readable := compare(valueType(r), values[0], values[0]); !readable {
+			out = append(out, beginOfDenial(rule, object)+invalidValue(r.ValueFrom, values[0], forms[valueType(r)]))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // valueType returns how a requirement reads values.
 func valueType(r *placementv1.Requirement) placementv1.ValueType {
 	switch {
@@ -187,13 +208,15 @@ func compare(as placementv1.ValueType, a, b string) (order int, ok bool) {
 }
 
 var (
+	// longNumber matches numbers with too many digits, and exponents with too many.
+	longNumber  = regexp.MustCompile(`[0-9]{31}|[eE][+-]?[0-9]{3}`)
 	numberForm  = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+)?$`)
 	versionForm = regexp.MustCompile(`^v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?`)
 )
 
 // quantity reads a quantity. The parser of Kubernetes takes a unit alone for zero.
 func quantity(text string) (resource.Quantity, error) {
-	if !strings.ContainsAny(text, "0123456789") {
+	if !strings.ContainsAny(text, "0123456789") || longNumber.MatchString(text) {
 		return resource.Quantity{}, resource.ErrNumeric
 	}
 	return resource.ParseQuantity(text)
@@ -201,7 +224,7 @@ func quantity(text string) (resource.Quantity, error) {
 
 // number reads a decimal number; nil if the text is none.
 func number(text string) *big.Rat {
-	if !numberForm.MatchString(text) {
+	if !numberForm.MatchString(text) || longNumber.MatchString(text) {
 		return nil
 	}
 	out, _ := new(big.Rat).SetString(text)
@@ -216,6 +239,9 @@ func version(text string) []*big.Int {
 	}
 	out := make([]*big.Int, 0, 3)
 	for _, digits := range found[1:] {
+		if longNumber.MatchString(digits) {
+			return nil
+		}
 		part, ok := new(big.Int).SetString(digits, 10)
 		if !ok {
 			part = new(big.Int)

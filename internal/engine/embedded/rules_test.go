@@ -24,10 +24,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
 )
 
 // ruled returns the evaluator of a policy of rules over the clusters of ruledEngine, and its observer.
@@ -145,6 +147,67 @@ func TestRulesAreRemembered(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUnreadableValues verifies that a value of an object that a requirement can't read denies the object, and selects no other rule.
+func TestUnreadableValues(t *testing.T) {
+	const (
+		number   = "must be a number, such as 2 or 0.5"
+		quantity = "must be a quantity, such as 500m or 4Gi"
+		version  = "must be a version, such as 1.30"
+	)
+	long := strings.Repeat("1", 31)
+	annotation, label := "valueFrom: {annotation: v}", "valueFrom: {label: v}"
+	for name, tc := range map[string]struct {
+		// require is the requirement of the first rule, and value that of the object; nil for none.
+		require string
+		value   any
+		// want is the denial; empty for a value that can be read, which none of the clusters meets.
+		want string
+	}{
+		"Number":             {"label: pci, operator: Gt, " + annotation, "garbage", `metadata.annotations[v]: Invalid value: "garbage": ` + number},
+		"NumberWithSpace":    {"label: pci, operator: Gt, " + annotation, " 9", `metadata.annotations[v]: Invalid value: " 9": ` + number},
+		"NumberWithNewline":  {"label: pci, operator: Gt, " + annotation, "9\n", `metadata.annotations[v]: Invalid value: "9\n": ` + number},
+		"NumberWithExponent": {"label: pci, operator: Gt, " + annotation, "9e9", `metadata.annotations[v]: Invalid value: "9e9": ` + number},
+		"LongNumber":         {"label: pci, operator: Gt, " + annotation, long, `metadata.annotations[v]: Invalid value: "` + long + `": ` + number},
+		"EmptyNumber":        {"label: pci, operator: Lt, " + label, "", `metadata.labels[v]: Invalid value: "": ` + number},
+		"LongText":           {"label: pci, operator: Lt, " + annotation, strings.Repeat("x", 1000), `metadata.annotations[v]: Invalid value: "` + strings.Repeat("x", 64) + `": ` + number},
+		"Quantity":           {"allocatable: cpu, operator: Gte, " + annotation, "4GiB", `metadata.annotations[v]: Invalid value: "4GiB": ` + quantity},
+		"QuantityBomb":       {"label: pci, operator: Gte, as: Quantity, " + annotation, "1e-999999999", `metadata.annotations[v]: Invalid value: "1e-999999999": ` + quantity},
+		"Version":            {"field: version, operator: Gte, " + label, "latest", `metadata.labels[v]: Invalid value: "latest": ` + version},
+		"LongVersion":        {"field: version, operator: Gte, " + annotation, "1." + long, `metadata.annotations[v]: Invalid value: "1.` + long + `": ` + version},
+		"Default":            {`label: pci, operator: Gt, valueFrom: {annotation: v, default: "9"}`, "x", `metadata.annotations[v]: Invalid value: "x": ` + number},
+		"ReadableNumber":     {"label: pci, operator: Gt, " + annotation, "+9.0", ""},
+		"ReadableQuantity":   {"label: pci, operator: Gt, as: Quantity, " + annotation, "4Gi", ""},
+		"ReadableVersion":    {"field: version, operator: Gt, " + annotation, "v2-rc.1", ""},
+		"Missing":            {"label: pci, operator: Gte, " + annotation, nil, ""},
+		"MissingWithDefault": {`label: pci, operator: Gt, valueFrom: {annotation: v, default: "9"}`, nil, ""},
+		"Text":               {"field: region, operator: In, " + annotation, " garbage", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ev, _ := ruled(t, `[{name: strict, message: "{name}", require: [{`+tc.require+`}], otherwise: NextRule}, {name: lenient, require: [{field: region, operator: In, values: [eu]}]}]`)
+			object := ruledObject("web")
+			if tc.value != nil {
+				for _, document := range []string{"labels", "annotations"} {
+					object["metadata"].(map[string]any)[document].(map[string]any)["v"] = tc.value
+				}
+			}
+			d := decide(t, ev, object)
+			want := placement.Decision{Clusters: []string{"eu-0", "eu-1", "eu-2"}}
+			if tc.want != "" {
+				want = placement.Decision{Errors: []string{"rule strict: web: " + tc.want}}
+			}
+			if diff := cmp.Diff(want, d, cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	t.Run("Preference", func(t *testing.T) {
+		ev, _ := ruled(t, `[{name: a, prefer: [{label: pci, operator: Gt, weight: 9, valueFrom: {annotation: note}}], limit: 3}]`)
+		if d := decide(t, ev, ruledObject("web")); len(d.Clusters) != 3 || len(d.Errors) > 0 {
+			t.Errorf("clusters %v, errors %v, want all clusters", d.Clusters, d.Errors)
+		}
+	})
 }
 
 // TestEligibleClustersAreRemembered verifies that objects that differ in their names, by which a rule with a limit chooses among the

@@ -36,7 +36,7 @@ errors contains "rule gpu: the object has no annotation example.com/generation" 
 	not value_require_4_gpu
 }
 
-errors contains sprintf("rule gpu: annotation example.com/generation of the object is %q, which is no integer from 0 on", [value_require_4_gpu]) if {
+errors contains concat("", ["rule gpu: ", invalid("metadata.annotations[example.com/generation]", value_require_4_gpu, "must be an integer from 0 on")]) if {
 	decides == "gpu"
 	not compared_require_4_gpu
 }
@@ -92,6 +92,9 @@ term_one := {"matchFields": [{"key": "metadata.name", "operator": "In", "values"
 scheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution := {"nodeSelectorTerms": [term_one]} if {
 	decides == "one"
 }
+
+# An error of a value of the object, in the words of the API server.
+invalid(path, value, form) := sprintf("%s: Invalid value: %.64q: %s", [path, value, form])
 
 # The label selector of the object's pods. That of a Job is generated when it is created.
 pod_selector := input.spec.selector if {

@@ -73,7 +73,8 @@ version(value) := [to_number(n) |
 	some n in array.slice(array.concat(regex.find_n("[0-9]+", found[0], 3), ["0", "0"]), 0, 3)
 ] if {
 	is_string(value)
-	found := regex.find_n(`^v?[0-9]{1,9}(\.[0-9]{1,9}){0,2}`, value, 1)
+	not regex.match(`^v?([0-9]+\.){0,2}[0-9]{31}`, value)
+	found := regex.find_n(`^v?[0-9]{1,30}(\.[0-9]{1,30}){0,2}`, value, 1)
 	count(found) > 0
 }
 

@@ -32,15 +32,21 @@ value_require_6_object := input.metadata.annotations["example.com/pci"]
 
 compared_require_6_object := number(value_require_6_object)
 
+unreadable_object contains invalid("metadata.annotations[example.com/pci]", value_require_6_object, "must be a number, such as 2 or 0.5") if not compared_require_6_object
+
 # spec.rules[0].require[6].valueFrom
 value_require_7_object := input.metadata.annotations["example.com/version"]
 
 compared_require_7_object := version(value_require_7_object)
 
+unreadable_object contains invalid("metadata.annotations[example.com/version]", value_require_7_object, "must be a version, such as 1.30") if not compared_require_7_object
+
 # spec.rules[0].require[7].valueFrom
 value_require_8_object := input.metadata.annotations["example.com/cpu"]
 
 compared_require_8_object := quantity(value_require_8_object)
+
+unreadable_object contains invalid("metadata.annotations[example.com/cpu]", value_require_8_object, "must be a quantity, such as 500m or 4Gi") if not compared_require_8_object
 
 # spec.rules[0]: the clusters that meet what does not depend on the object.
 suitable_object contains name if {
@@ -116,19 +122,13 @@ lacks_object[name] := found[0] if {
 		# spec.rules[0].require[4]
 		[sprintf("with property tier not %s", [value_require_5_object]) | count([1 | text(cluster.properties.tier) in {value_require_5_object}]) == 0],
 		# spec.rules[0].require[5]
-		[sprintf("not comparable: annotation example.com/pci of the object is %q, which is no number", [value_require_6_object]) | not compared_require_6_object],
-		# spec.rules[0].require[5]
 		[sprintf("with label pci-level not at least %s", [value_require_6_object]) | count([1 | number(cluster.labels["pci-level"]) >= compared_require_6_object]) == 0],
 		# spec.rules[0].require[6]
 		["not comparable: the object has no annotation example.com/version" | not value_require_7_object],
 		# spec.rules[0].require[6]
-		[sprintf("not comparable: annotation example.com/version of the object is %q, which is no version", [value_require_7_object]) | not compared_require_7_object],
-		# spec.rules[0].require[6]
 		[sprintf("with version not at least %s", [value_require_7_object]) | count([1 | version(cluster.version) >= compared_require_7_object]) == 0],
 		# spec.rules[0].require[7]
 		["not comparable: the object has no annotation example.com/cpu" | not value_require_8_object],
-		# spec.rules[0].require[7]
-		[sprintf("not comparable: annotation example.com/cpu of the object is %q, which is no quantity", [value_require_8_object]) | not compared_require_8_object],
 		# spec.rules[0].require[7]
 		[sprintf("with free cpu not above %s", [value_require_8_object]) | count([1 | k8s.quantity.compare(quantity(free(cluster.allocatable.cpu, cluster.allocated, "cpu")), compared_require_8_object) > 0]) == 0],
 		# spec.rules[0].tolerate
@@ -136,10 +136,16 @@ lacks_object[name] := found[0] if {
 	])
 }
 
+# spec.rules[0]: why an object is denied: a value that can't be read, or too few clusters.
+problems_object := unreadable_object if {
+	count(unreadable_object) > 0
+} else := {shortage(eligible_object, lacks_object, "")}
+
 # spec.rules[0]: the denial of objects for which rule object finds too few clusters.
-errors contains concat("", ["rule object: ", shortage(eligible_object, lacks_object, "")]) if {
+errors contains concat("", ["rule object: ", problem]) if {
 	decides == "object"
 	not count(chosen_object) > 0
+	some problem in problems_object
 }
 
 # The clusters with a taint that repels objects.
@@ -177,7 +183,8 @@ version(value) := [to_number(n) |
 	some n in array.slice(array.concat(regex.find_n("[0-9]+", found[0], 3), ["0", "0"]), 0, 3)
 ] if {
 	is_string(value)
-	found := regex.find_n(`^v?[0-9]{1,9}(\.[0-9]{1,9}){0,2}`, value, 1)
+	not regex.match(`^v?([0-9]+\.){0,2}[0-9]{31}`, value)
+	found := regex.find_n(`^v?[0-9]{1,30}(\.[0-9]{1,30}){0,2}`, value, 1)
 	count(found) > 0
 }
 
@@ -191,6 +198,9 @@ quantity(value) := value if {
 	is_string(value)
 	regex.match(`^[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`, value)
 }
+
+# An error of a value of the object, in the words of the API server.
+invalid(path, value, form) := sprintf("%s: Invalid value: %.64q: %s", [path, value, form])
 
 # Why too few clusters are eligible: what they lack, the most frequent first, in at most five groups.
 shortage(eligible, lacks, domains) := sprintf("%d/%d clusters are eligible%s%s", [
