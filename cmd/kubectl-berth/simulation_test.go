@@ -44,7 +44,7 @@ var files = map[string]string{
 kind: PlacementPolicy
 metadata: {name: region, generation: 2}
 spec:
-  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  match: {resourceRules: [{apiGroups: [apps, batch], apiVersions: [v1], resources: [deployments, statefulsets, daemonsets, jobs, cronjobs]}]}
   mode: Enforce
   rego: |
     package region
@@ -489,6 +489,7 @@ func TestCheckRules(t *testing.T) {
 	}
 	want := `policy eu
   warning: spec.rules[0].prefer: has no effect: better clusters are not chosen before others. Set limit, or maxDomains or maxClusters of spread, or weights
+  warning: spec.match.resourceRules: the policy gives clusters to deployments.apps, and does not match cronjobs.batch, daemonsets.apps, jobs.batch, statefulsets.apps, which get none from it. To place these, too, add {apiGroups: [apps, batch], apiVersions: [v1], resources: [cronjobs, daemonsets, jobs, statefulsets]}
   warning: spec.rules[0].prefer[0].label: no cluster has the label "tier", so that this makes no cluster better than others
   reads clusterprofiles.multicluster.x-k8s.io
     labels.region

@@ -54,6 +54,9 @@ type Module struct {
 	Package ast.Ref
 	// Rules are the contract rules that the Rego defines, in the contract's order.
 	Rules []string
+	// RestrictsPods reports whether the rule scheduling may set anything else than tolerations, preferences, and topology spread
+	// constraints. A pod without these gains nothing.
+	RestrictsPods bool
 	// Dependencies are what the Rego reads, and what spec.predicates reads.
 	analysis.Dependencies
 	// Candidates is the kind of candidates that spec.predicates checks decisions against; empty for none.

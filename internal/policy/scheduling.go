@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/internal/podscheduling"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // checkScheduled validates the constants in the value of a clause of the rule scheduling, as podscheduling.Parse validates
@@ -101,4 +102,29 @@ func constantOf(term *ast.Term) (value any, whole bool) {
 		return out, whole
 	}
 	return nil, false
+}
+
+// unrestricting are the members of a pod's spec, and of affinities, without which a pod gains nothing.
+var unrestricting = []string{"tolerations", "topologySpreadConstraints", "preferredDuringSchedulingIgnoredDuringExecution"}
+
+// restrictsPods computes Module.RestrictsPods. The module must not be compiled, because the compiler moves values out of heads.
+func restrictsPods(module *ast.Module) bool {
+	return slices.ContainsFunc(module.Rules, func(rule *ast.Rule) bool {
+		if language.RuleName(rule) != language.RuleScheduling {
+			return false
+		}
+		path := rule.Head.Ref()[1:]
+		return !slices.ContainsFunc(path, isUnrestricting) && (rule.Head.Value == nil || restricts(rule.Head.Value))
+	})
+}
+
+func isUnrestricting(name *ast.Term) bool {
+	text, ok := name.Value.(ast.String)
+	return ok && slices.Contains(unrestricting, string(text))
+}
+
+// restricts reports whether a value has a member that is not unrestricting. A value that is not known counts as one that has.
+func restricts(value *ast.Term) bool {
+	object, ok := value.Value.(ast.Object)
+	return !ok || object.Until(func(name, member *ast.Term) bool { return !isUnrestricting(name) && restricts(member) })
 }

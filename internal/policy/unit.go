@@ -95,6 +95,7 @@ func newCompilation(regoVersion placementv1.RegoVersion, text string, listed boo
 	if err := m.findRules(textFile, module); err != nil {
 		return nil, err
 	}
+	m.RestrictsPods = restrictsPods(parsed)
 	if m.Dependencies, err = analysis.Analyse(compiler, module, m.Rules, listed); err != nil {
 		return nil, compileError(textFile, err)
 	}

@@ -18,6 +18,7 @@ package workload
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -175,6 +176,22 @@ func (t *Templates) Path(resource schema.GroupResource) (path []string, ok bool)
 		}
 	}
 	return nil, false
+}
+
+// Workloads returns the resources, built-in and declared, whose objects create pods, in alphabetical order. Pods themselves are not
+// among them, nor are PodTemplates, which create none.
+func (t *Templates) Workloads() []schema.GroupResource {
+	var out []schema.GroupResource
+	for resource, k := range builtin {
+		if k.owner != nil {
+			out = append(out, resource)
+		}
+	}
+	if t != nil {
+		out = slices.AppendSeq(out, maps.Keys(t.resources))
+	}
+	slices.SortFunc(out, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
+	return out
 }
 
 func (k kind) podSpec() []string { return append(slices.Clone(k.template), "spec") }

@@ -19,6 +19,7 @@ package workload_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -185,6 +186,28 @@ func TestPath(t *testing.T) {
 	}
 	if _, ok := (*workload.Templates)(nil).Path(schema.ParseGroupResource("rollouts.example.com")); ok {
 		t.Error("a kind is known that nobody declared")
+	}
+}
+
+func TestWorkloads(t *testing.T) {
+	declared, err := workload.NewTemplates(workload.Template{
+		GroupResource: schema.GroupResource{Group: "argoproj.io", Resource: "rollouts"}, Kind: "Rollout", Path: []string{"spec", "template"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func(t *workload.Templates) (out []string) {
+		for _, r := range t.Workloads() {
+			out = append(out, r.String())
+		}
+		return out
+	}
+	builtin := []string{"cronjobs.batch", "daemonsets.apps", "deployments.apps", "jobs.batch", "replicasets.apps", "replicationcontrollers", "statefulsets.apps"}
+	if diff := cmp.Diff(builtin, names(nil)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(slices.Insert(slices.Clone(builtin), 6, "rollouts.argoproj.io"), names(declared)); diff != "" {
+		t.Error(diff)
 	}
 }
 

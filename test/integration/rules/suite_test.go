@@ -78,10 +78,13 @@ func label(ctx context.Context, cluster, key, value string) {
 	f.MustKubectl(ctx, "", "label", "--overwrite", "clusterprofile", cluster, "-n", clusters, key+"="+value)
 }
 
-// newPolicy returns a policy for Deployments with rules, which are YAML.
+// newPolicy returns a policy for workloads with rules, which are YAML.
 func newPolicy(name, rules string, namespaces ...string) *placementv1.PlacementPolicy {
 	GinkgoHelper()
-	out := framework.NewPolicy(name, "", "apps", "deployments", namespaces...)
+	out := framework.NewPolicy(name, "", "", "", namespaces...)
+	out.Spec.Match.ResourceRules = []placementv1.ResourceRule{{
+		APIGroups: []string{"apps", "batch"}, APIVersions: []string{"v1"}, Resources: []string{"deployments", "statefulsets", "daemonsets", "jobs", "cronjobs"},
+	}}
 	Expect(yaml.UnmarshalStrict([]byte(rules), &out.Spec.Rules)).To(Succeed())
 	return out
 }

@@ -1,0 +1,102 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package policyvalidator
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// notDelivered are the workloads that are not delivered to clusters by themselves: Deployments create ReplicaSets, and replace
+// ReplicationControllers.
+var notDelivered = []schema.GroupResource{appsv1.Resource("replicasets"), corev1.Resource("replicationcontrollers")}
+
+// warnOfGaps warns of an enforced policy that decides the objects of some kinds of workloads, and not those of others, with which users
+// can do the same. There is at most one warning, and none if the types are not known or a remote engine decides.
+//
+// A policy that restricts pods has no gap if it matches pods: each pod is decided when it is created, whatever creates it. A
+// policy that gives clusters has none if it delivers: an object that it does not match is not delivered.
+func (v *Validator) warnOfGaps(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) admission.Warnings {
+	served := v.Catalog.Served()
+	if served == nil || module.Remote != nil || spec.WithDefaults().Mode != placementv1.ModeEnforce {
+		return nil
+	}
+	var matched, open []schema.GroupResource
+	for _, resource := range v.Templates.Workloads() {
+		switch {
+		case slices.ContainsFunc(m.Served(served), func(t match.ServedType) bool { return t.GroupResource() == resource }):
+			matched = append(matched, resource)
+		case served.HasName(resource):
+			open = append(open, resource)
+		}
+	}
+	const at = "spec.match.resourceRules: "
+	if module.RestrictsPods && len(matched) > 0 && !m.SelectsResource(corev1.SchemeGroupVersion.WithResource("pods")) {
+		others := ""
+		if len(open) > 0 {
+			others = fmt.Sprintf(", and those of %s,", join(open))
+		}
+		return admission.Warnings{fmt.Sprintf(at+"the policy restricts the pods of %s, and does not match pods: those that users create themselves%s are not restricted. "+
+			`To restrict all pods, add {apiGroups: [""], apiVersions: [v1], resources: [pods]}`, join(matched), others)}
+	}
+	delivered := func(list []schema.GroupResource) []schema.GroupResource {
+		return slices.DeleteFunc(slices.Clone(list), func(r schema.GroupResource) bool { return slices.Contains(notDelivered, r) })
+	}
+	matched, open = delivered(matched), delivered(open)
+	if !givesClusters(module) || spec.Delivery != nil || len(matched) == 0 || len(open) == 0 {
+		return nil
+	}
+	return admission.Warnings{fmt.Sprintf(at+"the policy gives clusters to %s, and does not match %s, which get none from it. To place these, too, add %s",
+		join(matched), join(open), ruleOf(open))}
+}
+
+// ruleOf returns a resource rule that matches the resources.
+func ruleOf(resources []schema.GroupResource) string {
+	version := "v1"
+	var groups, names []string
+	for _, r := range resources {
+		group := cmp.Or(r.Group, `""`)
+		if names = append(names, r.Resource); !slices.Contains(groups, group) {
+			groups = append(groups, group)
+		}
+		if r.Group != appsv1.GroupName && r.Group != batchv1.GroupName {
+			version = `"*"`
+		}
+	}
+	slices.Sort(groups)
+	return fmt.Sprintf("{apiGroups: [%s], apiVersions: [%s], resources: [%s]}", strings.Join(groups, ", "), version, strings.Join(names, ", "))
+}
+
+func join(resources []schema.GroupResource) string {
+	names := make([]string, len(resources))
+	for i, r := range resources {
+		names[i] = r.String()
+	}
+	return strings.Join(names, ", ")
+}
