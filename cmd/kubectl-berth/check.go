@@ -221,7 +221,7 @@ func decodePolicy(ctx context.Context, obj *unstructured.Unstructured) (*placeme
 	}
 	var mistakes []string
 	p := &placementv1.PlacementPolicy{}
-	converted := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj.Object, p, true)
+	converted := numeral.FromUnstructuredStrictly(obj.Object, p)
 	if strict, ok := runtime.AsStrictDecodingError(converted); ok {
 		for _, err := range strict.Errors() {
 			mistakes = append(mistakes, printable.Text(err.Error()))

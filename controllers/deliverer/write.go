@@ -173,7 +173,7 @@ func mergePatch(kind delivery.Kind, path string, live, want any) (patch any, dif
 		}
 	}
 	for name := range members {
-		if _, known := wanted[name]; whole && !known && !(path == kind.Whole && name == kind.Others) {
+		if _, known := wanted[name]; whole && !known && (path != kind.Whole || name != kind.Others) {
 			out[name] = nil
 		}
 	}

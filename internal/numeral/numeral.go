@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -73,13 +74,20 @@ var errTooLong = fmt.Errorf("the number has more than %d digits, with those that
 
 // FromUnstructured converts the content of an object to a typed one, as runtime.DefaultUnstructuredConverter does. It returns an
 // error with the field's path if a quantity has more than MaxDigits digits. The typed object is a pointer to a struct.
-func FromUnstructured(content map[string]any, typed any) error {
+func FromUnstructured(content map[string]any, typed any) error { return convert(content, typed, false) }
+
+// FromUnstructuredStrictly is like FromUnstructured, and returns an error for fields that the typed object does not have.
+func FromUnstructuredStrictly(content map[string]any, typed any) error {
+	return convert(content, typed, true)
+}
+
+func convert(content map[string]any, typed any, strict bool) error {
 	if hasLongText(content) {
 		if err := check(content, reflect.TypeOf(typed).Elem(), nil); err != nil {
 			return err
 		}
 	}
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(content, typed)
+	return runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, typed, strict)
 }
 
 // hasLongText reports whether any text in a value is not cheap to read as a number. Most objects have none, so that check needs
@@ -91,11 +99,7 @@ func hasLongText(value any) bool {
 	case json.Number:
 		return !IsCheap(string(v))
 	case []any:
-		for _, member := range v {
-			if hasLongText(member) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(v, hasLongText)
 	case map[string]any:
 		for _, member := range v {
 			if hasLongText(member) {
@@ -146,8 +150,7 @@ func check(value any, to reflect.Type, path *field.Path) error {
 
 // checkFields is check for the fields of a struct.
 func checkFields(object map[string]any, to reflect.Type, path *field.Path) error {
-	for i := range to.NumField() {
-		f := to.Field(i)
+	for f := range to.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		var err error
 		if member, found := object[name]; found {

@@ -18,6 +18,7 @@ package numeral_test
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -144,8 +145,8 @@ func (l leaf) String() string {
 // holding returns an object with a text at the path.
 func (l leaf) holding(text string) map[string]any {
 	var value any = text
-	for i := len(l.path) - 1; i >= 0; i-- {
-		switch name := l.path[i]; name {
+	for _, name := range slices.Backward(l.path) {
+		switch name {
 		case list:
 			value = []any{value}
 		default:
@@ -189,8 +190,8 @@ func leaves(of reflect.Type, depth int) []leaf {
 			return nil
 		}
 		var out []leaf
-		for i := range of.NumField() {
-			if f := of.Field(i); f.IsExported() {
+		for f := range of.Fields() {
+			if f.IsExported() {
 				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 				out = append(out, below(name, f.Type)...)
 			}

@@ -31,7 +31,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
@@ -146,7 +145,7 @@ func (s *Static) add(obj *unstructured.Unstructured) error {
 		return nil
 	}
 	var p placementv1.PlacementPolicy
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj.Object, &p, true); err != nil {
+	if err := numeral.FromUnstructuredStrictly(obj.Object, &p); err != nil {
 		return err
 	}
 	s.policies = append(slices.DeleteFunc(s.policies, func(q placementv1.PlacementPolicy) bool { return q.Name == p.Name }), p)

@@ -37,6 +37,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/rollout"
 	"github.com/berth-dev/berth/internal/simulation"
@@ -244,7 +245,7 @@ func (o *overlay) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, 
 			continue
 		}
 		var p placementv1.PlacementPolicy
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj.Object, &p, true); err != nil {
+		if err := numeral.FromUnstructuredStrictly(obj.Object, &p); err != nil {
 			return nil, fmt.Errorf("%s: %w", simulation.Describe(obj), err)
 		}
 		if !rollout.PositionOf(p.Status.Rollout).Concerns(rollout.Digest(p.Spec)) {

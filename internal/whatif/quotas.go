@@ -26,12 +26,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/simulation"
@@ -101,7 +101,7 @@ func (q *question) quotas(ctx context.Context) ([]placementv1.Quota, error) {
 		if obj.GetNamespace() == "" {
 			typed = &placementv1.ClusterScopedQuota{}
 		}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj.Object, typed, true); err != nil {
+		if err := numeral.FromUnstructuredStrictly(obj.Object, typed); err != nil {
 			return nil, fmt.Errorf("%s: %w", simulation.Describe(obj), err)
 		}
 		out = append(out, typed)

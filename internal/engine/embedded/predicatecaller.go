@@ -27,9 +27,9 @@ import (
 	"github.com/open-policy-agent/opa/v1/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/predicates"
@@ -239,7 +239,7 @@ func selector(v ast.Object) (labels.Selector, error) {
 		return nil, err
 	}
 	var read metav1.LabelSelector
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(document, &read, true); err != nil {
+	if err := numeral.FromUnstructuredStrictly(document, &read); err != nil {
 		return nil, fmt.Errorf("%w: %w", errCandidates, err)
 	}
 	return metav1.LabelSelectorAsSelector(&read)
