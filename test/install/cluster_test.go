@@ -44,7 +44,7 @@ import (
 	"github.com/berth-dev/berth/test/suite"
 )
 
-// emergencyExit returns the command that the documents give.
+// emergencyExit returns the commands that the documents give, as one line.
 func emergencyExit() string {
 	GinkgoHelper()
 	blocks, err := documents.Read(root)
@@ -53,8 +53,12 @@ func emergencyExit() string {
 	Expect(i).NotTo(Equal(-1))
 	commands, err := blocks[i].Commands()
 	Expect(err).NotTo(HaveOccurred())
-	Expect(commands).To(HaveLen(1))
-	return commands[0].Line
+	Expect(commands).NotTo(BeEmpty())
+	var lines []string
+	for _, c := range commands {
+		lines = append(lines, c.Line)
+	}
+	return strings.Join(lines, " && ")
 }
 
 func TestOnACluster(t *testing.T) {
