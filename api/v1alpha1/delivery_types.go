@@ -23,8 +23,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // longer decided, or to an empty text.
 const DeliveredClustersAnnotation = "placement.berth.dev/delivered-clusters"
 
-// DeliveredLabel is the label of the objects that Berth keeps for spec.delivery of policies. Its value is "true". Berth changes
-// and deletes only objects with this label.
+// DeliveredLabel is the label of the objects that Berth keeps for spec.delivery of policies. Its value is "true". Berth restores it on
+// the objects that it created, and deletes only objects with this label.
 const DeliveredLabel = "placement.berth.dev/delivered"
 
 // Delivery selects the multi-cluster systems that carry matched objects to the clusters that are decided for them. Berth keeps
