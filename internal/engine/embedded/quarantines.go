@@ -22,16 +22,12 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/engine"
 )
 
-const (
-	// namespacesForAll is the number of namespaces that must be in quarantine at the same time before the whole policy is.
-	// The objects of one tenant alone don't show how the policy performs on the objects of others.
-	namespacesForAll = 3
-	// maxQuarantines is the maximum number of namespaces that are tracked for one policy.
-	maxQuarantines = 256
-)
+// maxQuarantines is the maximum number of namespaces that are tracked for one policy.
+const maxQuarantines = 256
 
 // quarantines is the quarantine state of one policy. A quarantine stops evaluations that keep exceeding their deadline.
 // It covers the objects of one namespace. It covers all objects once several namespaces are in quarantine, or if the
@@ -117,7 +113,7 @@ func (q *quarantines) recordOutcome(a admission, o outcome) (began, ended, names
 	if a.trial {
 		_, ended = q.wholePolicy.recordOutcome(true, o)
 	}
-	if namespaceBegan && q.namespacesInForce() >= namespacesForAll {
+	if namespaceBegan && q.namespacesInForce() >= containment.Namespaces {
 		began = q.wholePolicy.begin()
 	}
 	return began, ended, namespaceBegan, namespaceEnded

@@ -26,6 +26,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/placement"
@@ -114,7 +115,7 @@ func (e *endpoint) recordNamespace(namespace string, outcome error) {
 	case errors.Is(outcome, errInconclusive):
 	case namespace == "" || !ofNamespace(outcome):
 		e.broken = true
-	case len(e.failing) < namespacesToOpen:
+	case len(e.failing) < containment.Namespaces:
 		if e.failing == nil {
 			e.failing = map[string]bool{}
 		}
@@ -127,7 +128,7 @@ func (e *endpoint) recordNamespace(namespace string, outcome error) {
 func (e *endpoint) widespread() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.broken || len(e.failing) >= namespacesToOpen
+	return e.broken || len(e.failing) >= containment.Namespaces
 }
 
 // errInconclusive is the outcome of an attempt that says nothing about the engine. The circuit breaker ignores it.

@@ -29,9 +29,6 @@ import (
 )
 
 const (
-	// namespacesToOpen is the number of namespaces that must meet faults before the faults count against the engine. The
-	// objects of one namespace alone may be the cause.
-	namespacesToOpen = 3
 	// maxInFlightOfNamespace is the maximum number of concurrent requests to an engine for the objects of one namespace.
 	maxInFlightOfNamespace = maxInFlight / 4
 	// maxNamespaces is the maximum number of namespaces that are tracked for one engine.

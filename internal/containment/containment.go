@@ -1,0 +1,100 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package containment decides how far failures reach. The objects of a namespace are those of one tenant, who can make all of
+// them fail. So failures in one or two namespaces stop something for these namespaces alone. It takes failures in three to stop
+// it for all.
+package containment
+
+import (
+	"slices"
+	"strings"
+)
+
+// Namespaces is the number of namespaces that have to fail before anything stops for all.
+const Namespaces = 3
+
+// Scope is where something is stopped: in the namespaces that it has, sorted, and in all if it has none. Cluster-scoped objects
+// are those of the namespace "".
+type Scope []string
+
+// All reports whether the scope is all namespaces.
+func (s Scope) All() bool { return len(s) == 0 }
+
+// Includes reports whether something is stopped in a namespace.
+func (s Scope) Includes(namespace string) bool { return s.All() || slices.Contains(s, namespace) }
+
+// String describes the scope, for example "in namespaces a and b".
+func (s Scope) String() string {
+	named := slices.DeleteFunc(slices.Clone(s), func(namespace string) bool { return namespace == "" })
+	switch {
+	case s.All():
+		return "in all namespaces"
+	case len(named) == 0:
+		return "without a namespace"
+	}
+	out := "in namespace " + named[0]
+	if len(named) > 1 {
+		out = "in namespaces " + strings.Join(named, " and ")
+	}
+	if len(named) < len(s) {
+		out += " and without a namespace"
+	}
+	return out
+}
+
+// Join returns where something is stopped in either scope.
+func (s Scope) Join(other Scope) Scope {
+	if s.All() || other.All() {
+		return nil
+	}
+	out := slices.Concat(s, other)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Covers reports whether something is stopped in all namespaces in which it is in another scope.
+func (s Scope) Covers(other Scope) bool {
+	return s.All() || !other.All() && !slices.ContainsFunc(other, func(namespace string) bool { return !s.Includes(namespace) })
+}
+
+// Of returns where failures stop something, by the numbers of failures in each namespace, which are positive. limit is the number
+// of failures from which on they stop anything; 0 for never. stops reports whether they do.
+//
+// To stop all, each namespace counts for a third of the limit at most, and at least three must have failures. Otherwise, those
+// namespaces are stopped that have a third of the limit or more: at most two. So there are always fewer failures than the limit
+// in namespaces that are not stopped.
+func Of(failures map[string]int, limit int) (scope Scope, stops bool) {
+	if limit <= 0 {
+		return nil, false
+	}
+	share := (limit + Namespaces - 1) / Namespaces
+	total, bounded := 0, 0
+	for namespace, n := range failures {
+		total += n
+		if bounded += min(n, share); bounded >= limit && len(failures) >= Namespaces {
+			return nil, true
+		}
+		if n >= share {
+			scope = append(scope, namespace)
+		}
+	}
+	if total < limit {
+		return nil, false
+	}
+	slices.Sort(scope)
+	return scope, true
+}
