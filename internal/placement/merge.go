@@ -43,6 +43,9 @@ type Verdict struct {
 	Changes []Change
 	// Conflicts are the keys that this policy and another enforced policy set to different values.
 	Conflicts []Conflict
+	// OwnClusters reports whether the object is denied only because of the clusters that its developer chose: without that list,
+	// it would have some.
+	OwnClusters bool
 	// DeniesNew reports whether the policy leaves the object alone because of its remediation mode, and would deny a new one.
 	DeniesNew bool
 	// paused reports whether remediation of the policy is paused and the request is an update that does not come from

@@ -409,6 +409,7 @@ func clustersText(names []string) string {
 // deny adds an error to the verdicts of the shares. It skips excluded verdicts, verdicts that could not decide, and
 // those that already have errors.
 func (a askedClusters) deny(shares []clusterShare, err error, excluded func(*Verdict) bool) {
+	_, anyway := askedClusters{field: a.field}.join(shares)
 	for i, s := range shares {
 		v := s.verdict
 		if v.Err != nil || len(v.Decision.Errors) > 0 || excluded(v) {
@@ -419,7 +420,7 @@ func (a askedClusters) deny(shares []clusterShare, err error, excluded func(*Ver
 			message += ": " + a.allowances(shares, i)
 		}
 		// Replace the slice, because the decision may be shared with other objects.
-		v.Decision.Errors = []string{message}
+		v.Decision.Errors, v.OwnClusters = []string{message}, anyway == nil
 	}
 }
 

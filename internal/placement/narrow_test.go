@@ -60,6 +60,43 @@ func asking(text string) *unstructured.Unstructured {
 	return newObject("web", metadata{"annotations": annotations})
 }
 
+// TestOwnClusters verifies which denials are due to the developer's list alone.
+func TestOwnClusters(t *testing.T) {
+	eu, us, none := []string{"eu"}, []string{"us"}, []string{}
+	for name, tc := range map[string]struct {
+		asked string
+		by    policies
+		// own are the names of the policies whose denial is due to the list, and denied those of all that deny.
+		own, denied []string
+	}{
+		"Allowed":                {asked: `["eu"]`, by: policies{allows(t, "p", eu)}},
+		"OtherClusters":          {asked: `["us"]`, by: policies{allows(t, "p", eu)}, denied: []string{"p"}, own: []string{"p"}},
+		"OtherClustersOfTwo":     {asked: `["us"]`, by: policies{allows(t, "p", eu), allows(t, "q", eu)}, denied: []string{"p", "q"}, own: []string{"p", "q"}},
+		"NoList":                 {by: policies{allows(t, "p", none)}, denied: []string{"p"}},
+		"NoneIsAllowed":          {asked: `["us"]`, by: policies{allows(t, "p", none)}, denied: []string{"p"}},
+		"PoliciesAllowNoneAlike": {asked: `["us"]`, by: policies{allows(t, "p", eu), allows(t, "q", us)}, denied: []string{"p", "q"}},
+		"NoListOfClusters":       {asked: `eu`, by: policies{allows(t, "p", eu)}, denied: []string{"p"}, own: []string{"p"}},
+		"Overridden":             {asked: `["us"]`, by: policies{with(allows(t, "p", eu), overrides)}},
+		"DeniedForAnotherReason": {asked: `["us"]`, by: policies{with(allows(t, "p", eu), denying)}, denied: []string{"p"}},
+		"DeniedForBothReasons":   {asked: `["us"]`, by: policies{allows(t, "p", eu), with(allows(t, "q", eu), denying)}, denied: []string{"p", "q"}, own: []string{"p"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var own, denied []string
+			for _, v := range decide(t, asking(tc.asked), nil, tc.by...).Verdicts {
+				if v.OwnClusters {
+					own = append(own, v.Policy.Name)
+				}
+				if len(v.Decision.Errors) > 0 {
+					denied = append(denied, v.Policy.Name)
+				}
+			}
+			if diff := cmp.Diff([][]string{tc.own, tc.denied}, [][]string{own, denied}); diff != "" {
+				t.Errorf("own and all (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // explaining is an Evaluator that knows why its policy gives no cluster but ap.
 type explaining struct{ placement.Evaluator }
 

@@ -55,6 +55,9 @@ func harmOf(v *placement.Verdict) harm {
 		return unharmed
 	case v.Err != nil:
 		return undecided
+	case v.OwnClusters:
+		// Its developer chose clusters that are not allowed. No change of a policy may count for that.
+		return unharmed
 	case len(v.Decision.Errors) > 0:
 		return denied
 	case v.Decision.Empty() || RemovesAllClusters(v):
@@ -64,7 +67,7 @@ func harmOf(v *placement.Verdict) harm {
 }
 
 // Harms reports whether a verdict's policy patches existing objects, and leaves the object without a placement: it denies it,
-// can't decide it, or names no cluster.
+// can't decide it, or names no cluster. An object that is denied only because of its own list of clusters does not count.
 func Harms(v *placement.Verdict) bool { return harmOf(v) != unharmed }
 
 // RemovesAllClusters reports whether a verdict removes all clusters from the object.

@@ -405,6 +405,29 @@ func TestOwnersDoNotPausePolicies(t *testing.T) {
 	}
 }
 
+// TestOwnClustersDoNotCount checks that objects that are denied because of their own list of clusters do not count for the blast
+// radius.
+func TestOwnClustersDoNotCount(t *testing.T) {
+	own := func(v *placement.Verdict) {
+		refuse(v)
+		v.OwnClusters = true
+	}
+	f := newFleet(t)
+	f.change(40, nil, fine, 0)
+	f.change(40, nil, own, 40)
+	if p := f.pause(); p != nil {
+		t.Errorf("pause %+v", p)
+	}
+	if got := f.Report("p").Denied; got != 40 {
+		t.Errorf("%d objects are denied", got)
+	}
+	// What denies them anyway counts.
+	f.change(40, nil, refuse, 40)
+	if p := f.pause(); p == nil || p.Denied != 40 {
+		t.Errorf("pause %+v", p)
+	}
+}
+
 // TestLateObjectsCount checks that objects that an assessment did not wait for count when they are decided.
 func TestLateObjectsCount(t *testing.T) {
 	f := newFleet(t)
