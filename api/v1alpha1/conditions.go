@@ -46,8 +46,8 @@ const (
 	// ConditionStalled is present, and True, only while the author of the policy, quota or rule has to act before the
 	// state can change. Every kind has it.
 	ConditionStalled = "Stalled"
-	// ConditionPaused is present, and True, only while remediation of the policy is paused. Berth then patches no
-	// existing object.
+	// ConditionPaused is present only while remediation of the policy is paused. It is True if Berth patches no existing object,
+	// and False if it patches none in one or two namespaces, and goes on in the others.
 	ConditionPaused = "Paused"
 	// ConditionApproved is present only if remediation.mode is Approved. It is True if nothing waits for an approval.
 	ConditionApproved = "Approved"
@@ -118,6 +118,9 @@ const (
 	// ReasonTooManyFailures: as many objects failed as spec.remediation.budget.pauseAfterFailures allows: the API server
 	// refused their patch, or their rollout failed. Berth patches no more objects of the policy.
 	ReasonTooManyFailures = "TooManyFailures"
+	// ReasonNamespacesPaused: remediation is paused for the same reasons as with TooManyFailures or BlastRadius, but only in one or
+	// two namespaces, to which the objects belong. Berth patches the objects in the others.
+	ReasonNamespacesPaused = "NamespacesPaused"
 	// ReasonBlastRadius: a change of the policy or of its data would newly leave more of the matched objects denied, without
 	// clusters or undecided than spec.remediation.blastRadius allows. Berth patches none of them.
 	ReasonBlastRadius = "BlastRadius"

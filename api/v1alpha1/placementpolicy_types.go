@@ -338,7 +338,9 @@ type RolloutStage struct {
 
 	// pauseAfterFailures is the number of objects that failed in the stage from which on the rollout does not go on to the next
 	// stage: the policy can't decide the object, the API server refused its patch, its rollout failed, or it does not keep
-	// what Berth patches. Denied objects count, too, as far as they are more than before the stage was reached. The rollout goes on when fewer objects fail. 0 means never. Must be from 0 to 10000. Defaults to 1.
+	// what Berth patches. Denied objects count, too, as far as they are more than before the stage was reached. They have to be in three
+	// namespaces, or in all namespaces of the stage that have objects if these are fewer, and one namespace counts for a third of the
+	// number at most. The rollout goes on when fewer objects fail. 0 means never. Must be from 0 to 10000. Defaults to 1.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:Minimum=0
@@ -577,7 +579,8 @@ type RemediationBudget struct {
 
 	// pauseAfterFailures is the number of objects that failed after which Berth patches no more objects of the policy: the API
 	// server refused the patch of the object, for example because another webhook denied it, or the rollout after the patch
-	// failed. Failures that other objects may share, such as an unavailable webhook, do not count. Patches go on when the
+	// failed. If they are in one or two namespaces, or nearly so, only the patches in these stop: one namespace counts for a third of
+	// the number at most. Failures that other objects may share, such as an unavailable webhook, do not count. Patches go on when the
 	// annotation placement.berth.dev/resume-after-failures has the value of status.failures.pause, or with the next generation
 	// of the policy. 0 means never. Must be from 0 to 100. Defaults to 10.
 	// +optional
@@ -1099,6 +1102,27 @@ type RolloutStageStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	DeniedBefore *int32 `json:"deniedBefore,omitempty"`
+
+	// deniedBeforeIn has the numbers of these objects by namespace, for the 32 namespaces with most of them.
+	// +optional
+	// +listType=map
+	// +listMapKey=namespace
+	// +kubebuilder:validation:MaxItems=32
+	DeniedBeforeIn []NamespaceObjects `json:"deniedBeforeIn,omitempty"`
+}
+
+// NamespaceObjects is a number of objects in a namespace.
+type NamespaceObjects struct {
+	// namespace is the name of the namespace.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// objects is the number of objects.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Objects int32 `json:"objects,omitempty"`
 }
 
 // MoveFailures describes the objects whose patch the API server refused, or whose rollout failed after a patch.
@@ -1115,6 +1139,14 @@ type MoveFailures struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Pause string `json:"pause,omitempty"`
+
+	// pausedNamespaces lists the namespaces in which Berth patches no objects because of the pause. The empty name stands for
+	// cluster-scoped objects. If it is absent and there is a pause, Berth patches none in all namespaces. At most 8 items.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=63
+	PausedNamespaces []string `json:"pausedNamespaces,omitempty"`
 
 	// sample lists the first objects, ordered by resource, namespace and name. At most 100 items.
 	// +optional
@@ -1182,6 +1214,14 @@ type PausedChange struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Before int32 `json:"before,omitempty"`
+
+	// namespaces lists the namespaces in which Berth moves no objects because of the change. The empty name stands for
+	// cluster-scoped objects. If it is absent, Berth moves none in all namespaces. At most 8 items.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=63
+	Namespaces []string `json:"namespaces,omitempty"`
 }
 
 // Finding is an expression in a policy that can never have the value that its author expects, or a rule without effect.

@@ -275,7 +275,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	next := status.Compute(obj.Status, facts)
 	if facts.State != nil {
 		c.Metrics.Violations(obj.Name, facts.Report.Violations)
-		c.Metrics.Paused(obj.Name, facts.Report.Pause != nil || facts.Waiting.Pause != "")
+		c.Metrics.Paused(obj.Name, facts.Report.Pause.Everywhere() || facts.Waiting.Paused(), facts.PausedNamespaces())
 		c.Metrics.Waiting(obj.Name, func(reason placementv1.WaitingReason) int { return status.WaitingFor(next, reason) })
 		moves, done := status.CarriedOut(next.Plan)
 		c.Metrics.Plan(obj.Name, moves, done)

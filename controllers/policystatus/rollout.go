@@ -85,7 +85,7 @@ func isOf(digest string, spec placementv1.PlacementPolicySpec) bool {
 // pausedBecause returns why remediation of the policy is paused; empty if it is not.
 func pausedBecause(f *status.Facts) string {
 	switch {
-	case f.Report.Pause != nil || f.Waiting.Pause != "":
+	case f.Report.Pause.Everywhere() || f.Waiting.Paused():
 		return "remediation of the policy is paused; see the Paused condition"
 	case f.MatchedWatches.Err != nil && !f.MatchedWatches.Synced:
 		return "existing objects can't be read; see the Compliant condition"
@@ -109,7 +109,7 @@ func (c *Controller) stageCounts(ctx context.Context, p *placement.Policy, stage
 		}
 		return stages.Len()
 	}
-	counts := c.Ledger.RolloutCounts(p.Name, stages.Len(), groupOf, f.Waiting.Failures)
+	counts := c.Ledger.RolloutCounts(p.Name, stages.Len(), groupOf, f.Waiting)
 	if !p.Automatic() && !p.NeedsApproval() {
 		// Berth moves no objects, so the rollout does not wait for that.
 		for i := range counts {

@@ -203,7 +203,7 @@ func (c *Controller) advance(ctx context.Context, next remediation.Next) {
 	}
 	for _, name := range next.Paused {
 		waiting := c.Budget.Waiting(name)
-		ctrllog.FromContext(ctx).Info("Remediation is paused: too many objects failed", "policy", name, "objects", len(waiting.Failures))
+		ctrllog.FromContext(ctx).Info("Remediation is paused: too many objects failed", "policy", name, "where", waiting.PausedIn.String(), "objects", len(waiting.Failures))
 		c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, waiting.PauseNote(name))
 		c.Changed(name)
 	}

@@ -38,6 +38,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
@@ -92,7 +93,7 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 	result := c.Ledger.ConcludeAssessments(c.Clock.Now())
 	for _, name := range result.Paused {
 		if pause := c.Ledger.Report(name).Pause; pause != nil {
-			ctrllog.FromContext(ctx).Info("Remediation is paused: a change would harm too many objects", "policy", name, "change", pause.Change, "objects", pause.Objects(), "matched", pause.Matched)
+			ctrllog.FromContext(ctx).Info("Remediation is paused: a change would harm too many objects", "policy", name, "where", pause.Scope.String(), "change", pause.Change, "objects", pause.Objects(), "matched", pause.Matched)
 			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, pause.Note(name))
 		}
 	}
@@ -141,9 +142,10 @@ func (c *Controller) restore(ctx context.Context) (paused, continued []string, e
 		return nil, nil, err
 	}
 	for _, p := range policies.Items {
-		c.Budget.Resume(c.Clock.Now(), p.Name, p.Status.GenerationInForce, carriesOut(p.Status.Plan), failuresOf(p.Status.Failures), pauseOf(p.Status.Failures))
+		pause, namespaces := pauseOf(p.Status.Failures)
+		c.Budget.Resume(c.Clock.Now(), p.Name, p.Status.GenerationInForce, carriesOut(p.Status.Plan), failuresOf(p.Status.Failures), pause, namespaces)
 		if p.Status.Paused != nil {
-			c.Ledger.Resume(p.Name, p.Status.Paused.Change, int(p.Status.Paused.Before))
+			c.Ledger.Resume(p.Name, p.Status.Paused.Change, int(p.Status.Paused.Before), p.Status.Paused.Namespaces)
 			paused = append(paused, p.Name)
 		}
 		stored, ok := plans[p.Name]
@@ -178,12 +180,12 @@ func failuresOf(f *placementv1.MoveFailures) (out []remediation.Failure) {
 	return out
 }
 
-// pauseOf returns the pause because of failures under an earlier leader; "" if there is none.
-func pauseOf(f *placementv1.MoveFailures) string {
+// pauseOf returns the pause because of failures under an earlier leader, "" if there is none, and where it stops patches.
+func pauseOf(f *placementv1.MoveFailures) (pause string, namespaces containment.Scope) {
 	if f == nil {
-		return ""
+		return "", nil
 	}
-	return f.Pause
+	return f.Pause, f.PausedNamespaces
 }
 
 // Resuming reports whether it is not known yet which policies an earlier leader paused.
@@ -311,7 +313,7 @@ func (r *releases) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	// A plan that can't be stored does not keep what follows from taking effect.
 	saved := r.save(ctx, p)
 	if pause, set := p.Annotations[placementv1.ResumeAfterFailuresAnnotation]; set {
-		if next, ok := r.Budget.Release(r.Clock.Now(), p.Name, pause); ok {
+		if next, ok := r.Budget.Release(p.Name, pause); ok {
 			r.Events.On(p, events.RemediationResumed, "remediation goes on: the pause "+pause+" after failures was released")
 			r.advance(ctx, next)
 			r.Changed(p.Name)

@@ -69,7 +69,7 @@ type Metric struct {
 // All returns Berth's metrics, sorted by name. The caller must not change the result.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
-		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, policyPaused, policyWaiting, policyPlanMoves, policyPlanDone, policyPlanDuration, policyRolloutState, policyRolloutStages, policyRolloutReached, policyDelivery, remediations,
+		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, policyPaused, policyPausedNamespaces, policyWaiting, policyPlanMoves, policyPlanDone, policyPlanDuration, policyRolloutState, policyRolloutStages, policyRolloutReached, policyDelivery, remediations,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
 		policyQuarantined, policyQuarantinedNamespaces, policyQuarantines, unauthenticatedRequests,
 		remoteRequests, remoteDuration, remoteCircuitOpen, remotePushes, remoteLoads, remotePending,
@@ -262,6 +262,11 @@ var (
 	policyPaused = Metric{
 		Name: "berth_policy_paused", Type: Gauge, Reporter: TheLeader,
 		Help:   "Whether remediation of a policy is paused because a change would affect too many existing objects, or because too many failed: 1 or 0.",
+		Labels: []Label{ofPolicy},
+	}
+	policyPausedNamespaces = Metric{
+		Name: "berth_policy_paused_namespaces", Type: Gauge, Reporter: TheLeader,
+		Help:   "Namespaces in which alone remediation of a policy is paused, because most of the objects that a change would affect, or that failed, are there.",
 		Labels: []Label{ofPolicy},
 	}
 	policyRolloutState = Metric{

@@ -111,24 +111,25 @@ type Metrics struct {
 
 	ofPolicies owners[string]
 
-	decisions    *prometheus.CounterVec
-	duration     *prometheus.HistogramVec
-	errors       *prometheus.CounterVec
-	requests     *prometheus.HistogramVec
-	policies     *prometheus.GaugeVec
-	violations   *prometheus.GaugeVec
-	paused       *prometheus.GaugeVec
-	waiting      *prometheus.GaugeVec
-	planMoves    *prometheus.GaugeVec
-	planDone     *prometheus.GaugeVec
-	planDuration *prometheus.HistogramVec
-	remediations *prometheus.CounterVec
-	rollouts     rolloutMetrics
-	deliveries   deliveryMetrics
-	quotas       *quotaMetrics
-	memo         *memoMetrics
-	quarantines  *prometheus.CounterVec
-	refused      prometheus.Counter
+	decisions        *prometheus.CounterVec
+	duration         *prometheus.HistogramVec
+	errors           *prometheus.CounterVec
+	requests         *prometheus.HistogramVec
+	policies         *prometheus.GaugeVec
+	violations       *prometheus.GaugeVec
+	paused           *prometheus.GaugeVec
+	pausedNamespaces *prometheus.GaugeVec
+	waiting          *prometheus.GaugeVec
+	planMoves        *prometheus.GaugeVec
+	planDone         *prometheus.GaugeVec
+	planDuration     *prometheus.HistogramVec
+	remediations     *prometheus.CounterVec
+	rollouts         rolloutMetrics
+	deliveries       deliveryMetrics
+	quotas           *quotaMetrics
+	memo             *memoMetrics
+	quarantines      *prometheus.CounterVec
+	refused          prometheus.Counter
 }
 
 // New returns the metrics, registered with r.
@@ -137,10 +138,10 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		Remote:    newRemote(),
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
 		requests: admissionDuration.histogram(), policies: policies.gauge(),
-		violations: violations.gauge(), paused: policyPaused.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(), remediations: remediations.counter(), rollouts: newRolloutMetrics(), deliveries: newDeliveryMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
+		violations: violations.gauge(), paused: policyPaused.gauge(), pausedNamespaces: policyPausedNamespaces.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(), remediations: remediations.counter(), rollouts: newRolloutMetrics(), deliveries: newDeliveryMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
 		refused: unauthenticatedRequests.counter().WithLabelValues(),
 	}
-	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.violations, m.paused, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines, m.refused}
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.violations, m.paused, m.pausedNamespaces, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines, m.refused}
 	for _, c := range slices.Concat(own, m.rollouts.collectors(), m.deliveries.collectors(), m.quotas.collectors(), m.Remote.collectors()) {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -234,9 +235,12 @@ func (m *Metrics) Plan(policy string, moves, done int) {
 	})
 }
 
-// Paused sets whether remediation of a policy is paused.
-func (m *Metrics) Paused(policy string, paused bool) {
-	m.ofPolicies.touch(policy, func() { m.paused.WithLabelValues(policy).Set(oneIf(paused)) })
+// Paused sets whether remediation of a policy is paused, and the number of namespaces in which alone it is.
+func (m *Metrics) Paused(policy string, paused bool, namespaces int) {
+	m.ofPolicies.touch(policy, func() {
+		m.paused.WithLabelValues(policy).Set(oneIf(paused))
+		m.pausedNamespaces.WithLabelValues(policy).Set(float64(namespaces))
+	})
 }
 
 // Rollout sets how far a policy is rolled out. It removes the series if s is nil.
@@ -277,6 +281,7 @@ func (m *Metrics) ForgetPolicy(policy string) {
 		m.errors.DeletePartialMatch(labels)
 		m.violations.DeletePartialMatch(labels)
 		m.paused.DeletePartialMatch(labels)
+		m.pausedNamespaces.DeletePartialMatch(labels)
 		m.waiting.DeletePartialMatch(labels)
 		m.planDuration.DeletePartialMatch(labels)
 		m.planMoves.DeletePartialMatch(labels)

@@ -229,10 +229,10 @@ type Decider struct {
 	// Stale returns an error while data that a version of a policy reads is too old for decisions. A nil function means that data is
 	// never too old. It must return quickly.
 	Stale func(*Policy) error
-	// Paused reports whether remediation of a policy is paused. A nil function means that no policy is paused. If an
-	// update requests no other values for the keys that a paused policy writes, those keys keep their values, whatever
-	// the policy decides now. It must return quickly.
-	Paused func(policy string) bool
+	// Paused reports whether remediation of a policy is paused for the objects of a namespace. A nil function means that no policy
+	// is paused. If an update requests no other values for the keys that a paused policy writes, those keys keep their values,
+	// whatever the policy decides now. It must return quickly.
+	Paused func(policy, namespace string) bool
 	// Templates finds the pod template of each kind. If it is nil, only the kinds built into Kubernetes are known.
 	Templates *workload.Templates
 	// ClusterLists finds the list of clusters of each placement kind. If it is nil, only the built-in kinds are known.
@@ -439,7 +439,7 @@ func (d *Decider) refuseUnschedulable(r *Request, current *intent, verdicts []*V
 // because the leader sends none while it knows of the pause. This replica may learn later than the leader that the
 // pause is over. If it kept the old values then, nothing would enqueue the object again.
 func (d *Decider) paused(r *Request, p *Policy) bool {
-	return d.Paused != nil && p.Automatic() && r.changesObject() && d.Paused(p.Name)
+	return d.Paused != nil && p.Automatic() && r.changesObject() && d.Paused(p.Name, r.Namespace)
 }
 
 // templateIsOwned reports whether a ReplicaSet must keep the pod template that its owner gave it. It looks up the owner

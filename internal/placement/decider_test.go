@@ -501,7 +501,7 @@ func TestPausedPolicyKeepsPlacement(t *testing.T) {
 	}
 	stands := place(newObject("web", newMetadata()), nil).Object
 	d.Policies = policies{sets(t, "p", 0, "k", "2"), sets(t, "q", 0, "l", "2")}
-	d.Paused = func(policy string) bool { return policy == "p" }
+	d.Paused = func(policy, namespace string) bool { return policy == "p" && namespace == "default" }
 	updated := place(stands.DeepCopy(), stands).Object
 	if got := updated.GetAnnotations(); got["k"] != "1" || got["l"] != "2" {
 		t.Errorf("an update sets %v", got)

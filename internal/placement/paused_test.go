@@ -32,7 +32,7 @@ func decidePaused(t *testing.T, paused []string, obj, old *unstructured.Unstruct
 	t.Helper()
 	d := &placement.Decider{
 		Policies: policies(all), Namespaces: namespaces{}, Keyring: keyring(t, "k"),
-		Paused: func(policy string) bool { return slices.Contains(paused, policy) },
+		Paused: func(policy, _ string) bool { return slices.Contains(paused, policy) },
 	}
 	out, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: obj, Old: old})
 	if err != nil {

@@ -16,22 +16,26 @@ limitations under the License.
 
 package placement
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/berth-dev/berth/internal/containment"
+)
 
 // Pauses is the set of policies whose remediation is paused. The zero value is empty. It is safe for concurrent use.
-type Pauses struct{ names sync.Map }
-
-// Set records whether remediation of a policy is paused.
-func (p *Pauses) Set(policy string, paused bool) {
-	if !paused {
-		p.names.Delete(policy)
-		return
-	}
-	p.names.Store(policy, true)
+type Pauses struct {
+	// scopes has the containment.Scope of each of them, by name.
+	scopes sync.Map
 }
 
-// Paused reports whether remediation of a policy is paused.
-func (p *Pauses) Paused(policy string) bool {
-	_, paused := p.names.Load(policy)
-	return paused
+// Set records that remediation of a policy is paused, and where.
+func (p *Pauses) Set(policy string, scope containment.Scope) { p.scopes.Store(policy, scope) }
+
+// Delete records that remediation of a policy is not paused.
+func (p *Pauses) Delete(policy string) { p.scopes.Delete(policy) }
+
+// Paused reports whether remediation of a policy is paused for the objects of a namespace.
+func (p *Pauses) Paused(policy, namespace string) bool {
+	scope, paused := p.scopes.Load(policy)
+	return paused && scope.(containment.Scope).Includes(namespace)
 }

@@ -401,7 +401,7 @@ func (s *simulation) decide(all policies, obj, old *unstructured.Unstructured, a
 	s.Helper()
 	d := &placement.Decider{
 		Policies: all, Namespaces: namespaces{}, Keyring: s.keyring, OwnNamespace: "berth-system", ClusterLists: s.lists,
-		Paused: func(policy string) bool { return s.paused[policy] },
+		Paused: func(policy, _ string) bool { return s.paused[policy] },
 	}
 	before := obj.DeepCopy()
 	out, err := d.Decide(s.Context(), placement.Request{

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/placement"
 )
 
@@ -95,8 +96,8 @@ type Next struct {
 	Keys []Key
 	// Wake is the time after which Open must be called; 0 if no call is needed.
 	Wake time.Duration
-	// Paused are the policies whose patches stopped because too many failed, and Changed those whose rollouts or failures
-	// changed.
+	// Paused are the policies whose patches stopped, in all namespaces or in some, because too many failed. Changed are those
+	// whose rollouts or failures changed.
 	Paused, Changed []string
 }
 
@@ -593,8 +594,8 @@ func (b *Budget) resuming() (out []string) {
 }
 
 // Resume declares what an earlier leader left of a generation of a policy: whether it may be moving objects, which objects
-// failed, and which pause of the policy's patches lasts; "" for none. Call it before Spend.
-func (b *Budget) Resume(now time.Time, policy string, generation int64, moving bool, failed []Failure, pause string) {
+// failed, which pause of the policy's patches lasts, "" for none, and where. Call it before Spend.
+func (b *Budget) Resume(now time.Time, policy string, generation int64, moving bool, failed []Failure, pause string, paused containment.Scope) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.policies[policy]
@@ -606,7 +607,7 @@ func (b *Budget) Resume(now time.Time, policy string, generation int64, moving b
 	if p.version != nil && p.version.Generation != generation {
 		return
 	}
-	p.generation, p.pause = generation, pause
+	p.generation, p.pause, p.paused = generation, pause, paused
 	p.resuming = p.resuming || len(failed) > 0
 	for _, f := range failed {
 		b.fail(now, f.Key, policy, failure{f.Reason, f.Rollout}, &Next{})
@@ -614,7 +615,7 @@ func (b *Budget) Resume(now time.Time, policy string, generation int64, moving b
 }
 
 // Release lets a policy's patches go on that stopped because too many failed. ok is false if the policy has no such pause.
-func (b *Budget) Release(now time.Time, policy, pause string) (next Next, ok bool) {
+func (b *Budget) Release(policy, pause string) (next Next, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.policies[policy]
@@ -622,12 +623,11 @@ func (b *Budget) Release(now time.Time, policy, pause string) (next Next, ok boo
 		return next, false
 	}
 	b.pardon(policy, &next)
-	b.admit(now, &next, policy)
 	return next, true
 }
 
-// fail records that a patch of an object for a policy, or its rollout, failed. If too many did, it pauses the policy. The
-// caller holds mu.
+// fail records that a patch of an object for a policy, or its rollout, failed. If too many did, it pauses the policy, or some
+// namespaces of it. The caller holds mu.
 func (b *Budget) fail(now time.Time, key Key, policy string, f failure, next *Next) {
 	p := b.policies[policy]
 	if p == nil || p.version == nil && !p.resuming {
@@ -638,17 +638,16 @@ func (b *Budget) fail(now time.Time, key Key, policy string, f failure, next *Ne
 		b.failed[key] = map[string]failure{}
 	}
 	before, known := b.failed[key][policy]
-	p.failures += count(!known)
 	if b.failed[key][policy] = f; f != before {
 		next.Changed = append(next.Changed, policy)
 	}
-	if p.exceedsFailures() && p.pause == "" {
-		p.pause = pauseID(p.generation, now)
+	if !known && p.failed(now, key.Namespace) {
 		next.Paused = append(next.Paused, policy)
 	}
 }
 
-// clearFailures records that an object's patches and rollout for some policies do not fail. The caller holds mu.
+// clearFailures records that an object's patches and rollout for some policies do not fail. It lets objects be decided again for
+// which that ends a pause. The caller holds mu.
 func (b *Budget) clearFailures(key Key, next *Next, policies ...string) {
 	key = unversioned(key)
 	failed := b.failed[key]
@@ -657,7 +656,9 @@ func (b *Budget) clearFailures(key Key, next *Next, policies ...string) {
 			continue
 		}
 		delete(failed, policy)
-		b.policies[policy].failures--
+		if p := b.policies[policy]; p.recovered(key.Namespace) {
+			next.Keys = append(next.Keys, b.waiting.release(policy, p.stops)...)
+		}
 		next.Changed = append(next.Changed, policy)
 	}
 	if len(failed) == 0 {
@@ -667,12 +668,13 @@ func (b *Budget) clearFailures(key Key, next *Next, policies ...string) {
 
 // pardon ends a policy's pause, and forgets the failures that caused it. The caller holds mu.
 func (b *Budget) pardon(policy string, next *Next) {
+	if p := b.policies[policy]; p.pause != "" {
+		p.pause, p.paused = "", nil
+		next.Keys = append(next.Keys, b.waiting.release(policy, p.stops)...)
+		next.Changed = append(next.Changed, policy)
+	}
 	for key := range b.failed {
 		b.clearFailures(key, next, policy)
-	}
-	if p := b.policies[policy]; p.pause != "" {
-		p.pause = ""
-		next.Changed = append(next.Changed, policy)
 	}
 }
 
@@ -774,17 +776,22 @@ type Waiting struct {
 	// set: an earlier leader was moving objects.
 	Rollouts int
 	Resuming bool
-	// Failures are the objects whose patch or rollout failed, and Pause identifies the pause because of them; "" for none.
+	// Failures are the objects whose patch or rollout failed, and Pause identifies the pause because of them; "" for none. PausedIn
+	// is where it stops patches, if there is one.
 	Failures []Failure
 	Pause    string
+	PausedIn containment.Scope
 }
+
+// Paused reports whether patches of the whole policy stopped because too many failed.
+func (w *Waiting) Paused() bool { return w.Pause != "" && w.PausedIn.All() }
 
 // PauseMessage describes why the patches of a policy stopped, and how to let them go on; "" if they did not. It names one of the
 // objects.
 func (w *Waiting) PauseMessage(policy string) string {
 	var example string
-	if len(w.Failures) > 0 {
-		example = fmt.Sprintf(", such as %s: %s", w.Failures[0].Key, w.Failures[0].Reason)
+	if failed := w.failedThere(); len(failed) > 0 {
+		example = fmt.Sprintf(", such as %s: %s", failed[0].Key, failed[0].Reason)
 	}
 	return w.pauseMessage(policy, example)
 }
@@ -792,13 +799,22 @@ func (w *Waiting) PauseMessage(policy string) string {
 // PauseNote is PauseMessage without an object, for an Event on the policy.
 func (w *Waiting) PauseNote(policy string) string { return w.pauseMessage(policy, "") }
 
+// failedThere returns the failures where the pause stops patches.
+func (w *Waiting) failedThere() []Failure {
+	return slices.DeleteFunc(slices.Clone(w.Failures), func(f Failure) bool { return !w.PausedIn.Includes(f.Namespace) })
+}
+
 func (w *Waiting) pauseMessage(policy, example string) string {
 	if w.Pause == "" {
 		return ""
 	}
-	return fmt.Sprintf("%d objects failed, so Berth patches no more objects of this policy (spec.remediation.budget.pauseAfterFailures)%s. "+
+	var where string
+	if !w.PausedIn.All() {
+		where = " " + w.PausedIn.String()
+	}
+	return fmt.Sprintf("%d objects failed, so Berth patches no more objects of this policy%s (spec.remediation.budget.pauseAfterFailures)%s. "+
 		"Correct the cause, then let the patches go on: kubectl annotate placementpolicy %s --overwrite %s=%s",
-		len(w.Failures), example, policy, placementv1.ResumeAfterFailuresAnnotation, w.Pause)
+		len(w.failedThere()), where, example, policy, placementv1.ResumeAfterFailuresAnnotation, w.Pause)
 }
 
 // Failure is an object whose patch the API server refused, or whose rollout failed after a patch.
@@ -849,7 +865,7 @@ func (b *Budget) Waiting(policy string) Waiting {
 			out.Rollouts++
 		}
 	}
-	out.Pause = p.pause
+	out.Pause, out.PausedIn = p.pause, p.paused
 	for key, reasons := range b.failed {
 		if f, failed := reasons[policy]; failed {
 			out.Failures = append(out.Failures, Failure{key, f.reason, f.rollout})
@@ -895,8 +911,8 @@ func (b *Budget) blocks(now time.Time, key Key, claims []claim) (in queueName, u
 			// The policy was deleted, so its verdict will not be due any more.
 			continue
 		}
-		if p.pause != "" {
-			return queueName{policy: name, reason: forRelease}, time.Time{}, true
+		if p.stops(key.Namespace) {
+			return queueName{policy: name, reason: forRelease, namespace: key.Namespace}, time.Time{}, true
 		}
 		if open, next := p.version.Windows.Open(now); !open {
 			return queueName{policy: name, reason: forWindow}, next, true
@@ -975,7 +991,7 @@ func (b *Budget) update(key Key) (freed []string) {
 // reserves slots for them. The caller holds mu.
 func (b *Budget) admit(now time.Time, next *Next, policies ...string) {
 	for _, policy := range policies {
-		for _, reason := range []waitReason{forRelease, forSettling, forConcurrency, forAvailability} {
+		for _, reason := range []waitReason{forSettling, forConcurrency, forAvailability} {
 			b.admitFrom(now, next, queueName{policy: policy, reason: reason})
 		}
 		for namespace := range b.waiting.namespaces[policy] {

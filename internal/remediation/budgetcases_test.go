@@ -17,6 +17,8 @@ limitations under the License.
 package remediation_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 )
@@ -140,7 +143,7 @@ func TestBudgetOfNewLeader(t *testing.T) {
 	p := &placement.Policy{Name: "p", Generation: 1, Budget: paced(1)}
 	b.PolicyChanged(midnight.Add(-time.Hour), "p", p)
 	b.Begin(midnight)
-	b.Resume(midnight, "p", 1, false, nil, "")
+	b.Resume(midnight, "p", 1, false, nil, "", nil)
 	if ok, next := b.Spend(midnight, podKey("a"), dueFor(p)); ok || next.Wake != time.Minute {
 		t.Errorf("patched: %v, wake %s", ok, next.Wake)
 	}
@@ -151,7 +154,7 @@ func TestBudgetAdoptsForSomeTime(t *testing.T) {
 	c := newBudgetCase(t, remediation.Limits{})
 	p := &placement.Policy{Name: "p", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Schedules: true, Budget: oneMoved}
 	c.PolicyChanged(c.now, "p", p)
-	c.Resume(c.now, "p", 1, true, nil, "")
+	c.Resume(c.now, "p", 1, true, nil, "", nil)
 	x, y := c.object("x", "p"), c.object("y", "p")
 	c.Observe(c.now, x, observed(x, 1, false))
 	next := c.Settle(c.now, p, []schema.GroupVersionResource{deployments}, 0)
@@ -253,7 +256,7 @@ func TestFailuresOfMoves(t *testing.T) {
 			key.Resource.Version = ""
 			failed = append(failed, remediation.Failure{Key: key, Reason: "late", Rollout: true})
 		}
-		c.Resume(c.now, "p", 1, false, failed, "1-a")
+		c.Resume(c.now, "p", 1, false, failed, "1-a", nil)
 		c.Observe(c.now, x, remediation.Rollout{UID: "x", Generation: 2, Failure: "late"})
 		c.Leave(c.now, x)
 		failures(c, 3)
@@ -262,6 +265,124 @@ func TestFailuresOfMoves(t *testing.T) {
 		if pause := c.Waiting("p").Pause; pause != "1-a" {
 			t.Errorf("pause %s", pause)
 		}
+	})
+}
+
+// TestFailuresOfNamespaces checks that failed objects of one or two namespaces stop the patches in these namespaces alone, until
+// the objects are mended, also with another leader, and that those of three stop all.
+func TestFailuresOfNamespaces(t *testing.T) {
+	budget := placementv1.RemediationBudget{PauseAfterFailures: new(int32(6))}
+	in := func(namespace string, i int) remediation.Key {
+		return remediation.Key{Resource: deployments, Namespace: namespace, Name: fmt.Sprintf("%s-%d", namespace, i)}
+	}
+	fail := func(c *budgetCase, p *placement.Policy, namespace string, n int) (paused []string) {
+		for i := range n {
+			c.spends(in(namespace, i), dueFor(p), true)
+			paused = append(paused, c.Finish(c.now, in(namespace, i), dueFor(p), remediation.Patch{Refusal: "no"}).Paused...)
+		}
+		return paused
+	}
+	const last = 99
+	// stops checks which of the namespaces a to d are stopped.
+	stops := func(c *budgetCase, p *placement.Policy, want ...string) {
+		c.Helper()
+		var got []string
+		for _, namespace := range []string{"a", "b", "c", "d"} {
+			if ok, _ := c.Spend(c.now, in(namespace, last), dueFor(p)); !ok {
+				got = append(got, namespace)
+				continue
+			}
+			c.Finish(c.now, in(namespace, last), dueFor(p), remediation.Patch{})
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			c.Errorf("stopped (-want +got):\n%s", diff)
+		}
+	}
+	t.Run("one", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p := c.scheduling("p", 1, budget)
+		fail(c, p, "a", 5)
+		stops(c, p)
+		c.spends(in("a", 5), dueFor(p), true)
+		if next := c.Finish(c.now, in("a", 5), dueFor(p), remediation.Patch{Refusal: "no"}); !cmp.Equal(next.Paused, []string{"p"}) {
+			t.Errorf("paused %v", next.Paused)
+		}
+		stops(c, p, "a")
+		w := c.Waiting("p")
+		if diff := cmp.Diff(containment.Scope{"a"}, w.PausedIn); diff != "" || w.Pause == "" || w.Stopped != 1 || w.Paused() {
+			t.Errorf("waiting %+v", w)
+		}
+		if message := w.PauseMessage("p"); !strings.Contains(message, "6 objects failed, so Berth patches no more objects of this policy in namespace a (") || !strings.Contains(message, w.Pause) {
+			t.Errorf("message %q", message)
+		}
+		// Another leader keeps that.
+		next := newBudgetCase(t, remediation.Limits{})
+		next.PolicyChanged(next.now, "p", p)
+		next.Resume(next.now, "p", 1, false, w.Failures, w.Pause, w.PausedIn)
+		stops(next, p, "a")
+		if got := next.Waiting("p").Pause; got != w.Pause {
+			t.Errorf("pause %s, and %s with the leader before", got, w.Pause)
+		}
+		// Its owner mends an object.
+		if got := namesOf(c.Forget(c.now, in("a", 0)).Keys); !cmp.Equal(got, []string{"a-99"}) {
+			t.Errorf("to decide again: %v", got)
+		}
+		stops(c, p)
+		if w := c.Waiting("p"); w.Pause != "" || w.Stopped != 0 {
+			t.Errorf("waiting %+v", w)
+		}
+	})
+	t.Run("two", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p := c.scheduling("p", 1, budget)
+		fail(c, p, "a", 6)
+		first := c.Waiting("p").Pause
+		c.now = c.now.Add(time.Second)
+		if got := fail(c, p, "b", 2); !cmp.Equal(got, []string{"p"}) {
+			t.Errorf("paused %v", got)
+		}
+		stops(c, p, "a", "b")
+		if _, ok := c.Release("p", first); ok {
+			t.Error("the release of one namespace releases both")
+		}
+		next, ok := c.Release("p", c.Waiting("p").Pause)
+		if names := namesOf(next.Keys); !ok || len(names) != 2 {
+			t.Errorf("released %t, to decide again: %v", ok, names)
+		}
+		stops(c, p)
+	})
+	t.Run("three", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p := c.scheduling("p", 1, budget)
+		fail(c, p, "a", 2)
+		fail(c, p, "b", 2)
+		c.spends(in("c", 0), dueFor(p), true)
+		c.spends(in("c", 1), dueFor(p), true)
+		for i := range 2 {
+			c.Finish(c.now, in("c", i), dueFor(p), remediation.Patch{Refusal: "no"})
+		}
+		stops(c, p, "a", "b", "c", "d")
+		w := c.Waiting("p")
+		if !w.Paused() || !strings.Contains(w.PauseMessage("p"), "6 objects failed, so Berth patches no more objects of this policy (") {
+			t.Errorf("waiting %+v", w)
+		}
+		// A pause of the whole policy lasts until it is released.
+		c.Forget(c.now, in("a", 0))
+		stops(c, p, "a", "b", "c", "d")
+	})
+	t.Run("another generation", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p := c.scheduling("p", 1, budget)
+		fail(c, p, "a", 6)
+		p = c.scheduling("p", 2, budget)
+		stops(c, p)
+	})
+	t.Run("cluster-scoped objects", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p := c.scheduling("p", 1, budget)
+		fail(c, p, "", 6)
+		c.spends(in("", last), dueFor(p), false)
+		stops(c, p)
 	})
 }
 

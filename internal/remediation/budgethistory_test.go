@@ -32,6 +32,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/test/budget"
@@ -40,7 +41,7 @@ import (
 // TestBudgetIsNeverExceeded runs random histories of objects that are due, patches that succeed, fail, and roll pods, objects
 // that become unready, observations that come late, policies that change, and leaders that change. No minute has more patches
 // than a budget allows, no patch is outside of a window, no more objects are moved or unavailable than allowed, nothing is
-// patched after too many failures, and no object waits for ever.
+// patched in a namespace after too many failures, and no object waits for ever.
 func TestBudgetIsNeverExceeded(t *testing.T) {
 	for seed := range uint64(budget.Rounds(400)) {
 		if err := newHistory(seed).run(); err != nil {
@@ -230,7 +231,7 @@ func (h *history) lead() {
 	h.budget.Begin(h.now)
 	for _, p := range h.policies {
 		s := status[p.Name]
-		h.budget.Resume(h.now, p.Name, p.Generation, true, s.Failures, s.Pause)
+		h.budget.Resume(h.now, p.Name, p.Generation, true, s.Failures, s.Pause, s.PausedIn)
 	}
 	all := map[remediation.Key]remediation.Rollout{}
 	for key, o := range h.objects {
@@ -479,7 +480,7 @@ func (h *history) settle(p *modelPolicy) {
 // resume releases a policy that is paused.
 func (h *history) resume(p *modelPolicy) {
 	if pause := h.budget.Waiting(p.Name).Pause; pause != "" {
-		next, ok := h.budget.Release(h.now, p.Name, pause)
+		next, ok := h.budget.Release(p.Name, pause)
 		if !ok {
 			panic("a pause can't be released")
 		}
@@ -555,8 +556,12 @@ func (h *history) allowed(key remediation.Key, o *modelObject) error {
 		if open, _ := p.Windows.Open(h.now); !open {
 			return fmt.Errorf("a patch for policy %s at %s, when no window is open", p.Name, h.now)
 		}
-		if limit := ptr.Deref(p.Budget.PauseAfterFailures, 0); limit > 0 && len(p.failed) >= int(limit) {
-			return fmt.Errorf("a patch for policy %s after %d failures", p.Name, len(p.failed))
+		failures := map[string]int{}
+		for failed := range p.failed {
+			failures[failed.Namespace]++
+		}
+		if scope, stops := containment.Of(failures, int(ptr.Deref(p.Budget.PauseAfterFailures, 0))); stops && scope.Includes(key.Namespace) {
+			return fmt.Errorf("a patch for policy %s in namespace %s after failures %v", p.Name, key.Namespace, failures)
 		}
 		p.patched = append(p.patched, h.now)
 		if err := within(p.patched, int(p.Budget.MaxPerMinute)); err != nil {

@@ -348,7 +348,7 @@ func TestNewLeaderCountsUnreadyPods(t *testing.T) {
 	due := remediation.Due{evicting("p", func(v *placement.Verdict) { v.Changes[1].Immutable, v.Policy.Budget.MaxConcurrent = "", 1 })}
 	p := due[0].Policy
 	b := remediation.NewBudget(remediation.Limits{}, matches{policies: func(remediation.Key) []string { return []string{"p"} }, matched: 100, requires: true})
-	b.Resume(midnight, "p", p.Generation, true, nil, "")
+	b.Resume(midnight, "p", p.Generation, true, nil, "", nil)
 	b.Begin(midnight)
 	b.PolicyChanged(midnight, "p", p)
 	b.Observe(midnight, podKey("terminating"), remediation.Rollout{UID: "t", Generation: 2})

@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/placement"
 )
 
@@ -82,6 +83,8 @@ func (h harm) weight() int { return int(min(h, 1)) }
 type Pause struct {
 	// Change identifies the change that is not carried out.
 	Change string
+	// Scope is where it is not carried out.
+	Scope containment.Scope
 	// Denied, Emptied, and Undecided are the numbers of objects that the change would newly leave denied, without
 	// clusters, or undecided. Matched is the number of all matched objects.
 	Denied, Emptied, Undecided, Matched int
@@ -89,9 +92,12 @@ type Pause struct {
 	Before int
 	// Percent is the limit that the change exceeds.
 	Percent int32
-	// Examples are the names of some of the objects, sorted. Ledger.Report sets it.
+	// Examples are the names of some of the objects that are not moved, sorted. Ledger.Report sets it.
 	Examples []string
 }
+
+// Everywhere reports whether remediation is paused in all namespaces. It is not if there is no pause.
+func (p *Pause) Everywhere() bool { return p != nil && p.Scope.All() }
 
 // Objects returns the number of objects that the change would harm.
 func (p *Pause) Objects() int { return p.Denied + p.Emptied + p.Undecided }
@@ -114,20 +120,26 @@ func (p *Pause) message(policy, examples string) string {
 			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
 		}
 	}
+	var where string
+	if !p.Scope.All() {
+		where = " " + p.Scope.String()
+	}
 	return fmt.Sprintf("a change of the policy or of its data would affect %d of the %d matched objects at once (%s)%s; "+
-		"that is more than %d %%, so Berth moves no object of this policy. Take the change back, or release it: "+
+		"that is more than %d %%, so Berth moves no object of this policy%s. Take the change back, or release it: "+
 		"kubectl annotate placementpolicy %s --overwrite %s=%s",
 		p.Objects(), p.Matched, strings.Join(parts, ", "), examples,
-		p.Percent, policy, placementv1.ReleaseBlastRadiusAnnotation, p.Change)
+		p.Percent, where, policy, placementv1.ReleaseBlastRadiusAnnotation, p.Change)
 }
 
 // policyGuard counts the objects that changes harm for one policy, and holds patches. The Ledger's mutex protects it.
 type policyGuard struct {
 	bound      placementv1.BlastRadius
 	generation int64
-	// harmed are the objects that were unharmed before a change. kinds are their numbers by kind of harm.
-	harmed map[Key]harmed
-	kinds  [undecided + 1]int
+	// harmed are the objects that were unharmed before a change. kinds are their numbers by kind of harm, and namespaces those by
+	// namespace.
+	harmed     map[Key]harmed
+	kinds      [undecided + 1]int
+	namespaces map[string]int
 	// fresh are the harmed objects found since the last judgment. swept is the time when old ones were last removed.
 	fresh []Key
 	swept time.Time
@@ -299,7 +311,7 @@ func (l *Ledger) guard(name string) *policyGuard {
 	g, ok := l.guards[name]
 	if !ok {
 		g = &policyGuard{
-			bound: (*placementv1.BlastRadius)(nil).WithDefaults(), harmed: map[Key]harmed{}, late: sets.New[Key](),
+			bound: (*placementv1.BlastRadius)(nil).WithDefaults(), harmed: map[Key]harmed{}, namespaces: map[string]int{}, late: sets.New[Key](),
 			held: map[Key]time.Time{}, waited: map[Key]time.Time{},
 		}
 		l.guards[name] = g
@@ -336,6 +348,7 @@ func (l *Ledger) count(key Key, v *placement.Verdict, before finding, known bool
 		!known && !g.released && (g.resuming || assessed && RemovesAllClusters(v)):
 		g.harmed[key] = harmed{harm: now.harm}
 		g.kinds[now.harm]++
+		g.namespaces[key.Namespace]++
 		g.fresh = append(g.fresh, key)
 		if g.open == 0 {
 			g.dirty, l.concluded = true, true
@@ -383,7 +396,15 @@ func (g *policyGuard) heal(l *Ledger, key Key) {
 
 func (g *policyGuard) drop(key Key, entry harmed) {
 	g.kinds[entry.harm]--
+	if g.namespaces[key.Namespace]--; g.namespaces[key.Namespace] == 0 {
+		delete(g.namespaces, key.Namespace)
+	}
 	delete(g.harmed, key)
+}
+
+// pauses reports whether remediation is paused for the objects of a namespace.
+func (g *policyGuard) pauses(namespace string) bool {
+	return g.pause != nil && g.pause.Scope.Includes(namespace)
 }
 
 // Hold reports whether patching an object for the policies' decisions must wait. ConcludeAssessments returns the object
@@ -393,11 +414,11 @@ func (l *Ledger) Hold(now time.Time, key Key, policies ...string) bool {
 	defer l.mu.Unlock()
 	for _, name := range policies {
 		g, ok := l.guards[name]
-		if !ok || g.open == 0 && g.pause == nil {
+		if !ok || g.open == 0 && !g.pauses(key.Namespace) {
 			continue
 		}
 		since := cmp.Or(g.held[key], g.waited[key], now)
-		if g.pause == nil && now.Sub(since) >= holdLimit {
+		if !g.pauses(key.Namespace) && now.Sub(since) >= holdLimit {
 			continue
 		}
 		g.held[key] = since
@@ -417,7 +438,8 @@ func (l *Ledger) Hold(now time.Time, key Key, policies ...string) bool {
 type AssessmentResult struct {
 	// Released are the objects to decide again because their patches are no longer held.
 	Released []Key
-	// Paused are the policies whose remediation was paused, and Resumed those whose remediation was resumed.
+	// Paused are the policies whose remediation was paused, in all namespaces or in some, and Resumed those whose remediation was
+	// resumed.
 	Paused, Resumed []string
 	// Changed are the policies whose pause changed, or of which an assessment ended.
 	Changed []string
@@ -474,10 +496,14 @@ func (l *Ledger) ConcludeAssessments(now time.Time) AssessmentResult {
 // to make a plan takes time in proportion to the number of all objects.
 const PlanInterval = time.Second
 
-// ExceedsBlastRadius reports whether a change that harms so many of the matched objects pauses remediation of a policy. All
-// fields of the limit are set.
-func ExceedsBlastRadius(limit placementv1.BlastRadius, harmed, matched int) bool {
-	return limit.Percent < 100 && harmed >= int(limit.MinObjects) && harmed*100 > int(limit.Percent)*matched
+// ExceedsBlastRadius returns where a change pauses remediation of a policy, by the numbers of matched objects that it harms in
+// each namespace. pauses reports whether it does. allowed is the number of objects that it may harm besides those that the limit
+// allows. All fields of the limit are set.
+func ExceedsBlastRadius(limit placementv1.BlastRadius, harmed map[string]int, matched, allowed int) (scope containment.Scope, pauses bool) {
+	if limit.Percent >= 100 {
+		return nil, false
+	}
+	return containment.Of(harmed, max(int(limit.MinObjects), int(limit.Percent)*matched/100+1)+allowed)
 }
 
 // concludePolicy pauses or resumes remediation of a policy. assessed reports whether an assessment of the policy ended. After
@@ -485,23 +511,12 @@ func ExceedsBlastRadius(limit placementv1.BlastRadius, harmed, matched int) bool
 func (l *Ledger) concludePolicy(name string, g *policyGuard, assessed bool, now time.Time, out *AssessmentResult) {
 	g.dirty = false
 	g.sweep(now)
-	next := l.summarize(name, g)
-	harmed := next.Objects() - g.allowed
-	over := ExceedsBlastRadius(g.bound, harmed, next.Matched)
-	switch {
-	case over && g.pause == nil:
-		next.Change = pauseID(g.generation, now)
-		g.pause = next
+	before := g.pause
+	over, wider := g.judge(now, l.summarize(name, g))
+	if wider {
 		out.Paused = append(out.Paused, name)
-	case over && !g.resuming && harmed >= 2*g.pause.Objects():
-		// This is a different change. A release of the earlier change must not release it.
-		next.Change = pauseID(g.generation, now)
-		g.pause = next
-	case g.pause != nil && (over || g.resuming && !g.settled || g.open > 0):
-		next.Change, next.Before = g.pause.Change, g.pause.Before
-		g.pause = next
-	case g.pause != nil:
-		g.end(now)
+	}
+	if before != nil && g.pause == nil {
 		out.Resumed = append(out.Resumed, name)
 	}
 	if g.settled {
@@ -511,9 +526,36 @@ func (l *Ledger) concludePolicy(name string, g *policyGuard, assessed bool, now 
 		out.Changed = append(out.Changed, name)
 	}
 	l.plan(name, g, assessed, now, out)
-	if g.pause == nil && g.open == 0 {
+	narrower := before != nil && g.pause != nil && !g.pause.Scope.Covers(before.Scope)
+	if g.open == 0 && (g.pause == nil || assessed || narrower) {
 		out.Released = append(out.Released, g.free(now)...)
 	}
+}
+
+// judge begins, continues, or ends the pause. next has the present numbers of harmed objects. over reports whether they exceed the
+// limit, and wider whether objects are paused now that were not before.
+func (g *policyGuard) judge(now time.Time, next *Pause) (over, wider bool) {
+	before := g.pause
+	next.Scope, over = ExceedsBlastRadius(g.bound, g.namespaces, next.Matched, g.allowed)
+	unsure := g.resuming && !g.settled || g.open > 0
+	wider = over && (before == nil || !g.resuming && !before.Scope.Covers(next.Scope))
+	switch {
+	case wider, over && !g.resuming && next.Objects()-g.allowed >= 2*before.Objects():
+		// This is a different change. A release of the earlier change must not release it.
+		next.Change = pauseID(g.generation, now)
+		g.pause = next
+	case before != nil && (over || unsure):
+		next.Change, next.Before = before.Change, before.Before
+		if !over {
+			next.Scope = before.Scope
+		} else if unsure {
+			next.Scope = before.Scope.Join(next.Scope)
+		}
+		g.pause = next
+	case before != nil:
+		g.end(now)
+	}
+	return over, wider
 }
 
 // plan makes a new plan of a policy if that is needed, and releases objects that the plan's approval concerns.
@@ -569,12 +611,18 @@ func (g *policyGuard) end(now time.Time) {
 	}
 }
 
-// free returns the objects whose patches were held, and no longer holds them.
+// free returns the objects whose patches were held and are not paused, and no longer holds them.
 func (g *policyGuard) free(now time.Time) []Key {
 	maps.DeleteFunc(g.waited, func(_ Key, since time.Time) bool { return now.Sub(since) >= 2*holdLimit })
-	out := slices.Collect(maps.Keys(g.held))
-	maps.Copy(g.waited, g.held)
-	clear(g.held)
+	var out []Key
+	for key, since := range g.held {
+		if g.pauses(key.Namespace) {
+			continue
+		}
+		out = append(out, key)
+		g.waited[key] = since
+		delete(g.held, key)
+	}
 	return out
 }
 
@@ -596,7 +644,9 @@ func (g *policyGuard) report() *Pause {
 	}
 	var examples []Key
 	for key := range g.harmed {
-		examples = keepFirst(examples, key, maxExamples, compareKeys)
+		if g.pauses(key.Namespace) {
+			examples = keepFirst(examples, key, maxExamples, compareKeys)
+		}
 	}
 	out := *g.pause
 	for _, key := range examples {
@@ -614,13 +664,13 @@ func (l *Ledger) Assessed(policy string) bool {
 	return g == nil || (g.open == 0 || g.long) && l.skipped.IsSuperset(g.late)
 }
 
-// Resume keeps a policy paused that an earlier leader paused. The pause lasts at least until Settle declares that all
+// Resume keeps a policy paused that an earlier leader paused, and where. The pause lasts at least until Settle declares that all
 // of the policy's objects are decided again. Call Resume before any object is decided.
-func (l *Ledger) Resume(policy, change string, before int) {
+func (l *Ledger) Resume(policy, change string, before int, scope containment.Scope) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g := l.guard(policy)
-	g.pause, g.allowed, g.resuming = &Pause{Change: change, Before: before}, before, true
+	g.pause, g.allowed, g.resuming = &Pause{Change: change, Scope: scope, Before: before}, before, true
 }
 
 // Settle declares that all objects of a policy that an earlier leader paused have been decided. It returns false if an

@@ -26,6 +26,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/test/growth"
@@ -67,12 +68,14 @@ func clear(v *placement.Verdict) {
 	v.Changes = []placement.Change{{Field: "annotations", Key: placementv1.ClustersAnnotation, From: new(`["a"]`), To: new(`[]`)}}
 }
 
-func (f *fleet) record(i int, s state) {
+func (f *fleet) record(i int, s state) { f.recordAt(object(i), s) }
+
+func (f *fleet) recordAt(key remediation.Key, s state) {
 	v := verdict("p")
 	v.Policy.Mode, v.Policy.Remediation = placementv1.ModeEnforce, placementv1.RemediationAutomatic
 	v.Policy.BlastRadius, v.Policy.Generation = f.bound, f.generation
 	s(v)
-	f.Record(object(i), "u", f.version, []*placement.Verdict{v}, false)
+	f.Record(key, "u", f.version, []*placement.Verdict{v}, false)
 }
 
 // change has total objects decided again in one assessment. An object in states gets its own state. Of the others, the
@@ -201,12 +204,12 @@ func TestBlastRadiusHealsAndIsReleased(t *testing.T) {
 	if p == nil {
 		t.Fatal("not paused")
 	}
-	want := &remediation.Pause{Change: p.Change, Emptied: 40, Matched: 40, Percent: 10,
+	want := &remediation.Pause{Change: p.Change, Scope: containment.Scope{"shop"}, Emptied: 40, Matched: 40, Percent: 10,
 		Examples: []string{"deployments.apps shop/o-000", "deployments.apps shop/o-001", "deployments.apps shop/o-002"}}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Errorf("pause (-want +got):\n%s", diff)
 	}
-	for _, text := range []string{"40 of the 40", "40 left without clusters", "shop/o-000", "kubectl annotate placementpolicy p --overwrite placement.berth.dev/release-blast-radius=" + p.Change} {
+	for _, text := range []string{"so Berth moves no object of this policy in namespace shop.", "40 of the 40", "40 left without clusters", "shop/o-000", "kubectl annotate placementpolicy p --overwrite placement.berth.dev/release-blast-radius=" + p.Change} {
 		if !strings.Contains(p.Message("p"), text) {
 			t.Errorf("message %q lacks %q", p.Message("p"), text)
 		}
@@ -295,7 +298,7 @@ func TestBlastRadiusOutlivesTheLeader(t *testing.T) {
 		t.Fatalf("pause %+v", p)
 	}
 	next := newFleet(t)
-	next.Resume("p", p.Change, p.Before)
+	next.Resume("p", p.Change, p.Before, p.Scope)
 	next.change(40, nil, refuse, 40)
 	if got := next.pause(); got == nil || got.Change != p.Change {
 		t.Fatalf("pause of the next leader %+v", got)
@@ -313,7 +316,7 @@ func TestBlastRadiusOutlivesTheLeader(t *testing.T) {
 // objects are decided.
 func TestPauseOfAnEarlierLeaderStaysUntilAllIsDecided(t *testing.T) {
 	f := newFleet(t)
-	f.Resume("p", "3-earlier", 0)
+	f.Resume("p", "3-earlier", 0, nil)
 	// The policy is loaded before any object is decided.
 	f.change(0, nil, fine, 0)
 	expect := func(when string) {
@@ -354,7 +357,7 @@ func TestPauseOfAnEarlierLeaderStaysUntilAllIsDecided(t *testing.T) {
 	}
 
 	healed := newFleet(t)
-	healed.Resume("p", "3-earlier", 0)
+	healed.Resume("p", "3-earlier", 0, nil)
 	healed.change(40, nil, fine, 0)
 	if got := healed.settle(); len(got.Resumed) != 1 || len(got.Released) != 40 || healed.pause() != nil {
 		t.Errorf("healed while there was no leader: %+v, %d objects free", healed.pause(), len(got.Released))
@@ -365,7 +368,7 @@ func TestPauseOfAnEarlierLeaderStaysUntilAllIsDecided(t *testing.T) {
 // new leader has not decided yet.
 func TestReleaseOfAnEarlierLeadersPause(t *testing.T) {
 	f := newFleet(t)
-	f.Resume("p", "3-earlier", 0)
+	f.Resume("p", "3-earlier", 0, nil)
 	f.change(10, nil, clear, 10)
 	if _, ok := f.Release(f.now, "p", "3-earlier"); !ok {
 		t.Fatal("not released")
@@ -403,6 +406,118 @@ func TestOwnersDoNotPausePolicies(t *testing.T) {
 			}
 		})
 	}
+}
+
+// spread has n objects of each namespace decided again in one assessment, with the state that the namespace has, and fine otherwise.
+func (f *fleet) spread(n int, states map[string]state, namespaces ...string) remediation.AssessmentResult {
+	f.t.Helper()
+	a := f.Assess(f.now, remediation.Cause{}, "p")
+	for _, namespace := range namespaces {
+		for i := range n {
+			a.Add(key("deployments", namespace, fmt.Sprint(i)))
+		}
+	}
+	a.Complete()
+	for _, namespace := range namespaces {
+		for i := range n {
+			k := key("deployments", namespace, fmt.Sprint(i))
+			f.Hold(f.now, k, "p")
+			s, ok := states[namespace]
+			if !ok {
+				s = fine
+			}
+			f.recordAt(k, s)
+		}
+	}
+	return f.ConcludeAssessments(f.now)
+}
+
+// TestBlastRadiusOfNamespaces checks that a change that harms the objects of one or two namespaces holds these alone, and that it
+// takes three to hold all.
+func TestBlastRadiusOfNamespaces(t *testing.T) {
+	all := []string{"a", "b", "c", "d"}
+	holds := func(f *fleet, want ...string) {
+		t.Helper()
+		var got []string
+		for _, namespace := range all {
+			if f.Hold(f.now, key("deployments", namespace, "0"), "p") {
+				got = append(got, namespace)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("held (-want +got):\n%s", diff)
+		}
+	}
+	t.Run("one", func(t *testing.T) {
+		f := newFleet(t)
+		f.spread(12, nil, all...)
+		got := f.spread(12, map[string]state{"a": refuse}, all...)
+		if len(got.Paused) != 1 || len(got.Released) != 36 {
+			t.Errorf("paused %v, %d objects free", got.Paused, len(got.Released))
+		}
+		holds(f, "a")
+		p := f.pause()
+		if p.Everywhere() || p.Denied != 12 || !strings.Contains(p.Message("p"), "12 of the 48 matched objects at once (12 denied), such as deployments.apps a/0,") ||
+			!strings.Contains(p.Message("p"), "so Berth moves no object of this policy in namespace a.") {
+			t.Errorf("pause %+v: %s", p, p.Message("p"))
+		}
+		// A new leader keeps it, and no more than that.
+		next := newFleet(t)
+		next.Resume("p", p.Change, p.Before, p.Scope)
+		holds(next, "a")
+		next.spread(12, map[string]state{"a": refuse}, all...)
+		next.settle()
+		holds(next, "a")
+		if got := next.pause(); got == nil || got.Change != p.Change {
+			t.Errorf("pause %+v, and %+v with the leader before", got, p)
+		}
+		// It ends when the objects are mended.
+		for i := range 12 {
+			next.recordAt(key("deployments", "a", fmt.Sprint(i)), fine)
+		}
+		if got := next.ConcludeAssessments(next.now); len(got.Resumed) != 1 || len(got.Released) != 12 {
+			t.Errorf("resumed %v, %d objects free", got.Resumed, len(got.Released))
+		}
+		holds(next)
+	})
+	t.Run("two, then three, then two", func(t *testing.T) {
+		f := newFleet(t)
+		f.spread(12, nil, all...)
+		f.spread(12, map[string]state{"a": refuse, "b": empty}, all...)
+		holds(f, "a", "b")
+		first := f.pause()
+		f.now = f.now.Add(time.Second)
+		if got := f.spread(12, map[string]state{"a": refuse, "b": empty, "c": fail}, all...); len(got.Paused) != 1 || len(got.Released) != 0 {
+			t.Errorf("paused %v, %d objects free", got.Paused, len(got.Released))
+		}
+		holds(f, all...)
+		if _, ok := f.Release(f.now, "p", first.Change); ok {
+			t.Error("the release of two namespaces releases all")
+		}
+		for i := range 12 {
+			f.recordAt(key("deployments", "c", fmt.Sprint(i)), fine)
+		}
+		if got := f.ConcludeAssessments(f.now); len(got.Resumed) != 0 || len(got.Released) != 24 {
+			t.Errorf("resumed %v, %d objects free", got.Resumed, len(got.Released))
+		}
+		holds(f, "a", "b")
+	})
+	t.Run("few objects in each of many", func(t *testing.T) {
+		f := newFleet(t)
+		f.spread(4, nil, all...)
+		f.spread(4, map[string]state{"a": refuse, "b": refuse, "c": refuse}, all...)
+		holds(f, all...)
+	})
+	t.Run("released", func(t *testing.T) {
+		f := newFleet(t)
+		f.spread(12, nil, all...)
+		f.spread(12, map[string]state{"a": moves, "b": clear}, all...)
+		holds(f, "b")
+		if free, ok := f.Release(f.now, "p", f.pause().Change); !ok || len(free) != 12 {
+			t.Errorf("released %t, %d objects free", ok, len(free))
+		}
+		holds(f)
+	})
 }
 
 // TestOwnClustersDoNotCount checks that objects that are denied because of their own list of clusters do not count for the blast

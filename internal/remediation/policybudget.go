@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/placement"
 )
 
@@ -49,14 +50,15 @@ type policyBudget struct {
 	rolled []schema.GroupVersionResource
 	// most is how many objects may be unavailable, as mayHaveMore found last.
 	most int
-	// failures is the number of objects whose patch or rollout failed. pause identifies the pause because of them; "" for
-	// none.
-	failures int
+	// failures are the numbers of objects whose patch or rollout failed, by namespace. pause identifies the pause because of them; ""
+	// for none. paused is where it stops patches, if there is one.
+	failures map[string]int
 	pause    string
+	paused   containment.Scope
 }
 
 func newPolicyBudget(last time.Time) *policyBudget {
-	return &policyBudget{pacer: pacer{last: last}, moving: sets.New[Key](), namespaces: map[string]int{}, unavailable: sets.New[Key]()}
+	return &policyBudget{pacer: pacer{last: last}, moving: sets.New[Key](), namespaces: map[string]int{}, unavailable: sets.New[Key](), failures: map[string]int{}}
 }
 
 // pacer remembers the last patch for one policy, or for all policies.
@@ -93,7 +95,7 @@ func (p *policyBudget) apply(version *placement.Policy) {
 
 // idle reports whether the budget has nothing to remember.
 func (p *policyBudget) idle(now time.Time) bool {
-	return p.moving.Len() == 0 && p.failures == 0 && p.pause == "" && !p.resuming && !now.Before(p.next())
+	return p.moving.Len() == 0 && len(p.failures) == 0 && p.pause == "" && !p.resuming && !now.Before(p.next())
 }
 
 // boundsMoves reports whether the number of objects that are moved at the same time is bounded.
@@ -101,10 +103,41 @@ func (p *policyBudget) boundsMoves() bool {
 	return p.bounds.MaxConcurrent > 0 || p.bounds.PerNamespace > 0
 }
 
-// exceedsFailures reports whether so many objects failed that the policy is paused.
-func (p *policyBudget) exceedsFailures() bool {
-	limit := ptr.Deref(p.bounds.PauseAfterFailures, 0)
-	return limit > 0 && p.failures >= int(limit)
+// stops reports whether the policy patches no objects of a namespace because too many failed.
+func (p *policyBudget) stops(namespace string) bool {
+	return p.pause != "" && p.paused.Includes(namespace)
+}
+
+// failed counts another failure in a namespace. It returns whether that pauses the policy where it was not paused before.
+func (p *policyBudget) failed(now time.Time, namespace string) (paused bool) {
+	p.failures[namespace]++
+	scope, stops := containment.Of(p.failures, int(ptr.Deref(p.bounds.PauseAfterFailures, 0)))
+	if !stops || p.pause != "" && p.paused.Covers(scope) {
+		return false
+	}
+	if p.pause != "" {
+		scope = p.paused.Join(scope)
+	}
+	// A release of the earlier pause must not release this one.
+	p.pause, p.paused = pauseID(p.generation, now), scope
+	return true
+}
+
+// recovered counts one failure in a namespace less. A pause of the whole policy lasts until it is released. A pause of namespaces
+// ends where its cause is gone. recovered returns whether it did somewhere.
+func (p *policyBudget) recovered(namespace string) (resumed bool) {
+	if p.failures[namespace]--; p.failures[namespace] == 0 {
+		delete(p.failures, namespace)
+	}
+	if p.pause == "" || p.paused.All() || p.version == nil {
+		return false
+	}
+	before := p.paused
+	scope, stops := containment.Of(p.failures, int(ptr.Deref(p.bounds.PauseAfterFailures, 0)))
+	if p.paused = scope; !stops {
+		p.pause = ""
+	}
+	return !stops || !scope.Covers(before)
 }
 
 // blocks returns the queue in which an object must wait before the policy with the name may move it.

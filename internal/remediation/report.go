@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/rollout"
@@ -420,19 +421,30 @@ func (l *Ledger) Report(policy string) Report {
 var namespacesResource = corev1.Resource("namespaces")
 
 // RolloutCounts returns the numbers of a policy's matched objects by group, of which there are n. groupOf returns the group of the
-// objects in a namespace, and of the Namespace itself; it may return n for none. failed are the objects whose patch or rollout failed. It takes time in
-// proportion to the number of matched objects.
-func (l *Ledger) RolloutCounts(policy string, n int, groupOf func(namespace string) int, failed []Failure) []rollout.Counts {
+// objects in a namespace, and of the Namespace itself; it may return n for none. waiting has the objects whose patch or rollout failed. Objects
+// that have to be moved in namespaces in which alone remediation is paused have failed, too: the others do not wait for them. It takes
+// time in proportion to the number of matched objects.
+func (l *Ledger) RolloutCounts(policy string, n int, groupOf func(namespace string) int, waiting Waiting) []rollout.Counts {
 	unmoved := sets.New[Key]()
-	for _, f := range failed {
+	for _, f := range waiting.Failures {
 		unmoved.Insert(unversioned(f.Key))
 	}
 	out, groups := make([]rollout.Counts, n), map[string]int{}
+	for i := range out {
+		out[i] = rollout.Counts{Failed: map[string]int{}, Denied: map[string]int{}}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.accounts[policy]
 	if a == nil {
 		return out
+	}
+	var paused containment.Scope
+	if g := l.guards[policy]; g != nil && g.pause != nil {
+		paused = append(paused, g.pause.Scope...)
+	}
+	if waiting.Pause != "" {
+		paused = append(paused, waiting.PausedIn...)
 	}
 	for key, f := range a.objects {
 		namespace := key.Namespace
@@ -443,6 +455,9 @@ func (l *Ledger) RolloutCounts(policy string, n int, groupOf func(namespace stri
 		if !known {
 			group = groupOf(namespace)
 			groups[namespace] = group
+			if group < n {
+				out[group].Namespaces++
+			}
 		}
 		if group >= n {
 			continue
@@ -451,12 +466,15 @@ func (l *Ledger) RolloutCounts(policy string, n int, groupOf func(namespace stri
 		c.Matched++
 		switch {
 		case f.failure != "" || f.unsettled || unmoved.Has(unversioned(key)):
-			c.Failed++
+			c.Failed[namespace]++
 		case f.result().denied:
-			c.Denied++
+			c.Denied[namespace]++
 		case !f.violates():
 			c.Moved++
-		case f.move != moveID{}:
+		case f.move == moveID{}:
+		case slices.Contains(paused, key.Namespace):
+			c.Failed[namespace]++
+		default:
 			c.Pending++
 		}
 	}

@@ -38,12 +38,12 @@ const (
 	forConcurrency
 	forNamespace
 	forAvailability
-	// forRelease means that the patches of the policy stopped because too many failed.
+	// forRelease means that the patches of the policy stopped in the object's namespace because too many failed.
 	forRelease
 )
 
 // queueName says what the objects in a queue wait for. policy is "" for the bounds of all policies together. namespace is set
-// only if reason is forNamespace.
+// only if reason is forNamespace or forRelease.
 type queueName struct {
 	policy    string
 	reason    waitReason
@@ -140,6 +140,20 @@ func (l *waitingList) removePolicy(policy string) []Key {
 			out = append(out, key)
 			l.remove(key)
 		}
+	}
+	return out
+}
+
+// release removes the objects that wait because a policy's patches stopped, except where they still do, and returns them.
+func (l *waitingList) release(policy string, stops func(namespace string) bool) []Key {
+	var out []Key
+	for name, q := range l.queues {
+		if name.policy == policy && name.reason == forRelease && !stops(name.namespace) {
+			out = append(out, q.keys()...)
+		}
+	}
+	for _, key := range out {
+		l.remove(key)
 	}
 	return out
 }

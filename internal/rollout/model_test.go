@@ -105,9 +105,9 @@ type model struct {
 	rollout string
 	reached int
 	moved   time.Time
-	// denied are the objects of each of the first stages that the version before denied, as far as that is known. Other versions in
-	// the same stages inherit them.
-	denied []int
+	// denied are the objects of each of the first stages that the version before denied, by namespace, as far as that is known. Other
+	// versions in the same stages inherit them.
+	denied []map[string]int
 	// shown is the ID that was shown in the present wait for an approval. used are those of all earlier waits.
 	shown string
 	used  map[string]bool
@@ -172,14 +172,22 @@ func (h *history) changed() {
 func (h *history) recount() {
 	h.counts = make([]rollout.Counts, len(h.spec.Stages))
 	for i := range h.counts {
-		c := rollout.Counts{Matched: 5}
+		c := rollout.Counts{Matched: 9, Namespaces: 1 + h.IntN(4), Failed: map[string]int{}, Denied: map[string]int{}}
 		if h.IntN(4) == 0 {
-			c.Failed, c.Denied = h.IntN(2), h.IntN(2)
+			for namespace := range c.Namespaces {
+				name := string(rune('a' + namespace))
+				switch h.IntN(3) {
+				case 0:
+					c.Failed[name] = 1 + h.IntN(2)
+				case 1:
+					c.Denied[name] = 1
+				}
+			}
 		}
 		if h.IntN(3) == 0 {
-			c.Pending = h.IntN(3)
+			c.Pending = h.IntN(2)
 		}
-		c.Moved = c.Matched - c.Failed - c.Denied - c.Pending
+		c.Moved = c.Matched - total(c.Failed) - total(c.Denied) - c.Pending
 		h.counts[i] = c
 	}
 	h.busy, h.paused = h.IntN(5) == 0, ""
@@ -439,7 +447,15 @@ func (h *history) held(f rollout.Facts) string {
 		return "a pause of remediation"
 	}
 	for i := range reached {
-		if limit := ptr.Deref(f.Spec.Stages[i].PauseAfterFailures, 1); limit > 0 && f.Counts[i].Failed+max(0, f.Counts[i].Denied-h.model.denied[i]) >= int(limit) {
+		limit, c, before := ptr.Deref(f.Spec.Stages[i].PauseAfterFailures, 1), f.Counts[i], h.model.denied[i]
+		failing := 0
+		for _, name := range []string{"a", "b", "c", "d"} {
+			if c.Failed[name] > 0 || c.Denied[name] > before[name] {
+				failing++
+			}
+		}
+		// No limit is above three, so that a namespace counts for one failure.
+		if limit > 0 && total(c.Failed)+max(0, total(c.Denied)-total(before)) >= int(limit) && failing >= min(3, c.Namespaces) {
 			return "failures"
 		}
 		if f.Counts[i].Pending > 0 {
@@ -447,6 +463,13 @@ func (h *history) held(f rollout.Facts) string {
 		}
 	}
 	return ""
+}
+
+func total(objects map[string]int) (out int) {
+	for _, n := range objects {
+		out += n
+	}
+	return out
 }
 
 // same checks that a status permits in each stage what the model permits.

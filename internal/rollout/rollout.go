@@ -17,7 +17,9 @@ limitations under the License.
 package rollout
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -26,6 +28,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/containment"
 )
 
 // MaxRevisions is the number of stored revisions that a status lists at most.
@@ -53,11 +56,61 @@ type InForce struct {
 // Counts are numbers of existing objects in the namespaces of one stage.
 type Counts struct {
 	Matched int
+	// Namespaces is the number of the namespaces that have matched objects.
+	Namespaces int
 	// Moved are the objects that are as their version decides.
 	Moved int
-	// Failed are the objects that can't be decided or that could not be moved. Denied are the others that their version denies,
-	// and Pending the others that have to be moved.
-	Failed, Denied, Pending int
+	// Failed are the objects that can't be decided or that could not be moved, and Denied the others that their version denies, by
+	// namespace. Pending are the others that have to be moved.
+	Failed, Denied map[string]int
+	Pending        int
+}
+
+// failures returns the number of objects that failed, of those that are denied beyond those that were before the stage was
+// reached, and whether they stop the rollout. They do in three namespaces, or in all that the stage has if these are fewer.
+func (c Counts) failures(s placementv1.RolloutStageStatus, most int) (failed, denied int, stop bool) {
+	by := map[string]int{}
+	maps.Copy(by, c.Failed)
+	for namespace, n := range c.Denied {
+		i := slices.IndexFunc(s.DeniedBeforeIn, func(b placementv1.NamespaceObjects) bool { return b.Namespace == namespace })
+		if i >= 0 {
+			n -= int(s.DeniedBeforeIn[i].Objects)
+		}
+		if n > 0 {
+			by[namespace] += n
+		}
+	}
+	failed, denied = sum(c.Failed), max(0, sum(c.Denied)-int(ptr.Deref(s.DeniedBefore, 0)))
+	if most > 0 && failed+denied < most {
+		return failed, denied, false
+	}
+	scope, stop := containment.Of(by, most)
+	return failed, denied, stop && (scope.All() || len(scope) == c.Namespaces)
+}
+
+// sum returns the number of objects in all namespaces.
+func sum(objects map[string]int) (out int) {
+	for _, n := range objects {
+		out += n
+	}
+	return out
+}
+
+// maxDeniedIn is the number of namespaces for which a status has the number of denied objects.
+const maxDeniedIn = 32
+
+// first returns the namespaces with most objects, sorted by name.
+func first(objects map[string]int) []placementv1.NamespaceObjects {
+	var out []placementv1.NamespaceObjects
+	for namespace, n := range objects {
+		out = append(out, placementv1.NamespaceObjects{Namespace: namespace, Objects: int32(n)})
+	}
+	slices.SortFunc(out, func(a, b placementv1.NamespaceObjects) int {
+		return cmp.Or(cmp.Compare(b.Objects, a.Objects), cmp.Compare(a.Namespace, b.Namespace))
+	})
+	out = out[:min(len(out), maxDeniedIn)]
+	slices.SortFunc(out, func(a, b placementv1.NamespaceObjects) int { return cmp.Compare(a.Namespace, b.Namespace) })
+	return out
 }
 
 // Facts is what Next needs to know of a policy.
@@ -89,7 +142,7 @@ type Facts struct {
 // again is when it has to be called again although no fact changes; zero for never.
 //
 // A status reaches at most one stage more than the one before. It does so only if the leader has the present stage in force,
-// all objects of the stages that are reached are decided and moved, fewer of them failed than each of these stages allows, the
+// all objects of the stages that are reached are decided, and are moved or failed, those that failed do not stop the rollout, the
 // soak of the present stage is over, and the next stage is approved if it needs that.
 func Next(old *placementv1.RolloutStatus, f Facts) (next *placementv1.RolloutStatus, again time.Time) {
 	if f.Spec == nil {
@@ -189,7 +242,7 @@ func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 	if s != nil && !everywhere(s) && stagesOf(s.Digest) == stagesOf(f.Candidate) {
 		// Objects of these stages are still decided by the version that is superseded.
 		for i := range out.Stages {
-			out.Stages[i].DeniedBefore = s.Stages[i].DeniedBefore
+			out.Stages[i].DeniedBefore, out.Stages[i].DeniedBeforeIn = s.Stages[i].DeniedBefore, s.Stages[i].DeniedBeforeIn
 		}
 	}
 	return out
@@ -249,7 +302,7 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 		c := f.Counts[i]
 		s.Stages[i].Matched = int32(c.Matched)
 		if i < reached {
-			s.Stages[i].Moved, s.Stages[i].Failed, s.Stages[i].Denied = int32(c.Moved), int32(c.Failed), int32(c.Denied)
+			s.Stages[i].Moved, s.Stages[i].Failed, s.Stages[i].Denied = int32(c.Moved), int32(sum(c.Failed)), int32(sum(c.Denied))
 		}
 	}
 	wait := func(state placementv1.RolloutState, message string) { s.State, s.Message = state, message }
@@ -286,7 +339,8 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	s.Reached = new(int32(reached + 1))
 	s.Stages[reached].StartTime = new(metav1.NewTime(f.Now).Rfc3339Copy())
 	if s.Stages[reached].DeniedBefore == nil {
-		s.Stages[reached].DeniedBefore = new(int32(f.Counts[reached].Denied))
+		denied := f.Counts[reached].Denied
+		s.Stages[reached].DeniedBefore, s.Stages[reached].DeniedBeforeIn = new(int32(sum(denied))), first(denied)
 	}
 	wait(placementv1.RolloutProgressing, fmt.Sprintf("objects of stage %s are being decided", stage.Name))
 	return time.Time{}
@@ -306,10 +360,10 @@ func (f *Facts) holds(s *placementv1.RolloutStatus, reached int) (placementv1.Ro
 	pending := 0
 	for i := range reached {
 		stage, c := f.Spec.Stages[i], f.Counts[i]
-		denied := max(0, c.Denied-int(ptr.Deref(s.Stages[i].DeniedBefore, 0)))
-		if most := int(ptr.Deref(stage.PauseAfterFailures, placementv1.DefaultStagePauseAfterFailures)); most > 0 && c.Failed+denied >= most {
+		most := int(ptr.Deref(stage.PauseAfterFailures, placementv1.DefaultStagePauseAfterFailures))
+		if failed, denied, stop := c.failures(s.Stages[i], most); stop {
 			return placementv1.RolloutPaused, fmt.Sprintf("%d objects of stage %s failed, %d more are denied than before, and its pauseAfterFailures is %d: correct the policy or the objects, or roll back with spec.rollout.revision",
-				c.Failed, stage.Name, denied, most)
+				failed, stage.Name, denied, most)
 		}
 		pending += c.Pending
 	}

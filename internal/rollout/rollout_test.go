@@ -17,6 +17,7 @@ limitations under the License.
 package rollout_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +85,9 @@ func rolledBackTo(version string, revision int64) *placementv1.RolloutStatus {
 	return &placementv1.RolloutStatus{State: placementv1.RolloutRolledBack, Stage: "Revision 1", Revision: revision, Digest: versionDigest(version), Reached: new(int32(0)), Revisions: []int64{2, 1}}
 }
 
+// in are numbers of objects by namespace.
+type in = map[string]int
+
 func TestNext(t *testing.T) {
 	soaked := func(r *placementv1.PolicyRollout) { r.Stages[0].Soak = &metav1.Duration{Duration: time.Hour} }
 	approved := func(r *placementv1.PolicyRollout) { r.Stages[1].Approval = true }
@@ -94,7 +98,9 @@ func TestNext(t *testing.T) {
 		return func(r *placementv1.PolicyRollout) { r.Revision = revision }
 	}
 	failures := func(n int) func(*rollout.Facts) {
-		return func(f *rollout.Facts) { f.Counts[0] = rollout.Counts{Matched: 4, Moved: 4 - n, Failed: n} }
+		return func(f *rollout.Facts) {
+			f.Counts[0] = rollout.Counts{Matched: 4, Namespaces: 1, Moved: 4 - n, Failed: in{"a": n}}
+		}
 	}
 	// Most cases have the same message and counts of a stage, which are compared in cases of their own.
 	type status = placementv1.RolloutStatus
@@ -247,7 +253,7 @@ func TestNext(t *testing.T) {
 			f.Counts[1] = rollout.Counts{Matched: 6, Moved: 5}
 		}, want: []func(*status){counted, func(s *status) { s.Stages[0].Moved, s.Stages[0].Failed = 3, 1 },
 			waits(placementv1.RolloutPaused, "1 objects of stage canary failed, 0 more are denied than before, and its pauseAfterFailures is 1: correct the policy or the objects, or roll back with spec.rollout.revision")}},
-		"failures of a stage that is not reached": {spec: twoStages(), old: func(r *placementv1.PolicyRollout) *status { return at(r, 1) }, facts: func(f *rollout.Facts) { f.Counts[1].Failed = 9 }, want: []func(*status){counted, moved, second}},
+		"failures of a stage that is not reached": {spec: twoStages(), old: func(r *placementv1.PolicyRollout) *status { return at(r, 1) }, facts: func(f *rollout.Facts) { f.Counts[1].Failed = in{"a": 9} }, want: []func(*status){counted, moved, second}},
 
 		"soaks": {spec: twoStages(soaked), old: func(r *placementv1.PolicyRollout) *status {
 			out := at(r, 1)
@@ -318,7 +324,7 @@ func TestNext(t *testing.T) {
 			}
 			before := old.DeepCopy()
 			got, again := rollout.Next(old, f)
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(placementv1.RolloutStageStatus{}, "DeniedBefore")); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(placementv1.RolloutStageStatus{}, "DeniedBefore", "DeniedBeforeIn")); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
 			if !again.Equal(tc.again) {
@@ -331,14 +337,73 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestListedRevisions checks that a status lists no more revisions than its schema allows, and those that it mentions in any case.
+// TestTenants checks that failures and denials in one or two namespaces of a stage do not stop a rollout, unless the stage has no
+// other namespaces.
+func TestTenants(t *testing.T) {
+	for name, tc := range map[string]struct {
+		namespaces, most int
+		failed, denied   in
+		// before are those that the version before denied.
+		before in
+		paused bool
+	}{
+		"no failures":                                    {namespaces: 4, most: 1},
+		"one of four namespaces":                         {namespaces: 4, most: 1, failed: in{"a": 9}},
+		"two of four namespaces":                         {namespaces: 4, most: 1, failed: in{"a": 9, "b": 9}},
+		"three of four namespaces":                       {namespaces: 4, most: 1, failed: in{"a": 1, "b": 1, "c": 1}, paused: true},
+		"three of four, one of which has most":           {namespaces: 4, most: 10, failed: in{"a": 9, "b": 1, "c": 1}},
+		"three of four, each with a third":               {namespaces: 4, most: 10, failed: in{"a": 4, "b": 4, "c": 4}, paused: true},
+		"one of one namespace":                           {namespaces: 1, most: 1, failed: in{"a": 1}, paused: true},
+		"one of two namespaces":                          {namespaces: 2, most: 1, failed: in{"a": 9}},
+		"two of two namespaces":                          {namespaces: 2, most: 1, failed: in{"a": 1, "b": 1}, paused: true},
+		"fewer than the bound":                           {namespaces: 1, most: 3, failed: in{"a": 2}},
+		"no bound":                                       {namespaces: 1, failed: in{"a": 9}},
+		"denials in one of four":                         {namespaces: 4, most: 1, denied: in{"a": 9}},
+		"denials in three of four":                       {namespaces: 4, most: 1, denied: in{"a": 1, "b": 1, "c": 1}, paused: true},
+		"denials and failures in three of four":          {namespaces: 4, most: 1, denied: in{"a": 1, "b": 1}, failed: in{"c": 1}, paused: true},
+		"denials, which two other namespaces had before": {namespaces: 4, most: 1, denied: in{"a": 9, "b": 2, "c": 2}, before: in{"b": 2, "c": 2}},
+		"denials in three that had some before":          {namespaces: 4, most: 1, denied: in{"a": 2, "b": 2, "c": 2}, before: in{"a": 1, "b": 1, "c": 1}, paused: true},
+		"denials in another namespace than before":       {namespaces: 1, most: 1, denied: in{"a": 1}, before: in{"b": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := twoStages(func(r *placementv1.PolicyRollout) { r.Stages[0].PauseAfterFailures = new(int32(tc.most)) })
+			f := facts(r, 0)
+			f.InForce = &rollout.InForce{Digest: digestOf("a", r), Complete: true}
+			f.Counts[0] = rollout.Counts{Matched: 40, Namespaces: tc.namespaces, Denied: tc.before}
+			old, _ := rollout.Next(complete("a", 1, r), f)
+			f.InForce = &rollout.InForce{Digest: digestOf("b", r), Reached: 1}
+			f.Counts[0].Failed, f.Counts[0].Denied = tc.failed, tc.denied
+			next, _ := rollout.Next(old, f)
+			if paused := next.State == placementv1.RolloutPaused; *old.Reached != 1 || paused != tc.paused || paused == (*next.Reached == 2) {
+				t.Errorf("state %s, stages %d and %d: %s", next.State, *old.Reached, *next.Reached, next.Message)
+			}
+		})
+	}
+}
+
+// TestDeniedBeforeIsBounded checks that a status has the namespaces with most denied objects.
+func TestDeniedBeforeIsBounded(t *testing.T) {
+	r := twoStages()
+	f := facts(r, 0)
+	f.InForce = &rollout.InForce{Digest: digestOf("a", r), Complete: true}
+	f.Counts[0].Denied = in{}
+	for i := range 100 {
+		f.Counts[0].Denied[fmt.Sprintf("n-%02d", i)] = 1 + i/50
+	}
+	next, _ := rollout.Next(complete("a", 1, r), f)
+	got := next.Stages[0]
+	if *got.DeniedBefore != 150 || len(got.DeniedBeforeIn) != 32 || got.DeniedBeforeIn[0] != (placementv1.NamespaceObjects{Namespace: "n-50", Objects: 2}) {
+		t.Errorf("%d denied before, in %v", *got.DeniedBefore, got.DeniedBeforeIn)
+	}
+}
+
 // TestDenied checks that objects that a stage newly denies stop the rollout, and that a corrected version does not inherit those of
 // the version that it supersedes.
 func TestDenied(t *testing.T) {
 	r := twoStages()
 	f := facts(r, 0)
 	f.InForce = &rollout.InForce{Digest: digestOf("a", r), Complete: true}
-	f.Counts[0] = rollout.Counts{Matched: 4, Moved: 3, Denied: 1}
+	f.Counts[0] = rollout.Counts{Matched: 4, Namespaces: 1, Moved: 3, Denied: in{"a": 1}}
 	step := func(old *placementv1.RolloutStatus, state placementv1.RolloutState, reached int32) *placementv1.RolloutStatus {
 		t.Helper()
 		next, _ := rollout.Next(old, f)
@@ -352,17 +417,18 @@ func TestDenied(t *testing.T) {
 	f.Busy = false
 	s = step(s, placementv1.RolloutProgressing, 1)
 	f.InForce = &rollout.InForce{Digest: digestOf("b", r), Reached: 1}
-	f.Counts[0].Denied = 2
+	f.Counts[0].Denied = in{"a": 2}
 	s = step(s, placementv1.RolloutPaused, 1)
 
 	f.Candidate, f.Stored = digestOf("c", r), append([]rollout.Revision{{Number: 3, Version: versionDigest("c")}}, f.Stored...)
 	s = step(s, placementv1.RolloutProgressing, 1)
 	f.InForce.Digest = digestOf("c", r)
 	s = step(s, placementv1.RolloutPaused, 1)
-	f.Counts[0].Denied = 1
+	f.Counts[0].Denied = in{"a": 1}
 	step(s, placementv1.RolloutProgressing, 2)
 }
 
+// TestListedRevisions checks that a status lists no more revisions than its schema allows, and those that it mentions in any case.
 func TestListedRevisions(t *testing.T) {
 	r := twoStages()
 	f := facts(r, 1)

@@ -119,7 +119,7 @@ func watchNamespaces(ctx context.Context, mgr manager.Manager, status *policysta
 	return err
 }
 
-// watchPauses returns the policies that the leader paused, as this replica's cache has them.
+// watchPauses returns the policies that the leader paused, and where, as this replica's cache has them.
 func watchPauses(ctx context.Context, mgr manager.Manager) (*placement.Pauses, error) {
 	informer, err := mgr.GetCache().GetInformer(ctx, &placementv1.PlacementPolicy{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -128,7 +128,11 @@ func watchPauses(ctx context.Context, mgr manager.Manager) (*placement.Pauses, e
 	pauses := &placement.Pauses{}
 	set := func(obj any) {
 		if policy, ok := obj.(*placementv1.PlacementPolicy); ok {
-			pauses.Set(policy.Name, policy.Status.Paused != nil)
+			if paused := policy.Status.Paused; paused != nil {
+				pauses.Set(policy.Name, paused.Namespaces)
+			} else {
+				pauses.Delete(policy.Name)
+			}
 		}
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -136,7 +140,7 @@ func watchPauses(ctx context.Context, mgr manager.Manager) (*placement.Pauses, e
 		UpdateFunc: func(_, obj any) { set(obj) },
 		DeleteFunc: func(obj any) {
 			if name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
-				pauses.Set(name, false)
+				pauses.Delete(name)
 			}
 		},
 	})

@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
@@ -642,7 +643,7 @@ func failures(w remediation.Waiting) *placementv1.MoveFailures {
 	if len(w.Failures) == 0 && w.Pause == "" {
 		return nil
 	}
-	out := &placementv1.MoveFailures{Objects: new(int32(len(w.Failures))), Pause: w.Pause}
+	out := &placementv1.MoveFailures{Objects: new(int32(len(w.Failures))), Pause: w.Pause, PausedNamespaces: w.PausedIn}
 	for _, f := range w.Failures[:min(len(w.Failures), maxFailures)] {
 		next := placementv1.FailedMove{
 			Resource: f.Resource.GroupResource().String(), Namespace: f.Namespace, Name: f.Name, Reason: placementv1.PatchRefused, Message: truncate(f.Reason, maxFieldName),
@@ -726,20 +727,41 @@ func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
 		s.out.Paused = old.Paused
 		return
 	}
-	if message := f.Waiting.PauseMessage(f.State.Policy.Name); message != "" && pause == nil {
-		s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonTooManyFailures, truncate(message, maxConditionMessage)))
-		return
+	var messages []string
+	if pause != nil {
+		s.out.Paused = &placementv1.PausedChange{Change: pause.Change, Objects: int32(pause.Objects()), Before: int32(pause.Before), Namespaces: pause.Scope}
+		message := pause.Message(f.State.Policy.Name)
+		if pause.Objects() == 0 {
+			message = "an earlier leader paused remediation; its objects are being decided again"
+		}
+		messages = append(messages, message)
 	}
-	if pause == nil {
+	failed := f.Waiting.PauseMessage(f.State.Policy.Name)
+	if failed != "" {
+		messages = append(messages, failed)
+	}
+	switch {
+	case pause.Everywhere():
+		s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonBlastRadius, messages[0]))
+	case f.Waiting.Paused():
+		s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonTooManyFailures, truncate(failed, maxConditionMessage)))
+	case len(messages) > 0:
+		s.set(placementv1.ConditionPaused, isFalse(placementv1.ReasonNamespacesPaused, truncate(strings.Join(messages, "; "), maxConditionMessage)))
+	default:
 		s.set(placementv1.ConditionPaused, nil)
-		return
 	}
-	s.out.Paused = &placementv1.PausedChange{Change: pause.Change, Objects: int32(pause.Objects()), Before: int32(pause.Before)}
-	if pause.Objects() == 0 {
-		s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonBlastRadius, "an earlier leader paused remediation; its objects are being decided again"))
-		return
+}
+
+// PausedNamespaces returns the number of namespaces in which alone remediation of the policy is paused.
+func (f Facts) PausedNamespaces() int {
+	var in containment.Scope
+	if f.Report.Pause != nil {
+		in = append(in, f.Report.Pause.Scope...)
 	}
-	s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonBlastRadius, pause.Message(f.State.Policy.Name)))
+	if f.Waiting.Pause != "" {
+		in = append(in, f.Waiting.PausedIn...)
+	}
+	return len(in.Join(in))
 }
 
 // firstNames returns the first names of a sorted list and the number of the others.

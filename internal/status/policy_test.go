@@ -42,6 +42,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -298,6 +299,29 @@ func TestCompute(t *testing.T) {
 			},
 			want:    map[string]string{"Paused": "True BlastRadius", "Compliant": "False Violations"},
 			message: map[string]string{"Paused": "release-blast-radius=3-abc"},
+		},
+		"PausedInANamespace": {
+			change: func(f *status.Facts) {
+				f.Report.Violations = 12
+				f.Report.Pause = &remediation.Pause{Change: "3-abc", Scope: containment.Scope{"shop"}, Denied: 12, Matched: 42, Percent: 10, Examples: []string{"deployments.apps shop/web"}}
+			},
+			want:    map[string]string{"Paused": "False NamespacesPaused", "Compliant": "False Violations"},
+			message: map[string]string{"Paused": "so Berth moves no object of this policy in namespace shop. Take"},
+		},
+		"PausedInTwoNamespacesForTwoReasons": {
+			change: func(f *status.Facts) {
+				f.Report.Pause = &remediation.Pause{Change: "3-abc", Scope: containment.Scope{"shop"}, Denied: 12, Matched: 42, Percent: 10}
+				f.Waiting.Pause, f.Waiting.PausedIn = "3-def", containment.Scope{"bank"}
+			},
+			want:    map[string]string{"Paused": "False NamespacesPaused"},
+			message: map[string]string{"Paused": "release-blast-radius=3-abc; 0 objects failed, so Berth patches no more objects of this policy in namespace bank ("},
+		},
+		"PausedInANamespaceAndAfterFailures": {
+			change: func(f *status.Facts) {
+				f.Report.Pause = &remediation.Pause{Change: "3-abc", Scope: containment.Scope{"shop"}, Denied: 12, Matched: 42, Percent: 10}
+				f.Waiting.Pause = "3-def"
+			},
+			want: map[string]string{"Paused": "True TooManyFailures"},
 		},
 		"PausedByAnEarlierLeader": {
 			change:  func(f *status.Facts) { f.Report.Pause = &remediation.Pause{Change: "3-abc", Before: 2} },
@@ -622,6 +646,16 @@ func TestBudgetInStatus(t *testing.T) {
 	if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionPaused); c.Reason != placementv1.ReasonTooManyFailures {
 		t.Errorf("reason %s", c.Reason)
 	}
+
+	facts.Waiting.PausedIn = containment.Scope{"shop"}
+	if in := status.Compute(placementv1.PlacementPolicyStatus{}, facts); !slices.Equal(in.Failures.PausedNamespaces, []string{"shop"}) || facts.PausedNamespaces() != 1 {
+		t.Errorf("failures %+v", in.Failures)
+	}
+	facts.Report.Pause = &remediation.Pause{Change: "7-def", Scope: containment.Scope{"bank", "shop"}, Denied: 12}
+	if in := status.Compute(placementv1.PlacementPolicyStatus{}, facts); !slices.Equal(in.Paused.Namespaces, []string{"bank", "shop"}) || facts.PausedNamespaces() != 2 {
+		t.Errorf("paused %+v", in.Paused)
+	}
+	facts.Report.Pause = nil
 
 	// A leader that does not know yet what its predecessor left keeps it.
 	facts.Waiting, facts.Resuming = remediation.Waiting{}, true

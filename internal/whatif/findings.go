@@ -126,20 +126,30 @@ func readOf(obj *unstructured.Unstructured, resource schema.GroupVersionResource
 
 // pauses returns the policies whose remediation the changes would pause, because they harm too many of the matched objects.
 func (q *question) pauses() []Finding {
-	harmed := map[string]int{}
+	harmed, objects := map[string]map[string]int{}, map[string]int{}
 	for _, r := range q.results {
 		for _, name := range r.harmed {
-			harmed[name]++
+			if harmed[name] == nil {
+				harmed[name] = map[string]int{}
+			}
+			harmed[name][r.namespace]++
+			objects[name]++
 		}
 	}
 	var out []Finding
-	for name, n := range harmed {
+	for name, by := range harmed {
 		limit, matched := q.after.Policy(name).BlastRadius.WithDefaults(), q.matched(name)
-		if remediation.ExceedsBlastRadius(limit, n, matched) {
-			out = append(out, Finding{"PlacementPolicy " + name, false, fmt.Sprintf(
-				"%d of %d matched objects would be left denied, undecided, or without clusters, which is more than %d %%: Berth pauses the policy and moves none of its objects until the change is released",
-				n, matched, limit.Percent)})
+		scope, pauses := remediation.ExceedsBlastRadius(limit, by, matched, 0)
+		if !pauses {
+			continue
 		}
+		where, there := "", ""
+		if !scope.All() {
+			where, there = " "+scope.String(), " there"
+		}
+		out = append(out, Finding{"PlacementPolicy " + name, false, fmt.Sprintf(
+			"%d of %d matched objects would be left denied, undecided, or without clusters, which is more than %d %%: Berth pauses the policy%s and moves none of its objects%s until the change is released",
+			objects[name], matched, limit.Percent, where, there)})
 	}
 	return out
 }

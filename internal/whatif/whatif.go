@@ -347,6 +347,7 @@ type result struct {
 	// matched are the policies that match the object after the changes, and harmed those of them that would newly leave it
 	// without a placement.
 	matched, harmed []string
+	namespace       string
 }
 
 // compare returns what happens to an object.
@@ -365,7 +366,7 @@ func (q *question) compare(ctx context.Context, p pair) (result, error) {
 	if p.original != nil {
 		before.wanted, after.wanted = withoutOwn(before.wanted, after.wanted, p.original, p.Content)
 	}
-	out := result{matched: after.matched}
+	out := result{matched: after.matched, namespace: p.Namespace}
 	if p.Exists {
 		// What developers do to their objects pauses no policy.
 		out.harmed = before.harmedBy(after)

@@ -429,7 +429,7 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 			world: strings.Join([]string{deployment("a"), deployment("b"), deployment("c"), deployment("d"), deployment("e"), deployment("f"), deployment("g"), deployment("h"), deployment("i"), deployment("j"), ""}, ""),
 			apply: strings.Replace(region, "clusters contains", "errors contains \"no\" if input.metadata.namespace == \"many\"\n\n    clusters contains", 1),
 			want: slices.Concat(denials("many", "a", "b", "c", "d", "e", "f", "g", "h", "i", "j"), []string{
-				"finding PlacementPolicy region false 10 of 12 matched objects would be left denied, undecided, or without clusters, which is more than 10 %: Berth pauses the policy and moves none of its objects until the change is released", "unchanged 2",
+				"finding PlacementPolicy region false 10 of 12 matched objects would be left denied, undecided, or without clusters, which is more than 10 %: Berth pauses the policy in namespace many and moves none of its objects there until the change is released", "unchanged 2",
 			}),
 		},
 		"a new quota": {

@@ -96,10 +96,11 @@ func pausedCondition(ctx context.Context, policy string) (metav1.Condition, erro
 	return metav1.Condition{}, nil
 }
 
-func expectPaused(ctx context.Context, policy string, says ...string) {
+// expectPausedIn waits until remediation of a policy is paused in a namespace.
+func expectPausedIn(ctx context.Context, policy, namespace string, says ...string) {
 	GinkgoHelper()
 	Eventually(pausedCondition).WithContext(ctx).WithArguments(policy).
-		Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonBlastRadius, says...))
+		Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNamespacesPaused, append(says, "in namespace "+namespace)...))
 }
 
 func expectNotPaused(ctx context.Context, policy string) {
@@ -121,10 +122,10 @@ var _ = Describe("A change that would leave most objects nowhere", func() {
 		before, err := versions(ctx, framework.ConfigMap, namespace)
 		Expect(err).NotTo(HaveOccurred())
 		f.MustKubectl(ctx, "", "delete", "clusterprofiles", "--all", "-n", fleet)
-		expectPaused(ctx, name, fmt.Sprintf("%d of the %d matched objects", objects, objects), "left without clusters", "o-00", "kubectl annotate placementpolicy "+name)
+		expectPausedIn(ctx, name, namespace, fmt.Sprintf("%d of the %d matched objects", objects, objects), "left without clusters", "o-00", "kubectl annotate placementpolicy "+name)
 		Consistently(versions).WithContext(ctx).WithArguments(framework.ConfigMap, namespace).Should(Equal(before))
 		Eventually(policyEvents).WithContext(ctx).WithArguments(name).Should(ContainElement(events.ReasonRemediationPaused))
-		Expect(total("berth_policy_paused", fmt.Sprintf("policy=%q", name))).To(Equal(1))
+		Expect(total("berth_policy_paused_namespaces", fmt.Sprintf("policy=%q", name))).To(Equal(1))
 
 		By("leaving the placement of an object that its owner changes")
 		annotate(ctx, framework.ConfigMap, namespace, "o-00", map[string]any{"example.com/note": "changed"})
@@ -143,7 +144,7 @@ var _ = Describe("A change that would leave most objects nowhere", func() {
 		startOperator(ctx)
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionCompliant).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations))
-		expectPaused(ctx, name, fmt.Sprintf("%d of the %d matched objects", objects, objects))
+		expectPausedIn(ctx, name, namespace, fmt.Sprintf("%d of the %d matched objects", objects, objects))
 		Expect(versions(ctx, framework.ConfigMap, namespace)).To(Equal(before))
 
 		By("healing when the cluster comes back")
@@ -155,7 +156,7 @@ var _ = Describe("A change that would leave most objects nowhere", func() {
 
 		By("moving them when somebody releases the change")
 		f.MustKubectl(ctx, "", "delete", "clusterprofiles", "--all", "-n", fleet)
-		expectPaused(ctx, name)
+		expectPausedIn(ctx, name, namespace)
 		p, err := f.Policy(ctx, name)
 		Expect(err).NotTo(HaveOccurred())
 		condition, err := pausedCondition(ctx, name)
@@ -170,7 +171,7 @@ var _ = Describe("A change that would leave most objects nowhere", func() {
 
 	It("moves once the policy's bound is raised", func(ctx SpecContext) {
 		f.MustKubectl(ctx, "", "delete", "clusterprofiles", "--all", "-n", fleet)
-		expectPaused(ctx, name)
+		expectPausedIn(ctx, name, namespace)
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Remediation.BlastRadius = &placementv1.BlastRadius{Percent: 100}
 		})
@@ -185,7 +186,7 @@ var _ = Describe("A change that would leave most objects nowhere", func() {
 			p.Spec.Rego = rego(`errors contains "no owner" if not startswith(input.metadata.name, "o-0")`, fmt.Sprintf(`annotations[%q] := {"clusters": {"us-1": {"weight": 1}}}`, placement.PreferencesAnnotation))
 		})
 		says := []string{fmt.Sprintf("%d of the %d matched objects", objects-10, objects), "denied"}
-		expectPaused(ctx, name, says...)
+		expectPausedIn(ctx, name, namespace, says...)
 		Consistently(versions).WithContext(ctx).WithArguments(framework.ConfigMap, namespace).Should(Equal(before))
 		p, err := f.Policy(ctx, name)
 		Expect(err).NotTo(HaveOccurred())
@@ -196,8 +197,8 @@ var _ = Describe("A change that would leave most objects nowhere", func() {
 		// No leader sees this one, of which the change is not the policy's.
 		f.MustKubectl(ctx, "", "annotate", "placementpolicy", name, placementv1.ReleaseBlastRadiusAnnotation+"=another")
 		startOperator(ctx)
-		Eventually(total).WithArguments("berth_policy_paused", fmt.Sprintf("policy=%q", name)).Should(Equal(1))
-		expectPaused(ctx, name, says...)
+		Eventually(total).WithArguments("berth_policy_paused_namespaces", fmt.Sprintf("policy=%q", name)).Should(Equal(1))
+		expectPausedIn(ctx, name, namespace, says...)
 		Consistently(func(g Gomega, ctx context.Context) {
 			p, err := f.Policy(ctx, name)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -222,7 +223,7 @@ var _ = Describe("An update while a change would leave most objects nowhere", fu
 		), namespace)
 		crowd(ctx, namespace, name, 10)
 		f.MustKubectl(ctx, "", "delete", "clusterprofiles", "--all", "-n", fleet)
-		expectPaused(ctx, name, "10 of the 10 matched objects")
+		expectPausedIn(ctx, name, namespace, "10 of the 10 matched objects")
 		replace := func(annotations map[string]string) (string, error) {
 			return f.Kubectl(ctx, manifest(framework.NewObject(framework.ConfigMap, namespace, "o-00", annotations).Object), "replace", "-f", "-")
 		}

@@ -64,20 +64,23 @@ var _ = Describe("Patches that roll pods", func() {
 	const objects = 6
 	var namespaces []string
 	var name string
-	// begin creates Deployments in two namespaces, and a policy that moves all of them.
-	begin := func(ctx context.Context, budget placementv1.RemediationBudget) {
+	// begin creates Deployments in n namespaces, and a policy that moves all of them.
+	begin := func(ctx context.Context, n int, budget placementv1.RemediationBudget) {
 		GinkgoHelper()
-		namespaces = []string{f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)}
+		namespaces = nil
+		for range n {
+			namespaces = append(namespaces, f.NewNamespace(ctx, nil))
+		}
 		for i := range objects {
-			create(ctx, framework.Deployment, namespaces[i%2], fmt.Sprintf("web-%d", i), nil)
-			rollOut(ctx, namespaces[i%2], fmt.Sprintf("web-%d", i), true)
+			create(ctx, framework.Deployment, namespaces[i%n], fmt.Sprintf("web-%d", i), nil)
+			rollOut(ctx, namespaces[i%n], fmt.Sprintf("web-%d", i), true)
 		}
 		name = framework.NewName("rollout")
 		p := framework.NewPolicy(name, zone("a"), "apps", "deployments", namespaces...)
 		p.Spec.Remediation.Budget = &budget
 		f.CreateReadyPolicy(ctx, p)
 	}
-	// all returns the Deployments of both namespaces.
+	// all returns the Deployments of the namespaces.
 	all := func(ctx context.Context) (out []*unstructured.Unstructured, err error) {
 		for _, namespace := range namespaces {
 			objects, err := list(ctx, framework.Deployment, namespace)
@@ -136,7 +139,7 @@ var _ = Describe("Patches that roll pods", func() {
 	}
 
 	It("leave as many objects available as maxUnavailable asks for, also when the leader changes", func(ctx SpecContext) {
-		begin(ctx, placementv1.RemediationBudget{MaxUnavailable: new(intstr.FromString("34%"))})
+		begin(ctx, 2, placementv1.RemediationBudget{MaxUnavailable: new(intstr.FromString("34%"))})
 		Eventually(number).WithContext(ctx).Should(Equal(2))
 		waits(ctx, placementv1.WaitingForAvailability, objects-2)
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionCompliant).
@@ -177,7 +180,7 @@ var _ = Describe("Patches that roll pods", func() {
 	})
 
 	It("move as few objects at the same time as maxConcurrent and perNamespace allow", func(ctx SpecContext) {
-		begin(ctx, placementv1.RemediationBudget{MaxConcurrent: 3, PerNamespace: 1, MaxUnavailable: new(intstr.FromString("100%"))})
+		begin(ctx, 2, placementv1.RemediationBudget{MaxConcurrent: 3, PerNamespace: 1, MaxUnavailable: new(intstr.FromString("100%"))})
 		Eventually(number).WithContext(ctx).Should(Equal(2))
 		waits(ctx, placementv1.WaitingForBudget, objects-2)
 		advance(ctx, func(byNamespace map[string][]string) {
@@ -188,7 +191,7 @@ var _ = Describe("Patches that roll pods", func() {
 	})
 
 	It("stop after as many failed rollouts as pauseAfterFailures says, and go on when a user says so", func(ctx SpecContext) {
-		begin(ctx, placementv1.RemediationBudget{MaxConcurrent: 1, MaxUnavailable: new(intstr.FromString("100%")), PauseAfterFailures: new(int32(2))})
+		begin(ctx, 1, placementv1.RemediationBudget{MaxConcurrent: 1, MaxUnavailable: new(intstr.FromString("100%")), PauseAfterFailures: new(int32(2))})
 		for range 2 {
 			Eventually(number).WithContext(ctx).Should(Equal(1))
 			byNamespace, err := underWay(ctx)
@@ -200,7 +203,7 @@ var _ = Describe("Patches that roll pods", func() {
 		failed := func(ctx context.Context, message string) string {
 			GinkgoHelper()
 			Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionPaused).
-				Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTooManyFailures, "2 objects failed", message))
+				Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNamespacesPaused, "2 objects failed", "in namespace "+namespaces[0], message))
 			p, err := f.Policy(ctx, name)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(p.Status.Failures).To(PointTo(MatchFields(IgnoreExtras, Fields{
@@ -210,7 +213,7 @@ var _ = Describe("Patches that roll pods", func() {
 		}
 		pause := failed(ctx, "such as deployments.apps spec-")
 		waits(ctx, placementv1.WaitingAfterFailures, objects-2)
-		Expect(total("berth_policy_paused", fmt.Sprintf("policy=%q", name))).To(Equal(1))
+		Expect(total("berth_policy_paused_namespaces", fmt.Sprintf("policy=%q", name))).To(Equal(1))
 		Expect(eventNotes(ctx, "default", name, "PlacementRemediationPaused")).To(ContainElement(ContainSubstring("2 objects failed")))
 
 		By("keeping the pause when the leader changes")
@@ -280,7 +283,7 @@ var _ = Describe("Patches that the API server refuses", func() {
 			"Objects": PointTo(BeEquivalentTo(3)), "Pause": Not(BeEmpty()), "Sample": HaveEach(And(HaveField("Reason", placementv1.PatchRefused), HaveField("Message", ContainSubstring("no silver")))),
 		}))))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionPaused).
-			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTooManyFailures, "no silver"))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNamespacesPaused, "in namespace "+namespace, "no silver"))
 
 		By("trying again when the cause is corrected and a user says so")
 		Expect(f.Client.Delete(ctx, binding)).To(Succeed())

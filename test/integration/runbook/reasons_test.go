@@ -334,17 +334,11 @@ annotations["example.com/n"] := n
 	}, after: func(ctx context.Context) {
 		f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = strings.ReplaceAll(zone, `"a"`, `"b"`) })
 	}},
-	placementv1.ReasonBlastRadius: {condition: placementv1.ConditionPaused, do: func(ctx context.Context) {
-		policy(ctx, "zones", zone, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Remediation.BlastRadius = &placementv1.BlastRadius{MinObjects: 1}
-		})
-		f.AwaitReady(ctx, "zones")
-		Eventually(condition).WithContext(ctx).WithArguments(placementv1.ConditionCompliant).Should(HaveField("Status", metav1.ConditionTrue))
-		f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = "package zones\n\nerrors := [\"closed\"]\n" })
-	}},
+	placementv1.ReasonBlastRadius:      {condition: placementv1.ConditionPaused, do: func(ctx context.Context) { closeTo(ctx, occupied(ctx, 2)...) }},
+	placementv1.ReasonNamespacesPaused: {condition: placementv1.ConditionPaused, do: func(ctx context.Context) { closeTo(ctx) }, shows: `["shop"]`},
 	placementv1.ReasonTooManyFailures: {condition: placementv1.ConditionPaused, do: func(ctx context.Context) {
 		// The API server refuses annotations of more than 256 KiB.
-		policy(ctx, "zones", "package zones\n\nannotations[\"example.com/zone\"] := concat(\"\", [\"0123456789\" | some _ in numbers.range(1, 30000)])\n", func(p *placementv1.PlacementPolicy) {
+		policy(ctx, "zones", "package zones\n\nannotations[\"example.com/zone\"] := concat(\"\", [\"0123456789\" | some _ in numbers.range(1, 30000)])\n", also(occupied(ctx, 2)...), func(p *placementv1.PlacementPolicy) {
 			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{PauseAfterFailures: new(int32(1))}
 		})
 	}, after: correct, shows: "configmaps shop/web: "},
@@ -408,6 +402,28 @@ annotations["example.com/n"] := n
 	}},
 	placementv1.ReasonExempt:    {condition: placementv1.ConditionReady, do: func(ctx context.Context) { quotaIn(ctx, framework.OperatorNamespace, "pods", "1") }},
 	placementv1.ReasonAboveHard: {condition: placementv1.ConditionExceeded, do: func(ctx context.Context) { quotaIn(ctx, "shop", "count/configmaps", "1") }},
+}
+
+// occupied returns new namespaces with a ConfigMap.
+func occupied(ctx context.Context, n int) []string {
+	GinkgoHelper()
+	var out []string
+	for range n {
+		out = append(out, f.NewNamespace(ctx, nil))
+		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, out[len(out)-1], "web", nil))).To(Succeed())
+	}
+	return out
+}
+
+// closeTo changes the policy zones, which is in force in shop and in further namespaces, to a text that denies everything.
+func closeTo(ctx context.Context, namespaces ...string) {
+	GinkgoHelper()
+	policy(ctx, "zones", zone, also(namespaces...), func(p *placementv1.PlacementPolicy) {
+		p.Spec.Remediation.BlastRadius = &placementv1.BlastRadius{MinObjects: 1}
+	})
+	f.AwaitReady(ctx, "zones")
+	Eventually(condition).WithContext(ctx).WithArguments(placementv1.ConditionCompliant).Should(HaveField("Status", metav1.ConditionTrue))
+	f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = "package zones\n\nerrors := [\"closed\"]\n" })
 }
 
 // rollOut changes the policy zones, which is in force, to a text that comes into force in one stage with all namespaces.
