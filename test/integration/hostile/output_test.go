@@ -115,7 +115,7 @@ var _ = Describe("An Event in the namespace default", func() {
 			p.Spec.Rego = rego(`labels.tier := "gold"`, `errors contains "frozen" if startswith(input.metadata.name, "secret")`)
 		})
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionPaused).
-			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonBlastRadius, "such as configmaps "+namespace+"/secret-00"))
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNamespacesPaused, "such as configmaps "+namespace+"/secret-00"))
 		Eventually(notes).WithContext(ctx).WithArguments("default", p.Name, events.ReasonRemediationPaused).
 			Should(And(HaveLen(1), HaveEach(And(ContainSubstring("12 denied"), Not(ContainSubstring("secret-"))))))
 		Expect(strings.Contains(namespace, "secret")).To(BeFalse())
