@@ -53,11 +53,9 @@ type contractChecker struct {
 	clause *ast.Rule
 }
 
-// checkContract returns the errors in the clauses of a module's contract rules, sorted by position. The parameter
-// clauses has the types of their values, as typeWork infers them for each clause. OPA's own inference has only the
-// union over all clauses of a rule. A clause is checked only if that union contains an invalid alternative, too.
-// Thus a difference between the two inferences is never reported.
-func (m *Module) checkContract(module *ast.Module, c *contractChecker, clauses map[*ast.Rule]types.Type) []Diagnostic {
+// checkContract returns the errors in the clauses of a module's contract rules, sorted by position. OPA has the union of the types
+// of all clauses of a rule. Only if that union contains an invalid alternative, each clause is compiled again for its own type.
+func (m *Module) checkContract(module *ast.Module, c *contractChecker) []Diagnostic {
 	// All clauses of a rule have the same union.
 	doubted := map[string]bool{}
 	isDoubted := func() bool {
@@ -73,15 +71,46 @@ func (m *Module) checkContract(module *ast.Module, c *contractChecker, clauses m
 		if !slices.Contains(language.ContractRules, c.rule) {
 			return false
 		}
-		found, tpe := len(c.found), clauses[rule]
-		if tpe != nil && isDoubted() {
-			c.check(tpe)
+		found := len(c.found)
+		if isDoubted() {
+			if tpe := m.clauseType(rule); tpe != nil {
+				c.check(tpe)
+			}
 		}
 		c.checkLiterals(rule, len(c.found) == found)
 		return false
 	})
 	slices.SortStableFunc(c.found, func(x, y Diagnostic) int { return cmp.Or(cmp.Compare(x.Row, y.Row), cmp.Compare(x.Col, y.Col)) })
 	return c.found
+}
+
+// clauseType returns the type that a clause contributes to the document of its rule; nil if unknown.
+func (m *Module) clauseType(rule *ast.Rule) types.Type {
+	query := m.Compiler.QueryCompiler()
+	if _, err := query.Compile(rule.Body); err != nil {
+		return nil
+	}
+	env := query.TypeEnv()
+	var tpe types.Type
+	if rule.Head.RuleKind() == ast.MultiValue {
+		if key := env.GetByValue(rule.Head.Key.Value); key != nil {
+			tpe = types.NewSet(key)
+		}
+	} else {
+		tpe = env.GetByValue(rule.Head.Value.Value)
+	}
+	for _, term := range slices.Backward(rule.Head.Ref()[1:]) {
+		name, constant := term.Value.(ast.String)
+		switch {
+		case tpe == nil:
+			return nil
+		case constant:
+			tpe = types.NewObject([]*types.StaticProperty{types.NewStaticProperty(string(name), tpe)}, nil)
+		default:
+			tpe = types.NewObject(nil, types.NewDynamicProperty(env.GetByValue(term.Value), tpe))
+		}
+	}
+	return tpe
 }
 
 // doubted reports whether a value of the type may be invalid. It examines at most maxAlternatives parts of the type.

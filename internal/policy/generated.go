@@ -34,7 +34,7 @@ func CompileGenerated(name, text string, rules []string) (*Module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("generated module: %w", err)
 	}
-	compiler, _ := newPolicyCompiler(placementv1.RegoV1)
+	compiler := newPolicyCompiler(placementv1.RegoV1)
 	if compiler.Compile(map[string]*ast.Module{file: parsed}); compiler.Failed() {
 		return nil, fmt.Errorf("generated module: %w", compileError(file, compiler.Errors))
 	}

@@ -36,36 +36,33 @@ func ParseRego(file, text string, version placementv1.RegoVersion) (*ast.Module,
 }
 
 // newPolicyCompiler returns a compiler for policies, with additional builtin functions.
-func newPolicyCompiler(version placementv1.RegoVersion, builtins ...*ast.Builtin) (*ast.Compiler, *typeWork) {
+func newPolicyCompiler(version placementv1.RegoVersion, builtins ...*ast.Builtin) *ast.Compiler {
 	parser, capabilities := language.Of(version)
 	more := *capabilities
 	more.Builtins = slices.Concat(capabilities.Builtins, builtins)
-	compiler, work := newCompiler(&more)
-	return compiler.WithDefaultRegoVersion(parser), work
+	return newCompiler(&more).WithDefaultRegoVersion(parser)
 }
 
 // TypedCompiler is a compiler for policies that may have more type information than the compiler of a Module.
 type TypedCompiler struct {
 	*ast.Compiler
-	work *typeWork
-	v0   bool
+	v0 bool
 }
 
 // NewCompilerWith returns a compiler for policies with additional builtin functions. Like the compiler of policies, it
 // rejects Rego whose types would take too much work to check. No engine implements the additional functions, so the
 // result is useful for the type checker only.
 func NewCompilerWith(version placementv1.RegoVersion, builtins []*ast.Builtin) *TypedCompiler {
-	compiler, work := newPolicyCompiler(version, builtins...)
-	return &TypedCompiler{Compiler: compiler, work: work, v0: version == placementv1.RegoV0}
+	return &TypedCompiler{Compiler: newPolicyCompiler(version, builtins...), v0: version == placementv1.RegoV0}
 }
 
 // Contract returns the clauses of contract rules in a module that can never have a valid value, sorted by position. It
 // returns nil if the module's types were not checked.
 func (t *TypedCompiler) Contract(file string) []Diagnostic {
 	module := t.Modules[file]
-	if module == nil || t.work.over() {
+	if module == nil || t.TypeEnv == nil {
 		return nil
 	}
 	m := &Module{Compiler: t.Compiler, Package: module.Package.Path}
-	return m.checkContract(module, &contractChecker{v0: t.v0, schemas: true}, t.work.clauses)
+	return m.checkContract(module, &contractChecker{v0: t.v0, schemas: true})
 }

@@ -83,7 +83,7 @@ func newCompilation(regoVersion placementv1.RegoVersion, text string, listed boo
 	if err := checkBounds(textFile, parsed, most); err != nil {
 		return nil, err
 	}
-	compiler, inferred := newPolicyCompiler(regoVersion)
+	compiler := newPolicyCompiler(regoVersion)
 	if compiler.Compile(map[string]*ast.Module{textFile: parsed}); compiler.Failed() {
 		return nil, explainUnsafe(compileError(textFile, compiler.Errors), parsed)
 	}
@@ -106,7 +106,7 @@ func newCompilation(regoVersion placementv1.RegoVersion, text string, listed boo
 		slices.Sort(m.Warnings)
 		m.Warnings = slices.Compact(m.Warnings)
 	}
-	u.contract = m.checkContract(module, &contractChecker{v0: v0}, inferred.clauses)
+	u.contract = m.checkContract(module, &contractChecker{v0: v0})
 	return u, nil
 }
 

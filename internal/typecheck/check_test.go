@@ -289,18 +289,13 @@ func TestCheck(t *testing.T) {
 }
 
 func TestTooMuchWork(t *testing.T) {
-	spec := placementv1.PlacementPolicySpec{RegoVersion: placementv1.RegoV1, Rego: `package p
-
-one := [input.spec.template.spec, input.spec.template.spec]
-
-two := [one, one]
-
-other := data.kubernetes.deployments.shop.web.spec.template.spec
-
-warnings contains "differs" if [two, two] != [[[other, other], [other, other]], [[other, other], [other, other]]]
-
-annotations["a"] := input.metadata.lables.tier
-`}
+	var text strings.Builder
+	text.WriteString("package p\n\na0 := input.spec.template.spec\nb0 := data.kubernetes.deployments.shop.web.spec.template.spec\n")
+	for i := range 12 {
+		fmt.Fprintf(&text, "a%d := [a%d, a%d]\nb%d := [b%d, b%d]\n", i+1, i, i, i+1, i, i)
+	}
+	text.WriteString("warnings contains \"differs\" if a12 != b12\nannotations[\"a\"] := input.metadata.lables.tier\n")
+	spec := placementv1.PlacementPolicySpec{RegoVersion: placementv1.RegoV1, Rego: text.String()}
 	result := typecheck.Check(input(t, spec, "deployments"))
 	if !strings.Contains(result.Unchecked, "berth_size_error") || len(result.Findings) > 0 {
 		t.Errorf("unchecked %q, findings %q", result.Unchecked, texts(result))
