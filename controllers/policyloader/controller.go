@@ -49,6 +49,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
@@ -99,9 +100,11 @@ type Deps struct {
 	// the policies.
 	Revisions client.Reader
 	Namespace string
-	Engine    Engine
-	Catalog   Catalog
-	Metrics   *metrics.Metrics
+	// Compiler compiles within a deadline. If it is nil, there is none.
+	Compiler *compilation.Compiler
+	Engine   Engine
+	Catalog  Catalog
+	Metrics  *metrics.Metrics
 	// Settled reports whether all data that a policy reads is replicated or known to be unavailable. Until then the
 	// version that is in force and can decide remains in force. If it is nil, no version waits.
 	Settled func(*policy.Binding) bool
@@ -185,7 +188,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(definitions, c.invalidate(), builder.OnlyMetadata).
 		WatchesRawSource(source.Channel(c.served, handler.EnqueueRequestsFromMapFunc(c.allPolicies))).
 		WatchesRawSource(source.Channel(c.data, handler.EnqueueRequestsFromMapFunc(c.waitingPolicies))).
-		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: workers()}).
+		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: Workers()}).
 		Complete(c)
 }
 
@@ -202,9 +205,9 @@ var specChanged = predicate.TypedFuncs[client.Object]{UpdateFunc: func(e event.U
 // confirms a watch without events about once a minute.
 const defaultMaxStaleness = time.Minute
 
-// workers returns how many policies are loaded at once. Compilation keeps a processor busy, and a policy that waits for
+// Workers returns how many policies are loaded at once. Compilation keeps a processor busy, and a policy that waits for
 // the API server must not block all others.
-func workers() int { return max(2, runtime.GOMAXPROCS(0)) }
+func Workers() int { return max(2, runtime.GOMAXPROCS(0)) }
 
 // invalidate returns an event handler that requests a new discovery when a CustomResourceDefinition changes. A type
 // that a policy reads may be served or not served from then on, or another group may have a type of the same name.
@@ -289,10 +292,11 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // mayRecover reports whether the policy's state may improve without a change of any object that Berth watches. A missing
-// type may be served, the leader may record what the policy's types are bound to, or the cache may get a stored revision.
+// type may be served, the leader may record what the policy's types are bound to, the cache may get a stored revision, or a
+// compilation may end.
 func mayRecover(s *placement.PolicyState) bool {
 	_, notServed := errors.AsType[*policy.NotServedError](s.Err)
-	return notServed || policy.IsAmbiguous(s.Err) || errors.Is(s.Err, errNotStored) || slices.ContainsFunc(s.InForce(), func(b *policy.Binding) bool { return len(b.Missing) > 0 })
+	return notServed || policy.IsAmbiguous(s.Err) || policy.IsUnfinished(s.Err) || errors.Is(s.Err, errNotStored) || slices.ContainsFunc(s.InForce(), func(b *policy.Binding) bool { return len(b.Missing) > 0 })
 }
 
 // awaitData returns the registry entry that is to be in force: next, or the current entry while the data that next reads
@@ -374,7 +378,9 @@ func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy)
 // candidate returns the newest version of a policy with its binding. reason says why it can't decide; nil if it can. If it only
 // reads types that are not served, it has a binding all the same. An error means that the caller must retry.
 func (c *Controller) candidate(ctx context.Context, obj *placementv1.PlacementPolicy) (next compiled, binding *policy.Binding, reason, err error) {
-	next, reason = c.newest(obj)
+	if next, reason, err = c.newest(ctx, obj); err != nil {
+		return next, nil, nil, err
+	}
 	if reason == nil && next.invalid != nil {
 		inForce, err := c.regoInForce(ctx, obj)
 		if err != nil {
@@ -402,14 +408,16 @@ func (c *Controller) candidate(ctx context.Context, obj *placementv1.PlacementPo
 	return next, binding, nil, nil
 }
 
-// newest returns the compiled newest version of a policy. It compiles the version unless that was done before.
-func (c *Controller) newest(obj *placementv1.PlacementPolicy) (compiled, error) {
+// newest returns the compiled newest version of a policy. It compiles the version unless that was done before. reason says why the
+// version does not compile. An error means that the caller must retry.
+func (c *Controller) newest(ctx context.Context, obj *placementv1.PlacementPolicy) (version compiled, reason, err error) {
 	for _, known := range c.versions(obj) {
 		if known.Generation == obj.Generation && equality.Semantic.DeepEqual(known.Spec, obj.Spec.WithDefaults()) {
-			return known, nil
+			return known, nil, nil
 		}
 	}
-	return compile(obj.Name, policy.Revision{UID: obj.UID, Generation: obj.Generation, Spec: obj.Spec})
+	version, reason = c.compile(ctx, obj.Name, policy.Revision{UID: obj.UID, Generation: obj.Generation, Spec: obj.Spec})
+	return version, reason, ctx.Err()
 }
 
 // fallBack puts an earlier version in force because of an error of the newest one. It returns nil if there is none.
@@ -484,11 +492,15 @@ func bindingsOf(revision policy.Revision, obj *placementv1.PlacementPolicy, text
 
 // compile compiles one generation of a policy. If only spec.match is invalid, it returns a result besides the error.
 // That result leaves out the invalid parts of the match, so it matches more objects and never fewer.
-func compile(name string, source policy.Revision) (compiled, error) {
+func (c *Controller) compile(ctx context.Context, name string, source policy.Revision) (compiled, error) {
 	out := compiled{Revision: source}
 	out.Spec = source.Spec.WithDefaults()
 	var err error
-	if out.module, err = policy.Compile(name, out.Spec); err != nil {
+	out.module, err = c.Compiler.Compile(ctx, name, out.Spec)
+	if errors.Is(err, compilation.ErrBusy) {
+		err = policy.Unfinished(name, out.Spec, err.Error()+"; Berth tries again")
+	}
+	if err != nil {
 		if list, ok := errors.AsType[*policy.CompileError](err); !ok || !list.ContractOnly() {
 			return compiled{}, err
 		}
@@ -540,7 +552,7 @@ func (c *Controller) storedVersion(ctx context.Context, obj *placementv1.Placeme
 		return compiled{}, false, err
 	}
 	// This version of Berth may refuse a source that an older one accepted.
-	out, _ := compile(obj.Name, revision)
+	out, _ := c.compile(ctx, obj.Name, revision)
 	if out.module == nil {
 		return compiled{}, false, nil
 	}

@@ -155,7 +155,7 @@ func loadAll(t testing.TB, c *Controller, from *cluster) {
 	}
 	close(names)
 	var all sync.WaitGroup
-	for range workers() {
+	for range Workers() {
 		all.Go(func() {
 			for name := range names {
 				load(t, c, name)

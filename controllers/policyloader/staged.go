@@ -225,7 +225,10 @@ func (l *stagedLoad) stay(ctx context.Context, position rollout.Position) (*plac
 		state.Policy.Matcher = state.Policy.Matcher.Within(func(namespace string, labels map[string]string) bool { return stages.Of(namespace, labels) < reached })
 		return state, nil
 	}
-	next, _ := l.newest(l.obj)
+	next, _, err := l.newest(ctx, l.obj)
+	if err != nil {
+		return nil, err
+	}
 	target, err := l.prepare(ctx, next, l.candidate)
 	if err != nil {
 		return nil, err
@@ -275,7 +278,7 @@ func (l *stagedLoad) stored(ctx context.Context, number int64) (preparedVersion,
 		return preparedVersion{}, fmt.Errorf("revision %d: %w", number, errNotStored)
 	}
 	// This version of Berth may refuse a source that an older one accepted.
-	out, err := compile(l.obj.Name, revision)
+	out, err := l.compile(ctx, l.obj.Name, revision)
 	if out.module == nil {
 		return preparedVersion{}, fmt.Errorf("revision %d: %w", number, err)
 	}

@@ -17,7 +17,9 @@ limitations under the License.
 package policy
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
@@ -42,7 +44,28 @@ const (
 	maxRenderedRules = 8192
 )
 
-const codeSize = "berth_size_error"
+// Codes of policies that take too much to compile. codeTime is that of one whose compilation did not end in time.
+const (
+	codeSize = "berth_size_error"
+	codeTime = "berth_time_error"
+)
+
+// Unfinished returns the error for a policy whose compilation has no result yet. The problem says why, and what to do.
+func Unfinished(name string, spec placementv1.PlacementPolicySpec, problem string) *CompileError {
+	switch {
+	case len(spec.Rules) > 0:
+		return &CompileError{Diagnostics: []Diagnostic{{Field: "spec.rules", Code: codeTime, Message: problem}}}
+	case spec.Remote != nil:
+		return &CompileError{Diagnostics: []Diagnostic{{Field: "spec.remote.modules", Code: codeTime, Message: problem}}}
+	}
+	return oneError(name+".rego", nil, codeTime, problem)
+}
+
+// IsUnfinished reports whether an error is one of Unfinished.
+func IsUnfinished(err error) bool {
+	list, ok := errors.AsType[*CompileError](err)
+	return ok && slices.ContainsFunc(list.Diagnostics, func(d Diagnostic) bool { return d.Code == codeTime })
+}
 
 // checkSize rejects a policy that is too large to compile within the time of a request.
 func checkSize(file string, spec placementv1.PlacementPolicySpec) error {

@@ -33,6 +33,7 @@ import (
 	"k8s.io/client-go/openapi"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/typecheck"
@@ -51,16 +52,20 @@ type Catalog interface {
 // Checker checks the types of policies. It is safe for concurrent use. It caches the schemas of a group and version
 // only while a Report that used them is in use.
 type Checker struct {
-	catalog Catalog
-	client  openapi.Client
+	catalog  Catalog
+	client   openapi.Client
+	compiler *compilation.Compiler
 	// documents is keyed by the URL in the index, which contains the document's hash.
 	documents weakcache.Cache[typecheck.Kinds]
 }
 
+// maxChecks is how many policies are checked at once.
+const maxChecks = 2
+
 // NewChecker returns a checker that compares the types in policies with the OpenAPI schemas that it reads with the client. catalog
 // knows the types that the API server serves.
 func NewChecker(catalog Catalog, client openapi.Client) *Checker {
-	return &Checker{catalog: catalog, client: client}
+	return &Checker{catalog: catalog, client: client, compiler: compilation.New(maxChecks, compilation.RequestDeadline, policy.Compile)}
 }
 
 // Report is the result of a check. It also records the schemas that the check used.
@@ -113,7 +118,11 @@ func (c *Checker) Check(ctx context.Context, name string, spec placementv1.Place
 	if spec.Remote != nil || spec.Rego == "" {
 		return report, nil
 	}
-	module, err := policy.Compile(name, spec)
+	module, err := c.compiler.Compile(ctx, name, spec)
+	if policy.IsUnfinished(err) {
+		report.Unchecked = err.Error()
+		return report, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -141,8 +150,12 @@ func (c *Checker) Check(ctx context.Context, name string, spec placementv1.Place
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	report.Result = typecheck.Check(in)
-	return report, nil
+	report.Result, err = compilation.Do(ctx, c.compiler, name, spec, func() typecheck.Result { return typecheck.Check(in) })
+	if policy.IsUnfinished(err) {
+		// The same check would take as long again.
+		report.Result, err = typecheck.Result{Unchecked: err.Error()}, nil
+	}
+	return report, err
 }
 
 // matched returns the kinds that a policy matches. It returns nil if the kind of one of them is unknown. If the policy

@@ -27,6 +27,7 @@ import (
 	"github.com/berth-dev/berth/controllers/policyrevision"
 	"github.com/berth-dev/berth/controllers/replicator"
 	"github.com/berth-dev/berth/internal/certs"
+	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/freshness"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -52,7 +53,9 @@ func newLoading(ctx context.Context, base *base, evaluation *evaluation) (*loadi
 	replication := replicator.New(base.hub, evaluation.registry, evaluation.data, evaluation.world, base.settings.inventories)
 	policies := policyloader.New(policyloader.Deps{
 		Policies: base.mgr.GetClient(), Revisions: base.stateCluster().GetClient(), Namespace: base.options.Namespace,
-		Engine: evaluation.engines, Registry: evaluation.registry, Catalog: evaluation.catalog, Metrics: base.metrics,
+		// Some may exceed the deadline, and the workers go on with the others.
+		Compiler: compilation.New(2*policyloader.Workers(), compilation.Deadline, policy.Compile),
+		Engine:   evaluation.engines, Registry: evaluation.registry, Catalog: evaluation.catalog, Metrics: base.metrics,
 		Settled: func(binding *policy.Binding) bool {
 			return replication.SettledFor(binding) && evaluation.engines.remote.DataReady(binding)
 		},

@@ -19,15 +19,16 @@ package setup
 import (
 	"net/http"
 
-	"golang.org/x/sync/semaphore"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/controllers/remediator"
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
+	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/httpserver"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/review"
 	"github.com/berth-dev/berth/internal/watches"
@@ -82,7 +83,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 			Bound:             evaluation.registry.BindingsInForce,
 			Clusters:          &watches.Clusters{Client: base.served.dynamic, Catalog: evaluation.catalog},
 			ClusterPredicates: base.settings.predicates.NamesOf(predicates.Clusters),
-			Compilations:      semaphore.NewWeighted(maxCompilations),
+			Compiler:          compilation.New(maxCompilations, compilation.RequestDeadline, policy.Compile),
 		}).Handler))
 	register(webhookconfiguration.PathApprovals, own(&planapproval.Handler{Clock: clock.RealClock{}}))
 	register(webhookconfiguration.PathQuotaSpecs, own(&quotaspec.Handler{

@@ -25,7 +25,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/analysis"
@@ -104,9 +104,8 @@ type Validator struct {
 	Clusters Clusters
 	// Templates finds the pod templates of kinds; nil for the built-in kinds.
 	Templates *workload.Templates
-	// Compilations limits how many policies are compiled concurrently, each with weight 1. If it is nil, there is no
-	// limit.
-	Compilations *semaphore.Weighted
+	// Compiler compiles within a deadline. If it is nil, there is none.
+	Compiler *compilation.Compiler
 }
 
 // ValidateCreate implements admission.Validator.
@@ -130,11 +129,6 @@ func (v *Validator) ValidateDelete(context.Context, *placementv1.PlacementPolicy
 
 // validate validates a policy. old is the earlier version, or nil for a new policy.
 func (v *Validator) validate(ctx context.Context, old, obj *placementv1.PlacementPolicy) (admission.Warnings, error) {
-	release, err := v.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	spec := obj.Spec.WithDefaults()
 	path := field.NewPath("spec")
 	matcher, errs := match.New(spec.Match, path.Child("match"))
@@ -145,7 +139,10 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 	}
 	staged, rolloutErrs := v.checkRollout(ctx, old, obj, matcher, path.Child("rollout"))
 	warnings, errs = append(warnings, staged...), append(errs, rolloutErrs...)
-	module, err := policy.Compile(obj.Name, spec)
+	module, err := v.Compiler.Compile(ctx, obj.Name, spec)
+	if _, compiled := errors.AsType[*policy.CompileError](err); err != nil && !compiled {
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the policy was not compiled: %v; try again", err), 1)
+	}
 	if list, ok := errors.AsType[*policy.CompileError](err); ok && list.ContractOnly() && old != nil && policy.SameRegoAndData(old.Spec.WithDefaults(), spec) {
 		// A source that an earlier version of Berth accepted must not be refused because of a change of another field.
 		warnings, err = append(warnings, list.Error()), nil
@@ -221,20 +218,6 @@ func asWarnings(mistakes field.ErrorList) []string {
 	return out
 }
 
-// enter waits until the policy may be compiled, at most until ctx ends. OPA's compiler can't be canceled.
-func (v *Validator) enter(ctx context.Context) (release func(), err error) {
-	if err = ctx.Err(); err == nil && v.Compilations != nil {
-		err = v.Compilations.Acquire(ctx, 1)
-	}
-	switch {
-	case err != nil:
-		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the policy was not compiled: other policies are being compiled (%v); try again", err), 1)
-	case v.Compilations == nil:
-		return func() {}, nil
-	}
-	return func() { v.Compilations.Release(1) }, nil
-}
-
 // boundTo returns the groups that the earlier version is bound to, if an update does not change the source.
 func (v *Validator) boundTo(old *placementv1.PlacementPolicy, spec placementv1.PlacementPolicySpec) policy.Bindings {
 	if v.Bound == nil || old == nil || !policy.SameRegoAndReplicate(old.Spec, spec) {
@@ -256,7 +239,7 @@ func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, 
 		return warnings, nil
 	}
 	if old != nil && !policy.SameRegoAndReplicate(old.Spec, spec) {
-		if added := v.missesMore(old, binding.Missing); len(added) > 0 {
+		if added := v.missesMore(ctx, old, binding.Missing); len(added) > 0 {
 			return nil, policy.NewNotServedCompileError(name, added, v.Catalog.Served().SuggestPlural)
 		}
 	}
@@ -268,9 +251,9 @@ func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, 
 }
 
 // missesMore returns those reads of unserved types that the earlier version does not have.
-func (v *Validator) missesMore(old *placementv1.PlacementPolicy, missing []analysis.Read) []analysis.Read {
+func (v *Validator) missesMore(ctx context.Context, old *placementv1.PlacementPolicy, missing []analysis.Read) []analysis.Read {
 	spec := old.Spec.WithDefaults()
-	module, err := policy.Compile(old.Name, spec)
+	module, err := v.Compiler.Compile(ctx, old.Name, spec)
 	if err != nil {
 		return missing
 	}

@@ -23,16 +23,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sync/semaphore"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/replication"
@@ -486,28 +486,39 @@ func TestSubresourcesAreWarnedOf(t *testing.T) {
 	}
 }
 
-// TestCompilationsAreBounded checks that nothing is compiled for a request whose client is gone, or while all slots are
-// in use.
+// TestCompilationsAreBounded checks that nothing is compiled for a request whose client is gone, that a policy is refused whose
+// compilation does not end, and that no other one is compiled while as many go on as may.
 func TestCompilationsAreBounded(t *testing.T) {
-	slots := semaphore.NewWeighted(1)
-	v := &policyvalidator.Validator{Catalog: &catalog{}, Checker: allows(), Compilations: slots}
-	p := newPolicy("package p\nlabels := {\"a\": \"b\"}")
-	for range 3 {
-		if _, err := v.ValidateCreate(t.Context(), p); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		v := &policyvalidator.Validator{Catalog: &catalog{}, Checker: allows(), Compiler: compilation.New(1, compilation.RequestDeadline,
+			func(name string, spec placementv1.PlacementPolicySpec) (*policy.Module, error) {
+				if strings.Contains(spec.Rego, "hangs") {
+					<-end
+				}
+				return policy.Compile(name, spec)
+			})}
+		p, hangs := newPolicy("package p\nlabels := {\"a\": \"b\"}"), newPolicy("package hangs\nlabels := {\"a\": \"b\"}")
+		for range 3 {
+			if _, err := v.ValidateCreate(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := v.ValidateCreate(canceled, newPolicy("no policy")); !apierrors.IsTooManyRequests(err) {
-		t.Errorf("error %v: a canceled request was compiled", err)
-	}
-	if !slots.TryAcquire(1) {
-		t.Fatal("a slot is not given back")
-	}
-	waiting, give := context.WithTimeout(t.Context(), time.Millisecond)
-	defer give()
-	if _, err := v.ValidateCreate(waiting, newPolicy("no policy")); !apierrors.IsTooManyRequests(err) {
-		t.Errorf("error %v: a request was compiled beyond the bound", err)
-	}
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := v.ValidateCreate(canceled, newPolicy("no policy")); !apierrors.IsTooManyRequests(err) {
+			t.Errorf("error %v: a canceled request was compiled", err)
+		}
+		if _, err := v.ValidateCreate(t.Context(), hangs); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "takes longer than 8s to compile") {
+			t.Errorf("error %v of a policy whose compilation does not end", err)
+		}
+		if _, err := v.ValidateCreate(t.Context(), p); !apierrors.IsTooManyRequests(err) {
+			t.Errorf("error %v: a request was compiled beyond the bound", err)
+		}
+		close(end)
+		synctest.Wait()
+		if _, err := v.ValidateCreate(t.Context(), p); err != nil {
+			t.Errorf("error %v after the compilation ended", err)
+		}
+	})
 }
