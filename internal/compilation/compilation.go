@@ -32,8 +32,9 @@ import (
 
 const (
 	// Deadline is how long a replica compiles a policy that it loads. The largest rules take seconds on a machine that does nothing
-	// else. RequestDeadline is for policies that are applied: the API server waits ten seconds for the validating webhook.
-	Deadline        = 20 * time.Second
+	// else.
+	Deadline = 20 * time.Second
+	// RequestDeadline is Deadline for policies that are applied: the API server waits ten seconds for the validating webhook.
 	RequestDeadline = 8 * time.Second
 	// RetryInterval is how long a source that exceeded the deadline is not compiled again. Other work may have delayed it.
 	RetryInterval = time.Minute
