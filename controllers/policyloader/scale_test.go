@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -44,6 +43,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/test/growth"
 )
 
 // cluster is a cache of policies, and an API server that serves one inventory.
@@ -238,23 +238,13 @@ func TestChangeCostsTheSame(t *testing.T) {
 	}
 }
 
-// processor returns the processor time that this process has used.
-func processor(t testing.TB) time.Duration {
-	t.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
 // BenchmarkStart measures how long a replica takes to load its policies, each with a source of its own or all with the
 // same.
 func BenchmarkStart(b *testing.B) {
 	for name, rego := range map[string]func(int) string{"distinct": text, "equal": func(int) string { return text(0) }} {
 		for _, n := range []int{100, 1000} {
 			b.Run(fmt.Sprintf("texts=%s/policies=%d", name, n), func(b *testing.B) {
-				start, seen := processor(b), 0
+				start, seen := growth.ProcessorTime(b), 0
 				for b.Loop() {
 					// Texts of the last iteration may still be cached.
 					from := policiesOf(n, func(i int) string { return rego(seen + i) })
@@ -263,7 +253,7 @@ func BenchmarkStart(b *testing.B) {
 					loadAll(b, c, from)
 					runtime.KeepAlive(registry)
 				}
-				b.ReportMetric(float64(processor(b)-start)/float64(b.N)/1e9, "cpu-s/op")
+				b.ReportMetric(float64(growth.ProcessorTime(b)-start)/float64(b.N)/1e9, "cpu-s/op")
 			})
 		}
 	}

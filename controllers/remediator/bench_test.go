@@ -24,7 +24,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -48,6 +47,7 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/test/growth"
 )
 
 var (
@@ -382,16 +382,6 @@ func (l *leader) placed(o *unstructured.Unstructured) *unstructured.Unstructured
 	return out.Object
 }
 
-// processor returns the processor time that this process has used.
-func processor(t testing.TB) time.Duration {
-	t.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -435,17 +425,17 @@ func BenchmarkClusterChanges(b *testing.B) {
 			var sweeping, deciding time.Duration
 			i := 0
 			for b.Loop() {
-				start := processor(b)
+				start := growth.ProcessorTime(b)
 				if !l.data.Put(profiles, bench.change(i)) {
 					b.Fatal("nothing changed")
 				}
 				l.catchUp(b.Context())
-				swept := processor(b)
+				swept := growth.ProcessorTime(b)
 				if n := l.drain(); n != bench.decided {
 					b.Fatalf("%d decided, want %d", n, bench.decided)
 				}
 				sweeping += swept - start
-				deciding += processor(b) - swept
+				deciding += growth.ProcessorTime(b) - swept
 				i++
 			}
 			b.ReportMetric(sweeping.Seconds()*1e3/float64(b.N), "cpu-ms/sweep")
@@ -464,7 +454,7 @@ func BenchmarkPlan(b *testing.B) {
 	for i := range keys {
 		keys[i] = remediation.Key{Resource: deployments, Namespace: fmt.Sprintf("shop-%d", i%100), Name: fmt.Sprintf("web-%d", i)}
 	}
-	start := processor(b)
+	start := growth.ProcessorTime(b)
 	for b.Loop() {
 		l := remediation.NewLedger()
 		a := l.Assess(time.Time{}, remediation.Cause{}, p.Name)
@@ -481,7 +471,7 @@ func BenchmarkPlan(b *testing.B) {
 			b.Fatalf("plan %+v", plan)
 		}
 	}
-	b.ReportMetric((processor(b)-start).Seconds()*1e3/float64(b.N), "cpu-ms/all")
+	b.ReportMetric((growth.ProcessorTime(b)-start).Seconds()*1e3/float64(b.N), "cpu-ms/all")
 }
 
 // inNamespaces returns the selector for a policy's share of the namespaces.
@@ -515,14 +505,14 @@ func BenchmarkStart(b *testing.B) {
 				for i := range list {
 					list[i] = workload(b, i)
 				}
-				start := processor(b)
+				start := growth.ProcessorTime(b)
 				b.StartTimer()
 				l.catchUp(b.Context())
 				l.fill(deployments, list)
 				n := l.drain()
 				l.catchUp(b.Context())
 				n += l.drain()
-				b.ReportMetric((processor(b) - start).Seconds(), "cpu-s/start")
+				b.ReportMetric((growth.ProcessorTime(b) - start).Seconds(), "cpu-s/start")
 				b.ReportMetric(float64(n)/float64(size.objects), "decisions/object")
 			}
 		})

@@ -30,6 +30,7 @@ import (
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/test/growth"
 )
 
 // evaluations counts the evaluations of policies.
@@ -142,9 +143,9 @@ func BenchmarkThreshold(b *testing.B) {
 	var spent time.Duration
 	i := 0
 	for b.Loop() {
-		start := processor(b)
+		start := growth.ProcessorTime(b)
 		_, n := l.change(seen, []string{"1.5", "2"}[i%2], manual)
-		spent += processor(b) - start
+		spent += growth.ProcessorTime(b) - start
 		evaluated += n
 		i++
 	}

@@ -44,8 +44,7 @@ const (
 var ErrBusy = errors.New("too many other policies are being compiled")
 
 // Compiler runs compilations, a limited number at once. One that exceeds the deadline goes on without its caller. Once as many go on
-// as may run at once, no other one begins until one of them ends. A Compiler is safe for concurrent use. Create it with New. A nil
-// Compiler has no limits.
+// as may run at once, no other one begins until one of them ends. A Compiler is safe for concurrent use. Create it with New.
 type Compiler struct {
 	compile  func(name string, spec placementv1.PlacementPolicySpec) (*policy.Module, error)
 	deadline time.Duration
@@ -62,7 +61,7 @@ func New(n int, deadline time.Duration, compile func(name string, spec placement
 	return &Compiler{compile: compile, deadline: deadline, slots: make(chan struct{}, n), overdue: map[string]bool{}}
 }
 
-// Compile compiles a policy as policy.Compile does. It also returns the errors of Do.
+// Compile compiles a policy as policy.Compile does. It also returns the errors of Do. A nil Compiler has no limits.
 func (c *Compiler) Compile(ctx context.Context, name string, spec placementv1.PlacementPolicySpec) (*policy.Module, error) {
 	if c == nil {
 		return policy.Compile(name, spec)
@@ -81,13 +80,10 @@ func (c *Compiler) Compile(ctx context.Context, name string, spec placementv1.Pl
 	return out.module, out.err
 }
 
-// Do returns the result of a function that compiles a policy. If the function takes longer than the deadline, or one for an equal
+// Do returns the result of a function that compiles a policy, within the limits of a compiler, which is not nil. If the function takes longer than the deadline, or one for an equal
 // source did before, the error is that of policy.Unfinished. Another error says why the function was not called: ErrBusy, or the
 // cause of the end of ctx.
 func Do[T any](ctx context.Context, c *Compiler, name string, spec placementv1.PlacementPolicySpec, f func() T) (T, error) {
-	if c == nil {
-		return f(), nil
-	}
 	var none T
 	key, err := weakcache.Key(spec.Rego, spec.RegoVersion, spec.Rules, spec.Remote)
 	if err != nil {

@@ -62,15 +62,16 @@ func Digits(text string) int {
 // IsCheap reports whether a text is cheap to read as a number, and to calculate with. A text that is no number is cheap.
 func IsCheap(text string) bool { return Digits(text) <= MaxDigits }
 
-// Quantity parses a quantity. It returns an error for a text that is none, and for one with more than MaxDigits digits.
+// Quantity parses a quantity. It returns an error for a text that is none, and ErrTooLong for one with more than MaxDigits digits.
 func Quantity(text string) (resource.Quantity, error) {
 	if !IsCheap(text) {
-		return resource.Quantity{}, errTooLong
+		return resource.Quantity{}, ErrTooLong
 	}
 	return resource.ParseQuantity(text)
 }
 
-var errTooLong = fmt.Errorf("the number has more than %d digits, with those that its exponent stands for", MaxDigits)
+// ErrTooLong is the error for a number with more than MaxDigits digits.
+var ErrTooLong = fmt.Errorf("the number has more than %d digits, with those that its exponent stands for", MaxDigits)
 
 // FromUnstructured converts the content of an object to a typed one, as runtime.DefaultUnstructuredConverter does. It returns an
 // error with the field's path if a quantity has more than MaxDigits digits. The typed object is a pointer to a struct.
@@ -119,7 +120,7 @@ func check(value any, to reflect.Type, path *field.Path) error {
 	}
 	if to == quantityType {
 		if hasLongText(value) {
-			return fmt.Errorf("%s: %w", path, errTooLong)
+			return fmt.Errorf("%s: %w", path, ErrTooLong)
 		}
 		return nil
 	}

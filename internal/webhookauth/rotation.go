@@ -26,7 +26,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -44,10 +43,6 @@ const (
 // rotation reconciles the Secret. It runs on the leader.
 type rotation struct {
 	tokens *Tokens
-	client client.Client
-	clock  clock.PassiveClock
-
-	schedule schedule
 	// rotated is set once this leader has introduced a token. A new leader does so, since errors during the outage before may have shown
 	// the token to users.
 	rotated bool
@@ -61,15 +56,15 @@ func (r *rotation) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{}, fmt.Errorf("reading the webhook configurations: %w", err)
 	}
 	secret := &corev1.Secret{}
-	if err := r.client.Get(ctx, req.NamespacedName, secret); client.IgnoreNotFound(err) != nil {
+	if err := r.tokens.client.Get(ctx, req.NamespacedName, secret); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
 	have, err := decode(secret.Data)
 	if err != nil {
 		ctrllog.FromContext(ctx).Error(err, "Replacing the tokens of the webhooks")
 	}
-	now := r.clock.Now()
-	next, current, after := r.schedule.next(have, used, now, !r.rotated)
+	now := r.tokens.clock.Now()
+	next, current, after := r.tokens.schedule.next(have, used, now, !r.rotated)
 	if slices.Equal(have.tokens, next.tokens) {
 		r.tokens.setCurrent(current)
 		return reconcile.Result{RequeueAfter: after}, nil
@@ -77,9 +72,9 @@ func (r *rotation) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	secret.Data = next.encode()
 	if secret.ResourceVersion == "" {
 		secret.ObjectMeta = metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}
-		err = r.client.Create(ctx, secret)
+		err = r.tokens.client.Create(ctx, secret)
 	} else {
-		err = r.client.Update(ctx, secret)
+		err = r.tokens.client.Update(ctx, secret)
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("storing the tokens of the webhooks: %w", err)
@@ -89,7 +84,7 @@ func (r *rotation) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		r.rotated = true
 	}
 	// The change of the Secret triggers the next reconcile. The requeue is for the case that its event came before.
-	return reconcile.Result{RequeueAfter: r.schedule.settle}, nil
+	return reconcile.Result{RequeueAfter: r.tokens.schedule.settle}, nil
 }
 
 // newToken returns 130 random bits, encoded with the characters that the path of a webhook may have, which are those of

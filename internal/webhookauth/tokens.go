@@ -126,7 +126,7 @@ func Add(mgr manager.Manager, state cluster.Cluster, o Options) (*Tokens, error)
 		leads      bool
 	}{
 		"webhook-token":          {reconciler: t},
-		"webhook-token-rotation": {leads: true, reconciler: &rotation{tokens: t, client: t.client, clock: t.clock, schedule: t.schedule}},
+		"webhook-token-rotation": {leads: true, reconciler: &rotation{tokens: t}},
 	} {
 		if err := t.add(mgr, state, name, r.reconciler, r.leads); err != nil {
 			return nil, fmt.Errorf("adding controller %s: %w", name, err)

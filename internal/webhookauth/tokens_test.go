@@ -75,8 +75,7 @@ func (f *fixture) tokens() *Tokens {
 
 // elect replaces the leader.
 func (f *fixture) elect() {
-	tokens := f.tokens()
-	f.leader = &rotation{tokens: tokens, client: f.client, clock: f.clock, schedule: tokens.schedule}
+	f.leader = &rotation{tokens: f.tokens()}
 }
 
 // settle reconciles until nothing changes, and returns the time until the next step.

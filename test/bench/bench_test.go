@@ -20,7 +20,6 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -36,17 +35,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/test/bench/fixture"
+	"github.com/berth-dev/berth/test/growth"
 )
-
-// cpuTime is the processor time that this process has taken.
-func cpuTime(b testing.TB) time.Duration {
-	b.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
 
 // measure measures work, which gets the number of its call. Besides the usual figures it reports the processor time,
 // garbage collection included, which depends less than the time on what else the machine does.
@@ -55,12 +45,12 @@ func measure(b *testing.B, work func(i int)) {
 	b.ReportAllocs()
 	runtime.GC()
 	i := 0
-	start := cpuTime(b)
+	start := growth.ProcessorTime(b)
 	for b.Loop() {
 		work(i)
 		i++
 	}
-	b.ReportMetric(float64(cpuTime(b)-start)/float64(i), "cpu-ns/op")
+	b.ReportMetric(float64(growth.ProcessorTime(b)-start)/float64(i), "cpu-ns/op")
 }
 
 // heap is how much the heap holds.

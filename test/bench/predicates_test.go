@@ -35,6 +35,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/workload"
+	"github.com/berth-dev/berth/test/growth"
 )
 
 const (
@@ -352,14 +353,14 @@ func pairs(b *testing.B, candidates int, work func() (*predicates.Report, error)
 	b.Helper()
 	b.ReportAllocs()
 	runtime.GC()
-	start := cpuTime(b)
+	start := growth.ProcessorTime(b)
 	for b.Loop() {
 		report, err := work()
 		if err != nil || len(report.Verdicts) != candidates {
 			b.Fatal(report, err)
 		}
 	}
-	taken := float64(cpuTime(b)-start) / float64(b.N)
+	taken := float64(growth.ProcessorTime(b)-start) / float64(b.N)
 	b.ReportMetric(taken, "cpu-ns/op")
 	b.ReportMetric(taken/float64(candidates), "cpu-ns/pair")
 }

@@ -57,8 +57,8 @@ func Ratio(t testing.TB, n int, prepare func(n int) (work func())) float64 {
 	small, large := prepare(n), prepare(Factor*n)
 	lowest := 0.0
 	for i := range attempts {
-		least := max(processorTime(t, small), floor)
-		ratio := float64(processorTime(t, large)) / float64(least)
+		least := max(costOf(t, small), floor)
+		ratio := float64(costOf(t, large)) / float64(least)
 		if i == 0 || ratio < lowest {
 			lowest = ratio
 		}
@@ -69,21 +69,21 @@ func Ratio(t testing.TB, n int, prepare func(n int) (work func())) float64 {
 	return lowest
 }
 
-// processorTime is what one call of work takes, on average. Garbage of work before it is not counted.
-func processorTime(t testing.TB, work func()) time.Duration {
+// costOf is the processor time that one call of work takes, on average. Garbage of work before it is not counted.
+func costOf(t testing.TB, work func()) time.Duration {
 	t.Helper()
 	runtime.GC()
-	start := used(t)
+	start := ProcessorTime(t)
 	for calls := time.Duration(1); ; calls++ {
 		work()
-		if total := used(t) - start; total >= enough {
+		if total := ProcessorTime(t) - start; total >= enough {
 			return total / calls
 		}
 	}
 }
 
-// used is the processor time that this process has taken.
-func used(t testing.TB) time.Duration {
+// ProcessorTime returns the processor time that this process has taken until now, with all that runs in it.
+func ProcessorTime(t testing.TB) time.Duration {
 	t.Helper()
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

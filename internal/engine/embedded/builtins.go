@@ -17,6 +17,7 @@ limitations under the License.
 package embedded
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -143,10 +144,10 @@ func quantity(t *ast.Term) (resource.Quantity, error) {
 	default:
 		return resource.Quantity{}, fmt.Errorf("%s is not a quantity", t)
 	}
-	if n := numeral.Digits(text); n > numeral.MaxDigits {
-		return resource.Quantity{}, rego.NewHaltError(&engine.LimitError{Operand: "an amount", Size: n, Limit: numeral.MaxDigits, Unit: "digits"})
-	}
 	q, err := numeral.Quantity(text)
+	if errors.Is(err, numeral.ErrTooLong) {
+		return resource.Quantity{}, rego.NewHaltError(&engine.LimitError{Operand: "an amount", Size: numeral.Digits(text), Limit: numeral.MaxDigits, Unit: "digits"})
+	}
 	if err != nil {
 		return resource.Quantity{}, fmt.Errorf("%s is not a quantity: %w", t, err)
 	}

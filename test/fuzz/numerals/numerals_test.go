@@ -20,12 +20,10 @@ package numerals_test
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -39,6 +37,7 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 	"github.com/berth-dev/berth/internal/workload"
 	"github.com/berth-dev/berth/test/budget"
+	"github.com/berth-dev/berth/test/growth"
 )
 
 // What reading one cluster and deciding all of its objects may take: more than they do, with much to spare, and less than any text that
@@ -47,6 +46,26 @@ const (
 	maxProcessorTime = 10 * time.Second
 	maxBytes         = 1 << 30
 )
+
+// spec is that of several workloads.
+const spec = `spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}, annotations: {size: 5Gi}}
+    spec:
+      overhead: {cpu: 10m}
+      containers:
+      - name: web
+        image: web
+        env:
+        - {name: SIZE, value: 1Gi}
+        - {name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 1m}}}
+        resources: {requests: {cpu: 500m, memory: 1Gi}, limits: {cpu: "1", example.com/gpu: "1"}}
+      volumes:
+      - {name: scratch, emptyDir: {sizeLimit: 1Gi}}
+      - {name: data, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}
+      tolerations: [{key: a, operator: Gt, value: "3"}]`
 
 // cluster has objects of each kind of which Berth reads quantities or other numbers, and policies that read them.
 const cluster = `
@@ -117,29 +136,12 @@ spec:
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web, namespace: shop, annotations: {memory: 2Gi, generation: "3", after: 5m, version: 1.2.3}}
-spec: &spec
-  replicas: 2
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}, annotations: {size: 5Gi}}
-    spec:
-      overhead: {cpu: 10m}
-      containers:
-      - name: web
-        image: web
-        env:
-        - {name: SIZE, value: 1Gi}
-        - {name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 1m}}}
-        resources: {requests: {cpu: 500m, memory: 1Gi}, limits: {cpu: "1", example.com/gpu: "1"}}
-      volumes:
-      - {name: scratch, emptyDir: {sizeLimit: 1Gi}}
-      - {name: data, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}
-      tolerations: [{key: a, operator: Gt, value: "3"}]
+` + spec + `
 ---
 apiVersion: example.com/v1
 kind: Rollout
 metadata: {name: web, namespace: shop, uid: u-1, annotations: {memory: 2Gi, generation: "3", after: 5m, version: 1.2.3}}
-spec: *spec
+` + spec + `
 ---
 apiVersion: apps/v1
 kind: ReplicaSet
@@ -147,7 +149,7 @@ metadata:
   name: web
   namespace: shop
   ownerReferences: [{apiVersion: example.com/v1, kind: Rollout, name: web, uid: u-1, controller: true}]
-spec: *spec
+` + spec + `
 ---
 apiVersion: v1
 kind: Node
@@ -208,21 +210,12 @@ func objects(t testing.TB) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 	for text := range strings.SplitSeq(cluster, "\n---\n") {
 		object := &unstructured.Unstructured{}
-		// The anchor of spec is known only in its own document.
-		if err := utilyaml.Unmarshal([]byte(strings.ReplaceAll(text, "spec: *spec", specOf(t))), &object.Object); err != nil {
+		if err := utilyaml.Unmarshal([]byte(text), &object.Object); err != nil {
 			t.Fatal(err)
 		}
 		out = append(out, object)
 	}
 	return out
-}
-
-// specOf returns the spec that several workloads share, in YAML.
-func specOf(t testing.TB) string {
-	t.Helper()
-	_, text, _ := strings.Cut(cluster, "spec: &spec\n")
-	text, _, _ = strings.Cut(text, "\n---\n")
-	return "spec:\n" + text
 }
 
 // texts yields the setters of all texts in a value.
@@ -275,6 +268,16 @@ func FuzzNumerals(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	options := simulation.Options{Predicates: set, Templates: templates}
+	unchanged, err := read(f.Context(), objects(f), options)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, p := range unchanged.Policies() {
+		if p.Err != nil {
+			f.Fatalf("the policy %s decides nothing: %v", p.Object.Name, p.Err)
+		}
+	}
 	f.Fuzz(func(t *testing.T, place uint16, text string) {
 		all := objects(t)
 		var setters []func(string)
@@ -282,24 +285,27 @@ func FuzzNumerals(f *testing.F) {
 			setters = append(setters, texts(object.Object)...)
 		}
 		setters[int(place)%len(setters)](text)
-		time, bytes := used()
-		decideAll(t.Context(), all, simulation.Options{Predicates: set, Templates: templates})
-		timeAfter, bytesAfter := used()
-		if timeAfter-time > maxProcessorTime || bytesAfter-bytes > maxBytes {
+		start, before := growth.ProcessorTime(t), allocated()
+		decideAll(t.Context(), all, options)
+		if took, bytes := growth.ProcessorTime(t)-start, allocated()-before; took > maxProcessorTime || bytes > maxBytes {
 			shown, _ := yaml.Marshal(all)
-			t.Errorf("%s of processor time and %d bytes for place %d = %.100q:\n%s", timeAfter-time, bytesAfter-bytes, place, text, shown)
+			t.Errorf("%s of processor time and %d bytes for place %d = %.100q:\n%s", took, bytes, place, text, shown)
 		}
 	})
 }
 
+// read reads a cluster with the objects.
+func read(ctx context.Context, all []*unstructured.Unstructured, o simulation.Options) (*simulation.Simulation, error) {
+	c, err := simulation.NewStatic(simulation.KubernetesDiscovery(), replication.Known(), all...)
+	if err != nil {
+		return nil, err
+	}
+	return simulation.New(ctx, c, o)
+}
+
 // decideAll reads the cluster and decides its objects. Errors are ignored: most texts are not valid.
 func decideAll(ctx context.Context, all []*unstructured.Unstructured, o simulation.Options) {
-	inventories := replication.Known()
-	c, err := simulation.NewStatic(simulation.KubernetesDiscovery(), inventories, all...)
-	if err != nil {
-		return
-	}
-	s, err := simulation.New(ctx, c, o)
+	s, err := read(ctx, all, o)
 	if err != nil {
 		return
 	}
@@ -312,13 +318,9 @@ func decideAll(ctx context.Context, all []*unstructured.Unstructured, o simulati
 	}
 }
 
-// used returns the processor time and the bytes that this process has used until now.
-func used() (time.Duration, uint64) {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(fmt.Sprintf("reading the processor time: %v", err))
-	}
+// allocated returns the bytes that this process has allocated until now.
+func allocated() uint64 {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), memory.TotalAlloc
+	return memory.TotalAlloc
 }

@@ -20,7 +20,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -31,6 +30,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/growth"
 )
 
 var deployment = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
@@ -42,9 +42,7 @@ const affordable = 15 * time.Second
 // processorTime is what this process has taken, the operator in it included.
 func processorTime() time.Duration {
 	GinkgoHelper()
-	var usage syscall.Rusage
-	Expect(syscall.Getrusage(syscall.RUSAGE_SELF, &usage)).To(Succeed())
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	return growth.ProcessorTime(GinkgoTB())
 }
 
 // fromText is an object of a JSON text, in a namespace.
