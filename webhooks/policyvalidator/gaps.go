@@ -47,10 +47,11 @@ func (v *Validator) warnOfGaps(spec placementv1.PlacementPolicySpec, m *match.Ma
 	if served == nil || module.Remote != nil || spec.WithDefaults().Mode != placementv1.ModeEnforce {
 		return nil
 	}
+	types := m.Served(served)
 	var matched, open []schema.GroupResource
 	for _, resource := range v.Templates.Workloads() {
 		switch {
-		case slices.ContainsFunc(m.Served(served), func(t match.ServedType) bool { return t.GroupResource() == resource }):
+		case slices.ContainsFunc(types, func(t match.ServedType) bool { return t.GroupResource() == resource }):
 			matched = append(matched, resource)
 		case served.HasName(resource):
 			open = append(open, resource)
