@@ -308,7 +308,7 @@ func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []
 	}
 	capabilities := ast.CapabilitiesForThisVersion()
 	capabilities.AllowNet = []string{}
-	compiler := newCompiler(capabilities)
+	compiler := newCompiler(capabilities, nil)
 	compiler.Compile(modules)
 	for _, e := range compiler.Errors {
 		if e.Code == ast.TypeErr && strings.HasPrefix(e.Message, "undefined function ") {

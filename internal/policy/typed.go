@@ -20,6 +20,7 @@ import (
 	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/types"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy/language"
@@ -35,12 +36,9 @@ func ParseRego(file, text string, version placementv1.RegoVersion) (*ast.Module,
 	return module, nil
 }
 
-// newPolicyCompiler returns a compiler for policies, with additional builtin functions.
-func newPolicyCompiler(version placementv1.RegoVersion, builtins ...*ast.Builtin) *ast.Compiler {
-	parser, capabilities := language.Of(version)
-	more := *capabilities
-	more.Builtins = slices.Concat(capabilities.Builtins, builtins)
-	return newCompiler(&more).WithDefaultRegoVersion(parser)
+// newPolicyCompiler returns a compiler for policies.
+func newPolicyCompiler(version placementv1.RegoVersion) *ast.Compiler {
+	return NewCompilerWith(version, nil, nil).Compiler
 }
 
 // TypedCompiler is a compiler for policies that may have more type information than the compiler of a Module.
@@ -49,11 +47,15 @@ type TypedCompiler struct {
 	v0 bool
 }
 
-// NewCompilerWith returns a compiler for policies with additional builtin functions. Like the compiler of policies, it
-// rejects Rego whose types would take too much work to check. No engine implements the additional functions, so the
-// result is useful for the type checker only.
-func NewCompilerWith(version placementv1.RegoVersion, builtins []*ast.Builtin) *TypedCompiler {
-	return &TypedCompiler{Compiler: newPolicyCompiler(version, builtins...), v0: version == placementv1.RegoV0}
+// NewCompilerWith returns a compiler for policies with additional builtin functions, and the types of the rules, by path, whose values
+// these functions return. Like the compiler of policies, it rejects Rego whose types would take too much work to check. No engine
+// implements the additional functions, so the result is useful for the type checker only.
+func NewCompilerWith(version placementv1.RegoVersion, builtins []*ast.Builtin, documents map[string]types.Type) *TypedCompiler {
+	parser, capabilities := language.Of(version)
+	more := *capabilities
+	more.Builtins = slices.Concat(capabilities.Builtins, builtins)
+	compiler := newCompiler(&more, documents).WithDefaultRegoVersion(parser)
+	return &TypedCompiler{Compiler: compiler, v0: version == placementv1.RegoV0}
 }
 
 // Contract returns the clauses of contract rules in a module that can never have a valid value, sorted by position. It

@@ -16,46 +16,81 @@ limitations under the License.
 
 package policy
 
-import "github.com/open-policy-agent/opa/v1/ast"
+import (
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/types"
+)
 
 // maxTypeWork limits the estimated steps of OPA's type checker for one policy. A step takes up to a third of a microsecond. The policies of
 // the documentation and of the conformance corpus take less than a hundredth of the limit.
 const maxTypeWork = 5_000_000
 
 // newCompiler returns a compiler that rejects Rego whose types would take too much work to check. OPA's type checker can't be
-// canceled, and it compares types as trees: two variables that were each doubled sixteen times take 4^16 steps.
-func newCompiler(capabilities *ast.Capabilities) *ast.Compiler {
-	s := &typeSizes{rules: map[string]typeSize{}, below: map[string]typeSize{}}
+// canceled, and it compares types as trees: two variables that were each doubled sixteen times take 4^16 steps. documents has the types
+// of rules that the compiler can't infer from their values, by path.
+func newCompiler(capabilities *ast.Capabilities, documents map[string]types.Type) *ast.Compiler {
+	s := &typeSizes{documents: documents, rules: map[string]typeSize{}, below: map[string]typeSize{}}
 	return ast.NewCompiler().WithCapabilities(capabilities).WithStageAfterID(ast.StageCheckRecursion, ast.CompilerStageDefinition{
 		Name: "BerthBoundTypes", MetricName: "compile_stage_berth_bound_types", Stage: s.bound,
 	})
 }
 
-// typeSize is the size of a value's type: the number of its parts, where a part counts for each occurrence, and their depth.
-type typeSize struct{ parts, depth int }
+// typeSize is the number of steps to compare the type of a value with one of the same shape: one, and two for each step of its parts,
+// because the parts of each side are looked up in the other.
+type typeSize int
 
-// scalar is the size of a value without parts, and of any value.
-var scalar = typeSize{parts: 1}
+const (
+	// scalar is the size of a value without parts, and of any value.
+	scalar typeSize = 1
+	// largest is far above the limit also for what is a few levels below.
+	largest typeSize = 1 << 60
+)
 
 // and returns the size of two values together.
-func (t typeSize) and(other typeSize) typeSize {
-	return typeSize{min(t.parts+other.parts, maxTypeWork), max(t.depth, other.depth)}
+func (t typeSize) and(other typeSize) typeSize { return min(t+other, largest) }
+
+// around returns the size of a value with the given parts.
+func (t typeSize) around() typeSize { return scalar.and(2 * t) }
+
+// inner returns the size of a part of a value, at most, some levels below.
+func (t typeSize) inner(levels int) typeSize { return max(t>>levels, scalar) }
+
+// sizeOf returns the size of a type.
+func sizeOf(t types.Type) typeSize {
+	parts, size := []types.Type{}, typeSize(0)
+	switch t := t.(type) {
+	case *types.Array:
+		for i := range t.Len() {
+			parts = append(parts, t.Select(i))
+		}
+		parts = append(parts, t.Dynamic())
+	case *types.Set:
+		parts = append(parts, t.Of())
+	case *types.Object:
+		for _, property := range t.StaticProperties() {
+			parts = append(parts, property.Value)
+		}
+		parts = append(parts, t.DynamicValue())
+	case types.Any:
+		parts = t
+	}
+	for _, part := range parts {
+		if part != nil && size < largest {
+			size = size.and(sizeOf(part))
+		}
+	}
+	return size.around()
 }
-
-// inner returns the size of a part of a value, some levels below.
-func (t typeSize) inner(levels int) typeSize { return typeSize{t.parts, max(t.depth-levels, 0)} }
-
-// steps returns the steps to compare a type with one of the same shape. In each level, each side is looked up in the other.
-func (t typeSize) steps() int { return min(t.parts<<min(t.depth, 20), maxTypeWork) }
 
 // typeSizes estimates the steps of the type checker for one compiler from the sizes of values, with the rules and the variables that
 // they refer to.
 type typeSizes struct {
+	documents map[string]types.Type
 	// rules has the sizes of rules and functions by path. below has those of all rules below a path.
 	rules, below map[string]typeSize
 	// vars has the sizes of the variables of the current rule. Those without parts are missing.
 	vars  map[ast.Var]typeSize
-	spent int
+	spent typeSize
 }
 
 // bound is a stage of a compiler. The error has the rule that exceeds the limit.
@@ -75,7 +110,7 @@ func (s *typeSizes) bound(c *ast.Compiler) *ast.Error {
 	return nil
 }
 
-func (s *typeSizes) charge(steps int) { s.spent = min(s.spent+steps, maxTypeWork+1) }
+func (s *typeSizes) charge(steps typeSize) { s.spent = min(s.spent+steps, maxTypeWork+1) }
 
 // rule adds the size of a rule.
 func (s *typeSizes) rule(rule *ast.Rule) {
@@ -90,16 +125,15 @@ func (s *typeSizes) rule(rule *ast.Rule) {
 		size = size.and(s.size(arg))
 	}
 	for _, key := range rule.Ref().DynamicSuffix() {
-		size = size.and(s.composite(key))
-		size.depth++
+		size = size.and(s.composite(key)).around()
 	}
 	path := rule.Ref().GroundPrefix()
 	before := s.rules[path.String()]
-	s.charge(min(before.steps(), size.steps()))
+	s.charge(min(before, size))
 	s.rules[path.String()] = before.and(size)
 	for i := range path {
 		prefix := path[:i].String()
-		s.below[prefix] = s.below[prefix].and(typeSize{size.parts + 1, size.depth + 1})
+		s.below[prefix] = s.below[prefix].and(size.around())
 	}
 }
 
@@ -119,11 +153,11 @@ func (s *typeSizes) body(body ast.Body) {
 
 // call adds the work of a call. The operands of some are compared with each other, or with the arguments of a function.
 func (s *typeSizes) call(operator ast.Ref, terms []*ast.Term) {
-	all, largest, compared := typeSize{}, 0, 0
+	var all, most, compared typeSize
 	for _, term := range terms {
 		size := s.size(term)
-		compared += min(largest, size.steps())
-		largest, all = max(largest, size.steps()), all.and(size)
+		compared = compared.and(min(most, size))
+		most, all = max(most, size), all.and(size)
 	}
 	s.charge(1)
 	switch {
@@ -143,7 +177,7 @@ func (s *typeSizes) call(operator ast.Ref, terms []*ast.Term) {
 func (s *typeSizes) learn(size typeSize, terms ...*ast.Term) {
 	for _, t := range terms {
 		ast.WalkVars(t, func(name ast.Var) bool {
-			if _, known := s.vars[name]; !known && size.depth > 0 && !ast.ReservedVars.Contains(name) {
+			if _, known := s.vars[name]; !known && size > scalar && !ast.ReservedVars.Contains(name) {
 				s.vars[name] = size
 			}
 			return false
@@ -171,7 +205,7 @@ func (s *typeSizes) size(t *ast.Term) typeSize {
 	case ast.Set:
 		size := s.composite(v.Slice()...)
 		if v.Len() > 1 {
-			s.charge(size.inner(1).steps())
+			s.charge(size.inner(1))
 		}
 		return size
 	case ast.Object:
@@ -190,12 +224,11 @@ func (s *typeSizes) size(t *ast.Term) typeSize {
 
 // composite returns the size of a value with parts.
 func (s *typeSizes) composite(parts ...*ast.Term) typeSize {
-	out := scalar
+	var out typeSize
 	for _, part := range parts {
 		out = out.and(s.size(part))
 	}
-	out.depth++
-	return out
+	return out.around()
 }
 
 // closure returns the size of a comprehension. The type checker checks the body several times for each body around it.
@@ -206,8 +239,8 @@ func (s *typeSizes) closure(body ast.Body, parts ...*ast.Term) typeSize {
 	return s.composite(parts...)
 }
 
-// ref returns the size of what a reference selects of a variable, a rule, or the rules below a path. If a variable selects, the types
-// of all members are compared with each other, as those of a set are.
+// ref returns the size of what a reference selects of a variable, a document, a rule, or the rules below a path. If a variable selects,
+// the types of all members are compared with each other, as those of a set are.
 func (s *typeSizes) ref(ref ast.Ref) typeSize {
 	name, _ := ref[0].Value.(ast.Var)
 	size, known := s.vars[name]
@@ -216,13 +249,36 @@ func (s *typeSizes) ref(ref ast.Ref) typeSize {
 		if !ref[n].IsGround() {
 			break
 		}
-		size, known = s.rules[ref[:n+1].String()]
+		path := ref[:n+1].String()
+		if t, typed := s.documents[path]; typed {
+			return s.selected(t, ref[n+1:])
+		}
+		size, known = s.rules[path]
 	}
 	if !known {
 		size = s.below[ref[:n].String()]
 	}
 	if !ref.IsGround() {
-		s.charge(size.inner(1).steps())
+		s.charge(size.inner(1))
 	}
-	return size.inner(len(ref) - n).and(scalar)
+	return size.inner(len(ref) - n)
+}
+
+// selected returns the size of what keys select in a value of a type.
+func (s *typeSizes) selected(t types.Type, keys ast.Ref) typeSize {
+	for _, key := range keys {
+		if !key.IsGround() {
+			all := sizeOf(t).inner(1)
+			t = types.Values(t)
+			// There is nothing to compare if all members have one type.
+			s.charge(all - min(all, sizeOf(t)))
+			continue
+		}
+		value, err := ast.ValueToInterface(key.Value, nil)
+		if err != nil {
+			return scalar
+		}
+		t = types.Select(t, value)
+	}
+	return sizeOf(t)
 }

@@ -198,7 +198,7 @@ func compile(in Input, input types.Type, builtins []*ast.Builtin, stage func(*as
 	known := documents(in)
 	replaceWhole(text, known)
 	redirectInput(text)
-	modules := map[string]*ast.Module{textFile: text}
+	modules, declared := map[string]*ast.Module{textFile: text}, map[string]types.Type{}
 	typed := append(known, document{[]string{typeRoot, inputName}, input}, document{[]string{typeRoot, anyName}, types.A})
 	for i, d := range typed {
 		if d.hides(text.Package.Path) {
@@ -211,8 +211,9 @@ func compile(in Input, input types.Type, builtins []*ast.Builtin, stage func(*as
 		}
 		modules[fmt.Sprintf("document%d.rego", i)] = module
 		builtins = append(builtins, builtin)
+		declared[module.Rules[0].Ref().String()] = d.tpe
 	}
-	compiler := policy.NewCompilerWith(in.Spec.RegoVersion, builtins)
+	compiler := policy.NewCompilerWith(in.Spec.RegoVersion, builtins, declared)
 	compiler.SetErrorLimit(0).
 		WithStageAfterID(ast.StageRewriteTestRulesForTracing, ast.CompilerStageDefinition{
 			Name: "BerthCompareTypes", MetricName: "compile_stage_berth_compare_types", Stage: stage,

@@ -288,17 +288,29 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestTooMuchWork checks policies whose types are small without the schemas of objects, and take hours to check with them.
 func TestTooMuchWork(t *testing.T) {
-	var text strings.Builder
-	text.WriteString("package p\n\na0 := input.spec.template.spec\nb0 := data.kubernetes.deployments.shop.web.spec.template.spec\n")
-	for i := range 12 {
-		fmt.Fprintf(&text, "a%d := [a%d, a%d]\nb%d := [b%d, b%d]\n", i+1, i, i, i+1, i, i)
-	}
-	text.WriteString("warnings contains \"differs\" if a12 != b12\nannotations[\"a\"] := input.metadata.lables.tier\n")
-	spec := placementv1.PlacementPolicySpec{RegoVersion: placementv1.RegoV1, Rego: text.String()}
-	result := typecheck.Check(input(t, spec, "deployments"))
-	if !strings.Contains(result.Unchecked, "berth_size_error") || len(result.Findings) > 0 {
-		t.Errorf("unchecked %q, findings %q", result.Unchecked, texts(result))
+	for _, other := range []string{
+		"data.kubernetes.deployments.shop.web.spec.template.spec",
+		"data.kubernetes.deployments.shop[input.metadata.name].spec.template.spec",
+		"v if some v in [d.spec.template.spec | some d in data.kubernetes.deployments.shop]",
+	} {
+		for _, n := range []int{4, 7, 10} {
+			var text strings.Builder
+			text.WriteString("package p\n\na0 := input.spec.template.spec\nb0 := " + other + "\n")
+			for i := range n {
+				fmt.Fprintf(&text, "a%d := [a%d, a%d]\nb%d := [b%d, b%d]\n", i+1, i, i, i+1, i, i)
+			}
+			fmt.Fprintf(&text, "warnings contains \"differs\" if a%d != b%d\nannotations[\"a\"] := input.metadata.lables.tier\n", n, n)
+			spec := placementv1.PlacementPolicySpec{RegoVersion: placementv1.RegoV1, Rego: text.String()}
+			if _, err := policy.Compile("p", spec); err != nil {
+				t.Errorf("%s, %d steps: %v", other, n, err)
+			}
+			result := typecheck.Check(input(t, spec, "deployments"))
+			if !strings.Contains(result.Unchecked, "berth_size_error") || len(result.Findings) > 0 {
+				t.Errorf("%s, %d steps: unchecked %q, findings %q", other, n, result.Unchecked, texts(result))
+			}
+		}
 	}
 }
 
