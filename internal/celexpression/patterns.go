@@ -57,16 +57,17 @@ func boundPatterns(i interpreter.Interpretable) (interpreter.Interpretable, erro
 	if !ok || matching[call.Function()] == nil || len(call.Args()) < 2 {
 		return i, nil
 	}
-	args := slices.Clone(call.Args())
+	args, most := slices.Clone(call.Args()), pattern.MaxStates
 	if constant, ok := args[1].(interpreter.InterpretableConst); ok {
+		most = pattern.MaxWritten
 		text, _ := constant.Value().(types.String)
-		if excess := pattern.Check(string(text), 0, false); excess != nil {
+		if excess := pattern.Check(string(text), most, 0, false); excess != nil {
 			return nil, excess
 		}
 	}
 	args[1] = notConstant{args[1]}
 	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), args, func(values ...ref.Val) ref.Val {
-		return match(call.Function(), values)
+		return match(call.Function(), most, values)
 	}), nil
 }
 
@@ -74,8 +75,8 @@ func boundPatterns(i interpreter.Interpretable) (interpreter.Interpretable, erro
 // replaces the bounded call.
 type notConstant struct{ interpreter.Interpretable }
 
-// match returns the value of a call of one of the functions in matching.
-func match(function string, values []ref.Val) ref.Val {
+// match returns the value of a call of one of the functions in matching. The parameter most limits the states of the regular expression.
+func match(function string, most int, values []ref.Val) ref.Val {
 	text, isText := values[0].(types.String)
 	expression, isExpression := values[1].(types.String)
 	limit := types.Int(-1)
@@ -90,7 +91,7 @@ func match(function string, values []ref.Val) ref.Val {
 	case !isExpression:
 		return types.MaybeNoSuchOverloadErr(values[1])
 	}
-	if excess := pattern.Check(string(expression), len(text), function == findAll); excess != nil {
+	if excess := pattern.Check(string(expression), most, len(text), function == findAll); excess != nil {
 		return types.WrapErr(excess)
 	}
 	re, err := compiledPattern(string(expression))
@@ -126,7 +127,7 @@ func checkPatterns(parsed *cel.Ast) (err error) {
 		}
 		for _, arg := range e.AsCall().Args() {
 			text, constant := literal(arg)
-			if excess := pattern.Check(text, 0, false); constant && excess != nil {
+			if excess := pattern.Check(text, pattern.MaxWritten, 0, false); constant && excess != nil {
 				err = excess
 			}
 		}

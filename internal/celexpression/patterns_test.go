@@ -53,6 +53,8 @@ func TestPatterns(t *testing.T) {
 		"StatesFunction": {expression: "matches(object.text, object.pattern)", pattern: `^\pL{1000}$`, err: "states"},
 		"StatesFind":     {expression: "object.text.find(object.pattern) == ''", pattern: repeat("(x{900}y)", 4), err: "states"},
 		"StatesFindAll":  {expression: "object.text.findAll(object.pattern, 1) == []", pattern: repeat(`(a?)`, 500), err: "states"},
+		"OfObject":       {expression: "object.text.matches(object.pattern)", pattern: "^x{600}$", err: "states"},
+		"OfPolicy":       {expression: "object.text.matches('^x{600}$')"},
 		"Length":         {expression: "object.text.matches(object.pattern)", pattern: repeat("()", 3000), err: "bytes"},
 		"Computed":       {expression: "object.text.matches(object.pattern + object.pattern + object.pattern)", pattern: "x{999}y", err: "states"},
 		"Literal":        {expression: "object.text.matches('(x{1000})(x{1000})(x{1000})')", err: "states"},

@@ -28,9 +28,11 @@ import (
 const (
 	// MaxLength limits a regular expression in bytes. The time to parse one grows faster than its length.
 	MaxLength = 4 << 10
-	// MaxStates limits the states of a regular expression. One that is compiled takes up to about 100 bytes for each. OPA keeps a
-	// hundred of them for the whole process.
-	MaxStates = 3000
+	// MaxStates limits the states of a regular expression that users can choose. One that is compiled takes up to about 100 bytes for
+	// each. OPA keeps a hundred of them for the whole process.
+	MaxStates = 512
+	// MaxWritten limits the states of a regular expression that the text of a policy contains.
+	MaxWritten = 3000
 	// maxSteps limits the work of a match: the states times the text's bytes. maxStepsAll limits that product times the bytes once
 	// more. It is for functions that find all matches, because the search for each may read the rest of the text.
 	maxSteps    = 1 << 27
@@ -64,18 +66,19 @@ func (e *Excess) Error() string {
 }
 
 // Check returns how a regular expression exceeds a limit, or does on a text of the given length in bytes; nil if it does not. The
-// parameter all reports whether all matches are wanted. An invalid expression exceeds no limit but that of its length.
-func Check(expression string, text int, all bool) *Excess {
+// parameter most is the limit of its states, MaxStates or MaxWritten. The parameter all reports whether all matches are wanted. An
+// invalid expression exceeds no limit but that of its length.
+func Check(expression string, most, text int, all bool) *Excess {
 	if n := len(expression); n > MaxLength {
 		return &Excess{Size: n, Limit: MaxLength, Unit: "bytes"}
 	}
-	return CheckStates(States(expression), text, all)
+	return CheckStates(States(expression), most, text, all)
 }
 
 // CheckStates is like Check for regular expressions with the given number of states altogether.
-func CheckStates(states, text int, all bool) *Excess {
-	if states > MaxStates {
-		return &Excess{Size: states, Limit: MaxStates, Unit: "states"}
+func CheckStates(states, most, text int, all bool) *Excess {
+	if states > most {
+		return &Excess{Size: states, Limit: most, Unit: "states"}
 	}
 	n := min(text+1, maxText)
 	steps, limit := states*n, maxSteps

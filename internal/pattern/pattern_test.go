@@ -65,7 +65,7 @@ func TestCheck(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			excess := pattern.Check(tc.expression, tc.text, tc.all)
+			excess := pattern.Check(tc.expression, pattern.MaxWritten, tc.text, tc.all)
 			if tc.unit == "" && excess == nil {
 				t.Logf("%d states", pattern.States(tc.expression))
 				return

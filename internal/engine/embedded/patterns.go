@@ -27,8 +27,10 @@ import (
 
 // Limits of globs. OPA keeps a hundred compiled ones for the whole process.
 const (
-	// maxGlob limits a glob in bytes. A compiled glob takes up to about 70 times its bytes.
-	maxGlob = 2 << 10
+	// maxGlob limits a glob that users can choose, in bytes. A compiled glob takes up to about 70 times its bytes. maxWrittenGlob limits
+	// one that the text of a policy contains.
+	maxGlob        = 512
+	maxWrittenGlob = 2 << 10
 	// maxDelimiters limits the delimiters of a glob. Each wildcard compares each character of the text with all of them.
 	maxDelimiters = 64
 	// maxTries limits how often a match of globs may start again at another place of the text, times the bytes of the glob. One
@@ -44,8 +46,19 @@ func regularExpression(expression, text int, all bool) check {
 		if !ok {
 			return nil
 		}
-		return excessOf(expression, pattern.Check(string(value), length(operands[text].Value), all))
+		return excessOf(expression, pattern.Check(string(value), maxStates(operands[expression]), length(operands[text].Value), all))
 	}
+}
+
+// isWritten reports whether the text of a policy contains a term. Terms of values, and results of functions, have no location.
+func isWritten(t *ast.Term) bool { return t.Location != nil }
+
+// maxStates returns how many states a regular expression may have.
+func maxStates(t *ast.Term) int {
+	if isWritten(t) {
+		return pattern.MaxWritten
+	}
+	return pattern.MaxStates
 }
 
 // excessOf returns the error for a regular expression, given by the index of its operand; nil if it exceeds no limit.
@@ -88,13 +101,16 @@ func template(operands []*ast.Term) *engine.LimitError {
 			}
 		}
 	}
-	return excessOf(0, pattern.CheckStates(states, length(operands[1].Value), false))
+	return excessOf(0, pattern.CheckStates(states, maxStates(operands[0]), length(operands[1].Value), false))
 }
 
 // glob limits a glob, its delimiters, and the work of matching it against a text.
 func glob(operands []*ast.Term) *engine.LimitError {
-	text := string(stringOf(operands[0]))
-	if err := over(0, len(text), maxGlob, "bytes"); err != nil {
+	text, most := string(stringOf(operands[0])), maxGlob
+	if isWritten(operands[0]) {
+		most = maxWrittenGlob
+	}
+	if err := over(0, len(text), most, "bytes"); err != nil {
 		return err
 	}
 	if err := over(1, length(operands[1].Value), maxDelimiters, "delimiters"); err != nil {
