@@ -22,7 +22,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +34,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/utils/lru"
 
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/weakcache"
 )
 
@@ -156,50 +156,74 @@ func newProgram(expression string, more ...cel.ProgramOption) (*Program, error) 
 	return &Program{expression, program}, nil
 }
 
-// Fields returns the names of the top-level fields of the object that an expression reads, sorted. It returns nil if the expression
-// reads the object itself, such as `object == object`, or does not compile.
-func Fields(expression string) []string {
+// Fields returns the sealed set of the fields of the object that an expression reads. It has all of them if the expression reads the
+// object itself, such as `object == object`, or does not compile.
+func Fields(expression string) *projection.FieldSet {
 	compiled, err := compile(expression, environment.StoredExpressions)
 	if err != nil {
-		return nil
+		return projection.AllFields()
 	}
-	found := map[string]bool{}
-	// The expression reads the object itself unless each use of the variable selects a field.
-	uses, selections := 0, 0
-	ast.PreOrderVisit(compiled.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if isObject(e) {
-			uses++
-		} else if name, ok := selected(e); ok {
-			selections++
-			found[name] = true
-		}
-	}))
-	if uses != selections {
-		return nil
+	fields := &projection.FieldSet{}
+	for _, use := range ast.MatchDescendants(ast.NavigateAST(compiled.NativeRep()), isObject) {
+		addRead(fields, use)
 	}
-	return slices.Sorted(maps.Keys(found))
+	return fields.Seal()
 }
 
-// selected returns the name of the field if an expression selects a field of the object: object.metadata, object["metadata"],
-// object.?metadata, or object[?"metadata"].
-func selected(e ast.Expr) (string, bool) {
+// addRead adds what an expression reads of the object where it uses it: what the selections around the use select in the end.
+func addRead(fields *projection.FieldSet, use ast.NavigableExpr) {
+	var path []string
+	for {
+		parent, ok := use.Parent()
+		if !ok {
+			break
+		}
+		name, part, ok := selected(parent, use, path)
+		if !ok {
+			break
+		}
+		path, fields = append(path, name), fields.AddName(name)
+		if !part {
+			return
+		}
+		use = parent
+	}
+	fields.AddAll()
+}
+
+// selected returns the name of the member that an expression selects of one of its parts, such as operand.name, operand["name"],
+// operand.?name, operand[?"name"], and has(operand.name). The path of the operand is for those that are maps only in known fields. The
+// result part reports whether the value of the expression is that member, and not only whether there is one.
+func selected(e, operand ast.NavigableExpr, path []string) (name string, part, ok bool) {
 	switch e.Kind() {
 	case ast.SelectKind:
-		return e.AsSelect().FieldName(), isObject(e.AsSelect().Operand())
+		return e.AsSelect().FieldName(), !e.AsSelect().IsTestOnly(), true
 	case ast.CallKind:
 		args := e.AsCall().Args()
-		if !slices.Contains(selectors, e.AsCall().FunctionName()) || len(args) != 2 || !isObject(args[0]) {
-			return "", false
+		if len(args) != 2 {
+			return "", false, false
 		}
-		return literal(args[1])
+		switch function := e.AsCall().FunctionName(); {
+		case slices.Contains(selectors, function) && args[0].ID() == operand.ID():
+			name, ok = literal(args[1])
+			return name, true, ok
+		case function == operators.In && args[1].ID() == operand.ID() && slices.ContainsFunc(maps, func(m []string) bool { return slices.Equal(m, path) }):
+			name, ok = literal(args[0])
+			return name, false, ok
+		}
 	}
-	return "", false
+	return "", false, false
 }
+
+// maps are the paths of fields that are maps in every object: name in object.metadata.labels reads one member, but of a list all.
+var maps = [][]string{{"metadata", "labels"}, {"metadata", "annotations"}}
 
 // selectors are the functions that CEL's operators for fields are compiled to.
 var selectors = []string{operators.Index, operators.OptIndex, operators.OptSelect}
 
-func isObject(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == objectVariable }
+func isObject(e ast.NavigableExpr) bool {
+	return e.Kind() == ast.IdentKind && e.AsIdent() == objectVariable
+}
 
 // literal returns the value of a constant string.
 func literal(e ast.Expr) (string, bool) {

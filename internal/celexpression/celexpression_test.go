@@ -17,6 +17,8 @@ limitations under the License.
 package celexpression_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,6 +26,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-dev/berth/internal/celexpression"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 func TestEvaluate(t *testing.T) {
@@ -70,27 +73,116 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
+// TestFields checks which fields an expression is said to read.
 func TestFields(t *testing.T) {
 	tests := map[string]struct {
 		expression string
 		want       []string
 	}{
-		"None":     {"1 == 1", nil},
-		"Selected": {"object.spec.replicas > 2 && has(object.metadata.labels)", []string{"metadata", "spec"}},
-		"Has":      {"has(object.status)", []string{"status"}},
-		"Index":    {"object['spec']['replicas'] > 2", []string{"spec"}},
-		"Optional": {"object.?spec.?paused.orValue(false) || object[?'data'].hasValue()", []string{"data", "spec"}},
-		"Itself":   {"object == object", nil},
-		"Iterated": {"object.all(k, k != 'spec') && has(object.spec)", nil},
-		"Computed": {"object['a' + 'b'] == 1", nil},
-		"Invalid":  {"object.", nil},
+		"None":           {"1 == 1", nil},
+		"Selected":       {"object.spec.replicas > 2", []string{".spec.replicas.**"}},
+		"Name":           {"object.metadata.name.startsWith('s')", []string{".metadata.name.**"}},
+		"Has":            {"has(object.status)", []string{".status"}},
+		"HasMember":      {"has(object.metadata.labels.tier)", []string{".metadata.labels.tier"}},
+		"HasAndRead":     {"has(object.metadata.labels) && object.metadata.labels['tier'] == 'gold'", []string{".metadata.labels.tier.**"}},
+		"Index":          {"object['spec']['replicas'] > 2", []string{".spec.replicas.**"}},
+		"Optional":       {"object.?spec.?paused.orValue(false) || object[?'data'].hasValue()", []string{".data.**", ".spec.paused.**"}},
+		"Member":         {"'a.b/c' in object.metadata.annotations && 'tier' in object.metadata.labels", []string{`.metadata.annotations["a.b/c"]`, ".metadata.labels.tier"}},
+		"MemberOfList":   {"'x' in object.metadata.finalizers", []string{".metadata.finalizers.**"}},
+		"MemberOf":       {"object.spec.a in object.metadata.labels", []string{".metadata.labels.**", ".spec.a.**"}},
+		"NotTheObject":   {"object.metadata.labels in [{'a': 'b'}]", []string{".metadata.labels.**"}},
+		"Items":          {"object.spec.template.spec.containers.all(c, c.image.startsWith('a'))", []string{".spec.template.spec.containers.**"}},
+		"Item":           {"object.spec.items[0].name == 'a'", []string{".spec.items.**"}},
+		"Key":            {"{'a': 'b'}[object.spec.key] == 'b'", []string{".spec.key.**"}},
+		"KeyOfMember":    {"object.spec.map[object.spec.key] == 'b'", []string{".spec.key.**", ".spec.map.**"}},
+		"Whole":          {"size(object.spec) > 2 || object.spec.a == 1", []string{".spec.**"}},
+		"Twice":          {"object.spec.a == object.spec.b", []string{".spec.a.**", ".spec.b.**"}},
+		"InAMacro":       {"[1].exists(x, object.spec.a == x)", []string{".spec.a.**"}},
+		"Itself":         {"object == object", []string{".**"}},
+		"ItselfAndField": {"object.spec.a == 1 && object != null", []string{".**"}},
+		"Iterated":       {"object.all(k, k != 'spec') && has(object.spec)", []string{".**"}},
+		"Computed":       {"object['a' + 'b'] == 1", []string{".**"}},
+		"ComputedBelow":  {"object.spec['a' + 'b'] == 1", []string{".spec.**"}},
+		"Invalid":        {"object.", []string{".**"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, celexpression.Fields(tc.expression)); diff != "" {
+			if diff := cmp.Diff(tc.want, celexpression.Fields(tc.expression).Paths()); diff != "" {
 				t.Errorf("fields (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// expression returns a random expression. Many fail on many objects.
+func expression(r *rand.Rand, depth int) string {
+	field := func() string {
+		out := "object"
+		for range 1 + r.IntN(3) {
+			name := []string{"a", "b", "metadata", "labels"}[r.IntN(4)]
+			out += fmt.Sprintf([]string{".%s", "['%s']", ".%s", ".?%s", "[?'%s']", "[0].%s"}[r.IntN(6)], name)
+		}
+		return out
+	}
+	if depth == 0 {
+		return fmt.Sprintf([]string{
+			"%s == 1", "has(%s.a)", "'a' in %s", "size(%s) > 1", "%s.all(x, x != null)", "%s.orValue(1) == 1", "%s.hasValue()", "%s.a == %[1]s.b",
+			"'a' in object.metadata.labels && %s == 'x'", "object.metadata.labels['a'] == %s", "type(%s) == map",
+			"[%s].exists(x, x == 1)", "{'a': %s}.a == 1", "dyn(%s) == null", "object.a[%s] == 1", "[1].exists(object, object == %s)", "has(%s.a.b) || true",
+		}[r.IntN(17)], field())
+	}
+	return fmt.Sprintf([]string{"(%s && %s)", "(%s || %s)", "(%s ? true : %s)"}[r.IntN(3)], expression(r, depth-1), expression(r, depth-1))
+}
+
+// value returns a random value of an object.
+func value(r *rand.Rand, depth int) any {
+	switch n := r.IntN(8); {
+	case n < 5 && depth > 0:
+		out := map[string]any{}
+		for _, name := range []string{"a", "b", "metadata", "labels"} {
+			if r.IntN(3) > 0 {
+				out[name] = value(r, depth-1)
+			}
+		}
+		return out
+	case n == 5 && depth > 0:
+		return []any{value(r, depth-1), value(r, depth-1)}
+	case n == 6:
+		return nil
+	case n == 7:
+		return "x"
+	}
+	return int64(r.IntN(2))
+}
+
+// TestFieldsAreEnough checks that an expression has the same value on an object that has nothing but the fields which it reads.
+func TestFieldsAreEnough(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 11))
+	values := 0
+	for range budget.Rounds(400) {
+		expression := expression(r, r.IntN(3))
+		if celexpression.Check(expression) != nil {
+			continue
+		}
+		fields := celexpression.Fields(expression)
+		object := map[string]any{"a": value(r, 3), "b": value(r, 3), "metadata": value(r, 3)}
+		if r.IntN(2) == 0 {
+			// The API server accepts nothing else.
+			object["metadata"] = map[string]any{"labels": map[string]any{"a": "x", "b": "y"}, "a": value(r, 2)}
+		} else if celexpression.Fields("'a' in object.metadata.labels").Covers(fields) {
+			continue
+		}
+		whole, err := celexpression.Evaluate(t.Context(), expression, object)
+		cut, errOfCut := celexpression.Evaluate(t.Context(), expression, fields.Project(object))
+		if whole != cut || fmt.Sprint(err) != fmt.Sprint(errOfCut) {
+			t.Fatalf("%s\non %v: %v, %v\non %v: %v, %v", expression, object, whole, err, fields.Project(object), cut, errOfCut)
+		}
+		if err == nil {
+			values++
+		}
+	}
+	if values < 20 {
+		t.Errorf("only %d expressions have a value", values)
 	}
 }
 

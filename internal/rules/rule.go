@@ -26,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/celexpression"
 )
 
 // ruleText renders one rule.
@@ -137,7 +136,6 @@ func (r *ruleText) renderWhen() {
 	}
 	r.comment(r.path.Child("when"), fmt.Sprintf("the objects to which rule %s applies.", r.rule.Name))
 	r.printf("%s if {\n%s\n}\n", r.name("applies"), strings.Join(expressions, "\n"))
-	r.renderExpressionObject()
 }
 
 // when returns the expressions of the rule's condition.
@@ -155,29 +153,9 @@ func (r *ruleText) when() []string {
 		out = append(append(out, r.use("has_namespace_labels")), s...)
 	}
 	if when.Expression != "" {
-		out = append(out, fmt.Sprintf("k8s.cel(%s, %s)", quote(when.Expression), r.expressionObject()))
+		out = append(out, fmt.Sprintf("k8s.cel(%s, input)", quote(when.Expression)))
 	}
 	return out
-}
-
-// expressionObject returns the object that the CEL expression of the rule's condition gets.
-func (r *ruleText) expressionObject() string {
-	if celexpression.Fields(r.rule.When.Expression) == nil {
-		return "input"
-	}
-	return r.name("cel_object")
-}
-
-// renderExpressionObject renders the object that the CEL expression of the rule's condition gets. It has no other fields than the
-// expression reads, so that the decisions of objects that differ in others are the same one.
-func (r *ruleText) renderExpressionObject() {
-	if r.rule.When.Expression == "" || r.expressionObject() == "input" {
-		return
-	}
-	r.comment(r.path.Child("when", "expression"), "the fields of the object that the expression reads.")
-	for _, name := range celexpression.Fields(r.rule.When.Expression) {
-		r.printf("%s[%s] := input[%s]\n", r.name("cel_object"), quote(name), quote(name))
-	}
 }
 
 // selector returns the expressions that are true if a selector matches labels.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
+	"github.com/berth-dev/berth/internal/celexpression"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/workload"
 )
@@ -418,12 +419,20 @@ func (s *fieldScope) call(terms []*ast.Term) places {
 		for _, t := range operands[1:] {
 			s.deep(t)
 		}
+	case name == language.CEL.Name && isText(operands[0]):
+		expression, _ := operands[0].Value.(ast.String)
+		s.a.readFields(s.value(operands[1]), celexpression.Fields(string(expression)))
 	default:
 		for _, t := range operands {
 			s.deep(t)
 		}
 	}
 	return anything
+}
+
+func isText(t *ast.Term) bool {
+	_, ok := t.Value.(ast.String)
+	return ok
 }
 
 // objectGet evaluates object.get(object, key or path, default).

@@ -10,12 +10,8 @@ decides := "large" if {
 
 # spec.rules[0].when: the objects to which rule large applies.
 applies_large if {
-	k8s.cel("has(object.spec.replicas) && object.spec.replicas > 2 && object.?metadata.?labels[\"app\"].orValue(\"\") == \"web\"", cel_object_large)
+	k8s.cel("has(object.spec.replicas) && object.spec.replicas > 2 && object.?metadata.?labels[\"app\"].orValue(\"\") == \"web\"", input)
 }
-
-# spec.rules[0].when.expression: the fields of the object that the expression reads.
-cel_object_large["metadata"] := input.metadata
-cel_object_large["spec"] := input.spec
 
 # spec.rules[0]: the eligible clusters.
 eligible_large contains name if {

@@ -112,6 +112,31 @@ var _ = Describe("A policy that comes after the objects", func() {
 		expectCounts(ctx, policy, counts{Matched: 4, Violations: 0, Remediated: 1})
 	})
 
+	It("keeps a placement, with remediation Manual, when an update changes nothing that the expression of a rule reads", func(ctx SpecContext) {
+		placed := func(zone string) func(*placementv1.PlacementPolicy) {
+			return func(p *placementv1.PlacementPolicy) {
+				p.Spec.Rego = ""
+				p.Spec.Rules = []placementv1.Rule{{
+					Name: "placed", When: &placementv1.RuleCondition{Expression: "object.metadata.name.startsWith('b') && object.?data.?site.orValue('') != 'none'"},
+					Set: &placementv1.RuleSettings{Annotations: map[string]placementv1.RuleText{tierKey: placementv1.RuleText(zone)}},
+				}}
+			}
+		}
+		policy := onConfigMaps(ctx, "when", "", namespace, placed("a"), withRemediation(placementv1.RemediationManual))
+		created := create(ctx, framework.ConfigMap, namespace, "box", map[string]string{})
+		merge(ctx, framework.ConfigMap, namespace, "box", map[string]any{"data": map[string]any{"site": "x"}})
+		Expect(stored(ctx, framework.ConfigMap, namespace, created.GetName())).To(Equal(map[string]string{tierKey: "a"}))
+		f.ChangePolicy(ctx, policy, placed("b"))
+		f.AwaitReady(ctx, policy)
+		merge(ctx, framework.ConfigMap, namespace, "box", map[string]any{
+			"metadata": map[string]any{"labels": map[string]any{"team": "x"}, "annotations": map[string]any{"example.com/note": "x"}},
+			"data":     map[string]any{"other": "v"},
+		})
+		Expect(stored(ctx, framework.ConfigMap, namespace, "box")).To(Equal(map[string]string{tierKey: "a", "example.com/note": "x"}))
+		merge(ctx, framework.ConfigMap, namespace, "box", map[string]any{"data": map[string]any{"site": "y"}})
+		Expect(stored(ctx, framework.ConfigMap, namespace, "box")).To(HaveKeyWithValue(tierKey, "b"))
+	})
+
 	It("keeps what was decided when the object was new, with remediation NewOnly", func(ctx SpecContext) {
 		text := rego(
 			fmt.Sprintf("annotations[%q] := %q", tierKey, "gold"),
