@@ -44,9 +44,16 @@ func (p *Policy) NeedsApproval() bool {
 // templates.
 func (p *Policy) WatchesRollouts() bool { return p.Schedules && (p.Automatic() || p.NeedsApproval()) }
 
-// listsViolations reports whether the policy leaves existing objects to their owners, or to an approval.
-func (p *Policy) listsViolations() bool {
-	return p.Remediation == placementv1.RemediationManual || p.Remediation == placementv1.RemediationApproved
+// keepsUnread reports whether an update that changes nothing that the policy reads or writes keeps the placement: existing objects
+// are left to their owners, or are moved after an approval, in windows, or at a pace.
+func (p *Policy) keepsUnread() bool {
+	switch p.Remediation {
+	case placementv1.RemediationManual, placementv1.RemediationApproved:
+		return true
+	case placementv1.RemediationAutomatic:
+		return len(p.Windows) > 0 || p.Budget.MaxPerMinute > 0 || p.Budget.MaxConcurrent > 0 || p.Budget.PerNamespace > 0
+	}
+	return false
 }
 
 // RemediatesExisting reports whether remediation evaluates existing objects for the policy.
@@ -56,7 +63,7 @@ func (p *Policy) RemediatesExisting() bool {
 
 // mayHold reports whether some updates keep the values that the policy set before.
 func (v *Verdict) mayHold() bool {
-	return v.paused || v.Policy.listsViolations() || v.Policy.Remediation == placementv1.RemediationNewOnly
+	return v.paused || v.Policy.keepsUnread() || v.Policy.Remediation == placementv1.RemediationNewOnly
 }
 
 // changesObject reports whether the request is an update that does not come from remediation.
@@ -91,8 +98,8 @@ func (r *Request) mayHold(verdicts []*Verdict) bool {
 }
 
 // hold marks the policies whose keys the update leaves as they are. Only policies that also matched the old object
-// qualify. A policy with remediation mode Manual or Approved is held if the update changes no requested value that the
-// policy reads or writes. A policy with mode NewOnly, or with paused remediation, is held if the update changes no requested value
+// qualify. A policy with remediation mode Manual or Approved, or with windows or a pace, is held if the update changes no requested
+// value that the policy reads or writes. A policy with mode NewOnly, or with paused remediation, is held if the update changes no requested value
 // that the policy writes. hold compares the requested states before and after the update. So applying the same manifest
 // again holds the policies, and setting another value has it decided. What a held policy denies, tolerate decides.
 func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id identity, verdicts []*Verdict) error {
@@ -115,7 +122,7 @@ func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id iden
 		if !v.mayHold() || v.Err != nil && !v.paused || !sameKeys(v, &before, current) {
 			continue
 		}
-		if v.Policy.listsViolations() && !sameReads(v.Policy, inputs) {
+		if v.Policy.keepsUnread() && !sameReads(v.Policy, inputs) {
 			continue
 		}
 		if matched, err := v.Policy.Matcher.Matches(ctx, old); !matched || err != nil {

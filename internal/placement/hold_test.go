@@ -20,6 +20,7 @@ import (
 	"context"
 	"maps"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,6 +28,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/window"
 )
 
 // zoned returns a policy that sets annotation zone for objects with the label app: web, and reads nothing else.
@@ -71,11 +73,21 @@ func TestUpdatesThatKeepThePlacement(t *testing.T) {
 		mode   placementv1.RemediationMode
 		asked  string
 		update func(*unstructured.Unstructured)
+		budget placementv1.RemediationBudget
+		window bool
 		want   string
 		// wish is the annotation's value after the policy no longer sets it.
 		wish string
 	}{
 		"Automatic":                  {mode: placementv1.RemediationAutomatic, update: annotate("note", "x"), want: "v2"},
+		"Window":                     {mode: placementv1.RemediationAutomatic, window: true, update: annotate("note", "x"), want: "v1"},
+		"WindowOtherLabel":           {mode: placementv1.RemediationAutomatic, window: true, update: label("tier", "gold"), want: "v1"},
+		"WindowReads":                {mode: placementv1.RemediationAutomatic, window: true, update: label("app", "db"), want: "v2-db"},
+		"WindowWrites":               {mode: placementv1.RemediationAutomatic, window: true, update: annotate("zone", "mine"), want: "v2", wish: "mine"},
+		"Pace":                       {mode: placementv1.RemediationAutomatic, budget: placementv1.RemediationBudget{MaxPerMinute: 1}, update: annotate("note", "x"), want: "v1"},
+		"AtOnce":                     {mode: placementv1.RemediationAutomatic, budget: placementv1.RemediationBudget{MaxConcurrent: 1}, update: annotate("note", "x"), want: "v1"},
+		"PerNamespace":               {mode: placementv1.RemediationAutomatic, budget: placementv1.RemediationBudget{PerNamespace: 1}, update: annotate("note", "x"), want: "v1"},
+		"OffWindow":                  {mode: placementv1.RemediationOff, window: true, update: annotate("note", "x"), want: "v2"},
 		"Off":                        {mode: placementv1.RemediationOff, update: annotate("note", "x"), want: "v2"},
 		"Manual":                     {mode: manual, update: annotate("note", "x"), want: "v1"},
 		"ManualOtherLabel":           {mode: manual, update: label("tier", "gold"), want: "v1"},
@@ -100,7 +112,11 @@ func TestUpdatesThatKeepThePlacement(t *testing.T) {
 			stored := decide(t, asked, nil, zoned(t, tc.mode, "v1")).Object
 			next := stored.DeepCopy()
 			tc.update(next)
-			out := decide(t, next, stored, zoned(t, tc.mode, "v2")).Object
+			p := zoned(t, tc.mode, "v2")
+			if p.Budget = tc.budget; tc.window {
+				p.Windows = window.ParseAll([]placementv1.RemediationWindow{{Start: "0 22 * * *", Duration: metav1.Duration{Duration: time.Hour}}})
+			}
+			out := decide(t, next, stored, p).Object
 			if got := out.GetAnnotations()["zone"]; got != tc.want {
 				t.Errorf("zone %q, want %q", got, tc.want)
 			}

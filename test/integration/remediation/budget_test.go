@@ -84,8 +84,12 @@ var _ = Describe("The pace of remediation", func() {
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, "opens at "+opens.Format(time.RFC3339)))
 		Consistently(tiers).WithContext(ctx).Should(Equal(map[string]int{"gold": objects}))
 
-		By("deciding requests as usual")
-		annotate(ctx, framework.ConfigMap, namespace, "o-00", map[string]any{"example.com/note": "changed"})
+		By("leaving an object where it is if an update changes nothing that the policy reads or writes")
+		annotate(ctx, framework.ConfigMap, namespace, "o-01", map[string]any{"example.com/note": "changed"})
+		Expect(tiers(ctx)).To(Equal(map[string]int{"gold": objects}))
+
+		By("deciding other requests as usual")
+		annotate(ctx, framework.ConfigMap, namespace, "o-00", map[string]any{tier: "mine"})
 		create(ctx, framework.ConfigMap, namespace, "new", nil)
 		Expect(tiers(ctx)).To(Equal(map[string]int{"gold": objects - 1, "silver": 2}))
 

@@ -85,7 +85,7 @@ var _ = Describe("The plan of remediation", func() {
 		told(events.ReasonPlanStarted).Should(ConsistOf(ContainSubstring("plan " + proposed.Digest + " moves 12 objects")))
 		Expect(total("berth_policy_plan_moves", fmt.Sprintf("policy=%q", name))).To(Equal(objects))
 
-		annotate(ctx, framework.ConfigMap, namespace, "o-00", map[string]any{"example.com/note": "its owner updates it"})
+		annotate(ctx, framework.ConfigMap, namespace, "o-00", map[string]any{tier: "its owner asks for another"})
 		plan(ctx, name, placementv1.PlanInProgress, Fields{"Digest": Equal(proposed.Digest), "Moves": BeEquivalentTo(objects), "Done": HaveValue(BeEquivalentTo(1))})
 		Expect(eventNotes(ctx, metav1.NamespaceDefault, name, events.ReasonPlanCompleted)).To(BeEmpty())
 
