@@ -37,10 +37,11 @@ const MaxDigits = 400
 // if the text does not start with a number. Above MaxDigits, it counts no further. Quotation marks do not count, since some parsers
 // remove them.
 //
-// It is meant for the texts of all kinds of numbers: integers, decimals, quantities, versions, and durations.
+// It is meant for the texts of all kinds of numbers: integers, decimals, quantities, versions, and durations, and hexadecimal numbers
+// such as 0x1p-9, whose exponent is one of two.
 func Digits(text string) int {
 	mantissa, exponent := 0, 0
-	isExponent := false
+	isExponent, isHex := false, false
 	for i := 0; i < len(text) && mantissa+exponent <= MaxDigits; i++ {
 		switch c := text[i]; {
 		case '0' <= c && c <= '9':
@@ -50,7 +51,11 @@ func Digits(text string) int {
 				mantissa++
 			}
 		case strings.IndexByte("+-._\"", c) >= 0:
-		case (c == 'e' || c == 'E') && mantissa > 0 && !isExponent:
+		case (c == 'x' || c == 'X') && mantissa == 1 && text[i-1] == '0':
+			isHex = true
+		case isHex && !isExponent && strings.IndexByte("abcdefABCDEF", c) >= 0:
+			mantissa++
+		case strings.IndexByte("eEpP", c) >= 0 && mantissa > 0 && !isExponent:
 			isExponent = true
 		default:
 			return mantissa + exponent

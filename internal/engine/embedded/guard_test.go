@@ -166,7 +166,7 @@ func limits() map[string][][2][]*ast.Term {
 		"time.diff":                {{{aNumber, aNumber}, {aNumber, ast.ArrayTerm(number(numeral.MaxDigits+1), word)}}},
 		"time.format":              {{{aNumber}, {ast.ArrayTerm(number(numeral.MaxDigits+1), word)}}},
 		"time.weekday":             {{{aNumber}, {ast.ArrayTerm(number(numeral.MaxDigits+1), word)}}},
-		"to_number":                {{{ast.StringTerm("1e300")}, {ast.StringTerm("1." + strings.Repeat("1", numeral.MaxDigits))}}, {{ast.StringTerm("one")}, {ast.StringTerm("1e-99999999999999999999")}}},
+		"to_number":                {{{ast.StringTerm("1e300")}, {ast.StringTerm("1." + strings.Repeat("1", numeral.MaxDigits))}}, {{ast.StringTerm("one")}, {ast.StringTerm("1e-99999999999999999999")}}, {{ast.StringTerm("0x1p-9")}, {ast.StringTerm("-0x.8p-999999")}}},
 		"trim":                     {{{aText, text(256)}, {aText, text(257)}}},
 		"trim_left":                {{{aText, text(256)}, {aText, text(257)}}},
 		"trim_right":               {{{aText, text(256)}, {aText, text(257)}}},
