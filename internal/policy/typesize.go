@@ -25,39 +25,48 @@ import (
 // the documentation and of the conformance corpus take less than a hundredth of the limit.
 const maxTypeWork = 5_000_000
 
+// maxTypeParts limits the values in one value. OPA writes the types of values into errors, and sorts the errors by their texts.
+const maxTypeParts = 100_000
+
 // newCompiler returns a compiler that rejects Rego whose types would take too much work to check. OPA's type checker can't be
 // canceled, and it compares types as trees: two variables that were each doubled sixteen times take 4^16 steps. documents has the types
 // of rules that the compiler can't infer from their values, by path.
 func newCompiler(capabilities *ast.Capabilities, documents map[string]types.Type) *ast.Compiler {
-	s := &typeSizes{documents: documents, rules: map[string]typeSize{}, below: map[string]typeSize{}}
+	s := &typeSizes{documents: documents, rules: map[string]typeSize{}, below: map[string]typeSize{}, arguments: map[string]typeSize{}}
 	return ast.NewCompiler().WithCapabilities(capabilities).WithStageAfterID(ast.StageCheckRecursion, ast.CompilerStageDefinition{
 		Name: "BerthBoundTypes", MetricName: "compile_stage_berth_bound_types", Stage: s.bound,
 	})
 }
 
-// typeSize is the number of steps to compare the type of a value with one of the same shape: one, and two for each step of its parts,
-// because the parts of each side are looked up in the other.
-type typeSize int
+// typeSize is the size of the type of a value.
+type typeSize struct {
+	// steps is the number of steps to compare it with one of the same shape: one, and two for each step of its parts, because the
+	// parts of each side are looked up in the other.
+	steps int
+	// parts is the number of values in it, with itself.
+	parts int
+}
 
-const (
-	// scalar is the size of a value without parts, and of any value.
-	scalar typeSize = 1
-	// largest is far above the limit also for what is a few levels below.
-	largest typeSize = 1 << 60
-)
+// scalar is the size of a value without parts, and of any value.
+var scalar = typeSize{1, 1}
+
+// largest is far above the limits also for what is a few levels below.
+const largest = 1 << 60
 
 // and returns the size of two values together.
-func (t typeSize) and(other typeSize) typeSize { return min(t+other, largest) }
+func (t typeSize) and(other typeSize) typeSize {
+	return typeSize{min(t.steps+other.steps, largest), min(t.parts+other.parts, largest)}
+}
 
 // around returns the size of a value with the given parts.
-func (t typeSize) around() typeSize { return scalar.and(2 * t) }
+func (t typeSize) around() typeSize { return scalar.and(typeSize{2 * t.steps, t.parts}) }
 
 // inner returns the size of a part of a value, at most, some levels below.
-func (t typeSize) inner(levels int) typeSize { return max(t>>levels, scalar) }
+func (t typeSize) inner(levels int) typeSize { return typeSize{max(t.steps>>levels, 1), t.parts} }
 
 // sizeOf returns the size of a type.
 func sizeOf(t types.Type) typeSize {
-	parts, size := []types.Type{}, typeSize(0)
+	parts, size := []types.Type{}, typeSize{}
 	switch t := t.(type) {
 	case *types.Array:
 		for i := range t.Len() {
@@ -75,7 +84,7 @@ func sizeOf(t types.Type) typeSize {
 		parts = t
 	}
 	for _, part := range parts {
-		if part != nil && size < largest {
+		if part != nil && size.steps < largest {
 			size = size.and(sizeOf(part))
 		}
 	}
@@ -86,11 +95,13 @@ func sizeOf(t types.Type) typeSize {
 // they refer to.
 type typeSizes struct {
 	documents map[string]types.Type
-	// rules has the sizes of rules and functions by path. below has those of all rules below a path.
-	rules, below map[string]typeSize
+	// rules has the sizes of rules, and of what functions return, by path. below has those of all rules below a path, and arguments
+	// those of the arguments of functions.
+	rules, below, arguments map[string]typeSize
 	// vars has the sizes of the variables of the current rule. Those without parts are missing.
-	vars  map[ast.Var]typeSize
-	spent typeSize
+	vars map[ast.Var]typeSize
+	// spent is the number of steps, and most of values in one value.
+	spent, most int
 }
 
 // bound is a stage of a compiler. The error has the rule that exceeds the limit.
@@ -101,7 +112,12 @@ func (s *typeSizes) bound(c *ast.Compiler) *ast.Error {
 		if !ok {
 			continue
 		}
-		if s.rule(rule); s.spent > maxTypeWork {
+		s.rule(rule)
+		if s.most > maxTypeParts {
+			return ast.NewError(codeSize, rule.Location, "a value here holds more than %d others: values that hold other values several "+
+				"times double in each step; build large values in fewer steps, or keep tables in spec.data", maxTypeParts)
+		}
+		if s.spent > maxTypeWork {
 			return ast.NewError(codeSize, rule.Location, "the types of the values here take more than %d steps to check: "+
 				"values that hold other values several times double in each step; build large values in fewer steps, "+
 				"or keep tables in spec.data", maxTypeWork)
@@ -110,7 +126,7 @@ func (s *typeSizes) bound(c *ast.Compiler) *ast.Error {
 	return nil
 }
 
-func (s *typeSizes) charge(steps typeSize) { s.spent = min(s.spent+steps, maxTypeWork+1) }
+func (s *typeSizes) charge(steps int) { s.spent = min(s.spent+steps, maxTypeWork+1) }
 
 // rule adds the size of a rule.
 func (s *typeSizes) rule(rule *ast.Rule) {
@@ -121,16 +137,18 @@ func (s *typeSizes) rule(rule *ast.Rule) {
 		value = ast.SetTerm(rule.Head.Key)
 	}
 	size := s.size(value)
-	for _, arg := range rule.Head.Args {
-		size = size.and(s.size(arg))
-	}
 	for _, key := range rule.Ref().DynamicSuffix() {
 		size = size.and(s.composite(key)).around()
 	}
 	path := rule.Ref().GroundPrefix()
 	before := s.rules[path.String()]
-	s.charge(min(before, size))
+	s.charge(min(before.steps, size.steps))
 	s.rules[path.String()] = before.and(size)
+	if len(rule.Head.Args) > 0 {
+		known, args := s.arguments[path.String()], s.composite(rule.Head.Args...)
+		s.charge(min(known.steps, args.steps))
+		s.arguments[path.String()] = known.and(args)
+	}
 	for i := range path {
 		prefix := path[:i].String()
 		s.below[prefix] = s.below[prefix].and(size.around())
@@ -153,16 +171,18 @@ func (s *typeSizes) body(body ast.Body) {
 
 // call adds the work of a call. The operands of some are compared with each other, or with the arguments of a function.
 func (s *typeSizes) call(operator ast.Ref, terms []*ast.Term) {
-	var all, most, compared typeSize
+	var all typeSize
+	var most, compared int
 	for _, term := range terms {
 		size := s.size(term)
-		compared = compared.and(min(most, size))
-		most, all = max(most, size), all.and(size)
+		compared = min(compared+min(most, size.steps), largest)
+		most, all = max(most, size.steps), all.and(size)
 	}
 	s.charge(1)
 	switch {
 	case operator.HasPrefix(ast.DefaultRootRef):
 		s.charge(compared)
+		s.charge(min(all.steps, s.arguments[operator.String()].steps))
 		s.learn(s.size(terms[0]), terms[1:]...)
 	case operator.Equal(ast.Equality.Ref()):
 		s.charge(compared)
@@ -177,7 +197,7 @@ func (s *typeSizes) call(operator ast.Ref, terms []*ast.Term) {
 func (s *typeSizes) learn(size typeSize, terms ...*ast.Term) {
 	for _, t := range terms {
 		ast.WalkVars(t, func(name ast.Var) bool {
-			if _, known := s.vars[name]; !known && size > scalar && !ast.ReservedVars.Contains(name) {
+			if _, known := s.vars[name]; !known && size.steps > 1 && !ast.ReservedVars.Contains(name) {
 				s.vars[name] = size
 			}
 			return false
@@ -187,6 +207,13 @@ func (s *typeSizes) learn(size typeSize, terms ...*ast.Term) {
 
 // size returns the size of a term.
 func (s *typeSizes) size(t *ast.Term) typeSize {
+	size := s.term(t)
+	s.most = max(s.most, size.parts)
+	return size
+}
+
+// term is size without a record of the largest value.
+func (s *typeSizes) term(t *ast.Term) typeSize {
 	switch v := t.Value.(type) {
 	case ast.Var:
 		if size, known := s.vars[v]; known {
@@ -205,7 +232,7 @@ func (s *typeSizes) size(t *ast.Term) typeSize {
 	case ast.Set:
 		size := s.composite(v.Slice()...)
 		if v.Len() > 1 {
-			s.charge(size.inner(1))
+			s.charge(size.inner(1).steps)
 		}
 		return size
 	case ast.Object:
@@ -259,7 +286,7 @@ func (s *typeSizes) ref(ref ast.Ref) typeSize {
 		size = s.below[ref[:n].String()]
 	}
 	if !ref.IsGround() {
-		s.charge(size.inner(1))
+		s.charge(size.inner(1).steps)
 	}
 	return size.inner(len(ref) - n)
 }
@@ -268,10 +295,10 @@ func (s *typeSizes) ref(ref ast.Ref) typeSize {
 func (s *typeSizes) selected(t types.Type, keys ast.Ref) typeSize {
 	for _, key := range keys {
 		if !key.IsGround() {
-			all := sizeOf(t).inner(1)
+			all := sizeOf(t).inner(1).steps
 			t = types.Values(t)
 			// There is nothing to compare if all members have one type.
-			s.charge(all - min(all, sizeOf(t)))
+			s.charge(all - min(all, sizeOf(t).steps))
 			continue
 		}
 		value, err := ast.ValueToInterface(key.Value, nil)

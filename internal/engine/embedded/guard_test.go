@@ -266,12 +266,12 @@ k8s.quantity.add k8s.quantity.sub k8s.quantity.compare`)
 	}
 }
 
-// double returns rules of which each doubles the value of the previous one, n times.
+// double returns rules of which each doubles the value of the previous one, n times. The type checker does not see it.
 func double(n int, first, step string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "x0 := %s\n", first)
 	for i := 1; i <= n; i++ {
-		fmt.Fprintln(&out, strings.NewReplacer("$", fmt.Sprint("x", i-1), "@", fmt.Sprint("x", i)).Replace("@ := "+step))
+		fmt.Fprintln(&out, strings.NewReplacer("$", fmt.Sprint("x", i-1), "@", fmt.Sprint("x", i)).Replace(`@ := object.get({"v": `+step+`}, "v", null)`))
 	}
 	return out.String()
 }
