@@ -42,6 +42,13 @@ const (
 	// maxRenderedRules limits the number of rules that spec.rules are rendered to. Each of them refers to few others, and the
 	// length of their text is limited, so that they compile in the time of a request.
 	maxRenderedRules = 8192
+	// maxOrderWork limits the work to order the expressions of one body, so that each variable has a value before it is used. The
+	// compiler goes through the expressions as often as there are variables, and through those before each time. A second takes about
+	// fifty million steps.
+	maxOrderWork = 100_000_000
+	// closureCost is how many times longer a comprehension or every takes, besides the variables: those that each expression before it
+	// gives a value are collected again.
+	closureCost = 50
 )
 
 // Codes of policies that take too much to compile. codeTime is that of one whose compilation did not end in time.
@@ -107,5 +114,31 @@ func checkBounds(file string, module *ast.Module, most int) error {
 	if rules > most {
 		return oneError(file, nil, codeSize, fmt.Sprintf("there are %d rules, at most %d are compiled: tables belong into spec.data", rules, most))
 	}
-	return nil
+	return checkOrder(file, module)
+}
+
+// checkOrder rejects a module with a body whose expressions take too long to order.
+func checkOrder(file string, module *ast.Module) (err error) {
+	ast.WalkBodies(module, func(body ast.Body) bool {
+		expressions, closures, names := len(body), 0, ast.NewVarSet()
+		ast.NewGenericVisitor(func(x any) bool {
+			switch x := x.(type) {
+			case ast.Var:
+				names.Add(x)
+			case ast.Call:
+				// The compiler makes an expression of it.
+				expressions++
+			case *ast.ArrayComprehension, *ast.SetComprehension, *ast.ObjectComprehension, *ast.Every:
+				closures++
+			}
+			return false
+		}).Walk(body)
+		n := len(names)
+		if n*expressions*(n+expressions+closures*(n+closureCost)) > maxOrderWork {
+			err = oneError(file, body.Loc(), codeSize, fmt.Sprintf(
+				"a body has %d expressions with %d variables, which take too long to order: divide it between several rules", expressions, n))
+		}
+		return err != nil
+	})
+	return err
 }

@@ -41,6 +41,15 @@ func nested(n int, open, inside, shut string) string {
 	return "x := " + strings.Repeat(open, n) + inside + strings.Repeat(shut, n)
 }
 
+// reversed returns n lines in which # is the number of a line and $ that of the one below, for expressions that need those below.
+func reversed(n int, line string) string {
+	var out strings.Builder
+	for i := n; i > 0; i-- {
+		out.WriteString(strings.NewReplacer("#", fmt.Sprint(i-1), "$", fmt.Sprint(i)).Replace(line))
+	}
+	return out.String()
+}
+
 // TestSize checks that every policy within the limits compiles within the time of a request.
 func TestSize(t *testing.T) {
 	const header = "package p\n"
@@ -69,6 +78,11 @@ func TestSize(t *testing.T) {
 		"CallsWithLists":       {rego: "s := lower(concat(\"\", [" + strings.Repeat("\"\", ", 7000) + "input.a]))\nerrors contains \"x\" if {\n" + strings.Repeat("s == \"A\"\n", 2500) + "}"},
 		"EntriesOfAll":         {rego: "errors contains \"x\" if {\n\tsome r in data.a\n" + strings.Repeat("not startswith(input.a, r)\n", 2000) + "}", data: `{"a": ["a", "b"]}`},
 		"ManyNamesOfData":      {rego: "labels := {}\n" + chain(500, "x0 := data.x0", "x# := data.abcdefghijklmnopqrst#"), data: `{"` + strings.Repeat("a", 60) + `": 1}`},
+		"ALongBody":            {rego: "x if {\n" + reversed(300, "v$ = v#\n") + "v0 = input.a\n}"},
+		"ABodyTooLong":         {rego: "x if {\n" + reversed(3500, "v$ = v#\n") + "v0 = input.a\n}", refused: "p.rego:3:1: berth_size_error: a body has 3501 expressions with 3503 variables"},
+		"CallsTooLong":         {rego: "f(x) := x\nx if {\n" + reversed(2500, "f(v#, v$)\n") + "v0 = input.a\n}", refused: "which take too long to order"},
+		"ClosuresTooLong":      {rego: "x if {\n" + reversed(2000, "v$ = [y | y = v#]\n") + "v0 = input.a\n}", refused: "which take too long to order"},
+		"InnerBodiesTooLong":   {rego: "x := [1 |\n" + reversed(2500, "f(v#, [v$])\n") + "v0 = input.a]\nf(x) := x", refused: "which take too long to order"},
 		"FunctionsOfFunctions": {rego: chain(maxRules, "f0(x) := x", "f#(x) := f$(f$(x))")},
 	}
 	for name, test := range tests {
