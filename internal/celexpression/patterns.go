@@ -34,10 +34,10 @@ import (
 )
 
 // Bounds are the options of an environment of CEL that bound the calls of functions which nothing interrupts: those that parse
-// quantities and those that match regular expressions. The API server has no such bounds. A call beyond them is an error.
+// quantities, match regular expressions, or assemble texts. The API server has no such bounds. A call beyond them is an error.
 var Bounds = environment.VersionedOptions{
 	IntroducedVersion: version.MajorMinor(1, 0),
-	ProgramOptions:    []cel.ProgramOption{cel.CustomDecorator(boundQuantities), cel.CustomDecorator(boundPatterns)},
+	ProgramOptions:    []cel.ProgramOption{cel.CustomDecorator(boundQuantities), cel.CustomDecorator(boundPatterns), cel.CustomDecorator(boundTexts)},
 }
 
 // matching are the functions whose second operand is a regular expression, and what they return for the first one.
