@@ -116,7 +116,7 @@ var guards = map[string]check{
 	"regex.globs_match":                globs,
 	"regex.is_valid":                   valid,
 	"regex.match":                      findOne,
-	"regex.replace":                    all(regularExpression(1, 0, true), product(2)),
+	"regex.replace":                    all(regularExpression(1, 0, true), substituted),
 	"regex.split":                      findAll,
 	"regex.template_match":             template,
 	"replace":                          replaced,
@@ -438,6 +438,12 @@ func replaced(operands []*ast.Term) *engine.LimitError {
 		return nil
 	}
 	return overAll(len(text)+strings.Count(string(text), string(old))*length(operands[2].Value), maxText, "bytes")
+}
+
+// substituted limits the string that regex.replace returns. Each byte of the text may be replaced, and each part of the replacement
+// may stand for the whole text.
+func substituted(operands []*ast.Term) *engine.LimitError {
+	return overAll((length(operands[0].Value)+1)*length(operands[2].Value), maxNodeBytes, "bytes")
 }
 
 // replacedAll limits the string that strings.replace_n returns, and the search for its patterns.

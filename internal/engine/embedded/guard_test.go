@@ -145,7 +145,7 @@ func limits() map[string][][2][]*ast.Term {
 		"regex.globs_match":                {{{aText, aText}, {ast.StringTerm(strings.Repeat(".*a+", 8)), text(40)}}},
 		"regex.is_valid":                   {{{text(pattern.MaxLength)}, {text(pattern.MaxLength + 1)}}},
 		"regex.match":                      {{{text(64), aText}, {text(200), aText}}, {{ast.StringTerm("[a-z]([-a-z0-9]{0,61}[a-z0-9])?"), text(63)}, {ast.StringTerm("(a?){1000}"), word}}, {{text(pattern.MaxStates), word}, {text(pattern.MaxStates + 1), word}}},
-		"regex.replace":                    {{{text(4096), word, word}, {text(32 << 10), word, word}}, {{text(1024), word, text(1024)}, {text(1024), word, text(maxPairs/1024 + 1)}}},
+		"regex.replace":                    {{{text(4096), word, word}, {text(32 << 10), word, word}}, {{text(1023), word, text(1024)}, {text(1023), word, text(maxNodeBytes/1024 + 1)}}},
 		"regex.split":                      {{{word, text(4096)}, {word, text(32 << 10)}}},
 		"regex.template_match":             {{{text(64), text(1024), ast.StringTerm("{"), ast.StringTerm("}")}, {text(200), aText, ast.StringTerm("{"), ast.StringTerm("}")}}},
 		"replace":                          {{{text(1024), word, text(1023)}, {text(1024), word, text(1024)}}, {{text(1000), ast.StringTerm(""), word}, {text(1024), ast.StringTerm(""), text(1024)}}},
