@@ -308,8 +308,12 @@ const codeUndefined = "undefined_document"
 // statusFault converts a response without a success status to a fault.
 func (c *Client) statusFault(response *http.Response, request Request) *engine.RemoteError {
 	said := &Rejection{}
-	// Even an incomplete body may contain the error's code.
-	body, _ := io.ReadAll(io.LimitReader(response.Body, maxRejection))
+	var body []byte
+	// After 101, what looks like the body is the connection itself, and the end of the request's context does not end reading it.
+	if response.StatusCode != http.StatusSwitchingProtocols {
+		// Even an incomplete body may contain the error's code.
+		body, _ = io.ReadAll(io.LimitReader(response.Body, maxRejection))
+	}
 	if json.Unmarshal(body, said) != nil {
 		*said = Rejection{}
 	}

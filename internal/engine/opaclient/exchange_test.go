@@ -17,19 +17,24 @@ limitations under the License.
 package opaclient
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/policy"
 )
 
 // TestSend verifies that a request has what it says, and that only a readable response with status 2xx is no fault.
@@ -120,5 +125,46 @@ func TestRetryAfterHeader(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestAnswersThatDoNotEnd checks that no answer holds a request longer than its context.
+func TestAnswersThatDoNotEnd(t *testing.T) {
+	for name, answer := range map[string]string{
+		"none":          "",
+		"a header":      "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n",
+		"informational": "HTTP/1.1 103 Early Hints\r\n\r\n",
+		"a body":        "HTTP/1.1 200 OK\r\n\r\n{",
+		"chunks":        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+		"a trailer":     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nA: b\r\n",
+		"an error":      "HTTP/1.1 500 Error\r\n\r\n{",
+		"a redirect":    "HTTP/1.1 302 Found\r\nLocation: http://a/\r\n\r\n",
+		"a protocol":    "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				here, there := net.Pipe()
+				closed := make(chan struct{})
+				go func() {
+					defer close(closed)
+					_, _ = http.ReadRequest(bufio.NewReader(there))
+					_, _ = io.WriteString(there, answer)
+					_, _ = io.Copy(io.Discard, there)
+				}()
+				document := &url.URL{Scheme: "http", Host: "engine", Path: "/v1/data/berth"}
+				client, err := NewPool(Options{Dial: func(context.Context, string, string) (net.Conn, error) { return here, nil }}).
+					Client(&policy.Remote{Document: document, Base: document})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if answer, err := client.Send(ctx, Request{Method: http.MethodPost, URL: document, Body: []byte("{}")}); err == nil {
+					t.Errorf("got %s", answer)
+				}
+				// The connection is closed, so that it serves no other request.
+				<-closed
+			})
+		})
 	}
 }
