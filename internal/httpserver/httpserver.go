@@ -19,12 +19,17 @@ limitations under the License.
 package httpserver
 
 import (
+	"bytes"
 	"container/list"
 	"context"
 	"crypto/tls"
+	"log"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -50,9 +55,10 @@ type Server struct {
 	Address string
 	// TLS is nil for plain HTTP.
 	TLS *tls.Config
-	// Strangers is how many connections of clients may be open that are not known. The oldest one is closed if there are more. So
-	// clients that connect and then do nothing take little memory, and keep no other client away. Such a connection takes about 60 KB
-	// at most. A client is a stranger until WithoutStrangers serves it.
+	// Strangers is how many connections of clients may be open that are not known. If there are more, the oldest one is closed of the
+	// address that has most. So clients that connect and then do nothing take little memory, and however fast they connect again, they
+	// keep no client of another address away. Such a connection takes about 60 KB at most. A client is a stranger until
+	// WithoutStrangers serves it.
 	Strangers int
 	Handler   http.Handler
 }
@@ -60,7 +66,7 @@ type Server struct {
 // Runnable returns what listens at the address and serves while a manager runs, on every replica, and before the manager's caches are
 // filled.
 func (s Server) Runnable() *manager.Server {
-	strangers := &strangers{limit: s.Strangers, oldest: list.New(), places: map[net.Conn]*list.Element{}}
+	strangers := &strangers{limit: s.Strangers, oldest: list.New(), places: map[net.Conn]*list.Element{}, of: map[string]int{}}
 	timeout := shutdownTimeout
 	return &manager.Server{Name: s.Name, Listener: s.listener(), ShutdownTimeout: &timeout, Server: &http.Server{
 		Handler:           s.Handler,
@@ -68,6 +74,7 @@ func (s Server) Runnable() *manager.Server {
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		ConnState:         strangers.observe,
+		ErrorLog:          log.New(&errorLog{}, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, contextKey{}, func() { strangers.remove(c) })
 		},
@@ -132,21 +139,46 @@ func WithoutStrangers(next http.Handler) http.Handler {
 	})
 }
 
+// errorLog writes a server's errors to the standard logger. It writes one error of a TLS handshake in a second at most, since clients that
+// are not known can cause any number of them. It is safe for concurrent use.
+type errorLog struct{ last atomic.Int64 }
+
+// Write implements io.Writer.
+func (l *errorLog) Write(text []byte) (int, error) {
+	now := time.Now().Unix()
+	if !bytes.HasPrefix(text, []byte("http: TLS handshake error")) || l.last.Swap(now) != now {
+		log.Print(string(text))
+	}
+	return len(text), nil
+}
+
 // strangers are the open connections of unknown clients. It is safe for concurrent use.
 type strangers struct {
 	limit int
 
 	mu sync.Mutex
-	// oldest has the connections in the order of their age, and places finds them there.
+	// oldest has a stranger for each connection in the order of their age, places finds it there, and of counts them by address.
 	oldest *list.List
 	places map[net.Conn]*list.Element
+	of     map[string]int
+}
+
+type stranger struct {
+	connection net.Conn
+	// address is the one of the client, without its port.
+	address string
 }
 
 // observe is called when the state of a connection changes.
 func (s *strangers) observe(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
-		if old := s.add(c); old != nil {
+		old := s.add(c)
+		// No connection is accepted meanwhile, and the end of a TLS session waits for a client that does not read.
+		if secured, ok := old.(*tls.Conn); ok {
+			old = secured.NetConn()
+		}
+		if old != nil {
 			// It may be closed already, and then this has no effect.
 			_ = old.Close()
 		}
@@ -157,22 +189,42 @@ func (s *strangers) observe(c net.Conn, state http.ConnState) {
 
 // add adds a connection, and returns the one that must give way to it, or nil.
 func (s *strangers) add(c net.Conn) net.Conn {
+	address := c.RemoteAddr().String()
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		address = host
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.places[c] = s.oldest.PushBack(c)
+	s.places[c] = s.oldest.PushBack(stranger{c, address})
+	s.of[address]++
 	if s.oldest.Len() <= s.limit {
 		return nil
 	}
-	old, _ := s.oldest.Remove(s.oldest.Front()).(net.Conn)
-	delete(s.places, old)
-	return old
+	most := slices.Max(slices.Collect(maps.Values(s.of)))
+	for place := s.oldest.Front(); place != nil; place = place.Next() {
+		if old, _ := place.Value.(stranger); s.of[old.address] == most {
+			s.forget(old.connection)
+			return old.connection
+		}
+	}
+	return nil
 }
 
 func (s *strangers) remove(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if place, ok := s.places[c]; ok {
-		s.oldest.Remove(place)
-		delete(s.places, c)
+	s.forget(c)
+}
+
+// forget is remove for callers that hold the lock.
+func (s *strangers) forget(c net.Conn) {
+	place, ok := s.places[c]
+	if !ok {
+		return
+	}
+	delete(s.places, c)
+	old, _ := s.oldest.Remove(place).(stranger)
+	if s.of[old.address]--; s.of[old.address] == 0 {
+		delete(s.of, old.address)
 	}
 }

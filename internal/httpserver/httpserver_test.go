@@ -19,14 +19,19 @@ package httpserver_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/berth-dev/berth/internal/httpserver"
 )
@@ -217,6 +222,129 @@ func TestShutdown(t *testing.T) {
 		_ = answered.Close()
 	})
 }
+
+// serve serves connections in memory, until the test ends.
+func serve(t *testing.T, strangers int) pipes {
+	t.Helper()
+	server := httpserver.Server{
+		Name: "test", Strangers: strangers,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) }),
+	}.Runnable()
+	connections := make(pipes)
+	server.Listener = connections
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return connections
+}
+
+// TestAddresses checks that a client keeps none of another address away, however often it connects.
+func TestAddresses(t *testing.T) {
+	const limit = 6
+	for name, flood := range map[string][]string{
+		"one address":         {"10.0.0.1"},
+		"one address of IPv6": {"fd00::1"},
+		"two addresses":       {"10.0.0.1", "10.0.0.2"},
+		"unequal addresses":   {"10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				connections := serve(t, limit)
+				connect := func(host string) *client {
+					here, there := net.Pipe()
+					connections <- remote{there, address(net.JoinHostPort(host, "1"))}
+					t.Cleanup(func() { _ = here.Close() })
+					return &client{here, t, bufio.NewReader(here)}
+				}
+				honest := []*client{connect("10.0.0.9"), connect("fd00::9")}
+				for i := range 10 * limit {
+					connect(flood[i%len(flood)])
+				}
+				for _, c := range honest {
+					if got := c.get("/"); got != "/" {
+						t.Errorf("got %s", got)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestStalled checks that a client that reads nothing does not keep the server from accepting others when it must give way.
+func TestStalled(t *testing.T) {
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		connections := serve(t, 1)
+		connect := func() *client {
+			here, there := net.Pipe()
+			connections <- tls.Server(there, &tls.Config{Certificates: []tls.Certificate{pair}, SessionTicketsDisabled: true})
+			t.Cleanup(func() { _ = here.Close() })
+			//nolint:gosec // The test verifies no certificates.
+			secured := tls.Client(here, &tls.Config{InsecureSkipVerify: true})
+			if err := secured.Handshake(); err != nil {
+				t.Fatal(err)
+			}
+			return &client{secured, t, bufio.NewReader(secured)}
+		}
+		began := time.Now()
+		for range 3 {
+			connect()
+		}
+		if got := connect().get("/"); got != "/" {
+			t.Errorf("got %s", got)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the server accepted nothing for %s", took)
+		}
+	})
+}
+
+// TestErrorLog checks that clients do not fill the log by handshakes that fail.
+func TestErrorLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines strings.Builder
+		log.SetOutput(&lines)
+		defer log.SetOutput(os.Stderr)
+		errors := httpserver.Server{}.Runnable().Server.ErrorLog
+		for range 3 {
+			for range 1000 {
+				errors.Print("http: TLS handshake error from 10.0.0.1:1: EOF")
+			}
+			time.Sleep(time.Second)
+		}
+		errors.Print("http: panic serving 10.0.0.1:1: a")
+		errors.Print("http: panic serving 10.0.0.1:1: b")
+		if got := strings.Count(lines.String(), "\n"); got != 5 {
+			t.Errorf("got %d lines:\n%.1000s", got, lines.String())
+		}
+	})
+}
+
+// remote is a connection of a client with the given address.
+type remote struct {
+	net.Conn
+	address
+}
+
+func (r remote) RemoteAddr() net.Addr { return r.address }
+
+type address string
+
+func (address) Network() string  { return "tcp" }
+func (a address) String() string { return string(a) }
 
 // pipes is a listener of connections in memory.
 type pipes chan net.Conn
