@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	certutil "k8s.io/client-go/util/cert"
@@ -76,5 +77,25 @@ func (s *state) authenticateScrapers(base *base, next http.Handler) (http.Handle
 	if err != nil {
 		return nil, fmt.Errorf("preparing the authentication of metrics clients: %w", err)
 	}
-	return filter(base.mgr.GetLogger(), next)
+	authenticated, err := filter(base.mgr.GetLogger(), next)
+	if err != nil {
+		return nil, err
+	}
+	return inTurn(authenticated), nil
+}
+
+// scrapeInterval is the time between two requests for metrics. No more requests wait for their turn than connections are open.
+const scrapeInterval = 100 * time.Millisecond
+
+// inTurn lets one request at a time through, in the order in which they came, because each may ask the API server who the client is, also
+// if the client is unknown, and goes on asking when the client is gone.
+func inTurn(next http.Handler) http.Handler {
+	turns := time.NewTicker(scrapeInterval)
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		select {
+		case <-turns.C:
+			next.ServeHTTP(w, request)
+		case <-request.Context().Done():
+		}
+	})
 }
