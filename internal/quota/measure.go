@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	upstream "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
@@ -33,6 +34,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/numeral"
 )
 
 var (
@@ -226,7 +228,18 @@ func newObject(resource schema.GroupResource) runtime.Object {
 
 func decode(resource schema.GroupResource, raw []byte) (runtime.Object, error) {
 	object := newObject(resource)
-	if err := json.Unmarshal(raw, object); err != nil {
+	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
+		if err := json.Unmarshal(raw, metadata); err != nil {
+			return nil, fmt.Errorf("decoding %s: %w", resource, err)
+		}
+		return metadata, nil
+	}
+	content := map[string]any{}
+	err := utiljson.Unmarshal(raw, &content)
+	if err == nil {
+		err = numeral.FromUnstructured(content, object)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("decoding %s: %w", resource, err)
 	}
 	return object, nil
