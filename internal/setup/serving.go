@@ -82,7 +82,7 @@ func newServing(base *base) (*serving, error) {
 const (
 	webhookStrangers = 160
 	metricsStrangers = 24
-	probeStrangers   = 24
+	probeStrangers   = 160
 )
 
 // serverTLS returns the configuration of TLS for a server without its certificate. HTTP/2 would allow many requests for each connection.
