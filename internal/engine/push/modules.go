@@ -17,6 +17,7 @@ limitations under the License.
 package push
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -92,17 +93,46 @@ func (m *modules) list(ctx context.Context) error {
 		return err
 	}
 	var list struct {
-		Result []struct {
-			ID  string `json:"id"`
-			Raw string `json:"raw"`
-		} `json:"result"`
+		Result moduleTexts `json:"result"`
 	}
 	if err := json.Unmarshal(answer, &list); err != nil {
 		return fmt.Errorf("%w: reading the list of modules: %w", errRefused, err)
 	}
-	for _, module := range list.Result {
-		if strings.HasPrefix(module.ID, policy.ModulePrefix) {
-			m.texts[module.ID] = module.Raw
+	if list.Result != nil {
+		m.texts = list.Result
+	}
+	return nil
+}
+
+// moduleTexts are the texts of Berth's modules by their ids. It is decoded from a list of all modules without taking memory for others: an
+// engine can list millions in few bytes.
+type moduleTexts map[string]string
+
+// maxModules is the maximum number of Berth's modules in a list.
+const maxModules = 100_000
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *moduleTexts) UnmarshalJSON(list []byte) error {
+	*m = moduleTexts{}
+	decoder := json.NewDecoder(bytes.NewReader(list))
+	if token, _ := decoder.Token(); token != json.Delim('[') && token != nil {
+		return errors.New("it is not an array")
+	}
+	type module struct {
+		ID  string `json:"id"`
+		Raw string `json:"raw"`
+	}
+	var one module
+	for decoder.More() {
+		one = module{}
+		if err := decoder.Decode(&one); err != nil {
+			return err
+		}
+		if strings.HasPrefix(one.ID, policy.ModulePrefix) {
+			(*m)[one.ID] = one.Raw
+		}
+		if len(*m) > maxModules {
+			return fmt.Errorf("it has more than %d modules of Berth's", maxModules)
 		}
 	}
 	return nil
