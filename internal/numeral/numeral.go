@@ -87,11 +87,18 @@ func FromUnstructuredStrictly(content map[string]any, typed any) error {
 	return convert(content, typed, true)
 }
 
+// Check returns an error with the field's path if an object of the given type, a pointer to a struct, has a quantity of more than
+// MaxDigits digits.
+func Check(content map[string]any, typed any) error {
+	if !hasLongText(content) {
+		return nil
+	}
+	return check(content, reflect.TypeOf(typed).Elem(), nil)
+}
+
 func convert(content map[string]any, typed any, strict bool) error {
-	if hasLongText(content) {
-		if err := check(content, reflect.TypeOf(typed).Elem(), nil); err != nil {
-			return err
-		}
+	if err := Check(content, typed); err != nil {
+		return err
 	}
 	return runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, typed, strict)
 }

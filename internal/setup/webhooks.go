@@ -17,8 +17,13 @@ limitations under the License.
 package setup
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -27,6 +32,7 @@ import (
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
 	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/httpserver"
+	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
@@ -72,7 +78,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 		register(path, base.tracing.Handler("admission quota", controllers.readiness.guard(review.New(handler, memory, quotavalidator.Deadline))))
 	}
 	own := func(h admission.Handler) http.Handler {
-		return review.New(review.Lenient(h), memory, webhookconfiguration.PolicyDeadline)
+		return review.New(review.Lenient(cheap(base.mgr.GetScheme(), h)), memory, webhookconfiguration.PolicyDeadline)
 	}
 	register(webhookconfiguration.PathPolicies,
 		own(admission.WithValidator(base.mgr.GetScheme(), &policyvalidator.Validator{
@@ -94,6 +100,41 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 		OwnNamespace:            base.options.exemptNamespace(), Decoder: admission.NewDecoder(base.mgr.GetScheme()),
 		Live: base.mgr.GetAPIReader(), Cache: base.mgr.GetClient(),
 	}))
+}
+
+// cheap refuses objects that would take forever to decode. The API server sends none; whoever has the token of the webhooks can. The
+// handler gets the objects as they were examined, and decodes each as the kind that its text names.
+func cheap(scheme *runtime.Scheme, h admission.Handler) admission.Handler {
+	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
+		for _, object := range []*runtime.RawExtension{&req.Object, &req.OldObject} {
+			var err error
+			if object.Raw, err = examine(scheme, object.Raw); err != nil {
+				return admission.Errored(http.StatusBadRequest, err)
+			}
+		}
+		return h.Handle(ctx, req)
+	})
+}
+
+// examine returns the text of an object without repeated fields, or an error if it is not cheap to decode.
+func examine(scheme *runtime.Scheme, text []byte) ([]byte, error) {
+	if len(text) == 0 {
+		return text, nil
+	}
+	object := unstructured.Unstructured{Object: map[string]any{}}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&object.Object); err != nil {
+		return nil, err
+	}
+	typed, err := scheme.New(object.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	if err := numeral.Check(object.Object, typed); err != nil {
+		return nil, err
+	}
+	return json.Marshal(object.Object)
 }
 
 // maxCompilations is how many policies the validating webhook compiles concurrently.
