@@ -186,6 +186,17 @@ func TestFieldsAreEnough(t *testing.T) {
 	}
 }
 
+// TestNestedQuantities checks that each call evaluates its operand once. If it was twice, this one would not end.
+func TestNestedQuantities(t *testing.T) {
+	expression := "object.a"
+	for range 30 {
+		expression = "(isQuantity(" + expression + ") ? '1' : 'x')"
+	}
+	if got, err := celexpression.Evaluate(t.Context(), expression+" == '1'", map[string]any{"a": "1"}); err != nil || !got {
+		t.Errorf("%t, error %v", got, err)
+	}
+}
+
 // TestQuantities evaluates values of an object as quantities. Without a bound, some would take forever.
 func TestQuantities(t *testing.T) {
 	for text, want := range map[string]struct{ is, larger string }{

@@ -20,12 +20,10 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/berth-dev/berth/internal/numeral"
 )
-
-// boundedQuantity is a call of a function that parses a quantity.
-type boundedQuantity struct{ interpreter.InterpretableCall }
 
 // boundQuantities bounds what is parsed as a quantity. It is a decorator of programs.
 func boundQuantities(i interpreter.Interpretable) (interpreter.Interpretable, error) {
@@ -33,16 +31,18 @@ func boundQuantities(i interpreter.Interpretable) (interpreter.Interpretable, er
 	if !ok || len(call.Args()) != 1 || call.Function() != "quantity" && call.Function() != "isQuantity" {
 		return i, nil
 	}
-	return boundedQuantity{call}, nil
-}
-
-// Eval implements interpreter.Interpretable.
-func (q boundedQuantity) Eval(vars interpreter.Activation) ref.Val {
-	if text, ok := q.Args()[0].Eval(vars).(types.String); ok && !numeral.IsCheap(string(text)) {
-		if q.Function() == "isQuantity" {
-			return types.False
+	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(values ...ref.Val) ref.Val {
+		text, ok := values[0].(types.String)
+		if !ok {
+			return types.MaybeNoSuchOverloadErr(values[0])
 		}
-		return types.NewErr("a quantity has more than %d digits, with those that its exponent stands for", numeral.MaxDigits)
-	}
-	return q.InterpretableCall.Eval(vars)
+		quantity, err := numeral.Quantity(string(text))
+		switch {
+		case call.Function() == "isQuantity":
+			return types.Bool(err == nil)
+		case err != nil:
+			return types.WrapErr(err)
+		}
+		return apiservercel.Quantity{Quantity: &quantity}
+	}), nil
 }
