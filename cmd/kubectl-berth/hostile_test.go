@@ -439,6 +439,26 @@ func TestHostileReports(t *testing.T) {
 	}
 }
 
+// TestNoCommandsOfCISystems checks that no text is a command to a CI system whose log has the output, wherever it is in a line.
+func TestNoCommandsOfCISystems(t *testing.T) {
+	for _, text := range []string{"::stop-commands::x", "  ::add-mask::x", "a ##[command]x", "##vso[task.setvariable variable=a]b", "###[x]", "a\n::set-output name=a::b"} {
+		var out strings.Builder
+		p := newPrinter(&out)
+		p.line("%s", text)
+		p.line("    %s", paragraph(text))
+		p.line("%s", p.style(bold, text))
+		p.table([]string{text, "B"}, [][]string{{text, text}})
+		for line := range strings.Lines(out.String()) {
+			if strings.HasPrefix(strings.TrimSpace(line), "::") || strings.Contains(line, "##") {
+				t.Errorf("%q prints %q", text, line)
+			}
+		}
+	}
+	if got := shown("a::b #1"); got != "a::b #1" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestParagraph checks that the lines of a message are told from those of the output.
 func TestParagraph(t *testing.T) {
 	var out bytes.Buffer

@@ -54,9 +54,20 @@ const (
 // styled is printable text in a style.
 type styled string
 
+// shown returns a text as a part of a line. Besides what printable.Text does, the text is no command to a CI system that reads the
+// output: lines that begin with :: are those of GitHub Actions, and ##[ and ##vso[ anywhere in a line those of GitHub Actions and Azure
+// Pipelines.
+func shown(text string) string {
+	text = strings.ReplaceAll(printable.Text(text), "##", `#\u0023`)
+	if start := strings.TrimLeft(text, " "); strings.HasPrefix(start, "::") {
+		text = strings.Replace(text, "::", `\u003a:`, 1)
+	}
+	return text
+}
+
 // style returns the text in a style, if the output shows styles.
 func (p *printer) style(style, text string) styled {
-	text = printable.Text(text)
+	text = shown(text)
 	if p.styled {
 		text = "\x1b[" + style + "m" + text + "\x1b[0m"
 	}
@@ -76,16 +87,16 @@ func (p *printer) line(format string, args ...any) {
 			printed[i] = value
 		case paragraph:
 			first, rest, _ := strings.Cut(string(value), "\n")
-			printed[i], below = printable.Text(first), rest
+			printed[i], below = shown(first), rest
 		default:
-			printed[i] = printable.Text(fmt.Sprint(value))
+			printed[i] = shown(fmt.Sprint(value))
 		}
 	}
 	p.write(strings.TrimRight(fmt.Sprintf(format, printed...), " ") + "\n")
 	indent := format[:len(format)-len(strings.TrimLeft(format, " "))]
 	for text := range strings.Lines(below) {
 		text = strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\t", "    ")
-		p.write(strings.TrimRight(indent+"  | "+printable.Text(text), " ") + "\n")
+		p.write(strings.TrimRight(indent+"  | "+shown(text), " ") + "\n")
 	}
 }
 
@@ -96,7 +107,7 @@ func (p *printer) table(header []string, rows [][]string) {
 	for _, row := range append([][]string{header}, rows...) {
 		cells := make([]string, len(row))
 		for i, cell := range row {
-			cells[i] = printable.Text(cell)
+			cells[i] = shown(cell)
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
