@@ -323,7 +323,7 @@ func TestErrorLog(t *testing.T) {
 			for range 1000 {
 				errors.Print("http: TLS handshake error from 10.0.0.1:1: EOF")
 			}
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 		}
 		errors.Print("http: panic serving 10.0.0.1:1: a")
 		errors.Print("http: panic serving 10.0.0.1:1: b")

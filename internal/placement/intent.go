@@ -294,7 +294,7 @@ func (k *Keyring) readBoth(obj, old *unstructured.Unstructured, id identity) []*
 }
 
 // DecidedClusters reports whether the clusters in the annotation of a stored object are those that policies decided: its record says
-// so, and nobody has changed them since.
+// so, and no client has changed them since.
 func (k *Keyring) DecidedClusters(obj *unstructured.Unstructured) bool {
 	entry, decided := k.readStored(obj, identityOf(obj, obj.GetNamespace())).of(fieldAnnotations)[placementv1.ClustersAnnotation]
 	return decided && entry.Set == digest(obj.GetAnnotations()[placementv1.ClustersAnnotation])

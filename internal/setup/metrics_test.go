@@ -85,7 +85,7 @@ func TestUnknownScrapers(t *testing.T) {
 			defer cancel()
 			go scrape(ctx, fmt.Sprint("unknown", i))
 			if i >= metricsStrangers {
-				time.Sleep(time.Millisecond)
+				<-time.After(time.Millisecond)
 				cancel()
 			}
 		}
@@ -96,7 +96,7 @@ func TestUnknownScrapers(t *testing.T) {
 		if took := time.Since(began); took > (metricsStrangers+1)*scrapeInterval {
 			t.Errorf("a known client waited %s", took)
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		if got := reviews.Load(); got > metricsStrangers+2 {
 			t.Errorf("the API server reviewed %d tokens", got)
 		}

@@ -102,7 +102,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 	}))
 }
 
-// cheap refuses objects that would take forever to decode. The API server sends none; whoever has the token of the webhooks can. The
+// cheap refuses objects that would take forever to decode. The API server sends none; a client that has the token of the webhooks can. The
 // handler gets the objects as they were examined, and decodes each as the kind that its text names.
 func cheap(scheme *runtime.Scheme, h admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {

@@ -82,8 +82,8 @@ var guards = map[string]check{
 	"glob.match":                       glob,
 	"gt":                               trees,
 	"gte":                              trees,
-	"indexof":                          product(1),
-	"indexof_n":                        product(1),
+	"indexof":                          product,
+	"indexof_n":                        product,
 	"internal.member_2":                contained,
 	"internal.member_3":                trees,
 	"internal.template_string":         tree,
@@ -134,9 +134,9 @@ var guards = map[string]check{
 	"time.format":                      tree,
 	"time.weekday":                     tree,
 	"to_number":                        each(readable, 0),
-	"trim":                             product(1),
-	"trim_left":                        product(1),
-	"trim_right":                       product(1),
+	"trim":                             product,
+	"trim_left":                        product,
+	"trim_right":                       product,
 	"union":                            nested,
 	"units.parse":                      each(readable, 0),
 	"units.parse_bytes":                each(readable, 0),
@@ -287,11 +287,9 @@ func sum(indexes ...int) check {
 	}
 }
 
-// product limits the comparisons of the first operand's members with those of operand y.
-func product(y int) check {
-	return func(operands []*ast.Term) *engine.LimitError {
-		return overAll(length(operands[0].Value)*length(operands[y].Value), maxPairs, "comparisons")
-	}
+// product limits the comparisons of the first operand's members with those of the second one.
+func product(operands []*ast.Term) *engine.LimitError {
+	return overAll(length(operands[0].Value)*length(operands[1].Value), maxPairs, "comparisons")
 }
 
 // collection is an array or a set.
