@@ -83,8 +83,7 @@ const (
 	// ReasonForeignObject: an object that Berth has to write exists and belongs to another client. Berth never changes it. The
 	// message names the object and its manager.
 	ReasonForeignObject = "ForeignObject"
-	// ReasonDeliveryFailed: the API server refused an object, a system can't express the decision, or no policy decides the clusters of an
-	// object whose developer asks for some. The message says why.
+	// ReasonDeliveryFailed: the API server refused an object, or a system can't express the decision. The message says why.
 	ReasonDeliveryFailed = "DeliveryFailed"
 )
 

@@ -18,9 +18,7 @@ package deliverer
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -323,22 +321,13 @@ func answer(r *recorder, errs map[schema.GroupVersionResource]error) {
 	})
 }
 
-// decideClusters sets the annotations of an object for which a policy decided the clusters in a text.
-func decideClusters(o *unstructured.Unstructured, text string) {
-	sum := sha256.Sum256([]byte(text))
-	o.SetAnnotations(map[string]string{
-		placementv1.ClustersAnnotation:  text,
-		placementv1.RequestedAnnotation: fmt.Sprintf(`{"annotations": {%q: {"by": "deliver", "set": "%x"}}}`, placementv1.ClustersAnnotation, sum[:8]),
-	})
-}
-
 // TestReconcile reconciles the Deployment web, for which the policy deliver decides the cluster a.
 // deliveredWeb returns the Deployment web, which is placed in cluster a, and its PropagationPolicy.
 func deliveredWeb(t *testing.T) (web, live *unstructured.Unstructured) {
 	t.Helper()
 	web = deploymentOf(t, "default", "web")
 	web.SetUID("2")
-	decideClusters(web, `["a"]`)
+	web.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["a"]`})
 	spec := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
 	rendered, err := delivery.Systems(spec)[0].Render(delivery.ObjectOf(web), delivery.Decision{Clusters: []string{"a"}}, spec)
 	if err != nil {
@@ -482,7 +471,7 @@ func TestOrphans(t *testing.T) {
 func TestPrecedenceAmongVersions(t *testing.T) {
 	beta := schema.GroupVersionResource{Group: "apps", Version: "v1beta2", Resource: "deployments"}
 	web := deploymentOf(t, "default", "web")
-	decideClusters(web, `["a"]`)
+	web.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["a"]`})
 	for _, priority := range []int32{-1, 1} {
 		r := newRecorder()
 		low, high := delivering(t, deployments, ""), delivering(t, beta, "")

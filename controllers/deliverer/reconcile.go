@@ -246,7 +246,6 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 			c.leave(p, kind, "it does not compile", n)
 		}
 	}
-	decided := c.Decider.Keyring.DecidedClusters(object)
 	routes, names := delivery.RoutesOf(slices.Compact(matching), kind)
 	n.policies = names
 	for _, route := range routes {
@@ -254,12 +253,6 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 		if invalid != nil {
 			// It is not known what has to exist, so what was delivered stays.
 			n.fail(placementv1.ReasonDeliveryFailed, "%v", invalid)
-			n.keep(route.System)
-			continue
-		}
-		if !decided {
-			n.fail(placementv1.ReasonDeliveryFailed, "no policy decides its clusters, and the annotation %s has what its developer asks for: "+
-				"give it clusters by a rule that applies to it, or remove the annotation", placementv1.ClustersAnnotation)
 			n.keep(route.System)
 			continue
 		}

@@ -86,7 +86,7 @@ func newRecorder(objects ...*unstructured.Unstructured) *recorder {
 	r := &recorder{refuse: func(string, *unstructured.Unstructured) error { return nil }, client: client}
 	registry := placement.NewRegistry()
 	r.Controller = New(Deps{
-		Client: client, Watches: watches.NewHub(client, nil), Registry: registry, Decider: &placement.Decider{Policies: registry, Namespaces: namespaces{}, Keyring: placement.NewUnverifiedKeyring()},
+		Client: client, Watches: watches.NewHub(client, nil), Registry: registry, Decider: &placement.Decider{Policies: registry, Namespaces: namespaces{}},
 		Catalog: catalog{deployments: "Deployment", policies: "PropagationPolicy"}, Account: delivery.NewAccount(),
 		Clock: clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0)), Changed: func(name string) { r.changed = append(r.changed, name) },
 	})
@@ -454,14 +454,13 @@ func delivering(t *testing.T, resource schema.GroupVersionResource, condition st
 func TestNothingIsDeletedWhileTheNeedIsUnknown(t *testing.T) {
 	for what, tc := range map[string]struct {
 		clusters, condition string
-		broken, own         bool
+		broken              bool
 		kept                bool
 		message             string
 	}{
 		"a policy that does not compile":  {clusters: `["a"]`, broken: true, kept: true, message: "PlacementPolicy deliver may deliver the object, but it does not compile"},
 		"a condition that fails":          {clusters: `["a"]`, condition: "object.spec.missing == 1", kept: true, message: "its match conditions fail for the object"},
 		"an annotation that is no list":   {clusters: `a`, kept: true, message: "which is no JSON array"},
-		"a list that no policy decided":   {clusters: `["a", "no-such"]`, own: true, kept: true, message: "no policy decides its clusters, and the annotation placement.berth.dev/clusters has what its developer asks for"},
 		"an object without clusters":      {},
 		"a condition that does not match": {clusters: `["a"]`, condition: "false"},
 	} {
@@ -470,10 +469,7 @@ func TestNothingIsDeletedWhileTheNeedIsUnknown(t *testing.T) {
 			r.Registry.Set("deliver", &placement.PolicyState{Binding: &policy.Binding{}, Generation: 1, Broken: tc.broken, Policy: delivering(t, deployments, tc.condition)})
 			o := &unstructured.Unstructured{Object: object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: default, name: web, uid: "2"}, spec: {}}`)}
 			if tc.clusters != "" {
-				decideClusters(o, tc.clusters)
-				if tc.own {
-					o.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: tc.clusters})
-				}
+				o.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: tc.clusters})
 			}
 			live := stored(karmadaPolicy("a"))
 			n := &need{existing: map[name]*unstructured.Unstructured{idOf(live): live}, kept: map[schema.GroupVersionResource]bool{}}
@@ -501,7 +497,7 @@ func TestDeliveredObjectsAreNotDelivered(t *testing.T) {
 	for label, want := range map[string][]string{"true": nil, "false": {"deliver"}} {
 		o := stored(karmadaPolicy("a"))
 		o.SetLabels(map[string]string{placementv1.DeliveredLabel: label})
-		decideClusters(o, `["a"]`)
+		o.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["a"]`})
 		n := &need{kept: map[schema.GroupVersionResource]bool{}}
 		if read, err := r.needOf(t.Context(), []placedVersion{{policies, projection.AllFields(), o}}, n); err != nil || !read {
 			t.Fatalf("read %t, error %v", read, err)

@@ -293,13 +293,6 @@ func (k *Keyring) readBoth(obj, old *unstructured.Unstructured, id identity) []*
 	return []*record{own, stored}
 }
 
-// DecidedClusters reports whether the clusters in the annotation of a stored object are those that policies decided: its record says
-// so, and no client has changed them since.
-func (k *Keyring) DecidedClusters(obj *unstructured.Unstructured) bool {
-	entry, decided := k.readStored(obj, identityOf(obj, obj.GetNamespace())).of(fieldAnnotations)[placementv1.ClustersAnnotation]
-	return decided && entry.Set == digest(obj.GetAnnotations()[placementv1.ClustersAnnotation])
-}
-
 // encode signs the record and returns the annotation's value. It returns "" for an empty record.
 func (k *Keyring) encode(r record, id identity) (string, error) {
 	if r.empty() {

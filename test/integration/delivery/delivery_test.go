@@ -221,36 +221,6 @@ var _ = Describe("Delivery", func() {
 		Eventually(measured).WithArguments(p.Name).Should(BeEmpty())
 	})
 
-	It("delivers no list that no policy decided", func(ctx SpecContext) {
-		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
-		p := fl.policy(toKarmada, namespace)
-		p.Spec.Rego, p.Spec.Rules = "", []placementv1.Rule{{
-			Name: "placed", When: &placementv1.RuleCondition{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"placed": "yes"}}},
-			Require: []placementv1.Requirement{{Subject: placementv1.Subject{Label: "example.com/fleet"}, Operator: placementv1.OperatorIn, Values: []string{fl.label}}},
-		}}
-		f.CreateReadyPolicy(ctx, p)
-		asked := fmt.Sprintf("[%q, \"no-such\"]", fl.cluster("a"))
-		for name, labels := range map[string]map[string]string{"own": nil, "placed": {"placed": "yes"}} {
-			o := framework.NewObject(framework.Deployment, namespace, name, map[string]string{placementv1.ClustersAnnotation: asked})
-			o.SetLabels(labels)
-			Expect(f.Client.Create(ctx, o)).To(Succeed())
-		}
-		generated := framework.NewObject(framework.Deployment, namespace, "", nil)
-		generated.SetGenerateName("generated-")
-		generated.SetLabels(map[string]string{"placed": "yes"})
-		Expect(f.Client.Create(ctx, generated)).To(Succeed())
-		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, generated.GetName()).Should(Equal(fl.clusters("a", "b")))
-		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "placed").Should(Equal(fl.clusters("a")))
-		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed,
-			"2 of 3 placed objects are delivered; 1 failed, the first is deployments.apps "+namespace+"/own: no policy decides its clusters"))
-		Expect(all(ctx, propagationPolicy, namespace, "own")).To(BeEmpty())
-
-		By("delivering it once a policy decides")
-		f.MustKubectl(ctx, "", "--namespace", namespace, "label", "deployments.apps", "own", "placed=yes")
-		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "own").Should(Equal(fl.clusters("a")))
-		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(3))
-	})
-
 	It("writes nothing when nothing changes, also after the leader changed", func(ctx SpecContext) {
 		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
 		every := placementv1.Delivery{
