@@ -181,6 +181,24 @@ func (c *Controller) ServedChanged() {
 	}
 }
 
+// DeviceClassesChanged updates the watches and enqueues the quotas that count devices, or may start or stop to do so,
+// because a DeviceClass changed.
+func (c *Controller) DeviceClassesChanged() {
+	c.meter.ClassesChanged()
+	c.Rewatch()
+	quotas, err := c.listQuotas(context.Background(), metav1.NamespaceAll)
+	if err != nil {
+		// The caches are not started. When they are, the controller reconciles every object.
+		return
+	}
+	for _, q := range quotas {
+		if c.Evaluators.MayCountDevices(q.QuotaSpec()) {
+			key, _ := quota.KeyOf(q)
+			c.enqueue(key)
+		}
+	}
+}
+
 // Rewatch requests that the set of watched types is computed again because quotas or the served types changed. It does
 // not block.
 func (c *Controller) Rewatch() { c.wake.Notify() }
@@ -195,12 +213,18 @@ func (c *Controller) wantedTypes(ctx context.Context) (map[schema.GroupVersionRe
 	for _, q := range quotas {
 		types, _ := c.Evaluators.Types(q.QuotaSpec())
 		for t := range types {
-			if served, ok := c.Catalog.Namespaced(t); ok {
+			if served, ok := c.served(t); ok {
 				out[served] = projection.AllFields()
 			}
 		}
 	}
 	return out, nil
+}
+
+// served returns the preferred version of a type. ok is false if the type is not served or can't be measured.
+func (c *Controller) served(t schema.GroupResource) (_ schema.GroupVersionResource, ok bool) {
+	served, ok := c.Catalog.Namespaced(t)
+	return served, ok && quota.CanRead(served)
 }
 
 // listQuotas returns the quotas of both kinds, for reading only. If namespace is not empty, it returns only the
@@ -277,6 +301,7 @@ func (c *Controller) namespacesChanged(ctx context.Context) {
 
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups=resource.k8s.io,resources=deviceclasses,verbs=get;list;watch
 
 // fullRecount is the maximum time between two recounts of a quota, even without any known change.
 const fullRecount = 5 * time.Minute
@@ -285,6 +310,10 @@ const fullRecount = 5 * time.Minute
 func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Result, error) {
 	if key.Kind == quota.KindLimitedResource {
 		return reconcile.Result{}, c.reconcileLimit(ctx, key)
+	}
+	if !c.Evaluators.Settled() {
+		// DeviceClassesChanged enqueues the quota when the types that it counts are known.
+		return reconcile.Result{}, nil
 	}
 	// The first attempt reads from the cache. After a conflict, the retry reads the newer version from the API server.
 	from := client.Reader(c.Client)
@@ -348,7 +377,7 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	counted, err := c.meter.Recount(ctx, q, rules, quota.RecountInput{
 		Selects: selected.Has,
 		NotServed: func(t schema.GroupResource) bool {
-			_, served := c.Catalog.Namespaced(t)
+			_, served := c.served(t)
 			return !served
 		},
 		KeepExpired: keepExpired,
@@ -358,7 +387,7 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	}
 	states := map[schema.GroupResource]watches.State{}
 	for _, t := range counted.Missing {
-		served, _ := c.Catalog.Namespaced(t)
+		served, _ := c.served(t)
 		states[t], _ = c.watches.State(served)
 		if states[t].Err == nil && q.QuotaStatus().ObservedGeneration == q.GetGeneration() {
 			// The quota is enqueued again when the watch has its first content. Until then the previous leader's count
@@ -391,7 +420,7 @@ func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected se
 	}
 	types, _ := c.Evaluators.Types(q.QuotaSpec())
 	for t := range types {
-		if _, served := c.Catalog.Namespaced(t); served {
+		if _, served := c.served(t); served {
 			out.Served = true
 		} else {
 			out.Unserved = append(out.Unserved, t)
@@ -407,6 +436,7 @@ func (c *Controller) unknownClasses(ctx context.Context, spec *placementv1.Quota
 	if out.UnknownClasses, err = unknownNames(ctx, spec, c.Classes, priorityClasses); err != nil {
 		return err
 	}
+	out.UnknownDeviceClasses = c.Evaluators.UnknownDeviceClasses(spec)
 	out.UnknownStorageClasses, err = unknownNames(ctx, spec, c.StorageClasses, quota.UnknownStorageClasses)
 	return err
 }
@@ -503,7 +533,7 @@ func (c *Controller) lookUpExpired(ctx context.Context, q placementv1.Quota, sel
 
 // changeMayExist reports whether the change that a reservation was made for is stored in the API server, or may be.
 func (c *Controller) changeMayExist(ctx context.Context, r placementv1.Reservation) bool {
-	served, ok := c.Catalog.Namespaced(schema.ParseGroupResource(r.Resource))
+	served, ok := c.served(schema.ParseGroupResource(r.Resource))
 	if !ok || r.Name == "" {
 		return false
 	}
@@ -637,7 +667,7 @@ func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
 		return err
 	}
 	never := match.NeverMatched(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
-	_, served := c.Catalog.Namespaced(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
+	_, served := c.served(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
 	next := status.ComputeLimit(limit, rules, c.WebhookState(key), status.LimitedType{
 		Never: never, Served: served, Impossible: c.Evaluators.CheckMatchContains(&limit.Spec).LimitsNothing,
 	})

@@ -134,7 +134,13 @@ func New(c client.Client, live client.Reader, registry *placement.Registry, eval
 
 // FieldsReadChanged enqueues a comparison of the rules because a policy reads more than the analysis found. The policy
 // may read what subresources change, which takes other rules. It does not block.
-func (c *Controller) FieldsReadChanged() {
+func (c *Controller) FieldsReadChanged() { c.enqueue() }
+
+// DeviceClassesChanged enqueues a comparison of the rules because quotas count ResourceClaims of other classes. It does
+// not block.
+func (c *Controller) DeviceClassesChanged() { c.enqueue() }
+
+func (c *Controller) enqueue() {
 	select {
 	case c.wake <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
 	default:

@@ -62,6 +62,11 @@ func (c *Controller) applyQuotas(ctx context.Context, owners []metav1.OwnerRefer
 			return err
 		}
 	}
+	if !c.evaluators.Settled() {
+		// The first rules could lack types that the rules of the previous leader have. An event is sent when they are
+		// known.
+		return nil
+	}
 	next := map[quota.Key]status.WebhookState{}
 	of := func(o client.Object) {
 		if key, ok := quota.KeyOf(o); ok {

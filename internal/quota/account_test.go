@@ -49,7 +49,7 @@ func claim(t *testing.T, uid, version, size string) *quota.Request {
 	if version != "" {
 		r.Operation, r.OldObject = admissionv1.Update, content("1Gi")
 	}
-	request, err := quota.NewEvaluators(newMeter().clock).NewRequest(uid, r)
+	request, err := quota.NewEvaluators(newMeter().clock, quota.Devices{}).NewRequest(uid, r)
 	if err != nil || request == nil {
 		t.Fatal(request, err)
 	}
@@ -202,7 +202,7 @@ func TestCreatedTerminating(t *testing.T) {
 		"Update":            {operation: admissionv1.Update, old: raw("1", -1)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request, err := quota.NewEvaluators(newMeter().clock).NewRequest("r", &admissionv1.AdmissionRequest{
+			request, err := quota.NewEvaluators(newMeter().clock, quota.Devices{}).NewRequest("r", &admissionv1.AdmissionRequest{
 				Operation: tc.operation, Namespace: "ns", Name: "p",
 				Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"}, Object: raw("", 5), OldObject: tc.old,
 			})
@@ -244,7 +244,7 @@ func TestUncoveredNamesTheLimit(t *testing.T) {
 		}}),
 		limit("resources", placementv1.LimitedResourceSpec{MatchContains: []string{"pods"}}),
 	}
-	request, err := quota.NewEvaluators(newMeter().clock).NewRequest("charge", &admissionv1.AdmissionRequest{
+	request, err := quota.NewEvaluators(newMeter().clock, quota.Devices{}).NewRequest("charge", &admissionv1.AdmissionRequest{
 		Operation: admissionv1.Create, Namespace: "ns", Name: "web", Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
 		Object: runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"web","uid":"web"},"spec":{"priorityClassName":"gold","containers":[{"name":"c"}]}}`)},
 	})
@@ -269,7 +269,7 @@ func TestUncoveredNamesTheLimit(t *testing.T) {
 // createOf returns a request to create a claim with a name. Each object has its own UID.
 func createOf(t *testing.T, charge, name, uid, size string) *quota.Request {
 	t.Helper()
-	request, err := quota.NewEvaluators(newMeter().clock).NewRequest(charge, &admissionv1.AdmissionRequest{
+	request, err := quota.NewEvaluators(newMeter().clock, quota.Devices{}).NewRequest(charge, &admissionv1.AdmissionRequest{
 		Operation: admissionv1.Create, Namespace: "ns", Name: name,
 		Resource: metav1.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"},
 		Object:   runtime.RawExtension{Raw: fmt.Appendf(nil, `{"metadata":{"name":%q,"uid":%q},"spec":{"resources":{"requests":{"storage":%q}}}}`, name, uid, size)},

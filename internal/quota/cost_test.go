@@ -48,7 +48,7 @@ func containers(kind, more string, n int) *admissionv1.AdmissionRequest {
 // TestCostIsLinear checks that the CPU time for measuring a Pod grows linearly with its size. If Kubernetes' own
 // evaluator would take longer, the result must be an error.
 func TestCostIsLinear(t *testing.T) {
-	evaluators := quota.NewEvaluators(clock.RealClock{})
+	evaluators := quota.NewEvaluators(clock.RealClock{}, quota.Devices{})
 	for name, of := range map[string]struct{ kind, more string }{
 		"Containers":     {"containers", ""},
 		"InitContainers": {"initContainers", ""},

@@ -19,6 +19,7 @@ package quota_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -104,7 +106,7 @@ type world struct {
 func newWorld(t *testing.T, seed int64, quotas, limits int) *world {
 	t.Helper()
 	clock := testingclock.NewFakeClock(now)
-	w := &world{rand: rand.New(rand.NewPCG(uint64(seed), 0)), oracle: newOracle(clock), evaluators: quota.NewEvaluators(clock)}
+	w := &world{rand: rand.New(rand.NewPCG(uint64(seed), 0)), oracle: newOracle(clock, upstreamDevices()), evaluators: quota.NewEvaluators(clock, devices())}
 	compiler := newCompiler()
 	for i := range quotas {
 		q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("q%d", i), UID: types.UID(fmt.Sprintf("q%d", i)), Generation: 7}}
@@ -288,6 +290,10 @@ var names = [][]corev1.ResourceName{
 		"persistentvolumeclaims", "requests.storage", "count/persistentvolumeclaims", "gold.storageclass.storage.k8s.io/requests.storage",
 		"gold.storageclass.storage.k8s.io/persistentvolumeclaims",
 	},
+	{
+		"requests.nvidia.com/gpu", "gpu.deviceclass.resource.k8s.io/devices", "requests.deviceclass.resource.kubernetes.io/gpu", "other.deviceclass.resource.k8s.io/devices",
+		"requests.deviceclass.resource.kubernetes.io/other", "requests.deviceclass.resource.kubernetes.io/absent", "count/resourceclaims.resource.k8s.io",
+	},
 	{"configmaps", "count/configmaps", "count/secrets", "count/widgets.example.com", "nvidia.com/gpu", "count/events"},
 }
 
@@ -349,12 +355,15 @@ func (w *world) spec() placementv1.QuotaSpec {
 }
 
 func (w *world) limit() placementv1.LimitedResourceSpec {
-	spec := placementv1.LimitedResourceSpec{Resource: pick(w, "pods", "services", "persistentvolumeclaims", "configmaps", "widgets")}
-	if spec.Resource == "widgets" {
+	spec := placementv1.LimitedResourceSpec{Resource: pick(w, "pods", "services", "persistentvolumeclaims", "configmaps", "widgets", "resourceclaims")}
+	switch spec.Resource {
+	case "widgets":
 		spec.APIGroup = "example.com"
+	case "resourceclaims":
+		spec.APIGroup = "resource.k8s.io"
 	}
 	for range w.rand.IntN(3) {
-		spec.MatchContains = append(spec.MatchContains, pick(w, "pods", "cpu", "requests.", "limits.memory", "gpu", "services.", "services", "gold", "storage", "count/", "configmaps"))
+		spec.MatchContains = append(spec.MatchContains, pick(w, "pods", "cpu", "requests.", "limits.memory", "gpu", "services.", "services", "gold", "storage", "count/", "configmaps", "deviceclass"))
 	}
 	for range w.rand.IntN(3) {
 		spec.MatchScopes = append(spec.MatchScopes, w.requirement())
@@ -374,7 +383,13 @@ func (w *world) request(t *testing.T) *admissionv1.AdmissionRequest {
 		r.Operation = admissionv1.Update
 	}
 	var generate func() any
-	switch w.rand.IntN(8) {
+	switch w.rand.IntN(10) {
+	case 8, 9:
+		generate = func() any { return w.deviceClaim() }
+		r.Resource.Group, r.Resource.Resource = "resource.k8s.io", "resourceclaims"
+		if r.Operation == admissionv1.Update {
+			r.SubResource = pick(w, "", "", "status")
+		}
 	case 0, 1, 2:
 		generate = func() any { return w.pod() }
 		r.Resource.Resource, r.SubResource = "pods", pick(w, "", "", "", "", "", "", "", "status")
@@ -420,7 +435,8 @@ func (w *world) raw(t *testing.T, object any, version string) runtime.RawExtensi
 	if err := json.Unmarshal(text, &content); err != nil {
 		t.Fatal(err)
 	}
-	content["metadata"] = map[string]any{"name": "object", "namespace": "ns", "uid": fmt.Sprintf("object-%d", w.n), "resourceVersion": version}
+	metadata, _ := content["metadata"].(map[string]any)
+	maps.Copy(metadata, map[string]any{"name": "object", "namespace": "ns", "uid": fmt.Sprintf("object-%d", w.n), "resourceVersion": version})
 	if text, err = json.Marshal(content); err != nil {
 		t.Fatal(err)
 	}
@@ -527,6 +543,34 @@ func (w *world) claim() *corev1.PersistentVolumeClaim {
 	}
 	if w.chance(20) {
 		c.Status.AllocatedResources = corev1.ResourceList{"storage": w.amount("requests.storage")}
+	}
+	return c
+}
+
+// deviceClaim returns a random ResourceClaim. Some look as if the scheduler made them for the extended resources of a
+// pod.
+func (w *world) deviceClaim() *resourcev1.ResourceClaim {
+	c := &resourcev1.ResourceClaim{}
+	class := func() string { return pick(w, "gpu", "gpu", "other", "absent") }
+	mode := func() resourcev1.DeviceAllocationMode {
+		return pick(w, resourcev1.DeviceAllocationModeExactCount, resourcev1.DeviceAllocationModeExactCount, resourcev1.DeviceAllocationModeAll, "Unknown")
+	}
+	for range w.rand.IntN(3) {
+		var r resourcev1.DeviceRequest
+		if w.chance(60) {
+			r.Exactly = &resourcev1.ExactDeviceRequest{DeviceClassName: class(), AllocationMode: mode(), Count: int64(w.rand.IntN(4))}
+		}
+		for range w.rand.IntN(3) {
+			r.FirstAvailable = append(r.FirstAvailable, resourcev1.DeviceSubRequest{DeviceClassName: class(), AllocationMode: mode(), Count: int64(w.rand.IntN(4))})
+		}
+		c.Spec.Devices.Requests = append(c.Spec.Devices.Requests, r)
+	}
+	if w.chance(50) {
+		c.Annotations = map[string]string{resourcev1.ExtendedResourceClaimAnnotation: pick(w, "true", "true", "false")}
+		c.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: pick(w, "v1", "v1", "v1", "v2"), Kind: pick(w, "Pod", "Pod", "Pod", "Job"), Name: pick(w, "owner", "owner", "assigned", "absent"),
+			UID: pick(w, types.UID("pod"), "pod", "pod", "other"), Controller: new(w.chance(80)),
+		}}
 	}
 	return c
 }

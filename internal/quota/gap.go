@@ -135,6 +135,9 @@ func equivalentName(t schema.GroupResource, name corev1.ResourceName) corev1.Res
 			return counted
 		}
 	}
+	if t == deviceClaims {
+		return equivalentDeviceName(name)
+	}
 	bare := bareName(name)
 	native := bare == corev1.ResourceCPU || bare == corev1.ResourceMemory || bare == corev1.ResourceEphemeralStorage || strings.HasPrefix(string(bare), corev1.ResourceHugePagesPrefix)
 	switch {
@@ -145,4 +148,16 @@ func equivalentName(t schema.GroupResource, name corev1.ResourceName) corev1.Res
 	default:
 		return bare
 	}
+}
+
+// equivalentDeviceName returns the other name under which every ResourceClaim is charged for devices of a class; "" if
+// the name is for no class.
+func equivalentDeviceName(name corev1.ResourceName) corev1.ResourceName {
+	if class, ok := strings.CutSuffix(string(name), corev1.ResourceClaimsPerClass); ok {
+		return corev1.ResourceName(corev1.ResourceImplicitExtendedClaimsPerClass + class)
+	}
+	if class, ok := strings.CutPrefix(string(name), corev1.ResourceImplicitExtendedClaimsPerClass); ok {
+		return corev1.ResourceName(class + corev1.ResourceClaimsPerClass)
+	}
+	return ""
 }

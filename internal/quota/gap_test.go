@@ -26,7 +26,7 @@ import (
 )
 
 func TestGap(t *testing.T) {
-	e := NewEvaluators(clock.RealClock{})
+	e := NewEvaluators(clock.RealClock{}, Devices{})
 	const (
 		gold      = `{resource: pods, matchScopes: [{scopeName: PriorityClass, operator: In, values: [gold]}]}`
 		goldTried = `{mode: Warn, hard: {pods: 1}, scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [gold]}]}}`
@@ -61,6 +61,9 @@ func TestGap(t *testing.T) {
 		"no old name":                 {`{apiGroup: apps, resource: deployments, matchContains: [deployments]}`, `{hard: {count/deployments.apps: 1}}`, nil, ""},
 		"requests of storage":         {`{resource: persistentvolumeclaims, matchContains: [requests.storage]}`, `{hard: {requests.storage: 1Gi}}`, nil, ""},
 		"extended resources":          {`{resource: pods, matchContains: [gpu]}`, `{hard: {requests.nvidia.com/gpu: 1}}`, nil, ""},
+		"devices":                     {`{apiGroup: resource.k8s.io, resource: resourceclaims, matchContains: [deviceclass]}`, `{hard: {gpus.deviceclass.resource.k8s.io/devices: 1}}`, nil, "add requests.deviceclass.resource.kubernetes.io/gpus"},
+		"devices, the other name":     {`{apiGroup: resource.k8s.io, resource: resourceclaims, matchContains: [gpus]}`, `{hard: {gpus.deviceclass.resource.k8s.io/devices: 1}}`, []string{`{hard: {requests.deviceclass.resource.kubernetes.io/gpus: 1}}`}, ""},
+		"devices, one name":           {`{apiGroup: resource.k8s.io, resource: resourceclaims, matchContains: [/devices]}`, `{hard: {gpus.deviceclass.resource.k8s.io/devices: 1}}`, nil, ""},
 		"huge pages":                  {`{resource: pods, matchContains: [hugepages]}`, `{hard: {hugepages-2Mi: 1Gi}}`, nil, "add requests.hugepages-2Mi"},
 	} {
 		t.Run(name, func(t *testing.T) {

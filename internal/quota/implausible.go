@@ -43,15 +43,15 @@ var manyCPUs = resource.MustParse("1G")
 func (e *Evaluators) ImplausibleAmounts(spec *placementv1.QuotaSpec) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
-		counted, tracked := e.counted(name)
-		if !tracked {
+		counted := e.counted(name)
+		if len(counted) == 0 {
 			continue
 		}
 		amount := spec.Hard[name]
 		why := ""
 		switch bare := bareName(name); {
 		case amount.IsZero():
-			if counted == pods && len(requirements(spec)) == 0 && (bare == corev1.ResourceCPU || bare == corev1.ResourceMemory) {
+			if slices.Contains(counted, pods) && len(requirements(spec)) == 0 && (bare == corev1.ResourceCPU || bare == corev1.ResourceMemory) {
 				why = "admits no pod but those that state 0: leave the name out for no limit"
 			}
 		case slices.Contains(bytesOf, bare) || strings.HasPrefix(string(bare), corev1.ResourceHugePagesPrefix):
@@ -61,7 +61,7 @@ func (e *Evaluators) ImplausibleAmounts(spec *placementv1.QuotaSpec) []string {
 		case !whole(amount, resource.Scale(0)):
 			why = fmt.Sprintf("is %s, and objects take whole numbers only", decimal(amount))
 		}
-		if why == "" && counted == pods {
+		if why == "" && slices.Contains(counted, pods) {
 			why = unreachable(spec, name)
 		}
 		if why != "" {

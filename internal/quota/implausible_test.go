@@ -47,7 +47,7 @@ func only(t *testing.T, got []string, want string) {
 }
 
 func TestImplausible(t *testing.T) {
-	e := NewEvaluators(clock.RealClock{})
+	e := NewEvaluators(clock.RealClock{}, Devices{})
 	for _, tc := range []struct{ spec, want string }{
 		{`{hard: {requests.memory: 512m}}`, "spec.hard[requests.memory]: 512m is 0.512 bytes: Mi is probably meant"},
 		{`{hard: {limits.memory: 2000m}}`, "2 is 2 bytes"},
@@ -90,7 +90,7 @@ func TestImplausible(t *testing.T) {
 func FuzzImplausible(f *testing.F) {
 	f.Add("requests.memory", int64(512), "Mi")
 	f.Add("cpu", int64(500), "m")
-	e := NewEvaluators(clock.RealClock{})
+	e := NewEvaluators(clock.RealClock{}, Devices{})
 	f.Fuzz(func(t *testing.T, name string, value int64, unit string) {
 		amount, err := resource.ParseQuantity(fmt.Sprint(value) + unit)
 		if err != nil || value <= 0 {

@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -71,7 +72,7 @@ func explainMatchContains(t schema.GroupResource, part string, names []string, p
 		return fmt.Sprintf("nothing is limited by %q: the entries are parts of names, not patterns, and no name contains this", part)
 	case possible:
 		return fmt.Sprintf("%q is part of no common name of what %s are charged for", part, t)
-	case t == pods || t == claims:
+	case t == pods || t == claims || t == deviceClaims:
 		return fmt.Sprintf("nothing is limited by %q: no name of what %s are charged for can contain it", part, t)
 	default:
 		return fmt.Sprintf("nothing is limited by %q: %s are charged for %s alone, and the entries are parts of these names", part, t, strings.Join(names, ", "))
@@ -89,7 +90,7 @@ func (e *Evaluators) suggestMatchContains(t schema.GroupResource, part string) s
 			return fmt.Sprintf(" (did you mean %q?)", candidate)
 		}
 	}
-	for _, other := range []schema.GroupResource{pods, claims, services} {
+	for _, other := range []schema.GroupResource{pods, claims, services, deviceClaims} {
 		if other != t && folded != "" && containedIn(e.chargedNames(other), folded) {
 			return fmt.Sprintf(" (did you mean spec.resource %s?)", other)
 		}
@@ -102,7 +103,7 @@ func containedIn(names []string, part string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, part) })
 }
 
-// exampleClass stands for any storage class name. No entry can contain it.
+// exampleClass stands for the name of any storage class or device class. No entry can contain it.
 const exampleClass = "\x00"
 
 // chargedNames returns the resource names under which objects of a type are charged, sorted. It measures the object
@@ -137,6 +138,10 @@ func exampleOf(t schema.GroupResource) runtime.Object {
 			StorageClassName: new(exampleClass),
 			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: one}},
 		}}
+	case deviceClaims:
+		return &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
+			Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: exampleClass, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
+		}}}}}
 	default:
 		return &metav1.PartialObjectMetadata{}
 	}
@@ -150,10 +155,10 @@ var (
 )
 
 // mayContain reports whether a resource name that users choose may contain the part. Such a name consists of the name
-// of a storage class or an extended resource and its prefix or suffix.
+// of a storage class, a device class, or an extended resource and its prefix or suffix.
 func mayContain(t schema.GroupResource, part string) bool {
 	switch t {
-	case pods:
+	case pods, deviceClaims:
 		return partOfResource.MatchString(part)
 	case claims:
 		before, after, slash := strings.Cut(part, "/")

@@ -30,7 +30,7 @@ import (
 )
 
 func TestParts(t *testing.T) {
-	e := NewEvaluators(clock.RealClock{})
+	e := NewEvaluators(clock.RealClock{}, Devices{})
 	for _, tc := range []struct {
 		spec, finding string
 		nothing       bool
@@ -39,6 +39,9 @@ func TestParts(t *testing.T) {
 		{`{resource: persistentvolumeclaims, matchContains: [.storageclass.storage.k8s.io/requests.storage, gold.storage, gold, requests.storage, s.storageclass.storage.k8s.io/pers, io/]}`, "", false},
 		{`{resource: services, matchContains: [loadbalancers, services]}`, "", false},
 		{`{resource: configmaps, matchContains: [configmaps]}`, "", false},
+		{`{apiGroup: resource.k8s.io, resource: resourceclaims, matchContains: [count/, .deviceclass.resource.k8s.io/devices, requests.deviceclass.resource.kubernetes.io/gpus, nvidia.com/]}`, "", false},
+		{`{apiGroup: resource.k8s.io, resource: resourceclaims, matchContains: ["*.deviceclass.resource.k8s.io/devices"]}`, "not patterns", true},
+		{`{resource: pods, matchContains: [count/resourceclaims]}`, "(did you mean spec.resource resourceclaims.resource.k8s.io?)", false},
 		{`{apiGroup: apps, resource: deployments, matchContains: [count/, deployments.apps]}`, "", false},
 		{`{resource: persistentvolumeclaims, matchContains: ["*.storageclass.storage.k8s.io/requests.storage"]}`, `not patterns, and no name contains this (did you mean ".storageclass.storage.k8s.io/requests.storage"?)`, true},
 		{`{resource: persistentvolumeclaims, matchContains: [fast.storageclass.k8s.io/requests.storage]}`, "no name of what persistentvolumeclaims are charged for can contain it", true},
@@ -64,7 +67,7 @@ func TestParts(t *testing.T) {
 }
 
 func TestCharged(t *testing.T) {
-	e := NewEvaluators(clock.RealClock{})
+	e := NewEvaluators(clock.RealClock{}, Devices{})
 	got := map[string][]string{}
 	for _, text := range []string{"services", "persistentvolumeclaims", "secrets", "jobs.batch"} {
 		got[text] = e.chargedNames(schema.ParseGroupResource(text))
@@ -84,7 +87,7 @@ func TestCharged(t *testing.T) {
 // FuzzPartOfName checks that no part of a name that an object takes is reported as impossible.
 func FuzzPartOfName(f *testing.F) {
 	f.Add("gold", "example.com/gpu", uint8(2), uint8(9))
-	e := NewEvaluators(clock.RealClock{})
+	e := NewEvaluators(clock.RealClock{}, Devices{})
 	f.Fuzz(func(t *testing.T, class, extended string, from, length uint8) {
 		if !partOfSubdomain.MatchString(class) {
 			t.Skip()

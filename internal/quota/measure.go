@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,6 +42,8 @@ var (
 	pods     = corev1.Resource("pods")
 	services = corev1.Resource("services")
 	claims   = corev1.Resource("persistentvolumeclaims")
+	// deviceClaims are claims of devices (DRA). Their evaluator reads version v1.
+	deviceClaims = resourcev1.Resource("resourceclaims")
 )
 
 // countPrefix is the prefix of resource names that count the objects of a type.
@@ -58,15 +61,17 @@ var countAliases = map[schema.GroupResource]corev1.ResourceName{
 // Evaluators measure what objects take, with Kubernetes' quota evaluators. They are safe for concurrent use.
 type Evaluators struct {
 	special map[schema.GroupResource]upstream.Evaluator
+	devices Devices
 }
 
 // NewEvaluators returns evaluators. They use the clock to stop counting pods whose grace period for termination is
-// over.
-func NewEvaluators(c clock.Clock) *Evaluators {
-	return &Evaluators{special: map[schema.GroupResource]upstream.Evaluator{
-		pods:     core.NewPodEvaluator(nil, c),
-		services: core.NewServiceEvaluator(nil),
-		claims:   core.NewPersistentVolumeClaimEvaluator(nil),
+// over, and d to measure ResourceClaims.
+func NewEvaluators(c clock.Clock, d Devices) *Evaluators {
+	return &Evaluators{devices: d, special: map[schema.GroupResource]upstream.Evaluator{
+		pods:         core.NewPodEvaluator(nil, c),
+		services:     core.NewServiceEvaluator(nil),
+		claims:       core.NewPersistentVolumeClaimEvaluator(nil),
+		deviceClaims: d.evaluator(),
 	}}
 }
 
@@ -78,15 +83,17 @@ func (e *Evaluators) evaluatorFor(resource schema.GroupResource) upstream.Evalua
 }
 
 // Types returns the types of objects that the names in hard count, with these names, and the names that count nothing.
+// Objects of several types can count under one name: a pod and a ResourceClaim can take the same extended resource.
 func (e *Evaluators) Types(spec *placementv1.QuotaSpec) (types map[schema.GroupResource][]corev1.ResourceName, untracked []corev1.ResourceName) {
 	types = map[schema.GroupResource][]corev1.ResourceName{}
 	for name := range spec.Hard {
-		resource, ok := e.counted(name)
-		if !ok || match.NeverMatched(resource) {
+		counted := slices.DeleteFunc(e.counted(name), match.NeverMatched)
+		if len(counted) == 0 {
 			untracked = append(untracked, name)
-			continue
 		}
-		types[resource] = append(types[resource], name)
+		for _, t := range counted {
+			types[t] = append(types[t], name)
+		}
 	}
 	for _, names := range types {
 		slices.Sort(names)
@@ -95,24 +102,38 @@ func (e *Evaluators) Types(spec *placementv1.QuotaSpec) (types map[schema.GroupR
 	return types, untracked
 }
 
-// counted returns the type of the objects that a resource name counts. It returns false if the name counts nothing.
-func (e *Evaluators) counted(name corev1.ResourceName) (schema.GroupResource, bool) {
-	// The pod evaluator comes last. It mistakes the name of a storage class that begins with "requests." for an
-	// extended resource, for which it measures nothing.
-	for _, resource := range []schema.GroupResource{claims, services, pods} {
-		if len(e.special[resource].MatchingResources([]corev1.ResourceName{name})) > 0 {
-			return resource, true
+// counted returns the types of the objects that a resource name counts; none if the name counts nothing.
+func (e *Evaluators) counted(name corev1.ResourceName) []schema.GroupResource {
+	// The pod evaluator mistakes the name of a storage class that begins with "requests." for an extended resource, for
+	// which it measures nothing.
+	for _, alone := range []schema.GroupResource{claims, services} {
+		if e.counts(alone, name) {
+			return []schema.GroupResource{alone}
 		}
+	}
+	var out []schema.GroupResource
+	for _, t := range []schema.GroupResource{pods, deviceClaims} {
+		if e.counts(t, name) {
+			out = append(out, t)
+		}
+	}
+	if len(out) > 0 {
+		return out
 	}
 	for resource, alias := range countAliases {
 		if name == alias {
-			return resource, true
+			return []schema.GroupResource{resource}
 		}
 	}
 	if counted, ok := strings.CutPrefix(string(name), countPrefix); ok {
-		return schema.ParseGroupResource(counted), true
+		return []schema.GroupResource{schema.ParseGroupResource(counted)}
 	}
-	return schema.GroupResource{}, false
+	return nil
+}
+
+// counts reports whether the evaluator of a type counts under a resource name.
+func (e *Evaluators) counts(t schema.GroupResource, name corev1.ResourceName) bool {
+	return len(e.special[t].MatchingResources([]corev1.ResourceName{name})) > 0
 }
 
 // Scopes are the properties of an object that the scopes of quotas read. Values are comparable.
@@ -221,6 +242,8 @@ func newObject(resource schema.GroupResource) runtime.Object {
 		return &corev1.Service{}
 	case claims:
 		return &corev1.PersistentVolumeClaim{}
+	case deviceClaims:
+		return &resourcev1.ResourceClaim{}
 	default:
 		return &metav1.PartialObjectMetadata{}
 	}

@@ -23,6 +23,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,6 +66,18 @@ type objectEntry struct {
 	// lapses is the time from which the object only takes the amounts in lapsed; zero if there is no such time.
 	lapses time.Time
 	lapsed corev1.ResourceList
+	// claim is set if the object is a ResourceClaim. What it takes depends on DeviceClasses and a pod too, so the recount
+	// measures it, and usage is empty.
+	claim *resourcev1.ResourceClaim
+	// extendedClaim is the name of the ResourceClaim for the extended resources of a pod; nil if the object is no pod or
+	// the pod has none.
+	extendedClaim *corev1.PodExtendedResourceClaimStatus
+}
+
+// takesAsMuchAs reports whether two versions of an object have the same effect on every recount.
+func (e *objectEntry) takesAsMuchAs(other *objectEntry) bool {
+	return e.uid == other.uid && e.scopes == other.scopes && e.lapses.Equal(other.lapses) && equal(e.usage, other.usage) &&
+		equality.Semantic.DeepEqual(e.claim, other.claim) && equality.Semantic.DeepEqual(e.extendedClaim, other.extendedClaim)
 }
 
 // deletedRetention is how long the UID of a deleted object is kept. It is longer than any reservation lasts.
@@ -128,7 +142,7 @@ func (m *Meter) Put(resource schema.GroupResource, o *unstructured.Unstructured)
 		t.deleted[before.uid] = m.clock.Now().Add(deletedRetention)
 	}
 	t.put(o.GetNamespace(), o.GetName(), e)
-	if before != nil && before.uid == e.uid && before.scopes == e.scopes && before.lapses.Equal(e.lapses) && equal(before.usage, e.usage) {
+	if before != nil && before.takesAsMuchAs(e) {
 		return t.awaited[e.uid], nil
 	}
 	m.revise(t)
@@ -167,6 +181,15 @@ func (m *Meter) Drop(resource schema.GroupResource) {
 	delete(m.types, resource)
 }
 
+// ClassesChanged makes the next recount explain other amounts of ResourceClaims by a change of DeviceClasses.
+func (m *Meter) ClassesChanged() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t, ok := m.types[deviceClaims]; ok {
+		m.revise(t)
+	}
+}
+
 func (m *Meter) revise(t *typeObjects) {
 	m.revisions++
 	t.revision = m.revisions
@@ -186,12 +209,18 @@ func (m *Meter) newEntry(resource schema.GroupResource, o *unstructured.Unstruct
 			return nil, fmt.Errorf("reading %s %s/%s: %w", resource, o.GetNamespace(), o.GetName(), err)
 		}
 	}
+	if claim, ok := object.(*resourcev1.ResourceClaim); ok {
+		return &objectEntry{uid: claim.UID, version: claim.ResourceVersion, measurement: measurement{scopes: Scopes{resource: resource}}, claim: measuredClaim(claim)}, nil
+	}
 	measured, err := m.evaluators.measure(resource, object)
 	if err != nil {
 		return nil, fmt.Errorf("measuring %s %s/%s: %w", resource, o.GetNamespace(), o.GetName(), err)
 	}
 	e := &objectEntry{uid: o.GetUID(), version: o.GetResourceVersion(), measurement: measured}
 	pod, isPod := object.(*corev1.Pod)
+	if isPod && pod.Status.ExtendedResourceClaimStatus != nil {
+		e.extendedClaim = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: pod.Status.ExtendedResourceClaimStatus.ResourceClaimName}
+	}
 	if !isPod || pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
 		return e, nil
 	}

@@ -84,7 +84,7 @@ type counting struct {
 
 func newMeter() counting {
 	clock := testingclock.NewFakeClock(now)
-	return counting{Meter: quota.NewMeter(quota.NewEvaluators(clock), clock), clock: clock}
+	return counting{Meter: quota.NewMeter(quota.NewEvaluators(clock, quota.Devices{}), clock), clock: clock}
 }
 
 // everywhere counts all namespaces. All types that the meter does not know are served.

@@ -156,7 +156,7 @@ type model struct {
 func newModel(t *testing.T, seed int64) *model {
 	t.Helper()
 	m := &model{t: t, rand: rand.New(rand.NewPCG(uint64(seed), 1)), meter: newMeter(), seen: map[string]int{}, pods: map[string]podState{}}
-	m.evaluators = quota.NewEvaluators(m.meter.clock)
+	m.evaluators = quota.NewEvaluators(m.meter.clock, quota.Devices{})
 	hard := list("pods", "12", "requests.cpu", "12")
 	m.quota = newQuota(hard, list("pods", "0", "requests.cpu", "0"))
 	m.quota.UID, m.quota.Generation, m.quota.Status.ObservedGeneration = "model", 1, 1

@@ -49,6 +49,13 @@ type Recount struct {
 	Missing []schema.GroupResource
 }
 
+// tally is a recount in progress.
+type tally struct {
+	Recount
+	// fromZero are the names that are counted from zero: all types that they count are known.
+	fromZero map[corev1.ResourceName]bool
+}
+
 // RecountInput is the input of a recount in addition to the meter's content.
 type RecountInput struct {
 	// Selects reports whether the quota counts a namespace.
@@ -64,7 +71,7 @@ type RecountInput struct {
 func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, w RecountInput) (*Recount, error) {
 	types, _ := m.evaluators.Types(q.QuotaSpec())
 	now := m.clock.Now()
-	out := &Recount{Used: corev1.ResourceList{}, Namespaces: map[string]corev1.ResourceList{}}
+	out := &tally{Recount: Recount{Used: corev1.ResourceList{}, Namespaces: map[string]corev1.ResourceList{}}, fromZero: map[corev1.ResourceName]bool{}}
 	entries, taken := m.snapshot(q, types, w, now, out)
 	matches := map[Scopes]bool{}
 	for _, found := range entries {
@@ -77,41 +84,53 @@ func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, 
 			matches[found.scopes] = match
 		}
 		if match {
-			out.addObject(found.namespace, found.objectEntry, types[found.scopes.resource], now)
+			out.addObject(found, types[found.scopes.resource], now)
 		}
 		if creates, ok := taken[found.objectEntry]; ok {
 			if match {
-				creates = upstream.SubtractWithNonNegativeResult(creates, upstream.Mask(found.usageAt(now), upstream.ResourceNames(creates)))
+				creates = upstream.SubtractWithNonNegativeResult(creates, upstream.Mask(found.takes, upstream.ResourceNames(creates)))
 			}
 			out.reserve(creates)
 		}
 	}
-	return out, nil
+	return &out.Recount, nil
 }
 
-// reserve adds the amounts of reservations for the names that are counted.
-func (r *Recount) reserve(amounts corev1.ResourceList) {
-	r.Used = upstream.Add(r.Used, upstream.Mask(amounts, upstream.ResourceNames(r.Used)))
+// reserve adds the amounts of reservations for the names that are counted from zero.
+func (t *tally) reserve(amounts corev1.ResourceList) {
+	for name, amount := range amounts {
+		if t.fromZero[name] {
+			add(t.Used, name, amount)
+		}
+	}
 }
 
-// foundObject is an object in a namespace that the quota counts.
+// foundObject is an object in a namespace that the quota counts, with what it takes now.
 type foundObject struct {
 	namespace string
 	*objectEntry
+	takes corev1.ResourceList
 }
 
 // snapshot returns the objects to count and settles the reservations, atomically. taken are the amounts of reservations
 // for creates whose names existing objects have. They are not included in out.Used.
-func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]corev1.ResourceName, w RecountInput, now time.Time, out *Recount) (entries []foundObject, taken map[*objectEntry]corev1.ResourceList) {
+func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]corev1.ResourceName, w RecountInput, now time.Time, out *tally) (entries []foundObject, taken map[*objectEntry]corev1.ResourceList) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known := map[schema.GroupResource]bool{}
 	for t, names := range types {
-		known[t] = out.beginType(q, t, names, m.types[t] != nil, w)
+		fromZero := out.beginType(q, t, names, m.types[t] != nil, w)
+		for _, name := range names {
+			others, known := out.fromZero[name]
+			out.fromZero[name] = fromZero && (others || !known)
+		}
+	}
+	for _, names := range types {
+		out.beginNames(q, names)
 	}
 	slices.SortFunc(out.Missing, compareTypes)
 	slices.SortFunc(out.Unserved, compareTypes)
-	taken = m.reservations(q, out, known, w, now)
+	taken = m.reservations(q, out, types, w, now)
+	claimUsage := m.claimUsage(now)
 	for t := range types {
 		if m.types[t] == nil {
 			continue
@@ -122,16 +141,19 @@ func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]c
 				continue
 			}
 			for _, e := range objects {
-				entries = append(entries, foundObject{namespace, e})
+				found := foundObject{namespace, e, e.usageAt(now)}
+				if e.claim != nil {
+					found.takes = claimUsage(e.claim)
+				}
+				entries = append(entries, found)
 			}
 		}
 	}
 	return entries, taken
 }
 
-// beginType sets the initial amounts of a type's names. It reports whether these are zero. A type may only seem to be
-// not served because its API server does not respond now. So what was counted for it stays. Once the spec has changed,
-// it is unknown.
+// beginType reports whether the amounts of a type are counted from zero. A type may only seem to be not served because
+// its API server does not respond now. So what was counted for it stays.
 func (r *Recount) beginType(q placementv1.Quota, t schema.GroupResource, names []corev1.ResourceName, metered bool, w RecountInput) (fromZero bool) {
 	status := q.QuotaStatus()
 	absent := !metered && w.NotServed(t)
@@ -145,30 +167,36 @@ func (r *Recount) beginType(q placementv1.Quota, t schema.GroupResource, names [
 	case !fromZero:
 		r.Unserved = append(r.Unserved, t)
 	}
-	for _, name := range names {
-		before, counted := status.Used[name]
-		switch {
-		case fromZero:
-			r.Used[name] = resource.Quantity{Format: resource.DecimalSI}
-		case counted && status.ObservedGeneration == q.GetGeneration():
-			r.Used[name] = before.DeepCopy()
-		}
-	}
 	return fromZero
 }
 
-// reservations keeps those reservations whose change may still come. The amounts for a type that is not counted from
+// beginNames sets the initial amounts of names. A name that is not counted from zero keeps its amount, which is unknown
+// once the spec has changed.
+func (t *tally) beginNames(q placementv1.Quota, names []corev1.ResourceName) {
+	status := q.QuotaStatus()
+	for _, name := range names {
+		before, counted := status.Used[name]
+		switch {
+		case t.fromZero[name]:
+			t.Used[name] = resource.Quantity{Format: resource.DecimalSI}
+		case counted && status.ObservedGeneration == q.GetGeneration():
+			t.Used[name] = before.DeepCopy()
+		}
+	}
+}
+
+// reservations keeps those reservations whose change may still come. The amounts under a name that is not counted from
 // zero are in Used already. They stay there, because the outcome is unknown until the type can be counted again.
 //
 // A create with a name that is in use can succeed only after the object with that name has been deleted. So both
 // together take the larger of the two amounts. The amounts of such creates are returned by object. Since Used includes
 // only a part of them, no request may release them.
-func (m *Meter) reservations(q placementv1.Quota, out *Recount, fromZero map[schema.GroupResource]bool, w RecountInput, now time.Time) map[*objectEntry]corev1.ResourceList {
+func (m *Meter) reservations(q placementv1.Quota, out *tally, types map[schema.GroupResource][]corev1.ResourceName, w RecountInput, now time.Time) map[*objectEntry]corev1.ResourceList {
 	taken := map[*objectEntry]corev1.ResourceList{}
 	for _, r := range q.QuotaStatus().Reservations {
 		of := schema.ParseGroupResource(r.Resource)
 		kept := w.KeepExpired[r.UID] && w.Selects(r.Namespace)
-		if _, counted := fromZero[of]; !counted || Expired(r, now) && !kept || m.settled(&r, w.Selects) {
+		if _, counts := types[of]; !counts || Expired(r, now) && !kept || m.settled(&r, w.Selects) {
 			continue
 		}
 		holder := m.nameHolder(&r, w)
@@ -179,10 +207,9 @@ func (m *Meter) reservations(q placementv1.Quota, out *Recount, fromZero map[sch
 		if !kept {
 			out.setNext(r.Expires.Time)
 		}
-		switch {
-		case holder != nil:
+		if holder != nil {
 			taken[holder] = upstream.Add(taken[holder], r.Delta)
-		case fromZero[of]:
+		} else {
 			out.reserve(r.Delta)
 		}
 	}
@@ -210,21 +237,20 @@ func (m *Meter) settled(r *placementv1.Reservation, selects func(namespace strin
 func Expired(r placementv1.Reservation, now time.Time) bool { return !now.Before(r.Expires.Time) }
 
 // addObject adds what an object takes.
-func (r *Recount) addObject(namespace string, e *objectEntry, names []corev1.ResourceName, now time.Time) {
-	if e.lapses.After(now) {
-		r.setNext(e.lapses)
+func (t *tally) addObject(o foundObject, names []corev1.ResourceName, now time.Time) {
+	if o.lapses.After(now) {
+		t.setNext(o.lapses)
 	}
-	taken := e.usageAt(now)
 	for _, name := range names {
-		amount, ok := taken[name]
-		if !ok || amount.IsZero() {
+		amount, ok := o.takes[name]
+		if !ok || amount.IsZero() || !t.fromZero[name] {
 			continue
 		}
-		if r.Namespaces[namespace] == nil {
-			r.Namespaces[namespace] = corev1.ResourceList{}
+		if t.Namespaces[o.namespace] == nil {
+			t.Namespaces[o.namespace] = corev1.ResourceList{}
 		}
-		add(r.Namespaces[namespace], name, amount)
-		add(r.Used, name, amount)
+		add(t.Namespaces[o.namespace], name, amount)
+		add(t.Used, name, amount)
 	}
 }
 

@@ -191,17 +191,16 @@ func TestTypes(t *testing.T) {
 		"count/deployments.apps": {Group: "apps", Resource: "deployments"}, "count/widgets.example.com": widgets,
 		"count/resourceclaims.resource.k8s.io": {Group: "resource.k8s.io", Resource: "resourceclaims"},
 	}
-	e := quota.NewEvaluators(newMeter().clock)
+	e := quota.NewEvaluators(newMeter().clock, quota.Devices{})
 	for name, want := range counted {
 		types, untracked := e.Types(&placementv1.QuotaSpec{Hard: corev1.ResourceList{name: {}}})
 		if diff := cmp.Diff(map[schema.GroupResource][]corev1.ResourceName{want: {name}}, types); diff != "" || len(untracked) != 0 {
 			t.Errorf("%s: untracked %v, -want +got:\n%s", name, untracked, diff)
 		}
 	}
-	// Extended resources are only counted by their requests. Devices of resource claims are only counted by Kubernetes.
-	// Types that are never matched must not be counted.
+	// Extended resources are only counted by their requests. Types that are never matched must not be counted.
 	for _, name := range []corev1.ResourceName{
-		"nvidia.com/gpu", "limits.nvidia.com/gpu", "gold.deviceclass.resource.k8s.io/devices", "count/events", "count/events.events.k8s.io",
+		"nvidia.com/gpu", "limits.nvidia.com/gpu", "count/events", "count/events.events.k8s.io",
 		"count/leases.coordination.k8s.io", "count/scopedquotas.placement.berth.dev", "storage",
 	} {
 		types, untracked := e.Types(&placementv1.QuotaSpec{Hard: corev1.ResourceList{name: {}}})
@@ -219,13 +218,13 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestTypesAgainstUpstream checks that every name that a Kubernetes evaluator measures is counted for its type and no
-// other.
+// TestTypesAgainstUpstream checks that every name that Kubernetes' evaluators measure is counted for their types and no
+// others.
 func TestTypesAgainstUpstream(t *testing.T) {
-	e := quota.NewEvaluators(newMeter().clock)
-	o := newOracle(newMeter().clock)
+	e := quota.NewEvaluators(newMeter().clock, devices())
+	o := newOracle(newMeter().clock, upstreamDevices())
 	for _, evaluator := range []upstream.Evaluator{
-		core.NewPodEvaluator(nil, newMeter().clock), core.NewServiceEvaluator(nil), core.NewPersistentVolumeClaimEvaluator(nil),
+		upstreamDevices(), core.NewPodEvaluator(nil, newMeter().clock), core.NewServiceEvaluator(nil), core.NewPersistentVolumeClaimEvaluator(nil),
 		generic.NewObjectCountEvaluator(corev1.Resource("secrets"), nil, corev1.ResourceSecrets),
 	} {
 		for _, group := range names {

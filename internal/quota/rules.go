@@ -18,6 +18,7 @@ package quota
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/lru"
@@ -38,7 +39,7 @@ type prepared struct {
 	// scope decides whether a quota applies and what it covers. admit decides whether a request exceeds it, and messages
 	// provides the messages. count decides whether an object counts. A limit only has admit.
 	scope, admit, messages, count policy.Rules
-	// scoped caches the results of scope by Scopes, which are its only variable input. There are few different ones.
+	// scoped caches the results of scope by scopedKey, which has its variable input. There are few different ones.
 	scoped *lru.Cache
 }
 
@@ -70,6 +71,12 @@ func (r *Rules) evaluateUsage(ctx context.Context, unknown []corev1.ResourceName
 	return nil, messages(answer[ruleErrors]), nil
 }
 
+// scopedKey identifies the input of a quota's module for an object's scopes.
+type scopedKey struct {
+	Scopes
+	tracked string
+}
+
 // scoped is the result of a quota's module for an object's scopes.
 type scoped struct {
 	applies bool
@@ -79,7 +86,12 @@ type scoped struct {
 // evaluateScopes evaluates a quota's module for an object's scopes. tracked are the quota's resources for the object's
 // type.
 func (r *Rules) evaluateScopes(ctx context.Context, scopes Scopes, tracked []any) (scoped, error) {
-	if known, ok := r.scoped.Get(scopes); ok {
+	key := scopedKey{Scopes: scopes}
+	if scopes.resource == deviceClaims {
+		// Which resources are tracked depends on the DeviceClasses, too.
+		key.tracked = fmt.Sprint(tracked)
+	}
+	if known, ok := r.scoped.Get(key); ok {
 		answer, _ := known.(scoped)
 		return answer, nil
 	}
@@ -90,7 +102,7 @@ func (r *Rules) evaluateScopes(ctx context.Context, scopes Scopes, tracked []any
 	out := scoped{applies: answer[ruleApplies] == true}
 	out.covered.resources, _ = answer[ruleCoveredResources].([]any)
 	out.covered.scopes, _ = answer[ruleCoveredScopes].([]any)
-	r.scoped.Add(scopes, out)
+	r.scoped.Add(key, out)
 	return out, nil
 }
 

@@ -26,7 +26,7 @@ import (
 )
 
 func TestScoping(t *testing.T) {
-	e := NewEvaluators(clock.RealClock{})
+	e := NewEvaluators(clock.RealClock{}, Devices{})
 	class := func(expressions string) string {
 		return `{hard: {pods: 1}, scopeSelector: {matchExpressions: [` + expressions + `]}}`
 	}

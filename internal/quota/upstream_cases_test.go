@@ -45,7 +45,7 @@ func TestTranscribedCasesAgainstUpstream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := newOracle(clock.RealClock{})
+	o := newOracle(clock.RealClock{}, upstreamDevices())
 	for _, c := range quotatest.Cases(t, text) {
 		t.Run(c.Name, func(t *testing.T) {
 			if c.Source == "" || len(c.Steps) == 0 {

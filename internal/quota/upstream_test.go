@@ -22,6 +22,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,12 +42,13 @@ type oracle struct {
 	evaluators map[schema.GroupResource]upstream.Evaluator
 }
 
-func newOracle(c clock.Clock) oracle {
+func newOracle(c clock.Clock, claims upstream.Evaluator) oracle {
 	out := oracle{evaluators: map[schema.GroupResource]upstream.Evaluator{}}
 	for _, evaluator := range []upstream.Evaluator{
 		core.NewPodEvaluator(nil, c),
 		core.NewServiceEvaluator(nil),
 		core.NewPersistentVolumeClaimEvaluator(nil),
+		claims,
 		generic.NewObjectCountEvaluator(corev1.Resource("configmaps"), nil, corev1.ResourceConfigMaps),
 		generic.NewObjectCountEvaluator(corev1.Resource("secrets"), nil, corev1.ResourceSecrets),
 		generic.NewObjectCountEvaluator(corev1.Resource("replicationcontrollers"), nil, corev1.ResourceReplicationControllers),
@@ -80,6 +82,8 @@ func (o oracle) check(t testing.TB, quotas []corev1.ResourceQuota, limits []limi
 			object = &corev1.Service{}
 		case "persistentvolumeclaims":
 			object = &corev1.PersistentVolumeClaim{}
+		case "resourceclaims.resource.k8s.io":
+			object = &resourcev1.ResourceClaim{}
 		default:
 			object = &metav1.PartialObjectMetadata{}
 		}

@@ -28,6 +28,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -328,7 +329,7 @@ func hookConditions(h hook) []admissionregistrationv1.MatchCondition {
 		if slices.Contains(h.types, t) {
 			out = append(out, admissionregistrationv1.MatchCondition{
 				Name:       name + ".placement.berth.dev",
-				Expression: fmt.Sprintf(`request.resource.resource != %q || request.resource.group != ""%s || %s`, t.Resource, where, condition),
+				Expression: fmt.Sprintf(`request.resource.resource != %q || request.resource.group != %q%s || %s`, t.Resource, t.Group, where, condition),
 			})
 		}
 	}
@@ -346,6 +347,7 @@ func hookConditions(h hook) []admissionregistrationv1.MatchCondition {
 	}
 	add("claim-changes-usage", claims, updates, changed("spec.?resources.requests.storage", "spec.?storageClassName", "spec.?volumeAttributesClassName",
 		`metadata.?annotations["`+corev1.BetaStorageClassAnnotation+`"]`))
+	add("device-claim-changes-usage", deviceClaims, updates, changed("metadata.?ownerReferences", `metadata.?annotations["`+resourcev1.ExtendedResourceClaimAnnotation+`"]`))
 	add("service-changes-usage", services, updates, changed("spec.?type", "spec.?ports", "spec.?allocateLoadBalancerNodePorts"))
 	return out
 }
@@ -362,7 +364,7 @@ func hookRules(types []schema.GroupResource) []admissionregistrationv1.RuleWithO
 			APIGroups: []string{group}, APIVersions: versions, Resources: resources, Scope: new(admissionregistrationv1.NamespacedScope),
 		}}
 	}
-	// The evaluators read these three types in version v1. Of the other types, only the objects are counted.
+	// The evaluators read these types in version v1. Of the other types, only the objects are counted.
 	read, any := []string{"v1"}, []string{"*"}
 	var out []admissionregistrationv1.RuleWithOperations
 	counted := map[string][]string{}
@@ -372,6 +374,8 @@ func hookRules(types []schema.GroupResource) []admissionregistrationv1.RuleWithO
 			out = append(out, rule(both, "", read, "pods"), rule(update, "", read, "pods/resize"))
 		case services, claims:
 			out = append(out, rule(both, "", read, t.Resource))
+		case deviceClaims:
+			out = append(out, rule(both, t.Group, read, t.Resource))
 		default:
 			counted[t.Group] = append(counted[t.Group], t.Resource)
 		}

@@ -104,6 +104,13 @@ func TestWebhooks(t *testing.T) {
 				"if pod-changes-usage", "if claim-changes-usage", "if service-changes-usage",
 			},
 		}},
+		"devices": {scoped: []placementv1.ScopedQuota{scopedQuota("a", "q", enforce, "requests.nvidia.com/gpu"), scopedQuota("b", "q", enforce, "other.deviceclass.resource.k8s.io/devices"), scopedQuota("c", "q", enforce, "requests.amd.com/gpu")}, want: map[string][]string{
+			"Fail, kubernetes.io/metadata.name in (a), a/q": {
+				"[create update] /v1 pods", "[update] /v1 pods/resize", "[create update] resource.k8s.io/v1 resourceclaims", "if pod-changes-usage", "if device-claim-changes-usage",
+			},
+			"Fail, kubernetes.io/metadata.name in (b), b/q": {"[create update] resource.k8s.io/v1 resourceclaims", "if device-claim-changes-usage"},
+			"Fail, kubernetes.io/metadata.name in (c), c/q": {"[create update] /v1 pods", "[update] /v1 pods/resize", "if pod-changes-usage"},
+		}},
 		"nothing is counted": {scoped: []placementv1.ScopedQuota{scopedQuota("a", "q", enforce, "nvidia.com/gpu"), scopedQuota("b", "empty", enforce)}},
 		"quotas of a namespace that deny have one webhook, the others another": {
 			scoped: []placementv1.ScopedQuota{scopedQuota("a", "q", warn, "services"), scopedQuota("a", "r", "", "configmaps"), scopedQuota("a", "s", dry, "services")},
@@ -143,7 +150,7 @@ func TestWebhooks(t *testing.T) {
 		},
 		"what is never matched is not limited": {limits: []placementv1.LimitedResource{limitOn("l", "coordination.k8s.io", "leases", nil), limitOn("e", "", "events", nil)}},
 	}
-	e := quota.NewEvaluators(newMeter().clock)
+	e := quota.NewEvaluators(newMeter().clock, devices())
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := e.Webhooks(test.scoped, test.cluster, test.limits, ownNamespace)
@@ -181,7 +188,7 @@ func shuffle[T any](s []T) { rand.Shuffle(len(s), func(i, j int) { s[i], s[j] = 
 
 // TestWebhookNames checks that a change of what one quota counts does not rename the webhooks of others.
 func TestWebhookNames(t *testing.T) {
-	e := quota.NewEvaluators(newMeter().clock)
+	e := quota.NewEvaluators(newMeter().clock, quota.Devices{})
 	names := func(q ...placementv1.ScopedQuota) []string {
 		var out []string
 		for _, w := range e.Webhooks(q, nil, nil, ownNamespace) {
@@ -198,7 +205,7 @@ func TestWebhookNames(t *testing.T) {
 
 // TestWebhookNamespaces checks that a webhook selects exactly the namespaces that its quota counts.
 func TestWebhookNamespaces(t *testing.T) {
-	e := quota.NewEvaluators(newMeter().clock)
+	e := quota.NewEvaluators(newMeter().clock, quota.Devices{})
 	selector := &placementv1.NamespaceSelector{MatchExpressions: []placementv1.NamespaceRequirement{{Key: "env", Operator: metav1.LabelSelectorOpIn, Values: []placementv1.LabelValue{"prod"}}}}
 	w := e.Webhooks(nil, []placementv1.ClusterScopedQuota{clusterQuota("q", "", selector, "pods")}, nil, ownNamespace)[0].Webhook
 	parsed, err := metav1.LabelSelectorAsSelector(w.NamespaceSelector)
@@ -218,7 +225,7 @@ func TestWebhookNamespaces(t *testing.T) {
 // TestMatchConditions checks that the conditions exclude updates that change no usage, and pods whose class no quota
 // counts.
 func TestMatchConditions(t *testing.T) {
-	e := quota.NewEvaluators(newMeter().clock)
+	e := quota.NewEvaluators(newMeter().clock, quota.Devices{})
 	of := func(class *placementv1.ScopeRequirement) *match.Matcher {
 		q := scopedQuota("a", "q", "", "pods", "services", "requests.storage")
 		if class != nil {
@@ -306,7 +313,7 @@ func TestMatchConditions(t *testing.T) {
 // If it would become too large, the webhooks cover more requests than needed.
 func TestWebhooksStaySmall(t *testing.T) {
 	const limit = 512 << 10
-	e := quota.NewEvaluators(newMeter().clock)
+	e := quota.NewEvaluators(newMeter().clock, quota.Devices{})
 	var values []string
 	for i := range 64 {
 		values = append(values, fmt.Sprintf("class-%056d", i))
@@ -345,7 +352,7 @@ func TestWebhooksStaySmall(t *testing.T) {
 
 // TestMatchConditionsTogether checks that a shared webhook receives the pods that any of its quotas counts.
 func TestMatchConditionsTogether(t *testing.T) {
-	e := quota.NewEvaluators(newMeter().clock)
+	e := quota.NewEvaluators(newMeter().clock, quota.Devices{})
 	low, high, all := scopedQuota("a", "low", "", "pods"), scopedQuota("a", "high", "", "pods"), scopedQuota("a", "all", "", "pods")
 	counted := scopedQuota("a", "counted", "", "secrets")
 	for q, name := range map[*placementv1.ScopedQuota]string{&low: "low", &high: "high"} {

@@ -79,7 +79,7 @@ func newFixture(t *testing.T, store client.WithWatch, funcs interceptor.Funcs) *
 	t.Helper()
 	through := interceptor.NewClient(store, funcs)
 	clock := testingclock.NewFakeClock(now)
-	f := &fixture{store: store, evaluators: quota.NewEvaluators(clock)}
+	f := &fixture{store: store, evaluators: quota.NewEvaluators(clock, quota.Devices{})}
 	f.charger = &quotacharge.Charger{
 		Cached: through, Live: through, Writer: through.Status(), Namespaces: noLabels{}, LiveNamespaces: noLabels{}, OwnNamespace: "berth-system",
 		Compiler: quota.NewCompiler(embedded.New(embedded.NewData(), embedded.Options{}).PrepareGenerated),

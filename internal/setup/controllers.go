@@ -81,7 +81,7 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 	if err := watchNamespaces(ctx, base.mgr, status, remediation.NamespaceChanged, delivering.NamespaceChanged); err != nil {
 		return nil, err
 	}
-	for _, runnable := range []manager.Runnable{adopter, evaluation.engines.remote, loading.pusher, loading.replication, evaluation.catalog, loading.freshness} {
+	for _, runnable := range []manager.Runnable{adopter, evaluation.deviceClasses, evaluation.engines.remote, loading.pusher, loading.replication, evaluation.catalog, loading.freshness} {
 		if err := base.mgr.Add(runnable); err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func newWebhookConfigurations(base *base, serving *serving, evaluation *evaluati
 type quotas struct {
 	usage   *quotausage.Controller
 	charger *quotacharge.Charger
-	// synced reports whether the quotas are in the cache.
+	// synced reports whether the quotas and the DeviceClasses are in the cache.
 	synced func() bool
 }
 
@@ -131,6 +131,8 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 	})
 	configurations.SubscribeQuotas(usage.WebhookStateChanged)
 	evaluation.catalog.Subscribe(usage.ServedChanged)
+	evaluation.deviceClasses.Subscribe(usage.DeviceClassesChanged)
+	evaluation.deviceClasses.Subscribe(configurations.DeviceClassesChanged)
 	charger := &quotacharge.Charger{
 		Cached: base.mgr.GetClient(), Live: base.mgr.GetAPIReader(), Writer: base.mgr.GetClient().Status(),
 		Namespaces:     base.namespaces,
@@ -145,7 +147,7 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 	if err != nil {
 		return nil, err
 	}
-	return &quotas{usage: usage, charger: charger, synced: synced}, nil
+	return &quotas{usage: usage, charger: charger, synced: func() bool { return synced() && evaluation.deviceClasses.Settled() }}, nil
 }
 
 // newRemediation returns the controller that remediates existing objects within the budget, and records their violations in

@@ -20,10 +20,14 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/engine/opaclient"
@@ -49,6 +53,7 @@ type evaluation struct {
 	clients *opaclient.Pool
 	secrets *engineSecrets
 
+	deviceClasses   *watches.DeviceClasses
 	quotaEvaluators *quota.Evaluators
 	quotaCompiler   *quota.Compiler
 }
@@ -75,14 +80,49 @@ func newEvaluation(ctx context.Context, base *base) (*evaluation, error) {
 	})
 	secrets := newEngineSecrets(base.state.live, base.options.Namespace, clock.RealClock{})
 	clients := opaclient.NewPool(opaclient.Options{Secrets: secrets, UserAgent: "berth/" + Version()})
+	deviceClasses := watches.NewDeviceClasses(base.hub, catalog)
 	return &evaluation{
 		catalog: catalog, schemas: checker, registry: registry, data: data, world: world,
 		engines: engines{embedded: engine, remote: newRemote(base, registry, clients)},
 		clients: clients, secrets: secrets,
 
-		quotaEvaluators: quota.NewEvaluators(clock.RealClock{}),
+		deviceClasses:   deviceClasses,
+		quotaEvaluators: quota.NewEvaluators(clock.RealClock{}, newDevices(base.served.live, deviceClasses)),
 		quotaCompiler:   quota.NewCompiler(engine.PrepareGenerated),
 	}, nil
+}
+
+// deviceTimeout is how long one request may take about the pod and the claims that belong to a ResourceClaim.
+const deviceTimeout = 3 * time.Second
+
+// newDevices returns what measures ResourceClaims at admission. It reads pods and claims from the API server, because
+// only claims that the scheduler creates for extended resources need them.
+func newDevices(live client.Reader, classes *watches.DeviceClasses) quota.Devices {
+	return quota.Devices{
+		Classes: classes.Cache,
+		Settled: classes.Settled,
+		Pod: func(namespace, name string) (*corev1.Pod, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), deviceTimeout)
+			defer cancel()
+			pod := &corev1.Pod{}
+			return pod, live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod)
+		},
+		Claims: func(namespace string, owner types.UID) ([]*resourcev1.ResourceClaim, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), deviceTimeout)
+			defer cancel()
+			list := &resourcev1.ResourceClaimList{}
+			if err := live.List(ctx, list, client.InNamespace(namespace)); err != nil {
+				return nil, err
+			}
+			var out []*resourcev1.ResourceClaim
+			for i := range list.Items {
+				if quota.ClaimOwner(&list.Items[i]) == owner {
+					out = append(out, &list.Items[i])
+				}
+			}
+			return out, nil
+		},
+	}
 }
 
 // schemaTimeout is how long the API server may take to return the schemas of one group and version.

@@ -33,7 +33,7 @@ import (
 //   - Its certificate is served and trusted, and it knows a token of the API server.
 //   - Every policy that existed at the start is loaded.
 //   - All data that those policies read is replicated or known to be unavailable.
-//   - The quotas are cached.
+//   - The quotas and the DeviceClasses are cached.
 //   - Its ClusterRoles own the webhook configurations, so that these remain when an earlier version is removed.
 //
 // Once the replica was ready it remains so: a policy that is created later can't decide until its own data is complete.

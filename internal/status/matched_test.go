@@ -102,6 +102,7 @@ func TestMatchedOfQuotas(t *testing.T) {
 		"protected":        {&status.QuotaReach{Impossible: "why", NoNamespaces: true, Served: true}, "False NothingMatched", "False NothingMatched", "why"},
 		"no namespaces":    {&status.QuotaReach{NoNamespaces: true, Served: true}, "False NoNamespaces", "True InForce", "spec.namespaceSelector"},
 		"priority classes": {&status.QuotaReach{UnknownClasses: []string{"gold"}, Served: true}, "False UnknownClass", "True InForce", "gold"},
+		"device classes":   {&status.QuotaReach{UnknownDeviceClasses: []string{"gpus"}, Served: true}, "False UnknownClass", "True InForce", "gpus"},
 		"storage classes":  {&status.QuotaReach{UnknownStorageClasses: []string{"fast-ssd"}, Served: true}, "False UnknownClass", "True InForce", "fast-ssd"},
 	} {
 		t.Run(name, func(t *testing.T) {

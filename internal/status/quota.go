@@ -61,6 +61,8 @@ type QuotaReach struct {
 	UnknownClasses []string
 	// UnknownStorageClasses are storage classes that do not exist.
 	UnknownStorageClasses []string
+	// UnknownDeviceClasses are device classes that do not exist.
+	UnknownDeviceClasses []string
 	// Unserved are the counted types that the API server does not serve as namespaced types. Served reports whether it
 	// serves at least one of the counted types.
 	Unserved []schema.GroupResource
@@ -191,6 +193,8 @@ func (f QuotaFacts) reach() *metav1.Condition {
 		return isFalse(placementv1.ReasonUnknownClass, "no pod has these priority classes, which do not exist: "+firstNames(r.UnknownClasses))
 	case len(r.UnknownStorageClasses) > 0:
 		return isFalse(placementv1.ReasonUnknownClass, "no volume is provisioned of these storage classes, which do not exist: "+firstNames(r.UnknownStorageClasses))
+	case len(r.UnknownDeviceClasses) > 0:
+		return isFalse(placementv1.ReasonUnknownClass, "no device is allocated of these device classes, which do not exist: "+firstNames(r.UnknownDeviceClasses))
 	default:
 		return isTrue(placementv1.ReasonMatched, "what the quota names exists")
 	}
@@ -231,7 +235,7 @@ func (c *conditions) quotaReady(f QuotaFacts) *metav1.Condition {
 		return isFalse(placementv1.ReasonExempt, "in Berth's own namespace nothing is limited: make the quota in another one")
 	case len(f.Untracked) > 0:
 		return isFalse(placementv1.ReasonNotTracked,
-			fmt.Sprintf("Berth counts nothing under %s: remove it from spec.hard; what is counted are the resources of pods, services and claims, and count/<resource>.<group> of any type but those that a cluster needs to run, such as leases", firstNames(f.Untracked)))
+			fmt.Sprintf("Berth counts nothing under %s: remove it from spec.hard; what is counted are the resources of pods, services, volume claims and resource claims, and count/<resource>.<group> of any type but those that a cluster needs to run, such as leases", firstNames(f.Untracked)))
 	case usage.Status != metav1.ConditionTrue:
 		return isFalse(usage.Reason, usage.Message)
 	case f.Webhook.Generation != f.Quota.GetGeneration():

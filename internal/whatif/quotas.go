@@ -24,10 +24,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -120,7 +123,14 @@ func (q *question) usage(ctx context.Context, quotas []placementv1.Quota) ([]cor
 		}
 		return out, nil
 	}
-	evaluators := quota.NewEvaluators(clock.RealClock{})
+	evaluators := quota.NewEvaluators(clock.RealClock{}, quota.Devices{})
+	if slices.ContainsFunc(quotas, func(obj placementv1.Quota) bool { return evaluators.MayCountDevices(obj.QuotaSpec()) }) {
+		classes, err := q.deviceClasses(ctx)
+		if err != nil {
+			return nil, err
+		}
+		evaluators = quota.NewEvaluators(clock.RealClock{}, quota.Devices{Classes: classes})
+	}
 	meter := quota.NewMeter(evaluators, clock.RealClock{})
 	if err := q.measure(ctx, meter, evaluators, quotas); err != nil {
 		return nil, err
@@ -136,8 +146,8 @@ func (q *question) usage(ctx context.Context, quotas []placementv1.Quota) ([]cor
 			return nil, fmt.Errorf("%s: %w", describeQuota(obj), err)
 		}
 		counted, err := meter.Recount(ctx, obj, rules, quota.RecountInput{Selects: selected.Has, NotServed: func(t schema.GroupResource) bool {
-			_, served := q.changed.Catalog().Namespaced(t)
-			return !served
+			served, ok := q.changed.Catalog().Namespaced(t)
+			return !ok || !quota.CanRead(served)
 		}})
 		if err != nil {
 			return nil, err
@@ -147,6 +157,27 @@ func (q *question) usage(ctx context.Context, quotas []placementv1.Quota) ([]cor
 	return out, nil
 }
 
+// deviceClasses returns the DeviceClasses, if the API server serves them.
+func (q *question) deviceClasses(ctx context.Context) (*extendedresourcecache.ExtendedResourceCache, error) {
+	classes := extendedresourcecache.NewExtendedResourceCache(klog.Background())
+	resource := resourcev1.SchemeGroupVersion.WithResource("deviceclasses")
+	if _, served := q.changed.Catalog().Exact(resource); !served {
+		return classes, nil
+	}
+	objects, err := q.changed.List(ctx, resource, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		class := &resourcev1.DeviceClass{}
+		if err := numeral.FromUnstructured(o.Object, class); err != nil {
+			return nil, fmt.Errorf("%s: %w", simulation.Describe(o), err)
+		}
+		classes.OnAdd(class, true)
+	}
+	return classes, nil
+}
+
 // measure passes the objects of all types that quotas count to a meter.
 func (q *question) measure(ctx context.Context, meter *quota.Meter, evaluators *quota.Evaluators, quotas []placementv1.Quota) error {
 	measured := sets.New[schema.GroupResource]()
@@ -154,7 +185,7 @@ func (q *question) measure(ctx context.Context, meter *quota.Meter, evaluators *
 		types, _ := evaluators.Types(obj.QuotaSpec())
 		for t := range types {
 			served, ok := q.changed.Catalog().Namespaced(t)
-			if !ok || measured.Has(t) {
+			if !ok || !quota.CanRead(served) || measured.Has(t) {
 				continue
 			}
 			measured.Insert(t)

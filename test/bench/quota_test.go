@@ -47,7 +47,7 @@ type quotaDecisions struct {
 // newQuotaDecisions returns decisions against n quotas, of which all but every fifth match and none is ever exceeded.
 func newQuotaDecisions(t testing.TB, n int) *quotaDecisions {
 	t.Helper()
-	d := &quotaDecisions{evaluators: quota.NewEvaluators(clock.RealClock{}), compiler: quota.NewCompiler(embedded.New(embedded.NewData(), embedded.Options{}).PrepareGenerated)}
+	d := &quotaDecisions{evaluators: quota.NewEvaluators(clock.RealClock{}, quota.Devices{}), compiler: quota.NewCompiler(embedded.New(embedded.NewData(), embedded.Options{}).PrepareGenerated)}
 	enough := amounts("pods", "100", "requests.cpu", "64", "requests.memory", "256Gi", "limits.memory", "512Gi")
 	for i := range n {
 		q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{

@@ -90,7 +90,7 @@ func TestCoverage(t *testing.T) {
 				b.WithObjects(object(t, scheme, s.kind, s.name, s.spec))
 			}
 			h := &quotaspec.Handler{
-				Catalog: world{}, Evaluators: quota.NewEvaluators(clock.RealClock{}), Namespaces: world{}, Classes: world{},
+				Catalog: world{}, Evaluators: quota.NewEvaluators(clock.RealClock{}, quota.Devices{}), Namespaces: world{}, Classes: world{},
 				OwnNamespace: "berth-system", Decoder: admission.NewDecoder(scheme), Live: b.Build(),
 			}
 			raw, err := yaml.Marshal(object(t, scheme, tc.applied.kind, tc.applied.name, tc.applied.spec))

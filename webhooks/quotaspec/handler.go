@@ -138,6 +138,9 @@ func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) 
 		out = append(out, scoping.CountsNothing)
 	}
 	out = append(out, h.warnOfStorageClasses(ctx, spec)...)
+	for _, name := range h.Evaluators.UnknownDeviceClasses(spec) {
+		out = append(out, fmt.Sprintf("spec.hard: there is no DeviceClass %s: no device is allocated of it until it is created", name))
+	}
 	if spec.ScopeSelector != nil {
 		out = append(out, h.warnOfClasses(ctx, spec.ScopeSelector.MatchExpressions, "spec.scopeSelector")...)
 	}

@@ -48,6 +48,7 @@ func (world) Served() *match.ServedTypes {
 	return match.NewServedTypes([]match.ServedType{
 		of("", "pods", "Pod", true), of("", "configmaps", "ConfigMap", true), of("", "nodes", "Node", false), of("", "events", "Event", true), of("", "persistentvolumes", "PersistentVolume", false),
 		of("", "persistentvolumeclaims", "PersistentVolumeClaim", true), of("apps", "deployments", "Deployment", true), of("batch", "jobs", "Job", true),
+		of("resource.k8s.io", "resourceclaims", "ResourceClaim", true),
 	})
 }
 
@@ -73,7 +74,7 @@ func TestWarnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &quotaspec.Handler{
-		Catalog: world{}, Evaluators: quota.NewEvaluators(clock.RealClock{}), Namespaces: world{}, Classes: world{},
+		Catalog: world{}, Evaluators: quota.NewEvaluators(clock.RealClock{}, quota.Devices{}), Namespaces: world{}, Classes: world{},
 		StorageClasses: names{"fast-sdd", "standard"}, VolumeAttributesClasses: names{"gold"},
 		OwnNamespace: "berth-system", Decoder: admission.NewDecoder(scheme), Live: fake.NewClientBuilder().WithScheme(scheme).Build(),
 	}
@@ -107,6 +108,8 @@ func TestWarnings(t *testing.T) {
 		"no storage class":  {scoped, `{hard: {fast-ssd.storageclass.storage.k8s.io/requests.storage: 100Gi, fast-ssd.storageclass.storage.k8s.io/persistentvolumeclaims: 2}}`, "spec.hard: there is no StorageClass fast-ssd (did you mean fast-sdd?): no volume is provisioned of it until it is created"},
 		"volume class":      {scoped, `{hard: {persistentvolumeclaims: 2}, scopeSelector: {matchExpressions: [{scopeName: VolumeAttributesClass, operator: In, values: [gold]}]}}`, ""},
 		"no volume class":   {scoped, `{hard: {persistentvolumeclaims: 2}, scopeSelector: {matchExpressions: [{scopeName: VolumeAttributesClass, operator: In, values: [golf]}]}}`, "spec.scopeSelector: there is no VolumeAttributesClass golf (did you mean gold?)"},
+		"no device class":   {scoped, `{hard: {gpus.deviceclass.resource.k8s.io/devices: 4, requests.deviceclass.resource.kubernetes.io/gpus: 4}}`, "spec.hard: there is no DeviceClass gpus: no device is allocated of it until it is created"},
+		"device claims":     {scoped, `{hard: {count/resourceclaims.resource.k8s.io: 4}}`, ""},
 		"extended requests": {scoped, `{hard: {requests.nvidia.com/gpu: 4}}`, ""},
 		"extended limits":   {scoped, `{hard: {limits.nvidia.com/gpu: 4}}`, "spec.hard[limits.nvidia.com/gpu]: Berth counts nothing under this name: extended resources are counted by their requests alone (did you mean requests.nvidia.com/gpu?)"},
 		"all namespaces":    {cluster, `{hard: {pods: 2}, namespaceSelector: {}}`, ""},

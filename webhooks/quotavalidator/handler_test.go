@@ -115,7 +115,7 @@ func newFixture(t *testing.T, store client.WithWatch, funcs interceptor.Funcs) *
 		Clock:    clock, ReservationTTL: ttl, OnConflict: m.QuotaConflict,
 	}
 	return &fixture{store: store, charger: charger, notes: n, handler: &quotavalidator.Handler{
-		Charger: charger, Evaluators: quota.NewEvaluators(clock), Events: events.New(n), Metrics: m, Clock: clock,
+		Charger: charger, Evaluators: quota.NewEvaluators(clock, quota.Devices{}), Events: events.New(n), Metrics: m, Clock: clock,
 	}}
 }
 

@@ -26,6 +26,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -49,6 +50,9 @@ func createClasses(ctx context.Context) {
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: driver, AllowVolumeExpansion: &expands,
 			VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 		})).To(Succeed())
+	}
+	for _, class := range deviceClasses() {
+		Expect(f.Client.Create(ctx, class)).To(Succeed())
 	}
 	for _, name := range []string{"fast", "slow"} {
 		Expect(f.Client.Create(ctx, &storagev1.VolumeAttributesClass{
@@ -82,6 +86,8 @@ func newObject(rng *rand.Rand, fam family, name string) (client.Object, string) 
 		return newService(rng, name), "service"
 	case claimFamily:
 		return newClaim(rng, name), "claim"
+	case deviceFamily:
+		return newDeviceClaim(rng, name), "device claim"
 	case widgetFamily:
 		w := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(rng.IntN(9))}}}
 		w.SetAPIVersion(widgets.GroupVersion().String())
@@ -231,6 +237,34 @@ func newClaim(rng *rand.Rand, name string) *corev1.PersistentVolumeClaim {
 	}
 	if chance(rng, 50) {
 		c.Spec.VolumeAttributesClassName = new(pick(rng, []string{"fast", "slow"}))
+	}
+	return c
+}
+
+// deviceClasses are the classes of devices. Claims of gpus take an extended resource, as pods do.
+func deviceClasses() []*resourcev1.DeviceClass {
+	return []*resourcev1.DeviceClass{
+		{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new("example.com/gpu")}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "disks"}},
+	}
+}
+
+func newDeviceClaim(rng *rand.Rand, name string) *resourcev1.ResourceClaim {
+	class := func() string { return pick(rng, []string{"gpus", "gpus", "disks"}) }
+	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for i := range 1 + rng.IntN(2) {
+		r := resourcev1.DeviceRequest{Name: "r" + strconv.Itoa(i)}
+		switch n := rng.IntN(10); {
+		case n < 1:
+			r.Exactly = &resourcev1.ExactDeviceRequest{DeviceClassName: class(), AllocationMode: resourcev1.DeviceAllocationModeAll}
+		case n < 7:
+			r.Exactly = &resourcev1.ExactDeviceRequest{DeviceClassName: class(), Count: int64(1 + rng.IntN(3))}
+		default:
+			for j := range 1 + rng.IntN(3) {
+				r.FirstAvailable = append(r.FirstAvailable, resourcev1.DeviceSubRequest{Name: "s" + strconv.Itoa(j), DeviceClassName: class(), Count: int64(1 + rng.IntN(3))})
+			}
+		}
+		c.Spec.Devices.Requests = append(c.Spec.Devices.Requests, r)
 	}
 	return c
 }

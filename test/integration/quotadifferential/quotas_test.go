@@ -45,6 +45,7 @@ const (
 	serviceFamily family = "services"
 	claimFamily   family = "claims"
 	objectFamily  family = "objects"
+	deviceFamily  family = "devices"
 	widgetFamily  family = "widgets"
 )
 
@@ -69,6 +70,12 @@ var limits = map[family]map[corev1.ResourceName][]string{
 	objectFamily: {
 		"configmaps": {"1", "2", "4"}, "count/configmaps": {"2", "3"}, "secrets": {"0", "1", "3"}, "count/secrets": {"2"},
 		"count/deployments.apps": {"0", "1", "2"}, "replicationcontrollers": {"1", "2"},
+	},
+	// ResourceClaims of the class gpus count as requests.example.com/gpu, too.
+	deviceFamily: {
+		"count/resourceclaims.resource.k8s.io": {"1", "2", "4"}, "gpus.deviceclass.resource.k8s.io/devices": {"0", "2", "5", "40"},
+		"requests.deviceclass.resource.kubernetes.io/gpus": {"1", "3", "33"}, "disks.deviceclass.resource.k8s.io/devices": {"2", "4"},
+		"requests.deviceclass.resource.kubernetes.io/disks": {"1", "3"}, "no-such-class.deviceclass.resource.k8s.io/devices": {"1"},
 	},
 	widgetFamily: {"count/widgets.example.com": {"0", "1", "2"}},
 }

@@ -195,7 +195,7 @@ func (r *round) step(ctx context.Context, s step) {
 
 // generateFamilies returns two families that are not the same, of which the second may be missing.
 func generateFamilies(rng *rand.Rand, custom bool) []family {
-	all := []family{podFamily, podFamily, podFamily, podFamily, claimFamily, claimFamily, serviceFamily, objectFamily}
+	all := []family{podFamily, podFamily, podFamily, podFamily, claimFamily, claimFamily, deviceFamily, deviceFamily, serviceFamily, objectFamily}
 	if custom {
 		all = append(all, widgetFamily)
 	}

@@ -28,6 +28,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -36,6 +37,8 @@ import (
 	upstream "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,8 +73,13 @@ func (e *existing) usage(t *twin) (corev1.ResourceList, error) {
 	lister := func(gvr schema.GroupVersionResource) (cache.GenericLister, error) {
 		return ofType{existing: e, gvr: gvr}, nil
 	}
+	classes := extendedresourcecache.NewExtendedResourceCache(klog.Background())
+	for _, class := range deviceClasses() {
+		classes.OnAdd(class, true)
+	}
 	evaluators := []upstream.Evaluator{
 		core.NewPodEvaluator(lister, clock.RealClock{}), core.NewServiceEvaluator(lister), core.NewPersistentVolumeClaimEvaluator(lister),
+		core.NewResourceClaimEvaluator(lister, classes, nil, nil),
 	}
 	for gvr, c := range counted {
 		evaluators = append(evaluators, generic.NewObjectCountEvaluator(gvr.GroupResource(), generic.ListResourceUsingListerFunc(lister, gvr), c.alias))
@@ -95,6 +103,8 @@ func (l ofType) List(labels.Selector) ([]runtime.Object, error) {
 		list = &corev1.PodList{}
 	case "services":
 		list = &corev1.ServiceList{}
+	case "resourceclaims":
+		list = &resourcev1.ResourceClaimList{}
 	case "persistentvolumeclaims":
 		list = &corev1.PersistentVolumeClaimList{}
 	default:

@@ -25,6 +25,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -95,6 +96,8 @@ func (r *round) onFamilies() step {
 		return r.changeService()
 	case claimFamily:
 		return r.onClaim()
+	case deviceFamily:
+		return r.markDeviceClaim()
 	default:
 		return r.create()
 	}
@@ -146,7 +149,7 @@ func (r *round) one(fam family) *item {
 func (r *round) newItem() (*item, string) {
 	fam := pick(r.rng, r.families)
 	if chance(r.rng, 10) {
-		fam = pick(r.rng, []family{podFamily, serviceFamily, claimFamily, objectFamily})
+		fam = pick(r.rng, []family{podFamily, serviceFamily, claimFamily, deviceFamily, objectFamily})
 	}
 	r.made++
 	o, word := newObject(r.rng, fam, fmt.Sprintf("%s-%d", fam, r.made))
@@ -326,6 +329,18 @@ func (r *round) reportClaim(i *item) step {
 		{"modifyVolumeStatus": fields{"targetVolumeAttributesClassName": pick(r.rng, []string{"fast", "slow"}), "status": "InProgress"}},
 	})
 	return r.patch("report claim", i, "status", types.MergePatchType, fields{"status": status})
+}
+
+// markDeviceClaim marks a claim as one that kube-scheduler makes for the extended resources of a pod, or takes the mark
+// away. It has no such pod, so that the mark changes nothing.
+func (r *round) markDeviceClaim() step {
+	i := r.one(deviceFamily)
+	if i == nil {
+		return step{}
+	}
+	return r.patch("mark device claim", i, "", types.MergePatchType, fields{"metadata": fields{"annotations": fields{
+		resourcev1.ExtendedResourceClaimAnnotation: pick(r.rng, []any{"true", "false", nil}),
+	}}})
 }
 
 // changeHard changes an amount of both quotas of a twin.

@@ -1,0 +1,177 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package watches
+
+import (
+	"context"
+	"sync"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/berth-dev/berth/internal/notify"
+	"github.com/berth-dev/berth/internal/numeral"
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+var deviceClasses = resourcev1.SchemeGroupVersion.WithResource("deviceclasses")
+
+var classesLog = ctrllog.Log.WithName("deviceclasses")
+
+// DeviceClasses watches the DeviceClasses, if the API server serves them. It is safe for concurrent use. Create it with
+// NewDeviceClasses.
+type DeviceClasses struct {
+	// Cache has the DeviceClasses by name and by extended resource.
+	Cache *extendedresourcecache.ExtendedResourceCache
+
+	catalog  *Catalog
+	consumer *Consumer
+	wake     notify.Signal
+	changes  notify.Topic[struct{}]
+
+	mu      sync.Mutex
+	classes map[string]*resourcev1.DeviceClass
+}
+
+var _ Sink = (*DeviceClasses)(nil)
+
+// NewDeviceClasses returns DeviceClasses that are empty until Start.
+func NewDeviceClasses(hub *Hub, catalog *Catalog) *DeviceClasses {
+	d := &DeviceClasses{
+		Cache: extendedresourcecache.NewExtendedResourceCache(klog.Background()), catalog: catalog,
+		wake: notify.NewSignal(), classes: map[string]*resourcev1.DeviceClass{},
+	}
+	d.consumer = hub.NewConsumer(d, d.stateChanged)
+	catalog.Subscribe(d.wake.Notify)
+	return d
+}
+
+// Subscribe registers f, which is called when DeviceClasses or the result of Settled changed. f must return quickly.
+// Subscribe before the start.
+func (d *DeviceClasses) Subscribe(f func()) { d.changes.Subscribe(func(struct{}) { f() }) }
+
+// NeedLeaderElection returns false: every replica measures ResourceClaims.
+func (*DeviceClasses) NeedLeaderElection() bool { return false }
+
+// Start watches until ctx ends.
+func (d *DeviceClasses) Start(ctx context.Context) error {
+	for {
+		wanted := map[schema.GroupVersionResource]*projection.FieldSet{}
+		if d.served() {
+			wanted[deviceClasses] = projection.AllFields()
+		}
+		d.consumer.Set(ctx, wanted)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.wake:
+		}
+	}
+}
+
+func (d *DeviceClasses) served() bool {
+	_, served := d.catalog.Exact(deviceClasses)
+	return served
+}
+
+// Settled reports whether all DeviceClasses are known, or known to be unavailable.
+func (d *DeviceClasses) Settled() bool {
+	state, _ := d.consumer.State(deviceClasses)
+	return !d.served() || state.Settled()
+}
+
+func (d *DeviceClasses) stateChanged(r schema.GroupVersionResource) {
+	if state, _ := d.consumer.State(r); unavailable(state.Err) {
+		classesLog.Error(state.Err, "Reading DeviceClasses; until then, quotas of extended resources do not count ResourceClaims")
+	}
+	d.changes.Publish(struct{}{})
+}
+
+// Replace implements Sink.
+func (d *DeviceClasses) Replace(_ schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
+	d.mu.Lock()
+	gone := map[string]bool{}
+	for name := range d.classes {
+		gone[name] = true
+	}
+	for _, o := range objects {
+		delete(gone, o.GetName())
+		d.put(o)
+	}
+	for name := range gone {
+		d.remove(name)
+	}
+	d.mu.Unlock()
+	d.changes.Publish(struct{}{})
+}
+
+// Put implements Sink.
+func (d *DeviceClasses) Put(_ schema.GroupVersionResource, o *unstructured.Unstructured) {
+	d.mu.Lock()
+	d.put(o)
+	d.mu.Unlock()
+	d.changes.Publish(struct{}{})
+}
+
+// Delete implements Sink.
+func (d *DeviceClasses) Delete(_ schema.GroupVersionResource, _, name string) {
+	d.mu.Lock()
+	d.remove(name)
+	d.mu.Unlock()
+	d.changes.Publish(struct{}{})
+}
+
+// Drop implements Sink.
+func (d *DeviceClasses) Drop(r schema.GroupVersionResource) { d.Replace(r, nil, nil) }
+
+func (d *DeviceClasses) put(o *unstructured.Unstructured) {
+	class := &resourcev1.DeviceClass{}
+	if err := numeral.FromUnstructured(o.Object, class); err != nil {
+		classesLog.Error(err, "Leaving out a DeviceClass", "deviceClass", o.GetName())
+		return
+	}
+	before, known := d.classes[class.Name]
+	d.classes[class.Name] = class
+	if !known {
+		d.Cache.OnAdd(class, false)
+		return
+	}
+	d.Cache.OnUpdate(before, class)
+	d.addAll()
+}
+
+func (d *DeviceClasses) remove(name string) {
+	class, known := d.classes[name]
+	if !known {
+		return
+	}
+	delete(d.classes, name)
+	d.Cache.OnDelete(class)
+	d.addAll()
+}
+
+// addAll adds all classes to the cache again. When a class loses an extended resource, the cache forgets that resource
+// even if another class has it too.
+func (d *DeviceClasses) addAll() {
+	for _, class := range d.classes {
+		d.Cache.OnAdd(class, false)
+	}
+}
