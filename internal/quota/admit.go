@@ -83,7 +83,9 @@ type coverage struct {
 // request, and the request is not a dry run, it charges the accounts. A charge is valid until expires. Admit returns an
 // error if a module could not be evaluated. In this case it charges nothing.
 //
-// The checks are in the order of CheckRequest in Kubernetes' ResourceQuota plug-in.
+// The checks are in the order of CheckRequest in Kubernetes' ResourceQuota plug-in. Kubernetes checks limits only if the
+// request changes usage. Admit also denies an update by which an object comes to match a limit's scope. Otherwise every
+// limit with such a scope could be avoided with two requests.
 func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit, expires time.Time) (*Verdict, error) {
 	verdict := &Verdict{}
 	// Use empty lists instead of nil: the limits' modules require lists.
@@ -106,8 +108,8 @@ func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit
 		verdict.Denied = append(verdict.Denied, Denial{Message: "quota usage is negative for resource(s): " + joinNames(negative)})
 		return verdict, nil
 	}
-	if r.changes(results) {
-		uncovered, err := r.uncovered(ctx, limits, covered)
+	if grows := r.changes(results); grows || r.before != nil {
+		uncovered, err := r.uncovered(ctx, limits, covered, grows)
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +133,7 @@ func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit
 	return verdict, nil
 }
 
-// changes reports whether limits apply because the request changes usage. If enforced quotas apply, it must change the
+// changes reports whether limits apply in full because the request changes usage. If enforced quotas apply, it must change the
 // usage that one of them counts. Otherwise it must change the usage of the object itself. So a quota that is not
 // enforced cannot allow what would be denied without that quota.
 func (r *Request) changes(results []*quotaResult) bool {
@@ -238,8 +240,9 @@ func (o *quotaResult) unenforcedMessages() []string {
 }
 
 // uncovered checks the request against the limits. It returns at most one denial for resources and one for scopes, as
-// Kubernetes does. Each names the first limit that denies for that reason.
-func (r *Request) uncovered(ctx context.Context, limits []Limit, covered coverage) ([]Denial, error) {
+// Kubernetes does. Each names the first limit that denies for that reason. For an update that does not grow, it checks
+// only the scopes that the old object does not match.
+func (r *Request) uncovered(ctx context.Context, limits []Limit, covered coverage, grows bool) ([]Denial, error) {
 	var resources, scopes []string
 	var byResources, byScopes runtime.Object
 	for _, limit := range limits {
@@ -249,8 +252,18 @@ func (r *Request) uncovered(ctx context.Context, limits []Limit, covered coverag
 		if err != nil {
 			return nil, fmt.Errorf("limited resource %s: %w", limit.Object.Name, err)
 		}
-		resources = append(resources, messages(answer[ruleUncoveredResources])...)
-		scopes = append(scopes, messages(answer[ruleUncoveredScopes])...)
+		more := messages(answer[ruleUncoveredScopes])
+		switch {
+		case grows:
+			resources = append(resources, messages(answer[ruleUncoveredResources])...)
+		case len(more) > 0:
+			before, err := limit.matchedScopes(ctx, r.before.scopes)
+			if err != nil {
+				return nil, err
+			}
+			more = slices.DeleteFunc(more, func(scope string) bool { return slices.Contains(before, scope) })
+		}
+		scopes = append(scopes, more...)
 		if byResources == nil && len(resources) > 0 {
 			byResources = limit.Object
 		}
@@ -267,6 +280,17 @@ func (r *Request) uncovered(ctx context.Context, limits []Limit, covered coverag
 		out = append(out, Denial{Message: fmt.Sprintf("insufficient quota to match these scopes: %v", scopes), By: byScopes})
 	}
 	return out, nil
+}
+
+// matchedScopes returns the scopes of a limit that match an object.
+func (l Limit) matchedScopes(ctx context.Context, scopes Scopes) ([]string, error) {
+	answer, err := l.Rules.admit.Evaluate(ctx, map[string]any{
+		"scopes": scopes.moduleInput(), "usage": map[string]any{}, "covered_resources": []any{}, "covered_scopes": []any{},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("limited resource %s: %w", l.Object.Name, err)
+	}
+	return messages(answer[ruleUncoveredScopes]), nil
 }
 
 func namesInput(names []corev1.ResourceName) []any {

@@ -57,8 +57,10 @@ var now = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 //     Berth has one message, both must be equal. Berth checks for negative usage first.
 //   - Upstream applies the scopes of a limit to objects of every type; Berth only to those of the limit's own type.
 //     Here both get only the limits for the object's type.
+//   - Upstream checks limits only if usage grows. Berth also denies an update by which an object comes to match a limit's
+//     scope. Upstream must deny the create of such an object.
 func TestAdmitAgainstUpstream(t *testing.T) {
-	const casesPerRound = 1100
+	const casesPerRound = 1500
 	rounds := budget.Rounds(2)
 	seen := map[string]int{}
 	for seed := range int64(rounds) {
@@ -73,7 +75,7 @@ func TestAdmitAgainstUpstream(t *testing.T) {
 	// Every verdict must occur, otherwise the test does not check it.
 	for _, verdict := range []string{
 		"ignored", "allowed", "charged", "dry", "exceeded quota", "failed quota", "status unknown", "unchanged", "quota usage is negative",
-		"insufficient quota to consume", "insufficient quota to match these scopes",
+		"insufficient quota to consume", "insufficient quota to match these scopes", "entered",
 	} {
 		if seen[verdict] < rounds*5/2 {
 			t.Errorf("only %d cases end with %q", seen[verdict], verdict)
@@ -135,8 +137,9 @@ func (w *world) one(t *testing.T) string {
 	accounts, quotas := w.accounts(schema.GroupResource{Group: review.Resource.Group, Resource: review.Resource.Resource})
 	var limits []quota.Limit
 	var upstreamLimits []limitedapi.LimitedResource
-	for _, i := range w.rand.Perm(len(w.limits))[:w.rand.IntN(4)] {
-		if l := w.limits[i]; l.Object.Spec.APIGroup == review.Resource.Group && l.Object.Spec.Resource == review.Resource.Resource {
+	most := w.rand.IntN(4)
+	for _, i := range w.rand.Perm(len(w.limits)) {
+		if l := w.limits[i]; len(limits) < most && l.Object.Spec.APIGroup == review.Resource.Group && l.Object.Spec.Resource == review.Resource.Resource {
 			limits = append(limits, l)
 			upstreamLimits = append(upstreamLimits, upstreamLimit(&l.Object.Spec))
 		}
@@ -177,6 +180,11 @@ func (w *world) one(t *testing.T) string {
 		}
 		result, denied = w.oracle.check(t, quotas, upstreamLimits, review)
 	}
+	entered := false
+	if denied == nil {
+		denied = w.oracle.entered(t, quotas, upstreamLimits, review)
+		entered = denied != nil
+	}
 	switch {
 	case len(verdict.Denied) > 0 && denied == nil:
 		complain("denied: %+v", verdict.Denied)
@@ -185,7 +193,10 @@ func (w *world) one(t *testing.T) string {
 	case !verdict.Allowed() && unknown:
 		return "status unknown"
 	case !verdict.Allowed():
-		return compareRefusal(complain, verdict, denied.Error())
+		if kind := compareRefusal(complain, verdict, denied.Error()); !entered {
+			return kind
+		}
+		return "entered"
 	case denied != nil:
 		complain("allowed")
 	}
@@ -416,13 +427,31 @@ func (w *world) request(t *testing.T) *admissionv1.AdmissionRequest {
 	r.Object = w.raw(t, object, "2")
 	if r.Operation == admissionv1.Update {
 		old := generate()
-		if w.chance(20) {
+		switch {
+		case w.chance(20):
 			old = object
+		case w.chance(40):
+			old = w.rescoped(object)
 		}
 		// For an update that creates its object, the old object has no version.
 		r.OldObject = w.raw(t, old, pick(w, "1", "1", "1", ""))
 	}
 	return r
+}
+
+// rescoped returns an object that takes as much and may match other scopes.
+func (w *world) rescoped(object any) any {
+	switch o := object.(type) {
+	case *corev1.Pod:
+		o = o.DeepCopy()
+		o.Spec.ActiveDeadlineSeconds = pick(w, nil, new(int64(30)))
+		return o
+	case *corev1.PersistentVolumeClaim:
+		o = o.DeepCopy()
+		o.Spec.VolumeAttributesClassName = pick(w, nil, new("low"), new("high"))
+		return o
+	}
+	return object
 }
 
 func (w *world) raw(t *testing.T, object any, version string) runtime.RawExtension {

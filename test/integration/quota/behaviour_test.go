@@ -414,6 +414,81 @@ var _ = Describe("A LimitedResource", Label("versions"), func() {
 		Expect(claim(limited, "d", "gold")).To(forbidden("insufficient quota to consume"))
 	})
 
+	It("denies updates by which a pod comes to match its scopes", func(ctx SpecContext) {
+		namespace := newNamespace(ctx, map[string]string{"deadlines": "yes"})
+		rule := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: "deadlines-" + namespace}}
+		rule.Spec = placementv1.LimitedResourceSpec{
+			Resource: "pods", MatchScopes: []placementv1.ScopeRequirement{{ScopeName: corev1.ResourceQuotaScopeTerminating, Operator: corev1.ScopeSelectorOpExists}},
+			NamespaceSelector: &placementv1.NamespaceSelector{MatchLabels: map[string]placementv1.LabelValue{"deadlines": "yes"}},
+		}
+		createReady(ctx, rule)
+		pod := newPod(namespace, "pod", nil)
+		Expect(f.Client.Create(ctx, pod)).To(Succeed())
+		setDeadline := func(seconds int64) error {
+			changed := pod.DeepCopy()
+			changed.Spec.ActiveDeadlineSeconds = &seconds
+			return f.Client.Patch(ctx, changed, client.MergeFrom(pod))
+		}
+		Expect(setDeadline(600)).To(forbidden(`insufficient quota to match these scopes: [{Terminating Exists []}] (LimitedResource "deadlines-` + namespace + `"`))
+
+		By("not taking a quota of other scopes, or one that denies nothing, for a cover")
+		createReady(ctx, newQuota(namespace, "other", placementv1.QuotaSpec{Hard: hard("pods", "5")}))
+		tried := newQuota(namespace, "tried", placementv1.QuotaSpec{Hard: hard("pods", "5"), Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}, Mode: placementv1.ModeWarn})
+		createReady(ctx, tried)
+		Expect(setDeadline(600)).To(forbidden("insufficient quota to match these scopes"))
+		createReady(ctx, newQuota(namespace, "covers", placementv1.QuotaSpec{Hard: hard("pods", "1"), Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}}))
+		Expect(setDeadline(600)).To(Succeed())
+	})
+
+	It("denies updates by which a claim comes to match its scopes", func(ctx SpecContext) {
+		if !f.Serves("storage.k8s.io/v1", "volumeattributesclasses") {
+			Skip("no claim has a VolumeAttributesClass here")
+		}
+		namespace := newNamespace(ctx, map[string]string{"tiers": "yes"})
+		limit := func(name string, r placementv1.ScopeRequirement) *placementv1.LimitedResource {
+			rule := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + namespace}}
+			r.ScopeName = corev1.ResourceQuotaScopeVolumeAttributesClass
+			rule.Spec = placementv1.LimitedResourceSpec{
+				Resource: "persistentvolumeclaims", MatchScopes: []placementv1.ScopeRequirement{r},
+				NamespaceSelector: &placementv1.NamespaceSelector{MatchLabels: map[string]placementv1.LabelValue{"tiers": "yes"}},
+			}
+			return rule
+		}
+		claim := func(name, class string) *corev1.PersistentVolumeClaim {
+			c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+			c.Spec.StorageClassName, c.Spec.VolumeName = new("csi"), name
+			c.Spec.Resources.Requests = hard("storage", "1Gi")
+			if class != "" {
+				c.Spec.VolumeAttributesClassName = &class
+			}
+			Expect(f.Client.Create(ctx, c)).To(Succeed())
+			// No controller binds claims here, and only a bound one can change its class.
+			c.Status.Phase = corev1.ClaimBound
+			Expect(f.Client.Status().Update(ctx, c)).To(Succeed())
+			return c
+		}
+		change := func(c *corev1.PersistentVolumeClaim, class string) error {
+			changed := c.DeepCopy()
+			changed.Spec.VolumeAttributesClassName = &class
+			return f.Client.Patch(ctx, changed, client.MergeFrom(c))
+		}
+		silver, plain := claim("silver", "silver"), claim("plain", "")
+		createReady(ctx, limit("gold", placementv1.ScopeRequirement{Operator: corev1.ScopeSelectorOpIn, Values: []string{"gold"}}))
+		Expect(change(silver, "gold")).To(forbidden("insufficient quota to match these scopes: [{VolumeAttributesClass In [gold]}]"))
+		Expect(change(silver, "bronze")).To(Succeed())
+		createReady(ctx, limit("any", placementv1.ScopeRequirement{Operator: corev1.ScopeSelectorOpExists}))
+		Expect(change(plain, "bronze")).To(forbidden("insufficient quota to match these scopes: [{VolumeAttributesClass Exists []}]"))
+
+		By("admitting changes of an object that matched before")
+		other := silver.DeepCopy()
+		Expect(f.Client.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
+		Expect(change(other, "silver")).To(Succeed())
+
+		createReady(ctx, newQuota(namespace, "covers", placementv1.QuotaSpec{Hard: hard("persistentvolumeclaims", "2"), ScopeSelector: scope(corev1.ResourceQuotaScopeVolumeAttributesClass, corev1.ScopeSelectorOpExists)}))
+		Expect(change(plain, "bronze")).To(Succeed())
+	})
+
 	It("is not ready while its parts of names can't limit anything", func(ctx SpecContext) {
 		namespace := newNamespace(ctx, map[string]string{"parts": "yes"})
 		rule := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: "parts-" + namespace}}
