@@ -380,6 +380,10 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 			_, served := c.served(t)
 			return !served
 		},
+		Removed: func(t schema.GroupResource) bool {
+			served := c.Catalog.Served()
+			return served != nil && !served.Namespaced(t)
+		},
 		KeepExpired: keepExpired,
 	})
 	if err != nil {

@@ -62,6 +62,9 @@ type RecountInput struct {
 	Selects func(namespace string) bool
 	// NotServed reports whether the API server is known to lack a type.
 	NotServed func(schema.GroupResource) bool
+	// Removed reports whether the API server no longer has a type, as after the deletion of its CustomResourceDefinition. If
+	// it is nil, no type is removed.
+	Removed func(schema.GroupResource) bool
 	// KeepExpired are the ids of reservations that are kept although they have expired. Their objects exist, but the meter
 	// has not received them yet.
 	KeepExpired map[string]bool
@@ -188,6 +191,8 @@ func (t *tally) beginNames(q placementv1.Quota, names []corev1.ResourceName) {
 // reservations keeps those reservations whose change may still come. The amounts under a name that is not counted from
 // zero are in Used already. They stay there, because the outcome is unknown until the type can be counted again.
 //
+// No change of an object comes after its type was removed.
+//
 // A create with a name that is in use can succeed only after the object with that name has been deleted. So both
 // together take the larger of the two amounts. The amounts of such creates are returned by object. Since Used includes
 // only a part of them, no request may release them.
@@ -196,7 +201,7 @@ func (m *Meter) reservations(q placementv1.Quota, out *tally, types map[schema.G
 	for _, r := range q.QuotaStatus().Reservations {
 		of := schema.ParseGroupResource(r.Resource)
 		kept := w.KeepExpired[r.UID] && w.Selects(r.Namespace)
-		if _, counts := types[of]; !counts || Expired(r, now) && !kept || m.settled(&r, w.Selects) {
+		if _, counts := types[of]; !counts || Expired(r, now) && !kept || m.settled(&r, w.Selects) || m.types[of] == nil && w.Removed != nil && w.Removed(of) {
 			continue
 		}
 		holder := m.nameHolder(&r, w)

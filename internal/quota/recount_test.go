@@ -48,6 +48,12 @@ func TestRecount(t *testing.T) {
 	charge := func(uid string, delta corev1.ResourceList, lasts time.Duration) placementv1.Reservation {
 		return placementv1.Reservation{UID: uid, Resource: "pods", Namespace: "ns", ObjectUID: uid, Delta: delta, Expires: metav1.NewTime(now.Add(lasts))}
 	}
+	chargeWidget := charge("w", list("count/widgets.example.com", "1"), time.Minute)
+	chargeWidget.Resource = widgets.String()
+	silent := everywhere
+	silent.NotServed = func(t schema.GroupResource) bool { return t == widgets }
+	removed := silent
+	removed.Removed = silent.NotServed
 	hard := list("pods", "9", "requests.cpu", "9")
 	stale := newQuota(list("pods", "9", "count/widgets.example.com", "9"), list("pods", "7", "count/widgets.example.com", "7"))
 	stale.Generation++
@@ -92,6 +98,24 @@ func TestRecount(t *testing.T) {
 		"what was counted for another spec is not known": {quota: stale, world: ours, want: quota.Recount{
 			Used: list("pods", "2"), Namespaces: map[string]corev1.ResourceList{"ns": list("pods", "2")}, Missing: []schema.GroupResource{widgets},
 		}},
+		"a charge of a type that was removed": {
+			quota: newQuota(list("pods", "9", "count/widgets.example.com", "9"), list("pods", "7", "count/widgets.example.com", "1"), chargeWidget), world: removed,
+			want: quota.Recount{
+				Used: list("pods", "3", "count/widgets.example.com", "1"), Unserved: []schema.GroupResource{widgets},
+				Namespaces: map[string]corev1.ResourceList{"ns": list("pods", "2"), "other": list("pods", "1")},
+			},
+		},
+		"a charge of a type of which nothing was counted, and that was removed": {
+			quota: newQuota(list("count/widgets.example.com", "9"), nil, chargeWidget), world: removed,
+			want: quota.Recount{Used: list("count/widgets.example.com", "0")},
+		},
+		"a charge of a type that does not respond": {
+			quota: newQuota(list("count/widgets.example.com", "9"), list("count/widgets.example.com", "1"), chargeWidget), world: silent,
+			want: quota.Recount{
+				Used: list("count/widgets.example.com", "1"), Unserved: []schema.GroupResource{widgets},
+				Reservations: []placementv1.Reservation{chargeWidget}, Next: now.Add(time.Minute),
+			},
+		},
 		"what counts nothing is not used": {quota: newQuota(list("nvidia.com/gpu", "9", "pods", "9"), nil), world: ours, want: quota.Recount{
 			Used: list("pods", "2"), Namespaces: map[string]corev1.ResourceList{"ns": list("pods", "2")},
 		}},

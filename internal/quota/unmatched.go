@@ -18,6 +18,7 @@ package quota
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,6 +27,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/suggest"
 )
 
 // UnknownClasses returns the class names in the requirements for a scope that are not among the known ones, sorted. The
@@ -62,6 +64,32 @@ func UnknownStorageClasses(spec *placementv1.QuotaSpec, known []string) []string
 // storageClassInfix separates the name of a storage class from the name of its limited resource.
 const storageClassInfix = ".storageclass.storage.k8s.io/"
 
+// standardNames are the names of Kubernetes for amounts of pods, claims, and services.
+var standardNames = []string{
+	"cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.cpu", "limits.memory",
+	"limits.ephemeral-storage", "requests.storage", "services.loadbalancers", "services.nodeports",
+}
+
+// coreGroup matches what users write as the group of core types, which have none.
+var coreGroup = regexp.MustCompile(`^(core|v[0-9]+)?$`)
+
+// SuggestCounted returns a question that suggests what is probably meant by count/<t>, whose type is not served, for
+// example " (did you mean deployments.apps?)". It returns "" if nothing is similar. It does not suggest to count all
+// objects of a core type in place of a part of them.
+func SuggestCounted(t schema.GroupResource, served *match.ServedTypes) string {
+	name, similar := t.String(), slices.Contains(standardNames, t.String())
+	if t.Group != "" && !similar {
+		name, similar = suggest.Nearest(name, standardNames)
+	}
+	if similar {
+		return fmt.Sprintf(" (did you mean %s, without %s?)", name, countPrefix)
+	}
+	if meant, ok := served.Meant(t); ok && meant.Group == "" && !coreGroup.MatchString(t.Group) {
+		return ""
+	}
+	return served.SuggestResource(t)
+}
+
 // ExplainUntracked explains why a resource name counts nothing, and suggests another one, for example " (did you mean
 // count/deployments.apps?)". It returns "" if neither is known. Limits of extended resources are not counted, because they equal the
 // requests; for these it suggests the requests.
@@ -79,6 +107,9 @@ func ExplainUntracked(name corev1.ResourceName, served *match.ServedTypes) strin
 	}
 	if limited, ok := strings.CutPrefix(string(name), "limits."); ok && strings.Contains(before, ".") && after != "" {
 		return fmt.Sprintf(": extended resources are counted by their requests alone (did you mean %s%s?)", corev1.DefaultResourceRequestsPrefix, limited)
+	}
+	if strings.Contains(before, ".") && after != "" {
+		return fmt.Sprintf(" (did you mean %s%s?)", corev1.DefaultResourceRequestsPrefix, name)
 	}
 	return ""
 }

@@ -98,7 +98,7 @@ func TestMatchedOfQuotas(t *testing.T) {
 		"not known":        {nil, "", "True InForce", ""},
 		"all":              {&status.QuotaReach{Served: true}, "True Matched", "True InForce", ""},
 		"nothing served":   {&status.QuotaReach{Unserved: widget}, "False NotServed", "False NotServed", "widget.example.com (did you mean widgets.example.com?)"},
-		"some served":      {&status.QuotaReach{Unserved: widget, Served: true}, "False PartlyServed", "True InForce", "(did you mean widgets.example.com?)"},
+		"some served":      {&status.QuotaReach{Unserved: widget, Served: true}, "False PartlyServed", "False PartlyServed", "(did you mean widgets.example.com?)"},
 		"protected":        {&status.QuotaReach{Impossible: "why", NoNamespaces: true, Served: true}, "False NothingMatched", "False NothingMatched", "why"},
 		"no namespaces":    {&status.QuotaReach{NoNamespaces: true, Served: true}, "False NoNamespaces", "True InForce", "spec.namespaceSelector"},
 		"priority classes": {&status.QuotaReach{UnknownClasses: []string{"gold"}, Served: true}, "False UnknownClass", "True InForce", "gold"},

@@ -21,6 +21,7 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -169,7 +170,7 @@ func (f QuotaFacts) usage() *metav1.Condition {
 func (f QuotaFacts) meant(types []schema.GroupResource) []string {
 	out := typeNames(types)
 	for i, t := range types {
-		out[i] += f.Served.SuggestResource(t)
+		out[i] += quota.SuggestCounted(t, f.Served)
 	}
 	return out
 }
@@ -186,7 +187,7 @@ func (f QuotaFacts) reach() *metav1.Condition {
 			"the quota counts nothing until the API server serves "+firstNames(f.meant(r.Unserved))+" in namespaces")
 	case len(r.Unserved) > 0:
 		return isFalse(placementv1.ReasonPartlyServed,
-			"nothing is counted of "+firstNames(f.meant(r.Unserved))+" until the API server serves it in namespaces")
+			"nothing is counted of "+firstNames(f.meant(r.Unserved))+" until the API server serves it in namespaces; the other names in spec.hard are counted")
 	case r.NoNamespaces:
 		return isFalse(placementv1.ReasonNoNamespaces, "spec.namespaceSelector selects none of the namespaces that there are")
 	case len(r.UnknownClasses) > 0:
@@ -234,10 +235,16 @@ func (c *conditions) quotaReady(f QuotaFacts) *metav1.Condition {
 	case f.Exempt:
 		return isFalse(placementv1.ReasonExempt, "in Berth's own namespace nothing is limited: make the quota in another one")
 	case len(f.Untracked) > 0:
+		names := make([]string, len(f.Untracked))
+		for i, name := range f.Untracked {
+			names[i] = name + quota.ExplainUntracked(corev1.ResourceName(name), f.Served)
+		}
 		return isFalse(placementv1.ReasonNotTracked,
-			fmt.Sprintf("Berth counts nothing under %s: remove it from spec.hard; what is counted are the resources of pods, services, volume claims and resource claims, and count/<resource>.<group> of any type but those that a cluster needs to run, such as leases", firstNames(f.Untracked)))
+			fmt.Sprintf("Berth counts nothing under %s; remove it from spec.hard: what is counted are the resources of pods, services, volume claims and resource claims, and count/<resource>.<group> of any type but those that a cluster needs to run, such as leases", firstNames(names)))
 	case usage.Status != metav1.ConditionTrue:
 		return isFalse(usage.Reason, usage.Message)
+	case matched != nil && matched.Reason == placementv1.ReasonPartlyServed:
+		return isFalse(matched.Reason, matched.Message)
 	case f.Webhook.Generation != f.Quota.GetGeneration():
 		return isFalse(placementv1.ReasonWebhookPending, "the webhook configuration does not have the quota's rules yet")
 	case f.Webhook.Rejected != "":

@@ -106,7 +106,7 @@ func (h *Handler) warnings(ctx context.Context, r admission.Request) ([]string, 
 		if err := h.Decoder.Decode(r, l); err != nil {
 			return nil, err
 		}
-		out := h.warnOfType(ctx, schema.GroupResource{Group: l.Spec.APIGroup, Resource: l.Spec.Resource}, "spec.resource: ", "nothing is limited until it does")
+		out := h.warnOfType(ctx, schema.GroupResource{Group: l.Spec.APIGroup, Resource: l.Spec.Resource}, "spec.resource: ", "nothing is limited until it does", suggestLimited)
 		if len(out) == 0 {
 			out = h.Evaluators.CheckMatchContains(&l.Spec).Findings
 		}
@@ -129,7 +129,7 @@ func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) 
 	for _, t := range slices.SortedFunc(maps.Keys(types), func(a, b schema.GroupResource) int {
 		return slices.Compare([]string{a.Group, a.Resource}, []string{b.Group, b.Resource})
 	}) {
-		out = append(out, h.warnOfType(ctx, t, fmt.Sprintf("spec.hard[%s]: ", types[t][0]), "nothing is counted until it does")...)
+		out = append(out, h.warnOfType(ctx, t, fmt.Sprintf("spec.hard[%s]: ", types[t][0]), "nothing is counted until it does", quota.SuggestCounted)...)
 	}
 	out = append(out, h.Evaluators.ImplausibleAmounts(spec)...)
 	scoping := h.Evaluators.CheckScopes(spec)
@@ -147,15 +147,19 @@ func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) 
 	return out
 }
 
-// warnOfType warns if a type is not served as a namespaced type.
-func (h *Handler) warnOfType(ctx context.Context, t schema.GroupResource, field, consequence string) []string {
+func suggestLimited(t schema.GroupResource, served *match.ServedTypes) string {
+	return served.SuggestResource(t)
+}
+
+// warnOfType warns if a type is not served as a namespaced type. meant suggests what is probably meant.
+func (h *Handler) warnOfType(ctx context.Context, t schema.GroupResource, field, consequence string, meant func(schema.GroupResource, *match.ServedTypes) string) []string {
 	if h.Catalog.Served().Namespaced(t) {
 		return nil
 	}
 	if err := h.Catalog.Refresh(ctx); err != nil || h.Catalog.Served().Namespaced(t) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%sthe API server serves no %s in namespaces%s: %s", field, t, h.Catalog.Served().SuggestResource(t), consequence)}
+	return []string{fmt.Sprintf("%sthe API server serves no %s in namespaces%s: %s", field, t, meant(t, h.Catalog.Served()), consequence)}
 }
 
 // warnOfClasses warns about classes in scope requirements that do not exist.

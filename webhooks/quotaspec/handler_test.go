@@ -46,7 +46,7 @@ func (world) Served() *match.ServedTypes {
 		return match.ServedType{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}, Kind: kind, Singular: strings.ToLower(kind), Namespaced: namespaced}
 	}
 	return match.NewServedTypes([]match.ServedType{
-		of("", "pods", "Pod", true), of("", "configmaps", "ConfigMap", true), of("", "nodes", "Node", false), of("", "events", "Event", true), of("", "persistentvolumes", "PersistentVolume", false),
+		of("", "pods", "Pod", true), of("", "configmaps", "ConfigMap", true), of("", "services", "Service", true), of("", "nodes", "Node", false), of("", "events", "Event", true), of("", "persistentvolumes", "PersistentVolume", false),
 		of("", "persistentvolumeclaims", "PersistentVolumeClaim", true), of("apps", "deployments", "Deployment", true), of("batch", "jobs", "Job", true),
 		of("resource.k8s.io", "resourceclaims", "ResourceClaim", true),
 	})
@@ -112,6 +112,12 @@ func TestWarnings(t *testing.T) {
 		"device claims":     {scoped, `{hard: {count/resourceclaims.resource.k8s.io: 4}}`, ""},
 		"extended requests": {scoped, `{hard: {requests.nvidia.com/gpu: 4}}`, ""},
 		"extended limits":   {scoped, `{hard: {limits.nvidia.com/gpu: 4}}`, "spec.hard[limits.nvidia.com/gpu]: Berth counts nothing under this name: extended resources are counted by their requests alone (did you mean requests.nvidia.com/gpu?)"},
+		"extended, bare":    {scoped, `{hard: {nvidia.com/mig-1g.10gb: 4}}`, "spec.hard[nvidia.com/mig-1g.10gb]: Berth counts nothing under this name (did you mean requests.nvidia.com/mig-1g.10gb?)"},
+		"part of services":  {scoped, `{hard: {count/services.loadbalancers: 0}}`, "the API server serves no services.loadbalancers in namespaces (did you mean services.loadbalancers, without count/?)"},
+		"part, misspelt":    {scoped, `{hard: {count/services.nodeport: 0}}`, "(did you mean services.nodeports, without count/?)"},
+		"part of pods":      {scoped, `{hard: {count/requests.cpu: 2}}`, "(did you mean requests.cpu, without count/?)"},
+		"unknown part":      {scoped, `{hard: {count/pods.requests: 0}}`, "serves no pods.requests in namespaces: nothing is counted"},
+		"core in v1":        {scoped, `{hard: {count/pods.v1: 2}}`, "(did you mean pods?)"},
 		"all namespaces":    {cluster, `{hard: {pods: 2}, namespaceSelector: {}}`, ""},
 		"some namespaces":   {cluster, `{hard: {pods: 2}, namespaceSelector: {matchLabels: {team: retail}}}`, ""},
 		"no namespaces":     {cluster, `{hard: {pods: 2}, namespaceSelector: {matchLabels: {team: payments}}}`, "spec.namespaceSelector selects none of the namespaces that there are"},

@@ -21,19 +21,23 @@ package quotavalidator
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/quotacharge"
@@ -57,6 +61,8 @@ type Handler struct {
 	Events     *events.Recorder
 	Metrics    *metrics.Metrics
 	Clock      clock.PassiveClock
+
+	reported reported
 	// lenient is set if the API server admits requests to which this handler does not respond.
 	lenient bool
 }
@@ -64,9 +70,7 @@ type Handler struct {
 // Lenient returns a handler that admits requests that can't be decided. It serves namespaces where no quota denies, and
 // kube-system.
 func (h *Handler) Lenient() *Handler {
-	out := *h
-	out.lenient = true
-	return &out
+	return &Handler{Charger: h.Charger, Evaluators: h.Evaluators, Events: h.Events, Metrics: h.Metrics, Clock: h.Clock, lenient: true}
 }
 
 // Handle implements admission.Handler.
@@ -115,7 +119,7 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 		response.AuditAnnotations = auditAnnotations(nil, outcome)
 		return response, outcome
 	}
-	response, outcome := h.respond(ctx, request, verdict)
+	response, outcome := h.respond(ctx, request, verdict, req.Object.Raw)
 	response.Warnings = append(response.Warnings, verdict.Warned...)
 	response.AuditAnnotations = auditAnnotations(verdict, outcome)
 	return response, outcome
@@ -142,16 +146,17 @@ func allowUnchecked(message string) admission.Response {
 	return admission.Allowed("").WithWarnings("quota was not checked: " + message)
 }
 
-func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *quota.Verdict) (admission.Response, string) {
+func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *quota.Verdict, object []byte) (admission.Response, string) {
 	switch {
 	case len(verdict.Denied) > 0:
 		texts := make([]string, len(verdict.Denied))
+		report := !request.DryRun && h.reports(request.Namespace, object)
 		for i, denial := range verdict.Denied {
 			texts[i] = denial.Message
 			if limit, ok := denial.By.(*placementv1.LimitedResource); ok {
 				texts[i] += fmt.Sprintf(" (LimitedResource %q wants a quota for them in this namespace, and there is none)", limit.Name)
 			}
-			if !request.DryRun {
+			if report {
 				h.Events.QuotaDenied(denial.By, request.Namespace, denial.Message)
 				h.Metrics.QuotaDenial(denial.By)
 			}
@@ -166,6 +171,39 @@ func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *
 	default:
 		return admission.Allowed(""), metrics.QuotaAllowed
 	}
+}
+
+// reports reports whether this call of the handler reports the denial of a request in Events and metrics. The API server
+// sends a request to every webhook that matches it, and each call decides by all quotas. If the namespace has quotas that
+// deny and others that do not, there is a call of both handlers, and the lenient one reports nothing. In kube-system,
+// there are calls of the lenient one only.
+func (h *Handler) reports(namespace string, object []byte) bool {
+	return (!h.lenient || namespace == match.NamespaceSystem) && h.reported.first(object, h.Clock.Now())
+}
+
+// maxReported is the number of requests whose denial is remembered.
+const maxReported = 1024
+
+// reported remembers the requests whose denial this replica has reported. It is safe for concurrent use.
+type reported struct {
+	mu     sync.Mutex
+	recent *lru.Cache
+}
+
+// first reports whether no denial of the request with this object was reported during the last Deadline. The API server
+// calls all webhooks at the same time. The objects of two requests differ: in the UID of an object that is created, and
+// otherwise in the time of the change.
+func (r *reported) first(object []byte, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.recent == nil {
+		r.recent = lru.New(maxReported)
+	}
+	request := sha256.Sum256(object)
+	before, known := r.recent.Get(request)
+	r.recent.Add(request, now)
+	at, _ := before.(time.Time)
+	return !known || now.Sub(at) > Deadline
 }
 
 // denyWithRetry denies a request with status 429, so that the client retries. Kubernetes clients retry automatically.

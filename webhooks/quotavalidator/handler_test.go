@@ -382,6 +382,34 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
+// TestDenialIsReportedOnce checks that a request that several webhooks match has one Event.
+func TestDenialIsReportedOnce(t *testing.T) {
+	full := quotatest.NewQuota("q", "pods", "0", "0")
+	system := full.DeepCopy()
+	system.Namespace = "kube-system"
+	f := newFixture(t, newStore(t, full, system), interceptor.Funcs{})
+	strict, lenient := f.handler, f.handler.Lenient()
+	one, two, inSystem := quotatest.NewCreate("pods", "one"), quotatest.NewCreate("pods", "two"), quotatest.NewCreate("pods", "three")
+	inSystem.Namespace = "kube-system"
+	for _, step := range []struct {
+		what    string
+		handler *quotavalidator.Handler
+		request *admissionv1.AdmissionRequest
+		events  int
+	}{
+		{"the webhook of quotas that do not deny", lenient, one, 0},
+		{"that of quotas that deny", strict, one, 1},
+		{"another one that denies", strict, one, 1},
+		{"another request", strict, two, 2},
+		{"a request in kube-system", lenient, inSystem, 3},
+	} {
+		f.handler = step.handler
+		if r := f.ask(t, step.request); code(r) != http.StatusForbidden || len(f.notes.lines) != step.events {
+			t.Errorf("%s: code %d, events %q, want %d", step.what, code(r), f.notes.lines, step.events)
+		}
+	}
+}
+
 // TestDryRunHasNoEvents checks that the denial of a dry run is not reported.
 func TestDryRunHasNoEvents(t *testing.T) {
 	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "0", "0")), interceptor.Funcs{})

@@ -19,6 +19,7 @@ package quota_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -252,6 +253,118 @@ var _ = Describe("A ScopedQuota", Label("versions"), func() {
 		}).WithContext(ctx).Should(HaveValue(SatisfyAll(
 			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", placementv1.ReasonNotTracked), HaveField("Message", ContainSubstring("nvidia.com/gpu")))))
 		Expect(used(ctx, q)).To(Equal(map[string]string{"configmaps": "0"}))
+	})
+
+	It("is not ready as long as one of its names counts nothing", func(ctx SpecContext) {
+		for _, test := range []struct{ name, reason, message string }{
+			{"count/services.loadbalancers", placementv1.ReasonPartlyServed, "did you mean services.loadbalancers, without count/?"},
+			{"count/gadget.quota.example.net", placementv1.ReasonPartlyServed, "gadget.quota.example.net"},
+			{"count/deployments", placementv1.ReasonPartlyServed, "did you mean deployments.apps?"},
+			{"nvidia.com/gpu", placementv1.ReasonNotTracked, "did you mean requests.nvidia.com/gpu?"},
+			{"limits.nvidia.com/gpu", placementv1.ReasonNotTracked, "did you mean requests.nvidia.com/gpu?"},
+		} {
+			By(test.name)
+			namespace := newNamespace(ctx, nil)
+			q := newQuota(namespace, "q", placementv1.QuotaSpec{Hard: hard(test.name, "0", "configmaps", "1")})
+			Expect(f.Client.Create(ctx, q)).To(Succeed())
+			Eventually(func(ctx context.Context) (*metav1.Condition, error) {
+				err := f.Client.Get(ctx, client.ObjectKeyFromObject(q), q)
+				return meta.FindStatusCondition(q.Status.Conditions, placementv1.ConditionReady), err
+			}).WithContext(ctx).Should(HaveValue(SatisfyAll(
+				HaveField("Status", metav1.ConditionFalse), HaveField("Reason", test.reason), HaveField("Message", ContainSubstring(test.message)))))
+			Expect(used(ctx, q)).To(HaveKeyWithValue("configmaps", "0"))
+			Expect(f.Client.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})).To(Succeed())
+		}
+	})
+
+	It("reports a denied request once, whatever other quotas the namespace has", func(ctx SpecContext) {
+		namespace := newNamespace(ctx, map[string]string{"reports": "once"})
+		selector := &placementv1.NamespaceSelector{MatchLabels: map[string]placementv1.LabelValue{"reports": "once"}}
+		denies := newQuota(namespace, "denies", placementv1.QuotaSpec{Hard: hard("secrets", "0")})
+		createReady(ctx, denies)
+		for _, mode := range []placementv1.Mode{placementv1.ModeDryRun, placementv1.ModeWarn} {
+			createReady(ctx, newQuota(namespace, strings.ToLower(string(mode)), placementv1.QuotaSpec{Hard: hard("secrets", "0"), Mode: mode}))
+		}
+		for _, mode := range []placementv1.Mode{placementv1.ModeDryRun, placementv1.ModeEnforce} {
+			createReady(ctx, &placementv1.ClusterScopedQuota{
+				ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(string(mode)) + "-" + namespace},
+				Spec:       placementv1.ClusterScopedQuotaSpec{NamespaceSelector: selector, QuotaSpec: placementv1.QuotaSpec{Hard: hard("secrets", "0"), Mode: mode}},
+			})
+		}
+		for i := range 2 {
+			Expect(f.Client.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("s-", i)}})).To(forbidden("exceeded quota: denies"))
+			Expect(operator.Series("berth_quota_denials_total", `kind="ScopedQuota"`, `namespace="`+namespace+`"`)).To(HaveEach(float64(i + 1)))
+			Expect(operator.Series("berth_quota_denials_total", `kind="ClusterScopedQuota"`, `name="enforce-`+namespace+`"`)).To(HaveEach(float64(i + 1)))
+		}
+		Eventually(func(ctx context.Context) ([]eventsv1.Event, error) {
+			list := &eventsv1.EventList{}
+			err := f.Client.List(ctx, list, client.InNamespace(namespace))
+			return list.Items, err
+		}).WithContext(ctx).Should(ContainElement(SatisfyAll(
+			HaveField("Reason", "QuotaDenied"), HaveField("Regarding.Name", "denies"), HaveField("Series", HaveField("Count", int32(2))))))
+	})
+
+	It("ends the reservations of a type that goes away", Serial, func(ctx SpecContext) {
+		namespace := newNamespace(ctx, map[string]string{"gizmos": "yes"})
+		const name, other = "count/gizmos.quota.example.com", "count/gismos.quota.example.com"
+		q := newQuota(namespace, "q", placementv1.QuotaSpec{Hard: hard(name, "1", other, "2")})
+		cluster := &placementv1.ClusterScopedQuota{ObjectMeta: metav1.ObjectMeta{Name: "q-" + namespace}}
+		cluster.Spec.NamespaceSelector = &placementv1.NamespaceSelector{MatchLabels: map[string]placementv1.LabelValue{"gizmos": "yes"}}
+		cluster.Spec.Hard = hard(name, "1")
+		install := func() {
+			GinkgoHelper()
+			f.InstallCRD(ctx, framework.NewCRD("quota.example.com", "v1", "gizmos", "Gizmo", apiextensionsv1.NamespaceScoped))
+		}
+		install()
+		f.InstallCRD(ctx, framework.NewCRD("quota.example.com", "v1", "gismos", "Gismo", apiextensionsv1.NamespaceScoped))
+		DeferCleanup(func(ctx SpecContext) {
+			f.UninstallCRD(ctx, "gizmos.quota.example.com")
+			f.UninstallCRD(ctx, "gismos.quota.example.com")
+		})
+		createReady(ctx, q)
+		createReady(ctx, cluster)
+		create := func(kind, name string, options ...client.CreateOption) error {
+			o := &unstructured.Unstructured{}
+			o.SetGroupVersionKind(schema.GroupVersionKind{Group: "quota.example.com", Version: "v1", Kind: kind})
+			o.SetNamespace(namespace)
+			o.SetName(name)
+			return f.Client.Create(ctx, o, options...)
+		}
+		reserved := func(ctx context.Context, q placementv1.Quota) ([]string, error) {
+			o, _ := q.(client.Object)
+			err := f.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
+			var names []string
+			for _, r := range q.QuotaStatus().Reservations {
+				names = append(names, r.Resource)
+			}
+			slices.Sort(names)
+			return slices.Compact(names), err
+		}
+
+		// The API server evaluates a ResourceQuota after the webhooks, so that charges remain for objects that never come.
+		refuses := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "refuses"}, Spec: corev1.ResourceQuotaSpec{Hard: hard(name, "0", other, "0")}}
+		Expect(f.Client.Create(ctx, refuses)).To(Succeed())
+		refuses.Status = corev1.ResourceQuotaStatus{Hard: refuses.Spec.Hard, Used: refuses.Spec.Hard}
+		Expect(f.Client.Status().Update(ctx, refuses)).To(Succeed())
+		for _, kind := range []string{"Gizmo", "Gismo"} {
+			// The API server does not know the ResourceQuota at once. Berth does not charge dry runs.
+			Eventually(create).WithArguments(kind, "one", client.DryRunAll).Should(forbidden("exceeded quota: refuses"))
+		}
+		Expect(create("Gizmo", "one")).To(forbidden("exceeded quota: refuses"))
+		Expect(create("Gismo", "one")).To(forbidden("exceeded quota: refuses"))
+		Expect(reserved(ctx, q)).To(ConsistOf("gizmos.quota.example.com", "gismos.quota.example.com"))
+		Expect(reserved(ctx, cluster)).To(ConsistOf("gizmos.quota.example.com"))
+		remove(ctx, refuses)
+
+		f.UninstallCRD(ctx, "gizmos.quota.example.com")
+		Eventually(reserved).WithContext(ctx).WithArguments(cluster).Should(BeEmpty())
+		Eventually(reserved).WithContext(ctx).WithArguments(q).Should(ConsistOf("gismos.quota.example.com"))
+		install()
+		Eventually(used).WithContext(ctx).WithArguments(q).Should(Equal(map[string]string{name: "0", other: "1"}))
+		Eventually(used).WithContext(ctx).WithArguments(cluster).Should(Equal(map[string]string{name: "0"}))
+		awaitReady(ctx, q)
+		Eventually(func() error { return create("Gizmo", "one") }).Should(Succeed())
+		Expect(create("Gizmo", "two")).To(forbidden("exceeded quota: q"))
 	})
 
 	It("counts objects of a type that is installed later", Serial, func(ctx SpecContext) {
