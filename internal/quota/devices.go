@@ -43,7 +43,8 @@ type Devices struct {
 	Classes *extendedresourcecache.ExtendedResourceCache
 	// Settled reports whether Classes is complete. If it is nil, Classes always is.
 	Settled func() bool
-	// Pod returns a pod, and Claims the ResourceClaims that a pod controls. With them, a claim that the scheduler creates
+	// Pod returns a pod, and Claims the ResourceClaims whose ClaimOwner is a pod, with at least their names and creation
+	// times. With them, a claim that the scheduler creates
 	// for the extended resources of a pod is not counted twice. If Pod is nil, or either returns an error, a claim is
 	// counted whole.
 	Pod    func(namespace, name string) (*corev1.Pod, error)
@@ -91,9 +92,9 @@ func CanRead(r schema.GroupVersionResource) bool {
 }
 
 // ClaimOwner returns the UID of the pod for whose extended resources the scheduler created a claim; "" if there is none.
-func ClaimOwner(c *resourcev1.ResourceClaim) types.UID {
+func ClaimOwner(c metav1.Object) types.UID {
 	owner := metav1.GetControllerOfNoCopy(c)
-	if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" || owner == nil || owner.Kind != "Pod" || owner.APIVersion != "v1" {
+	if c.GetAnnotations()[resourcev1.ExtendedResourceClaimAnnotation] != "true" || owner == nil || owner.Kind != "Pod" || owner.APIVersion != "v1" {
 		return ""
 	}
 	return owner.UID

@@ -22,6 +22,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -110,18 +111,31 @@ func newDevices(live client.Reader, classes *watches.DeviceClasses) quota.Device
 		Claims: func(namespace string, owner types.UID) ([]*resourcev1.ResourceClaim, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), deviceTimeout)
 			defer cancel()
-			list := &resourcev1.ResourceClaimList{}
-			if err := live.List(ctx, list, client.InNamespace(namespace)); err != nil {
-				return nil, err
-			}
-			var out []*resourcev1.ResourceClaim
-			for i := range list.Items {
-				if quota.ClaimOwner(&list.Items[i]) == owner {
-					out = append(out, &list.Items[i])
-				}
-			}
-			return out, nil
+			return listClaims(ctx, live, namespace, owner)
 		},
+	}
+}
+
+// claimPage is how many ResourceClaims are read at once. Users choose how many a namespace has, and their size.
+const claimPage = 100
+
+// listClaims returns the ResourceClaims that the scheduler created for a pod, with their names and creation times.
+func listClaims(ctx context.Context, live client.Reader, namespace string, owner types.UID) ([]*resourcev1.ResourceClaim, error) {
+	var out []*resourcev1.ResourceClaim
+	page := &metav1.PartialObjectMetadataList{}
+	page.SetGroupVersionKind(resourcev1.SchemeGroupVersion.WithKind("ResourceClaimList"))
+	for {
+		if err := live.List(ctx, page, client.InNamespace(namespace), client.Limit(claimPage), client.Continue(page.Continue)); err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			if c := &page.Items[i]; quota.ClaimOwner(c) == owner {
+				out = append(out, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: c.Name, CreationTimestamp: c.CreationTimestamp}})
+			}
+		}
+		if page.Continue == "" {
+			return out, nil
+		}
 	}
 }
 
