@@ -37,6 +37,9 @@ const (
 	ConditionCompliant = "Compliant"
 	// ConditionConflicted is True if another policy sets a key of the same object to a different value.
 	ConditionConflicted = "Conflicted"
+	// ConditionClustersAmbiguous is present, and True, only while the policy reads clusters and several objects of the
+	// inventories have the name of one cluster. No object gets a cluster of such a name.
+	ConditionClustersAmbiguous = "ClustersAmbiguous"
 	// ConditionReachable is True if the engine that decides the policy responds. Only policies with spec.remote have
 	// it. It describes the connection from the leader.
 	ConditionReachable = "Reachable"
@@ -252,6 +255,13 @@ const (
 	// ReasonContested: other clients changed an object back each time that Berth patched it. Berth leaves the object alone. The
 	// message names the field manager.
 	ReasonContested = "Contested"
+)
+
+// Reasons of ClustersAmbiguous.
+const (
+	// ReasonAmbiguousClusters: several objects of the inventories have the name of one cluster. The message names the cluster
+	// and the objects.
+	ReasonAmbiguousClusters = "AmbiguousClusters"
 )
 
 // Reasons of Conflicted.

@@ -639,7 +639,8 @@ type BlastRadius struct {
 // +kubebuilder:validation:MinProperties=1
 type PlacementPolicyStatus struct {
 	// conditions are the latest observations of the policy. Ready is the summary. Compiled, Matched, TypeChecked,
-	// Replicated, Reachable, Enforced, Compliant and Conflicted cover its parts. Paused is present only while
+	// Replicated, Reachable, Enforced, Compliant and Conflicted cover its parts. ClustersAmbiguous is present only while names of
+	// clusters are ambiguous. Paused is present only while
 	// remediation is paused, and Approved only if remediation.mode is Approved. Stalled is present only while the author of the policy has to act.
 	// +optional
 	// +listType=map

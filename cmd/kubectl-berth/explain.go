@@ -120,6 +120,9 @@ func printExplanation(p *printer, e *explain.Explanation) {
 			}
 			p.line("  reads %s (%s%s)", read.Resource, objects(read.Objects), revision)
 		}
+		for _, text := range policy.AmbiguousClusters {
+			p.line("  %s", text)
+		}
 		if policy.Error != "" {
 			p.line("  can't decide: %s", paragraph(policy.Error))
 			continue

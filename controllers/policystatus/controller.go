@@ -49,6 +49,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/rollout"
 	"github.com/berth-dev/berth/internal/status"
 	"github.com/berth-dev/berth/internal/watches"
@@ -75,6 +76,8 @@ type Deps struct {
 	Registry    *placement.Registry
 	Replication func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
 	World       func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
+	// Ambiguous returns the names of clusters that several objects of the inventories have.
+	Ambiguous func(inventories []schema.GroupVersionResource) []replication.Ambiguity
 	// Stale returns an error while data that a version of a policy reads is too old for a decision. A nil Stale means that data
 	// never is.
 	Stale func(*placement.Policy) error
@@ -274,6 +277,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	next := status.Compute(obj.Status, facts)
 	if facts.State != nil {
+		c.Metrics.AmbiguousClusters(obj.Name, len(facts.Ambiguous))
 		c.Metrics.Violations(obj.Name, facts.Report.Violations)
 		c.Metrics.Paused(obj.Name, facts.Report.Pause.Everywhere() || facts.Waiting.Paused(), facts.PausedNamespaces())
 		c.Metrics.Waiting(obj.Name, func(reason placementv1.WaitingReason) int { return status.WaitingFor(next, reason) })
@@ -382,6 +386,9 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	if f.State != nil {
 		if c.Stale != nil {
 			f.Stale = c.Stale(f.State.Policy)
+		}
+		if f.State.Binding != nil {
+			f.Ambiguous = c.Ambiguous(f.State.Binding.Clusters)
 		}
 		if _, remote := f.State.Policy.Remote(); remote {
 			f.Engine = c.RemoteEngine

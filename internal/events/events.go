@@ -50,6 +50,7 @@ const (
 	ReasonPolicyUndecided    = "PolicyUndecided"
 	ReasonPolicyDecided      = "PolicyDecided"
 	ReasonPolicyViolated     = "PolicyViolated"
+	ReasonClustersAmbiguous  = "ClustersAmbiguous"
 	ReasonRemediationPaused  = "PlacementRemediationPaused"
 	ReasonRemediationResumed = "PlacementRemediationResumed"
 	ReasonPlanStarted        = "PlacementPlanStarted"
@@ -108,6 +109,8 @@ var (
 	PolicyDecided = Kind{corev1.EventTypeNormal, ReasonPolicyDecided, actionReport}
 	// PolicyViolated means that some existing objects now differ from the policy's decision, and none did before.
 	PolicyViolated = Kind{corev1.EventTypeWarning, ReasonPolicyViolated, actionReport}
+	// ClustersAmbiguous means that several objects of the inventories that the policy reads have the name of one cluster.
+	ClustersAmbiguous = Kind{corev1.EventTypeWarning, ReasonClustersAmbiguous, actionReport}
 	// RemediationPaused means that a change of the policy or of its data would harm too many objects, so that remediation
 	// is paused.
 	RemediationPaused = Kind{corev1.EventTypeWarning, ReasonRemediationPaused, actionRemediate}

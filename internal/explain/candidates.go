@@ -149,6 +149,13 @@ func (e *explainer) lost(ctx context.Context, name string) []Reason {
 
 // notAllowed returns why a policy does not allow a cluster.
 func (e *explainer) notAllowed(ctx context.Context, v *placement.Verdict, name string) []Reason {
+	if binding := e.simulation.Policy(v.Policy.Name).VersionOf(v.Policy).Binding; binding != nil {
+		for _, a := range e.simulation.Ambiguous(binding) {
+			if a.Cluster == name {
+				return []Reason{{Policy: v.Policy.Name, Message: a.Reason()}}
+			}
+		}
+	}
 	s := e.searchIn(v.Policy)
 	if s != nil {
 		if reasons := s.notChosen(ctx, name); len(reasons) > 0 {

@@ -73,6 +73,8 @@ type Policy struct {
 	Error string `json:"error,omitempty"`
 	// Reads is the data that the policy reads.
 	Reads []Read `json:"reads,omitempty"`
+	// AmbiguousClusters are sentences about the names of clusters that several objects of the inventories have.
+	AmbiguousClusters []string `json:"ambiguousClusters,omitempty"`
 }
 
 // Read is a type that a policy reads.
@@ -163,6 +165,9 @@ func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
 		for _, r := range binding.Resources {
 			objects, _ := s.Size(r.GroupVersionResource)
 			out.Reads = append(out.Reads, Read{r.GroupResource().String(), objects, s.Revision(r.GroupVersionResource)})
+		}
+		for _, a := range s.Ambiguous(binding) {
+			out.AmbiguousClusters = append(out.AmbiguousClusters, a.String())
 		}
 	}
 	if v.Err != nil {

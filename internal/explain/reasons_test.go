@@ -397,6 +397,23 @@ metadata: {name: n2, labels: {pci: "1"}}
 	}
 }
 
+// TestAmbiguousClusters checks that the objects are named that have the name of one cluster.
+func TestAmbiguousClusters(t *testing.T) {
+	world := policyOf("p", "package p\n\nclusters := {name | some name, _ in data.clusters}") + "---\n" + fleet + `---
+apiVersion: multicluster.x-k8s.io/v1alpha1
+kind: ClusterProfile
+metadata: {name: eu-1, namespace: aaa, labels: {region: us}}
+`
+	e := explainObject(t, world, web, explain.Options{WhyNot: "eu-1", Limit: 1})
+	const reason = "is ambiguous: clusterprofiles.multicluster.x-k8s.io aaa/eu-1 and clusterprofiles.multicluster.x-k8s.io fleet/eu-1 have this name"
+	if diff := cmp.Diff([]string{"cluster eu-1 " + reason}, e.Policies[0].AmbiguousClusters); diff != "" {
+		t.Errorf("sentences (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{reason}, lines(e.Clusters.Listed[0].Reasons, "")); diff != "" {
+		t.Errorf("reasons (-want +got):\n%s", diff)
+	}
+}
+
 // TestPoliciesAndKeys checks which policies are listed, and who determines each key.
 func TestPoliciesAndKeys(t *testing.T) {
 	world := policyOf("high", "package high\n\nlabels.tier := \"gold\"\n\nannotations.note := \"n\"") + "---\n" + policyOf("low", "package low\n\nlabels.tier := \"silver\"") + "---\n" +

@@ -117,6 +117,7 @@ type Metrics struct {
 	requests         *prometheus.HistogramVec
 	policies         *prometheus.GaugeVec
 	violations       *prometheus.GaugeVec
+	ambiguous        *prometheus.GaugeVec
 	paused           *prometheus.GaugeVec
 	pausedNamespaces *prometheus.GaugeVec
 	waiting          *prometheus.GaugeVec
@@ -138,10 +139,10 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		Remote:    newRemote(),
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
 		requests: admissionDuration.histogram(), policies: policies.gauge(),
-		violations: violations.gauge(), paused: policyPaused.gauge(), pausedNamespaces: policyPausedNamespaces.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(), remediations: remediations.counter(), rollouts: newRolloutMetrics(), deliveries: newDeliveryMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
+		ambiguous: policyAmbiguousClusters.gauge(), violations: violations.gauge(), paused: policyPaused.gauge(), pausedNamespaces: policyPausedNamespaces.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(), remediations: remediations.counter(), rollouts: newRolloutMetrics(), deliveries: newDeliveryMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
 		refused: unauthenticatedRequests.counter().WithLabelValues(),
 	}
-	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.violations, m.paused, m.pausedNamespaces, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines, m.refused}
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.ambiguous, m.violations, m.paused, m.pausedNamespaces, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines, m.refused}
 	for _, c := range slices.Concat(own, m.rollouts.collectors(), m.deliveries.collectors(), m.quotas.collectors(), m.Remote.collectors()) {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -199,6 +200,11 @@ func (m *Metrics) Policies(byState map[string]int) {
 	for _, state := range []string{StateInForce, StateLastGood, StateBroken} {
 		m.policies.WithLabelValues(state).Set(float64(byState[state]))
 	}
+}
+
+// AmbiguousClusters sets how many names of clusters are ambiguous for a policy.
+func (m *Metrics) AmbiguousClusters(policy string, names int) {
+	m.ofPolicies.touch(policy, func() { m.ambiguous.WithLabelValues(policy).Set(float64(names)) })
 }
 
 // Violations sets how many objects violate a policy.
@@ -279,6 +285,7 @@ func (m *Metrics) ForgetPolicy(policy string) {
 		labels := prometheus.Labels{"policy": policy}
 		m.decisions.DeletePartialMatch(labels)
 		m.errors.DeletePartialMatch(labels)
+		m.ambiguous.DeletePartialMatch(labels)
 		m.violations.DeletePartialMatch(labels)
 		m.paused.DeletePartialMatch(labels)
 		m.pausedNamespaces.DeletePartialMatch(labels)

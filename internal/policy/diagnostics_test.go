@@ -87,7 +87,7 @@ func TestDiagnostics(t *testing.T) {
 		"DataBerth":       {policytest.WithData(policytest.SpecOf(v1, "package p\nlabels := {}"), `{"berth": ""}`), []string{"p.rego: berth_data_error: spec.data.berth: the name is taken"}},
 		"DataAbove":       {policytest.WithData(policytest.SpecOf(v1, "package acme.placement\nlabels := {}"), `{"acme": 1}`), []string{"p.rego: berth_data_error: spec.data: has a document at data.acme.placement"}},
 		"DataBeside":      {policytest.WithData(policytest.SpecOf(v1, "package acme.placement\nlabels := {}"), `{"acme": {"customers": [1]}}`), nil},
-		"ReadBerth":       {policytest.SpecOf(v1, "package p\nlabels := {\"a\": data.berth.x}"), []string{"p.rego:2:17: berth_unresolved_read: data.berth.x: Berth keeps data.berth.quotas[namespace][name] and data.berth.clusterquotas[name] there, and nothing else"}},
+		"ReadBerth":       {policytest.SpecOf(v1, "package p\nlabels := {\"a\": data.berth.x}"), []string{"p.rego:2:17: berth_unresolved_read: data.berth.x: Berth keeps data.berth.quotas[namespace][name], data.berth.clusterquotas[name], and data.berth.ambiguousclusters[name] there, and nothing else"}},
 		"BadGroupVersion": {policytest.SpecOf(v1, "package p\nlabels := {\"a\": \"b\"} if data.resources[\"a/b/c\"].pods"), []string{"p.rego:2:25: berth_unresolved_read: "}},
 	}
 	for name, tc := range tests {

@@ -42,7 +42,8 @@ import (
 //   - The node's taints are the cluster's taints. Effects of Open Cluster Management become the closest effect of
 //     Kubernetes. An unknown effect becomes NoSchedule. Keys and values may be invalid for a node, because a taint must
 //     not get lost.
-//   - A cluster that is not ready has the taint node.kubernetes.io/not-ready:NoSchedule.
+//   - A cluster that is not ready has the taint node.kubernetes.io/not-ready:NoSchedule. One that is being deleted has the
+//     taint node.kubernetes.io/unschedulable:NoSchedule, as a Node that is drained.
 //   - The node's allocatable resources are the free resources: allocatable minus allocated. As for a node, capacity
 //     replaces allocatable if that is unknown. The number of pods is unlimited unless the cluster reports it. If a
 //     cluster reports no resources at all, all of its resources are unlimited. A resource whose allocated amount cannot
@@ -125,6 +126,9 @@ func clusterTaints(cluster map[string]any) []corev1.Taint {
 	}
 	if ready, _ := cluster["ready"].(bool); !ready {
 		out = append(out, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
+	}
+	if terminating, _ := cluster["terminating"].(bool); terminating {
+		out = append(out, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
 	return out
 }

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// known lists the built-in inventories, in order of precedence, with the functions that read the fields in which they
+// known lists the built-in inventories with the functions that read the fields in which they
 // differ. The fields are those of the published schemas of ClusterProfile (SIG Multicluster), ManagedCluster (Open
 // Cluster Management), Cluster (Karmada), and MemberCluster (KubeFleet).
 var known = []inventory{

@@ -77,8 +77,8 @@ func (i *Inventories) find(resource schema.GroupVersionResource) *inventory {
 	return nil
 }
 
-// Resources returns the inventories' types in order of precedence. If two objects represent clusters of the same name,
-// the object of the earlier type is used. A type may occur in several versions.
+// Resources returns the inventories' types, in the order in which messages name them. A type may occur in several
+// versions, of which the first one that is served is read.
 func (i *Inventories) Resources() []schema.GroupVersionResource {
 	out := make([]schema.GroupVersionResource, len(i.all))
 	for at, in := range i.all {
@@ -100,7 +100,7 @@ func (i *Inventories) Needs(resource schema.GroupVersionResource, read *projecti
 }
 
 // Cluster converts an inventory's object to the normal form at data.clusters[name]. Every document has name, namespace,
-// source, labels, annotations, properties, taints, and ready. It has region, zones, provider, version, capacity,
+// source, labels, annotations, properties, taints, ready, and terminating. It has region, zones, provider, version, capacity,
 // allocatable, and allocated if the inventory provides them. Resources are quantities, keyed by resource name. Free
 // resources are allocatable minus allocated.
 //
@@ -126,6 +126,7 @@ func (i *Inventories) Cluster(resource schema.GroupVersionResource, obj map[stri
 		"properties":  map[string]any{},
 		"taints":      list(obj, "spec", "taints"),
 		"ready":       false,
+		"terminating": text(obj, "metadata", "deletionTimestamp") != "",
 	}
 	in.read(obj, out)
 	return out, true

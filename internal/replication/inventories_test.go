@@ -155,6 +155,7 @@ func TestDeclaredForms(t *testing.T) {
 		"ConditionMissing":   {replication.DeclaredFields{Ready: condition}, `{}`, map[string]any{"ready": false}},
 		"FieldTrue":          {replication.DeclaredFields{Ready: &replication.DeclaredReady{Field: "status.up"}}, `{"status": {"up": true}}`, map[string]any{"ready": true}},
 		"FieldNoBoolean":     {replication.DeclaredFields{Ready: &replication.DeclaredReady{Field: "status.up"}}, `{"status": {"up": "true"}}`, map[string]any{"ready": false}},
+		"Terminating":        {object: `{"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}`, want: map[string]any{"ready": true, "terminating": true}},
 		"PathThroughAScalar": {replication.DeclaredFields{Region: "spec.a.b", Labels: "spec.a.c"}, `{"spec": {"a": "x"}}`, map[string]any{"ready": true}},
 	}
 	for name, tc := range tests {
@@ -166,7 +167,7 @@ func TestDeclaredForms(t *testing.T) {
 			got, ok := mustDeclare(t, declared(tc.fields)).Cluster(sites, obj)
 			want := map[string]any{
 				"name": "", "namespace": "", "source": "sites.fleet.example.com", "labels": map[string]any{}, "annotations": map[string]any{},
-				"properties": map[string]any{}, "taints": []any{},
+				"properties": map[string]any{}, "taints": []any{}, "terminating": false,
 			}
 			maps.Copy(want, tc.want)
 			if diff := cmp.Diff(want, got); !ok || diff != "" {

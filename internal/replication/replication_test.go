@@ -113,7 +113,7 @@ func TestClusterHasItsFields(t *testing.T) {
 				}
 				for field, example := range map[string]any{
 					"name": "", "namespace": "", "source": "", "labels": map[string]any{}, "annotations": map[string]any{},
-					"properties": map[string]any{}, "taints": []any{}, "ready": false,
+					"properties": map[string]any{}, "taints": []any{}, "ready": false, "terminating": false,
 				} {
 					value, ok := document[field]
 					if !ok {

@@ -95,8 +95,8 @@ var harmlessEffects = set(quoted(preferring))
 // renderEligible renders the names of the eligible clusters. What does not depend on the object has a Rego rule of its own, which is
 // computed once for all objects.
 func (r *ruleText) renderEligible(require []requirement, repelled string) {
-	var fixed, variable []string
-	var preconditions []string
+	fixed := []string{"not cluster.terminating"}
+	var variable, preconditions []string
 	for _, q := range require {
 		lines := fmt.Sprintf("# %s\n%s", q.path, q.met())
 		if !q.fromObject() {
@@ -110,16 +110,12 @@ func (r *ruleText) renderEligible(require []requirement, repelled string) {
 	if s := r.spread(); s != nil {
 		fixed = append(fixed, fmt.Sprintf("# %s\n%s", r.path.Child("spread"), s.exists))
 	}
-	cluster := "cluster"
-	if len(fixed) == 1 {
-		cluster = "_"
-	}
 	target, text := r.name(partEligible), "the eligible clusters."
 	if len(variable) > 0 {
 		target, text = r.name("suitable"), "the clusters that meet what does not depend on the object."
 	}
 	r.comment(r.path, text)
-	r.printf("%s contains name if {\nsome name, %s in data.clusters\n%s\n}\n", target, cluster, strings.Join(fixed, "\n"))
+	r.printf("%s contains name if {\nsome name, cluster in data.clusters\n%s\n}\n", target, strings.Join(fixed, "\n"))
 	if len(variable) == 0 {
 		return
 	}
@@ -271,6 +267,7 @@ func (r *ruleText) renderDenial(require []requirement, repelled string) {
 	add := func(path *field.Path, l lack) {
 		lacks = append(lacks, item{path, fmt.Sprintf("[%s | %s]", l.text, l.condition)})
 	}
+	add(r.path, lack{quote("being deleted"), "cluster.terminating"})
 	for _, q := range require {
 		for _, l := range q.lacks() {
 			add(q.path, l)
@@ -282,12 +279,8 @@ func (r *ruleText) renderDenial(require []requirement, repelled string) {
 		add(r.path.Child("spread"), lack{quote("without " + spread.noun), negated(spread.exists)})
 	}
 	r.comment(r.path, "the first thing that each cluster lacks.")
-	cluster := "_"
-	if len(lacks) > 1 {
-		cluster = "cluster"
-	}
-	r.printf("%s[name] := found[0] if {\nsome name, %s in data.clusters\nnot name in %s\nfound := array.flatten(%s)\n}\n",
-		r.name(partLacks), cluster, r.name(partEligible), list(lacks))
+	r.printf("%s[name] := found[0] if {\nsome name, cluster in data.clusters\nnot name in %s\nfound := array.flatten(%s)\n}\n",
+		r.name(partLacks), r.name(partEligible), list(lacks))
 
 	text := quote("rule " + r.rule.Name + ": ")
 	if r.rule.Message != "" {

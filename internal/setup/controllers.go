@@ -194,7 +194,7 @@ func newTypeCheck(base *base, evaluation *evaluation) *typecheck.Controller {
 func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller, ledger *remediation.Ledger, budget *remediation.Budget, deliveries *deliverer.Controller, remediation *remediator.Controller, types *typecheck.Controller) *policystatus.Controller {
 	c := policystatus.New(policystatus.Deps{
 		Client: base.mgr.GetClient(), Engine: embedded.Name, RemoteEngine: remote.Name, Registry: evaluation.registry,
-		Stale:       loading.replication.Stale,
+		Ambiguous: evaluation.data.Ambiguous, Stale: loading.replication.Stale,
 		Replication: loading.replication.State, World: loading.replication.PredicateState, Supply: loading.pusher, Settled: evaluation.engines.remote.DataReady,
 		Hook: configurations.State, Targets: remediation.MatchedState, Deciding: remediation.HasUndecided, Assessed: remediation.Assessed, Resuming: remediation.Resuming,
 		Ledger: ledger, Budget: budget, Deliveries: deliveries.Account, DeliveriesSettled: deliveries.Settled, Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{},

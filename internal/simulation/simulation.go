@@ -42,6 +42,7 @@ import (
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/rollout"
 	"github.com/berth-dev/berth/internal/workload"
 )
@@ -332,6 +333,11 @@ func (s *Simulation) Clusters(ctx context.Context) ([]string, error) {
 		}
 	}
 	return sets.List(names), nil
+}
+
+// Ambiguous returns the names of clusters that several objects of the inventories have that a policy reads, sorted.
+func (s *Simulation) Ambiguous(b *policy.Binding) []replication.Ambiguity {
+	return s.data.Ambiguous(b.Clusters)
 }
 
 // Cluster returns the cluster that the simulation was made from.

@@ -55,6 +55,8 @@ type Facts struct {
 	Replication func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
 	// World returns the same for the types that the policy's predicates read.
 	World func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
+	// Ambiguous are the names of clusters that several objects of the inventories that the policy reads have.
+	Ambiguous []replication.Ambiguity
 	// Stale is the reason why the data that the policy reads is too old to decide; nil if it is current.
 	Stale error
 	// Supply returns the watch state of a type that is pushed to the remote engine, and the number of its objects
@@ -135,6 +137,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	s.set(placementv1.ConditionMatched, f.matched())
 	s.set(placementv1.ConditionReachable, f.reachable(old))
 	s.set(placementv1.ConditionReplicated, f.replicated())
+	s.ambiguous(f)
 	s.set(placementv1.ConditionEnforced, f.enforced())
 	s.objects(old, f)
 	out.Rollout = f.Rollout
@@ -285,6 +288,20 @@ func (f Facts) replicated() *metav1.Condition {
 		message = "the engine has all that Berth keeps there"
 	}
 	return isTrue(placementv1.ReasonReplicated, message)
+}
+
+// ambiguous sets the condition ClustersAmbiguous. It stays while the inventories are not replicated, because nothing is known about
+// them then.
+func (s *setter) ambiguous(f Facts) {
+	if f.State.Binding != nil && len(f.State.Binding.Clusters) > 0 && s.find(placementv1.ConditionReplicated).Status != metav1.ConditionTrue {
+		return
+	}
+	var c *metav1.Condition
+	if len(f.Ambiguous) > 0 {
+		c = isTrue(placementv1.ReasonAmbiguousClusters, replication.DescribeAmbiguities(f.Ambiguous)+
+			"; restrict the inventories in the manager's configuration, or rename objects")
+	}
+	s.set(placementv1.ConditionClustersAmbiguous, c)
 }
 
 // names returns the names of reads whose types are not served, with suggestions.

@@ -208,6 +208,16 @@ func TestCompute(t *testing.T) {
 			},
 			want: map[string]string{"Ready": "False Forbidden", "Replicated": "False Forbidden"},
 		},
+		"AmbiguousClusters": {
+			change: func(f *status.Facts) {
+				f.Ambiguous = []replication.Ambiguity{{Cluster: "prod", Objects: []replication.Claim{
+					{Resource: profiles.GroupResource(), Namespace: "eu", Name: "prod"}, {Resource: profiles.GroupResource(), Namespace: "us", Name: "prod"},
+				}}}
+			},
+			want: map[string]string{"ClustersAmbiguous": "True AmbiguousClusters"},
+			message: map[string]string{"ClustersAmbiguous": "cluster prod is ambiguous: clusterprofiles.multicluster.x-k8s.io eu/prod and clusterprofiles.multicluster.x-k8s.io us/prod have this name; " +
+				"restrict the inventories in the manager's configuration, or rename objects"},
+		},
 		"NothingButPredicates": {
 			change: func(f *status.Facts) { asks(f, watches.State{Synced: true}); f.State.Binding.Resources = nil },
 		},
@@ -775,10 +785,22 @@ func TestChanges(t *testing.T) {
 	refused := status.Notification{Kind: events.PlanNotApproved, Message: "the annotation placement.berth.dev/approve approves plan a, but the plan that moves 3 objects is b; " +
 		"to have it carried out: kubectl annotate placementpolicy p --overwrite placement.berth.dev/approve=b"}
 	ready := status.Notification{Kind: events.PolicyReady, Message: "generation 4 decides what the policy matches"}
+	ambiguous := func(names ...string) placementv1.PlacementPolicyStatus {
+		return computed(func(f *status.Facts) {
+			for _, name := range names {
+				f.Ambiguous = append(f.Ambiguous, replication.Ambiguity{Cluster: name})
+			}
+		})
+	}
+	named := []status.Notification{{Kind: events.ClustersAmbiguous, Message: "several objects of the inventories have the name of one cluster, so that no object gets this cluster; the condition ClustersAmbiguous names them"}}
 	tests := map[string]struct {
 		before, after placementv1.PlacementPolicyStatus
 		want          []status.Notification
 	}{
+		"Ambiguous":       {well, ambiguous("a"), named},
+		"AmbiguousStill":  {ambiguous("a"), ambiguous("a"), nil},
+		"MoreAmbiguous":   {ambiguous("a"), ambiguous("a", "b"), named},
+		"Unambiguous":     {ambiguous("a"), well, nil},
 		"Created":         {none, pending, nil},
 		"InForce":         {pending, well, []status.Notification{ready}},
 		"Same":            {well, well, nil},
@@ -1103,5 +1125,22 @@ func TestPauseOfAnEarlierLeaderIsKept(t *testing.T) {
 	facts.Resuming = false
 	if after := status.Compute(before, facts); after.Paused != nil || meta.FindStatusCondition(after.Conditions, placementv1.ConditionPaused) != nil {
 		t.Errorf("paused %+v", after.Paused)
+	}
+}
+
+// TestAmbiguousClustersStay checks that the condition stays while a new leader does not have the inventories yet.
+func TestAmbiguousClustersStay(t *testing.T) {
+	facts := sound()
+	facts.State.Binding.Clusters = []schema.GroupVersionResource{profiles.GroupVersionResource}
+	facts.Ambiguous = []replication.Ambiguity{{Cluster: "prod"}}
+	before := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	facts.Ambiguous, facts.Replication = nil, replicas{profiles: {}}.of
+	waiting := status.Compute(before, facts)
+	if !meta.IsStatusConditionTrue(waiting.Conditions, placementv1.ConditionClustersAmbiguous) {
+		t.Error("the condition is gone before the inventories are read")
+	}
+	facts.Replication = sound().Replication
+	if after := status.Compute(waiting, facts); meta.FindStatusCondition(after.Conditions, placementv1.ConditionClustersAmbiguous) != nil {
+		t.Error("the condition stays although no name is ambiguous")
 	}
 }

@@ -64,7 +64,7 @@ func byName(t types.Type) types.Type {
 var cluster = objectOf(map[string]types.Type{
 	"name": types.S, "namespace": types.S, "source": types.S,
 	"labels": stringsByName, "annotations": stringsByName, "properties": anythingByName,
-	"taints": types.NewArray(nil, types.A), "ready": types.B,
+	"taints": types.NewArray(nil, types.A), "ready": types.B, "terminating": types.B,
 	"region": types.S, "zones": types.NewArray(nil, types.A), "provider": types.S, "version": types.S,
 	"capacity": amountsByName, "allocatable": amountsByName, "allocated": amountsByName,
 })
@@ -107,7 +107,8 @@ func documents(in Input) []document {
 		out = append(out, document{bound.Path, byName(t)})
 	}
 	if len(in.Binding.Clusters) > 0 {
-		out = append(out, document{[]string{language.Roots[2]}, byName(cluster)})
+		out = append(out, document{[]string{language.RootClusters}, byName(cluster)},
+			document{[]string{language.RootBerth, language.AmbiguousClusters}, byName(types.NewArray(nil, types.S))})
 	}
 	return append(out, ownDocuments(in.Spec.Data)...)
 }

@@ -34,7 +34,7 @@ func denial(rule *placementv1.Rule, object map[string]any, c choice) string {
 		text += fmt.Sprintf(" in %d of at least %d domains by %s", c.domains, max(s.MinDomains, 1), noun(spreadSubject(s)))
 	}
 	if c.total == 0 {
-		return text + ": no inventory has a cluster"
+		text += ": no inventory has a cluster"
 	}
 	counts := map[string]int{}
 	for _, l := range c.lacks {
@@ -58,7 +58,27 @@ func denial(rule *placementv1.Rule, object map[string]any, c choice) string {
 	if len(groups) > 0 {
 		text += ": " + strings.Join(groups, ", ")
 	}
+	for _, sentence := range c.ambiguous[:min(len(c.ambiguous), 3)] {
+		text += "; " + sentence
+	}
+	if more := len(c.ambiguous) - 3; more > 0 {
+		text += fmt.Sprintf("; %d more are ambiguous", more)
+	}
 	return text
+}
+
+// ambiguity returns the sentence about a name that two clusters have.
+func ambiguity(name string, one, other map[string]any) string {
+	var objects []string
+	for _, cluster := range []map[string]any{one, other} {
+		object := fmt.Sprint(cluster["source"], " ")
+		if cluster["namespace"] != "" {
+			object += fmt.Sprint(cluster["namespace"], "/")
+		}
+		objects = append(objects, object+name)
+	}
+	slices.Sort(objects)
+	return fmt.Sprintf("cluster %s is ambiguous: %s have this name", name, strings.Join(objects, " and "))
 }
 
 // beginOfDenial returns what precedes the reasons for which a rule denies an object.
@@ -89,6 +109,8 @@ func invalidValue(from *placementv1.ObjectValue, value, form string) string {
 // reason says what a cluster lacks, after the number of such clusters.
 func reason(rule *placementv1.Rule, object map[string]any, l lack) string {
 	switch {
+	case l.terminating:
+		return "being deleted"
 	case l.taint != nil:
 		return "with a taint that is not tolerated"
 	case l.requirement == len(rule.Require):

@@ -454,6 +454,16 @@ func documents() map[string]construct {
 		})
 	}
 	out := map[string]construct{
+		"an ambiguous name": inClusters(func(c map[string]any) bool {
+			_, found := c[Twin]
+			delete(c, Twin)
+			return found
+		}),
+		"a cluster that is being deleted": inClusters(func(c map[string]any) bool {
+			found := c["terminating"] == true
+			c["terminating"] = false
+			return found
+		}),
 		"an unreadable number of an object":   readable(keyNumber, "2", placementv1.ValueTypeNumber),
 		"an unreadable quantity of an object": readable(keyQuantity, "2", placementv1.ValueTypeQuantity),
 		"an unreadable version of an object":  readable(keyVersion, "1.30", placementv1.ValueTypeVersion),

@@ -229,19 +229,22 @@ func (g *Generator) containers() []any {
 	return []any{map[string]any{"name": "web", "image": pick(g, []string{"internal/web", "public/web"})}}
 }
 
-// Clusters returns the documents of data.clusters, by name.
+// Clusters returns the documents of clusters, by name. Some have a Twin.
 func (g *Generator) Clusters() map[string]map[string]any {
 	out := map[string]map[string]any{}
 	for range g.random.IntN(3*len(names) + 1) {
 		name := pick(g, names)
 		out[name] = g.cluster(name)
+		if other := g.cluster(name); g.chance(15) && (other["source"] != out[name]["source"] || other["namespace"] != out[name]["namespace"]) {
+			out[name][Twin] = other
+		}
 	}
 	return out
 }
 
 func (g *Generator) cluster(name string) map[string]any {
 	c := map[string]any{
-		"name": name, "namespace": pick(g, []string{"", "fleet"}), "source": pick(g, sources), "ready": g.chance(70),
+		"name": name, "namespace": pick(g, []string{"", "fleet"}), "source": pick(g, sources), "ready": g.chance(70), "terminating": g.chance(10),
 		"labels": g.texts(), "annotations": g.texts(), "properties": g.properties(), "taints": g.taints(),
 	}
 	optional := func(field string, value any) {

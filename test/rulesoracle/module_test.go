@@ -146,11 +146,22 @@ func (m *module) load(t *testing.T, namespaces map[string]map[string]string, clu
 		o.SetLabels(set)
 		objects[namespaceResource.GroupVersionResource] = append(objects[namespaceResource.GroupVersionResource], o)
 	}
+	var documents []map[string]any
 	for _, name := range order {
-		document := clusters[name]
-		meta := map[string]any{"name": name, "annotations": document["annotations"]}
+		document := maps.Clone(clusters[name])
+		if twin, ok := document[Twin].(map[string]any); ok {
+			documents = append(documents, twin)
+			delete(document, Twin)
+		}
+		documents = append(documents, document)
+	}
+	for _, document := range documents {
+		meta := map[string]any{"name": document["name"], "annotations": document["annotations"]}
 		if document["namespace"] != "" {
 			meta["namespace"] = document["namespace"]
+		}
+		if document["terminating"] == true {
+			meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 		}
 		resource := resourceOf(document["source"].(string))
 		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "fleet.example.com/v1", "kind": "Site", "metadata": meta, "document": document}}

@@ -51,7 +51,11 @@ type Decision struct {
 	Undecidable bool
 }
 
-// Decide decides an object. namespace has the labels of the object's namespace, if it has one and the namespace exists. clusters are the documents of data.clusters, by name.
+// Twin is the key under which the document of a cluster has the document of another cluster of the same name.
+const Twin = "twin"
+
+// Decide decides an object. namespace has the labels of the object's namespace, if it has one and the namespace exists. clusters are the
+// documents of the clusters, by name. The name of one with a Twin is ambiguous.
 func Decide(rules []placementv1.Rule, object map[string]any, namespace map[string]string, clusters map[string]map[string]any) Decision {
 	var last Decision
 	for i := range rules {
@@ -224,6 +228,8 @@ type choice struct {
 	total, eligible int
 	// lacks is what the other clusters lack first.
 	lacks []lack
+	// ambiguous are sentences about the names that two clusters have.
+	ambiguous []string
 	// domains is the number of domains that could be used, of which there have to be minDomains. It counts only with spread.
 	domains int
 }
@@ -232,6 +238,8 @@ type choice struct {
 type lack struct {
 	// cluster is the name of the cluster.
 	cluster string
+	// terminating reports whether the cluster is being deleted. The other fields are unset then.
+	terminating bool
 	// requirement is the index of the requirement; the number of requirements if the cluster meets all.
 	requirement int
 	// taint is the taint that repels the object; nil for none. If the requirement and the taint are not what the cluster
@@ -258,14 +266,19 @@ func choose(rule *placementv1.Rule, object map[string]any, clusters map[string]m
 		return choice{}
 	}
 	c := choice{
-		given: len(rule.Require) > 0 || len(rule.Tolerate) > 0 || len(rule.Prefer) > 0 || rule.Spread != nil || rule.Limit > 0,
-		total: len(clusters), scores: map[string]int64{},
+		given:  len(rule.Require) > 0 || len(rule.Tolerate) > 0 || len(rule.Prefer) > 0 || rule.Spread != nil || rule.Limit > 0,
+		scores: map[string]int64{},
 	}
 	if !c.given {
 		return c
 	}
 	var eligible []candidate
 	for _, name := range slices.Sorted(maps.Keys(clusters)) {
+		if twin, ok := clusters[name][Twin].(map[string]any); ok {
+			c.ambiguous = append(c.ambiguous, ambiguity(name, clusters[name], twin))
+			continue
+		}
+		c.total++
 		if missing := lacks(rule, object, clusters[name]); missing != nil {
 			missing.cluster = name
 			c.lacks = append(c.lacks, *missing)
@@ -300,6 +313,9 @@ func choose(rule *placementv1.Rule, object map[string]any, clusters map[string]m
 
 // lacks returns the first thing that a cluster lacks; nil if it is eligible.
 func lacks(rule *placementv1.Rule, object, cluster map[string]any) *lack {
+	if cluster["terminating"] == true {
+		return &lack{terminating: true}
+	}
 	for i := range rule.Require {
 		if !meets(&rule.Require[i], object, cluster) {
 			return &lack{requirement: i}

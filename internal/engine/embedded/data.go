@@ -494,15 +494,23 @@ func (d *Data) inventoriesOf(resources []schema.GroupVersionResource) *inventori
 // merged holds data.clusters of some inventories in two forms, which are computed on first use.
 type merged struct {
 	// document is the form that policies read. predicateSnapshot is the form that predicates are evaluated on.
-	document          func() ast.Value
+	document          func() mergedDocument
 	predicateSnapshot func() *predicates.Snapshot
+}
+
+// mergedDocument has data.clusters, and the names that are not in it.
+type mergedDocument struct {
+	clusters  ast.Value
+	ambiguous []replication.Ambiguity
+	// ambiguousNames is data.berth.ambiguousclusters.
+	ambiguousNames ast.Value
 }
 
 func (s *snapshot) clusters(of *inventories) *merged {
 	standing, ok := s.merged.Load(of)
 	if !ok {
-		next := &merged{document: sync.OnceValue(func() ast.Value { return s.merge(of) })}
-		next.predicateSnapshot = sync.OnceValue(func() *predicates.Snapshot { return clusterSnapshot(next.document()) })
+		next := &merged{document: sync.OnceValue(func() mergedDocument { return s.merge(of) })}
+		next.predicateSnapshot = sync.OnceValue(func() *predicates.Snapshot { return clusterSnapshot(next.document().clusters) })
 		standing, _ = s.merged.LoadOrStore(of, next)
 	}
 	return standing.(*merged)
@@ -525,10 +533,11 @@ func clusterSnapshot(document ast.Value) *predicates.Snapshot {
 // nameField is the field of the normal form that holds a cluster's name.
 var nameField = ast.StringTerm("name")
 
-// merge merges the inventories. If two objects represent clusters of the same name, the inventory that comes first
-// takes precedence. Within an inventory it is the namespace that sorts first, then the object's name.
-func (s *snapshot) merge(of *inventories) ast.Value {
-	out := ast.NewObject()
+// merge merges the inventories. A name that several objects have is ambiguous: it is not in data.clusters.
+func (s *snapshot) merge(of *inventories) mergedDocument {
+	clusters := map[string]*ast.Term{}
+	claims := replication.Claims{}
+	var names []string
 	for _, inventory := range of.resources {
 		t, ok := s.tables[inventory]
 		if !ok {
@@ -539,16 +548,46 @@ func (s *snapshot) merge(of *inventories) ast.Value {
 			if cluster == nil {
 				return true
 			}
+			name := r.name
 			// The name is kept if it can differ from the object's name.
-			name := cluster.Get(nameField)
-			if name == nil {
-				name = ast.StringTerm(r.name)
+			if kept, ok := valueOf(cluster.Get(nameField)).(ast.String); ok {
+				name = string(kept)
 			}
-			if out.Get(name) == nil {
-				out.Insert(name, cluster)
+			if claims.Add(name, replication.Claim{Resource: inventory.GroupResource(), Namespace: r.namespace.Value(), Name: r.name}) {
+				names = append(names, name)
 			}
+			clusters[name] = cluster
 			return true
 		})
+	}
+	out := ast.NewObject()
+	for _, name := range names {
+		if len(claims[name]) == 1 {
+			out.Insert(ast.StringTerm(name), clusters[name])
+		}
+	}
+	ambiguous := claims.Ambiguous()
+	return mergedDocument{clusters: sorted(out), ambiguous: ambiguous, ambiguousNames: ambiguousDocument(ambiguous)}
+}
+
+// Ambiguous returns the names of clusters that several objects have, sorted. The resources
+// are the inventories that a policy reads (policy.Binding.Clusters).
+func (d *Data) Ambiguous(resources []schema.GroupVersionResource) []replication.Ambiguity {
+	if len(resources) == 0 {
+		return nil
+	}
+	return d.current.Load().clusters(d.inventoriesOf(resources)).document().ambiguous
+}
+
+// ambiguousDocument returns data.berth.ambiguousclusters.
+func ambiguousDocument(all []replication.Ambiguity) ast.Value {
+	out := ast.NewObject()
+	for _, a := range all {
+		objects := make([]*ast.Term, len(a.Objects))
+		for i, object := range a.Objects {
+			objects[i] = ast.StringTerm(object.String())
+		}
+		out.Insert(ast.StringTerm(a.Cluster), ast.ArrayTerm(objects...))
 	}
 	return sorted(out)
 }

@@ -190,8 +190,7 @@ func TestViewRead(t *testing.T) {
 	})
 	d.Replace(nodes.GroupVersionResource, []*unstructured.Unstructured{document("", "x", "spec", map[string]any{"n": int64(1)})})
 	d.Replace(profiles.GroupVersionResource, []*unstructured.Unstructured{
-		document("two", "eu", "spec", map[string]any{"clusterManager": map[string]any{"name": "second"}}),
-		document("one", "eu", "spec", map[string]any{"clusterManager": map[string]any{"name": "first"}}),
+		document("two", "eu"), document("one", "eu"), document("one", "ap", "spec", map[string]any{"clusterManager": map[string]any{"name": "first"}}),
 	})
 	d.Replace(managed.GroupVersionResource, []*unstructured.Unstructured{document("", "eu"), document("", "us")})
 	v := viewOf(d, map[string]any{"acme": map[string]any{"customers": []any{"c1"}}})
@@ -217,10 +216,13 @@ func TestViewRead(t *testing.T) {
 		"Static":              {[]string{"acme", "customers"}, `["c1"]`},
 		"StaticMissing":       {[]string{"acme", "partners"}, ""},
 		"OtherRoot":           {[]string{"other"}, ""},
-		"ClusterOfFirst":      {[]string{"clusters", "eu", "provider"}, `"first"`},
-		"ClusterOfFirstType":  {[]string{"clusters", "eu", "source"}, `"clusterprofiles.multicluster.x-k8s.io"`},
+		"Cluster":             {[]string{"clusters", "ap", "provider"}, `"first"`},
 		"ClusterOfOther":      {[]string{"clusters", "us", "source"}, `"managedclusters.cluster.open-cluster-management.io"`},
 		"ClusterMissing":      {[]string{"clusters", "cn"}, ""},
+		"ClusterAmbiguous":    {[]string{"clusters", "eu"}, ""},
+		"AmbiguousObjects": {[]string{"berth", "ambiguousclusters", "eu"}, `["clusterprofiles.multicluster.x-k8s.io one/eu", "clusterprofiles.multicluster.x-k8s.io two/eu", ` +
+			`"managedclusters.cluster.open-cluster-management.io eu"]`},
+		"NotAmbiguous": {[]string{"berth", "ambiguousclusters", "us"}, ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

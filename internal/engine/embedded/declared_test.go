@@ -96,9 +96,8 @@ func site(name, cluster, region string) *unstructured.Unstructured {
 	return document("", name, "spec", map[string]any{"cluster": cluster, "region": region})
 }
 
-// TestDeclaredInventories verifies that clusters of declared inventories are in data.clusters under their own names. If
-// several inventories have a cluster of the same name, inventories that Berth knows take precedence, then the inventory
-// that was declared first.
+// TestDeclaredInventories verifies that clusters of declared inventories are in data.clusters under their own names, unless
+// several objects of them or of other inventories have that name.
 func TestDeclaredInventories(t *testing.T) {
 	f, data := newSites(t), NewData()
 	ev, b := f.prepare(t, data, `package p
@@ -114,8 +113,7 @@ annotations := {name: sprintf("%s in %s", [trim_suffix(c.source, ".example.com")
 	expect := func(changed ...string) {
 		t.Helper()
 		want := map[string]string{
-			"known": "managedclusters.cluster.open-cluster-management.io in none",
-			"twice": "sites.fleet in eu", "mine": "sites.fleet in eu", "s6": "sites.fleet in cn", "s5": "racks.dc in us",
+			"s6": "sites.fleet in cn", "s5": "racks.dc in us",
 		}
 		for i := 0; i < len(changed); i += 2 {
 			if want[changed[i]] = changed[i+1]; changed[i+1] == "" {
@@ -132,6 +130,9 @@ annotations := {name: sprintf("%s in %s", [trim_suffix(c.source, ".example.com")
 		t.Error("another name is no change")
 	}
 	expect("renamed", "sites.fleet in eu", "mine", "sites.fleet in us")
+	if diff := cmp.Diff([]string{"known", "twice"}, ambiguousNames(data, b)); diff != "" {
+		t.Errorf("ambiguous (-want +got):\n%s", diff)
+	}
 	data.Put(sites, f.prepared(b, sites, site("s3", "mine", "eu")))
 	expect()
 	if data.Put(sites, f.prepared(b, sites, document("", "s3", "spec", map[string]any{"cluster": "mine", "region": "eu", "beat": "1"}))) {
@@ -139,6 +140,17 @@ annotations := {name: sprintf("%s in %s", [trim_suffix(c.source, ".example.com")
 	}
 	data.Delete(sites, "", "s2")
 	expect("twice", "racks.dc in us")
+	if diff := cmp.Diff([]string{"known", "mine"}, ambiguousNames(data, b)); diff != "" {
+		t.Errorf("ambiguous (-want +got):\n%s", diff)
+	}
+}
+
+func ambiguousNames(data *Data, b *policy.Binding) []string {
+	var out []string
+	for _, a := range data.Ambiguous(b.Clusters) {
+		out = append(out, a.Cluster)
+	}
+	return out
 }
 
 // TestDeclaredNamesAreKept verifies that the names of clusters are kept whenever a policy reads data.clusters, even if
@@ -173,7 +185,7 @@ func TestClustersArePutTogetherOnce(t *testing.T) {
 		t.Error("equal lists are two")
 	}
 	before := data.current.Load().clusters(both)
-	if before.document().String() == data.current.Load().clusters(one).document().String() {
+	if before.document().clusters.String() == data.current.Load().clusters(one).document().clusters.String() {
 		t.Error("two lists have the same clusters")
 	}
 	data.Replace(pods.GroupVersionResource, []*unstructured.Unstructured{document("x", "a")})
@@ -181,7 +193,7 @@ func TestClustersArePutTogetherOnce(t *testing.T) {
 		t.Error("put together anew for a Pod")
 	}
 	data.Delete(managed.GroupVersionResource, "", "us")
-	if after := data.current.Load().clusters(both); after.document().String() != data.current.Load().clusters(one).document().String() {
+	if after := data.current.Load().clusters(both); after.document().clusters.String() != data.current.Load().clusters(one).document().clusters.String() {
 		t.Errorf("clusters are %v", after)
 	}
 }

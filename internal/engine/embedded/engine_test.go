@@ -68,7 +68,7 @@ func worldObjects() map[policy.Resource][]*unstructured.Unstructured {
 			label(document("", "n2", "status", map[string]any{"ready": false}), "zone", "us-1"),
 		},
 		profiles: {label(document("fleet", "eu", "status", map[string]any{"properties": []any{map[string]any{"name": "pci", "value": "1"}}}), "topology.kubernetes.io/region", "eu")},
-		managed:  {document("", "us", "spec", map[string]any{}), document("", "eu", "spec", map[string]any{})},
+		managed:  {document("", "us", "spec", map[string]any{})},
 	}
 }
 
@@ -104,7 +104,7 @@ func oracleStore(static []byte) map[string]any {
 	}
 	world := newWorld()
 	all := world.inventoriesOf([]schema.GroupVersionResource{profiles.GroupVersionResource, managed.GroupVersionResource})
-	clusters, err := ast.JSON(world.current.Load().clusters(all).document())
+	clusters, err := ast.JSON(world.current.Load().clusters(all).document().clusters)
 	if err != nil {
 		panic(err)
 	}

@@ -190,14 +190,14 @@ func (f *fleetOf) documents(t testing.TB) map[string]any {
 		}
 		tables[r.Resource] = table
 	}
+	objectsOf := map[string]int{}
 	for _, r := range []policy.Resource{managed, profiles} {
-		for _, key := range slices.Sorted(maps.Keys(f.objects[r])) {
-			o := f.objects[r][key]
-			if cluster, _ := replication.Known().Cluster(r.GroupVersionResource, o.Object); clusters[o.GetName()] == nil || r == profiles && !isProfile(clusters[o.GetName()]) {
-				clusters[o.GetName()] = cluster
-			}
+		for _, o := range f.objects[r] {
+			clusters[o.GetName()], _ = replication.Known().Cluster(r.GroupVersionResource, o.Object)
+			objectsOf[o.GetName()]++
 		}
 	}
+	maps.DeleteFunc(clusters, func(name string, _ any) bool { return objectsOf[name] > 1 })
 	text, err := json.Marshal(map[string]any{"kubernetes": tables, "clusters": clusters})
 	if err != nil {
 		t.Fatal(err)
@@ -209,10 +209,6 @@ func (f *fleetOf) documents(t testing.TB) map[string]any {
 		}
 	}
 	return out
-}
-
-func isProfile(cluster any) bool {
-	return cluster.(map[string]any)["source"] == profiles.GroupResource().String()
 }
 
 // visible returns everything that a policy can see of the objects, as text.

@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 var _ storage.Store = (*view)(nil)
@@ -51,8 +52,10 @@ type node struct {
 	resource *schema.GroupVersionResource
 	// form is the form of the resource's objects that is shown here.
 	form form
-	// clusters are the inventories that data.clusters is made of.
-	clusters *inventories
+	// clusters are the inventories that data.clusters is made of. ambiguous reports whether the document is
+	// data.berth.ambiguousclusters instead.
+	clusters  *inventories
+	ambiguous bool
 }
 
 func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
@@ -66,24 +69,32 @@ func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
 		})
 	}
 	for _, bound := range b.Paths {
-		at := root
-		for _, name := range bound.Path {
-			next, ok := at.children[name]
-			if !ok {
-				next = &node{children: map[string]*node{}}
-				at.children[name] = next
-			}
-			at = next
-		}
+		at := root.below(bound.Path...)
 		at.resource = &bound.Resource
 		if bound.Quota {
 			at.form = normalForm
 		}
 	}
 	if len(b.Clusters) > 0 {
-		root.children["clusters"] = &node{clusters: data.inventoriesOf(b.Clusters)}
+		of := data.inventoriesOf(b.Clusters)
+		root.below(language.RootClusters).clusters = of
+		ambiguous := root.below(language.RootBerth, language.AmbiguousClusters)
+		ambiguous.clusters, ambiguous.ambiguous = of, true
 	}
 	return &view{data: data, root: root}
+}
+
+// below returns the node at a path below n. It creates the nodes that are missing.
+func (n *node) below(path ...string) *node {
+	for _, name := range path {
+		next, ok := n.children[name]
+		if !ok {
+			next = &node{children: map[string]*node{}}
+			n.children[name] = next
+		}
+		n = next
+	}
+	return n
 }
 
 // transaction is the state that one evaluation reads.
@@ -145,8 +156,10 @@ func (s *snapshot) lookup(n *node, rest []string) ast.Value {
 	switch {
 	case n.resource != nil:
 		return s.lookupResource(n, rest)
+	case n.ambiguous:
+		return lookupPath(s.clusters(n.clusters).document().ambiguousNames, rest)
 	case n.clusters != nil:
-		return lookupPath(s.clusters(n.clusters).document(), rest)
+		return lookupPath(s.clusters(n.clusters).document().clusters, rest)
 	case n.static != nil:
 		return lookupPath(n.static, rest)
 	}

@@ -31,6 +31,7 @@ limitations under the License.
 //	kubernetes/<plural>                     the same, unless needed types share the plural
 //	berth/<name>                            the normal form of quotas (see language.QuotasOf)
 //	clusters                                the normal form of the clusters of all inventories
+//	berth/ambiguousclusters                 the objects of each name that several objects have; clusters has no such name
 //	berth/holdings                          the manifest
 //
 // # Manifest

@@ -18,7 +18,6 @@ package push
 
 import (
 	"bytes"
-	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -27,22 +26,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 // mirror tracks which objects an engine has after all transactions that were sent.
 type mirror struct {
 	tables map[schema.GroupVersionResource]*table
-	// clusters are the objects that represent a cluster, by the cluster's name. writtenClusters has the one of them that
-	// is at data.clusters; nil while Berth does not write data.clusters.
-	clusters        map[string]map[clusterClaim]*record
-	writtenClusters map[string]*record
+	// clusters are the objects that represent a cluster, by the cluster's name. writtenClusters has the one that is at
+	// data.clusters; nil while Berth does not write data.clusters. writtenAmbiguous are the names in
+	// data.berth.ambiguousclusters.
+	clusters         map[string]map[replication.Claim]*record
+	writtenClusters  map[string]*record
+	writtenAmbiguous map[string]bool
 }
 
 // table is the content of one type.
 type table struct {
 	places []documentPlace
-	// rank is the precedence of an inventory.
-	rank int
+	// resource is the resource type.
+	resource schema.GroupResource
 	// objects are the objects by namespace and name.
 	objects map[string]map[string]*record
 }
@@ -54,15 +56,9 @@ type documentPlace struct {
 	normal bool
 }
 
-// clusterClaim identifies an object that represents a cluster. If several objects represent the same cluster, the
-// smallest claim takes precedence, as in the embedded engine.
-type clusterClaim struct {
-	rank int
-	objectKey
-}
-
-func compareClaims(a, b clusterClaim) int {
-	return cmp.Or(cmp.Compare(a.rank, b.rank), compareKeys(a.objectKey, b.objectKey))
+// claim identifies one of the type's objects.
+func (t *table) claim(key objectKey) replication.Claim {
+	return replication.Claim{Resource: t.resource, Namespace: key.namespace, Name: key.name}
 }
 
 // pointer is a JSON Pointer (RFC 6901).
@@ -146,9 +142,9 @@ func (c *change) body() []byte {
 }
 
 // fillType makes some objects the content of a type. They replace its previous content.
-func (m *mirror) fillType(c *change, r schema.GroupVersionResource, rank int, ambiguous bool, objects []keyedRecord) {
+func (m *mirror) fillType(c *change, r schema.GroupVersionResource, ambiguous bool, objects []keyedRecord) {
 	m.removeType(c, r)
-	t := &table{places: placesOf(r, ambiguous), rank: rank, objects: map[string]map[string]*record{}}
+	t := &table{places: placesOf(r, ambiguous), resource: r.GroupResource(), objects: map[string]map[string]*record{}}
 	m.tables[r] = t
 	for _, o := range objects {
 		m.recordObject(c, t, o.objectKey, o.record)
@@ -230,7 +226,7 @@ func (m *mirror) put(c *change, r schema.GroupVersionResource, key objectKey, o 
 // recordObject records that an object is there, or removed if o is nil.
 func (m *mirror) recordObject(c *change, t *table, key objectKey, o *record) {
 	existing := t.objects[key.namespace]
-	m.recordCluster(c, clusterClaim{t.rank, key}, existing[key.name], o)
+	m.recordCluster(c, t.claim(key), existing[key.name], o)
 	if o != nil {
 		if existing == nil {
 			existing = map[string]*record{}
@@ -245,7 +241,7 @@ func (m *mirror) recordObject(c *change, t *table, key objectKey, o *record) {
 }
 
 // recordCluster records which clusters an object represented before and represents now; nil means none.
-func (m *mirror) recordCluster(c *change, by clusterClaim, before, after *record) {
+func (m *mirror) recordCluster(c *change, by replication.Claim, before, after *record) {
 	if before != nil && before.cluster != "" {
 		delete(m.clusters[before.cluster], by)
 		if len(m.clusters[before.cluster]) == 0 {
@@ -255,7 +251,7 @@ func (m *mirror) recordCluster(c *change, by clusterClaim, before, after *record
 	}
 	if after != nil && after.cluster != "" {
 		if m.clusters[after.cluster] == nil {
-			m.clusters[after.cluster] = map[clusterClaim]*record{}
+			m.clusters[after.cluster] = map[replication.Claim]*record{}
 		}
 		m.clusters[after.cluster][by] = after
 		c.clusters[after.cluster] = true
@@ -270,20 +266,21 @@ func (m *mirror) removeType(c *change, r schema.GroupVersionResource) {
 	}
 	for namespace, objects := range t.objects {
 		for name, o := range objects {
-			m.recordCluster(c, clusterClaim{t.rank, objectKey{namespace, name}}, o, nil)
+			m.recordCluster(c, t.claim(objectKey{namespace, name}), o, nil)
 		}
 	}
 	delete(m.tables, r)
 }
 
-// patchClusters adds the changes of data.clusters to the transaction.
+// patchClusters adds the changes of data.clusters and of data.berth.ambiguousclusters to the transaction.
 func (m *mirror) patchClusters(c *change) {
 	for _, name := range slices.Sorted(maps.Keys(c.clusters)) {
+		claims := m.clusters[name]
 		var next *record
-		if all := m.clusters[name]; len(all) > 0 {
-			next = all[slices.MinFunc(slices.Collect(maps.Keys(all)), compareClaims)]
+		if len(claims) == 1 {
+			next = slices.Collect(maps.Values(claims))[0]
 		}
-		at := pointer("").below("clusters", name)
+		at := clustersPlace.below(name)
 		switch next {
 		case m.writtenClusters[name]:
 		case nil:
@@ -293,27 +290,52 @@ func (m *mirror) patchClusters(c *change) {
 			c.set(at, next.normal)
 			m.writtenClusters[name] = next
 		}
+		switch at := ambiguousPlace.below(name); {
+		case len(claims) > 1:
+			c.set(at, textsOf(claims))
+			m.writtenAmbiguous[name] = true
+		case m.writtenAmbiguous[name]:
+			c.remove(at)
+			delete(m.writtenAmbiguous, name)
+		}
 	}
 	clear(c.clusters)
 }
 
-// beginClusters creates an empty data.clusters if Berth does not write it yet.
+// textsOf returns the texts of objects as JSON, in the order of their types, namespaces, and names.
+func textsOf(claims map[replication.Claim]*record) []byte {
+	texts := make([]string, 0, len(claims))
+	for claim := range claims {
+		texts = append(texts, claim.String())
+	}
+	slices.Sort(texts)
+	return toJSON(texts)
+}
+
+// beginClusters creates the empty documents of clusters if Berth does not write them yet.
 func (m *mirror) beginClusters(c *change) {
 	if m.writtenClusters == nil {
+		m.setClustersEmpty(c)
 		m.writtenClusters = map[string]*record{}
-		c.set(clustersPlace, []byte("{}"))
 	}
 }
 
-// endClusters empties data.clusters. Berth does not write it afterwards.
+// endClusters empties the documents of clusters. Berth does not write them afterwards.
 func (m *mirror) endClusters(c *change) {
+	m.setClustersEmpty(c)
 	m.writtenClusters = nil
 	clear(c.clusters)
-	c.set(clustersPlace, []byte("{}"))
 }
 
-// samples returns paths of documents that must exist in the engine: one in each place of a type, and one in
-// data.clusters. A path leads to an object, or to the place itself if it has no objects. The type changes with round.
+func (m *mirror) setClustersEmpty(c *change) {
+	for _, place := range []pointer{clustersPlace, ambiguousPlace} {
+		c.set(place, []byte("{}"))
+	}
+	m.writtenAmbiguous = map[string]bool{}
+}
+
+// samples returns paths of documents that must exist in the engine: one in each place of a type, and one in each of the
+// documents of clusters. A path leads to an object, or to the place itself if it has no objects. The type changes with round.
 func (m *mirror) samples(round int) [][]string {
 	var out [][]string
 	add := func(at pointer, names []string) { out = append(out, append(at.names(), names...)) }
@@ -328,6 +350,9 @@ func (m *mirror) samples(round int) [][]string {
 	if m.writtenClusters != nil {
 		if names, ok := sample(m.writtenClusters); ok {
 			add(clustersPlace, names)
+		}
+		if names, ok := sample(m.writtenAmbiguous); ok {
+			add(ambiguousPlace, names)
 		}
 	}
 	return out
@@ -349,7 +374,7 @@ func (t *table) sample() (names []string, ok bool) {
 
 // sample returns any name that can be requested by its path; none if there are no objects. ok is false if there are
 // only other names.
-func sample(objects map[string]*record) (names []string, ok bool) {
+func sample[V any](objects map[string]V) (names []string, ok bool) {
 	for name := range objects {
 		if !numeric(name) {
 			return []string{name}, true
@@ -365,5 +390,8 @@ func numeric(name string) bool {
 	return err == nil
 }
 
-// clustersPlace is data.clusters.
-var clustersPlace = pointer("").below("clusters")
+// clustersPlace is data.clusters, and ambiguousPlace is data.berth.ambiguousclusters.
+var (
+	clustersPlace  = pointer("").below(language.RootClusters)
+	ambiguousPlace = pointer("").below(language.RootBerth, language.AmbiguousClusters)
+)

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/engine/opaclient"
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 // objects keeps the objects of the needed types in an engine. The writer's goroutine owns it.
@@ -46,7 +47,7 @@ type objects struct {
 
 // reset forgets what is in the engine.
 func (s *objects) reset() {
-	s.mirror = &mirror{tables: map[schema.GroupVersionResource]*table{}, clusters: map[string]map[clusterClaim]*record{}}
+	s.mirror = &mirror{tables: map[schema.GroupVersionResource]*table{}, clusters: map[string]map[replication.Claim]*record{}}
 	s.parents = map[pointer]bool{}
 }
 
@@ -56,9 +57,8 @@ func (s *objects) keepListed(old, next *opaclient.Manifest, reliable bool) {
 	for name, whole := range old.Types {
 		r, ok := opaclient.ParseType(name)
 		needed, ambiguous := s.feed.needs(r)
-		_, inventory := s.feed.store.ranks[r]
 		// The manifest does not tell which inventories the clusters came from.
-		keep := ok && whole && needed && !inventory && !ambiguous && reliable && s.status.refusal(name).err == nil
+		keep := ok && whole && needed && !s.feed.store.inventories[r] && !ambiguous && reliable && s.status.refusal(name).err == nil
 		next.Types[name] = keep
 		if keep {
 			for _, parent := range parentsOf(r) {
@@ -134,9 +134,9 @@ func (s *objects) removeType(ctx context.Context, r schema.GroupVersionResource)
 		c.set(p.path, []byte("{}"))
 		gone = append(gone, p.path)
 	}
-	if _, inventory := s.feed.store.ranks[r]; inventory && !s.inventories() {
+	if s.feed.store.inventories[r] && !s.inventories() {
 		s.mirror.endClusters(c)
-		gone = append(gone, clustersPlace)
+		gone = append(gone, clustersPlace, ambiguousPlace)
 	}
 	if err := s.commit(ctx, c, markIncomplete(r)); err != nil {
 		return err
@@ -161,7 +161,7 @@ func markIncomplete(r schema.GroupVersionResource) func(*opaclient.Manifest) {
 // inventories reports whether the engine has any inventory.
 func (s *objects) inventories() bool {
 	for r := range s.mirror.tables {
-		if _, ok := s.feed.store.ranks[r]; ok {
+		if s.feed.store.inventories[r] {
 			return true
 		}
 	}
@@ -217,7 +217,7 @@ func (s *objects) load(ctx context.Context, r schema.GroupVersionResource, ambig
 	if err := s.ensureParents(ctx, r); err != nil {
 		return err
 	}
-	rank, inventory := s.feed.store.ranks[r]
+	inventory := s.feed.store.inventories[r]
 	existing := s.mirror.tables[r]
 	if ambiguous && existing == nil {
 		// It is unknown what another replica left there. Set it empty first, so that it can be removed.
@@ -236,7 +236,7 @@ func (s *objects) load(ctx context.Context, r schema.GroupVersionResource, ambig
 			if ambiguous && (existing == nil || len(existing.places) != len(placesOf(r, true))) {
 				c.remove(barePlace(r))
 			}
-			s.mirror.fillType(c, r, rank, ambiguous, portion)
+			s.mirror.fillType(c, r, ambiguous, portion)
 		} else {
 			for _, o := range portion {
 				s.mirror.put(c, r, o.objectKey, o.record)

@@ -83,12 +83,12 @@ type Pusher struct {
 
 // New returns a Pusher that pushes nothing yet.
 func New(o Options) *Pusher {
-	ranks := map[schema.GroupVersionResource]int{}
-	for i, inventory := range o.Inventories.Resources() {
-		ranks[inventory] = i
+	inventories := map[schema.GroupVersionResource]bool{}
+	for _, inventory := range o.Inventories.Resources() {
+		inventories[inventory] = true
 	}
 	return &Pusher{Options: o, writers: map[string]*writer{}, store: &store{
-		ranks: ranks, bodyLimit: maxBody, observer: o.Observer, types: map[schema.GroupVersionResource]map[objectKey]*record{},
+		inventories: inventories, bodyLimit: maxBody, observer: o.Observer, types: map[schema.GroupVersionResource]map[objectKey]*record{},
 		dropped: map[schema.GroupVersionResource]bool{}, feeds: map[*feed]bool{},
 	}}
 }

@@ -259,17 +259,24 @@ func (k *pusherFixture) wantedDocument(all ...PolicyNeeds) map[string]any {
 	}
 	if clusters {
 		put(map[string]any{}, "clusters")
+		put(map[string]any{}, "berth", "ambiguousclusters")
 	}
-	// Write the inventory with the highest precedence last, and within an inventory the object with the highest
-	// precedence.
+	documents, texts := map[string]any{}, map[string][]string{}
 	for _, r := range []policy.Resource{ofManaged, ofProfiles} {
 		if !types[r] {
 			continue
 		}
-		for _, key := range slices.Backward(slices.SortedFunc(maps.Keys(k.world[r.GroupVersionResource]), compareKeys)) {
-			_, normal := replication.Parts(prepared(r, k.world[r.GroupVersionResource][key]).Object)
-			put(normal, "clusters", key.name)
+		for key, o := range k.world[r.GroupVersionResource] {
+			_, documents[key.name] = replication.Parts(prepared(r, o).Object)
+			texts[key.name] = append(texts[key.name], replication.Claim{Resource: r.GroupResource(), Namespace: key.namespace, Name: key.name}.String())
 		}
+	}
+	for name, document := range documents {
+		if len(texts[name]) == 1 {
+			put(document, "clusters", name)
+			continue
+		}
+		put(slices.Sorted(slices.Values(texts[name])), "berth", "ambiguousclusters", name)
 	}
 	return out
 }
@@ -493,7 +500,7 @@ func TestPusherNamesakes(t *testing.T) {
 	})
 }
 
-// TestPusherClusters verifies that a cluster that is in two inventories is taken from the first of them.
+// TestPusherClusters verifies that a name of a cluster that several objects have is ambiguous, until one object has it.
 func TestPusherClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
@@ -512,10 +519,10 @@ func TestPusherClusters(t *testing.T) {
 			c, d string
 		}{
 			{func() { k.setNeeds(a) }, inManaged, inManaged},
-			{func() { k.setNeeds(a, b) }, inProfiles + "x", inManaged},
-			{func() { k.delete(ofProfiles, objectKey{"x", "c"}) }, inProfiles + "y", inManaged},
+			{func() { k.setNeeds(a, b) }, " ", inManaged},
+			{func() { k.delete(ofProfiles, objectKey{"x", "c"}) }, " ", inManaged},
 			{func() { k.delete(ofProfiles, objectKey{"y", "c"}) }, inManaged, inManaged},
-			{func() { k.put(ofProfiles, thing("z", "d", "1")) }, inManaged, inProfiles + "z"},
+			{func() { k.put(ofProfiles, thing("z", "d", "1")) }, inManaged, " "},
 			{func() { k.setNeeds(a) }, inManaged, inManaged},
 			{func() { k.setNeeds(b) }, " ", inProfiles + "z"},
 		}
@@ -524,6 +531,9 @@ func TestPusherClusters(t *testing.T) {
 			settle(time.Second)
 			if source("c") != step.c || source("d") != step.d {
 				t.Errorf("step %d: c is of %q and d of %q, want %q and %q", i, source("c"), source("d"), step.c, step.d)
+			}
+			if i == 1 {
+				expectDocument(t, k.wantedDocument(a, b), api.document())
 			}
 		}
 		expectDocument(t, k.wantedDocument(b), api.document())

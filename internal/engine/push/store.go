@@ -37,11 +37,11 @@ import (
 // store holds the objects of all types, each once however many engines have it, and passes their changes to the feeds
 // of the engines. It is safe for concurrent use.
 type store struct {
-	// ranks are the precedences of the inventories. bodyLimit is the maximum size of the objects in a request: maxBody
-	// except in tests.
-	ranks     map[schema.GroupVersionResource]int
-	bodyLimit int
-	observer  Observer
+	// inventories are the types whose objects represent clusters. bodyLimit is the maximum size of the objects in a
+	// request: maxBody except in tests.
+	inventories map[schema.GroupVersionResource]bool
+	bodyLimit   int
+	observer    Observer
 
 	mu sync.Mutex
 	// types are the contents of the complete types. dropped are the types that are not needed any more or not served.
@@ -277,7 +277,7 @@ func (s *store) newRecord(resource schema.GroupVersionResource, o *unstructured.
 	out := &record{object: toJSON(own)}
 	if normal != nil {
 		out.normal = toJSON(normal)
-		if _, ok := s.ranks[resource]; ok {
+		if s.inventories[resource] {
 			out.cluster, _ = normal["name"].(string)
 		}
 	}

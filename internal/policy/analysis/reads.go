@@ -37,7 +37,8 @@ type Read struct {
 	// Listed is set in Binding.Missing for types that spec.replicate lists. Group is then the API group.
 	Listed bool
 	Group  string
-	// Clusters reports whether the read is data.clusters, the normal form of every inventory.
+	// Clusters reports whether the read is data.clusters, the normal form of every inventory, or
+	// data.berth.ambiguousclusters, which follows from the same objects.
 	Clusters bool
 	// Quotas is "quotas" or "clusterquotas" for data.berth.<quotas>, the limits and the usage of quotas.
 	Quotas string
@@ -184,9 +185,13 @@ func (a *analyser) visit(ref ast.Ref) {
 		a.add(ref, Read{Clusters: true})
 	case language.RootBerth:
 		name, _ := language.Part(ref, 2)
+		if name == language.AmbiguousClusters {
+			a.add(ref, Read{Clusters: true})
+			return
+		}
 		if _, known := language.QuotaResource(name); !known {
-			a.fail(ref, fmt.Sprintf("%s: Berth keeps data.%s.%s[namespace][name] and data.%s.%s[name] there, and nothing else",
-				ref, language.RootBerth, language.Quotas, language.RootBerth, language.ClusterQuotas))
+			a.fail(ref, fmt.Sprintf("%s: Berth keeps data.%[2]s.%[3]s[namespace][name], data.%[2]s.%[4]s[name], and data.%[2]s.%[5]s[name] there, and nothing else",
+				ref, language.RootBerth, language.Quotas, language.ClusterQuotas, language.AmbiguousClusters))
 			return
 		}
 		a.add(ref, Read{Quotas: name})

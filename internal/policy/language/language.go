@@ -40,6 +40,8 @@ const (
 const (
 	Quotas        = "quotas"
 	ClusterQuotas = "clusterquotas"
+	// AmbiguousClusters has the objects of each cluster whose name several objects have.
+	AmbiguousClusters = "ambiguousclusters"
 )
 
 // quotaResources maps the names below data.berth to resource types.

@@ -264,7 +264,7 @@ func (it *iteration) common(expr *ast.Expr, collection ast.Ref) bool {
 
 // commonFields are the fields of clusters that do not identify a single cluster. commonLabels are such labels.
 var (
-	commonFields = []string{"region", "zones", "ready", "taints", "capacity", "allocatable", "allocated"}
+	commonFields = []string{"region", "zones", "ready", "terminating", "taints", "capacity", "allocatable", "allocated"}
 	commonLabels = []string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone"}
 )
 

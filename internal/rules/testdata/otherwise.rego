@@ -16,6 +16,7 @@ decides := "owned" if {
 # spec.rules[0]: the eligible clusters.
 eligible_owned contains name if {
 	some name, cluster in data.clusters
+	not cluster.terminating
 
 	# spec.rules[0].require[0]
 	cluster.labels.owner in {"us"}
@@ -37,6 +38,8 @@ lacks_owned[name] := found[0] if {
 	some name, cluster in data.clusters
 	not name in eligible_owned
 	found := array.flatten([
+		# spec.rules[0]
+		["being deleted" | cluster.terminating],
 		# spec.rules[0].require[0]
 		["with label owner not us" | count([1 | cluster.labels.owner in {"us"}]) == 0],
 		# spec.rules[0].tolerate
@@ -58,6 +61,7 @@ applies_rented if {
 # spec.rules[1]: the eligible clusters.
 eligible_rented contains name if {
 	some name, cluster in data.clusters
+	not cluster.terminating
 
 	# spec.rules[1].require[0]
 	cluster.labels.owner in {"them"}
@@ -79,6 +83,8 @@ lacks_rented[name] := found[0] if {
 	some name, cluster in data.clusters
 	not name in eligible_rented
 	found := array.flatten([
+		# spec.rules[1]
+		["being deleted" | cluster.terminating],
 		# spec.rules[1].require[0]
 		["with label owner not them" | count([1 | cluster.labels.owner in {"them"}]) == 0],
 		# spec.rules[1].tolerate
@@ -99,7 +105,8 @@ applies_anything if {
 
 # spec.rules[2]: the eligible clusters.
 eligible_anything contains name if {
-	some name, _ in data.clusters
+	some name, cluster in data.clusters
+	not cluster.terminating
 
 	# spec.rules[2].tolerate
 	not name in repelled
@@ -120,9 +127,14 @@ clusters := chosen_anything if {
 
 # spec.rules[2]: the first thing that each cluster lacks.
 lacks_anything[name] := found[0] if {
-	some name, _ in data.clusters
+	some name, cluster in data.clusters
 	not name in eligible_anything
-	found := array.flatten([["with a taint that is not tolerated" | name in repelled]])
+	found := array.flatten([
+		# spec.rules[2]
+		["being deleted" | cluster.terminating],
+		# spec.rules[2].tolerate
+		["with a taint that is not tolerated" | name in repelled],
+	])
 }
 
 # spec.rules[2]: the denial of objects for which rule anything finds too few clusters.
@@ -153,12 +165,28 @@ repelled contains name if {
 }
 
 # Why too few clusters are eligible: what they lack, the most frequent first, in at most five groups.
-shortage(eligible, lacks, domains) := sprintf("%d/%d clusters are eligible%s%s", [
+shortage(eligible, lacks, domains) := sprintf("%d/%d clusters are eligible%s%s%s", [
 	count(eligible),
 	count(eligible) + count(lacks),
 	domains,
 	reasons(lacks, count(eligible) + count(lacks)),
+	ambiguous,
 ])
+
+# The names of clusters that several objects have, so that no cluster has them: at most three, with at most three objects each.
+ambiguous := concat("", array.concat(
+	[sprintf("; cluster %s is ambiguous: %s have this name", [name, several(objects)]) |
+		some [name, objects] in array.slice(ambiguous_names, 0, 3)
+	],
+	[sprintf("; %d more are ambiguous", [count(ambiguous_names) - 3]) | count(ambiguous_names) > 3],
+))
+
+ambiguous_names := sort([[name, objects] | some name, objects in data.berth.ambiguousclusters])
+
+several(objects) := concat(" and ", array.concat(
+	array.slice(objects, 0, 3),
+	[sprintf("%d more", [count(objects) - 3]) | count(objects) > 3],
+))
 
 reasons(_, 0) := ": no inventory has a cluster"
 

@@ -7,6 +7,7 @@ decides := "amounts"
 # spec.rules[0]: the eligible clusters.
 eligible_amounts contains name if {
 	some name, cluster in data.clusters
+	not cluster.terminating
 
 	# spec.rules[0].require[0]
 	k8s.quantity.compare(quantity(cluster.allocatable.cpu), "500m") >= 0
@@ -40,6 +41,8 @@ lacks_amounts[name] := found[0] if {
 	some name, cluster in data.clusters
 	not name in eligible_amounts
 	found := array.flatten([
+		# spec.rules[0]
+		["being deleted" | cluster.terminating],
 		# spec.rules[0].require[0]
 		["with allocatable cpu not at least 500m" | count([1 | k8s.quantity.compare(quantity(cluster.allocatable.cpu), "500m") >= 0]) == 0],
 		# spec.rules[0].require[1]
@@ -90,12 +93,28 @@ quantity(value) := value if {
 }
 
 # Why too few clusters are eligible: what they lack, the most frequent first, in at most five groups.
-shortage(eligible, lacks, domains) := sprintf("%d/%d clusters are eligible%s%s", [
+shortage(eligible, lacks, domains) := sprintf("%d/%d clusters are eligible%s%s%s", [
 	count(eligible),
 	count(eligible) + count(lacks),
 	domains,
 	reasons(lacks, count(eligible) + count(lacks)),
+	ambiguous,
 ])
+
+# The names of clusters that several objects have, so that no cluster has them: at most three, with at most three objects each.
+ambiguous := concat("", array.concat(
+	[sprintf("; cluster %s is ambiguous: %s have this name", [name, several(objects)]) |
+		some [name, objects] in array.slice(ambiguous_names, 0, 3)
+	],
+	[sprintf("; %d more are ambiguous", [count(ambiguous_names) - 3]) | count(ambiguous_names) > 3],
+))
+
+ambiguous_names := sort([[name, objects] | some name, objects in data.berth.ambiguousclusters])
+
+several(objects) := concat(" and ", array.concat(
+	array.slice(objects, 0, 3),
+	[sprintf("%d more", [count(objects) - 3]) | count(objects) > 3],
+))
 
 reasons(_, 0) := ": no inventory has a cluster"
 

@@ -7,6 +7,7 @@ decides := "fields"
 # spec.rules[0]: the eligible clusters.
 eligible_fields contains name if {
 	some name, cluster in data.clusters
+	not cluster.terminating
 
 	# spec.rules[0].require[0]
 	count([1 | name in {"old", "older"}]) == 0
@@ -58,6 +59,8 @@ lacks_fields[name] := found[0] if {
 	some name, cluster in data.clusters
 	not name in eligible_fields
 	found := array.flatten([
+		# spec.rules[0]
+		["being deleted" | cluster.terminating],
 		# spec.rules[0].require[0]
 		["with name one of old, older" | name in {"old", "older"}],
 		# spec.rules[0].require[1]
@@ -109,12 +112,28 @@ version(value) := [to_number(n) |
 }
 
 # Why too few clusters are eligible: what they lack, the most frequent first, in at most five groups.
-shortage(eligible, lacks, domains) := sprintf("%d/%d clusters are eligible%s%s", [
+shortage(eligible, lacks, domains) := sprintf("%d/%d clusters are eligible%s%s%s", [
 	count(eligible),
 	count(eligible) + count(lacks),
 	domains,
 	reasons(lacks, count(eligible) + count(lacks)),
+	ambiguous,
 ])
+
+# The names of clusters that several objects have, so that no cluster has them: at most three, with at most three objects each.
+ambiguous := concat("", array.concat(
+	[sprintf("; cluster %s is ambiguous: %s have this name", [name, several(objects)]) |
+		some [name, objects] in array.slice(ambiguous_names, 0, 3)
+	],
+	[sprintf("; %d more are ambiguous", [count(ambiguous_names) - 3]) | count(ambiguous_names) > 3],
+))
+
+ambiguous_names := sort([[name, objects] | some name, objects in data.berth.ambiguousclusters])
+
+several(objects) := concat(" and ", array.concat(
+	array.slice(objects, 0, 3),
+	[sprintf("%d more", [count(objects) - 3]) | count(objects) > 3],
+))
 
 reasons(_, 0) := ": no inventory has a cluster"
 

@@ -16,6 +16,7 @@ applies_plain if {
 # spec.rules[0]: the eligible clusters.
 eligible_plain contains name if {
 	some name, cluster in data.clusters
+	not cluster.terminating
 
 	# spec.rules[0].require[0]
 	cluster.region in {"eu"}
@@ -37,6 +38,8 @@ lacks_plain[name] := found[0] if {
 	some name, cluster in data.clusters
 	not name in eligible_plain
 	found := array.flatten([
+		# spec.rules[0]
+		["being deleted" | cluster.terminating],
 		# spec.rules[0].require[0]
 		["with region not eu" | count([1 | cluster.region in {"eu"}]) == 0],
 		# spec.rules[0].tolerate
@@ -82,7 +85,8 @@ tolerated_tolerant(_, _, effect) if {
 
 # spec.rules[1]: the eligible clusters.
 eligible_tolerant contains name if {
-	some name, _ in data.clusters
+	some name, cluster in data.clusters
+	not cluster.terminating
 
 	# spec.rules[1].tolerate
 	not name in repelled_tolerant
@@ -98,9 +102,14 @@ clusters := chosen_tolerant if {
 
 # spec.rules[1]: the first thing that each cluster lacks.
 lacks_tolerant[name] := found[0] if {
-	some name, _ in data.clusters
+	some name, cluster in data.clusters
 	not name in eligible_tolerant
-	found := array.flatten([["with a taint that is not tolerated" | name in repelled_tolerant]])
+	found := array.flatten([
+		# spec.rules[1]
+		["being deleted" | cluster.terminating],
+		# spec.rules[1].tolerate
+		["with a taint that is not tolerated" | name in repelled_tolerant],
+	])
 }
 
 # spec.rules[1]: the denial of objects for which rule tolerant finds too few clusters.
@@ -122,7 +131,8 @@ tolerated_everything(_, _, _) := true
 
 # spec.rules[2]: the eligible clusters.
 eligible_everything contains name if {
-	some name, _ in data.clusters
+	some name, cluster in data.clusters
+	not cluster.terminating
 
 	# spec.rules[2].tolerate
 	not name in repelled_everything
@@ -138,9 +148,14 @@ clusters := chosen_everything if {
 
 # spec.rules[2]: the first thing that each cluster lacks.
 lacks_everything[name] := found[0] if {
-	some name, _ in data.clusters
+	some name, cluster in data.clusters
 	not name in eligible_everything
-	found := array.flatten([["with a taint that is not tolerated" | name in repelled_everything]])
+	found := array.flatten([
+		# spec.rules[2]
+		["being deleted" | cluster.terminating],
+		# spec.rules[2].tolerate
+		["with a taint that is not tolerated" | name in repelled_everything],
+	])
 }
 
 # spec.rules[2]: the denial of objects for which rule everything finds too few clusters.
@@ -157,12 +172,28 @@ repelled contains name if {
 }
 
 # Why too few clusters are eligible: what they lack, the most frequent first, in at most five groups.
-shortage(eligible, lacks, domains) := sprintf("%d/%d clusters are eligible%s%s", [
+shortage(eligible, lacks, domains) := sprintf("%d/%d clusters are eligible%s%s%s", [
 	count(eligible),
 	count(eligible) + count(lacks),
 	domains,
 	reasons(lacks, count(eligible) + count(lacks)),
+	ambiguous,
 ])
+
+# The names of clusters that several objects have, so that no cluster has them: at most three, with at most three objects each.
+ambiguous := concat("", array.concat(
+	[sprintf("; cluster %s is ambiguous: %s have this name", [name, several(objects)]) |
+		some [name, objects] in array.slice(ambiguous_names, 0, 3)
+	],
+	[sprintf("; %d more are ambiguous", [count(ambiguous_names) - 3]) | count(ambiguous_names) > 3],
+))
+
+ambiguous_names := sort([[name, objects] | some name, objects in data.berth.ambiguousclusters])
+
+several(objects) := concat(" and ", array.concat(
+	array.slice(objects, 0, 3),
+	[sprintf("%d more", [count(objects) - 3]) | count(objects) > 3],
+))
 
 reasons(_, 0) := ": no inventory has a cluster"
 

@@ -50,7 +50,8 @@ unreadable_object contains invalid("metadata.annotations[example.com/cpu]", valu
 
 # spec.rules[0]: the clusters that meet what does not depend on the object.
 suitable_object contains name if {
-	some name, _ in data.clusters
+	some name, cluster in data.clusters
+	not cluster.terminating
 
 	# spec.rules[0].tolerate
 	not name in repelled
@@ -107,6 +108,8 @@ lacks_object[name] := found[0] if {
 	some name, cluster in data.clusters
 	not name in eligible_object
 	found := array.flatten([
+		# spec.rules[0]
+		["being deleted" | cluster.terminating],
 		# spec.rules[0].require[0]
 		["not comparable: the object has no label region" | not value_require_1_object],
 		# spec.rules[0].require[0]
@@ -203,12 +206,28 @@ quantity(value) := value if {
 invalid(path, value, form) := sprintf("%s: Invalid value: %.64q: %s", [path, value, form])
 
 # Why too few clusters are eligible: what they lack, the most frequent first, in at most five groups.
-shortage(eligible, lacks, domains) := sprintf("%d/%d clusters are eligible%s%s", [
+shortage(eligible, lacks, domains) := sprintf("%d/%d clusters are eligible%s%s%s", [
 	count(eligible),
 	count(eligible) + count(lacks),
 	domains,
 	reasons(lacks, count(eligible) + count(lacks)),
+	ambiguous,
 ])
+
+# The names of clusters that several objects have, so that no cluster has them: at most three, with at most three objects each.
+ambiguous := concat("", array.concat(
+	[sprintf("; cluster %s is ambiguous: %s have this name", [name, several(objects)]) |
+		some [name, objects] in array.slice(ambiguous_names, 0, 3)
+	],
+	[sprintf("; %d more are ambiguous", [count(ambiguous_names) - 3]) | count(ambiguous_names) > 3],
+))
+
+ambiguous_names := sort([[name, objects] | some name, objects in data.berth.ambiguousclusters])
+
+several(objects) := concat(" and ", array.concat(
+	array.slice(objects, 0, 3),
+	[sprintf("%d more", [count(objects) - 3]) | count(objects) > 3],
+))
 
 reasons(_, 0) := ": no inventory has a cluster"
 

@@ -17,6 +17,9 @@ limitations under the License.
 package inventories_test
 
 import (
+	"context"
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -24,8 +27,11 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -49,35 +55,82 @@ annotations := {sprintf("seen.example.com/%s", [name]): cluster | some name, clu
 		Eventually(seen).WithContext(ctx).WithArguments(asking(), "seen.example.com/").Should(Equal(want))
 	})
 
-	It("takes a cluster that several inventories have from the first, and a declared one from the last", func(ctx SpecContext) {
-		f.CreateReadyPolicy(ctx, framework.NewPolicy("precedence", `package p
-annotations := {sprintf("seen.example.com/%s", [name]): cluster.source | some name, cluster in data.clusters}
-`, "", "configmaps", namespace))
-		profile := framework.NewObject(clusterProfile, "fleet", "twice", nil)
-		profile.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "spec"}}
-		declared := framework.NewObject(site, "", "some-site", nil)
-		declared.Object["spec"] = map[string]any{"cluster": "twice"}
-		nameless := framework.NewObject(site, "", "nameless", nil)
-		for _, obj := range []client.Object{declared, profile, nameless} {
-			Expect(f.Client.Create(ctx, obj)).To(Succeed())
-			DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(f.Client.Delete(ctx, obj))).To(Succeed()) })
-		}
-		sources := func(sources ...string) map[string]any {
-			out := map[string]any{}
-			for i := 0; i < len(sources); i += 2 {
-				out[sources[i]] = sources[i+1]
-			}
+	It("gives no object a cluster whose name several objects have, and says which", func(ctx SpecContext) {
+		p := framework.NewPolicy("ambiguous", "", "", "configmaps", namespace)
+		p.Spec.Rules = []placementv1.Rule{{Name: "eu", Require: []placementv1.Requirement{
+			{Subject: placementv1.Subject{Field: placementv1.ClusterFieldRegion}, Operator: placementv1.OperatorIn, Values: []string{"eu"}},
+		}}}
+		f.CreateReadyPolicy(ctx, p)
+		profileIn := func(namespace, name, region string) *unstructured.Unstructured {
+			out := framework.NewObject(clusterProfile, namespace, name, nil)
+			out.SetLabels(map[string]string{corev1.LabelTopologyRegion: region})
 			return out
 		}
-		Eventually(seen).WithContext(ctx).WithArguments(asking(), "seen.example.com/").
-			Should(Equal(sources("twice", "clusterprofiles.multicluster.x-k8s.io")))
-		Expect(f.Client.Delete(ctx, profile)).To(Succeed())
-		Eventually(seen).WithContext(ctx).WithArguments(asking(), "seen.example.com/").
-			Should(Equal(sources("twice", "sites.fleet.example.com")))
-		nameless.Object["spec"] = map[string]any{"cluster": "named"}
-		Expect(f.Client.Update(ctx, nameless)).To(Succeed())
-		Eventually(seen).WithContext(ctx).WithArguments(asking(), "seen.example.com/").
-			Should(Equal(sources("twice", "sites.fleet.example.com", "named", "sites.fleet.example.com")))
+		existing := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "existing", Namespace: namespace}}
+		create(ctx, profileIn("fleet", "eu-9", "eu"))
+		Eventually(f.Client.Create).WithContext(ctx).WithArguments(existing).Should(Succeed())
+		Expect(existing.Annotations).To(HaveKeyWithValue(placementv1.ClustersAnnotation, `["eu-9"]`))
+
+		By("a profile of the same name in a namespace that sorts first")
+		usurper := profileIn(namespace, "us-9", "eu")
+		create(ctx, profileIn("fleet", "us-9", "us"))
+		create(ctx, usurper)
+		sentence := "cluster us-9 is ambiguous: clusterprofiles.multicluster.x-k8s.io fleet/us-9 and clusterprofiles.multicluster.x-k8s.io " + namespace + "/us-9 have this name"
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionClustersAmbiguous).
+			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonAmbiguousClusters, sentence))
+		Expect(f.Client.Create(ctx, asking())).To(Succeed())
+		Consistently(func(g Gomega, ctx context.Context) {
+			for _, name := range []string{"existing", "asking"} {
+				got := &corev1.ConfigMap{}
+				g.Expect(f.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, got)).To(Succeed())
+				g.Expect(got.Annotations).To(HaveKeyWithValue(placementv1.ClustersAnnotation, `["eu-9"]`))
+			}
+		}).WithContext(ctx).WithTimeout(time.Second).Should(Succeed())
+		Eventually(f.Kubectl).WithContext(ctx).WithArguments("", "get", "events", "--namespace=default", "--field-selector=reason=ClustersAmbiguous,involvedObject.name=ambiguous", "-o", "jsonpath={.items[*].message}").
+			Should(And(ContainSubstring("the condition ClustersAmbiguous names them"), Not(ContainSubstring("us-9"))))
+
+		By("a cluster of another inventory with the name of the only one in the EU")
+		declared := framework.NewObject(site, "", "some-site", nil)
+		declared.Object["spec"] = map[string]any{"cluster": "eu-9"}
+		create(ctx, declared)
+		denied := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "denied", Namespace: namespace}}
+		Eventually(f.Client.Create).WithContext(ctx).WithArguments(denied, client.DryRunAll).Should(MatchError(And(
+			ContainSubstring("0/0 clusters are eligible"),
+			ContainSubstring("cluster eu-9 is ambiguous: clusterprofiles.multicluster.x-k8s.io fleet/eu-9 and sites.fleet.example.com some-site have this name"),
+			ContainSubstring(sentence))))
+
+		By("names that are unique again")
+		Expect(f.Client.Delete(ctx, declared)).To(Succeed())
+		Expect(f.Client.Delete(ctx, usurper)).To(Succeed())
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionClustersAmbiguous).Should(BeZero())
+		Expect(f.Client.Create(ctx, denied)).To(Succeed())
+		Expect(denied.Annotations).To(HaveKeyWithValue(placementv1.ClustersAnnotation, `["eu-9"]`))
+	})
+
+	It("moves objects away from a cluster that is being deleted, and gives it no new ones", func(ctx SpecContext) {
+		p := framework.NewPolicy("leaving", "", "", "configmaps", namespace)
+		p.Spec.Rules = []placementv1.Rule{{Name: "all", Require: []placementv1.Requirement{
+			{Subject: placementv1.Subject{Field: placementv1.ClusterFieldName}, Operator: placementv1.OperatorExists},
+		}}}
+		leaving := framework.NewObject(clusterProfile, "fleet", "leaving", nil)
+		leaving.SetFinalizers([]string{"example.com/drain"})
+		create(ctx, framework.NewObject(clusterProfile, "fleet", "staying", nil))
+		create(ctx, leaving)
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(client.IgnoreNotFound(f.Client.Patch(ctx, leaving, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+		})
+		f.CreateReadyPolicy(ctx, p)
+		existing := asking()
+		Expect(f.Client.Create(ctx, existing)).To(Succeed())
+		Expect(existing.GetAnnotations()).To(HaveKeyWithValue(placementv1.ClustersAnnotation, `["leaving","staying"]`))
+		Expect(f.Client.Delete(ctx, leaving)).To(Succeed())
+		Eventually(func(ctx context.Context) (map[string]string, error) {
+			err := f.Client.Get(ctx, client.ObjectKeyFromObject(existing), existing)
+			return existing.GetAnnotations(), err
+		}).WithContext(ctx).Should(HaveKeyWithValue(placementv1.ClustersAnnotation, `["staying"]`))
+		created := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "created", Namespace: namespace}}
+		Expect(f.Client.Create(ctx, created)).To(Succeed())
+		Expect(created.Annotations).To(HaveKeyWithValue(placementv1.ClustersAnnotation, `["staying"]`))
 	})
 
 	It("adds a declared inventory once its definition is installed", func(ctx SpecContext) {

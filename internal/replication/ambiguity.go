@@ -1,0 +1,99 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package replication
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Claim identifies an object that represents a cluster.
+type Claim struct {
+	Resource        schema.GroupResource
+	Namespace, Name string
+}
+
+// String returns the type and the name, as in "clusterprofiles.multicluster.x-k8s.io eu/prod".
+func (c Claim) String() string {
+	if c.Namespace == "" {
+		return c.Resource.String() + " " + c.Name
+	}
+	return c.Resource.String() + " " + c.Namespace + "/" + c.Name
+}
+
+// Claims has the objects that represent each cluster, by the cluster's name.
+type Claims map[string][]Claim
+
+// Add adds an object, and reports whether it is the first one of its cluster.
+func (c Claims) Add(cluster string, claim Claim) (first bool) {
+	c[cluster] = append(c[cluster], claim)
+	return len(c[cluster]) == 1
+}
+
+// Ambiguity is a name of a cluster that several objects have. It may stand for one cluster that several fleet managers
+// list, or for several clusters. Nobody can tell which object counts, so no policy gets a cluster of that name.
+type Ambiguity struct {
+	Cluster string
+	// Objects are at least two, sorted by their texts.
+	Objects []Claim
+}
+
+// Ambiguous returns the names that several objects have, sorted.
+func (c Claims) Ambiguous() []Ambiguity {
+	var out []Ambiguity
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		if len(c[name]) > 1 {
+			byText := func(a, b Claim) int { return strings.Compare(a.String(), b.String()) }
+			out = append(out, Ambiguity{Cluster: name, Objects: slices.SortedFunc(slices.Values(c[name]), byText)})
+		}
+	}
+	return out
+}
+
+// MaxShown is the number of ambiguous names in a message, and of the objects of each.
+const MaxShown = 3
+
+// String returns a sentence that names the cluster and the objects, without a period.
+func (a Ambiguity) String() string { return "cluster " + a.Cluster + " " + a.Reason() }
+
+// Reason returns the sentence without its subject, the cluster.
+func (a Ambiguity) Reason() string {
+	shown := make([]string, 0, MaxShown+1)
+	for _, object := range a.Objects[:min(len(a.Objects), MaxShown)] {
+		shown = append(shown, object.String())
+	}
+	if more := len(a.Objects) - MaxShown; more > 0 {
+		shown = append(shown, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("is ambiguous: %s have this name", strings.Join(shown, " and "))
+}
+
+// DescribeAmbiguities returns the sentences of the first names, and the number of the others.
+func DescribeAmbiguities(all []Ambiguity) string {
+	var texts []string
+	for _, a := range all[:min(len(all), MaxShown)] {
+		texts = append(texts, a.String())
+	}
+	if more := len(all) - MaxShown; more > 0 {
+		texts = append(texts, fmt.Sprintf("%d more are ambiguous", more))
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,57 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package replication
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// TestAmbiguous checks which names are ambiguous, and the sentences about them.
+func TestAmbiguous(t *testing.T) {
+	profiles, managed := schema.GroupResource{Group: "multicluster.x-k8s.io", Resource: "clusterprofiles"}, schema.GroupResource{Group: "ocm", Resource: "managedclusters"}
+	claims := Claims{}
+	for _, namespace := range []string{"a", "b", "c", "d"} {
+		if first := claims.Add("many", Claim{profiles, namespace, "many"}); first != (namespace == "a") {
+			t.Errorf("in %s, it is the first: %t", namespace, first)
+		}
+	}
+	claims.Add("one", Claim{profiles, "a", "one"})
+	claims.Add("prod", Claim{profiles, "eu", "prod"})
+	claims.Add("prod", Claim{managed, "", "prod"})
+	const prod = "cluster prod is ambiguous: clusterprofiles.multicluster.x-k8s.io eu/prod and managedclusters.ocm prod have this name"
+	want := "cluster many is ambiguous: clusterprofiles.multicluster.x-k8s.io a/many and clusterprofiles.multicluster.x-k8s.io b/many and " +
+		"clusterprofiles.multicluster.x-k8s.io c/many and 1 more have this name; " + prod
+	if diff := cmp.Diff(want, DescribeAmbiguities(claims.Ambiguous())); diff != "" {
+		t.Errorf("description (-want +got):\n%s", diff)
+	}
+	for i := range 3 {
+		name := fmt.Sprintf("q%d", i)
+		claims.Add(name, Claim{managed, "", name})
+		claims.Add(name, Claim{managed, "", name + "x"})
+	}
+	q0 := "cluster q0 is ambiguous: managedclusters.ocm q0 and managedclusters.ocm q0x have this name"
+	if diff := cmp.Diff(want+"; "+q0+"; 2 more are ambiguous", DescribeAmbiguities(claims.Ambiguous())); diff != "" {
+		t.Errorf("description of many (-want +got):\n%s", diff)
+	}
+	if got := DescribeAmbiguities(nil); got != "" {
+		t.Errorf("description of none: %q", got)
+	}
+}
