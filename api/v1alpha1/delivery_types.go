@@ -91,14 +91,9 @@ type KarmadaDelivery struct {
 // KubeFleetDelivery configures the placements of KubeFleet. It has no fields yet.
 type KubeFleetDelivery struct{}
 
-// PlacementDecisionDelivery configures the PlacementDecisions of SIG Multicluster.
-type PlacementDecisionDelivery struct {
-	// clusterProfileNamespace is the namespace of the ClusterProfiles. If unset, it is the namespace of the PlacementDecision.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	ClusterProfileNamespace string `json:"clusterProfileNamespace,omitempty"`
-}
+// PlacementDecisionDelivery configures the PlacementDecisions of SIG Multicluster, which refer to the ClusterProfiles of the decided
+// clusters. It has no fields yet.
+type PlacementDecisionDelivery struct{}
 
 // OpenClusterManagementDelivery configures the Placements of Open Cluster Management. It has no fields yet.
 type OpenClusterManagementDelivery struct{}

@@ -127,6 +127,11 @@ func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simula
 	}
 	var delivered []delivery.Delivered
 	for _, route := range routes {
+		if route.References && decision.Objects == nil {
+			if decision.Objects, err = s.Claims(ctx); err != nil {
+				return err
+			}
+		}
 		rendered, err := route.Render(delivery.ObjectOf(placed), decision, route.Spec)
 		if err != nil {
 			return fmt.Errorf("%s: %w", route.Title, err)
@@ -167,8 +172,10 @@ func (o *deliveryRenderOptions) print(comment string, delivered []delivery.Deliv
 		if i == 0 {
 			p.line("# %s", comment)
 		}
-		if d.Note != "" {
-			p.line("# %s", d.Note)
+		for _, text := range []string{d.Note, d.Dangling} {
+			if text != "" {
+				p.line("# %s", text)
+			}
 		}
 		p.document(text)
 		if p.err != nil {

@@ -139,7 +139,7 @@ kind: PlacementPolicy
 metadata: {name: region}
 spec:
   match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
-  delivery: {karmada: {}, placementDecision: {clusterProfileNamespace: fleet}}
+  delivery: {karmada: {}, placementDecision: {}}
   rego: |
     package region
 

@@ -43,6 +43,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/watches"
 )
 
@@ -53,6 +54,7 @@ const FieldManager = "berth-delivery"
 type Catalog interface {
 	Select(func(schema.GroupVersionResource) bool) []policy.Resource
 	Kind(schema.GroupVersionResource) string
+	Inventories() *replication.Inventories
 	Subscribe(f func())
 }
 
@@ -79,8 +81,9 @@ type Controller struct {
 	placed    *placedObjects
 	delivered *deliveredObjects
 	reports   *reports
-	// placedWatches, deliveredWatches, and reportWatches fill placed, delivered, and reports.
-	placedWatches, deliveredWatches, reportWatches *watches.Consumer
+	clusters  *clusters
+	// placedWatches, deliveredWatches, reportWatches, and clusterWatches fill placed, delivered, reports, and clusters.
+	placedWatches, deliveredWatches, reportWatches, clusterWatches *watches.Consumer
 	// rewatch wakes watch when the set of watched types may change.
 	rewatch notify.Signal
 	// contests are the delivered objects that other clients change, and foreign those that other clients created.
@@ -131,6 +134,9 @@ func New(d Deps) *Controller {
 	// Systems also report objects that no policy matches.
 	c.reports = newReports(func(keys ...delivery.Key) { c.enqueue(c.placed.among(keys)...) })
 	c.reportWatches = d.Watches.NewConsumer(c.reports, c.systemWatchChanged)
+	c.clusters = newClusters(c.enqueueAll)
+	c.clusterWatches = d.Watches.NewConsumer(c.clusters, c.systemWatchChanged)
+	c.clusterWatches.Prepare = d.Catalog.Inventories().Prepare
 	d.Registry.Subscribe(c.policyChanged)
 	d.Catalog.Subscribe(c.servedChanged)
 	return c
@@ -178,6 +184,7 @@ func (c *Controller) watch(ctx context.Context) {
 		again := c.findLeftBehind(ctx)
 		placed, delivered := c.wanted()
 		c.reportWatches.Set(ctx, c.reporting())
+		c.clusterWatches.Set(ctx, c.referenced())
 		c.deliveredWatches.Set(ctx, delivered)
 		c.placedWatches.Set(ctx, placed)
 		if !sleep(ctx, settle) {
@@ -261,6 +268,32 @@ func (c *Controller) reporting() map[schema.GroupVersionResource]*projection.Fie
 				if c.Catalog.Kind(kind.GroupVersionResource) != "" {
 					out[kind.GroupVersionResource] = reportFields
 				}
+			}
+		}
+	}
+	return out
+}
+
+// inventories returns the served inventories, each in one version.
+func (c *Controller) inventories() []schema.GroupVersionResource {
+	var out []schema.GroupVersionResource
+	known := map[schema.GroupResource]bool{}
+	for _, resource := range c.Catalog.Inventories().Resources() {
+		if c.Catalog.Kind(resource) != "" && !known[resource.GroupResource()] {
+			known[resource.GroupResource()] = true
+			out = append(out, resource)
+		}
+	}
+	return out
+}
+
+// referenced returns the inventories if a system that policies deliver to refers to their objects.
+func (c *Controller) referenced() map[schema.GroupVersionResource]*projection.FieldSet {
+	out := map[schema.GroupVersionResource]*projection.FieldSet{}
+	for _, p := range c.Registry.InForce() {
+		if delivery.MayDeliver(p) && slices.ContainsFunc(delivery.Systems(p.Delivery), func(s delivery.System) bool { return s.References }) {
+			for _, resource := range c.inventories() {
+				out[resource] = clusterFields
 			}
 		}
 	}

@@ -291,6 +291,12 @@ func (c *Controller) request(v placedVersion) placement.Request {
 // needIn finds out what has to exist in one system.
 func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructured, decision delivery.Decision, n *need) {
 	system := route.System
+	if system.References {
+		if !c.resolve(&decision, n) {
+			n.keep(system)
+			return
+		}
+	}
 	live, observed, unread := c.observe(system, object, n)
 	next, err := system.HandOver(delivery.ObjectOf(object), decision, route.Spec, live, observed, c.Clock.Now())
 	objects := next.Objects
@@ -328,11 +334,32 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 		}
 		n.objects = append(n.objects, want)
 		n.note = cmp.Or(n.note, o.Note)
+		if o.Dangling != "" {
+			n.fail(placementv1.ReasonDeliveryFailed, "%s refers to no ClusterProfile for a decided cluster: %s", o.Object.GetName(), o.Dangling)
+		}
 	}
 	if next.Run.State != delivery.NotReported && unread != nil {
 		next.Run = *unread
 	}
 	n.run = n.run.And(next.Run)
+}
+
+// resolve adds the objects of the inventories to a decision. It returns false while they are not known.
+func (c *Controller) resolve(decision *delivery.Decision, n *need) bool {
+	for _, resource := range c.inventories() {
+		switch state, watched := c.clusterWatches.State(resource); {
+		case state.Synced:
+		case watched && state.Settled():
+			n.fail(placementv1.ReasonDeliveryFailed, "Berth can't read %s, whose objects it has to refer to: %v", resource.GroupResource(), state.Err)
+			n.unreadable = true
+			return false
+		default:
+			n.pending, n.unreadable = true, n.unreadable || state.Err != nil
+			return false
+		}
+	}
+	decision.Objects = c.clusters.claims()
+	return true
 }
 
 // observe returns the delivered object of a system and what the system reports of it, or nil. unread says why Berth can't read the

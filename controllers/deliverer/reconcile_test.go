@@ -43,6 +43,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/watches"
 )
 
@@ -71,6 +72,8 @@ func (c catalog) Select(selects func(schema.GroupVersionResource) bool) []policy
 }
 
 func (c catalog) Kind(resource schema.GroupVersionResource) string { return c[resource] }
+
+func (c catalog) Inventories() *replication.Inventories { return replication.Known() }
 
 func (c catalog) Subscribe(func()) {}
 

@@ -33,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 // System is a multi-cluster system that Berth can deliver to.
@@ -45,6 +46,9 @@ type System struct {
 	ClusterRole string
 	// Kinds are the kinds of the objects that Berth keeps in the system.
 	Kinds []Kind
+
+	// References reports whether the objects refer to objects of inventories, which Decision.Objects has.
+	References bool
 
 	render func(Object, Decision, *placementv1.Delivery) ([]Delivered, error)
 	// reporter is nil if the system does not say where objects run.
@@ -99,6 +103,8 @@ type Decision struct {
 	Clusters []string
 	// Shares has what the policies say of single clusters, by name. It may have clusters that are not in Clusters.
 	Shares map[string]Share
+	// Objects are the objects of the inventories, by the name of their cluster. Only a system with References reads them.
+	Objects replication.Claims
 }
 
 // Share is the part of the replicas that a policy gives to a cluster. At most one field is set.
@@ -120,6 +126,9 @@ type Delivered struct {
 	Object *unstructured.Unstructured
 	// Note says which part of the decision the object leaves out, and why. It is usually empty.
 	Note string
+	// Dangling says which clusters of the decision the object leaves out because no object of an inventory can be referred to. It is
+	// usually empty.
+	Dangling string
 }
 
 // Systems returns the systems of spec.delivery, in the order of its fields.

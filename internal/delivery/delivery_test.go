@@ -36,6 +36,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/test/budget"
 )
 
@@ -128,8 +129,54 @@ func clusters(n int) []string {
 	return names
 }
 
+// decided returns the decision for clusters that ClusterProfiles in the namespace fleet represent.
 func decided(clusters ...string) delivery.Decision {
-	return delivery.Decision{Clusters: clusters}
+	out := delivery.Decision{Clusters: clusters, Objects: replication.Claims{}}
+	for _, name := range clusters {
+		out.Objects[name] = []replication.Claim{{Resource: profiles, Namespace: "fleet", Name: name}}
+	}
+	return out
+}
+
+var profiles = schema.GroupResource{Group: "multicluster.x-k8s.io", Resource: "clusterprofiles"}
+
+// TestReferences checks that PlacementDecisions refer to the objects that were decided, and say which clusters have none.
+func TestReferences(t *testing.T) {
+	s, spec := system(t, "placementDecision")
+	managed := schema.GroupResource{Group: "cluster.open-cluster-management.io", Resource: "managedclusters"}
+	decision := decided("ap")
+	decision.Clusters = []string{"ap", "eu", "prod"}
+	decision.Objects["eu"] = []replication.Claim{{Resource: profiles, Namespace: "other", Name: "eu"}}
+	for name, tc := range map[string]struct {
+		cluster string
+		objects []replication.Claim
+		want    string
+	}{
+		"unknown":           {"prod", nil, "no inventory has a cluster prod"},
+		"another inventory": {"prod", []replication.Claim{{Resource: managed, Name: "prod"}}, "cluster prod is managedclusters.cluster.open-cluster-management.io prod, which is no ClusterProfile"},
+		"ambiguous": {
+			"prod", []replication.Claim{{Resource: profiles, Namespace: "us", Name: "prod"}, {Resource: profiles, Namespace: "eu", Name: "prod"}},
+			"cluster prod is ambiguous: clusterprofiles.multicluster.x-k8s.io eu/prod and clusterprofiles.multicluster.x-k8s.io us/prod have this name",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			decision.Objects[tc.cluster] = tc.objects
+			delivered, err := s.Render(deployment("web", 3), decision, spec)
+			if err != nil || len(delivered) != 1 {
+				t.Fatalf("%d objects, error %v", len(delivered), err)
+			}
+			want := []any{
+				map[string]any{"clusterProfileRef": map[string]any{"name": "ap", "namespace": "fleet"}},
+				map[string]any{"clusterProfileRef": map[string]any{"name": "eu", "namespace": "other"}},
+			}
+			if diff := cmp.Diff(want, delivered[0].Object.Object["decisions"]); diff != "" {
+				t.Errorf("decisions (-want +got):\n%s", diff)
+			}
+			if delivered[0].Dangling != tc.want {
+				t.Errorf("dangling: %q, want %q", delivered[0].Dangling, tc.want)
+			}
+		})
+	}
 }
 
 func weight(n int64) delivery.Share   { return delivery.Share{Weight: &n} }
@@ -174,14 +221,9 @@ func goldenCases() map[string]goldenCase {
 		},
 		"not-divisible": {object: configMap("settings"), decision: divided, replicas: by(placementv1.DivideByFreeCapacity), only: all},
 		"options": {
-			object: deployment("web", 3), decision: decided("eu-1"), only: []string{"karmada", "placementDecision"},
+			object: deployment("web", 3), decision: decided("eu-1"), only: []string{"karmada"},
 			edit: func(d *placementv1.Delivery) {
-				if d.Karmada != nil {
-					d.Karmada.PropagateDependencies, d.Karmada.PreserveOnDeletion = true, true
-				}
-				if d.PlacementDecision != nil {
-					d.PlacementDecision.ClusterProfileNamespace = "fleet"
-				}
+				d.Karmada.PropagateDependencies, d.Karmada.PreserveOnDeletion = true, true
 			},
 		},
 	}

@@ -17,12 +17,14 @@ limitations under the License.
 package delivery
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 const multiclusterTitle = "SIG Multicluster"
@@ -49,10 +51,29 @@ var placementDecision = System{
 	Title:       multiclusterTitle,
 	ClusterRole: "berth-delivery-placementdecision",
 	Kinds:       []Kind{placementDecisionKind},
+	References:  true,
 	render:      renderPlacementDecision,
 }
 
-// renderPlacementDecision returns one slice without clusters for an empty decision, so that consumers see that it is made.
+// clusterProfiles is the inventory that the decisions refer to.
+var clusterProfiles = multiclusterVersion.WithResource("clusterprofiles").GroupResource()
+
+// profileOf returns the ClusterProfile that represents a cluster. The text says why there is none.
+func profileOf(cluster string, objects replication.Claims) (profile replication.Claim, dangling string) {
+	switch claims := objects[cluster]; {
+	case len(claims) == 0:
+		return profile, fmt.Sprintf("no inventory has a cluster %s", cluster)
+	case len(claims) > 1:
+		return profile, replication.Claims{cluster: claims}.Ambiguous()[0].String()
+	case claims[0].Resource != clusterProfiles:
+		return profile, fmt.Sprintf("cluster %s is %s, which is no ClusterProfile", cluster, claims[0])
+	default:
+		return claims[0], ""
+	}
+}
+
+// renderPlacementDecision returns one slice without clusters for an empty decision, so that consumers see that it is made. A slice refers
+// to the ClusterProfiles that were decided. It leaves out clusters that have none.
 func renderPlacementDecision(object Object, decision Decision, spec *placementv1.Delivery) ([]Delivered, error) {
 	if err := requireNamespaced(object, multiclusterTitle, "placementDecision"); err != nil {
 		return nil, err
@@ -61,17 +82,19 @@ func renderPlacementDecision(object Object, decision Decision, spec *placementv1
 	if err != nil {
 		return nil, err
 	}
-	namespace := spec.PlacementDecision.ClusterProfileNamespace
-	if namespace == "" {
-		namespace = object.Namespace
-	}
 	key := deliveredName(object)
 	var delivered []Delivered
 	for index, clusters := range slicesOf(decision.Clusters) {
 		decisions := make([]any, 0, len(clusters))
+		dangling := ""
 		for _, name := range clusters {
+			profile, why := profileOf(name, decision.Objects)
+			if why != "" {
+				dangling = cmp.Or(dangling, why)
+				continue
+			}
 			decisions = append(decisions, map[string]any{
-				"clusterProfileRef": map[string]any{"name": name, "namespace": namespace},
+				"clusterProfileRef": map[string]any{"name": profile.Name, "namespace": profile.Namespace},
 			})
 		}
 		slice := newObject(placementDecisionKind, fmt.Sprintf("%s-%d", key, index), object)
@@ -83,7 +106,7 @@ func renderPlacementDecision(object Object, decision Decision, spec *placementv1
 		slice.SetAnnotations(annotations(clusters))
 		slice.Object["decisions"] = decisions
 		slice.Object["schedulerName"] = managedBy
-		delivered = append(delivered, Delivered{Kind: placementDecisionKind, Object: slice})
+		delivered = append(delivered, Delivered{Kind: placementDecisionKind, Object: slice, Dangling: dangling})
 	}
 	return delivered, nil
 }

@@ -335,6 +335,28 @@ func (s *Simulation) Clusters(ctx context.Context) ([]string, error) {
 	return sets.List(names), nil
 }
 
+// Claims returns the objects of the inventories that represent each cluster.
+func (s *Simulation) Claims(ctx context.Context) (replication.Claims, error) {
+	inventories, out := s.cluster.Catalog().Inventories(), replication.Claims{}
+	listed := map[schema.GroupResource]bool{}
+	for _, resource := range inventories.Resources() {
+		if _, served := s.cluster.Catalog().Exact(resource); !served || listed[resource.GroupResource()] {
+			continue
+		}
+		listed[resource.GroupResource()] = true
+		objects, err := s.cluster.List(ctx, resource, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, obj := range objects {
+			if cluster, ok := inventories.Cluster(resource, obj.Object); ok {
+				out.Add(cluster["name"].(string), replication.Claim{Resource: resource.GroupResource(), Namespace: obj.GetNamespace(), Name: obj.GetName()})
+			}
+		}
+	}
+	return out, nil
+}
+
 // Ambiguous returns the names of clusters that several objects of the inventories have that a policy reads, sorted.
 func (s *Simulation) Ambiguous(b *policy.Binding) []replication.Ambiguity {
 	return s.data.Ambiguous(b.Clusters)

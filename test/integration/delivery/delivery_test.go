@@ -254,6 +254,46 @@ var _ = Describe("Delivery", func() {
 		Expect(writes() - written).To(Equal(len(kinds) + 2))
 	})
 
+	It("refers to the ClusterProfiles that were decided, and reports clusters that have none", func(ctx SpecContext) {
+		east, west, namespace := newFleet(ctx, "a"), newFleet(ctx, "b"), f.NewNamespace(ctx, nil)
+		reference := func(fl fleet, name string) any {
+			return map[string]any{"clusterProfileRef": map[string]any{"name": fl.cluster(name), "namespace": fl.namespace}}
+		}
+		decisions := func(ctx context.Context) (any, error) {
+			o, err := only(ctx, placementDecision, namespace, "web")
+			if err != nil {
+				return nil, err
+			}
+			return o.Object["decisions"], nil
+		}
+		p := east.policy(placementv1.Delivery{PlacementDecision: &placementv1.PlacementDecisionDelivery{}}, namespace)
+		p.Spec.Rego = fmt.Sprintf("package deliver\n\nclusters := {%q, %q, %q}\n", east.cluster("a"), east.cluster("gone"), west.cluster("b"))
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		Eventually(decisions).WithContext(ctx).Should(Equal([]any{reference(east, "a"), reference(west, "b")}))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed, "no inventory has a cluster "+east.cluster("gone")))
+
+		By("a profile that comes, and one that makes a name ambiguous")
+		profile := func(namespace, name string) *unstructured.Unstructured {
+			out := framework.NewObject(clusterProfile, namespace, name, nil)
+			out.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "specs"}}
+			return out
+		}
+		found := profile(west.namespace, east.cluster("gone"))
+		Expect(f.Client.Create(ctx, found)).To(Succeed())
+		DeferCleanup(f.Client.Delete, found)
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		second := profile(namespace, west.cluster("b"))
+		Expect(f.Client.Create(ctx, second)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(f.Client.Delete(ctx, second))).To(Succeed()) })
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed, "cluster "+west.cluster("b")+" is ambiguous"))
+		Eventually(decisions).WithContext(ctx).Should(ConsistOf(reference(east, "a"), map[string]any{"clusterProfileRef": map[string]any{"name": found.GetName(), "namespace": west.namespace}}))
+		Expect(f.Client.Delete(ctx, second)).To(Succeed())
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
+
 	It("restores what another client changed or deleted", func(ctx SpecContext) {
 		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
 		p := fl.policy(toKarmada, namespace)

@@ -1,0 +1,131 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package deliverer
+
+import (
+	"maps"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+var _ watches.Sink = (*clusters)(nil)
+
+// clusters holds which objects of the inventories represent which clusters. It is safe for concurrent use.
+type clusters struct {
+	// changed is called when the objects of a cluster changed.
+	changed func()
+
+	mu sync.Mutex
+	// tables have the name of the cluster that each object of a type represents.
+	tables map[schema.GroupVersionResource]map[replication.Claim]string
+	// known is the result of claims; nil after a change.
+	known replication.Claims
+}
+
+func newClusters(changed func()) *clusters {
+	return &clusters{changed: changed, tables: map[schema.GroupVersionResource]map[replication.Claim]string{}}
+}
+
+// clusterFields are the fields of prepared objects that are read: the names of clusters.
+var clusterFields = replication.NormalFields(projection.Fields("name"))
+
+// claims returns the objects of each cluster. The caller must not change them.
+func (c *clusters) claims() replication.Claims {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil {
+		c.known = replication.Claims{}
+		for _, table := range c.tables {
+			for claim, cluster := range table {
+				c.known.Add(cluster, claim)
+			}
+		}
+	}
+	return c.known
+}
+
+// read returns the identity of a prepared object, and the cluster that it represents; "" if it represents none.
+func read(resource schema.GroupVersionResource, o *unstructured.Unstructured) (replication.Claim, string) {
+	_, normal := replication.Parts(o.Object)
+	cluster, _ := normal["name"].(string)
+	return replication.Claim{Resource: resource.GroupResource(), Namespace: o.GetNamespace(), Name: o.GetName()}, cluster
+}
+
+// Replace implements watches.Sink.
+func (c *clusters) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
+	next := map[replication.Claim]string{}
+	for _, o := range objects {
+		if claim, cluster := read(resource, o); cluster != "" {
+			next[claim] = cluster
+		}
+	}
+	c.mu.Lock()
+	differs := !maps.Equal(c.tables[resource], next)
+	c.tables[resource] = next
+	c.unlock(differs)
+}
+
+// Put implements watches.Sink.
+func (c *clusters) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
+	claim, cluster := read(resource, o)
+	c.set(resource, claim, cluster)
+}
+
+// Delete implements watches.Sink.
+func (c *clusters) Delete(resource schema.GroupVersionResource, namespace, name string) {
+	c.set(resource, replication.Claim{Resource: resource.GroupResource(), Namespace: namespace, Name: name}, "")
+}
+
+// set records the cluster that an object of a type represents; "" for none.
+func (c *clusters) set(resource schema.GroupVersionResource, claim replication.Claim, cluster string) {
+	c.mu.Lock()
+	table := c.tables[resource]
+	differs := table != nil && table[claim] != cluster
+	switch {
+	case !differs:
+	case cluster == "":
+		delete(table, claim)
+	default:
+		table[claim] = cluster
+	}
+	c.unlock(differs)
+}
+
+// Drop implements watches.Sink.
+func (c *clusters) Drop(resource schema.GroupVersionResource) {
+	c.mu.Lock()
+	differs := len(c.tables[resource]) > 0
+	delete(c.tables, resource)
+	c.unlock(differs)
+}
+
+// unlock unlocks mu, and notifies of a difference.
+func (c *clusters) unlock(differs bool) {
+	if differs {
+		c.known = nil
+	}
+	c.mu.Unlock()
+	if differs {
+		c.changed()
+	}
+}

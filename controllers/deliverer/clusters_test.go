@@ -1,0 +1,69 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package deliverer
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+// TestClusters checks which objects represent clusters, and that only changes of that are reported.
+func TestClusters(t *testing.T) {
+	profiles := schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}
+	changes := 0
+	c := newClusters(func() { changes++ })
+	profile := func(namespace, name, label string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{}}
+		o.SetNamespace(namespace)
+		o.SetName(name)
+		o.SetLabels(map[string]string{"a": label})
+		replication.Known().Prepare(profiles, o)
+		return o
+	}
+	for _, step := range []struct {
+		what    string
+		do      func()
+		want    string
+		changes int
+	}{
+		{"an object before the type is complete", func() { c.Put(profiles, profile("fleet", "eu", "1")) }, "", 0},
+		{"the type", func() { c.Replace(profiles, clusterFields, []*unstructured.Unstructured{profile("fleet", "eu", "1")}) }, "fleet", 1},
+		{"another label", func() { c.Put(profiles, profile("fleet", "eu", "2")) }, "fleet", 0},
+		{"the type again", func() { c.Replace(profiles, clusterFields, []*unstructured.Unstructured{profile("fleet", "eu", "3")}) }, "fleet", 0},
+		{"an object that represents no cluster", func() { c.Put(profiles, &unstructured.Unstructured{Object: map[string]any{}}) }, "fleet", 0},
+		{"an object of another name", func() { c.Put(profiles, profile("fleet", "us", "1")) }, "fleet", 1},
+		{"an unknown object", func() { c.Delete(profiles, "fleet", "ap") }, "fleet", 0},
+		{"a deletion", func() { c.Delete(profiles, "fleet", "eu") }, "", 1},
+		{"the end of the type", func() { c.Drop(profiles) }, "", 1},
+		{"the end again", func() { c.Drop(profiles) }, "", 0},
+	} {
+		changes = 0
+		step.do()
+		namespace := ""
+		if claims := c.claims()["eu"]; len(claims) > 0 {
+			namespace = claims[0].Namespace
+		}
+		if diff := cmp.Diff([]any{step.want, step.changes}, []any{namespace, changes}); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.what, diff)
+		}
+	}
+}
