@@ -31,7 +31,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/resource"
@@ -84,9 +83,9 @@ func (f *simulationFlags) settings() (simulation.Options, *replication.Inventori
 			return out, nil, fmt.Errorf("--config: %w", err)
 		}
 	}
-	inventories, invalid := replication.NewInventories(field.NewPath("inventories"), config.Inventories...)
-	if len(invalid) > 0 {
-		return out, nil, fmt.Errorf("--config: %s: %w", f.config, invalid.ToAggregate())
+	inventories, err := config.ClusterInventories()
+	if err != nil {
+		return out, nil, fmt.Errorf("--config: %s: %w", f.config, err)
 	}
 	if out.Templates, err = config.Templates(); err != nil {
 		return out, nil, fmt.Errorf("--config: %s: %w", f.config, err)

@@ -494,6 +494,7 @@ func TestCheckRules(t *testing.T) {
   reads clusterprofiles.multicluster.x-k8s.io
     labels.region
     taints.*.effect
+    terminating
   Berth needs the right to list and watch these types.
 
 policy wrong-rules

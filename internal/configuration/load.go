@@ -34,6 +34,7 @@ import (
 	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/input"
 	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/workload"
 )
 
@@ -131,6 +132,20 @@ func (c *ManagerConfiguration) ClusterLists() (*clusterlist.Kinds, error) {
 		declared[i] = clusterlist.Declaration{GroupResource: schema.GroupResource{Group: p.Group, Resource: p.Resource}, Kind: p.Kind, Path: fieldsOf(p.Path)}
 	}
 	return clusterlist.NewKinds(declared...)
+}
+
+// ClusterInventories returns the inventories that Berth knows and those in Inventories, with the objects that ClusterSources
+// select.
+func (c *ManagerConfiguration) ClusterInventories() (*replication.Inventories, error) {
+	all, errs := replication.NewInventories(field.NewPath("inventories"), c.Inventories...)
+	if len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	out, errs := all.Restrict(field.NewPath("clusterSources"), c.ClusterSources)
+	if len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return out, nil
 }
 
 // PredicateArguments returns the arguments of predicates.

@@ -69,6 +69,13 @@ func TestLoad(t *testing.T) {
 				Fields: replication.DeclaredFields{Name: "spec.cluster", Ready: &replication.DeclaredReady{Condition: "Healthy"}},
 			}}},
 		},
+		"ClusterSources": {
+			text: head + "clusterSources: [{group: multicluster.x-k8s.io, resource: clusterprofiles, namespaces: [fleet], selector: {matchLabels: {a: b}}}]",
+			want: &ManagerConfiguration{TypeMeta: itself, ClusterSources: []replication.Source{{
+				Group: "multicluster.x-k8s.io", Resource: "clusterprofiles", Namespaces: []string{"fleet"}, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+			}}},
+		},
+		"SourceFields":    {text: head + "clusterSources: [{namespace: a}]", err: []string{`unknown field "clusterSources[0].namespace"`}},
 		"InventoryFields": {text: head + "inventories: [{fields: {zone: a}}]", err: []string{`unknown field "inventories[0].fields.zone"`}},
 		"Empty":           {text: "# nothing\n", err: []string{"has 0 documents"}},
 		"Two":             {text: head + "---\n" + head, err: []string{"has 2 documents"}},

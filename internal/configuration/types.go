@@ -43,6 +43,9 @@ type ManagerConfiguration struct {
 	Placements []Placement `json:"placements,omitempty"`
 	// Inventories are resource types whose objects represent clusters. They come after those that Berth knows.
 	Inventories []replication.Declaration `json:"inventories,omitempty"`
+	// ClusterSources say which objects of the inventories, known and declared, represent clusters: those that one of them
+	// selects. If it is empty, all do.
+	ClusterSources []replication.Source `json:"clusterSources,omitempty"`
 }
 
 // Predicates configures predicates.

@@ -27,10 +27,10 @@ import (
 // Cluster Management), Cluster (Karmada), and MemberCluster (KubeFleet).
 var known = []inventory{
 	{resource: schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}, read: readClusterProfile},
-	{resource: schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}, read: readManagedCluster},
-	{resource: schema.GroupVersionResource{Group: "cluster.karmada.io", Version: "v1alpha1", Resource: "clusters"}, read: readKarmadaCluster},
-	{resource: schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1", Resource: "memberclusters"}, read: readMemberCluster},
-	{resource: schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1beta1", Resource: "memberclusters"}, read: readMemberCluster},
+	{resource: schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}, read: readManagedCluster, clusterScoped: true},
+	{resource: schema.GroupVersionResource{Group: "cluster.karmada.io", Version: "v1alpha1", Resource: "clusters"}, read: readKarmadaCluster, clusterScoped: true},
+	{resource: schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1", Resource: "memberclusters"}, read: readMemberCluster, clusterScoped: true},
+	{resource: schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1beta1", Resource: "memberclusters"}, read: readMemberCluster, clusterScoped: true},
 }
 
 // Claims of Open Cluster Management that set fields of the normal form. The platform is one of the reserved names of

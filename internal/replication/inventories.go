@@ -40,6 +40,10 @@ type inventory struct {
 	read func(obj, out map[string]any)
 	// name is the path of the cluster's name; nil if the object's name is used.
 	name path
+	// clusterScoped reports whether the objects are known to have no namespace.
+	clusterScoped bool
+	// sources select the objects that represent clusters; nil for all objects.
+	sources []source
 }
 
 // NewInventories returns the built-in inventories followed by the declared ones, in their order. The errors concern the
@@ -89,9 +93,9 @@ func (i *Inventories) Resources() []schema.GroupVersionResource {
 
 // Needs returns the sealed fields of the normal form that must be kept of an inventory's objects if a policy reads the
 // given fields. It adds the name if clusters have names other than their objects, because only the normal form has that
-// name.
+// name, and if only some objects represent clusters, so that a change of that is a change of the normal form.
 func (i *Inventories) Needs(resource schema.GroupVersionResource, read *projection.FieldSet) *projection.FieldSet {
-	if in := i.find(resource); in == nil || in.name == nil {
+	if in := i.find(resource); in == nil || in.name == nil && in.sources == nil {
 		return read
 	}
 	name := &projection.FieldSet{}
@@ -104,11 +108,12 @@ func (i *Inventories) Needs(resource schema.GroupVersionResource, read *projecti
 // allocatable, and allocated if the inventory provides them. Resources are quantities, keyed by resource name. Free
 // resources are allocatable minus allocated.
 //
-// The result ok is false for other resource types, and for an object that does not have the name of its cluster yet.
+// The result ok is false for other resource types, for an object that does not have the name of its cluster yet, and for
+// one that no source selects.
 // The object is not changed, and the document shares values with it.
 func (i *Inventories) Cluster(resource schema.GroupVersionResource, obj map[string]any) (document map[string]any, ok bool) {
 	in := i.find(resource)
-	if in == nil {
+	if in == nil || in.sources != nil && !slices.ContainsFunc(in.sources, func(s source) bool { return s.selects(obj) }) {
 		return nil, false
 	}
 	name := text(obj, "metadata", "name")

@@ -32,6 +32,8 @@ func TestDeclaredInventoriesAreChecked(t *testing.T) {
 	for text, want := range map[string]string{
 		good: "",
 		good + "- {group: dc.example.com, version: v1, resource: racks, fields: {region: a..b}}\n": path + `: inventories[1].fields.region: Invalid value: "a..b"`,
+		good + "clusterSources:\n- {group: fleet.example.com, resource: sites}\n":                  "",
+		good + "clusterSources:\n- {group: fleet.example.com, resource: site}\n":                   path + `: clusterSources[0]: Unsupported value: "site.fleet.example.com"`,
 		good + good: path + ": inventories[1]: Duplicate value",
 	} {
 		if err := os.WriteFile(path, []byte(head+text), 0o600); err != nil {

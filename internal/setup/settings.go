@@ -21,8 +21,6 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/configuration"
 	"github.com/berth-dev/berth/internal/policyreport"
@@ -52,9 +50,9 @@ func readSettings(o Options) (*settings, error) {
 			return nil, fmt.Errorf("--config: %w", err)
 		}
 	}
-	inventories, invalid := replication.NewInventories(field.NewPath("inventories"), config.Inventories...)
-	if len(invalid) > 0 {
-		return nil, fmt.Errorf("--config: %s: %w", o.Config, invalid.ToAggregate())
+	inventories, err := config.ClusterInventories()
+	if err != nil {
+		return nil, fmt.Errorf("--config: %s: %w", o.Config, err)
 	}
 	registry, err := predicates.NewRegistry(o.OwnPredicates...)
 	if err != nil {

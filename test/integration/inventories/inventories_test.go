@@ -99,9 +99,10 @@ annotations := {sprintf("seen.example.com/%s", [name]): cluster | some name, clu
 			ContainSubstring("cluster eu-9 is ambiguous: clusterprofiles.multicluster.x-k8s.io fleet/eu-9 and sites.fleet.example.com some-site have this name"),
 			ContainSubstring(sentence))))
 
-		By("names that are unique again")
+		By("names that are unique again, one by a label that the configuration excludes")
 		Expect(f.Client.Delete(ctx, declared)).To(Succeed())
-		Expect(f.Client.Delete(ctx, usurper)).To(Succeed())
+		usurper.SetLabels(map[string]string{corev1.LabelTopologyRegion: "eu", "example.com/mirrored": "true"})
+		Expect(f.Client.Update(ctx, usurper)).To(Succeed())
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionClustersAmbiguous).Should(BeZero())
 		Expect(f.Client.Create(ctx, denied)).To(Succeed())
 		Expect(denied.Annotations).To(HaveKeyWithValue(placementv1.ClustersAnnotation, `["eu-9"]`))

@@ -81,6 +81,15 @@ inventories:
   resource: racks
   fields:
     ready: {condition: Powered}
+clusterSources:
+- group: multicluster.x-k8s.io
+  resource: clusterprofiles
+  selector: {matchExpressions: [{key: example.com/mirrored, operator: DoesNotExist}]}
+- {group: cluster.open-cluster-management.io, resource: managedclusters}
+- {group: cluster.karmada.io, resource: clusters}
+- {group: cluster.kubernetes-fleet.io, resource: memberclusters}
+- {group: fleet.example.com, resource: sites}
+- {group: dc.example.com, resource: racks}
 placements:
 - {group: fleet.example.com, resource: rollouts, kind: Rollout, path: .spec.clusters}
 `

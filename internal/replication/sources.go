@@ -1,0 +1,110 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package replication
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Source selects objects of an inventory.
+type Source struct {
+	// Group and Resource identify the inventory, for example multicluster.x-k8s.io and clusterprofiles.
+	Group    string `json:"group"`
+	Resource string `json:"resource"`
+	// Namespaces are the namespaces of the objects. If it is empty, the objects of all namespaces are selected.
+	Namespaces []string `json:"namespaces,omitempty"`
+	// Selector selects the objects by their labels. If it is unset, all labels are selected.
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+}
+
+// source is a compiled Source.
+type source struct {
+	namespaces []string
+	selector   labels.Selector
+}
+
+// selects reports whether the source selects an object.
+func (s source) selects(obj map[string]any) bool {
+	if len(s.namespaces) > 0 && !slices.Contains(s.namespaces, text(obj, "metadata", "namespace")) {
+		return false
+	}
+	set := labels.Set{}
+	for key, value := range object(obj, "metadata", "labels") {
+		set[key], _ = value.(string)
+	}
+	return s.selector.Matches(set)
+}
+
+// Restrict returns the inventories whose objects represent clusters only if one of the sources selects them. Inventories
+// without a source are left out. Without any source, all are returned as they are. The errors concern the sources; the
+// parameter at is the path of their list.
+func (i *Inventories) Restrict(at *field.Path, sources []Source) (*Inventories, field.ErrorList) {
+	if len(sources) == 0 {
+		return i, nil
+	}
+	var errs field.ErrorList
+	byType := map[schema.GroupResource][]source{}
+	for n, s := range sources {
+		resource := schema.GroupResource{Group: s.Group, Resource: s.Resource}
+		compiled, invalid := i.compileSource(at.Index(n), resource, s)
+		errs = append(errs, invalid...)
+		byType[resource] = append(byType[resource], compiled)
+	}
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	out := &Inventories{}
+	for _, in := range i.all {
+		if in.sources = byType[in.resource.GroupResource()]; in.sources != nil {
+			out.all = append(out.all, in)
+		}
+	}
+	return out, nil
+}
+
+// compileSource returns the compiled form of a source of an inventory.
+func (i *Inventories) compileSource(at *field.Path, resource schema.GroupResource, s Source) (out source, errs field.ErrorList) {
+	of := slices.IndexFunc(i.all, func(in inventory) bool { return in.resource.GroupResource() == resource })
+	if of < 0 {
+		var names []string
+		for _, in := range i.all {
+			names = append(names, in.resource.GroupResource().String())
+		}
+		errs = append(errs, field.NotSupported(at, resource.String(), slices.Compact(names)))
+	} else if i.all[of].clusterScoped && len(s.Namespaces) > 0 {
+		errs = append(errs, field.Forbidden(at.Child("namespaces"), resource.String()+" have no namespaces; select them by labels"))
+	}
+	for n, namespace := range s.Namespaces {
+		for _, problem := range validation.IsDNS1123Label(namespace) {
+			errs = append(errs, field.Invalid(at.Child("namespaces").Index(n), namespace, problem))
+		}
+	}
+	out = source{namespaces: s.Namespaces, selector: labels.Everything()}
+	if s.Selector != nil {
+		var err error
+		if out.selector, err = metav1.LabelSelectorAsSelector(s.Selector); err != nil {
+			errs = append(errs, field.Invalid(at.Child("selector"), s.Selector, err.Error()))
+		}
+	}
+	return out, errs
+}
