@@ -49,7 +49,7 @@ func (c Claims) Add(cluster string, claim Claim) (first bool) {
 }
 
 // Ambiguity is a name of a cluster that several objects have. It may stand for one cluster that several fleet managers
-// list, or for several clusters. Nobody can tell which object counts, so no policy gets a cluster of that name.
+// list, or for several clusters. Berth can't know which object counts, so no policy gets a cluster of that name.
 type Ambiguity struct {
 	Cluster string
 	// Objects are at least two, sorted by their texts.

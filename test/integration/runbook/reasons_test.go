@@ -397,6 +397,16 @@ annotations["example.com/n"] := n
 		policy(ctx, "zones", zone)
 		policy(ctx, "zones-rival", strings.ReplaceAll(zone, `"a"`, `"b"`))
 	}},
+	placementv1.ReasonAmbiguousClusters: {condition: placementv1.ConditionClustersAmbiguous, do: func(ctx context.Context) {
+		f.InstallClusterProfiles(ctx)
+		for _, namespace := range []string{"shop", "default"} {
+			f.MustKubectl(ctx, `{"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ClusterProfile", "metadata": {"name": "twin"}, "spec": {"clusterManager": {"name": "m"}}}`,
+				"--namespace="+namespace, "create", "-f", "-")
+		}
+		policy(ctx, "zones", "package zones\n\nannotations[\"example.com/clusters\"] := count(data.clusters)\n")
+	}, after: func(ctx context.Context) {
+		f.MustKubectl(ctx, "", "--namespace=default", "delete", "clusterprofile", "twin")
+	}, shows: "twin"},
 	placementv1.ReasonNotTracked: {condition: placementv1.ConditionReady, do: func(ctx context.Context) {
 		quotaIn(ctx, "shop", "count/leases.coordination.k8s.io", "1", "pods", "1")
 	}},
