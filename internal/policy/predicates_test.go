@@ -40,7 +40,7 @@ func workloadPaths(prefix string, others ...string) []string {
 
 // clusterPaths are the fields of clusters that predicates read.
 var clusterPaths = []string{
-	".allocatable.**", ".allocated.**", ".capacity.**", ".labels.**", ".properties.**", ".ready.**", ".region.**", ".taints.**", ".zones.**",
+	".allocatable.**", ".allocated.**", ".capacity.**", ".labels.**", ".properties.**", ".ready.**", ".region.**", ".taints.**", ".terminating.**", ".zones.**",
 }
 
 func TestPredicatesRead(t *testing.T) {

@@ -170,6 +170,10 @@ func TestClusterSnapshot(t *testing.T) {
 				Allocatable: map[string]int64{"pods": limitless}, Boundless: true,
 			},
 		},
+		"a cluster that is being deleted": {
+			ready(`"terminating": true`),
+			cluster{Taints: []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: "NoSchedule"}}, Allocatable: map[string]int64{"pods": limitless}, Boundless: true},
+		},
 		"what is no taint is left out": {
 			ready(`"taints": [1, {}, {"effect": "Other"}]`), cluster{Allocatable: map[string]int64{"pods": limitless}, Boundless: true},
 		},

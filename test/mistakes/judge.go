@@ -47,11 +47,12 @@ func (o Observed) Settled() bool {
 // bad are the statuses of conditions that tell people that something is wrong. Enforced is not among them: it is False in
 // a mode that the author chose. Neither is Replicated, nor Compiled: Ready sums them up.
 var bad = map[string]metav1.ConditionStatus{
-	placementv1.ConditionCompliant:  metav1.ConditionFalse,
-	placementv1.ConditionConflicted: metav1.ConditionTrue,
-	placementv1.ConditionStalled:    metav1.ConditionTrue,
-	"Degraded":                      metav1.ConditionTrue,
-	"TypeChecked":                   metav1.ConditionFalse,
+	placementv1.ConditionCompliant:         metav1.ConditionFalse,
+	placementv1.ConditionConflicted:        metav1.ConditionTrue,
+	placementv1.ConditionStalled:           metav1.ConditionTrue,
+	placementv1.ConditionClustersAmbiguous: metav1.ConditionTrue,
+	"Degraded":                             metav1.ConditionTrue,
+	"TypeChecked":                          metav1.ConditionFalse,
 }
 
 // Green reports whether a person who looks at the status sees nothing wrong.

@@ -58,13 +58,11 @@ func denial(rule *placementv1.Rule, object map[string]any, c choice) string {
 	if len(groups) > 0 {
 		text += ": " + strings.Join(groups, ", ")
 	}
-	for _, sentence := range c.ambiguous[:min(len(c.ambiguous), 3)] {
-		text += "; " + sentence
-	}
+	sentences := append([]string{text}, c.ambiguous[:min(len(c.ambiguous), 3)]...)
 	if more := len(c.ambiguous) - 3; more > 0 {
-		text += fmt.Sprintf("; %d more are ambiguous", more)
+		sentences = append(sentences, fmt.Sprintf("%d more are ambiguous", more))
 	}
-	return text
+	return strings.Join(sentences, "; ")
 }
 
 // ambiguity returns the sentence about a name that two clusters have.

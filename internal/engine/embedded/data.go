@@ -570,13 +570,15 @@ func (s *snapshot) merge(of *inventories) mergedDocument {
 	return mergedDocument{clusters: sorted(out), ambiguous: ambiguous, ambiguousNames: ambiguousDocument(ambiguous)}
 }
 
-// Ambiguous returns the names of clusters that several objects have, sorted. The resources
-// are the inventories that a policy reads (policy.Binding.Clusters).
+// Ambiguous returns the names of clusters that several objects have, sorted. The resources are the inventories that a
+// policy reads (policy.Binding.Clusters).
 func (d *Data) Ambiguous(resources []schema.GroupVersionResource) []replication.Ambiguity {
 	if len(resources) == 0 {
 		return nil
 	}
-	return d.current.Load().clusters(d.inventoriesOf(resources)).document().ambiguous
+	// A snapshot from before the list is known would not do.
+	of := d.inventoriesOf(resources)
+	return d.current.Load().clusters(of).document().ambiguous
 }
 
 // ambiguousDocument returns data.berth.ambiguousclusters.
