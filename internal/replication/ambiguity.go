@@ -42,10 +42,9 @@ func (c Claim) String() string {
 // Claims has the objects that represent each cluster, by the cluster's name.
 type Claims map[string][]Claim
 
-// Add adds an object, and reports whether it is the first one of its cluster.
-func (c Claims) Add(cluster string, claim Claim) (first bool) {
+// Add adds an object that represents a cluster.
+func (c Claims) Add(cluster string, claim Claim) {
 	c[cluster] = append(c[cluster], claim)
-	return len(c[cluster]) == 1
 }
 
 // Ambiguity is a name of a cluster that several objects have. It may stand for one cluster that several fleet managers

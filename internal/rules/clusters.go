@@ -95,7 +95,7 @@ var harmlessEffects = set(quoted(preferring))
 // renderEligible renders the names of the eligible clusters. What does not depend on the object has a Rego rule of its own, which is
 // computed once for all objects.
 func (r *ruleText) renderEligible(require []requirement, repelled string) {
-	fixed := []string{"not cluster.terminating"}
+	fixed := []string{"cluster.terminating == false"}
 	var variable, preconditions []string
 	for _, q := range require {
 		lines := fmt.Sprintf("# %s\n%s", q.path, q.met())

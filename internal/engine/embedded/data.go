@@ -535,39 +535,56 @@ var nameField = ast.StringTerm("name")
 
 // merge merges the inventories. A name that several objects have is ambiguous: it is not in data.clusters.
 func (s *snapshot) merge(of *inventories) mergedDocument {
-	clusters := map[string]*ast.Term{}
+	all, twice := ast.NewObject(), false
+	s.ascend(of, func(name, cluster *ast.Term, _ replication.Claim) {
+		if twice = twice || all.Get(name) != nil; !twice {
+			all.Insert(name, cluster)
+		}
+	})
+	if !twice {
+		return mergedDocument{clusters: sorted(all), ambiguousNames: ambiguousDocument(nil)}
+	}
+	// Only ambiguous names need to know the objects of each name.
 	claims := replication.Claims{}
-	var names []string
+	s.ascend(of, func(name, _ *ast.Term, claim replication.Claim) { claims.Add(nameOf(name), claim) })
+	unique := ast.NewObject()
+	s.ascend(of, func(name, cluster *ast.Term, _ replication.Claim) {
+		if len(claims[nameOf(name)]) == 1 {
+			unique.Insert(name, cluster)
+		}
+	})
+	ambiguous := claims.Ambiguous()
+	return mergedDocument{clusters: sorted(unique), ambiguous: ambiguous, ambiguousNames: ambiguousDocument(ambiguous)}
+}
+
+// ascend calls f with each object of the inventories that represents a cluster, and the cluster's name.
+func (s *snapshot) ascend(of *inventories, f func(name, cluster *ast.Term, claim replication.Claim)) {
 	for _, inventory := range of.resources {
 		t, ok := s.tables[inventory]
 		if !ok {
 			continue
 		}
+		resource := inventory.GroupResource()
 		t.records.Ascend(func(r record) bool {
 			cluster := r.projected.terms[normalForm]
 			if cluster == nil {
 				return true
 			}
-			name := r.name
 			// The name is kept if it can differ from the object's name.
-			if kept, ok := valueOf(cluster.Get(nameField)).(ast.String); ok {
-				name = string(kept)
+			name := cluster.Get(nameField)
+			if name == nil {
+				name = ast.StringTerm(r.name)
 			}
-			if claims.Add(name, replication.Claim{Resource: inventory.GroupResource(), Namespace: r.namespace.Value(), Name: r.name}) {
-				names = append(names, name)
-			}
-			clusters[name] = cluster
+			f(name, cluster, replication.Claim{Resource: resource, Namespace: r.namespace.Value(), Name: r.name})
 			return true
 		})
 	}
-	out := ast.NewObject()
-	for _, name := range names {
-		if len(claims[name]) == 1 {
-			out.Insert(ast.StringTerm(name), clusters[name])
-		}
-	}
-	ambiguous := claims.Ambiguous()
-	return mergedDocument{clusters: sorted(out), ambiguous: ambiguous, ambiguousNames: ambiguousDocument(ambiguous)}
+}
+
+// nameOf returns the name of a cluster as a text.
+func nameOf(name *ast.Term) string {
+	text, _ := name.Value.(ast.String)
+	return string(text)
 }
 
 // Ambiguous returns the names of clusters that several objects have, sorted. The resources are the inventories that a

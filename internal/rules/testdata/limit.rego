@@ -7,7 +7,7 @@ decides := "two"
 # spec.rules[0]: the eligible clusters.
 eligible_two contains name if {
 	some name, cluster in data.clusters
-	not cluster.terminating
+	cluster.terminating == false
 
 	# spec.rules[0].tolerate
 	not name in repelled

@@ -16,7 +16,7 @@ decides := "owned" if {
 # spec.rules[0]: the eligible clusters.
 eligible_owned contains name if {
 	some name, cluster in data.clusters
-	not cluster.terminating
+	cluster.terminating == false
 
 	# spec.rules[0].require[0]
 	cluster.labels.owner in {"us"}
@@ -61,7 +61,7 @@ applies_rented if {
 # spec.rules[1]: the eligible clusters.
 eligible_rented contains name if {
 	some name, cluster in data.clusters
-	not cluster.terminating
+	cluster.terminating == false
 
 	# spec.rules[1].require[0]
 	cluster.labels.owner in {"them"}
@@ -106,7 +106,7 @@ applies_anything if {
 # spec.rules[2]: the eligible clusters.
 eligible_anything contains name if {
 	some name, cluster in data.clusters
-	not cluster.terminating
+	cluster.terminating == false
 
 	# spec.rules[2].tolerate
 	not name in repelled

@@ -7,7 +7,7 @@ decides := "cheap"
 # spec.rules[0]: the eligible clusters.
 eligible_cheap contains name if {
 	some name, cluster in data.clusters
-	not cluster.terminating
+	cluster.terminating == false
 
 	# spec.rules[0].require[0]
 	cluster.region in {"eu"}

@@ -7,7 +7,7 @@ decides := "amounts"
 # spec.rules[0]: the eligible clusters.
 eligible_amounts contains name if {
 	some name, cluster in data.clusters
-	not cluster.terminating
+	cluster.terminating == false
 
 	# spec.rules[0].require[0]
 	k8s.quantity.compare(quantity(cluster.allocatable.cpu), "500m") >= 0

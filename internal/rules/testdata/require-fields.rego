@@ -7,7 +7,7 @@ decides := "fields"
 # spec.rules[0]: the eligible clusters.
 eligible_fields contains name if {
 	some name, cluster in data.clusters
-	not cluster.terminating
+	cluster.terminating == false
 
 	# spec.rules[0].require[0]
 	count([1 | name in {"old", "older"}]) == 0

@@ -7,7 +7,7 @@ decides := "keys"
 # spec.rules[0]: the eligible clusters.
 eligible_keys contains name if {
 	some name, cluster in data.clusters
-	not cluster.terminating
+	cluster.terminating == false
 
 	# spec.rules[0].require[0]
 	cluster.labels["example.com/pci"] in {"true"}

@@ -26,7 +26,7 @@ errors contains concat("", [input.kind, " ", object_namespace, "/", object_name,
 # spec.rules[2]: the eligible clusters.
 eligible_set contains name if {
 	some name, cluster in data.clusters
-	not cluster.terminating
+	cluster.terminating == false
 
 	# spec.rules[2].tolerate
 	not name in repelled

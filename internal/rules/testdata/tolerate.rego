@@ -16,7 +16,7 @@ applies_plain if {
 # spec.rules[0]: the eligible clusters.
 eligible_plain contains name if {
 	some name, cluster in data.clusters
-	not cluster.terminating
+	cluster.terminating == false
 
 	# spec.rules[0].require[0]
 	cluster.region in {"eu"}
@@ -86,7 +86,7 @@ tolerated_tolerant(_, _, effect) if {
 # spec.rules[1]: the eligible clusters.
 eligible_tolerant contains name if {
 	some name, cluster in data.clusters
-	not cluster.terminating
+	cluster.terminating == false
 
 	# spec.rules[1].tolerate
 	not name in repelled_tolerant
@@ -132,7 +132,7 @@ tolerated_everything(_, _, _) := true
 # spec.rules[2]: the eligible clusters.
 eligible_everything contains name if {
 	some name, cluster in data.clusters
-	not cluster.terminating
+	cluster.terminating == false
 
 	# spec.rules[2].tolerate
 	not name in repelled_everything

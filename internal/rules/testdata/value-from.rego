@@ -51,7 +51,7 @@ unreadable_object contains invalid("metadata.annotations[example.com/cpu]", valu
 # spec.rules[0]: the clusters that meet what does not depend on the object.
 suitable_object contains name if {
 	some name, cluster in data.clusters
-	not cluster.terminating
+	cluster.terminating == false
 
 	# spec.rules[0].tolerate
 	not name in repelled

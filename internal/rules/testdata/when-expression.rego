@@ -16,7 +16,7 @@ applies_large if {
 # spec.rules[0]: the eligible clusters.
 eligible_large contains name if {
 	some name, cluster in data.clusters
-	not cluster.terminating
+	cluster.terminating == false
 
 	# spec.rules[0].require[0]
 	cluster.region
