@@ -75,7 +75,7 @@ func TestCostIsLinear(t *testing.T) {
 // with a large exponent. Without the bound, the test does not end.
 func TestQuantitiesOfRequestsAreBounded(t *testing.T) {
 	const long = `"1e-999999999"`
-	evaluators := quota.NewEvaluators(newMeter().clock)
+	evaluators := quota.NewEvaluators(newMeter().clock, quota.Devices{})
 	for name, tc := range map[string]struct{ resource, object, old string }{
 		"a request":         {resource: "pods", object: `{"spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": ` + long + `}}}]}}`},
 		"digits":            {resource: "pods", object: `{"spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "` + strings.Repeat("9", 1000) + `"}}}]}}`},
