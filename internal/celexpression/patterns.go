@@ -37,7 +37,22 @@ import (
 // quantities, match regular expressions, or assemble texts. The API server has no such bounds. A call beyond them is an error.
 var Bounds = environment.VersionedOptions{
 	IntroducedVersion: version.MajorMinor(1, 0),
-	ProgramOptions:    []cel.ProgramOption{cel.CustomDecorator(boundQuantities), cel.CustomDecorator(boundPatterns), cel.CustomDecorator(boundTexts)},
+	ProgramOptions:    []cel.ProgramOption{cel.CustomDecorator(boundCalls), cel.CustomDecorator(boundPatterns)},
+}
+
+// bounded are functions that stand for those of the same name, and return an error beyond a bound. CEL's limit on the cost of a call
+// includes neither how long a number takes to parse nor how large a text becomes.
+var bounded = map[string]func(operands []ref.Val) ref.Val{"quantity": quantity, "isQuantity": isQuantity, "replace": replace, "join": join}
+
+// boundCalls has a program call the functions in bounded. It is a decorator of programs.
+func boundCalls(i interpreter.Interpretable) (interpreter.Interpretable, error) {
+	call, ok := i.(interpreter.InterpretableCall)
+	if !ok || bounded[call.Function()] == nil {
+		return i, nil
+	}
+	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(operands ...ref.Val) ref.Val {
+		return bounded[call.Function()](operands)
+	}), nil
 }
 
 // matching are the functions whose second operand is a regular expression, and what they return for the first one.

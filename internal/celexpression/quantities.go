@@ -19,30 +19,30 @@ package celexpression
 import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/interpreter"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/berth-dev/berth/internal/numeral"
 )
 
-// boundQuantities bounds what is parsed as a quantity. It is a decorator of programs.
-func boundQuantities(i interpreter.Interpretable) (interpreter.Interpretable, error) {
-	call, ok := i.(interpreter.InterpretableCall)
-	if !ok || len(call.Args()) != 1 || call.Function() != "quantity" && call.Function() != "isQuantity" {
-		return i, nil
+// quantity is the function quantity(text) of Kubernetes.
+func quantity(operands []ref.Val) ref.Val {
+	text, ok := operands[0].(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(operands[0])
 	}
-	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(values ...ref.Val) ref.Val {
-		text, ok := values[0].(types.String)
-		if !ok {
-			return types.MaybeNoSuchOverloadErr(values[0])
-		}
-		quantity, err := numeral.Quantity(string(text))
-		switch {
-		case call.Function() == "isQuantity":
-			return types.Bool(err == nil)
-		case err != nil:
-			return types.WrapErr(err)
-		}
-		return apiservercel.Quantity{Quantity: &quantity}
-	}), nil
+	out, err := numeral.Quantity(string(text))
+	if err != nil {
+		return types.WrapErr(err)
+	}
+	return apiservercel.Quantity{Quantity: &out}
+}
+
+// isQuantity is the function isQuantity(text) of Kubernetes.
+func isQuantity(operands []ref.Val) ref.Val {
+	text, ok := operands[0].(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(operands[0])
+	}
+	_, err := numeral.Quantity(string(text))
+	return types.Bool(err == nil)
 }

@@ -23,25 +23,10 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	"github.com/google/cel-go/interpreter"
 )
 
 // maxText limits a text that a call assembles from others, in bytes. It is larger than an object.
 const maxText = 4 << 20
-
-// assembling are the functions whose result may be as large as the product of their operands. Their cost does not include it.
-var assembling = map[string]func(operands []ref.Val) ref.Val{"replace": replace, "join": join}
-
-// boundTexts bounds the texts that a program assembles. It is a decorator of programs.
-func boundTexts(i interpreter.Interpretable) (interpreter.Interpretable, error) {
-	call, ok := i.(interpreter.InterpretableCall)
-	if !ok || assembling[call.Function()] == nil {
-		return i, nil
-	}
-	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(operands ...ref.Val) ref.Val {
-		return assembling[call.Function()](operands)
-	}), nil
-}
 
 // replace is the function replace(text, old, new[, limit]) of cel-go.
 func replace(operands []ref.Val) ref.Val {
