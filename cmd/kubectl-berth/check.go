@@ -283,10 +283,11 @@ type clustersOf struct{ simulation.Cluster }
 func (c clustersOf) All(ctx context.Context) ([]map[string]any, error) {
 	inventories := c.Catalog().Inventories()
 	var out []map[string]any
-	for _, resource := range inventories.Resources() {
-		if _, served := c.Catalog().Exact(resource); !served {
-			continue
-		}
+	served := func(r schema.GroupVersionResource) bool {
+		_, ok := c.Catalog().Exact(r)
+		return ok
+	}
+	for _, resource := range inventories.Served(served) {
 		objects, err := c.List(ctx, resource, nil)
 		if err != nil {
 			return nil, err

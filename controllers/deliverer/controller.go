@@ -276,15 +276,7 @@ func (c *Controller) reporting() map[schema.GroupVersionResource]*projection.Fie
 
 // inventories returns the served inventories, each in one version.
 func (c *Controller) inventories() []schema.GroupVersionResource {
-	var out []schema.GroupVersionResource
-	known := map[schema.GroupResource]bool{}
-	for _, resource := range c.Catalog.Inventories().Resources() {
-		if c.Catalog.Kind(resource) != "" && !known[resource.GroupResource()] {
-			known[resource.GroupResource()] = true
-			out = append(out, resource)
-		}
-	}
-	return out
+	return c.Catalog.Inventories().Served(func(r schema.GroupVersionResource) bool { return c.Catalog.Kind(r) != "" })
 }
 
 // referenced returns the inventories if a system that policies deliver to refers to their objects.

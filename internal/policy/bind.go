@@ -323,16 +323,12 @@ func (b *Binding) AmbiguousNames(served ServedTypes) []string {
 // bindClusters records the served inventories and the fields that the policy reads of clusters.
 func (b *Binding) bindClusters(read *projection.FieldSet, served ServedTypes) {
 	inventories := served.Inventories()
-	bound := map[schema.GroupResource]bool{}
-	b.Clusters = nil
-	for _, inventory := range inventories.Resources() {
-		// One served version is enough, because all versions show the same objects.
-		r, ok := served.Exact(inventory)
-		if !ok || bound[r.GroupResource()] {
-			continue
-		}
-		bound[r.GroupResource()] = true
-		b.Clusters = append(b.Clusters, inventory)
+	b.Clusters = inventories.Served(func(r schema.GroupVersionResource) bool {
+		_, ok := served.Exact(r)
+		return ok
+	})
+	for _, inventory := range b.Clusters {
+		r, _ := served.Exact(inventory)
 		b.needs(r, replication.NormalFields(inventories.Needs(inventory, read)))
 	}
 }

@@ -91,6 +91,19 @@ func (i *Inventories) Resources() []schema.GroupVersionResource {
 	return out
 }
 
+// Served returns the types whose objects are read: of each inventory, the first version for which served is true, because all versions
+// show the same objects.
+func (i *Inventories) Served(served func(schema.GroupVersionResource) bool) []schema.GroupVersionResource {
+	var out []schema.GroupVersionResource
+	for _, in := range i.all {
+		known := func(r schema.GroupVersionResource) bool { return r.GroupResource() == in.resource.GroupResource() }
+		if served(in.resource) && !slices.ContainsFunc(out, known) {
+			out = append(out, in.resource)
+		}
+	}
+	return out
+}
+
 // Needs returns the sealed fields of the normal form that must be kept of an inventory's objects if a policy reads the
 // given fields. It adds the name if clusters have names other than their objects, because only the normal form has that
 // name, and if only some objects represent clusters, so that a change of that is a change of the normal form.

@@ -338,12 +338,11 @@ func (s *Simulation) Clusters(ctx context.Context) ([]string, error) {
 // Claims returns the objects of the inventories that represent each cluster.
 func (s *Simulation) Claims(ctx context.Context) (replication.Claims, error) {
 	inventories, out := s.cluster.Catalog().Inventories(), replication.Claims{}
-	listed := map[schema.GroupResource]bool{}
-	for _, resource := range inventories.Resources() {
-		if _, served := s.cluster.Catalog().Exact(resource); !served || listed[resource.GroupResource()] {
-			continue
-		}
-		listed[resource.GroupResource()] = true
+	served := func(r schema.GroupVersionResource) bool {
+		_, ok := s.cluster.Catalog().Exact(r)
+		return ok
+	}
+	for _, resource := range inventories.Served(served) {
 		objects, err := s.cluster.List(ctx, resource, nil)
 		if err != nil {
 			return nil, err

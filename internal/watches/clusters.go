@@ -47,13 +47,11 @@ func (c *Clusters) All(ctx context.Context) ([]map[string]any, error) {
 	defer cancel()
 	inventories := c.Catalog.Inventories()
 	var out []map[string]any
-	listed := map[schema.GroupResource]bool{}
-	for _, resource := range inventories.Resources() {
-		// All versions of an inventory return the same objects.
-		if _, served := c.Catalog.Exact(resource); !served || listed[resource.GroupResource()] {
-			continue
-		}
-		listed[resource.GroupResource()] = true
+	served := func(r schema.GroupVersionResource) bool {
+		_, ok := c.Catalog.Exact(r)
+		return ok
+	}
+	for _, resource := range inventories.Served(served) {
 		list, err := c.Client.Resource(resource).List(ctx, metav1.ListOptions{Limit: maxClusters})
 		if err != nil {
 			return nil, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
