@@ -101,6 +101,9 @@ func (q *question) withoutEffect(resource schema.GroupVersionResource, c change)
 			}
 		}
 	}
+	if q.recountedFor(resource) {
+		return ""
+	}
 	if read {
 		return "no policy reads what changes, so it moves nothing"
 	}

@@ -29,6 +29,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,7 +48,7 @@ import (
 type Changes struct {
 	// Apply are objects that are created, or applied to the existing ones of their name as `kubectl apply` does: fields that
 	// the manifest before had and the new one lacks are removed. The spec of a PlacementPolicy or quota that was not applied
-	// before is replaced as a whole. The status stays.
+	// before is replaced as a whole. The status stays, except that of quotas where policies read it.
 	Apply []*unstructured.Unstructured
 	// Delete are objects that are deleted.
 	Delete []Reference
@@ -146,6 +147,10 @@ func (o *overlay) apply(ctx context.Context, obj *unstructured.Unstructured) err
 		if next, err = merge(existing, next); err != nil {
 			return err
 		}
+	}
+	if resource.GroupVersionResource == namespaces {
+		// As the API server does.
+		next.SetLabels(labels.Merge(next.GetLabels(), labels.Set{corev1.LabelMetadataName: r.Name}))
 	}
 	o.put(r, existing, next)
 	return nil

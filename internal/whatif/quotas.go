@@ -43,6 +43,7 @@ import (
 var (
 	scopedQuotas        = placementv1.GroupVersion.WithResource("scopedquotas")
 	clusterScopedQuotas = placementv1.GroupVersion.WithResource("clusterscopedquotas")
+	deviceClassResource = resourcev1.SchemeGroupVersion.WithResource("deviceclasses")
 )
 
 // quotaFindings returns the resources of which more is used than quotas allow after the changes. Nothing is removed for
@@ -52,7 +53,7 @@ func (q *question) quotaFindings(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	used, err := q.usage(ctx, quotas)
+	used, err := q.usage(ctx, quotas, q.changed)
 	if err != nil {
 		return nil, err
 	}
@@ -100,12 +101,9 @@ func (q *question) quotas(ctx context.Context) ([]placementv1.Quota, error) {
 		if obj == nil {
 			continue
 		}
-		var typed placementv1.Quota = &placementv1.ScopedQuota{}
-		if obj.GetNamespace() == "" {
-			typed = &placementv1.ClusterScopedQuota{}
-		}
-		if err := numeral.FromUnstructuredStrictly(obj.Object, typed); err != nil {
-			return nil, fmt.Errorf("%s: %w", simulation.Describe(obj), err)
+		typed, err := typedQuota(obj)
+		if err != nil {
+			return nil, err
 		}
 		out = append(out, typed)
 	}
@@ -113,9 +111,20 @@ func (q *question) quotas(ctx context.Context) ([]placementv1.Quota, error) {
 	return out, nil
 }
 
-// usage returns, for each quota, what the objects that it counts take after the changes. If these objects are not known,
-// it is what the quota's status says.
-func (q *question) usage(ctx context.Context, quotas []placementv1.Quota) ([]corev1.ResourceList, error) {
+func typedQuota(obj *unstructured.Unstructured) (placementv1.Quota, error) {
+	var out placementv1.Quota = &placementv1.ScopedQuota{}
+	if obj.GetNamespace() == "" {
+		out = &placementv1.ClusterScopedQuota{}
+	}
+	if err := numeral.FromUnstructuredStrictly(obj.Object, out); err != nil {
+		return nil, fmt.Errorf("%s: %w", simulation.Describe(obj), err)
+	}
+	return out, nil
+}
+
+// usage returns, for each quota, what the objects of a cluster take that it counts. If these objects are not known, it is
+// what the quota's status says.
+func (q *question) usage(ctx context.Context, quotas []placementv1.Quota, from simulation.Cluster) ([]corev1.ResourceList, error) {
 	out := make([]corev1.ResourceList, len(quotas))
 	if !q.Recount {
 		for i, obj := range quotas {
@@ -125,14 +134,14 @@ func (q *question) usage(ctx context.Context, quotas []placementv1.Quota) ([]cor
 	}
 	evaluators := quota.NewEvaluators(clock.RealClock{}, quota.Devices{})
 	if slices.ContainsFunc(quotas, func(obj placementv1.Quota) bool { return evaluators.MayCountDevices(obj.QuotaSpec()) }) {
-		classes, err := q.deviceClasses(ctx)
+		classes, err := deviceClasses(ctx, from)
 		if err != nil {
 			return nil, err
 		}
 		evaluators = quota.NewEvaluators(clock.RealClock{}, quota.Devices{Classes: classes})
 	}
 	meter := quota.NewMeter(evaluators, clock.RealClock{})
-	if err := q.measure(ctx, meter, evaluators, quotas); err != nil {
+	if err := measure(ctx, from, meter, evaluators, quotas); err != nil {
 		return nil, err
 	}
 	compiler := quota.NewCompiler(q.after.PrepareGenerated)
@@ -141,30 +150,29 @@ func (q *question) usage(ctx context.Context, quotas []placementv1.Quota) ([]cor
 		if err != nil {
 			return nil, err
 		}
-		selected, err := quota.CountedNamespaces(obj, q.options.OwnNamespace, func(selector labels.Selector) ([]string, error) { return q.selected(ctx, selector) })
+		counted, err := quota.CountedNamespaces(obj, q.options.OwnNamespace, func(selector labels.Selector) ([]string, error) { return selected(ctx, from, selector) })
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", describeQuota(obj), err)
 		}
-		counted, err := meter.Recount(ctx, obj, rules, quota.RecountInput{Selects: selected.Has, NotServed: func(t schema.GroupResource) bool {
-			served, ok := q.changed.Catalog().Namespaced(t)
+		recount, err := meter.Recount(ctx, obj, rules, quota.RecountInput{Selects: counted.Has, NotServed: func(t schema.GroupResource) bool {
+			served, ok := from.Catalog().Namespaced(t)
 			return !ok || !quota.CanRead(served)
 		}})
 		if err != nil {
 			return nil, err
 		}
-		out[i] = counted.Used
+		out[i] = recount.Used
 	}
 	return out, nil
 }
 
 // deviceClasses returns the DeviceClasses, if the API server serves them.
-func (q *question) deviceClasses(ctx context.Context) (*extendedresourcecache.ExtendedResourceCache, error) {
+func deviceClasses(ctx context.Context, from simulation.Cluster) (*extendedresourcecache.ExtendedResourceCache, error) {
 	classes := extendedresourcecache.NewExtendedResourceCache(klog.Background())
-	resource := resourcev1.SchemeGroupVersion.WithResource("deviceclasses")
-	if _, served := q.changed.Catalog().Exact(resource); !served {
+	if _, served := from.Catalog().Exact(deviceClassResource); !served {
 		return classes, nil
 	}
-	objects, err := q.changed.List(ctx, resource, nil)
+	objects, err := from.List(ctx, deviceClassResource, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -179,17 +187,17 @@ func (q *question) deviceClasses(ctx context.Context) (*extendedresourcecache.Ex
 }
 
 // measure passes the objects of all types that quotas count to a meter.
-func (q *question) measure(ctx context.Context, meter *quota.Meter, evaluators *quota.Evaluators, quotas []placementv1.Quota) error {
+func measure(ctx context.Context, from simulation.Cluster, meter *quota.Meter, evaluators *quota.Evaluators, quotas []placementv1.Quota) error {
 	measured := sets.New[schema.GroupResource]()
 	for _, obj := range quotas {
 		types, _ := evaluators.Types(obj.QuotaSpec())
 		for t := range types {
-			served, ok := q.changed.Catalog().Namespaced(t)
+			served, ok := from.Catalog().Namespaced(t)
 			if !ok || !quota.CanRead(served) || measured.Has(t) {
 				continue
 			}
 			measured.Insert(t)
-			objects, err := q.changed.List(ctx, served, nil)
+			objects, err := from.List(ctx, served, nil)
 			if err != nil {
 				return err
 			}
@@ -202,8 +210,8 @@ func (q *question) measure(ctx context.Context, meter *quota.Meter, evaluators *
 }
 
 // selected returns the names of the namespaces with matching labels.
-func (q *question) selected(ctx context.Context, selector labels.Selector) ([]string, error) {
-	list, err := q.changed.List(ctx, namespaces, (&projection.FieldSet{}).Seal())
+func selected(ctx context.Context, from simulation.Cluster, selector labels.Selector) ([]string, error) {
+	list, err := from.List(ctx, namespaces, (&projection.FieldSet{}).Seal())
 	var names []string
 	for _, namespace := range list {
 		if selector.Matches(labels.Set(namespace.GetLabels())) {

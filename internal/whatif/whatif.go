@@ -128,7 +128,10 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &question{Session: s, after: after, changed: changed, marked: make([]bool, len(s.objects))}
+	q := &question{Session: s, after: after, requests: after, changed: changed, marked: make([]bool, len(s.objects))}
+	if err := q.countAgain(ctx); err != nil {
+		return nil, err
+	}
 	if err := q.read(ctx); err != nil {
 		return nil, err
 	}
@@ -160,8 +163,12 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 // question is one set of changes.
 type question struct {
 	*Session
-	after   *simulation.Simulation
-	changed *overlay
+	// after has the policies and what they read after the changes. requests has what they read when they decide the requests of
+	// the changes: quotas do not count yet what these create.
+	after, requests *simulation.Simulation
+	changed         *overlay
+	// recounted are the quotas that get another status by the changes.
+	recounted recounted
 	// contents are the objects of the session, with the fields that policies after the changes read. Those that do not exist
 	// any more, because the type was read again, have no content.
 	contents []simulation.Object
@@ -268,9 +275,11 @@ func (q *question) affected(p *simulation.Policy) bool {
 	if _, changes := q.changed.change(objectKey{placementPolicies, types.NamespacedName{Name: p.Name}}); changes {
 		return true
 	}
-	for resource := range q.changed.changed {
-		if p.Fields(resource) != nil || p.PredicateReads(resource) != nil {
-			return true
+	for _, resources := range []map[schema.GroupVersionResource]map[types.NamespacedName]change{q.changed.changed, q.recounted} {
+		for resource := range resources {
+			if p.Fields(resource) != nil || p.PredicateReads(resource) != nil {
+				return true
+			}
 		}
 	}
 	return q.changesNamespaces() && p.NeedsNamespaces()
@@ -355,7 +364,11 @@ func (q *question) compare(ctx context.Context, p pair) (result, error) {
 	if p.Content == nil {
 		return result{unmatched: true}, nil
 	}
-	after, err := stateOf(ctx, q.after, p.Object, nil)
+	decides := q.after
+	if !p.Exists {
+		decides = q.requests
+	}
+	after, err := stateOf(ctx, decides, p.Object, nil)
 	if err != nil {
 		return result{}, err
 	}

@@ -98,6 +98,31 @@ spec:
     }
 `
 
+// quotaReader denies what is requested in a namespace whose quota is used up.
+const quotaReader = `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: quotas}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  rego: |
+    package quotas
+
+    errors contains "the namespace is full" if {
+      quota := data.berth.quotas[input.metadata.namespace].pods
+      some name, limit in quota.hard
+      to_number(quota.used[name]) >= to_number(limit)
+    }
+`
+
+const fullQuota = `apiVersion: placement.berth.dev/v1alpha1
+kind: ScopedQuota
+metadata: {name: pods, namespace: bank}
+spec: {hard: {pods: "1"}}
+status: {hard: {pods: "1"}, used: {pods: "1"}}
+---
+`
+
 // bare returns the objects of the world as they are requested.
 func bare(t *testing.T, text string) *simulation.Static {
 	t.Helper()
@@ -450,6 +475,58 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 				"finding ClusterScopedQuota team false 2 of pods are used, which exceeds the limit 1",
 				"finding Namespace bank false no policy matches or reads namespaces, so the change moves nothing", "unchanged 2",
 			},
+		},
+		"a lowered quota that a policy reads": {
+			policies: quotaReader, unplaced: true,
+			changes: whatif.Changes{Set: []whatif.Assignment{{
+				Reference: reference("placement.berth.dev", "v1alpha1", "scopedquotas", "shop", "pods"), Path: []string{"spec", "hard", "pods"}, Value: "5",
+			}}},
+			want: []string{"Denied deployments.apps shop/web quotas: the namespace is full", "unchanged 1"},
+		},
+		"a quota that a policy reads is raised with a manifest": {
+			policies: quotaReader, unplaced: true, world: fullQuota,
+			apply: strings.NewReplacer(`"1"`, `"7"`, "---\n", "", "\nstatus: {hard: {pods: \"1\"}, used: {pods: \"1\"}}", "").Replace(fullQuota),
+			want:  []string{"Allowed deployments.apps bank/db quotas: the namespace is full", "unchanged 1"},
+		},
+		"a new quota that a policy reads": {
+			recount: true, policies: quotaReader, unplaced: true, world: pod("a", "bank"),
+			apply: "apiVersion: placement.berth.dev/v1alpha1\nkind: ScopedQuota\nmetadata: {name: pods, namespace: bank}\nspec: {hard: {pods: \"1\"}}",
+			want:  []string{"Denied deployments.apps bank/db quotas: the namespace is full", "unchanged 1"},
+		},
+		"a quota that a policy reads is deleted": {
+			policies: quotaReader, unplaced: true, world: fullQuota,
+			changes: whatif.Changes{Delete: []whatif.Reference{reference("placement.berth.dev", "v1alpha1", "scopedquotas", "bank", "pods")}},
+			want:    []string{"Allowed deployments.apps bank/db quotas: the namespace is full", "unchanged 1"},
+		},
+		"what a quota counts is deleted": {
+			recount: true, policies: quotaReader, unplaced: true, world: fullQuota + pod("a", "bank"),
+			changes: whatif.Changes{Delete: []whatif.Reference{reference("", "v1", "pods", "bank", "a")}},
+			want:    []string{"Allowed deployments.apps bank/db quotas: the namespace is full", "unchanged 1"},
+		},
+		"what a quota counts is created": {
+			// The request of the new object is decided before the quota counts it.
+			recount: true, policies: strings.Replace(quotaReader, "[deployments]", "[deployments, replicasets]", 1), unplaced: true,
+			world: "apiVersion: placement.berth.dev/v1alpha1\nkind: ScopedQuota\nmetadata: {name: pods, namespace: bank}\n" +
+				"spec: {hard: {count/replicasets.apps: \"1\"}}\nstatus: {hard: {count/replicasets.apps: \"1\"}, used: {count/replicasets.apps: \"0\"}}\n---\n",
+			apply: "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: new, namespace: bank}",
+			want: []string{
+				"Denied deployments.apps bank/db quotas: the namespace is full", "Matched replicasets.apps bank/new quotas", "unchanged 1",
+			},
+		},
+		"a namespace comes to a quota that a policy reads": {
+			recount: true, policies: strings.Replace(quotaReader, "data.berth.quotas[input.metadata.namespace].pods", "data.berth.clusterquotas.team", 1), unplaced: true,
+			world: pod("a", "shop") + pod("b", "bank") + "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: bank}\n---\n" +
+				"apiVersion: placement.berth.dev/v1alpha1\nkind: ClusterScopedQuota\nmetadata: {name: team}\nspec: {hard: {pods: \"2\"}, namespaceSelector: {matchLabels: {team: a}}}\nstatus: {hard: {pods: \"2\"}, used: {pods: \"1\"}}\n---\n",
+			changes: whatif.Changes{Set: []whatif.Assignment{set(reference("", "v1", "namespaces", "", "bank"), "a", "metadata", "labels", "team")}},
+			want: []string{
+				"Denied deployments.apps bank/db quotas: the namespace is full", "Denied deployments.apps shop/web quotas: the namespace is full", "unchanged 0",
+			},
+		},
+		"a namespace whose manifest lacks the label with its name": {
+			world:    "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {kubernetes.io/metadata.name: shop}}\n---\n",
+			policies: strings.Replace(region, "  match: {", "  match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}, ", 1),
+			apply:    `{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {a: b}}}`,
+			want:     []string{"unchanged 1"},
 		},
 		"a limit of quotas": {
 			apply: "apiVersion: placement.berth.dev/v1alpha1\nkind: LimitedResource\nmetadata: {name: gpus}\nspec: {resource: pods}",

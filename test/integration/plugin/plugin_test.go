@@ -36,6 +36,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -290,6 +291,72 @@ var _ = Describe("kubectl berth whatif", func() {
 		out, err = f.Shell(ctx, "kubectl berth whatif --delete plpol/none; echo exit code $?")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(And(ContainSubstring("placementpolicies.placement.berth.dev /none does not exist"), ContainSubstring("exit code 1")))
+	})
+
+	It("gives quotas the status that follows from the change", func(ctx SpecContext) {
+		namespace := f.NewNamespace(ctx, nil)
+		q := framework.NewScopedQuota(namespace, "main", placementv1.QuotaSpec{Hard: framework.Hard("count/configmaps", "5")})
+		f.CreateReadyQuota(ctx, q)
+		// The API server puts a ConfigMap into each namespace.
+		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "counted", nil))).To(Succeed())
+		Expect(f.Client.Create(ctx, framework.NewObject(framework.Deployment, namespace, "web", nil))).To(Succeed())
+		p := framework.NewPolicy("quotas", fmt.Sprintf(`package p
+
+quota := data.berth.quotas[%q].main
+
+annotations["example.com/hard"] := quota.hard["count/configmaps"]
+
+errors contains "the namespace is full" if to_number(quota.used["count/configmaps"]) >= to_number(quota.hard["count/configmaps"])
+`, namespace), "apps", "deployments", namespace)
+		p.Spec.Mode, p.Spec.Remediation.Mode = placementv1.ModeEnforce, placementv1.RemediationAutomatic
+		f.CreateReadyPolicy(ctx, p)
+		hard := func(ctx context.Context) (string, error) {
+			o, err := f.Get(ctx, framework.Deployment, namespace, "web")
+			return o.GetAnnotations()["example.com/hard"], err
+		}
+		Eventually(hard).WithContext(ctx).Should(Equal("5"))
+		var count string
+		Eventually(func(g Gomega, ctx context.Context) {
+			used, err := f.Used(ctx, q)
+			g.Expect(err).NotTo(HaveOccurred())
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(framework.ConfigMap)
+			g.Expect(f.Client.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+			count = fmt.Sprint(len(list.Items))
+			g.Expect(used).To(HaveKeyWithValue("count/configmaps", count))
+		}).WithContext(ctx).Should(Succeed())
+		path := "scopedquotas/" + namespace + "/main:spec.hard"
+
+		By("raising it")
+		out, err := f.Shell(ctx, `kubectl berth whatif --set "`+path+`={count/configmaps: '7'}"; echo exit code $?`)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(And(ContainSubstring("annotation example.com/hard: 5 -> 7"), ContainSubstring("exit code 2")))
+		f.MustKubectl(ctx, "", "patch", "squota", "main", "-n", namespace, "--type=merge", "-p", `{"spec":{"hard":{"count/configmaps":"7"}}}`)
+		Eventually(hard).WithContext(ctx).Should(Equal("7"))
+
+		By("lowering it to what is used")
+		manifest := filepath.Join(GinkgoT().TempDir(), "quota.yaml")
+		Expect(os.WriteFile(manifest, fmt.Appendf(nil, `apiVersion: placement.berth.dev/v1alpha1
+kind: ScopedQuota
+metadata: {name: main, namespace: %s}
+spec: {hard: {count/configmaps: %q}}
+`, namespace, count), 0o600)).To(Succeed())
+		out, err = f.Shell(ctx, "kubectl berth whatif -f "+manifest+" --max-moves 0; echo exit code $?")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(And(ContainSubstring("the namespace is full"), ContainSubstring("exit code 3")))
+		f.MustKubectl(ctx, "", "apply", "-f", manifest)
+		denied := func(ctx context.Context) bool {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/any":"a"}}}`))
+			return isDenied(f.Client.Patch(ctx, framework.NewObject(framework.Deployment, namespace, "web", nil), patch, client.DryRunAll))
+		}
+		Eventually(denied).WithContext(ctx).Should(BeTrue())
+
+		By("deleting what it counts")
+		out, err = f.Shell(ctx, "kubectl berth whatif --delete configmaps/"+namespace+"/counted; echo exit code $?")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(And(ContainSubstring("Allowed"), ContainSubstring("web"), ContainSubstring("exit code 2")))
+		Expect(f.Client.Delete(ctx, framework.NewObject(framework.ConfigMap, namespace, "counted", nil))).To(Succeed())
+		Eventually(denied).WithContext(ctx).Should(BeFalse())
 	})
 })
 
