@@ -298,7 +298,9 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 		}
 	}
 	live, observed, unread := c.observe(system, object, n)
-	next, err := system.HandOver(delivery.ObjectOf(object), decision, route.Spec, live, observed, c.Clock.Now())
+	placed := delivery.ObjectOf(object)
+	decision.Lists = system.ListsOf(placed, slices.Collect(maps.Values(n.existing)))
+	next, err := system.HandOver(placed, decision, route.Spec, live, observed, c.Clock.Now())
 	objects := next.Objects
 	if err != nil {
 		n.fail(placementv1.ReasonDeliveryFailed, "%v", err)

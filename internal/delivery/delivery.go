@@ -50,6 +50,8 @@ type System struct {
 	// References reports whether the objects refer to objects of inventories, which Decision.Objects has.
 	References bool
 
+	// lists are the lists among the objects; nil if there are none.
+	lists  *lists
 	render func(Object, Decision, *placementv1.Delivery) ([]Delivered, error)
 	// reporter is nil if the system does not say where objects run.
 	reporter *reporter
@@ -105,6 +107,8 @@ type Decision struct {
 	Shares map[string]Share
 	// Objects are the objects of the inventories, by the name of their cluster. Only a system with References reads them.
 	Objects replication.Claims
+	// Lists are the clusters of the lists that exist, by index, as System.ListsOf returns them. Only a system with lists reads them.
+	Lists [][]string
 }
 
 // Share is the part of the replicas that a policy gives to a cluster. At most one field is set.
@@ -236,14 +240,6 @@ func requireNamespaced(object Object, title, field string) error {
 	}
 	return fmt.Errorf("%s %s is cluster-scoped, and the objects of %s are namespaced; "+
 		"match only namespaced types, or remove spec.delivery.%s", object.Kind, object.Name, title, field)
-}
-
-// slicesOf divides clusters into slices of at most 100, the maximum of both kinds of PlacementDecisions. There is at least one.
-func slicesOf(clusters []string) [][]string {
-	if len(clusters) == 0 {
-		return [][]string{nil}
-	}
-	return slices.Collect(slices.Chunk(clusters, 100))
 }
 
 // asList returns strings as a list of an unstructured object.

@@ -21,6 +21,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -29,6 +30,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
@@ -491,6 +494,118 @@ func TestNames(t *testing.T) {
 	for i := range 20_000 {
 		add(deployment(strings.Repeat("long-", 20)+fmt.Sprint(i), 1))
 	}
+}
+
+// TestClustersKeepTheirList lets random clusters join and leave, one after the other, and many at a time.
+func TestClustersKeepTheirList(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	systemOf := func(object delivery.Object, name string) (delivery.System, *placementv1.Delivery) {
+		if name == "" {
+			return nativeSystem(t, object.GroupKind()), nil
+		}
+		return system(t, name)
+	}
+	for name, object := range map[string]delivery.Object{
+		"placementDecision": deployment("web", 3), "openClusterManagement": deployment("web", 3), "": ocmPlacement("picked", "true"),
+	} {
+		s, spec := systemOf(object, name)
+		all, decision := clusters(450), decided()
+		var objects []*unstructured.Unstructured
+		before := map[string]string{}
+		for round := range budget.Rounds(60) {
+			changes := 1
+			if round%5 == 0 {
+				changes = 1 + r.IntN(300)
+			}
+			for range changes {
+				if name := all[r.IntN(len(all))]; slices.Contains(decision.Clusters, name) {
+					decision.Clusters = slices.DeleteFunc(decision.Clusters, func(other string) bool { return other == name })
+				} else {
+					decision.Clusters = append(decision.Clusters, name)
+				}
+			}
+			decision.Objects = decided(decision.Clusters...).Objects
+			if round%7 == 0 && len(objects) > 0 {
+				// Another client deletes a list, and adds one.
+				objects[r.IntN(len(objects))] = listOf(s, object, 9_999_999, "cluster-000", "cluster-449")
+				before = nil
+			}
+			decision.Lists = s.ListsOf(object, objects)
+			rendered, err := s.Render(object, decision, spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, written := map[string]string{}, map[string]bool{}
+			objects = nil
+			for _, d := range rendered {
+				if d.Kind.Kind != "PlacementDecision" {
+					continue
+				}
+				objects = append(objects, d.Object)
+				listed := clustersOf(d.Object)
+				if len(listed) > 100 {
+					t.Fatalf("%s has %d clusters", d.Object.GetName(), len(listed))
+				}
+				for _, cluster := range listed {
+					if after[cluster] != "" {
+						t.Fatalf("%s is in %s and in %s", cluster, after[cluster], d.Object.GetName())
+					}
+					after[cluster] = d.Object.GetName()
+				}
+			}
+			if diff := cmp.Diff(slices.Sorted(slices.Values(decision.Clusters)), slices.Sorted(maps.Keys(after)), cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("clusters in lists (-want +got):\n%s", diff)
+			}
+			for cluster, list := range before {
+				if now := after[cluster]; now == "" {
+					written[list] = true
+				} else if now != list {
+					t.Fatalf("%s moved from %s to %s", cluster, list, now)
+				}
+			}
+			for cluster, list := range after {
+				if before != nil && before[cluster] == "" {
+					written[list] = true
+				}
+			}
+			if changes == 1 && len(written) > 1 {
+				t.Fatalf("a change of one cluster changed %v", written)
+			}
+			before = after
+		}
+	}
+}
+
+// listOf returns a list of a system with a number, of the first clusters of a decision.
+func listOf(s delivery.System, object delivery.Object, number int, clusters ...string) *unstructured.Unstructured {
+	spec := &placementv1.Delivery{PlacementDecision: &placementv1.PlacementDecisionDelivery{}, OpenClusterManagement: &placementv1.OpenClusterManagementDelivery{}}
+	rendered, _ := s.Render(object, decided(clusters...), spec)
+	for _, d := range rendered {
+		if d.Kind.Kind == "PlacementDecision" {
+			out := d.Object.DeepCopy()
+			out.SetName(strings.TrimRight(out.GetName(), "0123456789") + fmt.Sprint(number))
+			return out
+		}
+	}
+	return nil
+}
+
+// clustersOf returns the clusters that a PlacementDecision lists.
+func clustersOf(o *unstructured.Unstructured) []string {
+	var out []string
+	entries, found, _ := unstructured.NestedSlice(o.Object, "decisions")
+	if !found {
+		entries, _, _ = unstructured.NestedSlice(o.Object, "status", "decisions")
+	}
+	for _, entry := range entries {
+		members, _ := entry.(map[string]any)
+		name, found, _ := unstructured.NestedString(members, "clusterName")
+		if !found {
+			name, _, _ = unstructured.NestedString(members, "clusterProfileRef", "name")
+		}
+		out = append(out, name)
+	}
+	return out
 }
 
 // TestRenderIsDeterministic renders random decisions twice, the second time in another order.

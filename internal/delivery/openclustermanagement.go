@@ -60,16 +60,20 @@ var (
 	}
 )
 
+var ocmDecisionLists = &lists{
+	Kind: ocmPlacementDecision, infix: "-decision-", first: 1, entries: []string{"status", "decisions"}, cluster: []string{"clusterName"},
+}
+
 // openClusterManagement delivers by a Placement that the scheduler of Open Cluster Management leaves alone, with its
 // PlacementDecisions. The Placement has the number of clusters and the decision group in its status, because a
 // ManifestWorkReplicaSet is complete only if its number of clusters is that of the status. It has no conditions, which need a clock
-// and which no consumer reads. In a decision of more than 100 clusters, a change can move a cluster from one slice to another.
-// Between the writes of the two, consumers can see it in none or in both.
+// and which no consumer reads.
 var openClusterManagement = System{
 	Name:        "openClusterManagement",
 	Title:       ocmTitle,
 	ClusterRole: "berth-delivery-openclustermanagement",
 	Kinds:       []Kind{ocmPlacement, ocmPlacementDecision},
+	lists:       ocmDecisionLists,
 	render:      renderOpenClusterManagement,
 }
 
@@ -85,7 +89,7 @@ func renderOpenClusterManagement(object Object, decision Decision, spec *placeme
 	placement := newObject(ocmPlacement, name, object)
 	placement.SetAnnotations(map[string]string{SchedulingDisabledAnnotation: "true"})
 	placement.Object["spec"] = map[string]any{}
-	decisions, status := ocmDecisions(object, name, decision.Clusters, annotations)
+	decisions, status := ocmDecisions(object, name, decision, annotations)
 	placement.Object["status"] = status
 	return append([]Delivered{{Kind: ocmPlacement, Object: placement}}, decisions...), nil
 }
@@ -93,15 +97,15 @@ func renderOpenClusterManagement(object Object, decision Decision, spec *placeme
 // ocmDecisions returns the PlacementDecisions of a Placement with the names that Open Cluster Management gives them, and the status
 // of the Placement. If there are no clusters, there is one PlacementDecision without decisions.
 func ocmDecisions(
-	object Object, placement string, clusters []string, annotations func([]string) map[string]string,
+	object Object, placement string, decision Decision, annotations func([]string) map[string]string,
 ) (delivered []Delivered, status map[string]any) {
 	var names []any
-	for index, part := range slicesOf(clusters) {
+	for index, part := range divideIntoLists(decision.Clusters, decision.Lists) {
 		decisions := make([]any, 0, len(part))
 		for _, name := range part {
 			decisions = append(decisions, map[string]any{"clusterName": name, "reason": ocmReason})
 		}
-		slice := newObject(ocmPlacementDecision, fmt.Sprintf("%s-decision-%d", placement, index+1), object)
+		slice := newObject(ocmPlacementDecision, ocmDecisionLists.name(placement, index), object)
 		addLabels(slice, map[string]string{
 			ocmPlacementLabel:  placement,
 			ocmGroupIndexLabel: "0",
@@ -113,12 +117,12 @@ func ocmDecisions(
 		names = append(names, slice.GetName())
 	}
 	return delivered, map[string]any{
-		"numberOfSelectedClusters": int64(len(clusters)),
+		"numberOfSelectedClusters": int64(len(decision.Clusters)),
 		"decisionGroups": []any{map[string]any{
 			"decisionGroupIndex": int64(0),
 			"decisionGroupName":  "",
 			"decisions":          names,
-			"clusterCount":       int64(len(clusters)),
+			"clusterCount":       int64(len(decision.Clusters)),
 		}},
 	}
 }
@@ -138,6 +142,7 @@ var nativePlacement = System{
 	Title:       ocmTitle,
 	ClusterRole: openClusterManagement.ClusterRole,
 	Kinds:       []Kind{ocmPlacementDecision, existingPlacement},
+	lists:       ocmDecisionLists,
 	render:      renderNativePlacement,
 }
 
@@ -151,6 +156,6 @@ func renderNativePlacement(object Object, decision Decision, _ *placementv1.Deli
 			"decisions; give it a shorter name", object.Namespace, object.Name, maxName)
 	}
 	noAnnotations := func([]string) map[string]string { return nil }
-	delivered, status := ocmDecisions(object, object.Name, decision.Clusters, noAnnotations)
+	delivered, status := ocmDecisions(object, object.Name, decision, noAnnotations)
 	return append(delivered, Delivered{Kind: existingPlacement, Object: existingObject(existingPlacement, object, status)}), nil
 }

@@ -44,6 +44,10 @@ var placementDecisionKind = Kind{
 	Namespaced:           true,
 }
 
+var placementDecisionLists = &lists{
+	Kind: placementDecisionKind, infix: "-", entries: []string{"decisions"}, cluster: []string{"clusterProfileRef", "name"},
+}
+
 // placementDecision delivers by PlacementDecisions of SIG Multicluster. Consumers find the slices of a decision by the labels
 // decision-key and placement-key, which are both the name of the slices without the index.
 var placementDecision = System{
@@ -52,6 +56,7 @@ var placementDecision = System{
 	ClusterRole: "berth-delivery-placementdecision",
 	Kinds:       []Kind{placementDecisionKind},
 	References:  true,
+	lists:       placementDecisionLists,
 	render:      renderPlacementDecision,
 }
 
@@ -84,7 +89,7 @@ func renderPlacementDecision(object Object, decision Decision, spec *placementv1
 	}
 	key := deliveredName(object)
 	var delivered []Delivered
-	for index, clusters := range slicesOf(decision.Clusters) {
+	for index, clusters := range divideIntoLists(decision.Clusters, decision.Lists) {
 		decisions := make([]any, 0, len(clusters))
 		dangling := ""
 		for _, name := range clusters {
@@ -97,7 +102,7 @@ func renderPlacementDecision(object Object, decision Decision, spec *placementv1
 				"clusterProfileRef": map[string]any{"name": profile.Name, "namespace": profile.Namespace},
 			})
 		}
-		slice := newObject(placementDecisionKind, fmt.Sprintf("%s-%d", key, index), object)
+		slice := newObject(placementDecisionKind, placementDecisionLists.name(key, index), object)
 		addLabels(slice, map[string]string{
 			decisionKeyLabel:   key,
 			decisionIndexLabel: strconv.Itoa(index),

@@ -294,6 +294,68 @@ var _ = Describe("Delivery", func() {
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 	})
 
+	// Consumers delete the workload of a cluster that is in no list for a moment: https://github.com/open-cluster-management-io/ocm/issues/1346
+	It("keeps each of more than 100 clusters in its list when others join and leave", func(ctx SpecContext) {
+		var names []string
+		for i := range 110 {
+			names = append(names, fmt.Sprintf("b%03d", i))
+		}
+		fl, namespace := newFleet(ctx, append(names, "a", "z")...), f.NewNamespace(ctx, nil)
+		fl.move(ctx, "a", "us")
+		p := fl.policy(placementv1.Delivery{
+			PlacementDecision: &placementv1.PlacementDecisionDelivery{}, OpenClusterManagement: &placementv1.OpenClusterManagementDelivery{},
+		}, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		// lists returns the list of each cluster, and the versions of the lists.
+		lists := func(ctx context.Context, kind schema.GroupVersionKind, path ...string) (in map[string]string, versions map[string]string, err error) {
+			found, err := all(ctx, kind, namespace, "web")
+			in, versions = map[string]string{}, map[string]string{}
+			for _, o := range found {
+				versions[o.GetName()] = o.GetResourceVersion()
+				entries, _, _ := unstructured.NestedSlice(o.Object, path[0:len(path)-1]...)
+				for _, entry := range entries {
+					name, _, _ := unstructured.NestedString(entry.(map[string]any), strings.Split(path[len(path)-1], ".")...)
+					in[name] = o.GetName()
+				}
+			}
+			return in, versions, err
+		}
+		for _, system := range []struct {
+			kind schema.GroupVersionKind
+			path []string
+		}{{placementDecision, []string{"decisions", "clusterProfileRef.name"}}, {ocmDecision, []string{"status", "decisions", "clusterName"}}} {
+			count := func(ctx context.Context) (int, error) {
+				in, _, err := lists(ctx, system.kind, system.path...)
+				return len(in), err
+			}
+			region := "eu"
+			for _, want := range []int{112, 111} {
+				if want == 112 {
+					Eventually(count).WithContext(ctx).Should(Equal(111))
+				}
+				before, versions, err := lists(ctx, system.kind, system.path...)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(versions).To(HaveLen(2))
+				fl.move(ctx, "a", region)
+				Eventually(count).WithContext(ctx).Should(Equal(want))
+				after, now, err := lists(ctx, system.kind, system.path...)
+				Expect(err).NotTo(HaveOccurred())
+				delete(before, fl.cluster("a"))
+				delete(after, fl.cluster("a"))
+				Expect(after).To(Equal(before))
+				written := 0
+				for name, version := range now {
+					if versions[name] != version {
+						written++
+					}
+				}
+				Expect(written).To(BeNumerically("<=", 2))
+				region = "us"
+			}
+		}
+	})
+
 	It("restores what another client changed or deleted", func(ctx SpecContext) {
 		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
 		p := fl.policy(toKarmada, namespace)
