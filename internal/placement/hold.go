@@ -45,13 +45,13 @@ func (p *Policy) NeedsApproval() bool {
 func (p *Policy) WatchesRollouts() bool { return p.Schedules && (p.Automatic() || p.NeedsApproval()) }
 
 // keepsUnread reports whether an update that changes nothing that the policy reads or writes keeps the placement: existing objects
-// are left to their owners, or are moved after an approval or in windows.
+// are left to their owners, or are moved after an approval, in windows, or at a pace.
 func (p *Policy) keepsUnread() bool {
 	switch p.Remediation {
 	case placementv1.RemediationManual, placementv1.RemediationApproved:
 		return true
 	case placementv1.RemediationAutomatic:
-		return len(p.Windows) > 0
+		return len(p.Windows) > 0 || p.Budget.MaxPerMinute > 0 || p.Budget.MaxConcurrent > 0 || p.Budget.PerNamespace > 0
 	}
 	return false
 }
@@ -98,8 +98,8 @@ func (r *Request) mayHold(verdicts []*Verdict) bool {
 }
 
 // hold marks the policies whose keys the update leaves as they are. Only policies that also matched the old object
-// qualify. A policy with remediation mode Manual or Approved, or with windows, is held if the update changes no requested value that
-// the policy reads or writes. A policy with mode NewOnly, or with paused remediation, is held if the update changes no requested value
+// qualify. A policy with remediation mode Manual or Approved, or with windows or a pace, is held if the update changes no requested
+// value that the policy reads or writes. A policy with mode NewOnly, or with paused remediation, is held if the update changes no requested value
 // that the policy writes. hold compares the requested states before and after the update. So applying the same manifest
 // again holds the policies, and setting another value has it decided. What a held policy denies, tolerate decides.
 func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id identity, verdicts []*Verdict) error {

@@ -73,6 +73,7 @@ func TestUpdatesThatKeepThePlacement(t *testing.T) {
 		mode   placementv1.RemediationMode
 		asked  string
 		update func(*unstructured.Unstructured)
+		budget placementv1.RemediationBudget
 		window bool
 		want   string
 		// wish is the annotation's value after the policy no longer sets it.
@@ -83,6 +84,10 @@ func TestUpdatesThatKeepThePlacement(t *testing.T) {
 		"WindowOtherLabel":           {mode: placementv1.RemediationAutomatic, window: true, update: label("tier", "gold"), want: "v1"},
 		"WindowReads":                {mode: placementv1.RemediationAutomatic, window: true, update: label("app", "db"), want: "v2-db"},
 		"WindowWrites":               {mode: placementv1.RemediationAutomatic, window: true, update: annotate("zone", "mine"), want: "v2", wish: "mine"},
+		"Pace":                       {mode: placementv1.RemediationAutomatic, budget: placementv1.RemediationBudget{MaxPerMinute: 1}, update: annotate("note", "x"), want: "v1"},
+		"AtOnce":                     {mode: placementv1.RemediationAutomatic, budget: placementv1.RemediationBudget{MaxConcurrent: 1}, update: annotate("note", "x"), want: "v1"},
+		"PerNamespace":               {mode: placementv1.RemediationAutomatic, budget: placementv1.RemediationBudget{PerNamespace: 1}, update: annotate("note", "x"), want: "v1"},
+		"Unbounded":                  {mode: placementv1.RemediationAutomatic, update: annotate("note", "x"), want: "v2"},
 		"OffWindow":                  {mode: placementv1.RemediationOff, window: true, update: annotate("note", "x"), want: "v2"},
 		"Off":                        {mode: placementv1.RemediationOff, update: annotate("note", "x"), want: "v2"},
 		"Manual":                     {mode: manual, update: annotate("note", "x"), want: "v1"},
@@ -109,7 +114,7 @@ func TestUpdatesThatKeepThePlacement(t *testing.T) {
 			next := stored.DeepCopy()
 			tc.update(next)
 			p := zoned(t, tc.mode, "v2")
-			if tc.window {
+			if p.Budget = tc.budget; tc.window {
 				p.Windows = window.ParseAll([]placementv1.RemediationWindow{{Start: "0 22 * * *", Duration: metav1.Duration{Duration: time.Hour}}})
 			}
 			out := decide(t, next, stored, p).Object

@@ -911,7 +911,7 @@ func (b *Budget) blocks(now time.Time, key Key, claims []claim) (in queueName, u
 			// The policy was deleted, so its verdict will not be due any more.
 			continue
 		}
-		if p.stops(key.Namespace) {
+		if p.stops(key.Namespace) && !b.mayBeMended(name, key) {
 			return queueName{policy: name, reason: forRelease, namespace: key.Namespace}, time.Time{}, true
 		}
 		if open, next := p.version.Windows.Open(now); !open {
@@ -936,6 +936,13 @@ func (b *Budget) blocks(now time.Time, key Key, claims []claim) (in queueName, u
 	}
 	next := overall.next()
 	return queueName{reason: forPace}, next, now.Before(next)
+}
+
+// mayBeMended reports whether the patch of an object is tried again although the patches of its namespace stopped: that ends when what
+// was refused is accepted. A stop of all patches lasts until it is released. The caller holds mu.
+func (b *Budget) mayBeMended(policy string, key Key) bool {
+	f, failed := b.failed[unversioned(key)][policy]
+	return failed && !f.rollout && !b.policies[policy].paused.All()
 }
 
 // reserve makes an object count as moved. The caller holds mu.

@@ -323,7 +323,21 @@ func TestFailuresOfNamespaces(t *testing.T) {
 		if got := next.Waiting("p").Pause; got != w.Pause {
 			t.Errorf("pause %s, and %s with the leader before", got, w.Pause)
 		}
+		// What failed is tried again, and pauses nothing again.
+		c.spends(in("a", 1), dueFor(p), true)
+		if next := c.Finish(c.now, in("a", 1), dueFor(p), remediation.Patch{Refusal: "no"}); len(next.Paused) > 0 {
+			t.Errorf("paused %v", next.Paused)
+		}
+		stops(c, p, "a")
 		// Its owner mends an object.
+		c.spends(in("a", 1), dueFor(p), true)
+		if got := namesOf(c.Finish(c.now, in("a", 1), dueFor(p), remediation.Patch{Done: true, UID: "u"}).Keys); !cmp.Equal(got, []string{"a-99"}) {
+			t.Errorf("to decide again after a patch: %v", got)
+		}
+		stops(c, p)
+		c.spends(in("a", 1), dueFor(p), true)
+		c.Finish(c.now, in("a", 1), dueFor(p), remediation.Patch{Refusal: "no"})
+		stops(c, p, "a")
 		if got := namesOf(c.Forget(c.now, in("a", 0)).Keys); !cmp.Equal(got, []string{"a-99"}) {
 			t.Errorf("to decide again: %v", got)
 		}

@@ -560,7 +560,8 @@ func (h *history) allowed(key remediation.Key, o *modelObject) error {
 		for failed := range p.failed {
 			failures[failed.Namespace]++
 		}
-		if scope, stops := containment.Of(failures, int(ptr.Deref(p.Budget.PauseAfterFailures, 0))); stops && scope.Includes(key.Namespace) {
+		// What was refused in single namespaces is tried again.
+		if scope, stops := containment.Of(failures, int(ptr.Deref(p.Budget.PauseAfterFailures, 0))); stops && scope.Includes(key.Namespace) && (scope.All() || !p.failed[key]) {
 			return fmt.Errorf("a patch for policy %s in namespace %s after failures %v", p.Name, key.Namespace, failures)
 		}
 		p.patched = append(p.patched, h.now)
