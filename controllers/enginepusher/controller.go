@@ -151,6 +151,15 @@ func (c *Controller) Failure(policy string) error {
 	return now.pusher.Failure(policy)
 }
 
+// Ambiguous returns the names of clusters that several objects of the inventories among the types have, sorted.
+func (c *Controller) Ambiguous(types []policy.Resource) []replication.Ambiguity {
+	now := c.leading.Load()
+	if now == nil {
+		return nil
+	}
+	return now.pusher.Ambiguous(types)
+}
+
 // policiesNeeding returns the policies that need a type in their engines.
 func (c *Controller) policiesNeeding(resource schema.GroupVersionResource) []string {
 	var out []string

@@ -63,6 +63,8 @@ type Supply interface {
 	// Failure returns the reason why the data or modules of a policy do not reach its remote engine. It returns nil if
 	// no failure is known.
 	Failure(policy string) error
+	// Ambiguous returns the names of clusters that several objects of the inventories among the types have.
+	Ambiguous(types []policy.Resource) []replication.Ambiguity
 }
 
 // Deps holds the dependencies of a Controller, from which it reads its facts.
@@ -387,10 +389,13 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 		if c.Stale != nil {
 			f.Stale = c.Stale(f.State.Policy)
 		}
-		if f.State.Binding != nil {
-			f.Ambiguous = c.Ambiguous(f.State.Binding.Clusters)
+		_, remote := f.State.Policy.Remote()
+		if b := f.State.Binding; b != nil && remote {
+			f.Ambiguous = c.Supply.Ambiguous(b.PushedTypes)
+		} else if b != nil {
+			f.Ambiguous = c.Ambiguous(b.Clusters)
 		}
-		if _, remote := f.State.Policy.Remote(); remote {
+		if remote {
 			f.Engine = c.RemoteEngine
 			f.Supply = func(r schema.GroupVersionResource) (watches.State, int) { return c.Supply.State(obj.Name, r) }
 			f.SupplyErr = c.Supply.Failure(obj.Name)

@@ -293,7 +293,7 @@ func (f Facts) replicated() *metav1.Condition {
 // ambiguous sets the condition ClustersAmbiguous. It stays while the inventories are not replicated, because nothing is known about
 // them then.
 func (s *setter) ambiguous(f Facts) {
-	if f.State.Binding != nil && len(f.State.Binding.Clusters) > 0 && s.find(placementv1.ConditionReplicated).Status != metav1.ConditionTrue {
+	if b := f.State.Binding; b != nil && len(b.Clusters)+len(b.PushedTypes) > 0 && s.find(placementv1.ConditionReplicated).Status != metav1.ConditionTrue {
 		return
 	}
 	var c *metav1.Condition

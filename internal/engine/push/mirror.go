@@ -272,8 +272,9 @@ func (m *mirror) removeType(c *change, r schema.GroupVersionResource) {
 	delete(m.tables, r)
 }
 
-// patchClusters adds the changes of data.clusters and of data.berth.ambiguousclusters to the transaction.
-func (m *mirror) patchClusters(c *change) {
+// patchClusters adds the changes of data.clusters and of data.berth.ambiguousclusters to the transaction. It reports whether the latter
+// changes.
+func (m *mirror) patchClusters(c *change) (ambiguity bool) {
 	for _, name := range slices.Sorted(maps.Keys(c.clusters)) {
 		claims := m.clusters[name]
 		var next *record
@@ -293,13 +294,15 @@ func (m *mirror) patchClusters(c *change) {
 		switch at := ambiguousPlace.below(name); {
 		case len(claims) > 1:
 			c.set(at, textsOf(claims))
-			m.writtenAmbiguous[name] = true
+			m.writtenAmbiguous[name], ambiguity = true, true
 		case m.writtenAmbiguous[name]:
 			c.remove(at)
 			delete(m.writtenAmbiguous, name)
+			ambiguity = true
 		}
 	}
 	clear(c.clusters)
+	return ambiguity
 }
 
 // textsOf returns the texts of objects as JSON, in the order of their types, namespaces, and names.

@@ -70,10 +70,13 @@ func (s *objects) keepListed(old, next *opaclient.Manifest, reliable bool) {
 
 // commit sends a transaction of the session, with the changes of data.clusters that follow from it.
 func (s *objects) commit(ctx context.Context, c *change, edit func(*opaclient.Manifest)) error {
-	if s.mirror.writtenClusters != nil {
-		s.mirror.patchClusters(c)
+	ambiguity := s.mirror.writtenClusters != nil && s.mirror.patchClusters(c)
+	err := s.session.commit(ctx, c, edit)
+	if ambiguity {
+		needs := s.status.currentNeeds()
+		s.status.changed(needs.names()...)
 	}
-	return s.session.commit(ctx, c, edit)
+	return err
 }
 
 // parentsOf returns the documents that contain the places of a type.

@@ -121,6 +121,21 @@ func (s *store) size(resource schema.GroupVersionResource) int {
 	return len(s.types[resource])
 }
 
+// Ambiguous returns the names of clusters that several objects of the inventories among the types have, sorted.
+func (s *store) Ambiguous(types []policy.Resource) []replication.Ambiguity {
+	claims := replication.Claims{}
+	s.mu.Lock()
+	for _, resource := range types {
+		for key, o := range s.types[resource.GroupVersionResource] {
+			if o.cluster != "" {
+				claims.Add(o.cluster, replication.Claim{Resource: resource.GroupResource(), Namespace: key.namespace, Name: key.name})
+			}
+		}
+	}
+	s.mu.Unlock()
+	return claims.Ambiguous()
+}
+
 // notify adds changes to all feeds, and wakes the writers of the engines that need the type. The caller holds the lock.
 func (s *store) notify(resource schema.GroupVersionResource, changes map[objectKey]*record) {
 	for f := range s.feeds {

@@ -148,6 +148,16 @@ var _ = Describe("Data that Berth keeps in an engine", func() {
 		qualified, _ := server.GetData("resources/multicluster.x-k8s.io%2Fv1alpha1/clusterprofiles/" + fleet)
 		Expect(qualified).To(HaveKeyWithValue("eu-2", HaveKeyWithValue("metadata", And(
 			HaveKeyWithValue("labels", HaveKeyWithValue("turn", "30")), Not(HaveKey("managedFields"))))))
+
+		By("saying which names of clusters are ambiguous")
+		ambiguous := func(ctx context.Context) (metav1.Condition, error) {
+			return f.Condition(ctx, name, placementv1.ConditionClustersAmbiguous)
+		}
+		Expect(ambiguous(ctx)).To(BeZero())
+		other := newFleet(ctx, "eu-3", "ap-1")
+		Eventually(ambiguous).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonAmbiguousClusters, "cluster eu-3", fleet+"/eu-3", other+"/eu-3"))
+		removeCluster(ctx, other, "eu-3")
+		Eventually(ambiguous).WithContext(ctx).Should(BeZero())
 	})
 
 	It("goes with the last policy that lists it, and stays for as long as one does", func(ctx SpecContext) {
