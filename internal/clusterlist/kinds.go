@@ -83,18 +83,27 @@ func newNames(group, name string, path []string) *Kind {
 // only the built-in kinds.
 type Kinds struct {
 	declared map[schema.GroupResource]*Kind
+	// decisions is the kind PlacementDecision with what is known of ClusterProfiles; nil if nothing is.
+	decisions *Kind
 }
+
+// unknownProfile is the profile of references of which nothing is known.
+func unknownProfile(string) (namespace string, ok bool) { return "", false }
+
+const multicluster = "multicluster.x-k8s.io"
+
+var decisions = schema.GroupResource{Group: multicluster, Resource: "placementdecisions"}
 
 // builtin has the built-in kinds, keyed by resource.
 var builtin = func() map[schema.GroupResource]*Kind {
-	const karmada, kubefleet, multicluster = "policy.karmada.io", "placement.kubernetes-fleet.io", "multicluster.x-k8s.io"
+	const karmada, kubefleet = "policy.karmada.io", "placement.kubernetes-fleet.io"
 	placement, policy := []string{"spec", "placement"}, []string{"spec", "policy"}
 	return map[schema.GroupResource]*Kind{
 		{Group: karmada, Resource: "propagationpolicies"}:         newKind(karmada, "PropagationPolicy", placement, karmadaLayout),
 		{Group: karmada, Resource: "clusterpropagationpolicies"}:  newKind(karmada, "ClusterPropagationPolicy", placement, karmadaLayout),
 		{Group: kubefleet, Resource: "clusterresourceplacements"}: newKind(kubefleet, "ClusterResourcePlacement", policy, kubefleetLayout),
 		{Group: kubefleet, Resource: "resourceplacements"}:        newKind(kubefleet, "ResourcePlacement", policy, kubefleetLayout),
-		{Group: multicluster, Resource: "placementdecisions"}:     newKind(multicluster, "PlacementDecision", []string{"decisions"}, decisionLayout),
+		decisions: newDecisions(unknownProfile),
 	}
 }()
 
@@ -150,8 +159,21 @@ func (k *Kinds) validate(d Declaration, at *field.Path) field.ErrorList {
 	return errs
 }
 
+// Resolving returns kinds that know which ClusterProfile represents a cluster. profile returns its namespace; ok is false if that is
+// not known. Then references to ClusterProfiles of all namespaces are taken for references to that cluster. It must return quickly.
+func (k *Kinds) Resolving(profile func(cluster string) (namespace string, ok bool)) *Kinds {
+	out := &Kinds{decisions: newDecisions(profile)}
+	if k != nil {
+		out.declared = k.declared
+	}
+	return out
+}
+
 // Of returns the kind of a resource, or nil if its objects have no list of clusters.
 func (k *Kinds) Of(resource schema.GroupResource) *Kind {
+	if k != nil && k.decisions != nil && resource == decisions {
+		return k.decisions
+	}
 	if known, ok := builtin[resource]; ok {
 		return known
 	}

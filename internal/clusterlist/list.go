@@ -148,13 +148,13 @@ type layout struct {
 	several bool
 	// selectors reports whether the slots are cluster selector terms, at the path. An object without terms has no slots.
 	selectors bool
-	// references reports whether path has a list of references to clusters. Then there are no slots.
-	references bool
+	// references is the list of references to clusters at path; nil if there is none. Then there are no slots.
+	references *references
 }
 
 func (l layout) read(obj map[string]any) (Names, written, error) {
-	if l.references {
-		return readReferences(obj)
+	if l.references != nil {
+		return l.references.read(obj)
 	}
 	out, form := Names{Several: l.several}, written{}
 	if l.selectors {
@@ -173,8 +173,8 @@ func (l layout) read(obj map[string]any) (Names, written, error) {
 
 // write changes the object, whose root it owns.
 func (l layout) write(obj map[string]any, want Names, as written) error {
-	if l.references {
-		return writeReferences(obj, want, as.Entries)
+	if l.references != nil {
+		return l.references.write(obj, want, as.Entries)
 	}
 	if l.selectors && len(l.slots) == 0 {
 		return l.addTerm(obj, want)

@@ -285,6 +285,49 @@ func TestWidenedDecision(t *testing.T) {
 	}
 }
 
+// TestResolvedDecision reads and writes references where it is known which ClusterProfile represents which cluster.
+func TestResolvedDecision(t *testing.T) {
+	var none *clusterlist.Kinds
+	k := none.Resolving(func(cluster string) (string, bool) {
+		namespace, ok := map[string]string{"a": "fleet", "b": "shop"}[cluster]
+		return namespace, ok
+	}).Of(schema.GroupResource{Group: "multicluster.x-k8s.io", Resource: "placementdecisions"})
+	object := func(decisions string) map[string]any {
+		return decode(t, `{metadata: {namespace: shop}, decisions: `+decisions+`}`)
+	}
+	for name, tc := range map[string]struct{ decisions, text, write, want string }{
+		"TheCluster":    {`[{clusterProfileRef: {name: a, namespace: fleet}}]`, `["a"]`, `["a"]`, `[{clusterProfileRef: {name: a, namespace: fleet}}]`},
+		"Another":       {`[{clusterProfileRef: {name: a, namespace: evil}}]`, `["evil/a"]`, `["a"]`, `[{clusterProfileRef: {name: a, namespace: fleet}}]`},
+		"Both":          {`[{clusterProfileRef: {name: a, namespace: evil}}, {clusterProfileRef: {name: a, namespace: fleet}}]`, `["evil/a","a"]`, `["a"]`, `[{clusterProfileRef: {name: a, namespace: fleet}}]`},
+		"Own":           {`[{clusterProfileRef: {name: b}}]`, `["b"]`, `["b","a"]`, `[{clusterProfileRef: {name: b}}, {clusterProfileRef: {name: a, namespace: fleet}}]`},
+		"NotOwn":        {`[{clusterProfileRef: {name: a}}]`, `["shop/a"]`, `["shop/a"]`, `[{clusterProfileRef: {name: a}}]`},
+		"Unknown":       {`[{clusterProfileRef: {name: c, namespace: evil}}]`, `["c"]`, `["c","d"]`, `[{clusterProfileRef: {name: c, namespace: evil}}, {clusterProfileRef: {name: d, namespace: shop}}]`},
+		"AnotherIsBack": {`[]`, `[]`, `["evil/a"]`, `[{clusterProfileRef: {name: a, namespace: evil}}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := k.Read(object(tc.decisions))
+			if err != nil || textOf(got.Text) != tc.text {
+				t.Errorf("read %s, %v, want %s", textOf(got.Text), err, tc.text)
+			}
+			written, err := k.Write(object(tc.decisions), &tc.write, got.Form)
+			if diff := cmp.Diff(object(tc.want), written); err != nil || diff != "" {
+				t.Errorf("written, error %v (-want +got):\n%s", err, diff)
+			}
+			// What was narrowed to nothing comes back as it was.
+			empty, err := k.Write(object(tc.decisions), new("[]"), got.Form)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, kinds := range []*clusterlist.Kind{k, kind(t, "decision")} {
+				back, err := kinds.Write(empty, got.Text, got.Form)
+				if diff := cmp.Diff(object(tc.decisions), back); err != nil || diff != "" {
+					t.Errorf("restored, error %v (-want +got):\n%s", err, diff)
+				}
+			}
+		})
+	}
+}
+
 // TestBuiltinKinds checks that the kinds of all systems whose placement objects Berth writes are known, and others are not.
 func TestBuiltinKinds(t *testing.T) {
 	for resource, want := range map[string][]string{

@@ -17,21 +17,31 @@ limitations under the License.
 package clusterlist
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 )
 
-// decisionLayout is that of a PlacementDecision of multicluster.x-k8s.io. It has a list of references to
-// ClusterProfiles. The list is required, and an empty list selects no cluster.
-func decisionLayout(map[string]any) (layout, error) {
-	return layout{path: []string{"decisions"}, max: maxNames, references: true}, nil
+// references is a list of references to ClusterProfiles.
+type references struct {
+	// profile returns the namespace of the ClusterProfile that represents a cluster, as far as that is known.
+	profile func(cluster string) (namespace string, ok bool)
 }
 
-// readReferences returns the names in the references, each once. If a new reference to each name would not be the same,
+// newDecisions returns the kind PlacementDecision of multicluster.x-k8s.io. It has a list of references to ClusterProfiles. The list is
+// required, and an empty list selects no cluster.
+func newDecisions(profile func(cluster string) (namespace string, ok bool)) *Kind {
+	return newKind(multicluster, "PlacementDecision", []string{"decisions"}, func(map[string]any) (layout, error) {
+		return layout{path: []string{"decisions"}, max: maxNames, references: &references{profile}}, nil
+	})
+}
+
+// read returns the names in the references, each once. If a new reference to each name would not be the same,
 // the form has the references.
-func readReferences(obj map[string]any) (Names, written, error) {
+func (r *references) read(obj map[string]any) (Names, written, error) {
 	value := obj["decisions"]
 	if value == nil {
 		return Names{Terms: [][]string{nil}}, written{}, nil
@@ -43,11 +53,11 @@ func readReferences(obj map[string]any) (Names, written, error) {
 	names := []string{}
 	plain := true
 	for i, entry := range list {
-		name, ok := nameOf(entry)
+		name, ok := r.name(obj, entry)
 		if !ok {
 			return Names{}, written{}, fmt.Errorf("decisions[%d].clusterProfileRef.name must be the name of a cluster", i)
 		}
-		plain = plain && reflect.DeepEqual(entry, newReference(obj, name)) && !slices.Contains(names, name)
+		plain = plain && reflect.DeepEqual(entry, newReference(namespaceOf(obj), name)) && !slices.Contains(names, name)
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -59,13 +69,20 @@ func readReferences(obj map[string]any) (Names, written, error) {
 	return out, form, nil
 }
 
-// writeReferences sets the references to those with the names. References that the object has stay, and others are
+// write sets the references to those with the names. References that the object has stay, and others are
 // those of the entries, or new ones.
-func writeReferences(obj map[string]any, want Names, entries []any) error {
+func (r *references) write(obj map[string]any, want Names, entries []any) error {
 	if want.Several {
 		return errors.New("has no terms")
 	}
 	names := want.Terms[0]
+	// What represents a cluster may not be known any more since the names were read.
+	nameOf := func(entry any) (name string, ok bool) {
+		if qualified, ok := qualifiedName(obj, entry); ok && slices.Contains(names, qualified) {
+			return qualified, true
+		}
+		return r.name(obj, entry)
+	}
 	list, _ := obj["decisions"].([]any)
 	there := map[string][]any{}
 	for _, entry := range list {
@@ -107,7 +124,7 @@ func writeReferences(obj map[string]any, want Names, entries []any) error {
 		case len(before[name]) > 0:
 			out = append(out, before[name]...)
 		default:
-			out = append(out, newReference(obj, name))
+			out = append(out, r.reference(obj, name))
 		}
 	}
 	obj["decisions"] = out
@@ -124,17 +141,49 @@ func unique(names []string) []string {
 	return out
 }
 
-// nameOf returns the name of the cluster in a reference.
-func nameOf(entry any) (name string, ok bool) {
-	name, ok = lookup(map[string]any{"entry": entry}, []any{"entry", "clusterProfileRef", "name"}).(string)
+// name returns the name of the cluster in a reference. A reference to another object than the one that represents the cluster of its
+// name is to no cluster of the inventories: its name has the namespace of that object, as in "eu/prod", which no cluster has.
+func (r *references) name(obj map[string]any, entry any) (name string, ok bool) {
+	qualified, ok := qualifiedName(obj, entry)
+	namespace, name, _ := strings.Cut(qualified, "/")
+	if known, represented := r.profile(name); ok && represented && namespace != known {
+		return qualified, true
+	}
 	return name, ok
 }
 
-// newReference returns a reference to a cluster in the namespace of the object.
-func newReference(obj map[string]any, name string) map[string]any {
-	reference := map[string]any{"name": name}
-	if namespace, ok := lookup(obj, []any{"metadata", "namespace"}).(string); ok && namespace != "" {
-		reference["namespace"] = namespace
+// qualifiedName returns the namespace and the name in a reference, as in "eu/prod".
+func qualifiedName(obj map[string]any, entry any) (name string, ok bool) {
+	at := map[string]any{"entry": entry}
+	name, ok = lookup(at, []any{"entry", "clusterProfileRef", "name"}).(string)
+	namespace, _ := lookup(at, []any{"entry", "clusterProfileRef", "namespace"}).(string)
+	// Without one, it is the namespace of the PlacementDecision.
+	return cmp.Or(namespace, namespaceOf(obj)) + "/" + name, ok
+}
+
+// reference returns a reference to a cluster. It has the namespace of the ClusterProfile that represents the cluster, or that of the
+// PlacementDecision if that is not known.
+func (r *references) reference(obj map[string]any, name string) map[string]any {
+	namespace, plain, qualified := strings.Cut(name, "/")
+	if !qualified {
+		plain = name
+		var known bool
+		if namespace, known = r.profile(name); !known {
+			namespace = namespaceOf(obj)
+		}
 	}
-	return map[string]any{"clusterProfileRef": reference}
+	return newReference(namespace, plain)
+}
+
+func newReference(namespace, name string) map[string]any {
+	out := map[string]any{"name": name}
+	if namespace != "" {
+		out["namespace"] = namespace
+	}
+	return map[string]any{"clusterProfileRef": out}
+}
+
+func namespaceOf(obj map[string]any) string {
+	namespace, _ := lookup(obj, []any{"metadata", "namespace"}).(string)
+	return namespace
 }

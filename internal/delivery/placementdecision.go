@@ -60,9 +60,6 @@ var placementDecision = System{
 	render:      renderPlacementDecision,
 }
 
-// clusterProfiles is the inventory that the decisions refer to.
-var clusterProfiles = multiclusterVersion.WithResource("clusterprofiles").GroupResource()
-
 // profileOf returns the ClusterProfile that represents a cluster. The text says why there is none.
 func profileOf(cluster string, objects replication.Claims) (profile replication.Claim, dangling string) {
 	switch claims := objects[cluster]; {
@@ -70,7 +67,7 @@ func profileOf(cluster string, objects replication.Claims) (profile replication.
 		return profile, fmt.Sprintf("no inventory has a cluster %s", cluster)
 	case len(claims) > 1:
 		return profile, replication.Claims{cluster: claims}.Ambiguous()[0].String()
-	case claims[0].Resource != clusterProfiles:
+	case claims[0].Resource != replication.ClusterProfiles:
 		return profile, fmt.Sprintf("cluster %s is %s, which is no ClusterProfile", cluster, claims[0])
 	default:
 		return claims[0], ""

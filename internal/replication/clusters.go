@@ -22,11 +22,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// ClusterProfiles are the objects of SIG Multicluster that represent clusters.
+var ClusterProfiles = schema.GroupResource{Group: "multicluster.x-k8s.io", Resource: "clusterprofiles"}
+
 // known lists the built-in inventories with the functions that read the fields in which they
 // differ. The fields are those of the published schemas of ClusterProfile (SIG Multicluster), ManagedCluster (Open
 // Cluster Management), Cluster (Karmada), and MemberCluster (KubeFleet).
 var known = []inventory{
-	{resource: schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}, read: readClusterProfile},
+	{resource: schema.GroupVersionResource{Group: ClusterProfiles.Group, Version: "v1alpha1", Resource: ClusterProfiles.Resource}, read: readClusterProfile},
 	{resource: schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}, read: readManagedCluster, clusterScoped: true},
 	{resource: schema.GroupVersionResource{Group: "cluster.karmada.io", Version: "v1alpha1", Resource: "clusters"}, read: readKarmadaCluster, clusterScoped: true},
 	{resource: schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1", Resource: "memberclusters"}, read: readMemberCluster, clusterScoped: true},

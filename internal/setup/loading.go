@@ -88,7 +88,7 @@ func newLoading(ctx context.Context, base *base, evaluation *evaluation) (*loadi
 			Keyring:      keyring,
 			OwnNamespace: base.options.exemptNamespace(),
 			Templates:    base.settings.templates,
-			ClusterLists: base.settings.clusterLists,
+			ClusterLists: base.settings.clusterLists.Resolving(evaluation.data.Profile),
 			Stale:        replication.Stale,
 			Paused:       pauses.Paused,
 		},

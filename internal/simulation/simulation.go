@@ -209,7 +209,7 @@ func New(ctx context.Context, cluster Cluster, o Options) (*Simulation, error) {
 	}
 	s.decider = &placement.Decider{
 		Policies: fixedPolicies{placement.NewIndex(inForce...)}, Namespaces: namespaces, Owners: owners{cluster}, Keyring: o.Keyring,
-		OwnNamespace: o.OwnNamespace, Templates: o.Templates, ClusterLists: o.ClusterLists,
+		OwnNamespace: o.OwnNamespace, Templates: o.Templates, ClusterLists: o.ClusterLists.Resolving(s.data.Profile),
 	}
 	return s, nil
 }

@@ -598,6 +598,27 @@ func (d *Data) Ambiguous(resources []schema.GroupVersionResource) []replication.
 	return d.current.Load().clusters(of).document().ambiguous
 }
 
+// Profile returns the namespace of the ClusterProfile that represents a cluster. ok is false if none does, or several, or if no policy
+// reads ClusterProfiles as clusters.
+func (d *Data) Profile(cluster string) (namespace string, ok bool) {
+	current := d.current.Load()
+	var found []string
+	for resource := range current.tables {
+		if resource.GroupResource() != replication.ClusterProfiles {
+			continue
+		}
+		current.ascend(&inventories{[]schema.GroupVersionResource{resource}}, func(name, _ *ast.Term, claim replication.Claim) {
+			if nameOf(name) == cluster {
+				found = append(found, claim.Namespace)
+			}
+		})
+	}
+	if len(found) != 1 {
+		return "", false
+	}
+	return found[0], true
+}
+
 // ambiguousDocument returns data.berth.ambiguousclusters.
 func ambiguousDocument(all []replication.Ambiguity) ast.Value {
 	out := ast.NewObject()

@@ -171,6 +171,13 @@ clusters contains name if {
 			both:     `[{clusterProfileRef: {name: $b, namespace: fleet}, reason: cheap}, {clusterProfileRef: {name: $a, namespace: fleet}, reason: near}]`,
 			restored: `[{clusterProfileRef: {name: $b, namespace: fleet}, reason: cheap}, {clusterProfileRef: {name: $a, namespace: fleet}, reason: near}]`,
 		}),
+		Entry("of SIG Multicluster, with references to other objects of these names", kind{
+			gvk: placementDecision, path: []string{"decisions"}, cleared: `[]`,
+			asked:    `[{clusterProfileRef: {name: $a, namespace: other}}, {clusterProfileRef: {name: $b}}, {clusterProfileRef: {name: $b, namespace: fleet}}, {clusterProfileRef: {name: $a, namespace: fleet}}]`,
+			narrowed: `[{clusterProfileRef: {name: $a, namespace: fleet}}]`,
+			both:     `[{clusterProfileRef: {name: $a, namespace: fleet}}, {clusterProfileRef: {name: $b, namespace: fleet}}]`,
+			restored: `[{clusterProfileRef: {name: $a, namespace: other}}, {clusterProfileRef: {name: $b}}, {clusterProfileRef: {name: $b, namespace: fleet}}, {clusterProfileRef: {name: $a, namespace: fleet}}]`,
+		}),
 		Entry("that the configuration declares", kind{
 			rollout, []string{"spec", "clusters"}, `[$b, $a]`, `[$a]`, `[$b, $a]`, `[no-cluster.placement.berth.dev]`, `[$b, $a]`,
 		}),
