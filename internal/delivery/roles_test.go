@@ -79,6 +79,9 @@ func TestClusterRoles(t *testing.T) {
 			if !kind.Existing {
 				// Server-side apply needs the verbs create and patch.
 				need(kind.Group, kind.Resource, "create", "patch", "delete")
+			} else {
+				// Remediation patches the placement object when its clusters change.
+				need(kind.Group, kind.Resource, "patch")
 			}
 			if kind.Status {
 				need(kind.Group, kind.Resource+"/status", "patch")
