@@ -82,10 +82,6 @@ type KarmadaDelivery struct {
 	// false.
 	// +optional
 	PropagateDependencies bool `json:"propagateDependencies,omitempty"`
-
-	// preserveOnDeletion keeps the object in its clusters when it is deleted from the control plane. Defaults to false.
-	// +optional
-	PreserveOnDeletion bool `json:"preserveOnDeletion,omitempty"`
 }
 
 // KubeFleetDelivery configures the placements of KubeFleet. It has no fields yet.

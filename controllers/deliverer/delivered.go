@@ -55,7 +55,7 @@ type deliveredObjects struct {
 	byOwner map[delivery.Key]map[name]*entry
 }
 
-// entry is a delivered object. Only defaults changes.
+// entry is a delivered object. Only defaults and answer change.
 type entry struct {
 	object *unstructured.Unstructured
 	// owner is the placed object that it is delivered for. Of an orphan, it has only the namespace, and owned is false.
@@ -64,6 +64,9 @@ type entry struct {
 	// defaults is the field Kind.Whole as it was after Berth had removed what other clients had set there: what is left beside
 	// Berth's own members was added by the system in the same request. It is nil if Berth did not have to remove anything.
 	defaults any
+	// answer is the object as the API server stored it when Berth last wrote it, if that lacks something that Berth applies: the system
+	// changed it in the same request. It is nil otherwise.
+	answer *unstructured.Unstructured
 }
 
 func newDeliveredObjects(changed func(...delivery.Key), foreign *foreignObjects) *deliveredObjects {
@@ -207,7 +210,7 @@ func (d *deliveredObjects) add(resource schema.GroupVersionResource, o *unstruct
 		return delivery.Key{}, false
 	}
 	if before != nil {
-		added.defaults = before.defaults
+		added.defaults, added.answer = before.defaults, before.answer
 	}
 	id := name{resource, o.GetNamespace(), o.GetName()}
 	if d.tables[resource] == nil {
@@ -259,6 +262,26 @@ func (d *deliveredObjects) defaultsOf(id name) any {
 		return known.defaults
 	}
 	return nil
+}
+
+// setAnswer records what the system makes of an object that Berth writes; nil if it keeps all of it.
+func (d *deliveredObjects) setAnswer(id name, answer *unstructured.Unstructured) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if known := d.tables[id.GroupVersionResource][id]; known != nil {
+		known.answer = answer
+	}
+}
+
+// answerTo returns what setAnswer recorded for a content, or nil.
+func (d *deliveredObjects) answerTo(id name, body *unstructured.Unstructured) *unstructured.Unstructured {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	known := d.tables[id.GroupVersionResource][id]
+	if known == nil || known.answer == nil || known.answer.GetAnnotations()[hashAnnotation] != body.GetAnnotations()[hashAnnotation] {
+		return nil
+	}
+	return known.answer
 }
 
 // of returns the objects that are delivered for an object.

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -299,6 +300,9 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 	}
 	live, observed, unread := c.observe(system, object, n)
 	placed := delivery.ObjectOf(object)
+	if holder := system.HeldBy(placed); holder != "" {
+		n.fail(placementv1.ReasonDeliveryFailed, "%s holds it in %s, so that Berth's object has no effect: delete it, or change it so that it no longer selects the object", holder, system.Title)
+	}
 	decision.Lists = system.ListsOf(placed, slices.Collect(maps.Values(n.existing)))
 	next, err := system.HandOver(placed, decision, route.Spec, live, observed, c.Clock.Now())
 	objects := next.Objects
@@ -430,20 +434,27 @@ func (n *need) keep(system delivery.System) {
 func (c *Controller) converge(ctx context.Context, object *unstructured.Unstructured, n *need) error {
 	existing := n.existing
 	var errs []error
+	// In a system, objects refer to those before them, and are not written without these.
+	incomplete := map[string]bool{}
 	for i := range n.objects {
 		want := &n.objects[i]
 		id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
 		live := existing[id]
 		delete(existing, id)
+		if incomplete[want.system.Name] {
+			continue
+		}
+		var written bool
 		var err error
 		if want.Existing {
-			err = c.applyStatus(ctx, *want, object, n)
+			written, err = c.applyStatus(ctx, *want, object, n)
 		} else {
-			err = c.apply(ctx, want, live, n)
+			written, err = c.apply(ctx, want, live, n)
 		}
 		if err != nil {
 			errs = append(errs, err)
 		}
+		incomplete[want.system.Name] = !written
 	}
 	// Placements of Open Cluster Management are deleted before their PlacementDecisions: a Placement without decisions has no
 	// clusters, and its consumers would remove the workload from all of them.
@@ -472,8 +483,9 @@ func (c *Controller) client(resource schema.GroupVersionResource, namespace stri
 }
 
 // apply writes an object if it differs. live is the object as it is, or nil if it is not known. If the API server refuses the
-// clusters that are kept, the object is written without them. Failures that trying again does not correct are recorded in n.
-func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured.Unstructured, n *need) error {
+// clusters that are kept, the object is written without them. Failures that trying again does not correct are recorded in n. written
+// reports whether the object has its content.
+func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured.Unstructured, n *need) (written bool, err error) {
 	id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
 	resource := c.client(id.GroupVersionResource, id.namespace)
 	subject := fmt.Sprintf("%s %s", want.Kind.Kind, qualified(want.Object))
@@ -484,72 +496,85 @@ func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
-			return refused(err, subject, want.system, n)
+			return false, refused(err, subject, want.system, n)
 		case !deliveredFor(found, owner):
 			c.foreign.block(id, owner)
 			n.fail(placementv1.ReasonForeignObject, "%s exists and was written by %s: Berth does not change it; delete it, or rename the object that is placed", subject, managerOf(found))
-			return nil
+			return false, nil
 		default:
 			live = found
 		}
 	}
 	body, status := split(want.Delivered)
 	excess := live != nil && c.exceeds(want.Kind, id, live, body)
-	if live != nil && live.GetAnnotations()[hashAnnotation] == body.GetAnnotations()[hashAnnotation] && (excess || !coversBoth(live, body, status)) {
+	answer := c.delivered.answerTo(id, body)
+	kept := func(live any, want any, answered func(*unstructured.Unstructured) any) bool {
+		return covers(live, want) || answer != nil && agrees(live, answered(answer), want)
+	}
+	complete := live != nil && !excess && kept(live.Object, body.Object, contentOf) && (status == nil || kept(live.Object["status"], status.Object["status"], statusOf))
+	if complete {
+		return true, nil
+	}
+	if live != nil && live.GetAnnotations()[hashAnnotation] == body.GetAnnotations()[hashAnnotation] {
 		if wait := c.contests.wait(id); wait > 0 {
 			n.fail(placementv1.ReasonContested, "another client changed %s back each time that Berth wrote it: Berth writes it again in %s", subject, wait.Round(time.Second))
 			n.retry = wait
-			return nil
+			return false, nil
 		}
 	}
-	if live == nil || excess || !covers(live.Object, body.Object) {
+	if live == nil || excess || !kept(live.Object, body.Object, contentOf) {
 		got, err := c.write(ctx, want.Kind, id, live, body)
 		if want.alone != nil && isRefusal(err) {
 			*want = wanted{Delivered: *want.alone, system: want.system}
 			return c.apply(ctx, want, live, n)
 		}
 		if err != nil {
-			return refused(err, subject, want.system, n)
+			return false, refused(err, subject, want.system, n)
 		}
 		c.delivered.put(id.GroupVersionResource, got)
 		live = got
 	}
-	if status != nil && !covers(live.Object["status"], status.Object["status"]) {
+	if status != nil && !kept(live.Object["status"], status.Object["status"], statusOf) {
 		got, err := resource.ApplyStatus(ctx, id.name, status, forced)
 		if err != nil {
-			return refused(err, subject, want.system, n)
+			return false, refused(err, subject, want.system, n)
 		}
 		c.delivered.put(id.GroupVersionResource, got)
+		live = got
 	}
-	return nil
+	if coversBoth(live, body, status) {
+		live = nil
+	}
+	c.delivered.setAnswer(id, live)
+	return true, nil
 }
 
 // applyStatus applies the status of the placed object itself if it differs.
-func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstructured.Unstructured, n *need) error {
+func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstructured.Unstructured, n *need) (written bool, err error) {
 	if covers(object.Object["status"], want.Object.Object["status"]) || !want.MayApplyStatus(object) {
-		return nil
+		return true, nil
 	}
 	id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
 	if c.contests.repeats(keyOf(object), want.Object.Object["status"]) {
 		if wait := c.contests.wait(id); wait > 0 {
 			n.fail(placementv1.ReasonContested, "another client changed the status of %s %s back each time that Berth wrote it: Berth writes it again in %s", want.Kind.Kind, qualified(want.Object), wait.Round(time.Second))
 			n.retry = wait
-			return nil
+			return false, nil
 		}
 	}
 	// The API server refuses the status of another object of that name, and of a version that is not the newest.
 	body := want.Object.DeepCopy()
 	body.SetResourceVersion(object.GetResourceVersion())
-	_, err := c.client(want.GroupVersionResource, body.GetNamespace()).
+	_, err = c.client(want.GroupVersionResource, body.GetNamespace()).
 		ApplyStatus(ctx, body.GetName(), body, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		// The object is gone, or a newer version of it will be reconciled.
-		return nil
+		return false, nil
 	case err != nil:
-		return refused(err, want.Kind.Kind+" "+qualified(want.Object), want.system, n)
+		return false, refused(err, want.Kind.Kind+" "+qualified(want.Object), want.system, n)
 	}
-	return nil
+	return true, nil
 }
 
 // coversBoth reports whether an object has all that Berth applies, in the object and in its status.
@@ -584,6 +609,11 @@ func split(want delivery.Delivered) (body, status *unstructured.Unstructured) {
 		delete(body.Object, "status")
 	}
 	hashed := body.Object
+	if status != nil {
+		// What changes the status is no change by another client either.
+		hashed = maps.Clone(hashed)
+		hashed["status"] = status.Object["status"]
+	}
 	if text, found := body.GetAnnotations()[placementv1.DeliveredClustersAnnotation]; found {
 		// If another client removes the annotation, it is written again with later times, which is no other content.
 		copied := body.DeepCopy()
@@ -628,6 +658,26 @@ func covers(live, want any) bool {
 	}
 	return live == want
 }
+
+// agrees reports whether live has what the API server answered for all that want has.
+func agrees(live, answered, want any) bool {
+	wanted, ok := want.(map[string]any)
+	if !ok {
+		return equality.Semantic.DeepEqual(live, answered)
+	}
+	members, _ := live.(map[string]any)
+	answers, _ := answered.(map[string]any)
+	for name, value := range wanted {
+		if !agrees(members[name], answers[name], value) {
+			return false
+		}
+	}
+	return true
+}
+
+func contentOf(o *unstructured.Unstructured) any { return o.Object }
+
+func statusOf(o *unstructured.Unstructured) any { return o.Object["status"] }
 
 // isOwner reports whether a list item is an owner reference.
 func isOwner(value any) bool {

@@ -339,11 +339,11 @@ func TestStatusOfDeliveredObjects(t *testing.T) {
 
 // TestContestedObjects has another client change an object back each time, and remove what Berth wrote in the status of another.
 func TestContestedObjects(t *testing.T) {
-	contested := func(f func(*need) error) (writes int) {
+	contested := func(f func(*need) (bool, error)) (writes int) {
 		t.Helper()
 		for range 10 {
 			n := &need{existing: map[name]*unstructured.Unstructured{}}
-			if err := f(n); err != nil {
+			if _, err := f(n); err != nil {
 				t.Fatal(err)
 			}
 			if n.failure != nil {
@@ -358,14 +358,14 @@ func TestContestedObjects(t *testing.T) {
 	}
 	r, changed := newRecorder(), stored(karmadaPolicy("a"))
 	changed.Object["spec"] = map[string]any{"clusters": []any{"theirs"}}
-	if got := contested(func(n *need) error {
+	if got := contested(func(n *need) (bool, error) {
 		want := wantedPolicy(karmadaPolicy("a"))
 		return r.apply(t.Context(), &want, changed, n)
 	}); got != 4 || len(r.requests) != got {
 		t.Errorf("the object is written %d times, requests %v", got, r.requests)
 	}
 	r = newRecorder()
-	if got := contested(func(n *need) error { return r.applyStatus(t.Context(), nominated(t), waiting(t), n) }); got != 5 || len(r.requests) != got {
+	if got := contested(func(n *need) (bool, error) { return r.applyStatus(t.Context(), nominated(t), waiting(t), n) }); got != 5 || len(r.requests) != got {
 		t.Errorf("the status is written %d times, requests %v", got, r.requests)
 	}
 }

@@ -50,6 +50,9 @@ type System struct {
 	// References reports whether the objects refer to objects of inventories, which Decision.Objects has.
 	References bool
 
+	// heldBy returns the object of another client that the system follows for a placed object instead of Berth's; "" if there is none,
+	// or none is known. It may be nil.
+	heldBy func(Object) string
 	// lists are the lists among the objects; nil if there are none.
 	lists  *lists
 	render func(Object, Decision, *placementv1.Delivery) ([]Delivered, error)
@@ -93,7 +96,7 @@ type Object struct {
 	schema.GroupVersionKind
 	Namespace, Name string
 	UID             types.UID
-	// Annotations are the annotations. Only the systems of NativeSystem read them.
+	// Annotations are the annotations. Only Karmada and the systems of NativeSystem read them.
 	Annotations map[string]string
 	// Replicas is the number of replicas that the object requests; nil if the kind has none.
 	Replicas *int64
@@ -183,6 +186,15 @@ func (s System) Render(object Object, decision Decision, spec *placementv1.Deliv
 		spec = &placementv1.Delivery{}
 	}
 	return s.render(object, decision, spec)
+}
+
+// HeldBy returns the object of another client that the system follows for a placed object instead of Berth's; "" if there is none, or
+// none is known.
+func (s System) HeldBy(object Object) string {
+	if s.heldBy == nil {
+		return ""
+	}
+	return s.heldBy(object)
 }
 
 // managedBy is the value of the label app.kubernetes.io/managed-by.

@@ -226,7 +226,7 @@ func goldenCases() map[string]goldenCase {
 		"options": {
 			object: deployment("web", 3), decision: decided("eu-1"), only: []string{"karmada"},
 			edit: func(d *placementv1.Delivery) {
-				d.Karmada.PropagateDependencies, d.Karmada.PreserveOnDeletion = true, true
+				d.Karmada.PropagateDependencies = true
 			},
 		},
 	}

@@ -56,6 +56,7 @@ var karmada = System{
 	Title:       "Karmada",
 	ClusterRole: "berth-delivery-karmada",
 	Kinds:       []Kind{propagationPolicy, clusterPropagationPolicy},
+	heldBy:      karmadaHolder,
 	render:      renderKarmada,
 	reporter:    karmadaReporter,
 }
@@ -80,16 +81,35 @@ func renderKarmada(object Object, decision Decision, spec *placementv1.Delivery)
 		clusters = []string{clusterlist.NoCluster}
 	}
 	policy := newObject(kind, deliveredName(object), object)
-	policy.Object["spec"] = map[string]any{
+	content := map[string]any{
 		"resourceSelectors": []any{selector},
 		"placement": map[string]any{
 			"clusterAffinity":   map[string]any{"clusterNames": asList(clusters)},
 			"replicaScheduling": scheduling,
 		},
-		"propagateDeps":               spec.Karmada.PropagateDependencies,
-		"preserveResourcesOnDeletion": spec.Karmada.PreserveOnDeletion,
+		// Karmada keeps what it should keep on deletion also in a cluster that the object leaves.
+		"preserveResourcesOnDeletion": false,
 	}
+	// Karmada's webhook removes the field if it is false.
+	if spec.Karmada.PropagateDependencies {
+		content["propagateDeps"] = true
+	}
+	policy.Object["spec"] = content
 	return []Delivered{{Kind: kind, Object: policy}}, nil
+}
+
+// karmadaHolder reads the annotations by which Karmada says in the placed object which policy holds it. Karmada gives a new object to the
+// policy that exists then, and not to one that comes later.
+func karmadaHolder(object Object) string {
+	name := object.Annotations["propagationpolicy.karmada.io/name"]
+	cluster := object.Annotations["clusterpropagationpolicy.karmada.io/name"]
+	switch own := deliveredName(object); {
+	case object.Namespace != "" && name != "" && name != own:
+		return propagationPolicy.Kind + " " + object.Namespace + "/" + name
+	case cluster != "" && (object.Namespace != "" && name == "" || object.Namespace == "" && cluster != own):
+		return clusterPropagationPolicy.Kind + " " + cluster
+	}
+	return ""
 }
 
 // karmadaReplicas returns the field replicaScheduling of a policy. A division has the numbers of replicas as static weights:

@@ -72,7 +72,7 @@ var openClusterManagement = System{
 	Name:        "openClusterManagement",
 	Title:       ocmTitle,
 	ClusterRole: "berth-delivery-openclustermanagement",
-	Kinds:       []Kind{ocmPlacement, ocmPlacementDecision},
+	Kinds:       []Kind{ocmPlacementDecision, ocmPlacement},
 	lists:       ocmDecisionLists,
 	render:      renderOpenClusterManagement,
 }
@@ -91,7 +91,9 @@ func renderOpenClusterManagement(object Object, decision Decision, spec *placeme
 	placement.Object["spec"] = map[string]any{}
 	decisions, status := ocmDecisions(object, name, decision, annotations)
 	placement.Object["status"] = status
-	return append([]Delivered{{Kind: ocmPlacement, Object: placement}}, decisions...), nil
+	// A ManifestWorkReplicaSet keeps what it has while its Placement does not exist, and deletes it from all clusters if a Placement
+	// has no decisions yet.
+	return append(decisions, Delivered{Kind: ocmPlacement, Object: placement}), nil
 }
 
 // ocmDecisions returns the PlacementDecisions of a Placement with the names that Open Cluster Management gives them, and the status

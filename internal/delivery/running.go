@@ -104,6 +104,8 @@ type reporter struct {
 	clusters, carried func(*unstructured.Unstructured) []string
 	// chooses reports whether the system runs the object only in some of the clusters that a delivered object names.
 	chooses func(*unstructured.Unstructured) bool
+	// withdraws reports whether the system may take an object without replicas out of its clusters.
+	withdraws bool
 }
 
 // Observe returns what an object reports: an object of ReportKinds, or a delivered object if there are no such kinds.
@@ -169,6 +171,11 @@ func (s System) runningIn(placed Object, applied *unstructured.Unstructured, obs
 		return nil, s.Title + " has not acted on the newest placement"
 	}
 	running = map[string]bool{}
+	if s.reporter.withdraws && placed.Replicas != nil && *placed.Replicas == 0 {
+		for _, name := range s.reporter.clusters(applied) {
+			running[name] = true
+		}
+	}
 	for name, missing := range observed.Clusters {
 		running[name] = missing == ""
 	}
@@ -188,6 +195,7 @@ var karmadaReporter = &reporter{
 		dynamic, _, _ := unstructured.NestedString(o.Object, "spec", "placement", "replicaScheduling", "weightPreference", "dynamicWeight")
 		return dynamic != ""
 	},
+	withdraws: true,
 }
 
 var karmadaWork = schema.GroupVersion{Group: "work.karmada.io", Version: "v1alpha2"}

@@ -560,6 +560,29 @@ func TestRunsInOthers(t *testing.T) {
 	}
 }
 
+func TestWithoutReplicasAndClusters(t *testing.T) {
+	karmada := carriers()["karmada"]
+	without := func(replicas int64) delivery.Run {
+		object := moved
+		object.Replicas = &replicas
+		// Karmada takes an object with requests and without replicas out of all clusters.
+		o := binding([]string{"a"})
+		o.Object["spec"].(map[string]any)["clusters"] = []any{}
+		o.Object["status"].(map[string]any)["aggregatedStatus"] = []any{}
+		next, err := karmada.system.HandOver(object, to("a"), karmada.spec, nil, new(karmada.system.Observe(o)), noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return next.Run
+	}
+	if got := without(0); got.State != delivery.Running {
+		t.Errorf("without replicas: %+v", got)
+	}
+	if got := without(1); got.State != delivery.NotRunning {
+		t.Errorf("with a replica: %+v", got)
+	}
+}
+
 func TestWorseRunCounts(t *testing.T) {
 	states := []delivery.RunState{delivery.NotReported, delivery.Running, delivery.NotRunning, delivery.RunUnknown}
 	for i, better := range states {

@@ -18,24 +18,28 @@ package delivery_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/controllers/deliverer"
+	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/test/framework"
 )
@@ -354,6 +358,174 @@ var _ = Describe("Delivery", func() {
 				region = "us"
 			}
 		}
+	})
+
+	// Seen with ManifestWorkReplicaSets of Open Cluster Management: one whose Placement exists without decisions deletes the workload from
+	// all clusters, and one without a Placement keeps it.
+	It("writes decisions before the Placement that refers to them, whenever it starts again", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		p := fl.policy(placementv1.Delivery{OpenClusterManagement: &placementv1.OpenClusterManagementDelivery{}}, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		for range 2 {
+			Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+			var order []string
+			for _, request := range patches.By(deliverer.FieldManager, "/namespaces/"+namespace+"/") {
+				kind := strings.Split(strings.SplitN(request.Path, "/namespaces/"+namespace+"/", 2)[1], "/")
+				order = append(order, strings.Join(slices.Delete(kind, 1, 2), "/"))
+			}
+			Expect(order[len(order)-4:]).To(Equal([]string{"placementdecisions", "placementdecisions/status", "placements", "placements/status"}))
+
+			By("switching delivery off and on")
+			f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Mode = placementv1.ModeDryRun })
+			Eventually(all).WithContext(ctx).WithArguments(ocmDecision, namespace, "web").Should(BeEmpty())
+			f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Mode = placementv1.ModeEnforce })
+		}
+	})
+
+	It("writes no Placement while its decisions can't be written", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		foreign := framework.NewObject(ocmDecision, namespace, delivery.NameOf(delivery.Object{GroupVersionKind: framework.Deployment, Namespace: namespace, Name: "web"})+"-decision-1", nil)
+		Expect(f.Client.Create(ctx, foreign)).To(Succeed())
+		p := fl.policy(placementv1.Delivery{OpenClusterManagement: &placementv1.OpenClusterManagementDelivery{}}, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonForeignObject, foreign.GetName()))
+		Expect(all(ctx, ocmPlacement, namespace, "web")).To(BeEmpty())
+		Expect(f.Client.Delete(ctx, foreign)).To(Succeed())
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
+
+	// Each move within ten minutes of the last one delayed the next by up to minutes on the real system.
+	It("counts no move of its own as the change of another client", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		p := fl.policy(placementv1.Delivery{OpenClusterManagement: &placementv1.OpenClusterManagementDelivery{}}, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		decided := func(ctx context.Context) ([]string, error) {
+			o, err := only(ctx, ocmDecision, namespace, "web")
+			if err != nil {
+				return nil, err
+			}
+			var out []string
+			entries, _, _ := unstructured.NestedSlice(o.Object, "status", "decisions")
+			for _, entry := range entries {
+				name, _, _ := unstructured.NestedString(entry.(map[string]any), "clusterName")
+				out = append(out, name)
+			}
+			return out, nil
+		}
+		for i := range 10 {
+			want := fl.clusters("a", "b")
+			if i%2 == 1 {
+				want = fl.clusters("a")
+			}
+			text, err := json.Marshal(want)
+			Expect(err).NotTo(HaveOccurred())
+			asked := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, placementv1.ClustersAnnotation, text)
+			Expect(f.Client.Patch(ctx, framework.NewObject(framework.Deployment, namespace, "web", nil), client.RawPatch(types.MergePatchType, asked))).To(Succeed())
+			Eventually(decided).WithContext(ctx).Should(Equal(want))
+		}
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
+
+	// Karmada's webhook removes fields that are false from what it decodes, and sets others.
+	It("does not fight with what a system drops or changes in the same request, and restores what others change at once", Serial, func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		mutation := func(expression string) admissionregistrationv1.Mutation {
+			return admissionregistrationv1.Mutation{PatchType: admissionregistrationv1.PatchTypeJSONPatch, JSONPatch: &admissionregistrationv1.JSONPatch{Expression: expression}}
+		}
+		webhook := &admissionregistrationv1.MutatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: framework.NewName("defaulting")},
+			Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+				ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+				MatchConstraints: &admissionregistrationv1.MatchResources{
+					NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+					ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+						Rule:       admissionregistrationv1.Rule{APIGroups: []string{propagationPolicy.Group}, APIVersions: []string{"*"}, Resources: []string{"propagationpolicies"}},
+					}}},
+				},
+				Mutations: []admissionregistrationv1.Mutation{
+					mutation(`has(object.spec.propagateDeps) ? [JSONPatch{op: "remove", path: "/spec/propagateDeps"}] : []`),
+					mutation(`[JSONPatch{op: "add", path: "/spec/placement/replicaScheduling/replicaSchedulingType", value: "Divided"}]`),
+					mutation(`[JSONPatch{op: "add", path: "/spec/schedulerName", value: "default-scheduler"}]`),
+				},
+			},
+		}
+		Expect(f.Client.Create(ctx, webhook)).To(Succeed())
+		binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: webhook.Name},
+			Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: webhook.Name},
+		}
+		Expect(f.Client.Create(ctx, binding)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(f.Client.Delete(ctx, binding)).To(Succeed())
+			Expect(f.Client.Delete(ctx, webhook)).To(Succeed())
+		})
+		Eventually(func(g Gomega, ctx context.Context) {
+			probe := framework.NewObject(propagationPolicy, namespace, "probe", nil)
+			probe.Object["spec"] = map[string]any{
+				"resourceSelectors": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}},
+				"placement":         map[string]any{"replicaScheduling": map[string]any{}},
+			}
+			g.Expect(f.Client.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+			g.Expect(probe.Object["spec"]).To(HaveKey("schedulerName"))
+		}).WithContext(ctx).Should(Succeed())
+
+		p := fl.policy(placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{PropagateDependencies: true}}, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		for i := range 6 {
+			fl.move(ctx, "b", []string{"us", "eu"}[i%2])
+			want := fl.clusters("a", "b")
+			if i%2 == 0 {
+				want = fl.clusters("a")
+			}
+			Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(want))
+		}
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		before := writes()
+		annotate := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/note":"a"}}}`))
+		Expect(f.Client.Patch(ctx, framework.NewObject(framework.Deployment, namespace, "web", nil), annotate)).To(Succeed())
+		other := deploy(ctx, namespace, "other")
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(2))
+		Expect(patches.By(deliverer.FieldManager, "/"+delivery.NameOf(delivery.ObjectOf(other)))).NotTo(BeEmpty())
+		// The new object alone is written: applied, and set where the API server answered something else.
+		Expect(writes() - before).To(BeNumerically("<=", 2))
+
+		By("restoring the clusters")
+		o, err := only(ctx, propagationPolicy, namespace, "web")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(unstructured.SetNestedStringSlice(o.Object, []string{"elsewhere"}, "spec", "placement", "clusterAffinity", "clusterNames")).To(Succeed())
+		Expect(f.Client.Update(ctx, o)).To(Succeed())
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a", "b")))
+	})
+
+	It("says which policy of Karmada holds an object instead of Berth's", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKarmada, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		web := deploy(ctx, namespace, "web")
+		// held plays Karmada, which writes into the object which policy holds it.
+		held := func(annotations string) {
+			GinkgoHelper()
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":`+annotations+`}}`))
+			Expect(f.Client.Patch(ctx, framework.NewObject(framework.Deployment, namespace, "web", nil), patch)).To(Succeed())
+		}
+		isHeld := func(by string) {
+			GinkgoHelper()
+			Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
+				Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed, by+" holds it in Karmada, so that Berth's object has no effect"))
+		}
+		own := delivery.NameOf(delivery.ObjectOf(web))
+		held(`{"propagationpolicy.karmada.io/name":"by-label","propagationpolicy.karmada.io/namespace":"` + namespace + `"}`)
+		isHeld("PropagationPolicy " + namespace + "/by-label")
+		held(`{"propagationpolicy.karmada.io/name":"` + own + `"}`)
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		held(`{"propagationpolicy.karmada.io/name":null,"propagationpolicy.karmada.io/namespace":null,"clusterpropagationpolicy.karmada.io/name":"catch-all"}`)
+		isHeld("ClusterPropagationPolicy catch-all")
 	})
 
 	It("restores what another client changed or deleted", func(ctx SpecContext) {
