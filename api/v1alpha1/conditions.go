@@ -61,7 +61,7 @@ const (
 	// decisions on the matched objects require.
 	ConditionDelivered = "Delivered"
 	// ConditionRunning is present only if a system of spec.delivery reports where objects run. It is True if all placed objects
-	// run in their clusters, and in no others.
+	// run in their clusters, and, as far as the system reports, in no others.
 	ConditionRunning = "Running"
 )
 

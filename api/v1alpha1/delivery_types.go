@@ -150,7 +150,7 @@ type DeliveryStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Delivered *int32 `json:"delivered,omitempty"`
 
-	// running is the number of placed objects that run in all of their clusters and in no other one. It is present only if a
+	// running is the number of placed objects that run in all of their clusters and, as far as the system reports, in no other one. It is present only if a
 	// system reports where objects run, and Berth can read the reports.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
