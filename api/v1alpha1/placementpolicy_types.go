@@ -27,6 +27,10 @@ import (
 // policy overwrote. Its value is a signed JSON record. Berth drops a record that another client wrote.
 const RequestedAnnotation = "placement.berth.dev/requested"
 
+// AsWrittenAnnotation is the annotation of an object whose developer requests its values as they are written, also those that a
+// policy set before and no longer sets. Its only value is "true".
+const AsWrittenAnnotation = "placement.berth.dev/as-written"
+
 // ReleaseBlastRadiusAnnotation is the annotation of a PlacementPolicy that releases a paused change. Its value is the
 // identity of the change, as in status.paused.change.
 const ReleaseBlastRadiusAnnotation = "placement.berth.dev/release-blast-radius"

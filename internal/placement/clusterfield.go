@@ -17,7 +17,6 @@ limitations under the License.
 package placement
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -117,13 +116,11 @@ func (i *intent) setClusters() {
 	if c == nil || c.err != nil {
 		return
 	}
-	entry, applied := i.applied.Annotations[placementv1.ClustersAnnotation]
-	if !applied {
+	requested := optional(i.wanted[fieldAnnotations], placementv1.ClustersAnnotation)
+	if _, applied := i.applied.Annotations[placementv1.ClustersAnnotation]; !applied && ptr.Equal(requested, c.list.Text) {
 		return
 	}
-	// Without a recorded form, nothing is known beside the names. The form of the object as it is has those of the policy.
-	c.form = cmp.Or(i.applied.Form, "{}")
-	object, err := c.with(i.object.Object, entry.Requested)
+	object, err := c.with(i.object.Object, requested)
 	if err != nil {
 		c.err = err
 		return

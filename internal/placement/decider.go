@@ -395,6 +395,13 @@ func (d *Decider) evaluate(ctx context.Context, r *Request, id identity, verdict
 		return intent{}, err
 	}
 	current := readIntent(d.Keyring, r.Object, r.Old, id, at)
+	if current.usesOld && r.Source != nil {
+		// The object before the update has only its metadata.
+		if err := r.Source.Complete(); err != nil {
+			return intent{}, err
+		}
+		current = readIntent(d.Keyring, r.Object, r.Old, id, at)
+	}
 	input := current.input()
 	evaluate := r.Evaluate
 	if evaluate == nil {

@@ -17,6 +17,7 @@ limitations under the License.
 package placement
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -26,7 +27,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -79,6 +82,10 @@ type extension struct {
 	// Form is the form of the requested list of clusters (clusterlist.List) in a placement object. It is never empty for
 	// such an object.
 	Form string `json:"form,omitempty"`
+	// Earlier are the values of labels and annotations that policies set and no longer set, and EarlierScheduling are those of
+	// scheduling keys. A value that the developer requests is not in them.
+	Earlier           earlierValues `json:"earlier,omitempty"`
+	EarlierScheduling earlierValues `json:"earlierScheduling,omitempty"`
 }
 
 // extended is an extension as it is encoded in the annotation.
@@ -130,8 +137,14 @@ func (r *record) put(field, key string, entry overwritten) {
 	(*target)[key] = entry
 }
 
+// empty reports whether the record records nothing.
 func (r *record) empty() bool {
-	return len(r.Annotations) == 0 && len(r.Labels) == 0 && len(r.Scheduling) == 0
+	return len(r.Annotations) == 0 && len(r.Labels) == 0 && len(r.Scheduling) == 0 && r.Earlier == "" && r.EarlierScheduling == ""
+}
+
+// schedules reports whether the record has scheduling keys that policies set now or set earlier.
+func (r *record) schedules() bool {
+	return r != nil && (len(r.Scheduling) > 0 || r.EarlierScheduling != "")
 }
 
 // Keyring signs and verifies records. The zero value has no key: it cannot sign and trusts no record.
@@ -218,14 +231,8 @@ func (k *Keyring) read(obj *unstructured.Unstructured, id identity) *record {
 	if obj == nil || k.unverified && len(k.key) > 0 && id.Group == appsv1.GroupName && id.Kind == "ReplicaSet" && metav1.GetControllerOfNoCopy(obj) != nil {
 		return nil
 	}
-	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "metadata", fieldAnnotations, placementv1.RequestedAnnotation)
-	text, ok := value.(string)
-	if !ok || len(text) > apivalidation.TotalAnnotationSizeLimitB {
-		// The API server stores no annotations of this size, so no replica signed this record.
-		return nil
-	}
-	var r record
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
+	r := decodeRecord(obj)
+	if r == nil {
 		return nil
 	}
 	if k.unverified {
@@ -233,13 +240,28 @@ func (k *Keyring) read(obj *unstructured.Unstructured, id identity) *record {
 		if len(k.key) == 0 {
 			r.Clusters = nil
 		}
-		return &r
+		return r
 	}
-	want, err := k.sign(r, id)
+	want, err := k.sign(*r, id)
 	if err != nil || !hmac.Equal([]byte(want), []byte(r.Signature)) {
 		return nil
 	}
-	r.extension = k.readExtension(r)
+	r.extension = k.readExtension(*r)
+	return r
+}
+
+// decodeRecord returns the object's record without its extension, and does not verify it. It returns nil if there is none.
+func decodeRecord(obj *unstructured.Unstructured) *record {
+	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "metadata", fieldAnnotations, placementv1.RequestedAnnotation)
+	text, ok := value.(string)
+	if !ok || len(text) > apivalidation.TotalAnnotationSizeLimitB {
+		// The API server stores no annotations of this size, so no replica signed this record.
+		return nil
+	}
+	var r record
+	if json.Unmarshal([]byte(text), &r) != nil {
+		return nil
+	}
 	return &r
 }
 
@@ -302,7 +324,7 @@ func (k *Keyring) encode(r record, id identity) (string, error) {
 	if r.Signature, err = k.sign(r, id); err != nil {
 		return "", err
 	}
-	if len(r.Clusters) > 0 || r.Form != "" {
+	if len(r.Clusters) > 0 || r.Form != "" || r.Earlier != "" || r.EarlierScheduling != "" {
 		if r.Text, err = json.Marshal(r.extension); err != nil {
 			return "", fmt.Errorf("encoding record: %w", err)
 		}
@@ -331,6 +353,10 @@ type intent struct {
 	current, wanted map[string]map[string]string
 	// applied are the record entries whose key still has the policy's value in the object.
 	applied record
+	// recorded is the record of the object before the update if it has one, and otherwise the object's own; nil if there is none.
+	recorded *record
+	// usesOld reports whether the intent depends on the values of the object before the update.
+	usesOld bool
 	// pods is the pod spec of the object as it is.
 	pods podSpec
 	// clusters is the list of clusters of a placement object. It is nil for other objects, which have an annotation.
@@ -377,8 +403,8 @@ func readPodSpec(obj *unstructured.Unstructured, path []string) podSpec {
 
 // unfold returns a copy of the scheduling values in which the affinity is split: into the developer's own, and one key
 // for each policy that added to it. If another client changed the affinity since, unfold updates the entries of the
-// record to what remains of the additions.
-func (p *podSpec) unfold(records []*record) map[string]string {
+// record to what remains of the additions. It leaves out what policies added earlier.
+func (p *podSpec) unfold(records []*record, was earlierAffinity) map[string]string {
 	out := maps.Clone(p.flat)
 	if out == nil {
 		out = map[string]string{}
@@ -387,21 +413,22 @@ func (p *podSpec) unfold(records []*record) map[string]string {
 	if !there {
 		return out
 	}
-	for _, r := range records {
-		if r == nil || r.Affinity == nil {
-			continue
-		}
-		requested, added := r.Affinity.Requested, r.additions()
-		if digest(text) != r.Affinity.Set {
-			requested, added = r.changed(text, added)
-		}
-		delete(out, podscheduling.Affinity)
-		if requested != nil {
-			out[podscheduling.Affinity] = *requested
-		}
-		maps.Copy(out, added)
-		break
+	requested, added := &text, map[string]string(nil)
+	i := slices.IndexFunc(records, func(r *record) bool { return r != nil && r.Affinity != nil })
+	if i >= 0 && digest(text) == records[i].Affinity.Set {
+		requested, added = records[i].Affinity.Requested, records[i].additions()
+	} else if own, composed := was.composed(text); composed {
+		requested = own
+	} else if i >= 0 {
+		requested, added = records[i].changed(text, was.values)
+	} else if slices.ContainsFunc(podscheduling.Items(text), was.values.hasItem) {
+		requested, _ = podscheduling.Split(text, nil, nil, was.values.hasItem)
 	}
+	delete(out, podscheduling.Affinity)
+	if requested != nil {
+		out[podscheduling.Affinity] = *requested
+	}
+	maps.Copy(out, added)
 	return out
 }
 
@@ -418,8 +445,9 @@ func (r *record) additions() map[string]string {
 
 // changed splits an affinity that another client changed since it was recorded. It returns the part that the developer
 // requests, and what remains of the policies' additions. It sets the entries of the record to these remains.
-func (r *record) changed(text string, added map[string]string) (requested *string, left map[string]string) {
-	requested, left = podscheduling.Split(text, r.Affinity.Requested, added)
+func (r *record) changed(text string, earlier earlierValues) (requested *string, left map[string]string) {
+	requested, left = podscheduling.Split(text, r.Affinity.Requested, r.additions(), earlier.hasItem)
+	r.Scheduling = maps.Clone(r.Scheduling)
 	for key, value := range left {
 		entry := r.Scheduling[key]
 		entry.Set, entry.Value = digest(value), &value
@@ -431,59 +459,129 @@ func (r *record) changed(text string, added map[string]string) (requested *strin
 // readIntent determines which values the developer requests in an object that policies may have changed.
 //
 // For every key with an entry in a record: if the key still has the value that the policy set, the developer has not
-// changed it, and the entry has the requested value. Any other value, or none, is the developer's: a new request, or
-// the old manifest applied once more. The object's own record takes precedence over the old object's record, which
-// counts if a client replaced the object by a manifest without a record.
+// changed it, and the entry has the requested value. A value that a policy set earlier is no request either: then the client
+// counts as having left the key alone. Any other value, or none, is the developer's: a new request, or the old manifest applied
+// once more. The object's own record takes precedence over the old object's record, which counts if a client replaced the
+// object by a manifest without a record.
 func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity, at locations) intent {
-	return intentOf(obj, at, k.readBoth(obj, old, id))
+	from := sources{records: k.readBoth(obj, old, id)}
+	if old == nil || old == obj {
+		return intentOf(obj, at, from)
+	}
+	own, stored := from.records[0], from.records[1]
+	switch {
+	case stored == nil:
+	case own == nil:
+		from.foreign = decodeRecord(obj)
+	case own.Signature != stored.Signature:
+		from.replayed = own
+	}
+	from.before = sync.OnceValue(func() *intent {
+		return new(intentOf(old, at, sources{records: []*record{stored}}))
+	})
+	return intentOf(obj, at, from)
 }
 
-// intentOf is readIntent for records that are already read, in order of precedence. Each may be nil.
-func intentOf(obj *unstructured.Unstructured, at locations, records []*record) intent {
+// sources is what intentOf knows beside the object.
+type sources struct {
+	// records are the records that are valid for the object, in order of precedence. Each may be nil.
+	records []*record
+	// before returns the intent of the object before the update. It is nil if there is no other object.
+	before func() *intent
+	// replayed is the object's own record if the object before the update has another one; nil otherwise. It is an earlier record, as
+	// after an undo of a rollout, or that of an earlier call of the webhook in the same request.
+	replayed *record
+	// foreign is a record in the object that is not valid for it; nil if there is none. A Deployment has that of its ReplicaSet after an
+	// undo of a rollout, together with its annotations.
+	foreign *record
+}
+
+// copied reports whether the foreign record says that a policy set the annotation. Nobody can gain anything by that: the key then keeps
+// its requested value.
+func (s sources) copied(field, key, value string) bool {
+	if s.foreign == nil || field != fieldAnnotations {
+		return false
+	}
+	entry, there := s.foreign.Annotations[key]
+	return there && entry.Set == digest(value)
+}
+
+// recorded returns a copy of the record that has the values which policies set earlier; nil if there is none.
+func (s sources) recorded(obj *unstructured.Unstructured) *record {
+	var out *record
+	for _, r := range s.records {
+		if r != nil {
+			out = new(*r)
+		}
+	}
+	if out != nil && asWritten(obj) {
+		out.Earlier, out.EarlierScheduling = "", ""
+	}
+	return out
+}
+
+// intentOf is readIntent for records that are already read.
+func intentOf(obj *unstructured.Unstructured, at locations, from sources) intent {
+	if asWritten(obj) {
+		from.foreign = nil
+	}
 	out := intent{
 		object: withOwnMetadata(obj), current: map[string]map[string]string{}, wanted: map[string]map[string]string{},
-		pods: readPodSpec(obj, at.podSpec), clusters: readClusters(obj, at.clusters),
+		pods: readPodSpec(obj, at.podSpec), clusters: readClusters(obj, at.clusters), recorded: from.recorded(obj),
 	}
 	for _, field := range fields {
-		var current map[string]string
+		var actual map[string]string
 		if field == fieldScheduling {
-			current = out.pods.unfold(records)
+			actual = out.pods.unfold(from.records, out.earlierAffinity(from))
 		} else {
-			current = out.annotationsOrLabels(obj, field)
+			actual = out.annotationsOrLabels(obj, field)
 		}
-		values := maps.Clone(current)
-		for _, r := range records {
+		out.current[field], out.wanted[field] = actual, maps.Clone(actual)
+		for _, r := range from.records {
 			for key, entry := range r.of(field) {
 				if _, seen := out.applied.of(field)[key]; seen {
 					continue
 				}
-				value, present := current[key]
-				if !present || digest(value) != entry.Set {
+				if value, present := actual[key]; !present || digest(value) != entry.Set {
 					continue
 				}
-				out.applied.put(field, key, entry)
-				if field == fieldAnnotations && key == placementv1.ClustersAnnotation {
-					out.applied.Clusters, out.applied.Form = r.Clusters, r.Form
-				}
-				if entry.Requested == nil {
-					delete(values, key)
+				if r == from.replayed && out.recorded.sets(field, key, entry.Requested) {
+					out.returnKey(field, key, from.before())
 				} else {
-					values[key] = *entry.Requested
+					out.apply(field, key, entry, r)
 				}
 			}
 		}
+		out.returned(field, actual, from)
+		values := out.wanted[field]
 		if field == fieldAnnotations {
 			delete(values, placementv1.RequestedAnnotation)
 		}
 		if field == fieldScheduling {
 			out.setPods(values)
-		} else if own := out.clusters.inMetadata(field, values); len(own) == 0 || !maps.Equal(current, values) {
+		} else if own := out.clusters.inMetadata(field, values); len(own) == 0 || !maps.Equal(actual, values) {
 			setMetadata(out.object, field, own)
 		}
-		out.current[field], out.wanted[field] = current, values
 	}
 	out.setClusters()
 	return out
+}
+
+// apply records that a key has a policy's value, according to an entry of a record.
+func (i *intent) apply(field, key string, entry overwritten, of *record) {
+	i.applied.put(field, key, entry)
+	if field == fieldAnnotations && key == placementv1.ClustersAnnotation {
+		i.applied.Clusters = of.Clusters
+		if i.clusters != nil {
+			// Without a recorded form, nothing is known beside the names. The form of the object as it is has those of the policy.
+			i.clusters.form = cmp.Or(of.Form, "{}")
+		}
+	}
+	if entry.Requested == nil {
+		delete(i.wanted[field], key)
+	} else {
+		i.wanted[field][key] = *entry.Requested
+	}
 }
 
 // annotationsOrLabels returns the object's labels or annotations. The clusters of a placement object replace the

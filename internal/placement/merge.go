@@ -209,6 +209,7 @@ func (m *merger) merge() (map[string]map[string]string, record, error) {
 	}
 	m.recordAffinity(out[fieldScheduling], whole)
 	m.nameClusters()
+	m.recordEarlier()
 	out[fieldScheduling] = whole
 	return out, m.next, nil
 }
@@ -368,7 +369,8 @@ func (m *merger) restoreUnclaimed(field string, wins map[string]winner, values m
 			continue
 		}
 		entry := m.intent.applied.of(field)[key]
-		i := slices.IndexFunc(m.verdicts, func(v *Verdict) bool { return v.Policy.Name == entry.By })
+		// An entry without a policy is that of an earlier value: the first policy restores the requested one.
+		i := slices.IndexFunc(m.verdicts, func(v *Verdict) bool { return v.Policy.Name == entry.By || entry.By == "" })
 		if i < 0 || m.verdicts[i].Err != nil || m.verdicts[i].Policy.Mode != placementv1.ModeEnforce {
 			m.leave(field, key, values)
 			continue

@@ -94,15 +94,15 @@ func fixed(r *Request, owned bool, key string, values ...*string) string {
 func mayBeFixed(resource schema.GroupResource) bool { return resource == pods || resource == jobs }
 
 // RecordsScheduling reports whether an object, as the API server has stored it, has a valid record of scheduling keys
-// that policies overwrote. namespace is the object's namespace. The object may be nil.
+// that policies overwrite now or overwrote earlier. namespace is the object's namespace. The object may be nil.
 func (d *Decider) RecordsScheduling(obj *unstructured.Unstructured, namespace string) bool {
-	return mayRecordScheduling(obj) && len(d.Keyring.readStored(obj, identityOf(obj, namespace)).of(fieldScheduling)) > 0
+	return mayRecordScheduling(obj) && d.Keyring.readStored(obj, identityOf(obj, namespace)).schedules()
 }
 
 // recordsScheduling is RecordsScheduling for the objects of a request.
 func (d *Decider) recordsScheduling(r *Request, id identity) bool {
-	return mayRecordScheduling(r.Object) && len(d.Keyring.read(r.Object, id).of(fieldScheduling)) > 0 ||
-		mayRecordScheduling(r.Old) && len(d.Keyring.readStored(r.Old, id).of(fieldScheduling)) > 0
+	return mayRecordScheduling(r.Object) && d.Keyring.read(r.Object, id).schedules() ||
+		mayRecordScheduling(r.Old) && d.Keyring.readStored(r.Old, id).schedules()
 }
 
 // mayRecordScheduling reports whether the object's record may contain scheduling keys. It is a cheap check that does
@@ -113,7 +113,7 @@ func mayRecordScheduling(obj *unstructured.Unstructured) bool {
 	}
 	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "metadata", fieldAnnotations, placementv1.RequestedAnnotation)
 	text, _ := value.(string)
-	return strings.Contains(text, `"`+fieldScheduling+`":`)
+	return strings.Contains(text, `"`+fieldScheduling+`":`) || strings.Contains(text, `"earlierScheduling":`)
 }
 
 // parseScheduling converts the value of the rule scheduling to values by merge key.

@@ -18,6 +18,8 @@ package placement_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -276,17 +278,50 @@ type simulation struct {
 	live       policies
 	// paused are the names of the policies whose remediation is paused.
 	paused map[string]bool
+	// decided reports whether all policies are enforced, decide, and remediate existing objects.
+	decided bool
 	// lists are the kinds of placement objects. It is nil if the object has the annotation with the clusters.
 	lists *clusterlist.Kinds
 
 	stored *unstructured.Unstructured
 	intent metadata
+	// set are the values that Berth set and that the developer does not request, by field and key.
+	set valueSets
+	// forged reports whether the stored record is not valid.
+	forged bool
+	// from is the snapshot whose record the object that is being admitted has.
+	from *snapshot
+	// returned is the number of values that Berth had set and that came back.
+	returned int
+	// snapshots are earlier states of the object.
+	snapshots []snapshot
+}
+
+// valueSets are sets of values by field and key.
+type valueSets map[string]utilsets.Set[string]
+
+func (v valueSets) has(field, key, value string) bool { return v[field+"/"+key].Has(value) }
+
+func (v valueSets) clone() valueSets {
+	out := valueSets{}
+	for key, values := range v {
+		out[key] = values.Clone()
+	}
+	return out
+}
+
+// snapshot is a state of the object that a user has stored: as a backup, as a revision of a rollout, or as a manifest that was read from
+// the cluster.
+type snapshot struct {
+	object *unstructured.Unstructured
+	intent metadata
+	set    valueSets
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
 	out := &simulation{
 		T: t, rand: rand.New(rand.NewPCG(seed, 0)), matcher: allDeployments(t), keyring: keyring(t, "k"),
-		everything: map[string]bool{}, paused: map[string]bool{},
+		everything: map[string]bool{}, paused: map[string]bool{}, intent: newMetadata(), set: valueSets{},
 	}
 	if seed%2 == 0 {
 		return out
@@ -383,6 +418,17 @@ func (s *simulation) change() {
 		f.errors = []string{"no"}
 	}
 	s.everything[name] = true
+	if s.decided {
+		f.err, f.errors = nil, nil
+		if len(f.clusters) == 0 {
+			f.clusters = nil
+		}
+		s.live = append(s.live, &placement.Policy{
+			Name: name, Generation: 1, Matcher: s.matcher, Evaluator: f, Schedules: true, Mode: placementv1.ModeEnforce,
+			Remediation: placementv1.RemediationAutomatic, Clusters: placementv1.ClustersRule{OnEmpty: placementv1.OnEmptyPolicyClusters},
+		})
+		return
+	}
 	s.live = append(s.live, &placement.Policy{
 		Name: name, Generation: 1, Priority: int32(s.rand.IntN(3)), Matcher: s.matcher, Evaluator: f, Schedules: true,
 		Mode: placementv1.Mode(s.pick(string(placementv1.ModeEnforce), string(placementv1.ModeEnforce),
@@ -585,13 +631,7 @@ func (s *simulation) checkClusters(out *placement.Outcome, obj *unstructured.Uns
 	if refused(out) {
 		return
 	}
-	// Determine the requested list in the same way as develop.
-	wish, wished := metadataOf(obj)["annotations"][key]
-	if s.stored != nil {
-		if standing, stands := metadataOf(s.stored)["annotations"][key]; stands && wished && standing == wish {
-			wish, wished = s.intent["annotations"][key]
-		}
-	}
+	wish, wished := s.requested(obj)["annotations"][key]
 	var own, allowed utilsets.Set[string]
 	asks, all, narrows, ignores, denies, clears := false, true, false, false, false, false
 	meet := func(a, b utilsets.Set[string]) utilsets.Set[string] {
@@ -658,8 +698,11 @@ func (s *simulation) checkIntent() {
 	if diff := cmp.Diff(s.intent, metadataOf(out.Object)); diff != "" {
 		s.Fatalf("the developer's object does not return (-want +got):\n%s\nstored: %v", diff, s.stored.Object["metadata"])
 	}
-	if len(silent) > 0 && recordOf(out.Object) != "" {
-		s.Fatalf("a record stays that records nothing: %s", recordOf(out.Object))
+	if text := recordOf(out.Object); len(silent) > 0 && text != "" {
+		var r firstRecord
+		if err := json.Unmarshal([]byte(text), &r); err != nil || len(r.Annotations)+len(r.Labels)+len(r.Scheduling) > 0 || len(s.set) == 0 {
+			s.Fatalf("a record stays that records nothing: %s, %v", text, err)
+		}
 	}
 	s.checkUndo()
 }
@@ -764,14 +807,9 @@ func (s *simulation) foreign(k *placement.Keyring, name string) string {
 	return recordOf(out.Object)
 }
 
-// develop simulates a request of the developer with the metadata wanted. Keys with the value that the object currently
-// has count as unchanged. All other values count as requested.
+// develop simulates a request of the developer with the values wanted, which may have the record of the object.
 func (s *simulation) develop(wanted metadata, keepsRecord bool) {
 	s.Helper()
-	current := newMetadata()
-	if s.stored != nil {
-		current = metadataOf(s.stored)
-	}
 	obj := s.newObject("web", wanted.clone())
 	switch {
 	case s.rand.IntN(3) == 0:
@@ -779,32 +817,163 @@ func (s *simulation) develop(wanted metadata, keepsRecord bool) {
 	case keepsRecord && s.stored != nil && recordOf(s.stored) != "":
 		setRecord(obj, recordOf(s.stored))
 	}
+	s.send(obj, nil)
+}
+
+// send simulates a request of the developer with the object. If its record is that of a snapshot, from is the snapshot.
+func (s *simulation) send(obj *unstructured.Unstructured, from *snapshot) {
+	s.Helper()
 	if s.rand.IntN(4) == 0 && len(obj.GetLabels()) == 0 {
 		// Clients also send null and empty maps.
 		obj.Object["metadata"].(map[string]any)["labels"] = nil
 	}
-	// If no policy matches, Berth does not keep the record. Replacing it makes the current values requested ones.
-	if len(s.live) == 0 && s.stored != nil && recordOf(obj) != recordOf(s.stored) {
-		s.stored, s.intent = obj, wanted
+	wanted := metadataOf(obj)
+	if len(s.live) == 0 && s.stored != nil {
+		// If no policy matches, Berth does not keep the record. Replacing it makes the current values requested ones.
+		if recordOf(obj) != recordOf(s.stored) {
+			if from == nil {
+				s.stored, s.intent, s.set, s.forged = obj, wanted, valueSets{}, true
+			}
+			return
+		}
+		// Berth does not see that the values come back.
+		for f := range wanted {
+			for key, value := range wanted[f] {
+				if s.set.has(f, key, value) && metadataOf(s.stored)[f][key] != value {
+					return
+				}
+			}
+		}
+	}
+	before := snapshot{object: s.stored, intent: s.intent, set: s.set}
+	if from != nil && !s.isRecorded() {
+		before = *from
+	}
+	next := s.requestedFrom(obj, from)
+	s.from = from
+	admitted := s.admit(obj, false)
+	s.from = nil
+	if !admitted {
 		return
 	}
-	if !s.admit(obj, false) {
+	for f, values := range wanted {
+		for key, value := range values {
+			if requested, there := next[f][key]; (!there || requested != value) && before.object != nil && metadataOf(before.object)[f][key] != value {
+				s.returned++
+			}
+		}
+	}
+	s.intent, s.set = next, before.set.clone()
+	s.learn(before.object, before.intent)
+	s.snapshots = append(s.snapshots, snapshot{s.stored, s.intent, s.set.clone()})
+}
+
+// isRecorded reports whether the stored object has a valid record.
+func (s *simulation) isRecorded() bool {
+	return s.stored != nil && !s.forged && recordOf(s.stored) != ""
+}
+
+// learn records which values Berth has set. The object before may be nil; intent is what its developer requested.
+func (s *simulation) learn(before *unstructured.Unstructured, intent metadata) {
+	s.forged = s.forged && len(s.live) == 0
+	add := func(obj *unstructured.Unstructured, intent metadata) {
+		for f, values := range metadataOf(obj) {
+			for key, value := range values {
+				if requested, there := intent[f][key]; there && requested == value {
+					continue
+				}
+				if s.set[f+"/"+key] == nil {
+					s.set[f+"/"+key] = utilsets.New[string]()
+				}
+				s.set[f+"/"+key].Insert(value)
+			}
+		}
+	}
+	if s.stored.GetAnnotations()[placementv1.AsWrittenAnnotation] == "true" {
+		s.set = valueSets{}
 		return
+	}
+	if before != nil {
+		add(before, intent)
+	}
+	add(s.stored, s.intent)
+	for f, values := range s.intent {
+		for key, value := range values {
+			s.set[f+"/"+key].Delete(value)
+		}
+	}
+}
+
+// requested returns what the developer requests with the object that is being admitted.
+func (s *simulation) requested(obj *unstructured.Unstructured) metadata {
+	return s.requestedFrom(obj, s.from)
+}
+
+// requestedFrom returns what the developer requests with an object: what the developer requested before under each key whose value the
+// object has already or Berth set once, and all other values as they are written.
+func (s *simulation) requestedFrom(obj *unstructured.Unstructured, from *snapshot) metadata {
+	wanted, current, known := metadataOf(obj), newMetadata(), s.set
+	if s.stored != nil {
+		current = metadataOf(s.stored)
+	}
+	if from != nil && !s.isRecorded() {
+		known = from.set
+	}
+	if wanted["annotations"][placementv1.AsWrittenAnnotation] == "true" {
+		known = valueSets{}
 	}
 	next := newMetadata()
-	for f := range next {
-		maps.Copy(next[f], wanted[f])
-		for key, standing := range current[f] {
-			if value, sent := wanted[f][key]; !sent || value != standing {
-				continue
-			}
-			delete(next[f], key)
-			if value, wished := s.intent[f][key]; wished {
+	take := func(field, key string, intent metadata) {
+		if value, wished := intent[field][key]; wished {
+			next[field][key] = value
+		}
+	}
+	for f := range wanted {
+		for key, value := range wanted[f] {
+			standing, stands := current[f][key]
+			switch {
+			case from != nil && from.berths(f, key, value):
+				// Berth may have set what the developer requested then.
+				requested, wished := from.intent[f][key]
+				before := snapshot{object: s.stored, intent: s.intent}
+				if wished && s.isRecorded() && (known.has(f, key, requested) || before.berths(f, key, requested)) {
+					take(f, key, s.intent)
+				} else {
+					take(f, key, from.intent)
+				}
+			case stands && value == standing, known.has(f, key, value), from == nil && s.copied(obj, f, key, value):
+				take(f, key, s.intent)
+			default:
 				next[f][key] = value
 			}
 		}
 	}
-	s.intent = next
+	return next
+}
+
+// berths reports whether the value in the snapshot is that of a policy.
+func (s *snapshot) berths(field, key, value string) bool {
+	standing, stands := metadataOf(s.object)[field][key]
+	requested, wished := s.intent[field][key]
+	return stands && standing == value && (!wished || requested != value)
+}
+
+// copied reports whether the object has a record that is not valid, and that says that a policy set the annotation.
+func (s *simulation) copied(obj *unstructured.Unstructured, field, key, value string) bool {
+	if !s.isRecorded() || field != "annotations" || obj.GetAnnotations()[placementv1.AsWrittenAnnotation] == "true" {
+		return false
+	}
+	var stored, r firstRecord
+	if json.Unmarshal([]byte(recordOf(obj)), &r) != nil || json.Unmarshal([]byte(recordOf(s.stored)), &stored) != nil || r.Signature == stored.Signature {
+		return false
+	}
+	entry, there := r.Annotations[key]
+	return there && entry.Set == digestOf(value)
+}
+
+func digestOf(value string) string {
+	sum := sha256.Sum256([]byte(value))
+	return hex.EncodeToString(sum[:8])
 }
 
 func setRecord(obj *unstructured.Unstructured, record string) {
@@ -822,7 +991,7 @@ func (s *simulation) step() {
 		s.develop(s.random(), false)
 		return
 	}
-	switch s.rand.IntN(8) {
+	switch s.rand.IntN(12) {
 	case 0, 1:
 		s.change()
 	case 2:
@@ -848,19 +1017,82 @@ func (s *simulation) step() {
 	case 7:
 		name := s.pick("p1", "p2", "p3", "p4")
 		s.paused[name] = !s.paused[name]
+	default:
+		s.history()
 	}
+}
+
+// history simulates a request that may bring earlier values back.
+func (s *simulation) history() {
+	s.Helper()
+	if s.stored == nil {
+		s.develop(s.random(), false)
+		return
+	}
+	switch s.rand.IntN(6) {
+	case 0:
+		s.develop(s.random(), false)
+	case 1:
+		m := metadataOf(s.stored)
+		field, key, value := s.wish()
+		m[field][key] = value
+		s.develop(m, true)
+	case 2:
+		// Undo a rollout: the pod template of an earlier revision returns.
+		if m := metadataOf(s.stored); len(s.snapshots) > 0 {
+			m["scheduling"] = metadataOf(s.snapshot().object)["scheduling"]
+			s.develop(m, s.rand.IntN(2) == 0)
+		}
+	case 3:
+		// Apply a manifest that was read from the cluster, and that may have lost its record.
+		if len(s.snapshots) > 0 {
+			s.develop(metadataOf(s.snapshot().object), false)
+		}
+	case 4:
+		// Undo a rollout that restores the annotations, too, or restore a backup.
+		if len(s.snapshots) > 0 {
+			from := s.snapshot()
+			if s.rand.IntN(2) == 0 {
+				s.stored, s.intent, s.set, s.forged = nil, newMetadata(), valueSets{}, false
+			}
+			s.restore(from)
+		}
+	case 5:
+		m := metadataOf(s.stored)
+		m["annotations"][placementv1.AsWrittenAnnotation] = s.pick("true", "true", "false")
+		s.develop(m, true)
+	}
+}
+
+// snapshot returns a random snapshot.
+func (s *simulation) snapshot() snapshot { return s.snapshots[s.rand.IntN(len(s.snapshots))] }
+
+// restore sends a snapshot as it was.
+func (s *simulation) restore(from snapshot) {
+	s.Helper()
+	obj := from.object.DeepCopy()
+	if recordOf(obj) == "" || s.stored != nil && recordOf(obj) == recordOf(s.stored) {
+		s.send(obj, nil)
+		return
+	}
+	s.send(obj, &from)
 }
 
 // remediate does what remediation does: it decides the stored object, and sends it unchanged through the webhook.
 func (s *simulation) remediate() {
 	s.Helper()
+	if s.stored == nil {
+		return
+	}
 	out := s.decide(s.live, s.stored, s.stored, true)
 	if refused(out) || len(placement.Patch(s.stored, out.Object, out.Paths)) == 0 {
 		return
 	}
+	before := s.stored
 	if !s.admit(s.stored.DeepCopy(), true) {
 		s.Fatal("the webhook refused what remediation had decided")
 	}
+	s.learn(before, s.intent)
 	if got, want := s.stored.Object, out.Object.Object; !cmp.Equal(metadataOf(out.Object), metadataOf(s.stored)) {
 		s.Fatalf("the webhook changed what remediation had decided:\n%s", cmp.Diff(want, got))
 	}
@@ -881,5 +1113,32 @@ func TestSimulation(t *testing.T) {
 		if !ok {
 			break
 		}
+	}
+}
+
+// TestHistories checks that the requested values are the last that the developer wrote and that Berth had not set, after random
+// histories of policies, clusters, undos, replaced manifests, and restored backups.
+func TestHistories(t *testing.T) {
+	returned := 0
+	for seed := range uint64(budget.Rounds(10)) {
+		ok := t.Run(fmt.Sprintf("Seed%d", seed), func(t *testing.T) {
+			s := newSimulation(t, seed)
+			s.decided = true
+			s.develop(s.random(), false)
+			for range 20 {
+				s.change()
+				s.remediate()
+				s.checkIntent()
+				s.history()
+				s.checkIntent()
+			}
+			returned += s.returned
+		})
+		if !ok {
+			return
+		}
+	}
+	if returned == 0 {
+		t.Error("no value of Berth returned, so that the test shows nothing")
 	}
 }

@@ -57,7 +57,7 @@ type UndoResult struct {
 }
 
 // Undo returns an existing object as if every policy in its record were still in force and had just decided to set
-// nothing. It keeps values that another client changed after a policy set them. Undo does not evaluate any policy.
+// nothing. It keeps values that another client changed after a policy set them, unless a policy set them earlier. Undo does not evaluate any policy.
 func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource, obj *unstructured.Unstructured) (*UndoResult, error) {
 	r := &Request{Resource: resource, Namespace: obj.GetNamespace(), Object: obj, Old: obj}
 	id := identityOf(obj, r.Namespace)
@@ -78,13 +78,13 @@ func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource
 	if recorded != nil && recorded.Form != "" && at.clusters == nil {
 		return nil, &clusterlist.UnknownKindError{GroupKind: obj.GroupVersionKind().GroupKind()}
 	}
-	if len(recorded.of(fieldScheduling)) > 0 {
+	if recorded.schedules() {
 		var known bool
 		if at.podSpec, known = d.Templates.Path(resource.GroupResource()); !known {
 			return nil, &workload.UnknownKindError{GroupKind: obj.GroupVersionKind().GroupKind()}
 		}
 	}
-	current := intentOf(obj, at, []*record{recorded})
+	current := intentOf(obj, at, sources{records: []*record{recorded}})
 	if current.pods.err != nil {
 		return nil, current.pods.err
 	}

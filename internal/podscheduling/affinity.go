@@ -104,8 +104,11 @@ func andNodes(out *map[string]any, a, b map[string]any) error {
 // part that the developer asks for, and left, what remains of the policies' additions, by key. What the developer requested
 // before stays in own, even if a policy adds the same. If the developer asks for nothing, own is nil.
 //
+// earlier reports whether a policy added an item (Items) before, and adds it no longer. Such an item is in neither result. A nil
+// function reports none.
+//
 // Clients that apply a manifest replace only the lists that the manifest contains. So each list is split separately.
-func Split(whole string, requested *string, added map[string]string) (own *string, left map[string]string) {
+func Split(whole string, requested *string, added map[string]string, earlier func(item string) bool) (own *string, left map[string]string) {
 	if requested != nil && *requested == whole {
 		return requested, nil
 	}
@@ -114,6 +117,9 @@ func Split(whole string, requested *string, added map[string]string) (own *strin
 		objects[key] = jsonObject(&value)
 	}
 	mine, rest := without(jsonObject(&whole), jsonObject(requested), objects)
+	if earlier != nil {
+		mine = withoutItems(mine, jsonObject(requested), earlier)
+	}
 	left = map[string]string{}
 	for key, object := range rest {
 		left[key] = JSONText(object)
@@ -123,6 +129,41 @@ func Split(whole string, requested *string, added map[string]string) (own *strin
 		own = &text
 	}
 	return own, left
+}
+
+// Items returns the items of an affinity (JSON): the requirements of its required node selector terms, and the items of its other
+// lists. Each has the name of its list, so that items of two affinities are equal only if they are in the same list.
+func Items(affinity string) []string {
+	object := jsonObject(&affinity)
+	var out []string
+	terms, _ := listAt(object, nodeAffinity, required, nodeTerms)
+	for _, term := range terms {
+		out = append(out, requirementsOf(term)...)
+	}
+	for _, list := range lists {
+		items, _ := listAt(object, list.of, list.name)
+		for _, item := range items {
+			out = append(out, itemText(list.of, list.name, item))
+		}
+	}
+	return out
+}
+
+func itemText(of, name string, item any) string { return of + "." + name + " " + JSONText(item) }
+
+// withoutItems returns an affinity without the items for which drops returns true. Items that are also in requested stay.
+func withoutItems(object, requested map[string]any, drops func(item string) bool) map[string]any {
+	mine := sets.New(Items(JSONText(requested))...)
+	dropped := func(item string) bool { return drops(item) && !mine.Has(item) }
+	out := dropRequirements(object, dropped, func(string) bool { return false })
+	for _, list := range lists {
+		before, _ := listAt(out, list.of, list.name)
+		after := slices.DeleteFunc(slices.Clone(before), func(item any) bool { return dropped(itemText(list.of, list.name, item)) })
+		if len(after) < len(before) {
+			out = withList(out, after, list.of, list.name)
+		}
+	}
+	return out
 }
 
 // without implements split for decoded affinities.
@@ -169,7 +210,6 @@ func without(whole, requested map[string]any, added map[string]map[string]any) (
 // withoutTerms returns object without the requirements that policies added to its required node selector terms.
 // Requirements that are also in requested stay.
 func withoutTerms(object, requested map[string]any, added []any) map[string]any {
-	terms, _ := listAt(object, nodeAffinity, required, nodeTerms)
 	mine, _ := listAt(requested, nodeAffinity, required, nodeTerms)
 	theirs := sets.New[string]()
 	for _, term := range added {
@@ -178,7 +218,13 @@ func withoutTerms(object, requested map[string]any, added []any) map[string]any 
 	for _, term := range mine {
 		theirs.Delete(requirementsOf(term)...)
 	}
-	onlyTheirs := textSet(added).Difference(textSet(mine))
+	return dropRequirements(object, theirs.Has, textSet(added).Difference(textSet(mine)).Has)
+}
+
+// dropRequirements returns object without the requirements of its required node selector terms for which drops returns true. A term
+// that had nothing else is dropped, and so is a term without requirements if empties returns true for its text.
+func dropRequirements(object map[string]any, drops, empties func(text string) bool) map[string]any {
+	terms, _ := listAt(object, nodeAffinity, required, nodeTerms)
 	var out []any
 	seen, same := sets.New[string](), true
 	for _, term := range terms {
@@ -186,14 +232,14 @@ func withoutTerms(object, requested map[string]any, added []any) map[string]any 
 		rest, changed := maps.Clone(t), false
 		for _, name := range requirements {
 			list, _ := t[name].([]any)
-			kept := slices.DeleteFunc(slices.Clone(list), func(r any) bool { return theirs.Has(requirementText(name, r)) })
+			kept := slices.DeleteFunc(slices.Clone(list), func(r any) bool { return drops(requirementText(name, r)) })
 			if len(kept) < len(list) {
 				rest, changed = withList(rest, kept, name), true
 			}
 		}
 		text := JSONText(rest)
 		// A term with nothing but added requirements was not requested by the developer.
-		if nothing := len(rest) == 0 && (changed || onlyTheirs.Has(text)); nothing || changed && seen.Has(text) {
+		if nothing := len(rest) == 0 && (changed || empties(text)); nothing || changed && seen.Has(text) {
 			same = false
 			continue
 		}

@@ -79,11 +79,11 @@ func TestSplit(t *testing.T) {
 	}
 	requested := inZone
 	added := map[string]string{podscheduling.AffinityKey("p"): onSSD}
-	own, left := podscheduling.Split(values[podscheduling.Affinity], &requested, added)
+	own, left := podscheduling.Split(values[podscheduling.Affinity], &requested, added, nil)
 	if own == nil || *own != inZone || !maps.Equal(left, added) {
 		t.Errorf("own %v, left %v", own, left)
 	}
-	own, left = podscheduling.Split(onSSD, nil, added)
+	own, left = podscheduling.Split(onSSD, nil, added, nil)
 	if own != nil || !maps.Equal(left, added) {
 		t.Errorf("without a request: own %v, left %v", own, left)
 	}
