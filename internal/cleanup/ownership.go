@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
@@ -106,11 +107,8 @@ func recordWithOwners(obj *unstructured.Unstructured, ops []jsonpatch.Operation)
 	if record[ownersMember], err = json.Marshal(owners); err != nil {
 		return "", fmt.Errorf("writing the owners of fields: %w", err)
 	}
-	text, err := json.Marshal(record)
-	if err != nil {
-		return "", fmt.Errorf("writing the record: %w", err)
-	}
-	return string(text), nil
+	// The signature of the extension covers its text, so the text must stay as it is.
+	return podscheduling.EncodeJSON(record)
 }
 
 // changedBy returns the fields that operations of placement.Patch may change: the named fields, and those below and

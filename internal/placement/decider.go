@@ -340,7 +340,10 @@ func (d *Decider) decide(ctx context.Context, r Request, index *match.Index[*Pol
 	d.keepImmutable(&current, &r, id)
 	released := r.release(verdicts)
 	merge := func(verdicts []*Verdict) (map[string]map[string]string, record, error) {
-		m := &merger{intent: current, verdicts: verdicts, request: &r, owned: owned, whyNot: whyNot(ctx, &r, &current)}
+		m := &merger{
+			intent: current, verdicts: verdicts, request: &r, owned: owned, whyNot: whyNot(ctx, &r, &current),
+			leftBefore: func() (map[string]bool, error) { return d.leftBefore(ctx, &r, index) },
+		}
 		return m.merge()
 	}
 	values, next, err := merge(verdicts)
@@ -367,6 +370,27 @@ func (d *Decider) decide(ctx context.Context, r Request, index *match.Index[*Pol
 		return &Outcome{Verdicts: verdicts, List: list}, nil
 	}
 	return d.outcome(&current, values, next, id, verdicts)
+}
+
+// leftBefore decides the object before an update as if it was not updated, and returns the keys that are left as they are.
+func (d *Decider) leftBefore(ctx context.Context, r *Request, index *match.Index[*Policy]) (map[string]bool, error) {
+	if r.Source != nil {
+		if err := r.Source.Complete(); err != nil {
+			return nil, err
+		}
+	}
+	before, err := d.decide(ctx, r.before(), index)
+	if err != nil {
+		return nil, err
+	}
+	return leftIn(before.Verdicts), nil
+}
+
+// before returns the request of the object before an update, as if it was not updated.
+func (r *Request) before() Request {
+	return Request{
+		Resource: r.Resource, Namespace: r.Namespace, Object: r.Old, Old: r.Old, Admission: r.Admission, Evaluate: r.Evaluate, VerdictsOnly: true,
+	}
 }
 
 // whyNot returns the function by which a denial says why a policy does not give the object clusters. It is nil if no denial does.
@@ -554,9 +578,6 @@ func (r *Request) fill(verdicts []*Verdict) ([]*projection.FieldSet, error) {
 
 // outcome builds the object that has the merged values and the new record.
 func (d *Decider) outcome(current *intent, values map[string]map[string]string, next record, id identity, verdicts []*Verdict) (*Outcome, error) {
-	if _, recorded := next.Annotations[placementv1.ClustersAnnotation]; recorded && current.clusters != nil {
-		next.Form = current.clusters.form
-	}
 	text, err := d.Keyring.encode(next, id)
 	if err != nil {
 		return nil, fmt.Errorf("recording the developer's intent: %w", err)

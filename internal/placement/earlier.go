@@ -220,7 +220,8 @@ func (r *record) replaced(field string, next *record) []string {
 // recordEarlier records which values the policies no longer set. A value that the developer requests is not one of them.
 func (m *merger) recordEarlier() {
 	before := m.intent.recorded
-	if before == nil || asWritten(m.request.Object) {
+	m.next.Earlier, m.next.EarlierScheduling = "", ""
+	if m.forgets || before == nil || asWritten(m.request.Object) {
 		return
 	}
 	for _, group := range [][]string{{fieldAnnotations, fieldLabels}, {fieldScheduling}} {

@@ -151,9 +151,7 @@ func (d *Decider) tolerate(ctx context.Context, r *Request, index *match.Index[*
 	if !slices.ContainsFunc(verdicts, tolerable) {
 		return nil
 	}
-	before, err := d.decide(ctx, Request{
-		Resource: r.Resource, Namespace: r.Namespace, Object: r.Old, Old: r.Old, Admission: r.Admission, Evaluate: r.Evaluate, VerdictsOnly: true,
-	}, index)
+	before, err := d.decide(ctx, r.before(), index)
 	if err != nil {
 		return err
 	}

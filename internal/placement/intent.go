@@ -317,26 +317,29 @@ func (k *Keyring) readBoth(obj, old *unstructured.Unstructured, id identity) []*
 
 // encode signs the record and returns the annotation's value. It returns "" for an empty record.
 func (k *Keyring) encode(r record, id identity) (string, error) {
+	return r.text(func(r record) (string, error) { return k.sign(r, id) }, k.signExtension)
+}
+
+// text returns the annotation's value with signatures of the record and of its extension. It returns "" for an empty record. The value
+// has no HTML escapes: in the API server's limit, they would take six bytes of one. Signatures do not cover the value, but what is in it,
+// so all replicas can read it.
+func (r record) text(sign, signExtension func(record) (string, error)) (string, error) {
 	if r.empty() {
 		return "", nil
 	}
 	var err error
-	if r.Signature, err = k.sign(r, id); err != nil {
+	if r.Signature, err = sign(r); err != nil {
 		return "", err
 	}
 	if len(r.Clusters) > 0 || r.Form != "" || r.Earlier != "" || r.EarlierScheduling != "" {
 		if r.Text, err = json.Marshal(r.extension); err != nil {
 			return "", fmt.Errorf("encoding record: %w", err)
 		}
-		if r.TextSignature, err = k.signExtension(r); err != nil {
+		if r.TextSignature, err = signExtension(r); err != nil {
 			return "", err
 		}
 	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		return "", fmt.Errorf("encoding record: %w", err)
-	}
-	return string(text), nil
+	return podscheduling.EncodeJSON(r)
 }
 
 func digest(value string) string {
@@ -355,6 +358,8 @@ type intent struct {
 	applied record
 	// recorded is the record of the object before the update if it has one, and otherwise the object's own; nil if there is none.
 	recorded *record
+	// before returns the intent of the object before the update. It is nil if there is no other object.
+	before func() *intent
 	// usesOld reports whether the intent depends on the values of the object before the update.
 	usesOld bool
 	// pods is the pod spec of the object as it is.
@@ -527,7 +532,7 @@ func intentOf(obj *unstructured.Unstructured, at locations, from sources) intent
 	}
 	out := intent{
 		object: withOwnMetadata(obj), current: map[string]map[string]string{}, wanted: map[string]map[string]string{},
-		pods: readPodSpec(obj, at.podSpec), clusters: readClusters(obj, at.clusters), recorded: from.recorded(obj),
+		pods: readPodSpec(obj, at.podSpec), clusters: readClusters(obj, at.clusters), recorded: from.recorded(obj), before: from.before,
 	}
 	for _, field := range fields {
 		var actual map[string]string

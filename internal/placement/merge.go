@@ -112,15 +112,22 @@ func (c Change) Action() string {
 	return c.qualified("set %s to %s (was %s)", c.Subject(), *c.To, *c.From)
 }
 
-// Violation describes what the change corrects, for example `annotation a/b is d, should be c`.
+// Violation describes what the change corrects, for example `annotation a/b is d, should be c`. It shortens long values if the change can't be
+// made, so that the reason for that is read.
 func (c Change) Violation() string {
+	text := func(value string) string {
+		if c.Immutable != "" {
+			return shorten(value, maxText)
+		}
+		return value
+	}
 	switch {
 	case c.To == nil:
-		return c.qualified("%s is %s, should be absent", c.Subject(), *c.From)
+		return c.qualified("%s is %s, should be absent", c.Subject(), text(*c.From))
 	case c.From == nil:
-		return c.qualified("%s is absent, should be %s", c.Subject(), *c.To)
+		return c.qualified("%s is absent, should be %s", c.Subject(), text(*c.To))
 	}
-	return c.qualified("%s is %s, should be %s", c.Subject(), *c.From, *c.To)
+	return c.qualified("%s is %s, should be %s", c.Subject(), text(*c.From), text(*c.To))
 }
 
 // qualified formats a text, and appends why the change is not made, if it is not.
@@ -183,7 +190,12 @@ type merger struct {
 	owned bool
 	// whyNot returns why a policy does not give the object clusters, by their names; nil if denials do not say that.
 	whyNot func(*Policy, []string) map[string]string
-	next   record
+	// leftBefore returns the keys that a decision on the object before the update leaves as they are; see leftIn. It is not called for an
+	// object that is not being updated.
+	leftBefore func() (map[string]bool, error)
+	// forgets reports whether the next record has no earlier values, because there is no room for them.
+	forgets bool
+	next    record
 }
 
 // merge returns the values that the object should have, by field and without the record, and the new record. The
@@ -203,15 +215,30 @@ func (m *merger) merge() (map[string]map[string]string, record, error) {
 		}
 		out[field] = values
 	}
-	whole, err := podscheduling.Compose(out[fieldScheduling])
+	whole, err := m.complete(out)
+	if err == nil {
+		whole, err = m.fit(out, whole)
+	}
 	if err != nil {
 		return nil, record{}, err
 	}
-	m.recordAffinity(out[fieldScheduling], whole)
 	m.nameClusters()
-	m.recordEarlier()
 	out[fieldScheduling] = whole
 	return out, m.next, nil
+}
+
+// complete completes the record, and returns the scheduling values with the complete affinity.
+func (m *merger) complete(values map[string]map[string]string) (whole map[string]string, err error) {
+	if whole, err = podscheduling.Compose(values[fieldScheduling]); err != nil {
+		return nil, err
+	}
+	m.recordAffinity(values[fieldScheduling], whole)
+	m.next.Form = ""
+	if _, recorded := m.next.Annotations[placementv1.ClustersAnnotation]; recorded && m.intent.clusters != nil {
+		m.next.Form = m.intent.clusters.form
+	}
+	m.recordEarlier()
+	return whole, nil
 }
 
 // decideAffinities sets an error in the verdict of each policy whose affinity cannot be combined with the developer's
@@ -255,6 +282,7 @@ func (m *merger) decideAffinities() {
 
 // recordAffinity records the developer's own affinity if policies add to it. It also completes the scheduling changes.
 func (m *merger) recordAffinity(values, whole map[string]string) {
+	m.next.Affinity = nil
 	if slices.ContainsFunc(slices.Collect(maps.Keys(values)), podscheduling.IsContribution) {
 		m.next.Affinity = &overwritten{Requested: optional(values, podscheduling.Affinity), Set: digest(whole[podscheduling.Affinity])}
 	}
