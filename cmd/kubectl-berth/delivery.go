@@ -114,7 +114,7 @@ func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simula
 	if err != nil {
 		return err
 	}
-	if !ok {
+	if !ok || s.Undelivered(object, outcome) {
 		return skip("no policy decides its clusters, so nothing is delivered")
 	}
 	policies, err := s.Matching(ctx, simulation.Object{Resource: object.Resource, Namespace: object.Namespace, Content: placed, Exists: true})

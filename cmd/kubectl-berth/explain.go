@@ -146,6 +146,11 @@ func printExplanation(p *printer, e *explain.Explanation) {
 		}
 	}
 	printCandidates(p, "Clusters", e.Clusters)
+	if e.Delivery != "" {
+		p.line("")
+		p.line("%s", p.style(bold, "Delivery"))
+		p.line("  %s", e.Delivery)
+	}
 	printCandidates(p, "Nodes", e.Nodes)
 	if len(e.Mismatches) > 0 {
 		p.line("")

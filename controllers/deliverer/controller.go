@@ -116,8 +116,8 @@ const (
 // placedFields are the fields of placed objects that delivery and the selectors of policies read. nativeFields are those of
 // placement objects, which Berth also writes.
 var (
-	placedFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "spec.replicas")
-	nativeFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "status.**")
+	placedFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "spec.replicas")
+	nativeFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "status.**")
 	reportFields = projection.Fields("metadata.generation", "spec.resource.**", "spec.clusters.**", "spec.placement.**", "status.**")
 )
 

@@ -328,6 +328,7 @@ func deliveredWeb(t *testing.T) (web, live *unstructured.Unstructured) {
 	web = deploymentOf(t, "default", "web")
 	web.SetUID("2")
 	web.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["a"]`})
+	web = decided(t, web)
 	spec := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
 	rendered, err := delivery.Systems(spec)[0].Render(delivery.ObjectOf(web), delivery.Decision{Clusters: []string{"a"}}, spec)
 	if err != nil {
@@ -472,6 +473,7 @@ func TestPrecedenceAmongVersions(t *testing.T) {
 	beta := schema.GroupVersionResource{Group: "apps", Version: "v1beta2", Resource: "deployments"}
 	web := deploymentOf(t, "default", "web")
 	web.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["a"]`})
+	web = decided(t, web)
 	for _, priority := range []int32{-1, 1} {
 		r := newRecorder()
 		low, high := delivering(t, deployments, ""), delivering(t, beta, "")

@@ -63,6 +63,8 @@ type need struct {
 	retry time.Duration
 	// run reports whether the object runs in its clusters.
 	run delivery.Run
+	// undecided reports whether no policy decided the object's clusters.
+	undecided bool
 	// note says which part of the decision a system does not get; "" if each gets all of it.
 	note string
 }
@@ -117,7 +119,7 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 	}
 	result := delivery.Result{
 		Resource: resource, Systems: strings.Join(n.systems, ","), Pending: n.pending, Failure: n.failure,
-		Run: n.run, Kept: strings.Join(n.surging(), ","), Note: n.note,
+		Run: n.run, Kept: strings.Join(n.surging(), ","), Note: n.note, Undecided: n.undecided,
 	}
 	c.record(key, n.policies, result)
 	if !n.pending && !n.unobserved {
@@ -239,9 +241,7 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 		c.leave(p, kind, "its match conditions fail for the object", n)
 	}
 	decision, placed, invalid := delivery.DecisionOf(object)
-	if !placed {
-		return true, nil
-	}
+	n.undecided = !placed || invalid != nil || !c.Decider.Decided(object, object.GetNamespace())
 	for _, p := range matching {
 		if s := c.Registry.Get(p.Name); s != nil && s.Broken {
 			c.leave(p, kind, "it does not compile", n)
@@ -251,9 +251,8 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 	n.policies = names
 	for _, route := range routes {
 		n.systems = append(n.systems, route.Name)
-		if invalid != nil {
-			// It is not known what has to exist, so what was delivered stays.
-			n.fail(placementv1.ReasonDeliveryFailed, "%v", invalid)
+		if n.undecided {
+			// The list is the developer's. What was delivered stays: the policies may decide the object again.
 			n.keep(route.System)
 			continue
 		}

@@ -89,7 +89,7 @@ func newRecorder(objects ...*unstructured.Unstructured) *recorder {
 	r := &recorder{refuse: func(string, *unstructured.Unstructured) error { return nil }, client: client}
 	registry := placement.NewRegistry()
 	r.Controller = New(Deps{
-		Client: client, Watches: watches.NewHub(client, nil), Registry: registry, Decider: &placement.Decider{Policies: registry, Namespaces: namespaces{}},
+		Client: client, Watches: watches.NewHub(client, nil), Registry: registry, Decider: &placement.Decider{Policies: registry, Namespaces: namespaces{}, Keyring: testKeyring()},
 		Catalog: catalog{deployments: "Deployment", policies: "PropagationPolicy"}, Account: delivery.NewAccount(),
 		Clock: clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0)), Changed: func(name string) { r.changed = append(r.changed, name) },
 	})
@@ -453,18 +453,58 @@ func delivering(t *testing.T, resource schema.GroupVersionResource, condition st
 	}
 }
 
+// decides is a policy's decision on the clusters.
+type decides struct{ clusters []string }
+
+func (d decides) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
+	return placement.Decision{Clusters: d.clusters}, nil
+}
+
+func (decides) Revision() uint64 { return 1 }
+
+func (decides) Input() *projection.FieldSet { return projection.AllFields() }
+
+// decided returns the object as it is stored after a policy decided that its clusters are those that it has.
+func decided(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	decision, _, err := delivery.DecisionOf(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource := schema.GroupVersionResource{Group: o.GroupVersionKind().Group, Version: o.GroupVersionKind().Version, Resource: strings.ToLower(o.GetKind()) + "s"}
+	p := delivering(t, resource, "")
+	p.Evaluator = decides{decision.Clusters}
+	registry := placement.NewRegistry()
+	registry.Set(p.Name, &placement.PolicyState{Binding: &policy.Binding{}, Generation: 1, Policy: p})
+	d := &placement.Decider{Policies: registry, Namespaces: namespaces{}, Keyring: testKeyring()}
+	out, err := d.Decide(t.Context(), placement.Request{Resource: resource, Namespace: o.GetNamespace(), Object: o})
+	if err != nil || out.Object == nil {
+		t.Fatal(out, err)
+	}
+	return out.Object
+}
+
+func testKeyring() *placement.Keyring {
+	out, err := placement.NewKeyring(make([]byte, placement.KeySize))
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
 // TestNothingIsDeletedWhileTheNeedIsUnknown checks that what was delivered stays if it is not known what has to exist.
 func TestNothingIsDeletedWhileTheNeedIsUnknown(t *testing.T) {
 	for what, tc := range map[string]struct {
 		clusters, condition string
 		broken              bool
-		kept                bool
+		undecided, kept     bool
 		message             string
 	}{
 		"a policy that does not compile":  {clusters: `["a"]`, broken: true, kept: true, message: "PlacementPolicy deliver may deliver the object, but it does not compile"},
 		"a condition that fails":          {clusters: `["a"]`, condition: "object.spec.missing == 1", kept: true, message: "its match conditions fail for the object"},
-		"an annotation that is no list":   {clusters: `a`, kept: true, message: "which is no JSON array"},
-		"an object without clusters":      {},
+		"an annotation that is no list":   {clusters: `a`, undecided: true, kept: true},
+		"clusters of the developer":       {clusters: `["b"]`, undecided: true, kept: true},
+		"an object without clusters":      {undecided: true, kept: true},
 		"a condition that does not match": {clusters: `["a"]`, condition: "false"},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -473,6 +513,9 @@ func TestNothingIsDeletedWhileTheNeedIsUnknown(t *testing.T) {
 			o := &unstructured.Unstructured{Object: object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: default, name: web, uid: "2"}, spec: {}}`)}
 			if tc.clusters != "" {
 				o.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: tc.clusters})
+			}
+			if tc.clusters != "" && !tc.undecided {
+				o = decided(t, o)
 			}
 			live := stored(karmadaPolicy("a"))
 			n := &need{existing: map[name]*unstructured.Unstructured{idOf(live): live}, kept: map[schema.GroupVersionResource]bool{}}

@@ -62,6 +62,8 @@ type Result struct {
 	Kept string
 	// Note says which part of the decision a system does not get, and why. It is usually empty.
 	Note string
+	// Undecided reports whether no policy decided the clusters of the object. Then it is not delivered, and what was delivered before stays.
+	Undecided bool
 	// Failure is nil if nothing failed.
 	Failure *Failure
 }
@@ -133,12 +135,16 @@ type Report struct {
 	Surging int
 	// Noted is the number of objects of whose decision a system does not get a part.
 	Noted int
+	// Undecided is the number of objects whose clusters no policy decided. They are not counted elsewhere, unless their delivery failed.
+	Undecided int
 	// Systems are the names of the systems that the objects are delivered to, sorted.
 	Systems []string
 	// First is the failed object that sorts first, with Failure as its result; nil if none failed. FirstSurging is the first one
 	// that keeps clusters, FirstNoted the first one with a note, FirstNotRunning the first one that does not run, and FirstUnknown
 	// the first one whose reports Berth can't read.
 	First, FirstSurging, FirstNoted, FirstNotRunning, FirstUnknown *ReportedObject
+	// FirstUndecided is the first one whose clusters no policy decided.
+	FirstUndecided *ReportedObject
 }
 
 // Runs reports whether it is known how many objects run: a system reports it, and Berth can read the reports.
@@ -157,6 +163,13 @@ func (a *Account) Report(policy string) Report {
 	var out Report
 	systems := sets.New[string]()
 	for key, result := range a.byPolicy[policy] {
+		if result.Undecided {
+			out.Undecided++
+			first(&out.FirstUndecided, key, result)
+			if result.Failure == nil {
+				continue
+			}
+		}
 		out.Placed++
 		systems.Insert(strings.Split(result.Systems, ",")...)
 		switch {

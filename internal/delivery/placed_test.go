@@ -167,3 +167,15 @@ func TestSystemsOfPlacementObjects(t *testing.T) {
 		}
 	}
 }
+
+// TestNativelyDelivered checks that package placement, which has no systems, knows the native ones.
+func TestNativelyDelivered(t *testing.T) {
+	for _, resource := range NativeResources() {
+		if !placement.DeliversNatively(resource.GroupResource()) {
+			t.Errorf("%s is not known", resource)
+		}
+	}
+	if placement.DeliversNatively(schema.GroupResource{Group: "apps", Resource: "deployments"}) {
+		t.Error("Deployments have no system of their own")
+	}
+}

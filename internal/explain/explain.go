@@ -49,6 +49,8 @@ type Explanation struct {
 	Clusters *Candidates `json:"clusters,omitempty"`
 	// Nodes are the nodes on which policies evaluated predicates.
 	Nodes *Candidates `json:"nodes,omitempty"`
+	// Delivery says why the object is not delivered although a policy with spec.delivery matches it. It is usually empty.
+	Delivery string `json:"delivery,omitempty"`
 }
 
 // ObjectReference identifies an object.
@@ -147,6 +149,9 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		}
 	}
 	out.Keys = keysOf(o.Content, requested, outcome)
+	if s.Undelivered(o, outcome) {
+		out.Delivery = "no policy decides its clusters, so Berth does not deliver it; what was delivered before stays"
+	}
 	e := &explainer{
 		simulation: s, options: options, object: o, requested: requested, outcome: outcome, searches: map[string]*search{}, reports: map[string][]*predicates.Report{},
 	}

@@ -156,7 +156,7 @@ func (m *merger) largest() []sizedEntry {
 // if the update does not change it: otherwise, an update could evade the policy. It reports whether it leaves the key.
 func (m *merger) leaves(e sizedEntry, values map[string]string) (bool, error) {
 	current := optional(m.intent.current[e.field], e.key)
-	if m.request.Old == nil || current != nil && digest(*current) == e.entry.Set {
+	if _, applied := m.intent.applied.of(e.field)[e.key]; m.request.Old == nil || applied && current != nil && digest(*current) == e.entry.Set {
 		return false, nil
 	}
 	if m.request.Old != m.request.Object {

@@ -88,6 +88,9 @@ func (c Change) ChangesPods() bool { return c.Field == fieldScheduling }
 // ChangesClusters reports whether the change is one of the list of clusters in a placement object.
 func (c Change) ChangesClusters() bool { return c.Field == fieldClusters }
 
+// RecordsOnly reports whether the object has the value already, and only its record changes.
+func (c Change) RecordsOnly() bool { return c.From != nil && c.To != nil && *c.From == *c.To }
+
 // Subject returns the kind of field and the key, for example "annotation a/b".
 func (c Change) Subject() string {
 	switch c.Field {
@@ -102,6 +105,8 @@ func (c Change) Subject() string {
 // Action describes the change as an instruction, for example `set annotation a/b to c (was d)`.
 func (c Change) Action() string {
 	switch {
+	case c.RecordsOnly():
+		return c.qualified("record that %s is decided", c.Subject())
 	case c.To == nil:
 		return c.qualified("remove %s", c.Subject())
 	case *c.To == podscheduling.Present && strings.HasPrefix(c.Key, podscheduling.Tolerations+"/") && c.Field == fieldScheduling:
@@ -122,6 +127,8 @@ func (c Change) Violation() string {
 		return value
 	}
 	switch {
+	case c.RecordsOnly():
+		return c.qualified("%s is as decided, which is not recorded yet", c.Subject())
 	case c.To == nil:
 		return c.qualified("%s is %s, should be absent", c.Subject(), text(*c.From))
 	case c.From == nil:

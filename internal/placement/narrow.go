@@ -23,6 +23,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
@@ -118,6 +120,10 @@ func (m *merger) mergeClusters(values map[string]string) {
 		for _, v := range shares.moved {
 			m.changeClusters(v, current, next)
 		}
+		if _, recorded := m.next.Annotations[key]; recorded && !standing && m.request.Old == m.request.Object && ptr.Equal(current, next) {
+			// Only the record is missing in an existing object.
+			m.change(shares.moved[0], Change{Field: fieldAnnotations, Key: key, From: current, To: next})
+		}
 	}
 	m.hypotheticalClusters(shares, asked, current, values)
 }
@@ -127,6 +133,14 @@ func (m *merger) changeClusters(v *Verdict, from, to *string) {
 	if !ptr.Equal(from, to) {
 		m.change(v, Change{Field: fieldAnnotations, Key: placementv1.ClustersAnnotation, From: from, To: to})
 	}
+}
+
+// Decided reports whether a policy decided the clusters in the annotation of an object, as the API server has stored it. It is the
+// developer's own otherwise. namespace is the object's namespace.
+func (d *Decider) Decided(obj *unstructured.Unstructured, namespace string) bool {
+	const key = placementv1.ClustersAnnotation
+	entry, recorded := d.Keyring.readStored(obj, identityOf(obj, namespace)).of(fieldAnnotations)[key]
+	return recorded && entry.By != "" && digest(obj.GetAnnotations()[key]) == entry.Set
 }
 
 // clusterShares determines which clusters each enforced policy allows. entry is the annotation's record entry; standing
@@ -215,10 +229,36 @@ func (m *merger) leaveClusters(values map[string]string) {
 	m.next.Clusters = m.intent.applied.Clusters
 }
 
+// Undelivered reports whether policies that deliver the object do not, because no policy decides its clusters.
+func (d *Decider) Undelivered(o *Outcome, resource schema.GroupResource, namespace string) bool {
+	delivers := func(v *Verdict) bool { return v.Policy.delivers(resource) }
+	return o.Object != nil && slices.ContainsFunc(o.Verdicts, delivers) && !d.Decided(o.Object, namespace)
+}
+
+// delivers reports whether a policy delivers the object. Delivery follows only a list that a policy decided, as the record says.
+func (m *merger) delivers() bool {
+	return slices.ContainsFunc(m.verdicts, func(v *Verdict) bool { return v.Policy.delivers(m.request.Resource.GroupResource()) })
+}
+
+// nativelyDelivered are the resources whose objects are delivered to their own systems, whatever spec.delivery says.
+var nativelyDelivered = []schema.GroupResource{
+	{Group: "cluster.open-cluster-management.io", Resource: "placements"}, {Group: "kueue.x-k8s.io", Resource: "workloads"},
+}
+
+// DeliversNatively reports whether objects of the resource are delivered to their own system, whatever spec.delivery says.
+func DeliversNatively(resource schema.GroupResource) bool {
+	return slices.Contains(nativelyDelivered, resource)
+}
+
+// delivers reports whether the policy delivers objects of a resource.
+func (p *Policy) delivers(resource schema.GroupResource) bool {
+	return p.Mode == placementv1.ModeEnforce && (p.Delivery != nil || DeliversNatively(resource))
+}
+
 // setClusters sets the annotation. It records what the developer requested and, where needed, what each policy allows.
 func (m *merger) setClusters(shares clusterShares, requested, next *string, values map[string]string) {
 	const key = placementv1.ClustersAnnotation
-	if next == nil || ptr.Equal(requested, next) && !slices.ContainsFunc(shares.counted, clusterShare.mustRecord) {
+	if next == nil || len(shares.counted) == 0 || ptr.Equal(requested, next) && !m.delivers() && !slices.ContainsFunc(shares.counted, clusterShare.mustRecord) {
 		return
 	}
 	values[key] = *next

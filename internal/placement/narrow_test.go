@@ -418,3 +418,61 @@ func TestShares(t *testing.T) {
 		t.Errorf("shares with a policy that is not enforced: %s, want %s", got, want)
 	}
 }
+
+// TestDecidedClusters checks that the record says which lists policies decided if a policy delivers the object, and that it does not grow
+// otherwise.
+func TestDecidedClusters(t *testing.T) {
+	const same = `["eu"]`
+	delivers := func(p *placement.Policy) {
+		p.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+	}
+	d := &placement.Decider{Keyring: keyring(t, "k")}
+	decided := func(obj *unstructured.Unstructured) bool { return d.Decided(obj, "default") }
+	plain, delivering, unsaid := allows(t, "a", []string{"eu"}), with(allows(t, "a", []string{"eu"}), delivers), with(allows(t, "a", nil), delivers)
+	for _, p := range []*placement.Policy{plain, delivering, unsaid} {
+		p.Evaluator = shared{placement.Decision{Clusters: p.Evaluator.(shared).Decision.Clusters}}
+	}
+	if obj := decide(t, asking(same), nil, plain).Object; recordOf(obj) != "" || decided(obj) {
+		t.Errorf("record %s of an object that no policy delivers", recordOf(obj))
+	}
+	stored := decide(t, asking(same), nil, delivering).Object
+	if !decided(stored) || stored.GetAnnotations()[clustersKey] != same {
+		t.Errorf("record %s of a delivered object", recordOf(stored))
+	}
+	if out := remediated(t, stored, delivering); recordOf(out.Object) != recordOf(stored) || len(out.Verdicts[0].Changes) > 0 {
+		t.Errorf("the second decision changes the record to %s: %v", recordOf(out.Object), out.Verdicts[0].Changes)
+	}
+	older := remediated(t, asking(same), delivering)
+	if changes := older.Verdicts[0].Changes; !decided(older.Object) || len(changes) != 1 || !changes[0].RecordsOnly() || !changes[0].Done(older.Object) {
+		t.Errorf("an existing object: record %s, changes %v", recordOf(older.Object), changes)
+	}
+	for name, obj := range map[string]*unstructured.Unstructured{
+		"NoRule":      decide(t, asking(same), nil, unsaid).Object,
+		"NoLonger":    remediated(t, stored, unsaid).Object,
+		"Edited":      annotated(stored, clustersKey, `["us"]`),
+		"Forged":      annotated(asking(same), placementv1.RequestedAnnotation, strings.Replace(recordOf(stored), `"signature":"`, `"signature":"A`, 1)),
+		"NoClusters":  asking(""),
+		"OtherObject": renamed(stored, "other"),
+	} {
+		if decided(obj) {
+			t.Errorf("%s counts as decided", name)
+		}
+	}
+	if got := remediated(t, stored, with(allows(t, "a", nil), func(p *placement.Policy) { delivers(p); failing(p) })).Object; !decided(got) {
+		t.Error("a policy that can't decide for a while makes the list the developer's")
+	}
+}
+
+func annotated(obj *unstructured.Unstructured, key, value string) *unstructured.Unstructured {
+	out := obj.DeepCopy()
+	annotations := out.GetAnnotations()
+	annotations[key] = value
+	out.SetAnnotations(annotations)
+	return out
+}
+
+func renamed(obj *unstructured.Unstructured, name string) *unstructured.Unstructured {
+	out := obj.DeepCopy()
+	out.SetName(name)
+	return out
+}

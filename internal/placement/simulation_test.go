@@ -389,6 +389,14 @@ func (s *simulation) wish() (field, key, value string) {
 	return "annotations", placementv1.ClustersAnnotation, s.pick(`["eu"]`, `["us", "eu"]`, `["ap","eu","us"]`, `["us"]`, `["eu","eu"]`, `[]`, `null`, `eu,us`)
 }
 
+// delivery returns the spec.delivery of a policy. Some have none.
+func (s *simulation) delivery() *placementv1.Delivery {
+	if s.rand.IntN(3) > 0 {
+		return nil
+	}
+	return &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+}
+
 // change adds, changes, or deletes a policy.
 func (s *simulation) change() {
 	name := s.pick("p1", "p2", "p3", "p4")
@@ -426,11 +434,12 @@ func (s *simulation) change() {
 		s.live = append(s.live, &placement.Policy{
 			Name: name, Generation: 1, Matcher: s.matcher, Evaluator: f, Schedules: true, Mode: placementv1.ModeEnforce,
 			Remediation: placementv1.RemediationAutomatic, Clusters: placementv1.ClustersRule{OnEmpty: placementv1.OnEmptyPolicyClusters},
+			Delivery: s.delivery(),
 		})
 		return
 	}
 	s.live = append(s.live, &placement.Policy{
-		Name: name, Generation: 1, Priority: int32(s.rand.IntN(3)), Matcher: s.matcher, Evaluator: f, Schedules: true,
+		Name: name, Generation: 1, Priority: int32(s.rand.IntN(3)), Matcher: s.matcher, Evaluator: f, Schedules: true, Delivery: s.delivery(),
 		Mode: placementv1.Mode(s.pick(string(placementv1.ModeEnforce), string(placementv1.ModeEnforce),
 			string(placementv1.ModeWarn), string(placementv1.ModeDryRun))),
 		FailurePolicy: placementv1.FailurePolicy(s.pick(string(placementv1.FailurePolicyFail), string(placementv1.FailurePolicyIgnore))),

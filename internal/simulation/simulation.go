@@ -214,6 +214,11 @@ func New(ctx context.Context, cluster Cluster, o Options) (*Simulation, error) {
 	return s, nil
 }
 
+// Undelivered reports whether policies that deliver an object do not, because no policy decides its clusters. outcome is the decision on it.
+func (s *Simulation) Undelivered(o Object, outcome *placement.Outcome) bool {
+	return s.decider.Undelivered(outcome, o.Resource.GroupResource(), o.Namespace)
+}
+
 // fixedPolicies implements placement.Policies.
 type fixedPolicies struct {
 	index *match.Index[*placement.Policy]

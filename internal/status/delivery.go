@@ -86,6 +86,9 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 	if r.FirstNoted != nil {
 		out.Message += fmt.Sprintf("; %d in part, the first is %s: %s", r.Noted, subject(r.FirstNoted), r.FirstNoted.Note)
 	}
+	if r.FirstUndecided != nil {
+		out.Message += fmt.Sprintf("; no policy decides the clusters of %d more, which are not delivered, and keep what was delivered before: the first is %s", r.Undecided, subject(r.FirstUndecided))
+	}
 	return out
 }
 
