@@ -134,6 +134,10 @@ spec:
 kind: Deployment
 metadata: {name: web, namespace: shop, labels: {region: eu}, annotations: {owner: me}}
 `,
+	"own.yaml": `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: own, namespace: shop, annotations: {placement.berth.dev/clusters: '["no-such"]'}}
+`,
 	"delivering.yaml": `apiVersion: placement.berth.dev/v1alpha1
 kind: PlacementPolicy
 metadata: {name: region}
@@ -415,6 +419,7 @@ schedulerName: berth
 		"without delivery":  {[]string{"-f", "web.yaml", from}, "Deployment shop/web: no policy that is enforced for it has spec.delivery, so nothing is delivered\n", ""},
 		"no policy matches": {[]string{"-f", "clusters.yaml", delivering}, "ClusterProfile fleet/eu-1: no policy matches it, so nothing is delivered\nClusterProfile fleet/us-1: no policy matches it, so nothing is delivered\n", ""},
 		"no clusters":       {[]string{"-f", "web.yaml", "--from=labels.yaml,web.yaml"}, "Deployment shop/web: no policy decides its clusters, so nothing is delivered\n", ""},
+		"own clusters":      {[]string{"-f", "own.yaml", "--from=labels.yaml,own.yaml"}, "Deployment shop/own: no policy decides its clusters, so nothing is delivered\n", ""},
 		"none is left":      {[]string{"-f", "web.yaml", "--from=fleet.yaml,web.yaml"}, "Deployment shop/web: no cluster is decided for it, so it has no delivered objects\n", ""},
 		"denied":            {[]string{"-f", "nobody.yaml", delivering}, "", "Deployment shop/nobody: PlacementPolicy region denies it: no owner"},
 		"not possible":      {[]string{"-f", "role.yaml", "--from=roles.yaml,clusters.yaml"}, "", "ClusterRole wide: SIG Multicluster: ClusterRole wide is cluster-scoped"},
@@ -437,6 +442,10 @@ schedulerName: berth
 		if !strings.Contains(stdout, test.want) || stderr != "" || err != nil {
 			t.Errorf("%s: error %v, standard error %s, output %s", name, err, stderr, stdout)
 		}
+	}
+	explained, _, err := command(t, "explain", "-f", "own.yaml", "--from=labels.yaml,own.yaml")
+	if err != nil || !strings.Contains(explained, "Delivery\n  no policy decides its clusters, so Berth does not deliver it") {
+		t.Errorf("explanation %s, error %v", explained, err)
 	}
 	if stdout, _, err := render("-f", "nobody.yaml", "-f", "web.yaml", delivering); err == nil || stdout != want {
 		t.Errorf("an error keeps others from being printed: error %v, output %s", err, stdout)

@@ -501,7 +501,7 @@ type sources struct {
 	foreign *record
 }
 
-// copied reports whether the foreign record says that a policy set the annotation. Nobody can gain anything by that: the key then keeps
+// copied reports whether the foreign record says that a policy set the annotation. No client gains anything by that: the key then keeps
 // its requested value.
 func (s sources) copied(field, key, value string) bool {
 	if s.foreign == nil || field != fieldAnnotations {
