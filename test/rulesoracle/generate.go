@@ -185,6 +185,7 @@ func (g *Generator) Object() map[string]any {
 		}
 		meta["namespace"] = pick(g, namespaces)
 		spec["containers"] = g.containers()
+		g.control(meta)
 		if labels, ok := meta["labels"].(map[string]any); ok && g.chance(30) {
 			labels[ownLabels[0]] = "web-1"
 		}
@@ -192,6 +193,7 @@ func (g *Generator) Object() map[string]any {
 	case 3:
 		object["apiVersion"], object["kind"] = "batch/v1", "Job"
 		meta["namespace"] = pick(g, namespaces)
+		g.control(meta)
 		spec["template"] = g.template()
 		if g.chance(50) {
 			// It was created already.
@@ -209,11 +211,34 @@ func (g *Generator) Object() map[string]any {
 		return object
 	}
 	meta["namespace"] = pick(g, namespaces)
+	if g.chance(50) {
+		object["kind"] = "ReplicaSet"
+	}
+	g.control(meta)
 	spec["template"] = g.template()
 	labels := map[string]any{"app": "web"}
 	spec["template"].(map[string]any)["metadata"] = map[string]any{"labels": labels}
 	spec["selector"] = map[string]any{"matchLabels": labels}
 	return object
+}
+
+// controllers are owners of objects. Some have names that end with the hash of a template.
+var controllers = [][2]string{{"Deployment", "web"}, {"ReplicaSet", "web-5d4f"}, {"ReplicaSet", "web"}, {"CronJob", "db"}, {"Rollout", "web-5d4f"}}
+
+// control gives an object owners, of which one may control it, and the hash of a template.
+func (g *Generator) control(meta map[string]any) {
+	if g.chance(40) {
+		return
+	}
+	owner := pick(g, controllers)
+	references := []any{map[string]any{"apiVersion": "apps/v1", "kind": owner[0], "name": owner[1], "uid": "1", "controller": g.chance(80)}}
+	if g.chance(30) {
+		references = append([]any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "web", "uid": "2"}}, references...)
+	}
+	meta["ownerReferences"] = references
+	if labels, ok := meta["labels"].(map[string]any); ok && g.chance(70) {
+		labels["pod-template-hash"] = pick(g, []string{"5d4f", "web", ""})
+	}
 }
 
 // template returns a template of pods, which may have labels.

@@ -26,8 +26,10 @@ import (
 	"encoding/hex"
 	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
@@ -376,9 +378,25 @@ func setLevels(eligible []candidate, gain int64) {
 
 // rank returns the rank of a cluster or a domain for an object.
 func rank(object map[string]any, of string) string {
-	kind, _ := object["kind"].(string)
-	digest := sha256.Sum256([]byte(kind + "/" + metadataText(object, "namespace") + "/" + nameOf(object) + "/" + of))
+	kind, name := rankedAs(object)
+	digest := sha256.Sum256([]byte(kind + "/" + metadataText(object, "namespace") + "/" + name + "/" + of))
 	return hex.EncodeToString(digest[:])
+}
+
+// rankedAs returns the kind and name of an object, or of the one from whose template a controller made it.
+func rankedAs(object map[string]any) (kind, name string) {
+	kind, _ = object["kind"].(string)
+	controller := metav1.GetControllerOfNoCopy(&unstructured.Unstructured{Object: object})
+	if controller == nil || !slices.Contains([]string{"ReplicaSet", "ControllerRevision", "Job", "Pod"}, kind) {
+		return kind, nameOf(object)
+	}
+	meta, _ := object["metadata"].(map[string]any)
+	labels, _ := meta["labels"].(map[string]any)
+	hash, ok := labels["pod-template-hash"].(string)
+	if deployment, cut := strings.CutSuffix(controller.Name, "-"+hash); ok && cut && kind == "Pod" && controller.Kind == "ReplicaSet" {
+		return "Deployment", deployment
+	}
+	return controller.Kind, controller.Name
 }
 
 // nameOf returns the name of an object, or what its name is generated from.

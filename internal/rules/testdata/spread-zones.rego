@@ -65,7 +65,20 @@ errors contains concat("", ["rule zones: ", shortage(eligible_zones, lacks_zones
 }
 
 # What the rank of a cluster for an object is computed from. Objects that one template generates have the same path.
-object_path := concat("/", [input.kind, object_namespace, object_name])
+object_path := concat("/", [ranked_as[0], object_namespace, ranked_as[1]])
+
+# The kind and name of the object. What a controller makes from its template has those of the controller, and a Pod of a Deployment
+# has those of the Deployment.
+ranked_as := ["Deployment", trim_suffix(controller.name, hash)] if {
+	input.kind == "Pod"
+	controller.kind == "ReplicaSet"
+	hash := concat("-", ["", input.metadata.labels["pod-template-hash"]])
+	endswith(controller.name, hash)
+} else := [controller.kind, controller.name] if {
+	input.kind in {"ControllerRevision", "Job", "Pod", "ReplicaSet"}
+} else := [input.kind, object_name]
+
+controller := [owner | some owner in input.metadata.ownerReferences; owner.controller == true][0]
 
 default object_namespace := ""
 
