@@ -128,6 +128,9 @@ func printExplanation(p *printer, e *explain.Explanation) {
 			continue
 		}
 		printDecision(p, policy.Decision)
+		if policy.Follows != "" {
+			p.line("  leaves it the clusters of %s, which controls it", policy.Follows)
+		}
 	}
 	if len(e.Keys) > 0 {
 		p.line("")

@@ -111,11 +111,14 @@ func (c *Controller) query(ctx context.Context, asked *placement.Policy, key rem
 	ctx, span := startTrace(ctx, c.Tracing, "remediation question", key)
 	defer span.End()
 	decision := remediation.NewPolicyDecision(asked)
+	var evaluated placement.Decision
 	outcome, err := c.Decider.Decide(ctx, c.request(key, obj, func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 		if p != asked {
 			return placement.Decision{}, errPending
 		}
-		return c.evaluate(ctx, p, input)
+		var err error
+		evaluated, err = c.evaluate(ctx, p, input)
+		return evaluated, err
 	}))
 	tracing.Fail(span, err)
 	if err != nil {
@@ -126,7 +129,8 @@ func (c *Controller) query(ctx context.Context, asked *placement.Policy, key rem
 	if i < 0 {
 		return nil, nil
 	}
-	decision.Decision, decision.Err = outcome.Verdicts[i].Decision, outcome.Verdicts[i].Err
+	// The verdict has what merging makes of the decision, beside policies that are pending.
+	decision.Decision, decision.Err = evaluated, outcome.Verdicts[i].Err
 	return decision, obj
 }
 

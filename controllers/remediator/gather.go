@@ -192,6 +192,7 @@ func (n *neededFields) compute(resource schema.GroupVersionResource) *projection
 			sets = append(sets, withCopy)
 		}
 	}
+	sets = append(sets, placement.FollowFields(resource.GroupResource()))
 	if path, ok := n.decider.Templates.Path(resource.GroupResource()); ok && schedules {
 		sets = append(sets, placement.SchedulingFields(path))
 	}

@@ -73,6 +73,8 @@ type Policy struct {
 	Decision *Decision `json:"decision,omitempty"`
 	// Error says why the policy can't decide.
 	Error string `json:"error,omitempty"`
+	// Follows is the controller whose clusters the object has, such as "Deployment shop"; empty if the policy gives it clusters itself.
+	Follows string `json:"follows,omitempty"`
 	// Reads is the data that the policy reads.
 	Reads []Read `json:"reads,omitempty"`
 	// AmbiguousClusters are sentences about the names of clusters that several objects of the inventories have.
@@ -180,6 +182,7 @@ func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
 		return out
 	}
 	d := v.Decision
+	out.Follows = v.Follows
 	out.Decision = &Decision{Annotations: d.Annotations, Labels: d.Labels, Scheduling: d.Scheduling, Errors: d.Errors, Warnings: d.Warnings}
 	if d.Clusters != nil {
 		out.Decision.Clusters = &d.Clusters

@@ -17,6 +17,7 @@ limitations under the License.
 package placement
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -220,8 +221,8 @@ type Namespaces interface {
 type Decider struct {
 	Policies   Policies
 	Namespaces Namespaces
-	// Owners looks up the controllers of ReplicaSets that policies place. If it is nil, policies may change the pod
-	// template of any ReplicaSet.
+	// Owners looks up the controllers of objects that policies place. If it is nil, policies may change the pod template of any
+	// ReplicaSet, and no object follows its controller.
 	Owners  Owners
 	Keyring *Keyring
 	// OwnNamespace is the namespace that Berth runs in; no object in it is ever matched. It is empty if there is none.
@@ -336,6 +337,7 @@ func (d *Decider) decide(ctx context.Context, r Request, index *match.Index[*Pol
 	if err := d.hold(ctx, &r, &current, id, verdicts); err != nil {
 		return &Outcome{}, err
 	}
+	d.follow(ctx, &r, &current, verdicts)
 	owned := d.templateIsOwned(ctx, &r, &current, verdicts)
 	d.keepImmutable(&current, &r, id)
 	released := r.release(verdicts)
@@ -582,7 +584,7 @@ func (d *Decider) outcome(current *intent, values map[string]map[string]string, 
 	if err != nil {
 		return nil, fmt.Errorf("recording the developer's intent: %w", err)
 	}
-	if text != "" {
+	if text = cmp.Or(text, current.copied); text != "" {
 		values[fieldAnnotations][placementv1.RequestedAnnotation] = text
 	}
 	object := withOwnMetadata(current.object)

@@ -366,6 +366,9 @@ type intent struct {
 	pods podSpec
 	// clusters is the list of clusters of a placement object. It is nil for other objects, which have an annotation.
 	clusters *clusterField
+	// copied is the record of the object's controller, which the object keeps together with the clusters that it follows; see
+	// Decider.follow.
+	copied string
 }
 
 // locations are the paths of what merging reads beside labels and annotations.

@@ -46,6 +46,9 @@ type Verdict struct {
 	// OwnClusters reports whether the object is denied only because of the clusters that its developer chose: without that list,
 	// it would have some.
 	OwnClusters bool
+	// Follows names the controller whose clusters the object copied, such as "Deployment shop": the policy matches both, and gives the
+	// object neither clusters nor shares of its own. It is empty for other objects.
+	Follows string
 	// DeniesNew reports whether the policy leaves the object alone because of its remediation mode, and would deny a new one.
 	DeniesNew bool
 	// paused reports whether remediation of the policy is paused and the request is an update that does not come from

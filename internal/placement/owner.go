@@ -60,7 +60,13 @@ func (d *Decider) madeByOwner(ctx context.Context, r *Request) (bool, error) {
 	if owner == nil || owner.GetUID() != controller.UID {
 		return false, nil
 	}
-	return keepsTemplate(r, controller) || d.Templates.MadeBy(r.Object.Object, owner.Object), nil
+	return d.madeFrom(r, owner), nil
+}
+
+// madeFrom reports whether a ReplicaSet was created from the template of its stored controller. A template that the update does not
+// change may come from an older revision of it.
+func (d *Decider) madeFrom(r *Request, controller *unstructured.Unstructured) bool {
+	return keepsTemplate(r, metav1.GetControllerOfNoCopy(r.Object)) || d.Templates.MadeBy(r.Object.Object, controller.Object)
 }
 
 // keepsTemplate reports whether the ReplicaSet exists already, with the same controller and the same template.

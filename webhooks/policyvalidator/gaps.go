@@ -77,6 +77,38 @@ func (v *Validator) warnOfGaps(spec placementv1.PlacementPolicySpec, m *match.Ma
 		join(matched), join(open), ruleOf(open))}
 }
 
+// copies are the types of what controllers make of the built-in workloads, with copies of their annotations, and what the controllers make
+// them of.
+var copies = map[string]struct {
+	kind, of string
+	from     []string
+}{
+	"replicasets":         {"ReplicaSet", "a Deployment", []string{"deployments"}},
+	"controllerrevisions": {"ControllerRevision", "a DaemonSet or StatefulSet", []string{"daemonsets", "statefulsets"}},
+}
+
+// warnOfCopies warns of a policy that gives clusters to workloads and names the types of what controllers make of them, which follows the
+// workloads.
+func warnOfCopies(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) admission.Warnings {
+	if !givesClusters(module) {
+		return nil
+	}
+	var out admission.Warnings
+	for i, rule := range spec.Match.ResourceRules {
+		if !slices.Contains(rule.APIGroups, appsv1.GroupName) {
+			continue
+		}
+		for j, resource := range rule.Resources {
+			c, known := copies[resource]
+			if known && slices.ContainsFunc(c.from, func(name string) bool { return m.SelectsResource(appsv1.SchemeGroupVersion.WithResource(name)) }) {
+				out = append(out, fmt.Sprintf("spec.match.resourceRules[%d].resources[%d]: a %s of %s has the clusters of that object, and is not delivered. "+
+					"Remove %s, unless users create such objects themselves", i, j, c.kind, c.of, resource))
+			}
+		}
+	}
+	return out
+}
+
 // ruleOf returns a resource rule that matches the resources.
 func ruleOf(resources []schema.GroupResource) string {
 	version := "v1"

@@ -17,6 +17,7 @@ limitations under the License.
 package policyvalidator_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +46,43 @@ func (*workloads) Served() *match.ServedTypes {
 		}
 	}
 	return match.NewServedTypes(out)
+}
+
+func TestWarnOfCopies(t *testing.T) {
+	const clusters = "clusters := {\"eu-1\"}\n"
+	replicaSet := func(i, j int) string {
+		return fmt.Sprintf("spec.match.resourceRules[%d].resources[%d]: a ReplicaSet of a Deployment has the clusters of that object, and is not delivered. "+
+			"Remove replicasets, unless users create such objects themselves", i, j)
+	}
+	for name, tc := range map[string]struct {
+		rego, match string
+		want        []string
+	}{
+		"Named":           {rego: clusters, match: `{apiGroups: [apps], apiVersions: [v1], resources: [deployments, replicasets]}`, want: []string{replicaSet(0, 1)}},
+		"OtherRule":       {rego: clusters, match: `{apiGroups: [apps], apiVersions: [v1], resources: [replicasets]}, {apiGroups: ["*"], apiVersions: ["*"], resources: ["*"]}`, want: []string{replicaSet(0, 0)}},
+		"Revisions":       {rego: clusters, match: `{apiGroups: [apps], apiVersions: [v1], resources: [daemonsets, controllerrevisions]}`, want: []string{"a ControllerRevision of a DaemonSet or StatefulSet has"}},
+		"Wildcard":        {rego: clusters, match: `{apiGroups: [apps], apiVersions: [v1], resources: ["*"]}`},
+		"SetsAlone":       {rego: clusters, match: `{apiGroups: [apps], apiVersions: [v1], resources: [replicasets]}`},
+		"OtherOwner":      {rego: clusters, match: `{apiGroups: [apps], apiVersions: [v1], resources: [deployments, controllerrevisions]}`},
+		"OtherGroup":      {rego: clusters, match: `{apiGroups: [example.com], apiVersions: [v1], resources: [deployments, replicasets]}`},
+		"WithoutClusters": {rego: "labels.a := \"b\"\n", match: `{apiGroups: [apps], apiVersions: [v1], resources: [deployments, replicasets]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := &policyvalidator.Validator{Catalog: &workloads{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}}
+			p := newPolicy("package p\n" + tc.rego)
+			if err := yaml.UnmarshalStrict([]byte("{match: {resourceRules: ["+tc.match+"]}}"), &p.Spec); err != nil {
+				t.Fatal(err)
+			}
+			warnings, err := v.ValidateCreate(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := slices.DeleteFunc(warnings, func(w string) bool { return !strings.Contains(w, "has the clusters of that object") })
+			if !slices.EqualFunc(got, tc.want, strings.Contains) {
+				t.Error(cmp.Diff(tc.want, []string(got)))
+			}
+		})
+	}
 }
 
 func TestWarnOfGaps(t *testing.T) {

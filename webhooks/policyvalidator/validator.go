@@ -156,7 +156,7 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 		var missing []string
 		missing, err = v.bind(ctx, old, obj.Name, module, spec, bound)
 		warnings = slices.Concat(warnings, missing, v.warnOfSecrets(ctx, module.Remote), warnOfUndefined(obj.Spec), v.warnOfEngine(ctx, old, obj, module.Remote), v.warnOfSubresources(ctx, matcher, module))
-		warnings = slices.Concat(warnings, warnOfClusters(obj.Spec, module), v.warnOfDelivery(obj.Spec, matcher, module, path.Child("delivery")), warnOfRemediation(obj.Spec), warnOfEviction(obj.Spec, matcher, module), v.warnOfTypes(obj.Spec, matcher, module), v.warnOfGaps(obj.Spec, matcher, module), v.warnOfKinds(obj.Name, matcher, module),
+		warnings = slices.Concat(warnings, warnOfClusters(obj.Spec, module), v.warnOfDelivery(obj.Spec, matcher, module, path.Child("delivery")), warnOfRemediation(obj.Spec), warnOfEviction(obj.Spec, matcher, module), v.warnOfTypes(obj.Spec, matcher, module), v.warnOfGaps(obj.Spec, matcher, module), warnOfCopies(obj.Spec, matcher, module), v.warnOfKinds(obj.Name, matcher, module),
 			warnOfAbsentLabels(obj.Name, matcher, module), warnOfUnused(obj.Name, module), v.warnOfConstants(ctx, obj.Name, spec, module))
 	}
 	if err == nil {

@@ -82,7 +82,7 @@ func reasonsOf(clusters []string, solution map[string]any) map[string]string {
 		case isText:
 			out[name] = text
 		default:
-			out[name] = "eligible, but the policy chooses others"
+			out[name] = placement.ReasonNotChosen
 		}
 	}
 	return out

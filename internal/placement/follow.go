@@ -1,0 +1,252 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package placement
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// ReasonNotChosen is the reason of an Explainer for a cluster that meets all requirements of the policy.
+const ReasonNotChosen = "eligible, but the policy chooses others"
+
+// Controllers copy the annotations of an object to what they make from it, the list of its clusters included. Such a list is no wish of
+// a developer: it says which clusters the controller has. A policy that matches both may have chosen others by now, for example because
+// it keeps the controller where it is until its plan is approved. The copy then follows the controller.
+//
+// Any user can write an owner reference and copy a list, so both count only as far as the stored controller confirms them.
+
+// follow lets the object keep the clusters that it copied from the object that controls it. A policy that follows the controller gives
+// neither clusters nor shares; see Verdict.Follows. If the controller can't be read, the policies to which its clusters matter can't
+// decide.
+func (d *Decider) follow(ctx context.Context, r *Request, current *intent, verdicts []*Verdict) {
+	copied, ok := copiedClusters(r, current)
+	if !ok {
+		return
+	}
+	var differing []*Verdict
+	for _, v := range verdicts {
+		switch {
+		case v.Err != nil || v.Decision.Clusters == nil:
+		case !v.gives(copied):
+			differing = append(differing, v)
+		case copied.kept:
+			v.follow(copied)
+		}
+	}
+	if len(differing) > 0 {
+		d.followStored(ctx, r, current, copied, differing)
+	}
+	if slices.ContainsFunc(verdicts, func(v *Verdict) bool { return v.Follows != "" }) {
+		current.copied = metadataOf(r.Object, fieldAnnotations)[placementv1.RequestedAnnotation]
+	}
+}
+
+// clusterCopy is a list of clusters that an object with a controller has.
+type clusterCopy struct {
+	controller *metav1.OwnerReference
+	names      []string
+	// list and shares are the values of the annotations; shares is nil if there is none.
+	list   string
+	shares *string
+	// kept reports whether the controller keeps the annotations of the object, so that they must stay as they are: otherwise it would
+	// write them again and again.
+	kept bool
+}
+
+// copiedClusters returns the list of an object with a controller. ok is false if the object has no controller, or no valid list.
+func copiedClusters(r *Request, current *intent) (c clusterCopy, ok bool) {
+	requested := current.wanted[fieldAnnotations]
+	text, listed := requested[placementv1.ClustersAnnotation]
+	controller := metav1.GetControllerOfNoCopy(r.Object)
+	if controller == nil || !listed || current.clusters != nil {
+		return clusterCopy{}, false
+	}
+	names, err := parseClusterNames(text)
+	if err != nil {
+		return clusterCopy{}, false
+	}
+	return clusterCopy{controller, names, text, optional(requested, placementv1.ClusterSharesAnnotation), HoldsRecordCopies(r.Resource.GroupResource())}, true
+}
+
+// gives reports whether the policy leaves the list and the shares as they are.
+func (v *Verdict) gives(c clusterCopy) bool {
+	shares, given := v.Decision.Annotations[placementv1.ClusterSharesAnnotation]
+	if given && !ptr.Equal(c.shares, &shares) || !given && ptr.Deref(c.shares, noShares) != noShares {
+		return false
+	}
+	for _, name := range c.names {
+		if !slices.Contains(v.Decision.Clusters, name) {
+			return false
+		}
+	}
+	return clusterShare{verdict: v}.narrows() || clustersText(v.Decision.Clusters) == c.list
+}
+
+// follow makes the policy give neither clusters nor shares. The decision may be shared with other objects.
+func (v *Verdict) follow(c clusterCopy) {
+	v.Follows = c.controller.Kind + " " + c.controller.Name
+	v.Decision.Clusters = nil
+	v.Decision.Annotations = maps.Clone(v.Decision.Annotations)
+	delete(v.Decision.Annotations, placementv1.ClusterSharesAnnotation)
+}
+
+// followStored is follow for policies that would change the copied clusters. It reads the controller.
+func (d *Decider) followStored(ctx context.Context, r *Request, current *intent, c clusterCopy, verdicts []*Verdict) {
+	if d.Owners == nil {
+		return
+	}
+	controller, err := d.Owners.Owner(ctx, r.Namespace, *c.controller)
+	switch {
+	case apierrors.IsForbidden(err) || err == nil && (controller == nil || controller.GetUID() != c.controller.UID):
+		return
+	case err != nil:
+		for _, v := range verdicts {
+			v.Err = fmt.Errorf("looking up %s %s, which controls the object: %w", c.controller.Kind, c.controller.Name, err)
+		}
+		return
+	}
+	made, forged, err := d.copyOf(r, controller)
+	stored := metadataOf(controller, fieldAnnotations)
+	same := stored[placementv1.ClustersAnnotation] == c.list && ptr.Equal(optional(stored, placementv1.ClusterSharesAnnotation), c.shares)
+	if err != nil || forged || !same && !(made && keepsClusters(r)) {
+		return
+	}
+	for _, v := range verdicts {
+		switch matches, err := d.matchesController(ctx, r, v.Policy, controller); {
+		case err != nil:
+			v.Err = err
+		case matches && made:
+			v.follow(c)
+		case matches && eligible(WithNamespace(ctx, r.Namespace), v.Policy, current, c.names):
+			v.give(c)
+		}
+	}
+}
+
+// copyOf reports whether the object is a copy of its stored controller that brings no content of its own: a ReplicaSet with its template,
+// or a revision, from which nothing runs. forged reports whether it is a ReplicaSet that the controller did not make. Source is loaded
+// completely for ReplicaSets.
+func (d *Decider) copyOf(r *Request, controller *unstructured.Unstructured) (made, forged bool, err error) {
+	if r.Resource.GroupResource() != replicaSets {
+		return HoldsRecordCopies(r.Resource.GroupResource()), false, nil
+	}
+	if !d.Templates.MakesReplicaSets(controller.GroupVersionKind().GroupKind()) {
+		return false, false, nil
+	}
+	if r.Source != nil {
+		if err := r.Source.Complete(); err != nil {
+			return false, false, err
+		}
+	}
+	made = d.madeFrom(r, controller)
+	return made, !made, nil
+}
+
+// followFields and followSetFields are the fields of objects and ReplicaSets that show whether they follow their controller.
+var (
+	followFields    = projection.Fields("metadata.ownerReferences.**")
+	followSetFields = projection.Fields("metadata.ownerReferences.**", "spec.replicas")
+)
+
+// FollowFields returns the fields of objects of a type that show whether they follow their controller.
+func FollowFields(resource schema.GroupResource) *projection.FieldSet {
+	if resource == replicaSets {
+		return followSetFields
+	}
+	return followFields
+}
+
+// keepsClusters reports whether the copy keeps its lists although its controller has others, as an older revision does: a request that
+// does not change them may keep them, and so may an object from which nothing runs.
+func keepsClusters(r *Request) bool {
+	switch r.Old {
+	case nil:
+		return false
+	case r.Object:
+		replicas, set, _ := unstructured.NestedInt64(r.Object.Object, "spec", "replicas")
+		return r.Resource.GroupResource() != replicaSets || set && replicas == 0
+	}
+	before, after := metav1.GetControllerOfNoCopy(r.Old), metav1.GetControllerOfNoCopy(r.Object)
+	if before == nil || before.UID != after.UID {
+		return false
+	}
+	was, is := metadataOf(r.Old, fieldAnnotations), metadataOf(r.Object, fieldAnnotations)
+	return slices.IndexFunc([]string{placementv1.ClustersAnnotation, placementv1.ClusterSharesAnnotation}, func(key string) bool {
+		return !ptr.Equal(optional(was, key), optional(is, key))
+	}) < 0
+}
+
+// matchesController reports whether the policy matches the controller of the request's object, too. The plural of the controller's kind
+// is guessed; a policy does not match a kind with another one.
+func (d *Decider) matchesController(ctx context.Context, r *Request, p *Policy, controller *unstructured.Unstructured) (bool, error) {
+	resource, _ := meta.UnsafeGuessKindToResource(controller.GroupVersionKind())
+	of := Request{Resource: resource, Namespace: controller.GetNamespace(), Object: controller, Old: controller}
+	var user authenticationv1.UserInfo
+	if r.Admission != nil {
+		user = r.Admission.UserInfo
+	}
+	of.Admission = AdmissionOf(admissionv1.Update, resource, of.Namespace, controller, user)
+	object, err := d.matchObject(ctx, &of, controller)
+	if err != nil {
+		return false, err
+	}
+	return p.Matcher.Matches(ctx, object)
+}
+
+// eligible reports whether the clusters meet all requirements of the policy for the object. It is false for policies that can't tell.
+func eligible(ctx context.Context, p *Policy, current *intent, names []string) bool {
+	e, ok := p.Evaluator.(Explainer)
+	if !ok {
+		return false
+	}
+	reasons := e.WhyNot(ctx, current.input(), names)
+	for _, name := range names {
+		if reasons[name] != ReasonNotChosen {
+			return false
+		}
+	}
+	return true
+}
+
+// give makes the policy give the copied clusters and shares, which the controller has from it.
+func (v *Verdict) give(c clusterCopy) {
+	names := slices.Clone(c.names)
+	slices.Sort(names)
+	v.Decision.Clusters = slices.Compact(names)
+	v.Decision.Annotations = maps.Clone(v.Decision.Annotations)
+	if delete(v.Decision.Annotations, placementv1.ClusterSharesAnnotation); c.shares != nil {
+		if v.Decision.Annotations == nil {
+			v.Decision.Annotations = map[string]string{}
+		}
+		v.Decision.Annotations[placementv1.ClusterSharesAnnotation] = *c.shares
+	}
+}
