@@ -121,6 +121,16 @@ func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simula
 	if err != nil {
 		return err
 	}
+	for _, controller := range delivery.ControllersOf(placed) {
+		of, err := s.MatchingController(ctx, controller)
+		if err != nil {
+			return err
+		}
+		before := len(policies)
+		if policies = delivery.WithoutDeliverersOf(controller.GroupKind, of, policies); before > 0 && len(policies) == 0 {
+			return skip(fmt.Sprintf("%s %s, which controls it, is delivered in its place", controller.Kind, controller.Name))
+		}
+	}
 	routes, names := delivery.RoutesOf(policies, placed.GroupVersionKind().GroupKind())
 	if len(routes) == 0 {
 		return skip("no policy that is enforced for it has spec.delivery, so nothing is delivered")

@@ -17,8 +17,8 @@ limitations under the License.
 // Package deliverer provides the controller that keeps the objects of multi-cluster systems which carry placed objects to their
 // clusters. It runs on the leader.
 //
-// An object is reconciled when it changes, when an object that is delivered for it changes, and when a policy, the labels of its
-// namespace, or the served types change. What has to exist follows from the object and the policies alone (internal/delivery).
+// An object is reconciled when it changes, when an object that is delivered for it changes, when the labels of its controller change, and
+// when a policy, the labels of its namespace, or the served types change. What has to exist follows from the object and the policies alone (internal/delivery).
 // The controller compares it with what exists, and writes the difference.
 package deliverer
 
@@ -116,8 +116,8 @@ const (
 // placedFields are the fields of placed objects that delivery and the selectors of policies read. nativeFields are those of
 // placement objects, which Berth also writes.
 var (
-	placedFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "spec.replicas")
-	nativeFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "status.**")
+	placedFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "metadata.ownerReferences.**", "spec.replicas")
+	nativeFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "metadata.ownerReferences.**", "status.**")
 	reportFields = projection.Fields("metadata.generation", "spec.resource.**", "spec.clusters.**", "spec.placement.**", "status.**")
 )
 

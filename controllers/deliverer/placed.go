@@ -96,15 +96,32 @@ func (p *placedObjects) Replace(resource schema.GroupVersionResource, fields *pr
 // Put implements watches.Sink.
 func (p *placedObjects) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	key := keyOf(o)
+	keys := []delivery.Key{key}
 	p.mu.Lock()
 	if at := p.tables[resource]; at != nil {
-		if at.objects[key] == nil {
+		if before := at.objects[key]; before == nil {
 			at.open[key] = true
+		} else if !maps.Equal(before.GetLabels(), o.GetLabels()) {
+			keys = append(keys, p.controlledBy(key)...)
 		}
 		at.objects[key] = o
 	}
 	p.mu.Unlock()
-	p.changed(key)
+	p.changed(keys...)
+}
+
+// controlledBy returns the objects that were made from an object. Whether policies deliver them depends on whether they match it. The
+// caller holds the lock.
+func (p *placedObjects) controlledBy(controller delivery.Key) []delivery.Key {
+	var out []delivery.Key
+	for _, table := range p.tables {
+		for key, o := range table.objects {
+			if slices.ContainsFunc(delivery.ControllersOf(o), func(of delivery.Controller) bool { return of.Key == controller }) {
+				out = append(out, key)
+			}
+		}
+	}
+	return out
 }
 
 // Delete implements watches.Sink.

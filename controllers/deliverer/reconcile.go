@@ -59,8 +59,8 @@ type need struct {
 	// unreadable reports whether reading one of them failed, which may be temporary.
 	pending, unobserved, unreadable bool
 	failure                         *delivery.Failure
-	// retry is when to try again after a failure.
-	retry time.Duration
+	// retry is when to try again after a failure, and recheck is when to look for the object's controller again; 0 for never.
+	retry, recheck time.Duration
 	// run reports whether the object runs in its clusters.
 	run delivery.Run
 	// undecided reports whether no policy decided the object's clusters.
@@ -163,7 +163,7 @@ func (c *Controller) record(key delivery.Key, policies []string, result delivery
 
 // again returns when an object has to be reconciled again without an event; 0 for never.
 func (c *Controller) again(n *need) time.Duration {
-	var out time.Duration
+	out := n.recheck
 	if n.failure != nil {
 		// What failed may be corrected without an event for this controller.
 		out = n.retry
@@ -223,19 +223,10 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 		// What Berth delivers is not delivered itself.
 		return true, nil
 	}
-	var matching, unknown []*placement.Policy
-	for _, v := range versions {
-		of, failed, err := c.Decider.Matching(ctx, c.request(v))
-		if err != nil {
-			return false, err
-		}
-		// Another version of a policy may have come into force in the meantime, so this comes last.
-		if c.readsMore(v) {
-			return false, nil
-		}
-		matching, unknown = append(matching, of...), append(unknown, failed...)
+	matching, unknown, read, err := c.matching(ctx, versions)
+	if err != nil || !read {
+		return false, err
 	}
-	slices.SortFunc(matching, placement.ByPrecedence)
 	kind := object.GroupVersionKind().GroupKind()
 	for _, p := range unknown {
 		c.leave(p, kind, "its match conditions fail for the object", n)
@@ -247,7 +238,10 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 			c.leave(p, kind, "it does not compile", n)
 		}
 	}
-	routes, names := delivery.RoutesOf(slices.Compact(matching), kind)
+	if matching, read, err = c.deliverersOf(ctx, object, slices.Compact(matching), n); err != nil || !read {
+		return false, err
+	}
+	routes, names := delivery.RoutesOf(matching, kind)
 	n.policies = names
 	for _, route := range routes {
 		n.systems = append(n.systems, route.Name)
@@ -262,6 +256,24 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 	}
 	slices.Sort(n.systems)
 	return true, nil
+}
+
+// matching returns the policies that match an object in one of its versions, in order of precedence, and those whose match conditions
+// fail for it. read is false if the object does not have all fields yet that match conditions read.
+func (c *Controller) matching(ctx context.Context, versions []placedVersion) (matching, unknown []*placement.Policy, read bool, err error) {
+	for _, v := range versions {
+		of, failed, err := c.Decider.Matching(ctx, c.request(v))
+		if err != nil {
+			return nil, nil, false, err
+		}
+		// Another version of a policy may have come into force in the meantime, so this comes last.
+		if c.readsMore(v) {
+			return nil, nil, false, nil
+		}
+		matching, unknown = append(matching, of...), append(unknown, failed...)
+	}
+	slices.SortFunc(matching, placement.ByPrecedence)
+	return matching, unknown, true, nil
 }
 
 // leave leaves what a policy delivered alone, because it is not known whether the policy delivers the object.

@@ -35,6 +35,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/clusterlist"
+	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
@@ -428,6 +429,30 @@ func (s *Simulation) Matching(ctx context.Context, o Object) ([]*placement.Polic
 	return matching, err
 }
 
+// MatchingController returns the versions of policies that match the object from which a controller made another one, in order of
+// precedence. If the cluster does not have it, these are those that match objects of its kind.
+func (s *Simulation) MatchingController(ctx context.Context, c delivery.Controller) ([]*placement.Policy, error) {
+	resource, err := s.cluster.Resource(c.WithVersion(c.Version))
+	if err != nil {
+		// There is no object of a kind that is not served.
+		return nil, nil
+	}
+	content, err := s.cluster.Get(ctx, resource.GroupVersionResource, c.Namespace, c.Name)
+	if err != nil {
+		return nil, err
+	}
+	if content != nil && c.Is(content) {
+		return s.Matching(ctx, Object{Resource: resource.GroupVersionResource, Namespace: c.Namespace, Content: content, Exists: true})
+	}
+	var out []*placement.Policy
+	for _, v := range s.versions() {
+		if v.Matcher.SelectsResource(resource.GroupVersionResource) {
+			out = append(out, v.Policy)
+		}
+	}
+	return out, nil
+}
+
 // VerdictsBy is like Verdicts and evaluates policies by the function. The function gets the input that the policy sees.
 func (s *Simulation) VerdictsBy(ctx context.Context, o Object, evaluate Evaluate) ([]*placement.Verdict, error) {
 	request := s.request(o)
@@ -524,7 +549,7 @@ func (s *Simulation) selects(resource schema.GroupVersionResource) bool {
 
 // inputFields returns the fields of a type's objects that deciding them reads; nil for all.
 func (s *Simulation) inputFields(resource schema.GroupVersionResource) *projection.FieldSet {
-	var sets []*projection.FieldSet
+	sets := []*projection.FieldSet{placement.FollowFields(resource.GroupResource())}
 	if kind := s.options.ClusterLists.Of(resource.GroupResource()); kind != nil {
 		sets = append(sets, kind.Fields())
 	}
