@@ -199,7 +199,9 @@ const maxCandidates = 1000
 func (e Expectation) compare(o simulation.Object, outcome *placement.Outcome) []string {
 	var matched, denials, warnings, errs []string
 	for _, v := range outcome.Verdicts {
-		matched = append(matched, v.Policy.Name)
+		if !v.Leaves {
+			matched = append(matched, v.Policy.Name)
+		}
 		warnings = append(warnings, v.Decision.Warnings...)
 		if v.Policy.Mode == placementv1.ModeEnforce {
 			denials = append(denials, v.Decision.Errors...)

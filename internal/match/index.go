@@ -18,6 +18,7 @@ package match
 
 import (
 	"slices"
+	"strings"
 
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
 	"k8s.io/apimachinery/pkg/labels"
@@ -271,11 +272,32 @@ func (x *Index[T]) CandidatesFor(resource schema.GroupVersionResource) Candidate
 	return out
 }
 
+// Versions returns the API versions, besides wildcards, in which items name the resource, in any order. A version may occur more than once.
+func (x *Index[T]) Versions(resource schema.GroupResource) []string {
+	var out []string
+	for _, group := range [...]string{resource.Group, wildcard} {
+		prefix := append([]byte(group), 0)
+		x.types.Root().WalkPrefix(prefix, func(key []byte, _ *bucket[T]) bool {
+			version, plural, _ := strings.Cut(string(key[len(prefix):]), "\x00")
+			if version != wildcard && (plural == resource.Resource || plural == wildcard) {
+				out = append(out, version)
+			}
+			return false
+		})
+	}
+	for _, item := range x.rest {
+		for _, rule := range x.matcher(item).match.ResourceRules {
+			out = append(out, slices.DeleteFunc(slices.Clone(rule.APIVersions), func(version string) bool { return version == wildcard })...)
+		}
+	}
+	return out
+}
+
 // Empty reports whether there are no candidates.
 func (c Candidates[T]) Empty() bool { return len(c.buckets) == 0 && len(c.rest) == 0 }
 
-// Matching returns the candidates that may match the object, in any order. It includes all whose Matches returns true. An
-// item may occur more than once.
+// Matching returns the candidates that may match the object, in any order. It includes all whose Matches or Leaves returns true.
+// An item may occur more than once.
 func (c Candidates[T]) Matching(o Object) []T {
 	out := slices.Clone(c.rest)
 	for _, b := range c.buckets {

@@ -231,9 +231,24 @@ func (m *Matcher) SelectsLabels(l map[string]string) bool { return m.objects.Mat
 // labels.
 func (m *Matcher) Conditional() bool { return m.conditions != nil }
 
-// Matches reports whether the policy matches the object. If a condition could not be evaluated, it returns true and an
+// Matches reports whether the policy matches the object. Unlike the API server, which calls webhooks if the labels before or
+// after an update match, it reads those of Content alone. If a condition could not be evaluated, it returns true and an
 // error: as in the API server, the object counts as matched, but the request cannot be decided.
 func (m *Matcher) Matches(ctx context.Context, o Object) (bool, error) {
+	return m.matches(ctx, o, o.Content)
+}
+
+// Leaves reports whether an update takes the object out of the policy's object selector: the policy does not match Content, and
+// would with the labels of Old. Errors are those of Matches.
+func (m *Matcher) Leaves(ctx context.Context, o Object) (bool, error) {
+	if o.Old == nil || o.Old == o.Content || m.objects.Empty() || m.SelectsLabels(o.Content.GetLabels()) {
+		return false, nil
+	}
+	return m.matches(ctx, o, o.Old)
+}
+
+// matches is Matches with the labels of another object.
+func (m *Matcher) matches(ctx context.Context, o Object, labelled *unstructured.Unstructured) (bool, error) {
 	if !m.SelectsResource(o.Resource) || !m.SelectsNamespace(o.Namespace, o.NamespaceLabels) {
 		return false, nil
 	}
@@ -241,7 +256,7 @@ func (m *Matcher) Matches(ctx context.Context, o Object) (bool, error) {
 		return false, nil
 	}
 	// Skip the selectors where possible: copying the labels for each policy is slow if there are many of both.
-	if !m.objects.Empty() && !m.SelectsLabels(o.Content.GetLabels()) && (o.Old == nil || o.Old == o.Content || !m.SelectsLabels(o.Old.GetLabels())) {
+	if !m.objects.Empty() && !m.SelectsLabels(labelled.GetLabels()) {
 		return false, nil
 	}
 	if m.conditions == nil {

@@ -250,6 +250,7 @@ func TestMatches(t *testing.T) {
 		conditions          []string
 		object              match.Object
 		want                bool
+		leaves              bool
 		wantErr             string
 	}{
 		"NoSelectors":             {object: create(object), want: true},
@@ -260,7 +261,12 @@ func TestMatches(t *testing.T) {
 		"System":                  {object: inNamespace(create(object), "kube-system")},
 		"ObjectMatches":           {objects: selector("app", "web", "tier", "front"), object: create(object), want: true},
 		"ObjectDiffers":           {objects: selector("app", "db"), object: create(object)},
-		"OldObjectMatches":        {objects: selector("app", "db"), object: update(object, newObject(map[string]string{"app": "db"})), want: true},
+		"OldObjectMatches":        {objects: selector("app", "db"), object: update(object, newObject(map[string]string{"app": "db"})), leaves: true},
+		"BothObjectsMatch":        {objects: selector("app", "web"), object: update(object, newObject(map[string]string{"app": "web"})), want: true},
+		"NewObjectMatches":        {objects: selector("app", "web"), object: update(object, newObject(map[string]string{"app": "db"})), want: true},
+		"OldNamespaceDiffers":     {objects: selector("app", "db"), namespaces: selector("team", "bank"), object: update(object, newObject(map[string]string{"app": "db"}))},
+		"OldConditionFalse":       {objects: selector("app", "db"), conditions: []string{"object.metadata.labels.app == 'db'"}, object: update(object, newObject(map[string]string{"app": "db"}))},
+		"OldConditionFails":       {objects: selector("app", "db"), conditions: []string{"object.spec.missing == 1"}, object: update(object, newObject(map[string]string{"app": "db"})), leaves: true},
 		"NeitherObjectMatches":    {objects: selector("app", "x"), object: update(object, newObject(map[string]string{"app": "db"}))},
 		"ConditionTrue":           {conditions: []string{"object.metadata.labels.app == 'web'"}, object: create(object), want: true},
 		"ConditionFalse":          {conditions: []string{"object.metadata.labels.app == 'db'"}, object: create(object)},
@@ -288,6 +294,9 @@ func TestMatches(t *testing.T) {
 			got, err := compile(t, m).Matches(t.Context(), tc.object)
 			if got != tc.want {
 				t.Errorf("Matches = %t, want %t", got, tc.want)
+			}
+			if leaves, _ := compile(t, m).Leaves(t.Context(), tc.object); leaves != tc.leaves {
+				t.Errorf("Leaves = %t, want %t", leaves, tc.leaves)
 			}
 			switch {
 			case tc.wantErr == "" && err != nil:

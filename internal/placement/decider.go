@@ -333,17 +333,22 @@ func (d *Decider) decide(ctx context.Context, r Request, index *match.Index[*Pol
 	if err != nil {
 		return &Outcome{}, err
 	}
+	limitToDenials(verdicts)
 	d.refuseUnschedulable(&r, &current, verdicts)
 	if err := d.hold(ctx, &r, &current, id, verdicts); err != nil {
 		return &Outcome{}, err
 	}
 	d.follow(ctx, &r, &current, verdicts)
+	excluded, err := d.excluded(ctx, &r, index, &current, verdicts)
+	if err != nil {
+		return &Outcome{}, err
+	}
 	owned := d.templateIsOwned(ctx, &r, &current, verdicts)
 	d.keepImmutable(&current, &r, id)
 	released := r.release(verdicts)
 	merge := func(verdicts []*Verdict) (map[string]map[string]string, record, error) {
 		m := &merger{
-			intent: current, verdicts: verdicts, request: &r, owned: owned, whyNot: whyNot(ctx, &r, &current),
+			intent: current, verdicts: deciding(verdicts), request: &r, owned: owned, excluded: excluded, whyNot: whyNot(ctx, &r, &current),
 			leftBefore: func() (map[string]bool, error) { return d.leftBefore(ctx, &r, index) },
 		}
 		return m.merge()
@@ -698,11 +703,18 @@ func (d *Decider) matching(ctx context.Context, r Request, index *match.Index[*P
 			}
 		}
 		matches, err := p.Matcher.Matches(ctx, object)
-		if matches && err == nil && d.Stale != nil {
+		leaves := false
+		if !matches {
+			leaves, err = p.Matcher.Leaves(ctx, object)
+			if leaves && p.Matcher.SelectsLabels(d.labelsOf(&r)) {
+				leaves, matches = false, true
+			}
+		}
+		if (matches || leaves) && err == nil && d.Stale != nil {
 			err = d.Stale(p)
 		}
-		if matches {
-			verdicts = append(verdicts, &Verdict{Policy: p, Err: err, paused: d.paused(&r, p)})
+		if matches || leaves {
+			verdicts = append(verdicts, &Verdict{Policy: p, Err: err, Leaves: leaves, paused: matches && d.paused(&r, p)})
 		} else if p.Matcher.ExcludedByWithin(object) {
 			staged = true
 		}

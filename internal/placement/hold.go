@@ -61,9 +61,10 @@ func (p *Policy) RemediatesExisting() bool {
 	return p.Remediation != placementv1.RemediationOff && p.Remediation != placementv1.RemediationNewOnly
 }
 
-// mayHold reports whether some updates keep the values that the policy set before.
+// mayHold reports whether some updates keep the values that the policy set before, or what it denies depends on the object before the
+// update.
 func (v *Verdict) mayHold() bool {
-	return v.paused || v.Policy.keepsUnread() || v.Policy.Remediation == placementv1.RemediationNewOnly
+	return v.Leaves || v.paused || v.Policy.keepsUnread() || v.Policy.Remediation == placementv1.RemediationNewOnly
 }
 
 // changesObject reports whether the request is an update that does not come from remediation.
@@ -119,7 +120,7 @@ func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id iden
 	inputs := [2]map[string]any{ownFields(before.input()), ownFields(current.input())}
 	for _, v := range verdicts {
 		// Remediation may be paused because policies cannot decide. Then the policy keeps what it set before.
-		if !v.mayHold() || v.Err != nil && !v.paused || !sameKeys(v, &before, current) {
+		if v.Leaves || !v.mayHold() || v.Err != nil && !v.paused || !sameKeys(v, &before, current) {
 			continue
 		}
 		if v.Policy.keepsUnread() && !sameReads(v.Policy, inputs) {

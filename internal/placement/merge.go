@@ -24,6 +24,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -49,6 +50,9 @@ type Verdict struct {
 	// Follows names the controller whose clusters the object copied, such as "Deployment shop": the policy matches both, and gives the
 	// object neither clusters nor shares of its own. It is empty for other objects.
 	Follows string
+	// Leaves reports whether the policy matches the object by its labels before the update alone. It decides whether the object may
+	// leave, and gives it nothing: its decision has errors and warnings alone.
+	Leaves bool
 	// DeniesNew reports whether the policy leaves the object alone because of its remediation mode, and would deny a new one.
 	DeniesNew bool
 	// paused reports whether remediation of the policy is paused and the request is an update that does not come from
@@ -198,6 +202,8 @@ type merger struct {
 	request  *Request
 	// owned reports whether the object is a ReplicaSet that must keep its template; see Decider.templateIsOwned.
 	owned bool
+	// excluded are the policies that match the object only without what policies set; see Decider.excluded.
+	excluded sets.Set[string]
 	// whyNot returns why a policy does not give the object clusters, by their names; nil if denials do not say that.
 	whyNot func(*Policy, []string) map[string]string
 	// leftBefore returns the keys that a decision on the object before the update leaves as they are; see leftIn. It is not called for an
@@ -356,14 +362,7 @@ func (m *merger) overrideShares(wins map[string]winner) {
 	if _, given := wins[key]; given || !set || requested == noShares {
 		return
 	}
-	var by *Verdict
-	for _, v := range m.verdicts {
-		// A policy that is held leaves the shares as they are, so policies that are not held come first.
-		if v.Err == nil && v.Policy.Mode == placementv1.ModeEnforce && v.Decision.Clusters != nil && (by == nil || m.request.held(by) && !m.request.held(v)) {
-			by = v
-		}
-	}
-	if by != nil {
+	if by := m.first(func(v *Verdict) bool { return v.Decision.Clusters != nil }); by != nil {
 		wins[key] = winner{by, noShares}
 	}
 }
@@ -398,8 +397,8 @@ func (m *merger) applyWins(field string, wins map[string]winner, values map[stri
 }
 
 // restoreUnclaimed handles the keys that a policy overwrote before and that no policy sets now. If the policy that
-// overwrote the key was evaluated and no longer sets it, the requested value returns. If it was not evaluated, or no
-// longer exists, its value stays: deleting a policy moves nothing.
+// overwrote the key was evaluated and no longer sets it, the requested value returns. If it can't decide, its value stays. If it does
+// not match the object any more, for whatever reason, its value stays until another policy gives the object something.
 func (m *merger) restoreUnclaimed(field string, wins map[string]winner, values map[string]string) {
 	current := m.intent.current[field]
 	for _, key := range slices.Sorted(maps.Keys(m.intent.applied.of(field))) {
@@ -407,17 +406,47 @@ func (m *merger) restoreUnclaimed(field string, wins map[string]winner, values m
 			continue
 		}
 		entry := m.intent.applied.of(field)[key]
+		v := m.successor(field, key)
 		// An entry without a policy is that of an earlier value: the first policy restores the requested one.
-		i := slices.IndexFunc(m.verdicts, func(v *Verdict) bool { return v.Policy.Name == entry.By || entry.By == "" })
-		if i < 0 || m.verdicts[i].Err != nil || m.verdicts[i].Policy.Mode != placementv1.ModeEnforce {
+		if i := slices.IndexFunc(m.verdicts, func(v *Verdict) bool { return v.Policy.Name == entry.By || entry.By == "" }); i >= 0 {
+			v = m.verdicts[i]
+		}
+		if v == nil || m.excluded.Has(entry.By) || v.Err != nil || v.Policy.Mode != placementv1.ModeEnforce {
 			m.leave(field, key, values)
 			continue
 		}
-		v := m.verdicts[i]
 		if !m.change(v, Change{Field: field, Key: key, From: optional(current, key), To: entry.Requested}) || m.request.held(v) {
 			m.leave(field, key, values)
 		}
 	}
+}
+
+// successor returns the verdict of the first policy that gives the object something, by which it loses what policies set that do not
+// match it any more; nil if none does. The object keeps its shares while it keeps its clusters, until another policy gives some.
+func (m *merger) successor(field, key string) *Verdict {
+	return m.first(func(v *Verdict) bool {
+		if field == fieldAnnotations && key == placementv1.ClusterSharesAnnotation {
+			return v.Decision.Clusters != nil
+		}
+		return v.Decision.gives()
+	})
+}
+
+// first returns the first enforced verdict that a condition holds for; nil if there is none. A policy that is held leaves the object as
+// it is, so policies that are not held come first.
+func (m *merger) first(holds func(*Verdict) bool) *Verdict {
+	var out *Verdict
+	for _, v := range m.verdicts {
+		if v.Err == nil && v.Policy.Mode == placementv1.ModeEnforce && holds(v) && (out == nil || m.request.held(out) && !m.request.held(v)) {
+			out = v
+		}
+	}
+	return out
+}
+
+// gives reports whether the decision gives the object anything.
+func (d *Decision) gives() bool {
+	return d.Clusters != nil || len(d.Annotations)+len(d.Labels)+len(d.Scheduling) > 0
 }
 
 // change adds a change to a verdict, and reports whether the API server would accept it.

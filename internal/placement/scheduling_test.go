@@ -478,7 +478,8 @@ func TestAffinityByPolicy(t *testing.T) {
 	}{
 		"Both":            {both, []*placement.Policy{a, b}, "own+zone+go"},
 		"OneChangesMind":  {both, []*placement.Policy{none("a"), b}, "own+go"},
-		"OneIsGone":       {both, []*placement.Policy{b}, "own+zone+go"},
+		"OneIsGone":       {both, []*placement.Policy{b}, "own+go"},
+		"NoneGives":       {both, []*placement.Policy{none("c")}, "own+zone+go"},
 		"OneFails":        {both, []*placement.Policy{failing, b}, "own+zone+go"},
 		"AnotherOneSays":  {both, []*placement.Policy{a, b, schedules(m, "c", scheduling(t, `{"affinity": `+inA+`}`))}, "own+zone+go"},
 		"NobodySays":      {both, []*placement.Policy{none("a"), none("b")}, "own"},
@@ -599,8 +600,8 @@ func TestEditedAffinity(t *testing.T) {
 			if diff := cmp.Diff(specOf(t, tc.want, template...).Affinity, specOf(t, next, template...).Affinity); diff != "" {
 				t.Errorf("affinity (-want +got):\n%s", diff)
 			}
-			// If the policy does not exist any more, nothing changes.
-			other := schedules(m, "q", scheduling(t, `{"schedulerName": "mine"}`))
+			// If the policy does not exist any more, nothing changes until another one gives the object something.
+			other := schedules(m, "q", nil)
 			kept := decideAs(t, deployments, edited, stands, other).Object
 			if diff := cmp.Diff(fits(t, specOf(t, edited, template...).Affinity), fits(t, specOf(t, kept, template...).Affinity)); diff != "" {
 				t.Errorf("nodes that fit without the policy (-want +got):\n%s", diff)

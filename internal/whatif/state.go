@@ -114,7 +114,9 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	out := &state{held: remediation.Blocks(d.verdicts), blocked: remediation.Blocks(d.answers)}
 	out.denials, out.failures = reasons(d.answers)
 	for _, v := range d.verdicts {
-		out.matched = append(out.matched, v.Policy.Name)
+		if !v.Leaves {
+			out.matched = append(out.matched, v.Policy.Name)
+		}
 		if remediation.Harms(v) {
 			if out.harmed == nil {
 				out.harmed = map[string]bool{}

@@ -145,6 +145,11 @@ var _ = Describe("What a controller makes of a workload", func() {
 			}
 		}
 
+		By("saying so")
+		newest, err := f.Kubectl(ctx, "", "get", "replicaset", "-n", namespace, "--sort-by=.metadata.creationTimestamp", "-o", "jsonpath={.items[-1:].metadata.name}")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.MustKubectl(ctx, "", "berth", "explain", "-n", namespace, "replicaset/"+newest)).To(ContainSubstring("leaves it the clusters of Deployment web, which controls it"))
+
 		By("keeping the record that the controller copies, so that it need not write it again")
 		stored, err := f.Get(ctx, framework.Deployment, namespace, "web")
 		Expect(err).NotTo(HaveOccurred())

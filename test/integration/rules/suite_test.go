@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"maps"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -35,6 +36,9 @@ import (
 )
 
 var clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
+
+// shortly is for how long nothing must change.
+const shortly = 2 * time.Second
 
 var (
 	f       *framework.Framework
