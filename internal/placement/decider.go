@@ -643,8 +643,10 @@ func (d *Decider) schedulable(r *Request, current *intent) error {
 	var err error
 	if _, known := d.Templates.Path(r.Resource.GroupResource()); !known {
 		err = &workload.UnknownKindError{GroupKind: r.Object.GroupVersionKind().GroupKind()}
-	} else if err = current.pods.err; len(current.pods.path) == 0 {
+	} else if len(current.pods.path) == 0 {
 		err = errors.New("the policy is not known to have it")
+	} else if current.pods.err != nil {
+		return &ContractError{Rule: fieldScheduling, Message: current.pods.err.Error()}
 	}
 	if err != nil {
 		return fmt.Errorf("rule %s: %w", fieldScheduling, err)

@@ -285,8 +285,9 @@ func (m *merger) decideAffinities() {
 		key := podscheduling.AffinityKey(v.Policy.Name)
 		before, stood := values[key]
 		values[key] = v.Decision.Scheduling[podscheduling.Affinity]
-		_, v.Err = podscheduling.Compose(values)
-		if v.Err == nil && v.Policy.Mode == placementv1.ModeEnforce {
+		if _, err := podscheduling.Compose(values); err != nil {
+			v.Err = &ContractError{Rule: fieldScheduling, Message: err.Error()}
+		} else if v.Policy.Mode == placementv1.ModeEnforce {
 			continue
 		}
 		delete(values, key)

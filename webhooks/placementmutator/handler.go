@@ -225,7 +225,8 @@ func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstru
 		if !dryRun(req) {
 			h.Events.OnObject(obj, req.Namespace, events.EvaluationFailed, message)
 		}
-		return review.Denied(metav1.Status{Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: message}), metrics.AnswerError
+		code, reason := failureStatus(outcome.Verdicts)
+		return review.Denied(metav1.Status{Code: code, Reason: reason, Message: message}), metrics.AnswerError
 	case len(denials) > 0:
 		message := strings.Join(denials, "; ")
 		ctrllog.FromContext(ctx).V(2).Info("Denying", "message", message)

@@ -134,6 +134,7 @@ var (
 	denies   = answer{Decision: placement.Decision{Labels: map[string]string{"zone": "eu"}, Errors: []string{"not here", "nor there"}}}
 	fails    = answer{err: errors.New("oh")}
 	lacks    = answer{err: &engine.NotReplicatedError{Data: "nodes"}}
+	wrong    = answer{err: &placement.ContractError{Rule: "labels", Message: "no"}}
 	deciding = answer{}
 )
 
@@ -201,12 +202,27 @@ func TestHandle(t *testing.T) {
 		policies []*placement.Policy
 		want     expectation
 	}{
-		"NoPolicy":    {want: expectation{Allowed: true}},
-		"NoOpinion":   {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, deciding)}, want: expectation{Allowed: true}},
-		"Patches":     {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, labels)}, want: expectation{Allowed: true, Patched: true, Warned: []string{"mind the gap"}}},
-		"Denies":      {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, denies)}, want: expectation{Code: 403, Message: `PlacementPolicy "p": not here; PlacementPolicy "p": nor there`, Events: []string{`PlacementDenied: PlacementPolicy "p": not here; PlacementPolicy "p": nor there`}}},
-		"DeniesOfTwo": {policies: []*placement.Policy{policyOf(t, "q", enforce, fail, labels), policyOf(t, "p", enforce, fail, denies)}, want: expectation{Code: 403, Message: `PlacementPolicy "p": not here; PlacementPolicy "p": nor there`, Warned: []string{"mind the gap"}, Events: []string{`PlacementDenied: PlacementPolicy "p": not here; PlacementPolicy "p": nor there`}}},
-		"Fails":       {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, fails)}, want: expectation{Code: 500, Message: `PlacementPolicy "p" can't decide: oh`, Events: []string{`PlacementEvaluationFailed: PlacementPolicy "p" can't decide: oh`}}},
+		"NoPolicy":     {want: expectation{Allowed: true}},
+		"NoOpinion":    {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, deciding)}, want: expectation{Allowed: true}},
+		"Patches":      {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, labels)}, want: expectation{Allowed: true, Patched: true, Warned: []string{"mind the gap"}}},
+		"Denies":       {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, denies)}, want: expectation{Code: 403, Message: `PlacementPolicy "p": not here; PlacementPolicy "p": nor there`, Events: []string{`PlacementDenied: PlacementPolicy "p": not here; PlacementPolicy "p": nor there`}}},
+		"DeniesOfTwo":  {policies: []*placement.Policy{policyOf(t, "q", enforce, fail, labels), policyOf(t, "p", enforce, fail, denies)}, want: expectation{Code: 403, Message: `PlacementPolicy "p": not here; PlacementPolicy "p": nor there`, Warned: []string{"mind the gap"}, Events: []string{`PlacementDenied: PlacementPolicy "p": not here; PlacementPolicy "p": nor there`}}},
+		"Fails":        {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, fails)}, want: expectation{Code: 500, Message: `PlacementPolicy "p" can't decide: oh`, Events: []string{`PlacementEvaluationFailed: PlacementPolicy "p" can't decide: oh`}}},
+		"FailsForGood": {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, wrong)}, want: expectation{Code: 422, Message: `PlacementPolicy "p" can't decide: rule labels: no`, Events: []string{`PlacementEvaluationFailed: PlacementPolicy "p" can't decide: rule labels: no`}}},
+		"FailsForGoodAndForNow": {
+			policies: []*placement.Policy{policyOf(t, "p", enforce, fail, wrong), policyOf(t, "q", enforce, fail, fails)},
+			want: expectation{
+				Code: 500, Message: `PlacementPolicy "p" can't decide: rule labels: no; PlacementPolicy "q" can't decide: oh`,
+				Events: []string{`PlacementEvaluationFailed: PlacementPolicy "p" can't decide: rule labels: no; PlacementPolicy "q" can't decide: oh`},
+			},
+		},
+		"FailsForGoodAndIgnored": {
+			policies: []*placement.Policy{policyOf(t, "p", enforce, fail, wrong), policyOf(t, "q", enforce, ignore, fails)},
+			want: expectation{
+				Code: 422, Message: `PlacementPolicy "p" can't decide: rule labels: no`, Warned: []string{`PlacementPolicy "q" can't decide: oh; ignored, as its failurePolicy says`},
+				Events: []string{`PlacementEvaluationFailed: PlacementPolicy "p" can't decide: rule labels: no`},
+			},
+		},
 		"FailsIgnored": {
 			policies: []*placement.Policy{policyOf(t, "p", enforce, ignore, fails), policyOf(t, "q", enforce, fail, labels)},
 			want: expectation{
@@ -304,7 +320,7 @@ func checkAudit(t *testing.T, response admission.Response, policies int) {
 	}
 	want := "allowed"
 	if !response.Allowed {
-		want = map[int32]string{http.StatusForbidden: "denied", http.StatusInternalServerError: "error"}[response.Result.Code]
+		want = map[int32]string{http.StatusForbidden: "denied", http.StatusInternalServerError: "error", http.StatusUnprocessableEntity: "error"}[response.Result.Code]
 	}
 	if audited["outcome"] != want {
 		t.Errorf("audited outcome %q, want %q", audited["outcome"], want)

@@ -558,7 +558,12 @@ func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, 
 	}
 	rules, err := evaluateQuery(context.WithValue(ctx, predicateCallerKey{}, caller), p.query, options...)
 	if err != nil {
-		return placement.Decision{}, &evaluationError{policy: p.name, module: p.module, err: errors.Join(err, caller.failed), text: err.Error()}
+		text := err.Error()
+		if caller.failed != nil {
+			// OPA's error has only the text of this one.
+			err = caller.failed
+		}
+		return placement.Decision{}, &evaluationError{policy: p.name, module: p.module, err: err, text: text}
 	}
 	if known != nil {
 		known.storeComputed()
