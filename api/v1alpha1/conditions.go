@@ -43,8 +43,8 @@ const (
 	// ConditionReachable is True if the engine that decides the policy responds. Only policies with spec.remote have
 	// it. It describes the connection from the leader.
 	ConditionReachable = "Reachable"
-	// ConditionTypeChecked is True if the type checker reports no findings for the policy, given the schemas that the
-	// API server publishes. Policies with spec.remote do not have it.
+	// ConditionTypeChecked is True if the policy has no probable mistakes, given the schemas that the API server publishes, and the
+	// types, namespaces, and clusters that there are. Policies with spec.remote have it only while it is False.
 	ConditionTypeChecked = "TypeChecked"
 	// ConditionStalled is present, and True, only while the author of the policy, quota or rule has to act before the
 	// state can change. Every kind has it.
@@ -204,12 +204,13 @@ const (
 	ReasonCircuitOpen = "CircuitOpen"
 )
 
-// Reasons of TypeChecked. Ready has the reason TypeErrors if a rule of the decision contract can never have a value.
+// Reasons of TypeChecked. Ready has the reason TypeErrors if a rule of the decision contract can never have a value, or can decide no
+// object that the policy matches.
 const (
-	// ReasonTypeChecked: the type checker reports no findings.
+	// ReasonTypeChecked: the policy has no probable mistakes.
 	ReasonTypeChecked = "TypeChecked"
-	// ReasonTypeErrors: some expressions can never have the expected value, or some rules have no effect.
-	// status.findings lists them.
+	// ReasonTypeErrors: some expressions can never have the expected value, some rules have no effect, or objects of a matched type
+	// can't be decided. status.findings lists them.
 	ReasonTypeErrors = "TypeErrors"
 	// ReasonSchemasUnavailable: Berth could not read the schemas, so the types are not checked.
 	ReasonSchemasUnavailable = "SchemasUnavailable"

@@ -210,8 +210,9 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:XPreserveUnknownFields
 	Data *apiextensionsv1.JSON `json:"data,omitempty"`
 
-	// strict rejects the policy if the type checker finds an error in rego, based on the schemas that the API server
-	// publishes. If false, findings are warnings. Defaults to false.
+	// strict rejects the policy if it has probable mistakes, in rules as in rego: what the type checker finds, given the schemas that the
+	// API server publishes, and what does not fit the types, namespaces, and clusters that there are. If false, they are warnings.
+	// Defaults to false.
 	// +optional
 	Strict bool `json:"strict,omitempty"`
 
@@ -733,8 +734,9 @@ type PlacementPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	ViolationSample []Violation `json:"violationSample,omitempty"`
 
-	// findings lists the places in rego that the type checker reports, given the schemas that the API server publishes.
-	// They are ordered by position. Only the first 10 are listed.
+	// findings lists the probable mistakes in the policy, and what it leaves open: what kubectl apply warns of and no condition says.
+	// Those of the type checker come first, ordered by position, then other mistakes, then what the author may mean. Only the first 10
+	// are listed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -1229,14 +1231,15 @@ type PausedChange struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
-// Finding is an expression in a policy that can never have the value that its author expects, or a rule without effect.
+// Finding is a probable mistake in a policy, such as an expression that can never have the value that its author expects, or something
+// that the policy leaves open, such as a kind of workload that it does not match.
 type Finding struct {
-	// line is the line in rego, starting at 1.
-	// +required
+	// line is the line in rego, starting at 1. It is not set if the finding concerns another field, which the message names.
+	// +optional
 	Line int32 `json:"line,omitempty"`
 
 	// column is the column in the line, in bytes, starting at 1.
-	// +required
+	// +optional
 	Column int32 `json:"column,omitempty"`
 
 	// message describes the error and, if Berth can tell, suggests what the author probably meant.

@@ -22,14 +22,19 @@ package typecheck
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,6 +45,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/findings"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/schemas"
 	"github.com/berth-dev/berth/internal/status"
@@ -51,6 +57,16 @@ const (
 	pollPeriod = 30 * time.Second
 	// retryPeriod is the delay before a check is repeated that failed, for example because schemas could not be read.
 	retryPeriod = 10 * time.Second
+	// comparePeriod is the interval after which a policy is compared again with the namespaces and clusters that there are. They
+	// change all the time, and what a policy decides does not depend on the comparison.
+	comparePeriod = 5 * time.Minute
+	// recentPeriod is how old the clusters and definitions may be with which policies are compared again: all policies are compared
+	// at about the same time after a change of the served types.
+	recentPeriod = time.Minute
+	// namespaceDelay is how long changes of namespaces are collected before policies are compared with them.
+	namespaceDelay = 2 * time.Second
+	// comparison is the namespace of requests to compare a policy again.
+	comparison = "comparison"
 )
 
 // publishDelays are the times after a change of a CustomResourceDefinition at which the index is read. The API server
@@ -75,6 +91,9 @@ type Deps struct {
 	// Bound returns the API groups that a generation of a policy is bound to, or nil if that generation is not in
 	// force.
 	Bound func(name string, uid types.UID, generation int64) policy.Bindings
+	// Finder finds what else is probably wrong with a policy. If it is nil, nothing is.
+	Finder *findings.Finder
+	Clock  clock.PassiveClock
 	// Changed is called with a policy after each check of it. It must not block.
 	Changed func(policy string)
 }
@@ -89,6 +108,8 @@ type Controller struct {
 	unbound sets.Set[string]
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 	served  chan event.GenericEvent
+	// recent is what policies are compared with again.
+	recent recent
 }
 
 // checked is the result of the check of one generation of a policy.
@@ -96,12 +117,19 @@ type checked struct {
 	uid        types.UID
 	generation int64
 	report     *schemas.Report
+	others     []findings.Finding
+	// namespaces reports whether others depends on the namespaces that there are.
+	namespaces bool
 	err        error
 }
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	return &Controller{Deps: d, checked: map[string]checked{}, unbound: sets.New[string](), served: make(chan event.GenericEvent, 1)}
+	c := &Controller{Deps: d, checked: map[string]checked{}, unbound: sets.New[string](), served: make(chan event.GenericEvent, 1)}
+	if d.Finder != nil {
+		c.recent = recent{source: d.Finder, clock: d.Clock, paths: map[schema.GroupVersionResource]replicasPath{}}
+	}
+	return c
 }
 
 // ServedChanged checks all policies again because the API server serves other types than before.
@@ -129,7 +157,7 @@ func (c *Controller) State(name string, uid types.UID, generation int64) *status
 	if !ok || known.uid != uid || known.generation != generation {
 		return nil
 	}
-	out := &status.TypeState{Err: known.err}
+	out := &status.TypeState{Err: known.err, Others: known.others}
 	if known.report != nil {
 		out.Result = known.report.Result
 	}
@@ -186,6 +214,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return result, err
 	}
+	if req.Namespace == comparison {
+		return reconcile.Result{}, c.compare(ctx, req.Name)
+	}
 	return c.check(ctx, req.Name)
 }
 
@@ -237,6 +268,7 @@ func (c *Controller) check(ctx context.Context, name string) (reconcile.Result, 
 	}
 	report, err := c.Checker.Check(ctx, name, obj.Spec.WithDefaults(), c.Bound(name, obj.UID, obj.Generation))
 	next := checked{uid: obj.UID, generation: obj.Generation, report: report, err: err}
+	next.others, next.namespaces = c.find(ctx, obj)
 	c.mu.Lock()
 	if c.unbound.Delete(name); policy.IsAmbiguous(err) {
 		c.unbound.Insert(name)
@@ -258,5 +290,72 @@ func (c *Controller) check(ctx context.Context, name string) (reconcile.Result, 
 	if err != nil {
 		return reconcile.Result{RequeueAfter: retryPeriod}, nil //nolint:nilerror // It is told in the policy's status.
 	}
+	c.compareLater(name, wait.Jitter(comparePeriod, 0.1))
 	return reconcile.Result{}, nil
+}
+
+// find returns the findings in a policy. For a generation that it has compared before, what it reads from the API server may be as old
+// as recentPeriod.
+func (c *Controller) find(ctx context.Context, obj *placementv1.PlacementPolicy) (list []findings.Finding, namespaces bool) {
+	if c.Finder == nil {
+		return nil, false
+	}
+	finder := *c.Finder
+	c.mu.Lock()
+	known, ok := c.checked[obj.Name]
+	c.mu.Unlock()
+	if ok && known.uid == obj.UID && known.generation == obj.Generation {
+		finder.Clusters, finder.Scales = &c.recent, &c.recent
+	}
+	return finder.All(ctx, obj.Name, obj.Spec, c.Bound(obj.Name, obj.UID, obj.Generation))
+}
+
+// compareLater enqueues the next comparison of a policy with the namespaces and clusters that there are.
+func (c *Controller) compareLater(name string, after time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queue != nil && c.Finder != nil {
+		c.queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: comparison, Name: name}}, after)
+	}
+}
+
+// compare repeats the comparison of a policy with the namespaces and clusters that there are, without the check of its types.
+func (c *Controller) compare(ctx context.Context, name string) error {
+	obj := &placementv1.PlacementPolicy{}
+	if err := c.Client.Get(ctx, types.NamespacedName{Name: name}, obj); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	others, _ := c.find(ctx, obj)
+	c.mu.Lock()
+	known, ok := c.checked[name]
+	changed := ok && known.uid == obj.UID && known.generation == obj.Generation && !slices.Equal(known.others, others)
+	if changed {
+		known.others = others
+		c.checked[name] = known
+	}
+	c.mu.Unlock()
+	if changed {
+		c.Changed(name)
+	}
+	c.compareLater(name, wait.Jitter(comparePeriod, 0.1))
+	return nil
+}
+
+// NamespaceChanged compares the policies again whose findings depend on the namespaces that there are. before and after are the labels of
+// a namespace; nil means that it does not exist.
+func (c *Controller) NamespaceChanged(_ string, before, after map[string]string) {
+	if maps.Equal(before, after) && (before == nil) == (after == nil) {
+		return
+	}
+	c.mu.Lock()
+	var names []string
+	for name, known := range c.checked {
+		if known.namespaces {
+			names = append(names, name)
+		}
+	}
+	c.mu.Unlock()
+	for _, name := range names {
+		c.compareLater(name, namespaceDelay)
+	}
 }

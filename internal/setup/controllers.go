@@ -33,11 +33,15 @@ import (
 	"github.com/berth-dev/berth/controllers/typecheck"
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
 	"github.com/berth-dev/berth/controllers/writers"
+	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/engine/remote"
+	"github.com/berth-dev/berth/internal/findings"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/quotacharge"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/watches"
@@ -78,7 +82,11 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 	types := newTypeCheck(base, evaluation)
 	delivering := newDelivery(base, evaluation, loading, ready)
 	status := newStatus(base, evaluation, loading, configurations, ledger, budget, delivering, remediation, types)
-	if err := watchNamespaces(ctx, base.mgr, status, remediation.NamespaceChanged, delivering.NamespaceChanged); err != nil {
+	namespaceChanged := func(name string, before, after map[string]string) {
+		status.NamespaceChanged(name, before, after)
+		types.NamespaceChanged(name, before, after)
+	}
+	if err := watchNamespaces(ctx, base.mgr, namespaceChanged, remediation.NamespaceChanged, delivering.NamespaceChanged); err != nil {
 		return nil, err
 	}
 	for _, runnable := range []manager.Runnable{adopter, evaluation.deviceClasses, evaluation.engines.remote, loading.pusher, loading.replication, evaluation.catalog, loading.freshness} {
@@ -180,10 +188,21 @@ func newDelivery(base *base, evaluation *evaluation, loading *loading, ready *re
 	})
 }
 
+// newFinder returns what finds probable mistakes in policies, in the status and at apply.
+func newFinder(base *base, evaluation *evaluation, scales findings.Scales) *findings.Finder {
+	return &findings.Finder{
+		Catalog: evaluation.catalog, Scales: scales, Namespaces: base.namespaces, OwnNamespace: base.options.exemptNamespace(),
+		Clusters:          &watches.Clusters{Client: base.served.dynamic, Catalog: evaluation.catalog},
+		ClusterPredicates: base.settings.predicates.NamesOf(predicates.Clusters), Templates: base.settings.templates,
+		Compiler: compilation.New(maxCompilations, compilation.RequestDeadline, policy.Compile),
+	}
+}
+
 // newTypeCheck returns the controller that checks policies against published schemas.
 func newTypeCheck(base *base, evaluation *evaluation) *typecheck.Controller {
 	c := typecheck.New(typecheck.Deps{
 		Client: base.mgr.GetClient(), Checker: evaluation.schemas, Bound: evaluation.registry.BindingsInForce, Changed: base.topics.policyFacts.Publish,
+		Clock: clock.RealClock{}, Finder: newFinder(base, evaluation, &watches.Scales{Client: base.served.dynamic}),
 	})
 	evaluation.catalog.Subscribe(c.ServedChanged)
 	evaluation.registry.Subscribe(func(change placement.PolicyChange) { c.PolicyLoaded(change.Name) })

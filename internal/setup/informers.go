@@ -30,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/controllers/policystatus"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/quotacharge"
@@ -89,7 +88,7 @@ func lastKnown(obj any) any {
 
 // watchNamespaces notifies other components of changes of namespaces' labels. It also fills the cache of namespaces
 // before the first request needs one.
-func watchNamespaces(ctx context.Context, mgr manager.Manager, status *policystatus.Controller, relabeled ...func(namespace string)) error {
+func watchNamespaces(ctx context.Context, mgr manager.Manager, changed func(name string, before, after map[string]string), relabeled ...func(namespace string)) error {
 	informer, err := mgr.GetCache().GetInformer(ctx, watches.NewNamespace(), cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watching namespaces: %w", err)
@@ -97,7 +96,7 @@ func watchNamespaces(ctx context.Context, mgr manager.Manager, status *policysta
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if after, ok := obj.(metav1.Object); ok && !initial {
-				status.NamespaceChanged(after.GetName(), nil, after.GetLabels())
+				changed(after.GetName(), nil, after.GetLabels())
 			}
 		},
 		UpdateFunc: func(old, obj any) {
@@ -107,12 +106,12 @@ func watchNamespaces(ctx context.Context, mgr manager.Manager, status *policysta
 				for _, f := range relabeled {
 					f(after.GetName())
 				}
-				status.NamespaceChanged(after.GetName(), before.GetLabels(), after.GetLabels())
+				changed(after.GetName(), before.GetLabels(), after.GetLabels())
 			}
 		},
 		DeleteFunc: func(obj any) {
 			if before, ok := lastKnown(obj).(metav1.Object); ok {
-				status.NamespaceChanged(before.GetName(), before.GetLabels(), nil)
+				changed(before.GetName(), before.GetLabels(), nil)
 			}
 		},
 	})

@@ -18,18 +18,23 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/findings"
+	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/typecheck"
 )
 
 // TypeState is the type checker's result for a policy.
 type TypeState struct {
 	typecheck.Result
+	// Others are the findings in what the policy matches, names, and leaves open.
+	Others []findings.Finding
 	// Err is the reason why the policy could not be checked; nil if it was checked.
 	Err error
 }
@@ -37,45 +42,95 @@ type TypeState struct {
 // maxFindingMessage limits a finding's message. It equals the schema's limit.
 const maxFindingMessage = 512
 
+// maxFindings limits status.findings. It equals the schema's limit.
+const maxFindings = 10
+
 // typeChecked returns the condition TypeChecked, or nil for none, and sets the findings. Until the generation is
 // checked, it keeps the result in the old status if that is for the same generation.
 func (s *setter) typeChecked(old placementv1.PlacementPolicyStatus, f Facts) *metav1.Condition {
 	_, remote := f.State.Policy.Remote()
 	kept := meta.FindStatusCondition(old.Conditions, placementv1.ConditionTypeChecked)
-	switch {
-	case remote, f.Types == nil && (kept == nil || kept.ObservedGeneration != s.generation):
-		return nil
-	case f.Types == nil:
+	if f.Types == nil {
+		if kept != nil && kept.ObservedGeneration != s.generation || kept == nil && (!remote || old.ObservedGeneration != s.generation) {
+			return nil
+		}
 		s.out.Findings, s.out.FindingCount = old.Findings, old.FindingCount
 		ready := meta.FindStatusCondition(old.Conditions, placementv1.ConditionReady)
 		s.impossible = ready != nil && ready.Reason == placementv1.ReasonTypeErrors
 		return kept
+	}
+	mistakes, impossible := s.findings(f.Types)
+	s.impossible = len(impossible) > 0
+	var found string
+	switch {
+	case mistakes > 0:
+		found = fmt.Sprintf("%s (status.findings, such as %s)", countOf(mistakes, "probable mistake"), textOf(s.out.Findings[0]))
+	case s.out.FindingCount > 0:
+		found = fmt.Sprintf("%s (status.findings, such as %s)", countOf(int(s.out.FindingCount), "remark"), textOf(s.out.Findings[0]))
+	}
+	besides := func(message string) string {
+		if found == "" {
+			return message
+		}
+		return truncate(message+"; "+found, maxConditionMessage)
+	}
+	switch {
+	case s.impossible:
+		return isFalse(placementv1.ReasonTypeErrors, truncate(strings.Join(impossible, ", ")+" can never have a value: "+found, maxConditionMessage))
 	case f.Types.Err != nil:
-		return isUnknown(placementv1.ReasonSchemasUnavailable,
-			"the schemas could not be read, so the types are not checked: "+f.Types.Err.Error())
+		return isUnknown(placementv1.ReasonSchemasUnavailable, besides("the schemas could not be read, so the types are not checked: "+f.Types.Err.Error()))
 	case f.Types.Unchecked != "":
-		return isUnknown(placementv1.ReasonNotChecked, "the types are not checked: "+f.Types.Unchecked)
-	case f.Types.Total == 0:
-		return isTrue(placementv1.ReasonTypeChecked, "the type checker finds nothing wrong")
+		return isUnknown(placementv1.ReasonNotChecked, besides("the types are not checked: "+f.Types.Unchecked))
+	case mistakes > 0:
+		return isFalse(placementv1.ReasonTypeErrors, truncate(found, maxConditionMessage))
+	case remote:
+		return nil
 	}
-	for _, finding := range f.Types.Findings {
-		s.out.Findings = append(s.out.Findings, placementv1.Finding{
-			Line: int32(finding.Row), Column: int32(finding.Col), Message: truncate(finding.Message, maxFindingMessage),
-		})
-	}
-	s.out.FindingCount = int32(f.Types.Total)
-	first := f.Types.Findings[0]
-	message := fmt.Sprintf("%s (status.findings, such as rego:%d:%d: %s)", countOf(f.Types.Total), first.Row, first.Col, first.Message)
-	if impossible := f.Types.Impossible; len(impossible) > 0 {
-		message = strings.Join(impossible, ", ") + " can never have a value: " + message
-		s.impossible = true
-	}
-	return isFalse(placementv1.ReasonTypeErrors, message)
+	return isTrue(placementv1.ReasonTypeChecked, besides("the type checker finds nothing wrong"))
 }
 
-func countOf(findings int) string {
-	if findings == 1 {
-		return "1 finding of the type checker"
+// findings sets the findings. It returns the number of those that are mistakes, and the contract rules that can't have a value.
+func (s *setter) findings(t *TypeState) (mistakes int, impossible []string) {
+	add := func(at lint.Position, message string) {
+		s.out.FindingCount++
+		if len(s.out.Findings) < maxFindings {
+			s.out.Findings = append(s.out.Findings, placementv1.Finding{Line: int32(at.Row), Column: int32(at.Col), Message: truncate(message, maxFindingMessage)})
+		}
 	}
-	return fmt.Sprintf("%d findings of the type checker", findings)
+	for _, found := range t.Findings {
+		add(found.Position, found.Message)
+	}
+	s.out.FindingCount = int32(t.Total)
+	mistakes, impossible = t.Total, slices.Clone(t.Impossible)
+	for _, level := range []findings.Level{findings.Mistake, findings.Advice} {
+		for _, found := range t.Others {
+			if found.Level != level {
+				continue
+			}
+			add(found.Position, found.Message)
+			if level == findings.Mistake {
+				mistakes++
+			}
+			if found.Impossible != "" && !slices.Contains(impossible, found.Impossible) {
+				impossible = append(impossible, found.Impossible)
+			}
+		}
+	}
+	return mistakes, impossible
+}
+
+// textOf returns a finding with its position.
+func textOf(f placementv1.Finding) string {
+	if f.Line == 0 {
+		return f.Message
+	}
+	return fmt.Sprintf("rego:%d:%d: %s", f.Line, f.Column, f.Message)
+}
+
+// countOf returns a number with a noun.
+func countOf(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

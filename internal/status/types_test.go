@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/findings"
 	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/status"
 	"github.com/berth-dev/berth/internal/typecheck"
@@ -40,13 +41,24 @@ func TestTypeChecked(t *testing.T) {
 		types       *status.TypeState
 		want, ready string
 		findings    int32
+		others      []string
 	}{
 		"NotCheckedYet": {ready: placementv1.ReasonInForce},
 		"Sound":         {types: &status.TypeState{}, want: placementv1.ReasonTypeChecked, ready: placementv1.ReasonInForce},
 		"Findings":      {types: &status.TypeState{Result: found}, want: placementv1.ReasonTypeErrors, ready: placementv1.ReasonInForce, findings: 12},
 		"Impossible":    {types: &status.TypeState{Result: fatal}, want: placementv1.ReasonTypeErrors, ready: placementv1.ReasonTypeErrors, findings: 12},
 		"NoSchemas":     {types: &status.TypeState{Err: errors.New("down")}, want: placementv1.ReasonSchemasUnavailable, ready: placementv1.ReasonInForce},
-		"TooMuchWork":   {types: &status.TypeState{Result: typecheck.Result{Unchecked: "too large"}}, want: placementv1.ReasonNotChecked, ready: placementv1.ReasonInForce},
+		"TooMuchWorkAndMistake": {
+			types: &status.TypeState{Result: typecheck.Result{Unchecked: "too large"}, Others: []findings.Finding{{Message: "wrong"}}},
+			want:  placementv1.ReasonNotChecked, ready: placementv1.ReasonInForce, others: []string{"wrong"},
+		},
+		"Mistake": {types: &status.TypeState{Others: []findings.Finding{{Message: "wrong"}}}, want: placementv1.ReasonTypeErrors, ready: placementv1.ReasonInForce, others: []string{"wrong"}},
+		"UndecidableTypes": {
+			types: &status.TypeState{Others: []findings.Finding{{Message: "advice", Level: findings.Advice}, {Message: "no pods", Impossible: "scheduling"}}},
+			want:  placementv1.ReasonTypeErrors, ready: placementv1.ReasonTypeErrors, others: []string{"no pods", "advice"},
+		},
+		"Advice":      {types: &status.TypeState{Others: []findings.Finding{{Message: "advice", Level: findings.Advice}}}, want: placementv1.ReasonTypeChecked, ready: placementv1.ReasonInForce, others: []string{"advice"}},
+		"TooMuchWork": {types: &status.TypeState{Result: typecheck.Result{Unchecked: "too large"}}, want: placementv1.ReasonNotChecked, ready: placementv1.ReasonInForce},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,10 +71,20 @@ func TestTypeChecked(t *testing.T) {
 			}
 			ready := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady).Reason
 			if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionTypeChecked); tc.findings > 0 &&
-				!strings.Contains(c.Message, "12 findings of the type checker (status.findings, such as rego:3:7: input.spek is undefined)") {
+				!strings.Contains(c.Message, "12 probable mistakes (status.findings, such as rego:3:7: input.spek is undefined)") {
 				t.Errorf("the message of TypeChecked is %q", c.Message)
 			}
-			if reason != tc.want || ready != tc.ready || got.FindingCount != tc.findings || len(got.Findings) != min(int(tc.findings), 1) {
+			if tc.others != nil {
+				var messages []string
+				for _, finding := range got.Findings {
+					messages = append(messages, finding.Message)
+				}
+				if diff := cmp.Diff(tc.others, messages); diff != "" {
+					t.Errorf("findings (-want +got):\n%s", diff)
+				}
+				tc.findings = int32(len(tc.others))
+			}
+			if reason != tc.want || ready != tc.ready || got.FindingCount != tc.findings || tc.others == nil && len(got.Findings) != min(int(tc.findings), 1) {
 				t.Errorf("TypeChecked %q, Ready %q, %d findings, %+v", reason, ready, got.FindingCount, got.Findings)
 			}
 

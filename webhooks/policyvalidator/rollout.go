@@ -18,9 +18,7 @@ package policyvalidator
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -34,30 +32,22 @@ import (
 	"github.com/berth-dev/berth/internal/rollout"
 )
 
-const (
-	// maxStagedNamespaces is the maximum number of namespaces with which stages are compared, because the client that applies
-	// the policy waits. Kubernetes supports half as many.
-	maxStagedNamespaces = 20_000
-	// maxNamed is the maximum number of namespaces that a warning names.
-	maxNamed = 3
-)
-
 // checkRollout returns the errors in spec.rollout for which a policy is refused, and warnings about stages and changes that
 // have no effect. Errors in stages that an update does not change are warnings. old is nil for a new policy.
-func (v *Validator) checkRollout(ctx context.Context, old, obj *placementv1.PlacementPolicy, m *match.Matcher, path *field.Path) (admission.Warnings, field.ErrorList) {
+func (v *Validator) checkRollout(old, obj *placementv1.PlacementPolicy, path *field.Path) (admission.Warnings, field.ErrorList) {
 	r := obj.Spec.Rollout
 	if r == nil {
 		return nil, nil
 	}
-	warnings := slices.Concat(warnOfRolledBackChange(old, obj, path), warnOfSuperseded(old, obj, path), warnOfUnchecked(obj, path))
+	warnings := slices.Concat(warnOfRolledBackChange(old, obj, path), warnOfSuperseded(old, obj, path))
 	errs := refuseRevision(old, obj, path.Child("revision"))
 	if len(r.Stages) == 0 {
 		return warnings, errs
 	}
-	stages, stageErrs := rollout.NewStages(obj.Name, r.Stages, path.Child("stages"))
+	_, stageErrs := rollout.NewStages(obj.Name, r.Stages, path.Child("stages"))
 	stageErrs = append(stageErrs, v.refuseStages(r.Stages, path.Child("stages"))...)
 	if len(stageErrs) == 0 {
-		return append(warnings, v.warnOfStages(ctx, r.Stages, stages, m, path.Child("stages"))...), errs
+		return warnings, errs
 	}
 	if old != nil && old.Spec.Rollout != nil && equality.Semantic.DeepEqual(old.Spec.Rollout.Stages, r.Stages) {
 		return append(warnings, asWarnings(stageErrs)...), errs
@@ -111,22 +101,6 @@ func warnOfSuperseded(old, obj *placementv1.PlacementPolicy, path *field.Path) a
 		return admission.Warnings{text + ": until a stage is reached again, the policy matches nothing in its namespaces"}
 	}
 	return admission.Warnings{fmt.Sprintf("%s, unless this is revision %d again: until a stage is reached again, revision %[2]d decides in its namespaces", text, s.PreviousRevision)}
-}
-
-// warnOfUnchecked warns about stages that follow each other at once, because Berth does not look at existing objects.
-func warnOfUnchecked(obj *placementv1.PlacementPolicy, path *field.Path) admission.Warnings {
-	mode := obj.Spec.Remediation.Mode
-	if mode != placementv1.RemediationOff && mode != placementv1.RemediationNewOnly {
-		return nil
-	}
-	stages := obj.Spec.Rollout.Stages
-	for i, s := range stages[:max(0, len(stages)-1)] {
-		if (s.Soak == nil || s.Soak.Duration == 0) && !stages[i+1].Approval {
-			return admission.Warnings{fmt.Sprintf("%s: nothing holds the rollout in stage %q: spec.remediation.mode is %s, so Berth does not look at existing objects; set soak of the stage, or approval of the next one",
-				path.Child("stages").Index(i), s.Name, mode)}
-		}
-	}
-	return nil
 }
 
 // refuseStages returns an error for each stage that never gets a namespace, whatever namespaces exist. It ignores invalid
@@ -193,142 +167,4 @@ func (v *Validator) reasonStageIsEmpty(selector *metav1.LabelSelector, before []
 		}
 	}
 	return ""
-}
-
-// warnOfStages warns about stages without namespaces, and about namespaces that several selectors select, among the namespaces
-// that exist and that the policy matches.
-func (v *Validator) warnOfStages(ctx context.Context, list []placementv1.RolloutStage, stages *rollout.Stages, m *match.Matcher, path *field.Path) admission.Warnings {
-	if m.Coverage(v.Catalog.Served(), path, v.OwnNamespace).ClusterScoped {
-		return admission.Warnings{fmt.Sprintf("%s: no object that the policy matches belongs to a stage: the types that it matches are in no namespace. "+
-			"All of its objects get a new version after the last stage", path)}
-	}
-	if v.Namespaces == nil {
-		return nil
-	}
-	namespaces, err := v.Namespaces.All(ctx)
-	if err != nil {
-		return admission.Warnings{fmt.Sprintf("%s: whether the stages select any namespace is not known: %v", path, err)}
-	}
-	counts := v.countStages(ctx, namespaces, list, stages, m)
-	if counts == nil {
-		return nil
-	}
-	var out admission.Warnings
-	for i, s := range list {
-		at := path.Index(i).Child("namespaceSelector")
-		selects := fmt.Sprintf("%s selects", at)
-		if s.NamespaceSelector == nil {
-			at = path.Index(i).Child("percent")
-			selects = fmt.Sprintf("%s: %d percent select", at, s.Percent)
-		}
-		switch c := counts[i]; {
-		case c.existing == 0:
-			out = append(out, fmt.Sprintf("%s none of the namespaces that there are: stage %q has no namespace", selects, s.Name))
-		case c.matched == 0:
-			out = append(out, fmt.Sprintf("%s no namespace that spec.match.namespaceSelector selects, too: stage %q has no namespace", selects, s.Name))
-		case c.own == 0:
-			out = append(out, fmt.Sprintf("%s only namespaces that belong to earlier stages, so that stage %q has no namespace: %s", selects, s.Name, c.earlier.text(list)))
-		case s.NamespaceSelector != nil && c.shared.count > 0:
-			out = append(out, fmt.Sprintf("%s also selects %s: a namespace belongs to the first stage that selects it", at, c.shared.text(list)))
-		}
-	}
-	return out
-}
-
-// stageCounts are the numbers of existing namespaces that one stage selects.
-type stageCounts struct {
-	// existing counts those that may be matched by some policy, and matched those that the policy matches. own counts those of
-	// the matched namespaces that belong to no earlier stage.
-	existing, matched, own int
-	// earlier are the matched namespaces that belong to an earlier stage. shared are those of them whose stage has a selector
-	// that does not imply this one's: an author who orders selectors from narrow to wide knows that they overlap.
-	earlier, shared namedNamespaces
-}
-
-// countStages counts the namespaces that each stage selects. It returns nil if the policy matches none of them, if there are
-// more than maxStagedNamespaces, and if ctx ends.
-func (v *Validator) countStages(ctx context.Context, namespaces iter.Seq2[string, map[string]string], list []placementv1.RolloutStage, stages *rollout.Stages, m *match.Matcher) []stageCounts {
-	overlaps := unintendedOverlaps(list)
-	counts, total, matchedAny := make([]stageCounts, len(list)), 0, false
-	for name, labels := range namespaces {
-		if total++; total > maxStagedNamespaces || ctx.Err() != nil {
-			return nil
-		}
-		if match.IsProtectedNamespace(name, v.OwnNamespace) {
-			continue
-		}
-		matched := m.SelectsNamespace(name, labels)
-		matchedAny = matchedAny || matched
-		first := -1
-		for i := range list {
-			if !stages.Selects(i, name, labels) {
-				continue
-			}
-			c := &counts[i]
-			c.existing++
-			switch {
-			case !matched:
-				continue
-			case first < 0:
-				first = i
-				c.own++
-			default:
-				c.earlier.add(name, first)
-				if overlaps[first][i] {
-					c.shared.add(name, first)
-				}
-			}
-			c.matched++
-		}
-	}
-	if !matchedAny {
-		return nil
-	}
-	return counts
-}
-
-// unintendedOverlaps reports for two stages, the earlier one first, whether both have selectors and the second one does not
-// obviously include the first.
-func unintendedOverlaps(list []placementv1.RolloutStage) [][]bool {
-	out := make([][]bool, len(list))
-	for i, earlier := range list {
-		out[i] = make([]bool, len(list))
-		for j := i + 1; j < len(list); j++ {
-			out[i][j] = earlier.NamespaceSelector != nil && list[j].NamespaceSelector != nil && !match.SelectorImplies(earlier.NamespaceSelector, list[j].NamespaceSelector)
-		}
-	}
-	return out
-}
-
-// namedNamespaces counts namespaces, and keeps the first ones in the order of their names.
-type namedNamespaces struct {
-	count int
-	first []stagedNamespace
-}
-
-// stagedNamespace is a namespace and the index of the stage that it belongs to.
-type stagedNamespace struct {
-	name  string
-	stage int
-}
-
-func (n *namedNamespaces) add(name string, stage int) {
-	n.count++
-	at, _ := slices.BinarySearchFunc(n.first, name, func(s stagedNamespace, name string) int { return cmp.Compare(s.name, name) })
-	if at < maxNamed {
-		n.first = slices.Insert(n.first, at, stagedNamespace{name, stage})
-		n.first = n.first[:min(len(n.first), maxNamed)]
-	}
-}
-
-// text returns the names and the stages that they belong to.
-func (n *namedNamespaces) text(list []placementv1.RolloutStage) string {
-	texts := make([]string, len(n.first))
-	for i, s := range n.first {
-		texts[i] = fmt.Sprintf("%s of stage %q", s.name, list[s.stage].Name)
-	}
-	if more := n.count - len(n.first); more > 0 {
-		return fmt.Sprintf("%s, and %d more", strings.Join(texts, ", "), more)
-	}
-	return strings.Join(texts, ", ")
 }

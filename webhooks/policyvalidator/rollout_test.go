@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/findings"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/rollout"
 	"github.com/berth-dev/berth/webhooks/policyvalidator"
@@ -47,7 +48,7 @@ func (*cluster) Served() *match.ServedTypes {
 	})
 }
 
-func newRolloutValidator(existing policyvalidator.Namespaces) *policyvalidator.Validator {
+func newRolloutValidator(existing findings.Namespaces) *policyvalidator.Validator {
 	return &policyvalidator.Validator{
 		Catalog: &cluster{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}, Namespaces: existing, OwnNamespace: "berth-system",
 	}
@@ -348,7 +349,7 @@ func TestWarnOfStages(t *testing.T) {
 	tests := map[string]struct {
 		stages   []placementv1.RolloutStage
 		change   func(*placementv1.PlacementPolicy)
-		existing policyvalidator.Namespaces
+		existing findings.Namespaces
 		want     []string
 	}{
 		"Sound":     {stages: []placementv1.RolloutStage{labeled("dev", "env=dev"), labeled("canary", "canary=true"), percentage("rest", 100)}},

@@ -78,8 +78,9 @@ func lenient(old *placementv1.PlacementPolicy, spec placementv1.PlacementPolicyS
 	}
 	before := old.Spec.WithDefaults()
 	if before.Strict && before.Rego == spec.Rego && before.RegoVersion == spec.RegoVersion &&
+		equality.Semantic.DeepEqual(before.Rules, spec.Rules) &&
 		equality.Semantic.DeepEqual(before.Data, spec.Data) &&
-		equality.Semantic.DeepEqual(before.Match.ResourceRules, spec.Match.ResourceRules) &&
+		equality.Semantic.DeepEqual(before.Match, spec.Match) &&
 		equality.Semantic.DeepEqual(before.Replicate, spec.Replicate) {
 		spec.Strict = false
 	}

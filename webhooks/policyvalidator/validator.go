@@ -27,13 +27,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/compilation"
+	"github.com/berth-dev/berth/internal/findings"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/analysis"
@@ -43,15 +43,6 @@ import (
 )
 
 var _ admission.Validator[*placementv1.PlacementPolicy] = (*Validator)(nil)
-
-// Catalog knows the types that the API server serves, and can read them from the API server again.
-type Catalog interface {
-	policy.Catalog
-	// Served returns all types that the API server serves, or nil if they are not known.
-	Served() *match.ServedTypes
-	// Scalable returns the served types with a scale subresource for which selects returns true.
-	Scalable(selects func(schema.GroupVersionResource) bool) []schema.GroupVersionResource
-}
 
 // Checker checks that what a policy refers to by name exists. The error is a *policy.CompileError.
 type Checker interface {
@@ -80,9 +71,9 @@ const probeTimeout = 2 * time.Second
 
 // Validator refuses policies that do not compile, and warns about probable mistakes. It is safe for concurrent use.
 type Validator struct {
-	Catalog Catalog
+	Catalog findings.Catalog
 	Checker Checker
-	Scales  Scales
+	Scales  findings.Scales
 	// Types is nil if types are not checked.
 	Types Types
 	// Prober queries the engines of policies that are created or whose spec.remote changes. It may be nil.
@@ -94,14 +85,14 @@ type Validator struct {
 	Secrets   Secrets
 	Namespace string
 	// Namespaces reads the labels of all namespaces. If it is nil, they are not checked.
-	Namespaces Namespaces
+	Namespaces findings.Namespaces
 	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is matched. It is empty if there is
 	// none.
 	OwnNamespace string
 	// ClusterPredicates lists the manager's predicates that evaluate clusters.
 	ClusterPredicates []string
 	// Clusters reads the existing clusters. If it is nil, they are not checked.
-	Clusters Clusters
+	Clusters findings.Clusters
 	// Templates finds the pod templates of kinds; nil for the built-in kinds.
 	Templates *workload.Templates
 	// Compiler compiles within a deadline. If it is nil, there is none.
@@ -132,12 +123,13 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 	spec := obj.Spec.WithDefaults()
 	path := field.NewPath("spec")
 	matcher, errs := match.New(spec.Match, path.Child("match"))
-	warnings := admission.Warnings(match.Warnings(spec.Match, path.Child("match")))
-	warnings = append(warnings, v.warnOfMatch(ctx, matcher, path.Child("match"))...)
+	finder := v.finder()
+	found := append(finder.Match(ctx, spec.Match, matcher), finder.Stages(ctx, obj.Name, obj.Spec, matcher)...)
+	warnings := admission.Warnings{}
 	if old != nil && equality.Semantic.DeepEqual(old.Spec.Match, obj.Spec.Match) {
 		warnings, errs = append(warnings, asWarnings(errs)...), nil
 	}
-	staged, rolloutErrs := v.checkRollout(ctx, old, obj, matcher, path.Child("rollout"))
+	staged, rolloutErrs := v.checkRollout(old, obj, path.Child("rollout"))
 	warnings, errs = append(warnings, staged...), append(errs, rolloutErrs...)
 	module, err := v.Compiler.Compile(ctx, obj.Name, spec)
 	if _, compiled := errors.AsType[*policy.CompileError](err); err != nil && !compiled {
@@ -153,23 +145,26 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 		warnings = append(warnings, module.Warnings...)
 	}
 	if err == nil {
+		var binding *policy.Binding
 		var missing []string
-		missing, err = v.bind(ctx, old, obj.Name, module, spec, bound)
-		warnings = slices.Concat(warnings, missing, v.warnOfSecrets(ctx, module.Remote), warnOfUndefined(obj.Spec), v.warnOfEngine(ctx, old, obj, module.Remote), v.warnOfSubresources(ctx, matcher, module))
-		warnings = slices.Concat(warnings, warnOfClusters(obj.Spec, module), v.warnOfDelivery(obj.Spec, matcher, module, path.Child("delivery")), warnOfRemediation(obj.Spec), warnOfEviction(obj.Spec, matcher, module), v.warnOfTypes(obj.Spec, matcher, module), v.warnOfGaps(obj.Spec, matcher, module), warnOfCopies(obj.Spec, matcher, module), v.warnOfKinds(obj.Name, matcher, module),
-			warnOfAbsentLabels(obj.Name, matcher, module), warnOfUnused(obj.Name, module), v.warnOfConstants(ctx, obj.Name, spec, module))
+		binding, missing, err = v.bind(ctx, old, obj.Name, module, spec, bound)
+		warnings = slices.Concat(warnings, missing, v.warnOfSecrets(ctx, module.Remote), v.warnOfEngine(ctx, old, obj, module.Remote))
+		if err == nil {
+			found = append(found, finder.Policy(ctx, findings.Policy{Name: obj.Name, Spec: obj.Spec, Matcher: matcher, Module: module, Binding: binding})...)
+		}
 	}
 	if err == nil {
 		err = v.Checker.Check(module)
 	}
 	if err == nil {
-		warnings = append(warnings, warnOfPredicates(module, v.ClusterPredicates)...)
 		errs = append(errs, refuseRule(old, obj, module.Remote, path)...)
 	}
+	strict := lenient(old, spec)
+	warnings = slices.Concat(warnings, findings.Texts(obj.Name, found))
 	if err == nil && len(errs) == 0 {
-		var found admission.Warnings
-		found, errs, err = v.checkTypes(ctx, obj.Name, lenient(old, spec), bound)
-		warnings = append(warnings, found...)
+		var typed admission.Warnings
+		typed, errs, err = v.checkTypes(ctx, obj.Name, strict, bound)
+		warnings, errs = append(warnings, typed...), refuseMistakes(obj.Name, strict, module, found, errs)
 	}
 	if module != nil {
 		warnings = module.WithoutRepetition(obj.Name, warnings)
@@ -226,28 +221,71 @@ func (v *Validator) boundTo(old *placementv1.PlacementPolicy, spec placementv1.P
 	return v.Bound(old.Name, old.UID, old.Generation)
 }
 
-// bind returns warnings about types that are read and not served, and about namespaces that do not exist. An ambiguous
+// refuseMistakes adds the errors for which a strict policy is refused to those of the type checker: the warnings of its compilation, and
+// the findings that are mistakes. It adds none for a policy that is not strict. A policy with a remote engine has only warnings of the
+// engine.
+func refuseMistakes(name string, spec placementv1.PlacementPolicySpec, module *policy.Module, found []findings.Finding, errs field.ErrorList) field.ErrorList {
+	if !spec.Strict {
+		return errs
+	}
+	var texts []string
+	if module.Remote == nil {
+		texts = slices.Clone(module.Warnings)
+	}
+	for _, f := range found {
+		if f.Level == findings.Mistake {
+			texts = append(texts, f.Text(name))
+		}
+	}
+	for _, text := range module.WithoutRepetition(name, texts) {
+		if slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Detail == text }) {
+			continue
+		}
+		errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: sourceField(spec), BadValue: field.OmitValueType{}, Detail: text})
+	}
+	return errs
+}
+
+// sourceField returns the field that has a policy's decision.
+func sourceField(spec placementv1.PlacementPolicySpec) string {
+	switch {
+	case spec.Remote != nil:
+		return "spec.remote"
+	case len(spec.Rules) > 0:
+		return "spec.rules"
+	}
+	return "spec.rego"
+}
+
+// finder returns what finds the mistakes that do not keep a policy from being stored.
+func (v *Validator) finder() *findings.Finder {
+	return &findings.Finder{
+		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, OwnNamespace: v.OwnNamespace,
+		ClusterPredicates: v.ClusterPredicates, Templates: v.Templates, Compiler: v.Compiler,
+	}
+}
+
+// bind binds a policy, and returns warnings about types that are read and not served. An ambiguous
 // name is an error. In an update that changes the source, so is a type that is not served and that the earlier version
 // does not read.
-func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, name string, module *policy.Module, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (admission.Warnings, error) {
+func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, name string, module *policy.Module, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (*policy.Binding, admission.Warnings, error) {
 	binding, err := policy.BindToCurrent(ctx, name, module, spec.Replicate, v.Catalog, bound)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	warnings := append(v.warnOfNamespaces(ctx, name, module, binding), binding.AmbiguousNames(v.Catalog)...)
 	if len(binding.Missing) == 0 {
-		return warnings, nil
+		return binding, nil, nil
 	}
 	if old != nil && !policy.SameRegoAndReplicate(old.Spec, spec) {
 		if added := v.missesMore(ctx, old, binding.Missing); len(added) > 0 {
-			return nil, policy.NewNotServedCompileError(name, added, v.Catalog.Served().SuggestPlural)
+			return nil, nil, policy.NewNotServedCompileError(name, added, v.Catalog.Served().SuggestPlural)
 		}
 	}
 	names := make([]string, len(binding.Missing))
 	for i, read := range binding.Missing {
 		names[i] = read.Explained() + v.Catalog.Served().SuggestPlural(read.Plural)
 	}
-	return append(warnings, fmt.Sprintf("the policy reads %s, which the API server does not serve: what it matches is not decided until that is installed", strings.Join(names, ", "))), nil
+	return binding, admission.Warnings{fmt.Sprintf("the policy reads %s, which the API server does not serve: what it matches is not decided until that is installed", strings.Join(names, ", "))}, nil
 }
 
 // missesMore returns those reads of unserved types that the earlier version does not have.
@@ -264,16 +302,6 @@ func (v *Validator) missesMore(ctx context.Context, old *placementv1.PlacementPo
 	return slices.DeleteFunc(slices.Clone(missing), func(read analysis.Read) bool {
 		return slices.ContainsFunc(before.Missing, func(b analysis.Read) bool { return b.String() == read.String() })
 	})
-}
-
-// warnOfUndefined warns if spec.remote.undefined is not set, because an engine that lacks the policy returns no
-// decision.
-func warnOfUndefined(spec placementv1.PlacementPolicySpec) admission.Warnings {
-	if spec.Remote == nil || spec.Remote.Undefined != "" || spec.FailurePolicy == placementv1.FailurePolicyIgnore {
-		return nil
-	}
-	return admission.Warnings{"spec.remote.undefined is not set: an engine that does not have the policy, as after a typing error in spec.remote.url, " +
-		"admits what it matches. Set it to Error if the engine has a result for each object, and to NoOpinion if it has not"}
 }
 
 // warnOfEngine probes the remote engine of a new policy, or of a policy whose spec.remote changed.

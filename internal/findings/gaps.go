@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package policyvalidator
+package findings
 
 import (
 	"cmp"
@@ -26,7 +26,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
@@ -37,19 +36,19 @@ import (
 // ReplicationControllers.
 var notDelivered = []schema.GroupResource{appsv1.Resource("replicasets"), corev1.Resource("replicationcontrollers")}
 
-// warnOfGaps warns of an enforced policy that decides the objects of some kinds of workloads, and not those of others, with which users
+// findingsOfGaps finds an enforced policy that decides the objects of some kinds of workloads, and not those of others, with which users
 // can do the same. There is at most one warning, and none if the types are not known or a remote engine decides.
 //
 // A policy that restricts pods has no gap if it matches pods: each pod is decided when it is created, whatever creates it. A
 // policy that gives clusters has none if it delivers: an object that it does not match is not delivered.
-func (v *Validator) warnOfGaps(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) admission.Warnings {
-	served := v.Catalog.Served()
+func (f *Finder) findingsOfGaps(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
+	served := f.Catalog.Served()
 	if served == nil || module.Remote != nil || spec.WithDefaults().Mode != placementv1.ModeEnforce {
 		return nil
 	}
 	types := m.Served(served)
 	var matched, open []schema.GroupResource
-	for _, resource := range v.Templates.Workloads() {
+	for _, resource := range f.Templates.Workloads() {
 		switch {
 		case slices.ContainsFunc(types, func(t match.ServedType) bool { return t.GroupResource() == resource }):
 			matched = append(matched, resource)
@@ -63,7 +62,7 @@ func (v *Validator) warnOfGaps(spec placementv1.PlacementPolicySpec, m *match.Ma
 		if len(open) > 0 {
 			others = fmt.Sprintf(", and those of %s,", join(open))
 		}
-		return admission.Warnings{fmt.Sprintf(at+"the policy restricts the pods of %s, and does not match pods: those that users create themselves%s are not restricted. "+
+		return []Finding{advice(at+"the policy restricts the pods of %s, and does not match pods: those that users create themselves%s are not restricted. "+
 			`To restrict all pods, add {apiGroups: [""], apiVersions: [v1], resources: [pods]}`, join(matched), others)}
 	}
 	delivered := func(list []schema.GroupResource) []schema.GroupResource {
@@ -73,7 +72,7 @@ func (v *Validator) warnOfGaps(spec placementv1.PlacementPolicySpec, m *match.Ma
 	if !givesClusters(module) || spec.Delivery != nil || len(matched) == 0 || len(open) == 0 {
 		return nil
 	}
-	return admission.Warnings{fmt.Sprintf(at+"the policy gives clusters to %s, and does not match %s, which get none from it. To place these, too, add %s",
+	return []Finding{advice(at+"the policy gives clusters to %s, and does not match %s, which get none from it. To place these, too, add %s",
 		join(matched), join(open), ruleOf(open))}
 }
 
@@ -87,13 +86,13 @@ var copies = map[string]struct {
 	"controllerrevisions": {"ControllerRevision", "a DaemonSet or StatefulSet", []string{"daemonsets", "statefulsets"}},
 }
 
-// warnOfCopies warns of a policy that gives clusters to workloads and names the types of what controllers make of them, which follows the
+// findingsOfCopies finds a policy that gives clusters to workloads and names the types of what controllers make of them, which follows the
 // workloads.
-func warnOfCopies(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) admission.Warnings {
+func findingsOfCopies(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
 	if !givesClusters(module) {
 		return nil
 	}
-	var out admission.Warnings
+	var out []Finding
 	for i, rule := range spec.Match.ResourceRules {
 		if !slices.Contains(rule.APIGroups, appsv1.GroupName) {
 			continue
@@ -101,7 +100,7 @@ func warnOfCopies(spec placementv1.PlacementPolicySpec, m *match.Matcher, module
 		for j, resource := range rule.Resources {
 			c, known := copies[resource]
 			if known && slices.ContainsFunc(c.from, func(name string) bool { return m.SelectsResource(appsv1.SchemeGroupVersion.WithResource(name)) }) {
-				out = append(out, fmt.Sprintf("spec.match.resourceRules[%d].resources[%d]: a %s of %s has the clusters of that object, and is not delivered. "+
+				out = append(out, advice("spec.match.resourceRules[%d].resources[%d]: a %s of %s has the clusters of that object, and is not delivered. "+
 					"Remove %s, unless users create such objects themselves", i, j, c.kind, c.of, resource))
 			}
 		}

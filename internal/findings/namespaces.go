@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package policyvalidator
+package findings
 
 import (
 	"context"
@@ -22,31 +22,30 @@ import (
 	"maps"
 	"slices"
 
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/analysis"
+	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// warnOfNamespaces warns about references to objects in namespaces that do not exist, for example because name and
-// namespace are swapped. name is the name of the policy.
-func (v *Validator) warnOfNamespaces(ctx context.Context, name string, module *policy.Module, binding *policy.Binding) admission.Warnings {
+// findingsOfNamespaces finds references to objects in namespaces that do not exist, for example because name and
+// namespace are swapped.
+func (f *Finder) findingsOfNamespaces(ctx context.Context, module *policy.Module, binding *policy.Binding) []Finding {
 	keyed := slices.DeleteFunc(slices.Clone(module.Keyed), func(k analysis.KeyedRead) bool { return !binding.Namespaced(k.Read) })
-	if v.Namespaces == nil || len(keyed) == 0 {
+	if f.Namespaces == nil || len(keyed) == 0 {
 		return nil
 	}
-	namespaces, err := v.Namespaces.All(ctx)
+	namespaces, err := f.Namespaces.All(ctx)
 	if err != nil {
-		return admission.Warnings{fmt.Sprintf("spec.rego: cannot check that the namespaces that the policy reads exist: %v", err)}
+		return []Finding{notice("spec.rego: cannot check that the namespaces that the policy reads exist: %v", err)}
 	}
 	existing := maps.Collect(namespaces)
-	var out admission.Warnings
+	var out []Finding
 	for _, k := range keyed {
 		if _, exists := existing[k.First]; exists {
 			continue
 		}
-		warning := fmt.Sprintf("%s.rego:%d:%d: %s is undefined until the namespace %s exists: the first key is the namespace", name, k.Row, k.Col, k, k.First)
+		text := fmt.Sprintf("%s is undefined until the namespace %s exists: the first key is the namespace", k, k.First)
 		meant := k
 		if _, swapped := existing[k.Second]; swapped {
 			meant.First, meant.Second = k.Second, k.First
@@ -54,9 +53,9 @@ func (v *Validator) warnOfNamespaces(ctx context.Context, name string, module *p
 			meant.First, _ = suggest.Nearest(k.First, slices.Sorted(maps.Keys(existing)))
 		}
 		if meant.First != "" {
-			warning += fmt.Sprintf("; did you mean %s?", meant)
+			text += fmt.Sprintf("; did you mean %s?", meant)
 		}
-		out = append(out, warning)
+		out = append(out, mistakeAt(lint.Position{Row: k.Row, Col: k.Col}, text))
 	}
 	return out
 }

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package policyvalidator
+package findings
 
 import (
 	"cmp"
@@ -24,7 +24,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
@@ -34,22 +33,16 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// Clusters reads the clusters of the inventories.
-type Clusters interface {
-	// All returns the clusters in the form of data.clusters[name]. It returns none if they are not known.
-	All(ctx context.Context) ([]map[string]any, error)
-}
-
-// warnOfClusters warns about spec.clusters in a policy that does not decide clusters.
-func warnOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Module) admission.Warnings {
+// findingsOfClusters finds spec.clusters in a policy that does not decide clusters.
+func findingsOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	if spec.Clusters == nil || givesClusters(module) {
 		return nil
 	}
 	if module.FromRules() {
-		return admission.Warnings{"spec.clusters has no effect: no rule gives clusters. Set require, prefer, tolerate, spread or limit in a rule for clusters, or remove spec.clusters"}
+		return []Finding{mistake("spec.clusters has no effect: no rule gives clusters. Set require, prefer, tolerate, spread or limit in a rule for clusters, or remove spec.clusters")}
 	}
-	return admission.Warnings{"spec.clusters has no effect: the policy has no rule clusters. Write the names of the clusters that it allows there, " +
-		"as in clusters := {\"eu-1\"}, or remove spec.clusters"}
+	return []Finding{mistake("spec.clusters has no effect: the policy has no rule clusters. Write the names of the clusters that it allows there, " +
+		"as in clusters := {\"eu-1\"}, or remove spec.clusters")}
 }
 
 // givesClusters reports whether a policy can give clusters.
@@ -69,71 +62,80 @@ type mentions struct {
 // constant is the name of a cluster or the value of a cluster's field.
 type constant struct {
 	lint.ClusterConstant
-	// at is the field, or the position in the Rego.
-	at string
+	at place
 }
 
 // key is the name of a member of a document of clusters, such as labels or properties.
 type key struct {
-	at, document, name string
+	at             place
+	document, name string
 	// noEffect is what follows if no cluster has a label, or "" if that can be meant.
 	noEffect string
 }
 
+// place is the field of a rule, or a position in the Rego.
+type place struct {
+	field string
+	lint.Position
+}
+
 // mentionsIn returns the names and values of clusters in a policy with rules or Rego.
-func mentionsIn(name string, spec placementv1.PlacementPolicySpec, module *policy.Module) mentions {
+func mentionsIn(spec placementv1.PlacementPolicySpec, module *policy.Module) mentions {
 	var out mentions
 	if len(spec.Rules) > 0 {
 		constants, keys := rules.Constants(spec.Rules)
 		for _, c := range constants {
-			out.constants = append(out.constants, constant{lint.ClusterConstant{Value: c.Value, Field: c.Path}, c.Field.String()})
+			out.constants = append(out.constants, constant{lint.ClusterConstant{Value: c.Value, Field: c.Path}, place{field: c.Field.String()}})
 		}
 		for _, k := range keys {
-			out.keys = append(out.keys, key{k.Field.String(), k.Document, k.Name, k.NoEffect})
+			out.keys = append(out.keys, key{place{field: k.Field.String()}, k.Document, k.Name, k.NoEffect})
 		}
 		return out
 	}
-	at := func(p lint.Position) string { return fmt.Sprintf("%s.rego:%d:%d", name, p.Row, p.Col) }
 	for _, c := range lint.ClusterConstants(module.Compiler) {
-		out.constants = append(out.constants, constant{c, at(c.Position)})
+		out.constants = append(out.constants, constant{c, place{Position: c.Position}})
 	}
 	for _, p := range lint.ClusterProperties(module.Compiler) {
-		out.keys = append(out.keys, key{at: at(p.Position), document: "properties", name: p.Name})
+		out.keys = append(out.keys, key{at: place{Position: p.Position}, document: "properties", name: p.Name})
 	}
 	return out
 }
 
-// warnOfConstants warns about names in the policy's rule `clusters` that no cluster has. It also warns about constants that differ
-// only in spelling from the clusters' values of the compared field, and about properties that no cluster has. name is
-// the name of the policy. It returns nil if no cluster is known.
-func (v *Validator) warnOfConstants(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, module *policy.Module) admission.Warnings {
-	mentioned := mentionsIn(name, spec, module)
-	if v.Clusters == nil || len(mentioned.constants)+len(mentioned.keys) == 0 {
+// findingsOfConstants finds names in the policy's rule `clusters` that no cluster has. It also finds constants that differ
+// only in spelling from the clusters' values of the compared field, and properties that no cluster has. It returns nil if no
+// cluster is known.
+func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
+	mentioned := mentionsIn(spec, module)
+	if f.Clusters == nil || len(mentioned.constants)+len(mentioned.keys) == 0 {
 		return nil
 	}
-	clusters, err := v.Clusters.All(ctx)
+	clusters, err := f.Clusters.All(ctx)
 	if err != nil {
 		what := "clusters"
 		if len(mentioned.constants) == 0 {
 			what = mentioned.keys[0].document + " of clusters"
 		}
-		return admission.Warnings{fmt.Sprintf("cannot check that the %s that the policy names exist: %v", what, err)}
+		return []Finding{notice("cannot check that the %s that the policy names exist: %v", what, err)}
 	}
 	if len(clusters) == 0 {
 		return nil
 	}
-	var out admission.Warnings
-	warn := func(at, text string) {
-		if text != "" {
-			out = append(out, at+": "+text)
+	var out []Finding
+	add := func(at place, text string) {
+		switch {
+		case text == "":
+		case at.field != "":
+			out = append(out, mistake("%s: %s", at.field, text))
+		default:
+			out = append(out, mistakeAt(at.Position, text))
 		}
 	}
 	names := valuesOf(clusters, []string{"name"})
 	for _, c := range mentioned.constants {
-		warn(c.at, unknownConstant(c.ClusterConstant, clusters, names))
+		add(c.at, unknownConstant(c.ClusterConstant, clusters, names))
 	}
 	for _, k := range mentioned.keys {
-		warn(k.at, unknownKey(k, keysOf(clusters, k.document)))
+		add(k.at, unknownKey(k, keysOf(clusters, k.document)))
 	}
 	return out
 }

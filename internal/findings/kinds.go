@@ -14,14 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package policyvalidator
+package findings
 
 import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
@@ -40,12 +38,11 @@ type typeField struct {
 	meant func(t match.ServedType, value string) bool
 }
 
-// warnOfKinds warns about constants that the source compares with input.kind or input.apiVersion and that no matched
+// findingsOfKinds finds constants that the source compares with input.kind or input.apiVersion and that no matched
 // object has there. It reports a constant that is another name of a matched type. It reports all such constants if the
-// source names no matched type. A source that also names other types is probably shared by several policies. name is
-// the name of the policy.
-func (v *Validator) warnOfKinds(name string, m *match.Matcher, module *policy.Module) admission.Warnings {
-	served := v.Catalog.Served()
+// source names no matched type. A source that also names other types is probably shared by several policies.
+func (f *Finder) findingsOfKinds(m *match.Matcher, module *policy.Module) []Finding {
+	served := f.Catalog.Served()
 	types, ok := m.Types(served)
 	// What rules are compiled to compares with kinds that the policy may not match.
 	if !ok || module.FromRules() {
@@ -59,17 +56,15 @@ func (v *Validator) warnOfKinds(name string, m *match.Matcher, module *policy.Mo
 		of:    func(t match.ServedType) string { return t.GroupVersion().String() },
 		meant: func(t match.ServedType, value string) bool { return value == t.Group || value == t.Version },
 	}}
-	var out admission.Warnings
+	var out []Finding
 	for _, field := range fields {
 		constants := slices.DeleteFunc(lint.InputConstants(module.Compiler), func(c lint.InputConstant) bool { return c.Field != field.name })
-		for _, warning := range field.warnings(constants, types) {
-			out = append(out, name+".rego:"+warning)
-		}
+		out = append(out, field.findings(constants, types)...)
 	}
 	return out
 }
 
-func (f typeField) warnings(constants []lint.InputConstant, types []match.ServedType) []string {
+func (f typeField) findings(constants []lint.InputConstant, types []match.ServedType) []Finding {
 	var values []string
 	for _, t := range types {
 		if value := f.of(t); !slices.Contains(values, value) {
@@ -77,7 +72,7 @@ func (f typeField) warnings(constants []lint.InputConstant, types []match.Served
 		}
 	}
 	several := slices.ContainsFunc(constants, func(c lint.InputConstant) bool { return c.Differs || slices.Contains(values, c.Value) })
-	var out []string
+	var out []Finding
 	for _, c := range constants {
 		meant := f.nearest(c.Value, types, values)
 		if slices.Contains(values, c.Value) || several && (meant == "" || f.served(c.Value)) {
@@ -87,7 +82,7 @@ func (f typeField) warnings(constants []lint.InputConstant, types []match.Served
 		if meant != "" {
 			hint = fmt.Sprintf("; did you mean %q?", meant)
 		}
-		out = append(out, fmt.Sprintf("%d:%d: input.%s is never %q%s", c.Row, c.Col, f.name, c.Value, hint))
+		out = append(out, mistakeAt(c.Position, fmt.Sprintf("input.%s is never %q%s", f.name, c.Value, hint)))
 	}
 	return out
 }

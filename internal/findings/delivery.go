@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package policyvalidator
+package findings
 
 import (
 	"fmt"
@@ -22,7 +22,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
@@ -30,28 +29,28 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// warnOfDelivery warns about spec.delivery that has no effect.
-func (v *Validator) warnOfDelivery(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module, path *field.Path) admission.Warnings {
+// findingsOfDelivery finds spec.delivery that has no effect.
+func (f *Finder) findingsOfDelivery(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module, path *field.Path) []Finding {
 	if spec.Delivery == nil {
 		return nil
 	}
-	var out admission.Warnings
+	var out []Finding
 	if mode := spec.WithDefaults().Mode; mode != placementv1.ModeEnforce {
-		out = append(out, fmt.Sprintf("%s has no effect in mode %s: nothing is delivered before mode is Enforce", path, mode))
+		out = append(out, advice("%s has no effect in mode %s: nothing is delivered before mode is Enforce", path, mode))
 	}
 	if !givesClusters(module) {
 		gap := "the policy has no rule clusters"
 		if module.FromRules() {
 			gap = "no rule gives clusters"
 		}
-		out = append(out, fmt.Sprintf("%s: %s, so it delivers only objects that other policies give clusters", path, gap))
+		out = append(out, advice("%s: %s, so it delivers only objects that other policies give clusters", path, gap))
 	} else if r := spec.Delivery.Replicas; r != nil && r.DivideBy == placementv1.DivideByWeight && module.FromRules() && !givesWeights(spec.Rules) {
-		out = append(out, fmt.Sprintf("%s: no rule gives weights, so that each cluster has the weight 1. Set weights: Score in a rule with prefer, or divideBy: Even", path.Child("replicas", "divideBy")))
+		out = append(out, mistake("%s: no rule gives weights, so that each cluster has the weight 1. Set weights: Score in a rule with prefer, or divideBy: Even", path.Child("replicas", "divideBy")))
 	}
-	namespaced, clusterScoped := v.deliveredScopes(m)
+	namespaced, clusterScoped := f.deliveredScopes(m)
 	for _, system := range delivery.Systems(spec.Delivery) {
-		if warning := v.warnOfSystem(system, namespaced, clusterScoped); warning != "" {
-			out = append(out, fmt.Sprintf("%s: %s", path.Child(system.Name), warning))
+		if text := f.undelivered(system, namespaced, clusterScoped); text != "" {
+			out = append(out, advice("%s: %s", path.Child(system.Name), text))
 		}
 	}
 	return out
@@ -64,8 +63,8 @@ func givesWeights(rules []placementv1.Rule) bool {
 
 // deliveredScopes reports whether the served types that are matched and delivered to the systems of spec.delivery are namespaced,
 // cluster-scoped, or both. Both are false if no such type is known.
-func (v *Validator) deliveredScopes(m *match.Matcher) (namespaced, clusterScoped bool) {
-	for _, t := range m.Served(v.Catalog.Served()) {
+func (f *Finder) deliveredScopes(m *match.Matcher) (namespaced, clusterScoped bool) {
+	for _, t := range m.Served(f.Catalog.Served()) {
 		if _, native := delivery.NativeSystem(schema.GroupKind{Group: t.Group, Kind: t.Kind}); native {
 			continue
 		}
@@ -74,10 +73,10 @@ func (v *Validator) deliveredScopes(m *match.Matcher) (namespaced, clusterScoped
 	return namespaced, clusterScoped
 }
 
-// warnOfSystem returns a warning if a system can't deliver the objects of a scope that is matched; "" if it can. A kind that is not
-// served counts only if objects are delivered as that kind. If no scope is known, there is a warning only if the system can deliver
+// undelivered returns a text if a system can't deliver the objects of a scope that is matched; "" if it can. A kind that is not
+// served counts only if objects are delivered as that kind. If no scope is known, there is a text only if the system can deliver
 // the objects of neither.
-func (v *Validator) warnOfSystem(system delivery.System, namespaced, clusterScoped bool) string {
+func (f *Finder) undelivered(system delivery.System, namespaced, clusterScoped bool) string {
 	unknown := !namespaced && !clusterScoped
 	var scopes int
 	var unserved []delivery.Kind
@@ -88,7 +87,7 @@ func (v *Validator) warnOfSystem(system delivery.System, namespaced, clusterScop
 		}
 		scopes++
 		if i := slices.IndexFunc(kinds, func(kind delivery.Kind) bool {
-			_, served := v.Catalog.Exact(kind.GroupVersionResource)
+			_, served := f.Catalog.Exact(kind.GroupVersionResource)
 			return !served
 		}); i >= 0 {
 			unserved = append(unserved, kinds[i])

@@ -14,38 +14,41 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package policyvalidator
+package findings
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// warnOfTypes warns of matched types whose objects the policy can't decide, because they have no pods, and of rules that apply to no
-// object of a matched type, because it has no namespace. There is no warning if the types are not known.
-func (v *Validator) warnOfTypes(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) admission.Warnings {
-	types, ok := m.Types(v.Catalog.Served())
+// findingsOfTypes finds matched types whose objects the policy can't decide, because they have no pods, and rules that apply to no
+// object of a matched type, because it has no namespace. It returns nil if the types are not known.
+func (f *Finder) findingsOfTypes(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
+	types, ok := m.Types(f.Catalog.Served())
 	if !ok {
 		return nil
 	}
-	var out admission.Warnings
+	var out []Finding
 	podless := slices.DeleteFunc(slices.Clone(types), func(t match.ServedType) bool {
-		_, known := v.Templates.Path(t.GroupResource())
+		_, known := f.Templates.Path(t.GroupResource())
 		return known
 	})
-	// Rego may set scheduling for some of the types alone.
-	if module.Schedules() && len(podless) > 0 && (module.FromRules() || len(podless) == len(types)) {
-		out = append(out, fmt.Sprintf("the policy sets fields of pods, and %s have no pod template that is known: such objects can't be decided if it sets any. "+
-			"Match other types, or declare where the template is, in podTemplates of the manager's configuration file", plurals(podless)))
+	// Rego may set scheduling for some of the types alone, and a remote engine may never set it.
+	if module.Remote == nil && module.Schedules() && len(podless) > 0 && (module.FromRules() || len(podless) == len(types)) {
+		found := mistake("the policy sets fields of pods, and %s have no pod template that is known: such objects can't be decided if it sets any. "+
+			"Match other types, or declare where the template is, in podTemplates of the manager's configuration file", plurals(podless))
+		if len(podless) == len(types) {
+			found.Impossible = language.RuleScheduling
+		}
+		out = append(out, found)
 	}
 	unnamespaced := slices.DeleteFunc(slices.Clone(types), func(t match.ServedType) bool {
 		return t.Namespaced || t.Group == "" && t.Resource == "namespaces"
@@ -58,7 +61,7 @@ func (v *Validator) warnOfTypes(spec placementv1.PlacementPolicySpec, m *match.M
 			continue
 		}
 		if selector, err := metav1.LabelSelectorAsSelector(rule.When.NamespaceSelector); err == nil && !selector.Empty() {
-			out = append(out, fmt.Sprintf("%s: %s have no namespace, so that rule %s applies to none of them",
+			out = append(out, mistake("%s: %s have no namespace, so that rule %s applies to none of them",
 				field.NewPath("spec", "rules").Index(i).Child("when", "namespaceSelector"), plurals(unnamespaced), rule.Name))
 		}
 	}

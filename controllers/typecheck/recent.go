@@ -1,0 +1,83 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package typecheck
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/internal/findings"
+)
+
+var (
+	_ findings.Clusters = (*recent)(nil)
+	_ findings.Scales   = (*recent)(nil)
+)
+
+// recent has what a finder reads from the API server. It reads again once the last read is older than recentPeriod.
+type recent struct {
+	source *findings.Finder
+	clock  clock.PassiveClock
+
+	mu       sync.Mutex
+	read     time.Time
+	clusters []map[string]any
+	paths    map[schema.GroupVersionResource]replicasPath
+}
+
+// replicasPath is the result of findings.Scales.
+type replicasPath struct {
+	read time.Time
+	path []string
+	ok   bool
+}
+
+// All implements findings.Clusters.
+func (r *recent) All(ctx context.Context) ([]map[string]any, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.isRecent(r.read) {
+		return r.clusters, nil
+	}
+	clusters, err := r.source.Clusters.All(ctx)
+	if err == nil {
+		r.clusters, r.read = clusters, r.clock.Now()
+	}
+	return clusters, err
+}
+
+// ReplicasPath implements findings.Scales.
+func (r *recent) ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known := r.paths[resource]; r.isRecent(known.read) {
+		return known.path, known.ok, nil
+	}
+	path, ok, err = r.source.Scales.ReplicasPath(ctx, resource)
+	if err == nil {
+		r.paths[resource] = replicasPath{r.clock.Now(), path, ok}
+	}
+	return path, ok, err
+}
+
+func (r *recent) isRecent(read time.Time) bool {
+	return !read.IsZero() && r.clock.Since(read) < recentPeriod
+}

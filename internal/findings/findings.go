@@ -1,0 +1,209 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package findings finds probable mistakes in policies that compile, and what policies leave open: what a policy matches, reads,
+// and names is compared with the types, namespaces, and clusters that there are. The webhook for policies, the status of
+// policies, and kubectl berth check have the same findings.
+package findings
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/compilation"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/lint"
+	"github.com/berth-dev/berth/internal/workload"
+)
+
+// Level says how probable it is that a finding is a mistake.
+type Level int
+
+const (
+	// Mistake is for what no author means. spec.strict refuses it, and the condition TypeChecked is False.
+	Mistake Level = iota
+	// Advice is for what an author may mean, such as a field without effect in one mode, or a kind that is not matched.
+	Advice
+	// Notice is for what is told only when a policy is applied: another condition of the status says it, or it passes, such as an
+	// error in reading clusters.
+	Notice
+)
+
+// Finding is a probable mistake in a policy, or something that it leaves open.
+type Finding struct {
+	// Position is the position in spec.rego. It is zero if the finding concerns another field, which Message then names.
+	lint.Position
+	Message string
+	Level   Level
+	// Impossible is the rule of the decision contract that can't decide any matched object; "" for none.
+	Impossible string
+}
+
+// Text returns the message with the position in the file of a policy of that name.
+func (f Finding) Text(name string) string {
+	if f.Row == 0 {
+		return f.Message
+	}
+	return fmt.Sprintf("%s.rego:%d:%d: %s", name, f.Row, f.Col, f.Message)
+}
+
+// Texts returns the texts of findings.
+func Texts(name string, list []Finding) []string {
+	out := make([]string, len(list))
+	for i, f := range list {
+		out[i] = f.Text(name)
+	}
+	return out
+}
+
+func mistake(format string, args ...any) Finding {
+	return Finding{Message: fmt.Sprintf(format, args...)}
+}
+
+func mistakeAt(at lint.Position, message string) Finding {
+	return Finding{Position: at, Message: message}
+}
+
+func advice(format string, args ...any) Finding {
+	return Finding{Message: fmt.Sprintf(format, args...), Level: Advice}
+}
+
+func notice(format string, args ...any) Finding {
+	return Finding{Message: fmt.Sprintf(format, args...), Level: Notice}
+}
+
+// Catalog knows the types that the API server serves, and can read them from the API server again.
+type Catalog interface {
+	policy.Catalog
+	// Served returns all types that the API server serves, or nil if they are not known.
+	Served() *match.ServedTypes
+	// Scalable returns the served types with a scale subresource for which selects returns true.
+	Scalable(selects func(schema.GroupVersionResource) bool) []schema.GroupVersionResource
+}
+
+// Clusters reads the clusters of the inventories.
+type Clusters interface {
+	// All returns the clusters in the form of data.clusters[name]. It returns none if they are not known.
+	All(ctx context.Context) ([]map[string]any, error)
+}
+
+// Namespaces reads the labels of all namespaces.
+type Namespaces interface {
+	// All yields the name and labels of each existing namespace. Callers must not modify the labels.
+	All(ctx context.Context) (iter.Seq2[string, map[string]string], error)
+}
+
+// Scales finds the field of an object that its scale subresource sets.
+type Scales interface {
+	// ReplicasPath returns the path of the field. ok is false if the path is not known.
+	ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error)
+}
+
+// Finder finds. It is safe for concurrent use.
+type Finder struct {
+	Catalog Catalog
+	Scales  Scales
+	// Namespaces reads the labels of all namespaces. If it is nil, they are not compared.
+	Namespaces Namespaces
+	// Clusters reads the existing clusters. If it is nil, they are not compared.
+	Clusters Clusters
+	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is matched; "" for none.
+	OwnNamespace string
+	// ClusterPredicates lists the manager's predicates that evaluate clusters.
+	ClusterPredicates []string
+	// Templates finds the pod templates of kinds; nil for the built-in kinds.
+	Templates *workload.Templates
+	// Compiler compiles within a deadline. If it is nil, there is none.
+	Compiler *compilation.Compiler
+}
+
+// Policy is a policy that compiles and is bound.
+type Policy struct {
+	Name string
+	// Spec is the spec as it is stored, without defaults.
+	Spec    placementv1.PlacementPolicySpec
+	Matcher *match.Matcher
+	Module  *policy.Module
+	Binding *policy.Binding
+}
+
+var specPath = field.NewPath("spec")
+
+// All returns the findings in a stored policy, except for notices. bound has the groups that its plural names are bound to. It returns
+// none for a policy that does not compile or can't be bound, about which the condition Compiled speaks. namespaces reports whether they
+// depend on the namespaces that there are.
+func (f *Finder) All(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (list []Finding, namespaces bool) {
+	defaulted := spec.WithDefaults()
+	module, err := f.Compiler.Compile(ctx, name, defaulted)
+	if err != nil {
+		return nil, false
+	}
+	binding, err := policy.BindWithRecorded(name, module, defaulted.Replicate, f.Catalog, bound)
+	if err != nil {
+		return nil, false
+	}
+	matcher, errs := match.New(defaulted.Match, matchPath)
+	if len(errs) > 0 {
+		return nil, false
+	}
+	out := slices.Concat(f.match(ctx, spec.Match, matcher), f.Stages(ctx, name, spec, matcher), f.Policy(ctx, Policy{name, spec, matcher, module, binding}))
+	namespaces = len(module.Keyed) > 0 || spec.Rollout != nil && len(spec.Rollout.Stages) > 0
+	return slices.DeleteFunc(out, func(found Finding) bool { return found.Level == Notice }), namespaces
+}
+
+// Policy returns the findings in what a policy reads, names, and decides.
+func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
+	spec, module, m := p.Spec, p.Module, p.Matcher
+	var ambiguous []Finding
+	for _, text := range p.Binding.AmbiguousNames(f.Catalog) {
+		ambiguous = append(ambiguous, advice("%s", text))
+	}
+	out := slices.Concat(
+		f.findingsOfNamespaces(ctx, module, p.Binding), ambiguous, findingsOfUndefined(spec), f.findingsOfSubresources(ctx, m, module),
+		findingsOfClusters(spec, module), f.findingsOfDelivery(spec, m, module, specPath.Child("delivery")), findingsOfRemediation(spec), findingsOfEviction(spec, m, module),
+		f.findingsOfTypes(spec, m, module), f.findingsOfGaps(spec, m, module), findingsOfCopies(spec, m, module), f.findingsOfKinds(m, module), findingsOfAbsentLabels(m, module), findingsOfUnused(module),
+		f.findingsOfConstants(ctx, spec.WithDefaults(), module), findingsOfPredicates(module, f.ClusterPredicates))
+	if !module.FromRules() {
+		return out
+	}
+	// Positions are in the Rego that the rules are compiled to, which the author does not see. One field becomes several parts of it.
+	seen := map[string]bool{}
+	each := out[:0]
+	for _, found := range out {
+		found.Message, found.Position = module.WithFields(p.Name, found.Text(p.Name)), lint.Position{}
+		if !seen[found.Message] {
+			seen[found.Message] = true
+			each = append(each, found)
+		}
+	}
+	return each
+}
+
+// findingsOfUndefined finds spec.remote without undefined, because an engine that lacks the policy returns no decision.
+func findingsOfUndefined(spec placementv1.PlacementPolicySpec) []Finding {
+	if spec.Remote == nil || spec.Remote.Undefined != "" || spec.FailurePolicy == placementv1.FailurePolicyIgnore {
+		return nil
+	}
+	return []Finding{advice("spec.remote.undefined is not set: an engine that does not have the policy, as after a typing error in spec.remote.url, " +
+		"admits what it matches. Set it to Error if the engine has a result for each object, and to NoOpinion if it has not")}
+}

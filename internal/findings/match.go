@@ -1,0 +1,73 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package findings
+
+import (
+	"context"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+)
+
+var matchPath = specPath.Child("match")
+
+// Match returns the findings in spec.match: parts that match nothing, such as types that the API server does not serve. It refreshes the
+// catalog if it lacks a type, which may have been installed just before the policy.
+func (f *Finder) Match(ctx context.Context, spec placementv1.Match, m *match.Matcher) []Finding {
+	if len(m.Coverage(f.Catalog.Served(), matchPath, f.OwnNamespace).Unserved) > 0 {
+		if err := f.Catalog.Refresh(ctx); err != nil {
+			return append(findingsOfSelectors(spec), notice("%s: whether the API server serves what the policy matches is not known: %v", matchPath, err))
+		}
+	}
+	return f.match(ctx, spec, m)
+}
+
+// findingsOfSelectors finds what spec.match alone shows.
+func findingsOfSelectors(spec placementv1.Match) []Finding {
+	var out []Finding
+	for _, text := range match.Warnings(spec, matchPath) {
+		out = append(out, mistake("%s", text))
+	}
+	return out
+}
+
+// match is Match with the catalog as it is.
+func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Matcher) []Finding {
+	out, path := findingsOfSelectors(spec), matchPath
+	coverage := m.Coverage(f.Catalog.Served(), path, f.OwnNamespace)
+	for _, unserved := range coverage.Unserved {
+		out = append(out, notice("%s: nothing of it is matched until that is served", unserved))
+	}
+	if coverage.Impossible != "" {
+		return append(out, mistake("the policy can't match anything: %s", coverage.Impossible))
+	}
+	if coverage.ClusterScoped && m.SelectsNamespaces() {
+		out = append(out, mistake("%s has no effect: the types that the policy matches are in no namespace, and all of their objects are matched. "+
+			"Use objectSelector or matchConditions", path.Child("namespaceSelector")))
+	}
+	if f.Namespaces == nil || !coverage.Namespaced || !m.SelectsNamespaces() {
+		return out
+	}
+	namespaces, err := f.Namespaces.All(ctx)
+	if err != nil {
+		return append(out, notice("%s: whether any namespace is selected is not known: %v", path.Child("namespaceSelector"), err))
+	}
+	if m.SelectsNoneOf(namespaces, f.OwnNamespace) {
+		out = append(out, notice("%s selects none of the namespaces that there are", path.Child("namespaceSelector")))
+	}
+	return out
+}

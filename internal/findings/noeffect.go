@@ -1,0 +1,119 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package findings
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/lint"
+)
+
+// findingsOfPredicates finds predicates that evaluate only nodes in a policy that evaluates predicates only on
+// clusters. judging lists the predicates that evaluate clusters.
+func findingsOfPredicates(module *policy.Module, judging []string) []Finding {
+	if module.Nodes || !module.Clusters {
+		return nil
+	}
+	var out []Finding
+	for i, name := range module.Predicates {
+		if !slices.Contains(judging, name) {
+			out = append(out, mistake("spec.predicates.names[%d]: %s has no effect: it judges nodes, and the policy asks about clusters. "+
+				"Clusters are judged by %s", i, name, strings.Join(judging, ", ")))
+		}
+	}
+	return out
+}
+
+// maxUnused is the maximum number of unused rules for which there are warnings.
+const maxUnused = 5
+
+// findingsOfUnused finds rules that no rule that Berth evaluates uses. An author may keep them for other purposes.
+func findingsOfUnused(module *policy.Module) []Finding {
+	var out []Finding
+	for i, f := range module.Unused {
+		if i == maxUnused {
+			return append(out, advice("spec.rego: %d more rules have no effect", len(module.Unused)-i))
+		}
+		out = append(out, Finding{Position: f.Position, Message: f.Message, Level: Advice})
+	}
+	return out
+}
+
+// findingsOfRemediation finds bounds of remediation other than the defaults in a mode that does not patch existing
+// objects automatically.
+func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
+	r := spec.WithDefaults().Remediation
+	if r.Mode == placementv1.RemediationAutomatic {
+		return nil
+	}
+	approved := r.Mode == placementv1.RemediationApproved
+	var out []Finding
+	for _, bound := range []struct {
+		field, bounds string
+		set           bool
+	}{
+		{"blastRadius", "mode Automatic does", r.BlastRadius != nil && *r.BlastRadius != (*placementv1.BlastRadius)(nil).WithDefaults()},
+		{"budget", "the modes Automatic and Approved do", r.Budget != nil && !approved},
+		{"windows", "the modes Automatic and Approved do", len(r.Windows) > 0 && !approved},
+	} {
+		if bound.set {
+			out = append(out, advice("spec.remediation.%s has no effect in mode %s: it bounds what %s", bound.field, r.Mode, bound.bounds))
+		}
+	}
+	return out
+}
+
+// findingsOfEviction finds remediation.evict in a policy that evicts no Pods.
+func findingsOfEviction(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
+	r := spec.WithDefaults().Remediation
+	if !r.Evict {
+		return nil
+	}
+	const noEffect = "spec.remediation.evict has no effect"
+	switch {
+	case r.Mode != placementv1.RemediationAutomatic && r.Mode != placementv1.RemediationApproved:
+		return []Finding{advice("%s in mode %s: Berth evicts Pods in the modes Automatic and Approved", noEffect, r.Mode)}
+	case !m.SelectsResource(corev1.SchemeGroupVersion.WithResource("pods")):
+		return []Finding{mistake(noEffect + ": no rule in spec.match.resourceRules matches pods. Match pods, too, or remove evict")}
+	case !module.Schedules():
+		return []Finding{mistake(noEffect + ": the policy does not define the rule scheduling, and Berth evicts Pods only to change their scheduling")}
+	}
+	return nil
+}
+
+// findingsOfAbsentLabels finds a policy that decides only objects without a label, and whose match requires that
+// label. It ignores policies with match conditions, which may be meant for updates that remove the label.
+func findingsOfAbsentLabels(m *match.Matcher, module *policy.Module) []Finding {
+	if m.Conditional() {
+		return nil
+	}
+	var out []Finding
+	for _, label := range lint.AbsentLabels(module.Compiler) {
+		if m.RequiresLabel(label.Key) {
+			out = append(out, mistakeAt(label.Position, fmt.Sprintf("spec.match.objectSelector requires the label %s: objects without it are not matched, so that "+
+				"the policy decides nothing but updates that remove the label. Remove the label from objectSelector", label.Key)))
+		}
+	}
+	return out
+}

@@ -1,0 +1,207 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package findings
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/rollout"
+)
+
+const (
+	// maxStagedNamespaces is the maximum number of namespaces with which stages are compared, because the client that applies
+	// the policy waits. Kubernetes supports half as many.
+	maxStagedNamespaces = 20_000
+	// maxNamed is the maximum number of namespaces that a warning names.
+	maxNamed = 3
+)
+
+// Stages returns the findings in the stages of spec.rollout. It returns none if they are not valid.
+func (f *Finder) Stages(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
+	if spec.Rollout == nil || len(spec.Rollout.Stages) == 0 {
+		return nil
+	}
+	path := specPath.Child("rollout", "stages")
+	stages, errs := rollout.NewStages(name, spec.Rollout.Stages, path)
+	if len(errs) > 0 {
+		return nil
+	}
+	return append(findingsOfUnchecked(spec, path), f.findingsOfStages(ctx, spec.Rollout.Stages, stages, m, path)...)
+}
+
+// findingsOfUnchecked finds stages that follow each other at once, because Berth does not look at existing objects.
+func findingsOfUnchecked(spec placementv1.PlacementPolicySpec, path *field.Path) []Finding {
+	mode := spec.Remediation.Mode
+	if mode != placementv1.RemediationOff && mode != placementv1.RemediationNewOnly {
+		return nil
+	}
+	stages := spec.Rollout.Stages
+	for i, s := range stages[:max(0, len(stages)-1)] {
+		if (s.Soak == nil || s.Soak.Duration == 0) && !stages[i+1].Approval {
+			return []Finding{advice("%s: nothing holds the rollout in stage %q: spec.remediation.mode is %s, so Berth does not look at existing objects; set soak of the stage, or approval of the next one",
+				path.Index(i), s.Name, mode)}
+		}
+	}
+	return nil
+}
+
+// findingsOfStages finds stages without namespaces, and namespaces that several selectors select, among the namespaces
+// that exist and that the policy matches.
+func (f *Finder) findingsOfStages(ctx context.Context, list []placementv1.RolloutStage, stages *rollout.Stages, m *match.Matcher, path *field.Path) []Finding {
+	if m.Coverage(f.Catalog.Served(), path, f.OwnNamespace).ClusterScoped {
+		return []Finding{advice("%s: no object that the policy matches belongs to a stage: the types that it matches are in no namespace. "+
+			"All of its objects get a new version after the last stage", path)}
+	}
+	if f.Namespaces == nil {
+		return nil
+	}
+	namespaces, err := f.Namespaces.All(ctx)
+	if err != nil {
+		return []Finding{notice("%s: whether the stages select any namespace is not known: %v", path, err)}
+	}
+	counts := f.countStages(ctx, namespaces, list, stages, m)
+	if counts == nil {
+		return nil
+	}
+	var out []Finding
+	for i, s := range list {
+		at := path.Index(i).Child("namespaceSelector")
+		selects := fmt.Sprintf("%s selects", at)
+		if s.NamespaceSelector == nil {
+			at = path.Index(i).Child("percent")
+			selects = fmt.Sprintf("%s: %d percent select", at, s.Percent)
+		}
+		switch c := counts[i]; {
+		case c.existing == 0:
+			out = append(out, advice("%s none of the namespaces that there are: stage %q has no namespace", selects, s.Name))
+		case c.matched == 0:
+			out = append(out, advice("%s no namespace that spec.match.namespaceSelector selects, too: stage %q has no namespace", selects, s.Name))
+		case c.own == 0:
+			out = append(out, advice("%s only namespaces that belong to earlier stages, so that stage %q has no namespace: %s", selects, s.Name, c.earlier.text(list)))
+		case s.NamespaceSelector != nil && c.shared.count > 0:
+			out = append(out, advice("%s also selects %s: a namespace belongs to the first stage that selects it", at, c.shared.text(list)))
+		}
+	}
+	return out
+}
+
+// stageCounts are the numbers of existing namespaces that one stage selects.
+type stageCounts struct {
+	// existing counts those that may be matched by some policy, and matched those that the policy matches. own counts those of
+	// the matched namespaces that belong to no earlier stage.
+	existing, matched, own int
+	// earlier are the matched namespaces that belong to an earlier stage. shared are those of them whose stage has a selector
+	// that does not imply this one's: an author who orders selectors from narrow to wide knows that they overlap.
+	earlier, shared namedNamespaces
+}
+
+// countStages counts the namespaces that each stage selects. It returns nil if the policy matches none of them, if there are
+// more than maxStagedNamespaces, and if ctx ends.
+func (f *Finder) countStages(ctx context.Context, namespaces iter.Seq2[string, map[string]string], list []placementv1.RolloutStage, stages *rollout.Stages, m *match.Matcher) []stageCounts {
+	overlaps := unintendedOverlaps(list)
+	counts, total, matchedAny := make([]stageCounts, len(list)), 0, false
+	for name, labels := range namespaces {
+		if total++; total > maxStagedNamespaces || ctx.Err() != nil {
+			return nil
+		}
+		if match.IsProtectedNamespace(name, f.OwnNamespace) {
+			continue
+		}
+		matched := m.SelectsNamespace(name, labels)
+		matchedAny = matchedAny || matched
+		first := -1
+		for i := range list {
+			if !stages.Selects(i, name, labels) {
+				continue
+			}
+			c := &counts[i]
+			c.existing++
+			switch {
+			case !matched:
+				continue
+			case first < 0:
+				first = i
+				c.own++
+			default:
+				c.earlier.add(name, first)
+				if overlaps[first][i] {
+					c.shared.add(name, first)
+				}
+			}
+			c.matched++
+		}
+	}
+	if !matchedAny {
+		return nil
+	}
+	return counts
+}
+
+// unintendedOverlaps reports for two stages, the earlier one first, whether both have selectors and the second one does not
+// obviously include the first.
+func unintendedOverlaps(list []placementv1.RolloutStage) [][]bool {
+	out := make([][]bool, len(list))
+	for i, earlier := range list {
+		out[i] = make([]bool, len(list))
+		for j := i + 1; j < len(list); j++ {
+			out[i][j] = earlier.NamespaceSelector != nil && list[j].NamespaceSelector != nil && !match.SelectorImplies(earlier.NamespaceSelector, list[j].NamespaceSelector)
+		}
+	}
+	return out
+}
+
+// namedNamespaces counts namespaces, and keeps the first ones in the order of their names.
+type namedNamespaces struct {
+	count int
+	first []stagedNamespace
+}
+
+// stagedNamespace is a namespace and the index of the stage that it belongs to.
+type stagedNamespace struct {
+	name  string
+	stage int
+}
+
+func (n *namedNamespaces) add(name string, stage int) {
+	n.count++
+	at, _ := slices.BinarySearchFunc(n.first, name, func(s stagedNamespace, name string) int { return cmp.Compare(s.name, name) })
+	if at < maxNamed {
+		n.first = slices.Insert(n.first, at, stagedNamespace{name, stage})
+		n.first = n.first[:min(len(n.first), maxNamed)]
+	}
+}
+
+// text returns the names and the stages that they belong to.
+func (n *namedNamespaces) text(list []placementv1.RolloutStage) string {
+	texts := make([]string, len(n.first))
+	for i, s := range n.first {
+		texts[i] = fmt.Sprintf("%s of stage %q", s.name, list[s.stage].Name)
+	}
+	if more := n.count - len(n.first); more > 0 {
+		return fmt.Sprintf("%s, and %d more", strings.Join(texts, ", "), more)
+	}
+	return strings.Join(texts, ", ")
+}
