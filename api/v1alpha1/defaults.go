@@ -50,6 +50,9 @@ func (s PlacementPolicySpec) WithDefaults() PlacementPolicySpec {
 	return s
 }
 
+// Never is the value of pauseAfterFailures with which failures pause nothing.
+const Never = "Never"
+
 // DefaultStagePauseAfterFailures is the default of spec.rollout.stages[*].pauseAfterFailures.
 const DefaultStagePauseAfterFailures = 1
 
@@ -57,7 +60,7 @@ func (r *PolicyRollout) withDefaults() *PolicyRollout {
 	r = r.DeepCopy()
 	for i := range r.Stages {
 		if r.Stages[i].PauseAfterFailures == nil {
-			r.Stages[i].PauseAfterFailures = new(int32(DefaultStagePauseAfterFailures))
+			r.Stages[i].PauseAfterFailures = new(intstr.FromInt32(DefaultStagePauseAfterFailures))
 		}
 	}
 	return r
@@ -97,7 +100,7 @@ func (b *RemediationBudget) WithDefaults() RemediationBudget {
 		out.MaxUnavailable = new(intstr.FromString(DefaultMaxUnavailable))
 	}
 	if out.PauseAfterFailures == nil {
-		out.PauseAfterFailures = new(int32(DefaultPauseAfterFailures))
+		out.PauseAfterFailures = new(intstr.FromInt32(DefaultPauseAfterFailures))
 	}
 	return out
 }

@@ -345,15 +345,18 @@ type RolloutStage struct {
 	// stage: the policy can't decide the object, the API server refused its patch, its rollout failed, or it does not keep
 	// what Berth patches. Denied objects count, too, as far as they are more than before the stage was reached. They have to be in three
 	// namespaces, or in all namespaces of the stage that have objects if these are fewer, and one namespace counts for a third of the
-	// number at most. The rollout goes on when fewer objects fail. 0 means never. Must be from 0 to 10000. Defaults to 1.
+	// number at most. The rollout goes on when fewer objects fail. 0 means that no failure is tolerated: the first one stops the
+	// rollout, in whatever namespace it is. Must be from 0 to 10000, or Never. Defaults to 1.
 	// +optional
 	// +default=1
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=10000
-	PauseAfterFailures *int32 `json:"pauseAfterFailures,omitempty"`
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=5
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 10000 : self == 'Never'",message="must be a number from 0 to 10000, or Never"
+	PauseAfterFailures *intstr.IntOrString `json:"pauseAfterFailures,omitempty"`
 
 	// approval makes the rollout wait before the stage until the annotation placement.berth.dev/approve-stage has the value of
-	// status.rollout.approvalID. Defaults to false.
+	// status.rollout.approvalID. If the last stage has it, what the policy matches in namespaces of no stage, and in none, waits for
+	// another approval after that stage. Defaults to false.
 	// +optional
 	Approval bool `json:"approval,omitempty"`
 }
@@ -587,12 +590,14 @@ type RemediationBudget struct {
 	// failed. If they are in one or two namespaces, or nearly so, only the patches in these stop: one namespace counts for a third of
 	// the number at most. Failures that other objects may share, such as an unavailable webhook, do not count. Patches go on when the
 	// annotation placement.berth.dev/resume-after-failures has the value of status.failures.pause, or with the next generation
-	// of the policy. 0 means never. Must be from 0 to 100. Defaults to 10.
+	// of the policy. 0 means that no failure is tolerated: the first one stops all patches, in whatever namespace it is. Must be from 0 to
+	// 100, or Never. Defaults to 10.
 	// +optional
 	// +default=10
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=100
-	PauseAfterFailures *int32 `json:"pauseAfterFailures,omitempty"`
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=5
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 100 : self == 'Never'",message="must be a number from 0 to 100, or Never"
+	PauseAfterFailures *intstr.IntOrString `json:"pauseAfterFailures,omitempty"`
 }
 
 // RemediationWindow is a recurring period.
@@ -1055,7 +1060,7 @@ type RolloutStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Stages []RolloutStageStatus `json:"stages,omitempty"`
 
-	// approvalID identifies the stage whose approval the rollout waits for. To approve it, set the annotation
+	// approvalID identifies the stage whose approval the rollout waits for, or what no stage has. To approve it, set the annotation
 	// placement.berth.dev/approve-stage on the policy to this value. It is absent before the rollout waits for an approval.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128

@@ -1231,7 +1231,7 @@ func (in *RemediationBudget) DeepCopyInto(out *RemediationBudget) {
 	}
 	if in.PauseAfterFailures != nil {
 		in, out := &in.PauseAfterFailures, &out.PauseAfterFailures
-		*out = new(int32)
+		*out = new(intstr.IntOrString)
 		**out = **in
 	}
 }
@@ -1510,7 +1510,7 @@ func (in *RolloutStage) DeepCopyInto(out *RolloutStage) {
 	}
 	if in.PauseAfterFailures != nil {
 		in, out := &in.PauseAfterFailures, &out.PauseAfterFailures
-		*out = new(int32)
+		*out = new(intstr.IntOrString)
 		**out = **in
 	}
 }

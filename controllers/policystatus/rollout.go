@@ -18,9 +18,11 @@ package policystatus
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/rollout"
 	"github.com/berth-dev/berth/internal/status"
@@ -71,7 +73,7 @@ func (c *Controller) observe(ctx context.Context, obj *placementv1.PlacementPoli
 		facts.Fallback = rollout.Revision{Number: u.Generation, Version: rollout.VersionDigest(u.Spec)}
 	}
 	if !facts.Settled(obj.Status.Rollout) {
-		facts.Counts, err = c.stageCounts(ctx, s.Policy, s.Staged.Stages, f)
+		facts.Counts, facts.Rest, err = c.stageCounts(ctx, s.Policy, s.Staged.Stages, f)
 	}
 	return err
 }
@@ -93,28 +95,36 @@ func pausedBecause(f *status.Facts) string {
 	return ""
 }
 
-// stageCounts returns the numbers of existing objects in each stage.
-func (c *Controller) stageCounts(ctx context.Context, p *placement.Policy, stages *rollout.Stages, f *status.Facts) ([]rollout.Counts, error) {
+// stageCounts returns the numbers of existing objects in each stage, and a description of what no stage has.
+func (c *Controller) stageCounts(ctx context.Context, p *placement.Policy, stages *rollout.Stages, f *status.Facts) (counts []rollout.Counts, rest string, err error) {
 	all, err := (&watches.Namespaces{Cached: c.Client}).All(ctx)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	stageOf := map[string]int{}
+	var without []string
 	for namespace, labels := range all {
 		stageOf[namespace] = stages.Of(namespace, labels)
+		if stageOf[namespace] == stages.Len() && p.Matcher.SelectsByLabels(namespace, labels) && !match.IsProtectedNamespace(namespace, c.OwnNamespace) {
+			without = append(without, namespace)
+		}
 	}
+	if len(without) > 0 {
+		rest = slices.Min(without)
+	}
+	rest = rollout.DescribeRest(len(without), rest, c.Served != nil && p.Matcher.MayMatchOutsideNamespaces(c.Served()))
 	groupOf := func(namespace string) int {
 		if stage, exists := stageOf[namespace]; exists {
 			return stage
 		}
 		return stages.Len()
 	}
-	counts := c.Ledger.RolloutCounts(p.Name, stages.Len(), groupOf, f.Waiting)
+	counts = c.Ledger.RolloutCounts(p.Name, stages.Len(), groupOf, f.Waiting)
 	if !p.Automatic() && !p.NeedsApproval() {
 		// Berth moves no objects, so the rollout does not wait for that.
 		for i := range counts {
 			counts[i].Pending = 0
 		}
 	}
-	return counts, nil
+	return counts, rest, nil
 }

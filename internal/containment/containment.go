@@ -22,6 +22,8 @@ package containment
 import (
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // Namespaces is the number of namespaces that have to fail before anything stops for all.
@@ -71,15 +73,33 @@ func (s Scope) Covers(other Scope) bool {
 	return s.All() || !other.All() && !slices.ContainsFunc(other, func(namespace string) bool { return !s.Includes(namespace) })
 }
 
+// Never is the limit of failures that stop nothing.
+const Never = -1
+
+// LimitOf returns the limit that pauseAfterFailures stands for. unset is the limit if it is nil.
+func LimitOf(pauseAfterFailures *intstr.IntOrString, unset int) int {
+	switch {
+	case pauseAfterFailures == nil:
+		return unset
+	case pauseAfterFailures.Type == intstr.String:
+		return Never
+	}
+	return pauseAfterFailures.IntValue()
+}
+
 // Of returns where failures stop something, by the numbers of failures in each namespace, which are positive. limit is the number
-// of failures from which on they stop anything; 0 for never. stops reports whether they do.
+// of failures from which on they stop anything, or Never. stops reports whether they do. A limit of 0 tolerates no failure: the first
+// one stops all, in whatever namespace it is.
 //
 // To stop all, each namespace counts for a third of the limit at most, and at least three must have failures. Otherwise, those
 // namespaces are stopped that have a third of the limit or more: at most two. So there are always fewer failures than the limit
 // in namespaces that are not stopped.
 func Of(failures map[string]int, limit int) (scope Scope, stops bool) {
-	if limit <= 0 {
+	switch {
+	case limit < 0:
 		return nil, false
+	case limit == 0:
+		return nil, len(failures) > 0
 	}
 	share := (limit + Namespaces - 1) / Namespaces
 	total, bounded := 0, 0

@@ -36,7 +36,9 @@ func TestOf(t *testing.T) {
 		runs     bool
 	}{
 		"nothing fails":                        {limit: 10, runs: true},
-		"no limit":                             {failures: counts{"a": 99, "b": 99, "c": 99}, runs: true},
+		"no limit":                             {failures: counts{"a": 99, "b": 99, "c": 99}, limit: containment.Never, runs: true},
+		"none tolerated, and none fails":       {runs: true},
+		"none tolerated, and one fails":        {failures: counts{"a": 1}, want: all},
 		"fewer than the limit":                 {failures: counts{"a": 9}, limit: 10, runs: true},
 		"fewer than the limit, in many":        {failures: counts{"a": 3, "b": 3, "c": 3}, limit: 10, runs: true},
 		"one namespace":                        {failures: counts{"a": 10}, limit: 10, want: containment.Scope{"a"}},

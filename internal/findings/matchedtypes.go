@@ -32,9 +32,10 @@ import (
 // findingsOfTypes finds matched types whose objects the policy can't decide, because they have no pods, and rules that apply to no
 // object of a matched type, because it has no namespace. It returns nil if the types are not known.
 func (f *Finder) findingsOfTypes(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
-	types, ok := m.Types(f.Catalog.Served())
-	if !ok {
-		return nil
+	// With wildcards, or while a type is not served, the match may also have other types.
+	types, all := m.Types(f.Catalog.Served())
+	if !all {
+		types = m.Served(f.Catalog.Served())
 	}
 	var out []Finding
 	podless := slices.DeleteFunc(slices.Clone(types), func(t match.ServedType) bool {
@@ -42,7 +43,7 @@ func (f *Finder) findingsOfTypes(spec placementv1.PlacementPolicySpec, m *match.
 		return known
 	})
 	// Rego may set scheduling for some of the types alone, and a remote engine may never set it.
-	if module.Remote == nil && module.Schedules() && len(podless) > 0 && (module.FromRules() || len(podless) == len(types)) {
+	if module.Remote == nil && module.Schedules() && len(podless) > 0 && (all && module.FromRules() || len(podless) == len(types)) {
 		found := mistake("the policy sets fields of pods, and %s have no pod template that is known: such objects can't be decided if it sets any. "+
 			"Match other types, or declare where the template is, in podTemplates of the manager's configuration file", plurals(podless))
 		if len(podless) == len(types) {
@@ -53,7 +54,7 @@ func (f *Finder) findingsOfTypes(spec placementv1.PlacementPolicySpec, m *match.
 	unnamespaced := slices.DeleteFunc(slices.Clone(types), func(t match.ServedType) bool {
 		return t.Namespaced || t.Group == "" && t.Resource == "namespaces"
 	})
-	if len(unnamespaced) == 0 {
+	if len(unnamespaced) == 0 || !all {
 		return out
 	}
 	for i, rule := range spec.Rules {

@@ -82,11 +82,18 @@ func (f *Finder) findingsOfStages(ctx context.Context, list []placementv1.Rollou
 	if err != nil {
 		return []Finding{notice("%s: whether the stages select any namespace is not known: %v", path, err)}
 	}
-	counts := f.countStages(ctx, namespaces, list, stages, m)
+	counts, rest := f.countStages(ctx, namespaces, list, stages, m)
 	if counts == nil {
 		return nil
 	}
 	var out []Finding
+	if text := rollout.DescribeRest(rest.count, rest.example(), m.MayMatchOutsideNamespaces(f.Catalog.Served())); rest.count > 0 {
+		last, how := list[len(list)-1], "without soak and approval"
+		if last.Approval {
+			how = "after another approval, and without soak"
+		}
+		out = append(out, advice("%s: %s follow after the last stage %q, %s. To have them in a stage, add {name: rest, percent: 100}", path, text, last.Name, how))
+	}
 	for i, s := range list {
 		at := path.Index(i).Child("namespaceSelector")
 		selects := fmt.Sprintf("%s selects", at)
@@ -118,14 +125,15 @@ type stageCounts struct {
 	earlier, shared namedNamespaces
 }
 
-// countStages counts the namespaces that each stage selects. It returns nil if the policy matches none of them, if there are
+// countStages counts the namespaces that each stage selects, and those that the policy matches and none selects. It returns nil if the policy matches none of them, if there are
 // more than maxStagedNamespaces, and if ctx ends.
-func (f *Finder) countStages(ctx context.Context, namespaces iter.Seq2[string, map[string]string], list []placementv1.RolloutStage, stages *rollout.Stages, m *match.Matcher) []stageCounts {
+func (f *Finder) countStages(ctx context.Context, namespaces iter.Seq2[string, map[string]string], list []placementv1.RolloutStage, stages *rollout.Stages, m *match.Matcher) (counts []stageCounts, rest namedNamespaces) {
 	overlaps := unintendedOverlaps(list)
-	counts, total, matchedAny := make([]stageCounts, len(list)), 0, false
+	counts = make([]stageCounts, len(list))
+	total, matchedAny := 0, false
 	for name, labels := range namespaces {
 		if total++; total > maxStagedNamespaces || ctx.Err() != nil {
-			return nil
+			return nil, rest
 		}
 		if match.IsProtectedNamespace(name, f.OwnNamespace) {
 			continue
@@ -153,11 +161,14 @@ func (f *Finder) countStages(ctx context.Context, namespaces iter.Seq2[string, m
 			}
 			c.matched++
 		}
+		if matched && first < 0 {
+			rest.add(name, len(list))
+		}
 	}
 	if !matchedAny {
-		return nil
+		return nil, rest
 	}
-	return counts
+	return counts, rest
 }
 
 // unintendedOverlaps reports for two stages, the earlier one first, whether both have selectors and the second one does not
@@ -192,6 +203,14 @@ func (n *namedNamespaces) add(name string, stage int) {
 		n.first = slices.Insert(n.first, at, stagedNamespace{name, stage})
 		n.first = n.first[:min(len(n.first), maxNamed)]
 	}
+}
+
+// example returns the first name; "" if there is none.
+func (n *namedNamespaces) example() string {
+	if n.count == 0 {
+		return ""
+	}
+	return n.first[0].name
 }
 
 // text returns the names and the stages that they belong to.

@@ -124,6 +124,11 @@ func (m *Matcher) Served(served *ServedTypes) []ServedType {
 	return out
 }
 
+// MayMatchOutsideNamespaces reports whether the match selects a served type whose objects are in no namespace, other than Namespaces.
+func (m *Matcher) MayMatchOutsideNamespaces(served *ServedTypes) bool {
+	return slices.ContainsFunc(m.Served(served), func(t ServedType) bool { return !t.selectedByNamespace() })
+}
+
 // selectedByNamespace reports whether a namespace selector applies to objects of the type. A Namespace is selected by
 // its own labels.
 func (t ServedType) selectedByNamespace() bool {

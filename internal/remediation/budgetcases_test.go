@@ -213,8 +213,7 @@ func TestBudgetSettlesVersions(t *testing.T) {
 }
 
 func TestFailuresOfMoves(t *testing.T) {
-	three := int32(3)
-	budget := placementv1.RemediationBudget{PauseAfterFailures: &three}
+	budget := placementv1.RemediationBudget{PauseAfterFailures: new(intstr.FromInt32(3))}
 	failures := func(c *budgetCase, want int) {
 		c.Helper()
 		if got := c.Waiting("p").Failures; len(got) != want {
@@ -271,7 +270,7 @@ func TestFailuresOfMoves(t *testing.T) {
 // TestFailuresOfNamespaces checks that failed objects of one or two namespaces stop the patches in these namespaces alone, until
 // the objects are mended, also with another leader, and that those of three stop all.
 func TestFailuresOfNamespaces(t *testing.T) {
-	budget := placementv1.RemediationBudget{PauseAfterFailures: new(int32(6))}
+	budget := placementv1.RemediationBudget{PauseAfterFailures: new(intstr.FromInt32(6))}
 	in := func(namespace string, i int) remediation.Key {
 		return remediation.Key{Resource: deployments, Namespace: namespace, Name: fmt.Sprintf("%s-%d", namespace, i)}
 	}

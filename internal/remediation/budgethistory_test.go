@@ -29,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/containment"
@@ -127,7 +126,7 @@ func (h *history) policy(i int, generation int64) *modelPolicy {
 		out.Budget.MaxUnavailable = new(oneOf(h.random, intstr.FromInt32(1), intstr.FromInt32(4), intstr.FromString("10%"), intstr.FromString("40%"), intstr.FromString("100%")))
 	}
 	if h.random.IntN(2) == 0 {
-		out.Budget.PauseAfterFailures = new(int32(1 + h.random.IntN(4)))
+		out.Budget.PauseAfterFailures = new(intstr.FromInt(h.random.IntN(5)))
 	}
 	// Windows of two policies may never be open at the same time.
 	if i == 0 && h.random.IntN(2) == 0 {
@@ -561,7 +560,7 @@ func (h *history) allowed(key remediation.Key, o *modelObject) error {
 			failures[failed.Namespace]++
 		}
 		// What was refused in single namespaces is tried again.
-		if scope, stops := containment.Of(failures, int(ptr.Deref(p.Budget.PauseAfterFailures, 0))); stops && scope.Includes(key.Namespace) && (scope.All() || !p.failed[key]) {
+		if scope, stops := containment.Of(failures, containment.LimitOf(p.Budget.PauseAfterFailures, containment.Never)); stops && scope.Includes(key.Namespace) && (scope.All() || !p.failed[key]) {
 			return fmt.Errorf("a patch for policy %s in namespace %s after failures %v", p.Name, key.Namespace, failures)
 		}
 		p.patched = append(p.patched, h.now)
@@ -642,7 +641,7 @@ func (h *history) finish(key remediation.Key, o *modelObject) error {
 	case o.refused:
 		result.Refusal = "denied"
 		for i := range o.due {
-			if p := h.policies[i]; slices.Contains(remediation.Names(due), p.Name) && ptr.Deref(p.Budget.PauseAfterFailures, 0) > 0 {
+			if p := h.policies[i]; slices.Contains(remediation.Names(due), p.Name) && p.Budget.PauseAfterFailures != nil {
 				p.failed[key] = true
 			}
 		}

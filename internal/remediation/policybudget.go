@@ -111,7 +111,7 @@ func (p *policyBudget) stops(namespace string) bool {
 // failed counts another failure in a namespace. It returns whether that pauses the policy where it was not paused before.
 func (p *policyBudget) failed(now time.Time, namespace string) (paused bool) {
 	p.failures[namespace]++
-	scope, stops := containment.Of(p.failures, int(ptr.Deref(p.bounds.PauseAfterFailures, 0)))
+	scope, stops := containment.Of(p.failures, containment.LimitOf(p.bounds.PauseAfterFailures, containment.Never))
 	if !stops || p.pause != "" && p.paused.Covers(scope) {
 		return false
 	}
@@ -133,7 +133,7 @@ func (p *policyBudget) recovered(namespace string) (resumed bool) {
 		return false
 	}
 	before := p.paused
-	scope, stops := containment.Of(p.failures, int(ptr.Deref(p.bounds.PauseAfterFailures, 0)))
+	scope, stops := containment.Of(p.failures, containment.LimitOf(p.bounds.PauseAfterFailures, containment.Never))
 	if p.paused = scope; !stops {
 		p.pause = ""
 	}

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -57,7 +58,7 @@ func TestStagesNeverRunAhead(t *testing.T) {
 		}
 	}
 	for _, event := range []string{
-		"begun", "begun again in the midst", "stage reached", "complete after its stages", "complete at once", "rolled back", "soaked", "approved", "approval of another wait",
+		"begun", "begun again in the midst", "stage reached", "complete after its stages", "complete at once", "rolled back", "soaked", "approved", "rest approved", "approval of another wait",
 		"held by failures", "held by objects that are not moved", "held by a lagging registry", "lost", "recovered", string(placementv1.RolloutPaused), string(placementv1.RolloutSoaking), string(placementv1.RolloutWaitingForApproval),
 	} {
 		if seen[event] < histories/100 {
@@ -91,6 +92,7 @@ type history struct {
 
 	counts []rollout.Counts
 	busy   bool
+	rest   string
 	paused string
 
 	model model
@@ -154,8 +156,11 @@ func (h *history) tune(s *placementv1.RolloutStage) {
 	if h.IntN(3) == 0 {
 		s.Soak = &metav1.Duration{Duration: time.Duration(h.IntN(5)) * time.Second}
 	}
-	if n := h.IntN(5); n < 3 {
-		s.PauseAfterFailures = new(int32(n))
+	switch n := h.IntN(6); n {
+	case 0, 1, 2:
+		s.PauseAfterFailures = new(intstr.FromInt(n))
+	case 3:
+		s.PauseAfterFailures = new(intstr.FromString(placementv1.Never))
 	}
 }
 
@@ -190,7 +195,7 @@ func (h *history) recount() {
 		c.Moved = c.Matched - total(c.Failed) - total(c.Denied) - c.Pending
 		h.counts[i] = c
 	}
-	h.busy, h.paused = h.IntN(5) == 0, ""
+	h.busy, h.paused, h.rest = h.IntN(5) == 0, "", []string{"", "namespaces of no stage (1, such as z)"}[h.IntN(2)]
 	if h.IntN(20) == 0 {
 		h.paused = "remediation is paused"
 	}
@@ -295,7 +300,7 @@ func (h *history) load() {
 func (h *history) next() time.Time {
 	h.now = h.now.Add(time.Millisecond)
 	f := rollout.Facts{
-		Now: h.now, Spec: h.spec, Stored: h.stored, Fallback: h.fallback, Busy: h.busy, Paused: h.paused, Approved: h.annotation, Counts: h.counts,
+		Now: h.now, Spec: h.spec, Stored: h.stored, Fallback: h.fallback, Busy: h.busy, Paused: h.paused, Approved: h.annotation, Counts: h.counts, Rest: h.rest,
 	}
 	if h.loaded == h.generation {
 		f.InForce, f.Candidate = new(h.inForce), h.candidate
@@ -389,6 +394,14 @@ func (h *history) judge(f rollout.Facts, after *placementv1.RolloutStatus) {
 		if m.reached != len(f.Spec.Stages) {
 			h.fail("complete after %d stages", m.reached)
 		}
+		if f.Rest != "" && f.Spec.Stages[m.reached-1].Approval {
+			if m.shown == "" || f.Approved != m.shown || m.used[m.shown] {
+				h.fail("the rest is reached, approved is %q, and %q was shown", f.Approved, m.shown)
+			}
+			m.used[m.shown] = true
+			h.seen["rest approved"]++
+		}
+		m.shown = ""
 		h.seen["complete after its stages"]++
 		m.everywhere, m.rollout = h.version, ""
 		return
@@ -447,7 +460,7 @@ func (h *history) held(f rollout.Facts) string {
 		return "a pause of remediation"
 	}
 	for i := range reached {
-		limit, c, before := ptr.Deref(f.Spec.Stages[i].PauseAfterFailures, 1), f.Counts[i], h.model.denied[i]
+		limit, c, before := ptr.Deref(f.Spec.Stages[i].PauseAfterFailures, intstr.FromInt32(1)), f.Counts[i], h.model.denied[i]
 		failing := 0
 		for _, name := range []string{"a", "b", "c", "d"} {
 			if c.Failed[name] > 0 || c.Denied[name] > before[name] {
@@ -455,7 +468,8 @@ func (h *history) held(f rollout.Facts) string {
 			}
 		}
 		// No limit is above three, so that a namespace counts for one failure.
-		if limit > 0 && total(c.Failed)+max(0, total(c.Denied)-total(before)) >= int(limit) && failing >= min(3, c.Namespaces) {
+		failures := total(c.Failed) + max(0, total(c.Denied)-total(before))
+		if limit.Type == intstr.Int && (limit.IntValue() > 0 && failures >= limit.IntValue() && failing >= min(3, c.Namespaces) || limit.IntValue() == 0 && failures > 0 && failing > 0) {
 			return "failures"
 		}
 		if f.Counts[i].Pending > 0 {

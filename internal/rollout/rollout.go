@@ -22,6 +22,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,7 +82,7 @@ func (c Counts) failures(s placementv1.RolloutStageStatus, most int) (failed, de
 		}
 	}
 	failed, denied = sum(c.Failed), max(0, sum(c.Denied)-int(ptr.Deref(s.DeniedBefore, 0)))
-	if most > 0 && failed+denied < most {
+	if failed+denied < max(most, 1) {
 		return failed, denied, false
 	}
 	scope, stop := containment.Of(by, most)
@@ -136,6 +137,8 @@ type Facts struct {
 	Approved string
 	// Counts are the numbers for each stage of Spec. They are needed unless Settled.
 	Counts []Counts
+	// Rest describes what the version matches and no stage has, as DescribeRest returns it; "" for nothing. It follows the last stage.
+	Rest string
 }
 
 // Next returns the status of a rollout after old, which is nil if there was none. It returns nil if the policy has no rollout.
@@ -318,21 +321,23 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 		}
 		if soak != nil {
 			if until := last.MovedTime.Add(soak.Duration); f.Now.Before(until) {
-				wait(placementv1.RolloutSoaking, fmt.Sprintf("stage %s soaks until %s", last.Name, until.UTC().Format(time.RFC3339)))
+				wait(placementv1.RolloutSoaking, fmt.Sprintf("stage %s soaks until %s%s", last.Name, until.UTC().Format(time.RFC3339), f.after(reached-1)))
 				return until
 			}
 		}
 	}
 	if reached == len(s.Stages) {
+		// The approval of the last stage was not for more than that stage.
+		if f.asksForRest() && !f.approved(s, restName) {
+			wait(placementv1.RolloutWaitingForApproval, fmt.Sprintf("%s wait for an approval of their own: set the annotation %s to %s", f.Rest, placementv1.ApproveStageAnnotation, s.ApprovalID))
+			return time.Time{}
+		}
 		complete(s)
 		return time.Time{}
 	}
 	stage := f.Spec.Stages[reached]
-	if stage.Approval && (s.ApprovalID == "" || s.ApprovalID != f.Approved) {
-		if s.ApprovalID == "" {
-			s.ApprovalID = strconv.FormatInt(s.Revision, 10) + "-" + stage.Name + "-" + strconv.FormatInt(f.Now.UnixMilli(), 36)
-		}
-		wait(placementv1.RolloutWaitingForApproval, fmt.Sprintf("stage %s waits for its approval: set the annotation %s to %s", stage.Name, placementv1.ApproveStageAnnotation, s.ApprovalID))
+	if stage.Approval && !f.approved(s, stage.Name) {
+		wait(placementv1.RolloutWaitingForApproval, fmt.Sprintf("stage %s waits for its approval: set the annotation %s to %s%s", stage.Name, placementv1.ApproveStageAnnotation, s.ApprovalID, f.after(reached)))
 		return time.Time{}
 	}
 	s.ApprovalID = ""
@@ -344,6 +349,54 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	}
 	wait(placementv1.RolloutProgressing, fmt.Sprintf("objects of stage %s are being decided", stage.Name))
 	return time.Time{}
+}
+
+// restName stands for what no stage has in the identity of its approval. It is not the name of a stage.
+const restName = "_rest"
+
+// DescribeRest returns a description of what no stage has, for the beginning of a sentence: a number of namespaces, of which one is named,
+// and cluster-scoped objects. It returns "" for nothing.
+func DescribeRest(namespaces int, example string, clusterScoped bool) string {
+	var parts []string
+	if namespaces > 0 {
+		parts = append(parts, fmt.Sprintf("namespaces of no stage (%d, such as %s)", namespaces, example))
+	}
+	if clusterScoped {
+		parts = append(parts, "cluster-scoped objects")
+	}
+	return strings.Join(parts, " and ")
+}
+
+// asksForRest reports whether what no stage has needs an approval, because the last stage does.
+func (f *Facts) asksForRest() bool {
+	return f.Rest != "" && len(f.Spec.Stages) > 0 && f.Spec.Stages[len(f.Spec.Stages)-1].Approval
+}
+
+// approved reports whether a stage, or the rest, has its approval. If not, it sets the identity of the approval in the status.
+func (f *Facts) approved(s *placementv1.RolloutStatus, name string) bool {
+	if s.ApprovalID != "" {
+		return s.ApprovalID == f.Approved
+	}
+	// Nobody can have approved what was not shown before.
+	s.ApprovalID = strconv.FormatInt(s.Revision, 10) + "-" + name + "-" + strconv.FormatInt(f.Now.UnixMilli(), 36)
+	return false
+}
+
+// after returns what follows a stage, for appending to a message; "" for nothing.
+func (f *Facts) after(stage int) string {
+	how := func(approval bool) string {
+		if approval {
+			return "after another approval"
+		}
+		return "without an approval"
+	}
+	switch next := stage + 1; {
+	case next < len(f.Spec.Stages):
+		return fmt.Sprintf("; after it, stage %s follows %s", f.Spec.Stages[next].Name, how(f.Spec.Stages[next].Approval))
+	case f.Rest != "":
+		return fmt.Sprintf("; after it, %s follow %s", f.Rest, how(f.asksForRest()))
+	}
+	return ""
 }
 
 // holds returns why a rollout can't go on before the soak of its present stage; an empty state if it can.
@@ -360,7 +413,7 @@ func (f *Facts) holds(s *placementv1.RolloutStatus, reached int) (placementv1.Ro
 	pending := 0
 	for i := range reached {
 		stage, c := f.Spec.Stages[i], f.Counts[i]
-		most := int(ptr.Deref(stage.PauseAfterFailures, placementv1.DefaultStagePauseAfterFailures))
+		most := containment.LimitOf(stage.PauseAfterFailures, placementv1.DefaultStagePauseAfterFailures)
 		if failed, denied, stop := c.failures(s.Stages[i], most); stop {
 			return placementv1.RolloutPaused, fmt.Sprintf("%d objects of stage %s failed, %d more are denied than before, and its pauseAfterFailures is %d: correct the policy or the objects, or roll back with spec.rollout.revision",
 				failed, stage.Name, denied, most)

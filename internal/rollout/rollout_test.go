@@ -26,6 +26,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/rollout"
@@ -92,7 +93,7 @@ func TestNext(t *testing.T) {
 	soaked := func(r *placementv1.PolicyRollout) { r.Stages[0].Soak = &metav1.Duration{Duration: time.Hour} }
 	approved := func(r *placementv1.PolicyRollout) { r.Stages[1].Approval = true }
 	pauseAfter := func(n int32) func(*placementv1.PolicyRollout) {
-		return func(r *placementv1.PolicyRollout) { r.Stages[0].PauseAfterFailures = new(n) }
+		return func(r *placementv1.PolicyRollout) { r.Stages[0].PauseAfterFailures = new(intstr.FromInt32(n)) }
 	}
 	pinned := func(revision int64) func(*placementv1.PolicyRollout) {
 		return func(r *placementv1.PolicyRollout) { r.Revision = revision }
@@ -186,7 +187,7 @@ func TestNext(t *testing.T) {
 		"stages change in the midst":        {spec: twoStages(func(r *placementv1.PolicyRollout) { r.Stages[0].Percent = 20 }), old: func(*placementv1.PolicyRollout) *status { return at(twoStages(), 2) }, fresh: first},
 		"stages change when it is complete": {spec: twoStages(func(r *placementv1.PolicyRollout) { r.Stages[0].Percent = 20 }), old: func(*placementv1.PolicyRollout) *status { return complete("b", 2, twoStages()) }},
 		"the soak changes in the midst": {spec: twoStages(soaked), old: func(*placementv1.PolicyRollout) *status { return at(twoStages(), 1) }, want: []func(*status){
-			counted, moved, waits(placementv1.RolloutSoaking, "stage canary soaks until 2026-05-04T04:02:01Z"),
+			counted, moved, waits(placementv1.RolloutSoaking, "stage canary soaks until 2026-05-04T04:02:01Z; after it, stage rest follows without an approval"),
 		}, again: now.Add(time.Hour)},
 
 		"superseded, and the version before is lost": {spec: twoStages(), old: func(r *placementv1.PolicyRollout) *status {
@@ -245,7 +246,9 @@ func TestNext(t *testing.T) {
 		"3 failures": {spec: twoStages(pauseAfter(3)), old: func(r *placementv1.PolicyRollout) *status { return at(r, 1) }, facts: failures(3), want: []func(*status){counted, func(s *status) {
 			s.Stages[0].Moved, s.Stages[0].Failed = 1, 3
 		}, waits(placementv1.RolloutPaused, "3 objects of stage canary failed, 0 more are denied than before, and its pauseAfterFailures is 3: correct the policy or the objects, or roll back with spec.rollout.revision")}},
-		"failures do not pause": {spec: twoStages(pauseAfter(0)), old: func(r *placementv1.PolicyRollout) *status { return at(r, 1) }, facts: failures(4), want: []func(*status){counted, moved, second, func(s *status) {
+		"failures do not pause": {spec: twoStages(func(r *placementv1.PolicyRollout) {
+			r.Stages[0].PauseAfterFailures = new(intstr.FromString(placementv1.Never))
+		}), old: func(r *placementv1.PolicyRollout) *status { return at(r, 1) }, facts: failures(4), want: []func(*status){counted, moved, second, func(s *status) {
 			s.Stages[0].Moved, s.Stages[0].Failed = 0, 4
 		}}},
 		"failures of an earlier stage": {spec: twoStages(), old: func(r *placementv1.PolicyRollout) *status { return at(r, 2) }, facts: func(f *rollout.Facts) {
@@ -259,14 +262,14 @@ func TestNext(t *testing.T) {
 			out := at(r, 1)
 			out.Stages[0].MovedTime = new(metav1.NewTime(now.Add(-time.Minute)))
 			return out
-		}, want: []func(*status){counted, waits(placementv1.RolloutSoaking, "stage canary soaks until 2026-05-04T04:01:01Z")}, again: now.Add(59 * time.Minute)},
+		}, want: []func(*status){counted, waits(placementv1.RolloutSoaking, "stage canary soaks until 2026-05-04T04:01:01Z; after it, stage rest follows without an approval")}, again: now.Add(59 * time.Minute)},
 		"has soaked": {spec: twoStages(soaked), old: func(r *placementv1.PolicyRollout) *status {
 			out := at(r, 1)
 			out.Stages[0].MovedTime = new(metav1.NewTime(now.Add(-time.Hour)))
 			return out
 		}, want: []func(*status){counted, second}},
 		"soaks from the next second": {spec: twoStages(soaked), old: func(r *placementv1.PolicyRollout) *status { return at(r, 1) }, facts: func(f *rollout.Facts) { f.Now = now.Add(-time.Millisecond) }, want: []func(*status){
-			counted, moved, waits(placementv1.RolloutSoaking, "stage canary soaks until 2026-05-04T04:02:01Z"),
+			counted, moved, waits(placementv1.RolloutSoaking, "stage canary soaks until 2026-05-04T04:02:01Z; after it, stage rest follows without an approval"),
 		}, again: now.Add(time.Hour)},
 
 		"waits for approval": {spec: twoStages(approved), old: func(r *placementv1.PolicyRollout) *status { return at(r, 1) }, want: []func(*status){counted, moved, func(s *status) {
@@ -281,6 +284,26 @@ func TestNext(t *testing.T) {
 			return out
 		}, facts: func(f *rollout.Facts) { f.Approved = "2-rest-y" }, want: []func(*status){counted, moved,
 			waits(placementv1.RolloutWaitingForApproval, "stage rest waits for its approval: set the annotation placement.berth.dev/approve-stage to 2-rest-x")}},
+		"waits for the approval of the rest": {spec: twoStages(approved), old: func(r *placementv1.PolicyRollout) *status { return at(r, 2) }, facts: func(f *rollout.Facts) {
+			f.Counts[1], f.Rest = rollout.Counts{Matched: 6, Moved: 5}, rollout.DescribeRest(2, "shop", true)
+		}, want: []func(*status){counted, func(s *status) {
+			s.ApprovalID, s.Stages[1].MovedTime = "2-_rest-moqm5mp4", new(then)
+		}, waits(placementv1.RolloutWaitingForApproval, "namespaces of no stage (2, such as shop) and cluster-scoped objects wait for an approval of their own: set the annotation placement.berth.dev/approve-stage to 2-_rest-moqm5mp4")}},
+		"the approval of the last stage is not that of the rest": {spec: twoStages(approved), old: func(r *placementv1.PolicyRollout) *status { return at(r, 2) }, facts: func(f *rollout.Facts) {
+			f.Counts[1], f.Rest, f.Approved = rollout.Counts{Matched: 6, Moved: 5}, "cluster-scoped objects", "2-rest-x"
+		}, want: []func(*status){counted, func(s *status) {
+			s.ApprovalID, s.Stages[1].MovedTime = "2-_rest-moqm5mp4", new(then)
+		}, waits(placementv1.RolloutWaitingForApproval, "cluster-scoped objects wait for an approval of their own: set the annotation placement.berth.dev/approve-stage to 2-_rest-moqm5mp4")}},
+		"the rest is approved": {spec: twoStages(approved), old: func(r *placementv1.PolicyRollout) *status {
+			out := at(r, 2)
+			out.ApprovalID = "2-_rest-x"
+			return out
+		}, facts: func(f *rollout.Facts) {
+			f.Counts[1], f.Rest, f.Approved = rollout.Counts{Matched: 6, Moved: 5}, "cluster-scoped objects", "2-_rest-x"
+		}, want: []func(*status){counted, func(s *status) {
+			s.State, s.Stage, s.PreviousRevision, s.ApprovalID = placementv1.RolloutComplete, "Complete", 0, ""
+			s.Stages[1].MovedTime = new(then)
+		}}},
 		"approved": {spec: twoStages(approved), old: func(r *placementv1.PolicyRollout) *status {
 			out := at(r, 1)
 			out.ApprovalID = "2-rest-x"
@@ -342,6 +365,7 @@ func TestNext(t *testing.T) {
 func TestTenants(t *testing.T) {
 	for name, tc := range map[string]struct {
 		namespaces, most int
+		never            bool
 		failed, denied   in
 		// before are those that the version before denied.
 		before in
@@ -357,7 +381,11 @@ func TestTenants(t *testing.T) {
 		"one of two namespaces":                          {namespaces: 2, most: 1, failed: in{"a": 9}},
 		"two of two namespaces":                          {namespaces: 2, most: 1, failed: in{"a": 1, "b": 1}, paused: true},
 		"fewer than the bound":                           {namespaces: 1, most: 3, failed: in{"a": 2}},
-		"no bound":                                       {namespaces: 1, failed: in{"a": 9}},
+		"no bound":                                       {namespaces: 1, never: true, failed: in{"a": 9}},
+		"one of four, none tolerated":                    {namespaces: 4, failed: in{"a": 1}, paused: true},
+		"denials in one of four, none tolerated":         {namespaces: 4, denied: in{"a": 2}, before: in{"a": 1}, paused: true},
+		"denials as before, none tolerated":              {namespaces: 4, denied: in{"a": 1}, before: in{"a": 1}},
+		"none failed, none tolerated":                    {namespaces: 4},
 		"denials in one of four":                         {namespaces: 4, most: 1, denied: in{"a": 9}},
 		"denials in three of four":                       {namespaces: 4, most: 1, denied: in{"a": 1, "b": 1, "c": 1}, paused: true},
 		"denials and failures in three of four":          {namespaces: 4, most: 1, denied: in{"a": 1, "b": 1}, failed: in{"c": 1}, paused: true},
@@ -366,7 +394,11 @@ func TestTenants(t *testing.T) {
 		"denials in another namespace than before":       {namespaces: 1, most: 1, denied: in{"a": 1}, before: in{"b": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := twoStages(func(r *placementv1.PolicyRollout) { r.Stages[0].PauseAfterFailures = new(int32(tc.most)) })
+			most := intstr.FromInt(tc.most)
+			if tc.never {
+				most = intstr.FromString(placementv1.Never)
+			}
+			r := twoStages(func(r *placementv1.PolicyRollout) { r.Stages[0].PauseAfterFailures = &most })
 			f := facts(r, 0)
 			f.InForce = &rollout.InForce{Digest: digestOf("a", r), Complete: true}
 			f.Counts[0] = rollout.Counts{Matched: 40, Namespaces: tc.namespaces, Denied: tc.before}

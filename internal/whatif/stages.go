@@ -73,6 +73,9 @@ func (q *question) stages(ctx context.Context, p *simulation.Policy) []Finding {
 		parts = append(parts, part)
 	}
 	rest := "everything else"
+	if counts != nil && counts[len(spec.Stages)] > 0 && spec.Stages[len(spec.Stages)-1].Approval {
+		rest = "after another approval everything else"
+	}
 	if counts != nil {
 		rest += fmt.Sprintf(" (%d objects)", counts[len(spec.Stages)])
 	}

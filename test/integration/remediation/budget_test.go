@@ -122,6 +122,7 @@ var _ = Describe("Bounds of remediation that make no sense", func() {
 		Entry("no unavailable object", map[string]any{"budget": map[string]any{"maxUnavailable": 0}}, "spec.remediation.budget.maxUnavailable"),
 		Entry("more objects than there can be", map[string]any{"budget": map[string]any{"maxUnavailable": 3000000000}}, "spec.remediation.budget.maxUnavailable"),
 		Entry("a number that is a text", map[string]any{"budget": map[string]any{"maxUnavailable": "3"}}, "spec.remediation.budget.maxUnavailable"),
+		Entry("another word than Never", map[string]any{"budget": map[string]any{"pauseAfterFailures": "never"}}, "spec.remediation.budget.pauseAfterFailures: Invalid value: \"never\": must be a number from 0 to 100, or Never"),
 		Entry("fewer failures than none", map[string]any{"budget": map[string]any{"pauseAfterFailures": -1}}, "spec.remediation.budget.pauseAfterFailures"),
 	)
 

@@ -191,7 +191,7 @@ var _ = Describe("Patches that roll pods", func() {
 	})
 
 	It("stop after as many failed rollouts as pauseAfterFailures says, and go on when a user says so", func(ctx SpecContext) {
-		begin(ctx, 1, placementv1.RemediationBudget{MaxConcurrent: 1, MaxUnavailable: new(intstr.FromString("100%")), PauseAfterFailures: new(int32(2))})
+		begin(ctx, 1, placementv1.RemediationBudget{MaxConcurrent: 1, MaxUnavailable: new(intstr.FromString("100%")), PauseAfterFailures: new(intstr.FromInt32(2))})
 		for range 2 {
 			Eventually(number).WithContext(ctx).Should(Equal(1))
 			byNamespace, err := underWay(ctx)
@@ -242,7 +242,7 @@ var _ = Describe("Patches that roll pods", func() {
 })
 
 var _ = Describe("Patches that the API server refuses", func() {
-	It("stop after as many as pauseAfterFailures says", func(ctx SpecContext) {
+	DescribeTable("stop after as many as pauseAfterFailures says", func(ctx SpecContext, limit int32, failed int, status metav1.ConditionStatus, reason string) {
 		const objects, tier = 6, "example.com/tier"
 		namespace := f.NewNamespace(ctx, nil)
 		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
@@ -275,15 +275,15 @@ var _ = Describe("Patches that the API server refuses", func() {
 		}
 		Eventually(silver).WithContext(ctx).Should(MatchError(ContainSubstring("no silver")))
 		name := onConfigMaps(ctx, "refused", always(tier, "gold"), namespace, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxConcurrent: 1, PauseAfterFailures: new(int32(3))}
+			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxConcurrent: 1, PauseAfterFailures: new(intstr.FromInt32(limit))}
 		})
 		crowd(ctx, namespace, name, objects)
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tier, "silver") })
 		Eventually(f.Policy).WithContext(ctx).WithArguments(name).Should(HaveField("Status.Failures", PointTo(MatchFields(IgnoreExtras, Fields{
-			"Objects": PointTo(BeEquivalentTo(3)), "Pause": Not(BeEmpty()), "Sample": HaveEach(And(HaveField("Reason", placementv1.PatchRefused), HaveField("Message", ContainSubstring("no silver")))),
+			"Objects": PointTo(BeEquivalentTo(failed)), "Pause": Not(BeEmpty()), "Sample": HaveEach(And(HaveField("Reason", placementv1.PatchRefused), HaveField("Message", ContainSubstring("no silver")))),
 		}))))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionPaused).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNamespacesPaused, "in namespace "+namespace, "no silver"))
+			Should(framework.BeCondition(status, reason, "no silver"))
 
 		By("trying again when the cause is corrected and a user says so")
 		Expect(f.Client.Delete(ctx, binding)).To(Succeed())
@@ -294,5 +294,8 @@ var _ = Describe("Patches that the API server refuses", func() {
 		Eventually(valuesOf).WithContext(ctx).WithArguments(namespace, tier).Should(Equal(map[string]int{"silver": objects}))
 		Eventually(f.Policy).WithContext(ctx).WithArguments(name).Should(HaveField("Status.Failures", BeNil()))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionPaused).Should(BeZero())
-	})
+	},
+		Entry("in their namespace", int32(3), 3, metav1.ConditionFalse, placementv1.ReasonNamespacesPaused),
+		Entry("everywhere, if none is tolerated", int32(0), 1, metav1.ConditionTrue, placementv1.ReasonTooManyFailures),
+	)
 })

@@ -18,6 +18,7 @@ package remediation_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	. "github.com/onsi/gomega/gstruct"
 	"github.com/onsi/gomega/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -152,6 +154,12 @@ var _ = Describe("A policy that comes into force in stages", func() {
 		again := await(ctx, placementv1.RolloutWaitingForApproval, Fields{"Reached": HaveValue(BeEquivalentTo(1))})
 		Expect(again.ApprovalID).NotTo(Equal(waits.ApprovalID))
 		approve(ctx, again.ApprovalID)
+		// The approval was for the last stage, and the rest has one of its own.
+		others := await(ctx, placementv1.RolloutWaitingForApproval, Fields{"Reached": HaveValue(BeEquivalentTo(2)), "Message": ContainSubstring(rest + ") wait for an approval of their own")})
+		Expect(others.ApprovalID).NotTo(Equal(again.ApprovalID))
+		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "silver", "half": "silver", "rest": "gold"}))
+		Consistently(tiers, time.Second).WithContext(ctx).Should(all(map[string]string{"canary": "silver", "half": "silver", "rest": "gold"}))
+		approve(ctx, others.ApprovalID)
 		await(ctx, placementv1.RolloutComplete, Fields{"Revision": Equal(again.Revision), "PreviousRevision": BeZero(), "Revisions": Equal([]int64{again.Revision, 1})})
 		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "silver", "half": "silver", "rest": "silver"}))
 	})
@@ -166,9 +174,59 @@ var _ = Describe("A policy that comes into force in stages", func() {
 		approve(ctx, waits.ApprovalID)
 		second := await(ctx, placementv1.RolloutWaitingForApproval, Fields{"Reached": HaveValue(BeEquivalentTo(1))})
 		Eventually(tiers).WithContext(ctx).Should(And(HaveKeyWithValue("canary", fmt.Sprintf("%d bronze new bronze", objects)), HaveKeyWithValue("half", Not(ContainSubstring("bronze")))))
+		Expect(second.Message).To(ContainSubstring("; after it, namespaces of no stage (1, such as %s) follow after another approval", rest))
 		approve(ctx, second.ApprovalID)
+		others := await(ctx, placementv1.RolloutWaitingForApproval, Fields{"Reached": HaveValue(BeEquivalentTo(2))})
+		approve(ctx, others.ApprovalID)
 		await(ctx, placementv1.RolloutComplete, Fields{})
 		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "bronze", "half": "bronze", "rest": "bronze"}))
+	})
+
+	It("says what follows its last stage, and asks for no other approval if nothing does", func(ctx SpecContext) {
+		apply := func(tune ...func([]placementv1.RolloutStage)) string {
+			GinkgoHelper()
+			text, err := json.Marshal(map[string]any{"spec": map[string]any{"rollout": stages(tune...)}})
+			Expect(err).NotTo(HaveOccurred())
+			return f.MustKubectl(ctx, "", "patch", "plpol", name, "--type=merge", "-p", string(text))
+		}
+		follow := "namespaces of no stage (1, such as " + rest + ") follow after the last stage \"half\", "
+		Expect(apply()).To(ContainSubstring(follow + "after another approval, and without soak"))
+		Expect(apply(func(s []placementv1.RolloutStage) {
+			s[1].Approval, s[1].Soak = false, &metav1.Duration{Duration: time.Hour}
+		})).To(ContainSubstring(follow + "without soak and approval"))
+		Eventually(f.Policy).WithContext(ctx).WithArguments(name).Should(HaveField("Status.Findings", ContainElement(HaveField("Message", ContainSubstring(follow+"without soak and approval")))))
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tier, "silver") })
+		await(ctx, placementv1.RolloutSoaking, Fields{"Reached": HaveValue(BeEquivalentTo(2)), "Message": HaveSuffix("; after it, namespaces of no stage (1, such as %s) follow without an approval", rest)})
+		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "silver", "half": "silver", "rest": "gold"}))
+
+		By("having all namespaces in the last stage, which has an approval")
+		Expect(apply(func(s []placementv1.RolloutStage) { s[1].NamespaceSelector = &metav1.LabelSelector{} })).NotTo(ContainSubstring("follow after the last stage"))
+		waits := await(ctx, placementv1.RolloutWaitingForApproval, Fields{"Reached": HaveValue(BeEquivalentTo(1))})
+		Expect(waits.Message).To(HaveSuffix(waits.ApprovalID))
+		approve(ctx, waits.ApprovalID)
+		await(ctx, placementv1.RolloutComplete, Fields{})
+		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "silver", "half": "silver", "rest": "silver"}))
+	})
+
+	It("tolerates no failure in any namespace with 0, and any failure with Never", func(ctx SpecContext) {
+		// With two other namespaces of the stage that have objects, one namespace with a failure does not stop a stage by itself.
+		others := []string{f.NewNamespace(ctx, map[string]string{"stage": "canary"}), f.NewNamespace(ctx, map[string]string{"stage": "canary"})}
+		for _, namespace := range others {
+			create(ctx, framework.ConfigMap, namespace, "o", nil)
+		}
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Match.NamespaceSelector.MatchExpressions[0].Values = append(p.Spec.Match.NamespaceSelector.MatchExpressions[0].Values, others...)
+			p.Spec.Rollout = stages(func(s []placementv1.RolloutStage) {
+				s[0].PauseAfterFailures, s[1].Approval = new(intstr.FromInt32(0)), false
+			})
+		})
+		await(ctx, placementv1.RolloutComplete, Fields{})
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rego = rego(fmt.Sprintf("annotations[%q] := \"silver\"", tier), fmt.Sprintf("annotations[%q] := \"gold\" if input.metadata.name == \"o-1\"", tier))
+		})
+		await(ctx, placementv1.RolloutPaused, Fields{"Reached": HaveValue(BeEquivalentTo(1)), "Message": ContainSubstring("its pauseAfterFailures is 0")})
+		f.MustKubectl(ctx, "", "patch", "plpol", name, "--type=json", "-p", `[{"op":"replace","path":"/spec/rollout/stages/0/pauseAfterFailures","value":"Never"},{"op":"replace","path":"/spec/rollout/stages/1/pauseAfterFailures","value":"Never"}]`)
+		await(ctx, placementv1.RolloutComplete, Fields{})
 	})
 
 	It("does not go on while objects of a stage fail", func(ctx SpecContext) {

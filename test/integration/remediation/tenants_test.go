@@ -25,6 +25,7 @@ import (
 	. "github.com/onsi/gomega"
 	. "github.com/onsi/gomega/gstruct"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
@@ -148,7 +149,7 @@ var _ = Describe("The objects of one tenant", func() {
 		fill(ctx, alice, 4, full)
 		fill(ctx, bob, 6, nil)
 		name := onAll(ctx, always(tierKey, "gold"), func(p *placementv1.PlacementPolicy) {
-			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxConcurrent: 1, PauseAfterFailures: new(int32(3))}
+			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxConcurrent: 1, PauseAfterFailures: new(intstr.FromInt32(3))}
 		})
 		expectFailed := func() {
 			GinkgoHelper()
@@ -183,7 +184,7 @@ var _ = Describe("The objects of one tenant", func() {
 			fill(ctx, namespace, 2, full)
 		}
 		name := onAll(ctx, always(tierKey, "gold"), func(p *placementv1.PlacementPolicy) {
-			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxConcurrent: 1, PauseAfterFailures: new(int32(3))}
+			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxConcurrent: 1, PauseAfterFailures: new(intstr.FromInt32(3))}
 		})
 		Eventually(pausedCondition).WithContext(ctx).WithArguments(name).
 			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTooManyFailures, "so Berth patches no more objects of this policy (", "Too long"))

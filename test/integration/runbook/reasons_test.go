@@ -37,6 +37,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -339,7 +340,7 @@ annotations["example.com/n"] := n
 	placementv1.ReasonTooManyFailures: {condition: placementv1.ConditionPaused, do: func(ctx context.Context) {
 		// The API server refuses annotations of more than 256 KiB.
 		policy(ctx, "zones", "package zones\n\nannotations[\"example.com/zone\"] := concat(\"\", [\"0123456789\" | some _ in numbers.range(1, 30000)])\n", also(occupied(ctx, 2)...), func(p *placementv1.PlacementPolicy) {
-			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{PauseAfterFailures: new(int32(1))}
+			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{PauseAfterFailures: new(intstr.FromInt32(1))}
 		})
 	}, after: correct, shows: "configmaps shop/web: "},
 	placementv1.ReasonWaitingForApproval: {condition: placementv1.ConditionApproved, do: func(ctx context.Context) {
