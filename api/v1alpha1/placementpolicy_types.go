@@ -708,7 +708,9 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Conflicted *int32 `json:"conflicted,omitempty"`
 
-	// remediated is the number of patches and evictions that remediated existing objects since Berth began to count for this policy.
+	// remediated is the number of patches and evictions that remediated existing objects since Berth began to count for this policy. What
+	// a leader did that was killed before it wrote the number is taken from its plan: it is what was left of the plan, and what the next
+	// leader does not have to move.
 	// It never decreases.
 	// +optional
 	Remediated *int64 `json:"remediated,omitempty"`

@@ -137,6 +137,19 @@ type Controller struct {
 type remediatedBefore struct {
 	uid   types.UID
 	count int64
+	// plan is the plan that an earlier leader was carrying out in a generation, until it is known how many moves that leader made after
+	// it wrote the count; nil for none. A leader that is killed does not write them.
+	plan       *placementv1.RemediationPlan
+	generation int64
+}
+
+// before returns what the status has of an earlier leader.
+func before(obj *placementv1.PlacementPolicy) remediatedBefore {
+	out := remediatedBefore{uid: obj.UID, count: ptr.Deref(obj.Status.Remediated, 0), generation: obj.Status.GenerationInForce}
+	if p := obj.Status.Plan; p != nil && p.State == placementv1.PlanInProgress {
+		out.plan = p.DeepCopy()
+	}
+	return out
 }
 
 // New returns a controller that writes a policy's status when the registry's entry for the policy changes.
@@ -294,7 +307,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	result := reconcile.Result{RequeueAfter: again}
-	if facts.Supply != nil && !facts.Settled || facts.Held(next.Undecided) {
+	if facts.Supply != nil && !facts.Settled || facts.Held(next.Undecided) || c.counts(obj.Name) {
 		// No event reports that the engine has everything, or that the last object is decided. So the controller polls.
 		result.RequeueAfter = settledDelay
 	}
@@ -321,6 +334,13 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	return result, nil
+}
+
+// counts reports whether it is not known yet how many moves an earlier leader made after it wrote the policy's status.
+func (c *Controller) counts(policy string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.before[policy].plan != nil
 }
 
 // mayWrite reports whether a policy's status may be written now, and counts the write if it may.
@@ -382,7 +402,12 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	if obj.Spec.Rollout != nil {
 		f.State = c.Registry.Published(obj.Name)
 	}
-	// Read the report after Resuming: once Resuming returns false, the report contains what an earlier leader paused.
+	if f.State != nil {
+		f.MatchedWatches = c.Targets(f.State.Versions()...)
+		f.Deciding = c.Deciding(f.State.Versions()...)
+	}
+	// Read the report after Resuming and Deciding: once Resuming returns false, the report contains what an earlier leader paused, and
+	// once Deciding does, it contains all objects.
 	f.Report = c.Ledger.Report(obj.Name)
 	f.Waiting = c.Budget.Waiting(obj.Name)
 	if f.State != nil {
@@ -401,8 +426,6 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 			f.SupplyErr = c.Supply.Failure(obj.Name)
 			f.Settled = c.Settled(f.State.Binding)
 		}
-		f.MatchedWatches = c.Targets(f.State.Versions()...)
-		f.Deciding = c.Deciding(f.State.Versions()...)
 		// Read the report after DeliveriesSettled: once that returns true, the report has all objects.
 		f.DeliverySettled = c.DeliveriesSettled(f.State.Versions()...)
 		f.Delivery = c.Deliveries.Report(obj.Name)
@@ -412,11 +435,16 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before, known := c.before[obj.Name]
-	if !known || before.uid != obj.UID {
-		before = remediatedBefore{uid: obj.UID, count: ptr.Deref(obj.Status.Remediated, 0)}
-		c.before[obj.Name] = before
+	earlier, known := c.before[obj.Name]
+	if !known || earlier.uid != obj.UID {
+		earlier = before(obj)
 	}
-	f.RemediatedBefore = before.count
+	if earlier.plan != nil {
+		if moves, known := f.MovesBefore(earlier.plan, earlier.generation); known {
+			earlier.count, earlier.plan = earlier.count+moves, nil
+		}
+	}
+	c.before[obj.Name] = earlier
+	f.RemediatedBefore = earlier.count
 	return f
 }

@@ -123,7 +123,7 @@ func TestDeletedPoliciesAreForgotten(t *testing.T) {
 	}
 	p := create("first", 3)
 	c.nowhere["p"] = true
-	if got := c.before["p"]; got != (remediatedBefore{"first", 3}) {
+	if got := c.before["p"]; got != (remediatedBefore{uid: "first", count: 3}) {
 		t.Errorf("known of the first policy: %+v", got)
 	}
 	if err := policies.Delete(t.Context(), p); err != nil {
@@ -131,7 +131,7 @@ func TestDeletedPoliciesAreForgotten(t *testing.T) {
 	}
 	// The deletion may be missed.
 	p = create("second", 5)
-	if got := c.before["p"]; got != (remediatedBefore{"second", 5}) {
+	if got := c.before["p"]; got != (remediatedBefore{uid: "second", count: 5}) {
 		t.Errorf("known of the second policy: %+v", got)
 	}
 	if err := policies.Delete(t.Context(), p); err != nil {

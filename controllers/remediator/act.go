@@ -126,7 +126,7 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstru
 		c.count(ctx, due, metrics.RemediationConflict)
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
-	c.succeeded(ctx, key, due, metrics.RemediationPatched)
+	c.succeeded(ctx, key, obj.GetResourceVersion(), due, metrics.RemediationPatched)
 	c.gate.Patched(c.Clock.Now(), key, obj, due, data, got.GetResourceVersion())
 	c.Events.OnObject(got, got.GetNamespace(), events.Remediated, due.String())
 	if !c.gate.Settles(c.Clock.Now(), key) {
@@ -153,13 +153,13 @@ func (c *Controller) allowed(ctx context.Context, key remediation.Key, obj *unst
 	return true
 }
 
-// succeeded records that an object was patched or evicted.
-func (c *Controller) succeeded(ctx context.Context, key remediation.Key, due remediation.Due, outcome string) {
+// succeeded records that an object was patched or evicted that had a resource version.
+func (c *Controller) succeeded(ctx context.Context, key remediation.Key, version string, due remediation.Due, outcome string) {
 	policies := remediation.Names(due)
 	c.count(ctx, due, outcome)
 	c.objects.enqueue(c.gate.Succeed(key, policies...)...)
+	c.Ledger.Remediated(key, version, policies...)
 	for _, policy := range policies {
-		c.Ledger.Remediated(policy)
 		c.Changed(policy)
 	}
 }

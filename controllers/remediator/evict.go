@@ -48,7 +48,7 @@ func (c *Controller) evict(ctx context.Context, s *scope) {
 	switch {
 	case err == nil:
 		age := c.Budget.Evicted(began, key, obj, due)
-		c.succeeded(ctx, key, due, metrics.RemediationEvicted)
+		c.succeeded(ctx, key, obj.GetResourceVersion(), due, metrics.RemediationEvicted)
 		c.Events.OnObject(obj, key.Namespace, events.Evicted, due.String())
 		if age > 0 {
 			c.Events.OnObject(obj, key.Namespace, events.RemediationStopped, fmt.Sprintf("%s: its controller keeps creating Pods that violate the decision; "+

@@ -130,8 +130,10 @@ func TestReport(t *testing.T) {
 	l.Record(key("statefulsets", "a", "a"), "u", "1", []*placement.Verdict{failed}, false)
 	l.Record(key("daemonsets", "z", "z"), "u", "1", []*placement.Verdict{failed}, false)
 	l.Record(key("daemonsets", "z", "y"), "u", "1", []*placement.Verdict{conflicting}, true)
-	l.Remediated("p")
-	l.Remediated("p")
+	l.Remediated(key("deployments", "a", "z"), "0", "p")
+	l.Remediated(key("deployments", "gone", "gone"), "1", "p")
+	// It is not decided in another version yet.
+	l.Remediated(key("deployments", "b", "a"), "1", "p")
 	want := remediation.Report{
 		Matched: 5, Violations: 4, Denied: 1, Moved: 1, Conflicted: 1, Failed: 2, FailedMessage: "daemonsets.apps z/z: oh", Remediated: 2, Outstanding: 1,
 		Sample: []placementv1.Violation{
@@ -229,6 +231,35 @@ func TestLedgerForgetsCompletely(t *testing.T) {
 	}
 }
 
+// TestRemediatedAgreesWithThePlan checks that a report counts a patch when the plan has it as done, not before.
+func TestRemediatedAgreesWithThePlan(t *testing.T) {
+	l, of := remediation.NewLedger(), key("deployments", "a", "a")
+	record := func(version string, changes ...placement.Change) {
+		l.Record(of, "u", version, []*placement.Verdict{verdict("p", changes...)}, false)
+	}
+	want := func(step string, remediated int64, outstanding int) {
+		t.Helper()
+		if r := l.Report("p"); r.Remediated != remediated || r.Outstanding != outstanding {
+			t.Errorf("%s: %d remediated, %d outstanding; want %d and %d", step, r.Remediated, r.Outstanding, remediated, outstanding)
+		}
+	}
+	record("1", change("k"))
+	l.Remediated(of, "1", "p")
+	want("patched", 0, 1)
+	record("1", change("k"))
+	want("decided again in the same version", 0, 1)
+	record("2")
+	want("decided in the next version", 1, 0)
+	record("3", change("k"))
+	l.Remediated(of, "3", "p")
+	l.Forget(of)
+	want("deleted before it is decided", 2, 0)
+	record("5", change("k"))
+	record("6")
+	l.Remediated(of, "5", "p")
+	want("decided before the answer to the patch", 3, 0)
+}
+
 func TestLedgerSideBySide(t *testing.T) {
 	l := remediation.NewLedger()
 	var all sync.WaitGroup
@@ -236,7 +267,7 @@ func TestLedgerSideBySide(t *testing.T) {
 		all.Go(func() {
 			for i := range 200 {
 				l.Record(key("deployments", fmt.Sprint(worker), fmt.Sprint(i%10)), "u", "1", []*placement.Verdict{verdict("p"), verdict("q", change("a"))}, false)
-				l.Remediated("q")
+				l.Remediated(key("deployments", fmt.Sprint(worker), fmt.Sprint(i%10)), "0", "q")
 				l.Report("p")
 				l.ForgetPolicy("p")
 			}

@@ -80,7 +80,7 @@ type Report struct {
 	// Contested are the names of the objects that are no longer patched because other clients change them back, with the names of
 	// those, sorted.
 	Contested []string
-	// Remediated is the number of patches since the ledger began to track the policy.
+	// Remediated is the number of patches and evictions since the ledger began to track the policy, of objects that were decided since.
 	Remediated int64
 	// Pause describes why remediation is paused; nil if it is not.
 	Pause *Pause
@@ -126,7 +126,16 @@ type account struct {
 	// types are the numbers of objects by type.
 	types      map[schema.GroupVersionResource]int
 	remediated int64
+	// unseen are the objects that were patched or evicted and not decided since, with the resource version before.
+	unseen map[Key]string
 	planning
+}
+
+// seen declares that an object was decided in a version.
+func (a *account) seen(key Key, version string) {
+	if before, unseen := a.unseen[key]; unseen && before != version {
+		delete(a.unseen, key)
+	}
 }
 
 // finding is the result of one policy for one object.
@@ -196,6 +205,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 			g.unwell -= a.objects[key].harm.weight()
 			a.track(a.objects[key], finding{})
 			delete(a.objects, key)
+			delete(a.unseen, key)
 			a.types[key.Resource]--
 			if a.refused && a.permitted() {
 				g.dirty, l.concluded = true, true
@@ -212,6 +222,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 		now.plan(before, rulings[i])
 		a.track(before, now)
 		a.objects[key] = now
+		a.seen(key, version)
 		switch g := l.guard(names[i]); {
 		case a.refused && a.permitted():
 			g.dirty, l.concluded = true, true
@@ -268,11 +279,18 @@ func (l *Ledger) unsettles(key Key, policy string) bool {
 	return !contested || slices.Contains(c.policies, policy)
 }
 
-// Remediated counts one patch for a policy.
-func (l *Ledger) Remediated(policy string) {
+// Remediated counts the patch or the eviction of an object for policies. version is the resource version that was patched. Reports have
+// the count once the object has been decided in another version, so that the count and the plan agree at any time.
+func (l *Ledger) Remediated(key Key, version string, policies ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.account(policy).remediated++
+	for _, policy := range policies {
+		a := l.account(policy)
+		a.remediated++
+		if f, known := a.objects[key]; known && f.version == version {
+			a.unseen[key] = version
+		}
+	}
 }
 
 // Matching implements Matches.
@@ -341,7 +359,7 @@ func (l *Ledger) ForgetPolicy(name string) {
 func (l *Ledger) account(name string) *account {
 	a, ok := l.accounts[name]
 	if !ok {
-		a = &account{objects: map[Key]finding{}, types: map[schema.GroupVersionResource]int{}}
+		a = &account{objects: map[Key]finding{}, types: map[schema.GroupVersionResource]int{}, unseen: map[Key]string{}}
 		l.accounts[name] = a
 	}
 	return a
@@ -365,7 +383,7 @@ func (l *Ledger) Report(policy string) Report {
 	if !ok {
 		return out
 	}
-	out.Matched, out.Remediated, out.Plan, out.Approval, out.Outstanding = len(a.objects), a.remediated, a.progress(), a.approval, a.moves
+	out.Matched, out.Remediated, out.Plan, out.Approval, out.Outstanding = len(a.objects), a.remediated-int64(len(a.unseen)), a.progress(), a.approval, a.moves
 	conflicts := map[string]bool{}
 	// There may be far more objects than the report names, so do not sort all of them.
 	var failed, sample, unsettled []Key

@@ -377,7 +377,7 @@ func (f *Facts) approved(s *placementv1.RolloutStatus, name string) bool {
 	if s.ApprovalID != "" {
 		return s.ApprovalID == f.Approved
 	}
-	// Nobody can have approved what was not shown before.
+	// No client can have approved what the status did not show before.
 	s.ApprovalID = strconv.FormatInt(s.Revision, 10) + "-" + name + "-" + strconv.FormatInt(f.Now.UnixMilli(), 36)
 	return false
 }

@@ -493,7 +493,7 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 	switch {
 	case !f.State.Policy.RemediatesExisting():
 		return nil
-	case p == nil && old != nil && !f.Waiting.Resuming && f.Report.Outstanding == 0 && f.Report.Failed == 0 && f.MatchedWatches.Synced && !f.Deciding:
+	case p == nil && old != nil && f.nothingLeft():
 		// The earlier leader made the last moves.
 		done := *old
 		done.Done, done.State, done.Rollouts = &done.Moves, placementv1.PlanCompleted, int32(f.Waiting.Rollouts)
@@ -531,6 +531,35 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 		describeMoves(out, p)
 	}
 	return out
+}
+
+// nothingLeft reports whether all objects are decided, and none has to be moved.
+func (f Facts) nothingLeft() bool {
+	return !f.Waiting.Resuming && f.Report.Outstanding == 0 && f.Report.Failed == 0 && f.MatchedWatches.Synced && !f.Deciding
+}
+
+// MovesBefore returns how many moves an earlier leader made after it wrote the status that has a plan, in the generation that was in
+// force: those that were left, and that this leader does not find to be necessary. known is false until this leader has decided the
+// objects. The number is 0 if that can't be told, because another generation is in force, or some objects can't be decided.
+func (f Facts) MovesBefore(plan *placementv1.RemediationPlan, generation int64) (moves int64, known bool) {
+	if f.State == nil || f.Resuming {
+		return 0, false
+	}
+	p, left := f.Report.Plan, int(plan.Moves-number(plan.Done))
+	switch {
+	case f.State.Policy.Generation != generation, !f.State.Policy.RemediatesExisting():
+		return 0, true
+	case p == nil && f.nothingLeft():
+		return int64(left), true
+	case p == nil && f.Report.Failed > 0 && f.MatchedWatches.Synced && !f.Deciding, p != nil && p.Undecided > 0:
+		return 0, true
+	case p == nil:
+		return 0, false
+	case p.Digest == plan.Digest:
+		return max(0, int64(p.Done)-int64(number(plan.Done))-f.Report.Remediated), true
+	default:
+		return int64(max(0, left-p.Moves)), true
+	}
 }
 
 // usedApproval returns the digest of the approval that was used. A leader that has just started does not know the approvals yet.

@@ -1144,3 +1144,41 @@ func TestAmbiguousClustersStay(t *testing.T) {
 		t.Error("the condition stays although no name is ambiguous")
 	}
 }
+
+// TestMovesBefore checks how many moves an earlier leader made after it wrote the status, by what this leader has left of the plan.
+func TestMovesBefore(t *testing.T) {
+	const unknown = -1
+	for name, tc := range map[string]struct {
+		change func(*status.Facts)
+		want   int64
+	}{
+		"NothingLeft":     {func(*status.Facts) {}, 5},
+		"SomeLeft":        {func(f *status.Facts) { f.Report.Plan = &remediation.Plan{Digest: "rest", Moves: 3} }, 2},
+		"AllLeft":         {func(f *status.Facts) { f.Report.Plan = &remediation.Plan{Digest: "rest", Moves: 5} }, 0},
+		"MoreThanWasLeft": {func(f *status.Facts) { f.Report.Plan = &remediation.Plan{Digest: "other", Moves: 9} }, 0},
+		"SamePlan":        {func(f *status.Facts) { f.Report.Plan = &remediation.Plan{Digest: "all", Moves: 7, Done: 4} }, 2},
+		"SamePlanAndOwn": {func(f *status.Facts) {
+			f.Report.Plan, f.Report.Remediated = &remediation.Plan{Digest: "all", Moves: 7, Done: 4}, 1
+		}, 1},
+		"NotPlannedYet":     {func(f *status.Facts) { f.Report.Outstanding = 3 }, unknown},
+		"Deciding":          {func(f *status.Facts) { f.Deciding = true }, unknown},
+		"Reading":           {func(f *status.Facts) { f.MatchedWatches.Synced = false }, unknown},
+		"Resuming":          {func(f *status.Facts) { f.Resuming = true }, unknown},
+		"NotLoaded":         {func(f *status.Facts) { f.State = nil }, unknown},
+		"AnotherGeneration": {func(f *status.Facts) { f.State.Policy.Generation = 5 }, 0},
+		"SomeUndecided":     {func(f *status.Facts) { f.Report.Failed = 1 }, 0},
+		"UndecidedInPlan":   {func(f *status.Facts) { f.Report.Plan = &remediation.Plan{Digest: "rest", Moves: 3, Undecided: 1} }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := sound()
+			tc.change(&f)
+			moves, known := f.MovesBefore(&placementv1.RemediationPlan{Digest: "all", Moves: 7, Done: new(int32(2))}, 4)
+			if !known {
+				moves = unknown
+			}
+			if moves != tc.want {
+				t.Errorf("%d moves, want %d", moves, tc.want)
+			}
+		})
+	}
+}
