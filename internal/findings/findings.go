@@ -55,7 +55,8 @@ type Finding struct {
 	lint.Position
 	Message string
 	Level   Level
-	// Impossible is the rule of the decision contract that can't decide any matched object; "" for none.
+	// Impossible is what can't decide any matched object: a rule of the decision contract, or the path of a rule in spec.rules; "" for
+	// nothing.
 	Impossible string
 }
 

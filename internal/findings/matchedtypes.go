@@ -21,7 +21,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
@@ -62,8 +61,12 @@ func (f *Finder) findingsOfTypes(spec placementv1.PlacementPolicySpec, m *match.
 			continue
 		}
 		if selector, err := metav1.LabelSelectorAsSelector(rule.When.NamespaceSelector); err == nil && !selector.Empty() {
-			out = append(out, mistake("%s: %s have no namespace, so that rule %s applies to none of them",
-				field.NewPath("spec", "rules").Index(i).Child("when", "namespaceSelector"), plurals(unnamespaced), rule.Name))
+			at := specPath.Child("rules").Index(i)
+			found := mistake("%s: %s have no namespace, so that rule %s applies to none of them", at.Child("when", "namespaceSelector"), plurals(unnamespaced), rule.Name)
+			if len(unnamespaced) == len(types) {
+				found.Impossible = at.String()
+			}
+			out = append(out, found)
 		}
 	}
 	return out

@@ -129,7 +129,17 @@ var _ = Describe("Objects of a matched type that a policy can't decide", func() 
 		Expect(refusal(ctx, p)).To(ContainSubstring(said, "services"))
 	})
 
-	It("are found in a policy that nobody validated, and when their type is installed later", func(ctx SpecContext) {
+	It("make a policy not ready if no rule applies to any of them", func(ctx SpecContext) {
+		p := newPolicy(ctx, `[{name: a, when: {namespaceSelector: {matchLabels: {team: x}}}, deny: "no"}]`, `{apiGroups: [""], apiVersions: [v1], resources: [persistentvolumes]}`)
+		p.Spec.Match.NamespaceSelector = nil
+		out, err := apply(ctx, p)
+		Expect(err).NotTo(HaveOccurred(), out)
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionReady).Should(And(
+			framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonTypeErrors), HaveField("Message", ContainSubstring("persistentvolumes have no namespace"))))
+		Expect(refusal(ctx, p)).To(ContainSubstring("persistentvolumes have no namespace"))
+	})
+
+	It("are found in a policy that was not validated, and when their type is installed later", func(ctx SpecContext) {
 		stopOperator()
 		p, later := newPolicy(ctx, edge, services), newPolicy(ctx, edge, knative)
 		for _, p := range []*placementv1.PlacementPolicy{p, later} {
@@ -203,7 +213,7 @@ var _ = Describe("What is warned of when a policy is applied", func() {
 			`stage "canary" has no namespace`, false),
 	)
 
-	It("is refused in rules as in Rego if nobody can meet it", func(ctx SpecContext) {
+	It("is refused in rules as in Rego if nothing can meet it", func(ctx SpecContext) {
 		for _, spec := range []string{
 			`rules: [{name: a, require: [{field: region, operator: In, values: [eu]}, {field: region, operator: In, values: [us]}]}]`,
 			"rego: |\n  package p\n  labels.a := \"b\" if { input.metadata.name == \"x\"; input.metadata.name == \"y\" }\n",
