@@ -85,7 +85,6 @@ var elsewhere = map[string]string{
 	"docs/operating.md#Policy reports":                        "the suite of policy reports runs the same commands",
 	"docs/placementpolicy.md#Approval":                        "the suite of the runbook runs the same commands, of the entry WaitingForApproval",
 	"docs/placementpolicy.md#Budget and windows":              "the suite of the runbook runs the same command, of the entry TooManyFailures",
-	"docs/placementpolicy.md#The developer's intent":          "the suite of scheduling runs the same commands, on a StatefulSet",
 	"docs/rollout.md#Approval":                                "the suite of the runbook runs the same command, of the entry WaitingForApproval",
 	"docs/rollout.md#Roll back":                               "the section Try it has the same command, with another revision",
 	"docs/plugin.md#See the Rego of rules":                    "the suite of rules runs the same commands",

@@ -25,6 +25,7 @@ import (
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -293,4 +294,33 @@ func (m *Manager) Series(metric string, labels ...string) (map[string]float64, e
 		}
 	}
 	return out, nil
+}
+
+// Refuse lets the API server refuse ConfigMaps for which a CEL expression is false, until the spec ends. It returns when the API server
+// refuses an example, which it does not store.
+func (f *Framework) Refuse(ctx context.Context, expression, message string, example *unstructured.Unstructured) {
+	ginkgo.GinkgoHelper()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: NewName("refuse")},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			}}}},
+			Validations: []admissionregistrationv1.Validation{{Expression: expression, Message: message}},
+		},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+	for _, o := range []client.Object{policy, binding} {
+		gomega.Expect(f.Client.Create(ctx, o)).To(gomega.Succeed())
+		ginkgo.DeferCleanup(f.Client.Delete, o)
+	}
+	// The API server applies the policy some time after it is stored.
+	gomega.Eventually(func(ctx context.Context) error { return f.Client.Create(ctx, example.DeepCopy(), client.DryRunAll) }).WithContext(ctx).
+		Should(gomega.MatchError(gomega.ContainSubstring(message)))
 }

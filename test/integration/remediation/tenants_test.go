@@ -37,8 +37,13 @@ var _ = Describe("The objects of one tenant", func() {
 		alice, bob, carol, dave = f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
 	})
 
-	// All annotations of an object have 256 KiB at most, so that there is no room for what a policy sets.
-	full := map[string]string{"example.com/full": strings.Repeat("x", 262_100)}
+	// The API server refuses what a policy sets in objects with this annotation.
+	full := map[string]string{"example.com/full": "true"}
+	refuseFull := func(ctx context.Context) {
+		GinkgoHelper()
+		example := framework.NewObject(framework.ConfigMap, alice, "example", map[string]string{"example.com/full": "true", tierKey: "gold"})
+		f.Refuse(ctx, `!has(object.metadata.annotations) || !("example.com/full" in object.metadata.annotations && "example.com/tier" in object.metadata.annotations)`, "no room", example)
+	}
 	// in is a condition of a policy: that an object is in one of the namespaces.
 	in := func(namespaces ...string) string {
 		return `input.metadata.namespace in {"", "` + strings.Join(namespaces, `", "`) + `"}`
@@ -146,6 +151,7 @@ var _ = Describe("The objects of one tenant", func() {
 			GinkgoHelper()
 			annotate(ctx, framework.ConfigMap, namespace, fmt.Sprintf("o-%d", i), map[string]any{"example.com/full": nil})
 		}
+		refuseFull(ctx)
 		fill(ctx, alice, 4, full)
 		fill(ctx, bob, 6, nil)
 		name := onAll(ctx, always(tierKey, "gold"), func(p *placementv1.PlacementPolicy) {
@@ -154,7 +160,7 @@ var _ = Describe("The objects of one tenant", func() {
 		expectFailed := func() {
 			GinkgoHelper()
 			Eventually(pausedCondition).WithContext(ctx).WithArguments(name).
-				Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNamespacesPaused, "3 objects failed", "in namespace "+alice, "Too long"))
+				Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNamespacesPaused, "3 objects failed", "in namespace "+alice, "no room"))
 		}
 		expectFailed()
 		expectTiers(ctx, bob, map[string]int{"gold": 6})
@@ -180,6 +186,7 @@ var _ = Describe("The objects of one tenant", func() {
 	})
 
 	It("stop all patches where those of three tenants fail", func(ctx SpecContext) {
+		refuseFull(ctx)
 		for _, namespace := range []string{alice, bob, carol} {
 			fill(ctx, namespace, 2, full)
 		}
@@ -187,7 +194,7 @@ var _ = Describe("The objects of one tenant", func() {
 			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxConcurrent: 1, PauseAfterFailures: new(intstr.FromInt32(3))}
 		})
 		Eventually(pausedCondition).WithContext(ctx).WithArguments(name).
-			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTooManyFailures, "so Berth patches no more objects of this policy (", "Too long"))
+			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTooManyFailures, "so Berth patches no more objects of this policy (", "no room"))
 		Eventually(paused).WithContext(ctx).WithArguments(name).Should(Equal(1))
 		Expect(pausedNamespaces(name)).To(BeZero())
 	})

@@ -338,8 +338,9 @@ annotations["example.com/n"] := n
 	placementv1.ReasonBlastRadius:      {condition: placementv1.ConditionPaused, do: func(ctx context.Context) { closeTo(ctx, occupied(ctx, 2)...) }},
 	placementv1.ReasonNamespacesPaused: {condition: placementv1.ConditionPaused, do: func(ctx context.Context) { closeTo(ctx) }, shows: `["shop"]`},
 	placementv1.ReasonTooManyFailures: {condition: placementv1.ConditionPaused, do: func(ctx context.Context) {
-		// The API server refuses annotations of more than 256 KiB.
-		policy(ctx, "zones", "package zones\n\nannotations[\"example.com/zone\"] := concat(\"\", [\"0123456789\" | some _ in numbers.range(1, 30000)])\n", also(occupied(ctx, 2)...), func(p *placementv1.PlacementPolicy) {
+		example := framework.NewObject(framework.ConfigMap, "default", "example", map[string]string{"example.com/zone": "refused"})
+		f.Refuse(ctx, `!has(object.metadata.annotations) || object.metadata.annotations[?"example.com/zone"].orValue("") != "refused"`, "no such zone", example)
+		policy(ctx, "zones", strings.ReplaceAll(zone, `"a"`, `"refused"`), also(occupied(ctx, 2)...), func(p *placementv1.PlacementPolicy) {
 			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{PauseAfterFailures: new(intstr.FromInt32(1))}
 		})
 	}, after: correct, shows: "configmaps shop/web: "},
