@@ -195,7 +195,10 @@ var _ = Describe("What a controller makes of a workload", func() {
 
 		By("giving a real copy another list")
 		var set *unstructured.Unstructured
-		Eventually(func(ctx context.Context) error { set, err = only(ctx, namespace, framework.ReplicaSet, web); return err }).WithContext(ctx).Should(Succeed())
+		Eventually(func(ctx context.Context) error {
+			set, err = only(ctx, namespace, framework.ReplicaSet, web)
+			return err
+		}).WithContext(ctx).Should(Succeed())
 		set.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: fl.list("b")})
 		Expect(f.Client.Update(ctx, set)).To(And(WithTransform(apierrors.IsForbidden, BeTrue()), MatchError(ContainSubstring("no cluster is left"))))
 
