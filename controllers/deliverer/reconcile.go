@@ -498,32 +498,17 @@ func (c *Controller) client(resource schema.GroupVersionResource, namespace stri
 // reports whether the object has its content.
 func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured.Unstructured, n *need) (written bool, err error) {
 	id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
-	resource := c.client(id.GroupVersionResource, id.namespace)
 	subject := fmt.Sprintf("%s %s", want.Kind.Kind, qualified(want.Object))
-	owner, _ := ownerOf(want.Object)
 	if live == nil {
-		// The cache has only objects that Berth delivered.
-		found, err := resource.Get(ctx, id.name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return false, refused(err, subject, want.system, n)
-		case !deliveredFor(found, owner):
-			c.foreign.block(id, owner)
-			n.fail(placementv1.ReasonForeignObject, "%s exists and was written by %s: Berth does not change it; delete it, or rename the object that is placed", subject, managerOf(found))
-			return false, nil
-		default:
-			live = found
+		var free bool
+		if live, free, err = c.find(ctx, id, want, subject, n); !free || err != nil {
+			return false, err
 		}
 	}
 	body, status := split(want.Delivered)
+	next := content{body, status, c.delivered.answerTo(id, body)}
 	excess := live != nil && c.exceeds(want.Kind, id, live, body)
-	answer := c.delivered.answerTo(id, body)
-	kept := func(live any, want any, answered func(*unstructured.Unstructured) any) bool {
-		return covers(live, want) || answer != nil && agrees(live, answered(answer), want)
-	}
-	complete := live != nil && !excess && kept(live.Object, body.Object, contentOf) && (status == nil || kept(live.Object["status"], status.Object["status"], statusOf))
-	if complete {
+	if live != nil && !excess && next.isIn(live) {
 		return true, nil
 	}
 	if live != nil && live.GetAnnotations()[hashAnnotation] == body.GetAnnotations()[hashAnnotation] {
@@ -533,7 +518,7 @@ func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured
 			return false, nil
 		}
 	}
-	if live == nil || excess || !kept(live.Object, body.Object, contentOf) {
+	if live == nil || excess || !next.bodyIsIn(live) {
 		got, err := c.write(ctx, want.Kind, id, live, body)
 		if want.alone != nil && isRefusal(err) {
 			*want = wanted{Delivered: *want.alone, system: want.system}
@@ -545,8 +530,8 @@ func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured
 		c.delivered.put(id.GroupVersionResource, got)
 		live = got
 	}
-	if status != nil && !kept(live.Object["status"], status.Object["status"], statusOf) {
-		got, err := resource.ApplyStatus(ctx, id.name, status, forced)
+	if !next.statusIsIn(live) {
+		got, err := c.client(id.GroupVersionResource, id.namespace).ApplyStatus(ctx, id.name, status, forced)
 		if err != nil {
 			return false, refused(err, subject, want.system, n)
 		}
@@ -558,6 +543,44 @@ func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured
 	}
 	c.delivered.setAnswer(id, live)
 	return true, nil
+}
+
+// find reads an object that is not known: the cache has only objects that Berth delivered. It returns nil if there is none. free is false
+// if an object of another client has the name, or can't be read, which is recorded in n.
+func (c *Controller) find(ctx context.Context, id name, want *wanted, subject string, n *need) (live *unstructured.Unstructured, free bool, err error) {
+	owner, _ := ownerOf(want.Object)
+	found, err := c.client(id.GroupVersionResource, id.namespace).Get(ctx, id.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, true, nil
+	case err != nil:
+		return nil, false, refused(err, subject, want.system, n)
+	case !deliveredFor(found, owner):
+		c.foreign.block(id, owner)
+		n.fail(placementv1.ReasonForeignObject, "%s exists and was written by %s: Berth does not change it; delete it, or rename the object that is placed", subject, managerOf(found))
+		return nil, false, nil
+	}
+	return found, true, nil
+}
+
+// content is what an object has to have: its own part, and the part that belongs to the status; nil if there is none. answer is what the
+// system made of it before; nil if it keeps all of it.
+type content struct{ body, status, answer *unstructured.Unstructured }
+
+func (d content) isIn(live *unstructured.Unstructured) bool {
+	return d.bodyIsIn(live) && d.statusIsIn(live)
+}
+
+func (d content) bodyIsIn(live *unstructured.Unstructured) bool {
+	return covers(live.Object, d.body.Object) || d.answer != nil && agrees(live.Object, d.answer.Object, d.body.Object)
+}
+
+func (d content) statusIsIn(live *unstructured.Unstructured) bool {
+	if d.status == nil {
+		return true
+	}
+	want := d.status.Object["status"]
+	return covers(live.Object["status"], want) || d.answer != nil && agrees(live.Object["status"], d.answer.Object["status"], want)
 }
 
 // applyStatus applies the status of the placed object itself if it differs.
@@ -685,10 +708,6 @@ func agrees(live, answered, want any) bool {
 	}
 	return true
 }
-
-func contentOf(o *unstructured.Unstructured) any { return o.Object }
-
-func statusOf(o *unstructured.Unstructured) any { return o.Object["status"] }
 
 // isOwner reports whether a list item is an owner reference.
 func isOwner(value any) bool {

@@ -137,7 +137,7 @@ func (d *Decider) followStored(ctx context.Context, r *Request, current *intent,
 	made, forged, err := d.copyOf(r, controller)
 	stored := metadataOf(controller, fieldAnnotations)
 	same := stored[placementv1.ClustersAnnotation] == c.list && ptr.Equal(optional(stored, placementv1.ClusterSharesAnnotation), c.shares)
-	if err != nil || forged || !same && !(made && keepsClusters(r)) {
+	if err != nil || forged || !same && (!made || !keepsClusters(r)) {
 		return
 	}
 	for _, v := range verdicts {

@@ -430,7 +430,7 @@ func TestDecidedClusters(t *testing.T) {
 	decided := func(obj *unstructured.Unstructured) bool { return d.Decided(obj, "default") }
 	plain, delivering, unsaid := allows(t, "a", []string{"eu"}), with(allows(t, "a", []string{"eu"}), delivers), with(allows(t, "a", nil), delivers)
 	for _, p := range []*placement.Policy{plain, delivering, unsaid} {
-		p.Evaluator = shared{placement.Decision{Clusters: p.Evaluator.(shared).Decision.Clusters}}
+		p.Evaluator = shared{placement.Decision{Clusters: p.Evaluator.(shared).Clusters}}
 	}
 	if obj := decide(t, asking(same), nil, plain).Object; recordOf(obj) != "" || decided(obj) {
 		t.Errorf("record %s of an object that no policy delivers", recordOf(obj))
