@@ -375,7 +375,6 @@ spec:
     replicaScheduling:
       replicaSchedulingType: Duplicated
   preserveResourcesOnDeletion: false
-  propagateDeps: false
   resourceSelectors:
   - apiVersion: apps/v1
     kind: Deployment
