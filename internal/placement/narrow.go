@@ -229,9 +229,10 @@ func (m *merger) leaveClusters(values map[string]string) {
 	m.next.Clusters = m.intent.applied.Clusters
 }
 
-// Undelivered reports whether policies that deliver the object do not, because no policy decides its clusters.
+// Undelivered reports whether policies that deliver the object do not, because no policy decides its clusters. Policies of which it
+// follows its controller deliver the controller.
 func (d *Decider) Undelivered(o *Outcome, resource schema.GroupResource, namespace string) bool {
-	delivers := func(v *Verdict) bool { return v.Policy.delivers(resource) }
+	delivers := func(v *Verdict) bool { return v.Policy.delivers(resource) && v.Follows == "" }
 	return o.Object != nil && slices.ContainsFunc(o.Verdicts, delivers) && !d.Decided(o.Object, namespace)
 }
 

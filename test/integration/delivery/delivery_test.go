@@ -417,10 +417,7 @@ var _ = Describe("Delivery", func() {
 			return out, nil
 		}
 		for i := range 10 {
-			want := fl.clusters("a", "b")
-			if i%2 == 1 {
-				want = fl.clusters("a")
-			}
+			want := fl.clusters([]string{"a", "b"}[i%2])
 			text, err := json.Marshal(want)
 			Expect(err).NotTo(HaveOccurred())
 			asked := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, placementv1.ClustersAnnotation, text)
