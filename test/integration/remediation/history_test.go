@@ -119,12 +119,12 @@ func (h *history) rollout(kind int, before *placementv1.RolloutStatus) *placemen
 }
 
 // update has the developer of an object ask for something else. A value that the object has already is not asked for: an update
-// that sets it is not one, and Berth keeps what was asked for before.
+// that sets it is not one, and Berth keeps what was asked for before. Nor is one that Berth set earlier, which stays Berth's.
 func (h *history) update(ctx context.Context, name string) {
 	GinkgoHelper()
 	key := []string{"example.com/owner", clustersKey, tierKey}[h.IntN(3)]
 	value := map[string][]string{
-		"example.com/owner": {"a", "b", ""}, clustersKey: {"eu1_us1", "eu1_eu2_us1", "us1", ""}, tierKey: {"v0", "mine", ""},
+		"example.com/owner": {"a", "b", ""}, clustersKey: {"mine", "yours", "ours"}, tierKey: {"mine", "yours", ""},
 	}[key][h.IntN(3)]
 	Eventually(func(ctx context.Context) error {
 		obj, err := f.Get(ctx, framework.ConfigMap, h.namespace, name)

@@ -85,9 +85,14 @@ var _ = Describe("The rule scheduling", func() {
 	)
 
 	It("is refused where nobody said where the kind has its template, and says how to", func(ctx SpecContext) {
-		policy(ctx, rego(disk("ssd")), gadget.Group, "gadgets", namespace)
-		err := f.Client.Create(ctx, object(gadget, namespace, "a", "spec: {"+template+"}"))
-		Expect(err).To(MatchError(And(ContainSubstring("Gadget.example.com has no pod template that is known"), ContainSubstring("under podTemplates"))))
+		p := framework.NewPolicy(framework.NewName("scheduling"), rego(disk("ssd")), gadget.Group, "gadgets", namespace)
+		f.CreatePolicy(ctx, p)
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionReady).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonTypeErrors, "gadgets.example.com"))
+		create := func(ctx context.Context) error {
+			return f.Client.Create(ctx, object(gadget, namespace, "a", "spec: {"+template+"}"), client.DryRunAll)
+		}
+		Eventually(create).WithContext(ctx).Should(MatchError(And(ContainSubstring("Gadget.example.com has no pod template that is known"), ContainSubstring("under podTemplates"))))
 	})
 
 	It("is merged into a Pod when it is made, priority and all, and never after", func(ctx SpecContext) {
