@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -140,8 +141,10 @@ var _ = Describe("The rule scheduling", func() {
 		Expect(at(ctx, pod, namespace, "a", "spec.affinity")).To(WithTransform(func(v any) string { return fmt.Sprint(v) }, ContainSubstring("operator:NotIn")))
 		f.ChangePolicy(ctx, p, func(p *placementv1.PlacementPolicy) { p.Spec.Rego += "\nlabels.b := \"1\"\n" })
 		Eventually(at).WithContext(ctx).WithArguments(pod, namespace, "a", "metadata.labels.b").Should(Equal("1"))
-		Eventually(violations).WithContext(ctx).WithArguments(p).Should(BeEmpty())
-		Consistently(violations).WithContext(ctx).WithArguments(p).Should(BeEmpty())
+		// The status may have none yet, and have the missing label for a moment.
+		Eventually(func(g Gomega, ctx context.Context) {
+			g.Consistently(violations).WithContext(ctx).WithArguments(p).WithTimeout(time.Second).Should(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
 	})
 
 	It("reports a Job that has started", func(ctx SpecContext) {
