@@ -24,6 +24,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/projection"
@@ -49,8 +50,40 @@ type placedObjects struct {
 type placedTable struct {
 	fields  *projection.FieldSet
 	objects map[delivery.Key]*unstructured.Unstructured
+	// made has the objects that were made from others, by these.
+	made map[delivery.Key]sets.Set[delivery.Key]
 	// open are the objects that have not been reconciled since they became known.
 	open map[delivery.Key]bool
+}
+
+func newPlacedTable(fields *projection.FieldSet, size int) *placedTable {
+	return &placedTable{
+		fields: fields, objects: make(map[delivery.Key]*unstructured.Unstructured, size), made: map[delivery.Key]sets.Set[delivery.Key]{}, open: map[delivery.Key]bool{},
+	}
+}
+
+func (t *placedTable) put(key delivery.Key, o *unstructured.Unstructured) {
+	t.remove(key)
+	t.objects[key] = o
+	for _, of := range delivery.ControllersOf(o) {
+		if t.made[of.Key] == nil {
+			t.made[of.Key] = sets.New[delivery.Key]()
+		}
+		t.made[of.Key].Insert(key)
+	}
+}
+
+func (t *placedTable) remove(key delivery.Key) {
+	o := t.objects[key]
+	if o == nil {
+		return
+	}
+	delete(t.objects, key)
+	for _, of := range delivery.ControllersOf(o) {
+		if t.made[of.Key].Delete(key); t.made[of.Key].Len() == 0 {
+			delete(t.made, of.Key)
+		}
+	}
 }
 
 func newPlacedObjects(changed func(...delivery.Key), settled func(schema.GroupVersionResource)) *placedObjects {
@@ -64,7 +97,7 @@ func keyOf(o *unstructured.Unstructured) delivery.Key {
 
 // Replace implements watches.Sink.
 func (p *placedObjects) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
-	next := &placedTable{fields: fields, objects: make(map[delivery.Key]*unstructured.Unstructured, len(objects)), open: map[delivery.Key]bool{}}
+	next := newPlacedTable(fields, len(objects))
 	p.mu.Lock()
 	before := p.tables[resource]
 	if before == nil {
@@ -73,7 +106,7 @@ func (p *placedObjects) Replace(resource schema.GroupVersionResource, fields *pr
 	keys := make([]delivery.Key, 0, len(objects))
 	for _, o := range objects {
 		key := keyOf(o)
-		next.objects[key] = o
+		next.put(key, o)
 		if before.objects[key] == nil || before.open[key] {
 			next.open[key] = true
 		}
@@ -104,7 +137,7 @@ func (p *placedObjects) Put(resource schema.GroupVersionResource, o *unstructure
 		} else if !maps.Equal(before.GetLabels(), o.GetLabels()) {
 			keys = append(keys, p.controlledBy(key)...)
 		}
-		at.objects[key] = o
+		at.put(key, o)
 	}
 	p.mu.Unlock()
 	p.changed(keys...)
@@ -115,11 +148,7 @@ func (p *placedObjects) Put(resource schema.GroupVersionResource, o *unstructure
 func (p *placedObjects) controlledBy(controller delivery.Key) []delivery.Key {
 	var out []delivery.Key
 	for _, table := range p.tables {
-		for key, o := range table.objects {
-			if slices.ContainsFunc(delivery.ControllersOf(o), func(of delivery.Controller) bool { return of.Key == controller }) {
-				out = append(out, key)
-			}
-		}
+		out = append(out, table.made[controller].UnsortedList()...)
 	}
 	return out
 }
@@ -137,7 +166,7 @@ func (p *placedObjects) Delete(resource schema.GroupVersionResource, namespace, 
 		}
 		// An object that is deleted before it was reconciled may be the last one to wait for.
 		settled = at.open[key] && len(at.open) == 1
-		delete(at.objects, key)
+		at.remove(key)
 		delete(at.open, key)
 	}
 	p.mu.Unlock()

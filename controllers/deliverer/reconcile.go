@@ -538,7 +538,7 @@ func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured
 		c.delivered.put(id.GroupVersionResource, got)
 		live = got
 	}
-	if coversBoth(live, body, status) {
+	if (content{body: body, status: status}).isIn(live) {
 		live = nil
 	}
 	c.delivered.setAnswer(id, live)
@@ -609,11 +609,6 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 		return false, refused(err, want.Kind.Kind+" "+qualified(want.Object), want.system, n)
 	}
 	return true, nil
-}
-
-// coversBoth reports whether an object has all that Berth applies, in the object and in its status.
-func coversBoth(live, body, status *unstructured.Unstructured) bool {
-	return covers(live.Object, body.Object) && (status == nil || covers(live.Object["status"], status.Object["status"]))
 }
 
 // deliveredFor reports whether Berth delivered an object for another one, or for an earlier one of that name. The object has a name

@@ -68,7 +68,7 @@ func (s System) ListsOf(placed Object, existing []*unstructured.Unstructured) []
 	if s.lists == nil {
 		return nil
 	}
-	base := s.listBase(placed)
+	base, _ := listBase(placed)
 	found := map[int][]string{}
 	for _, o := range existing {
 		if index, clusters, ok := s.lists.read(base, o); ok {
@@ -80,13 +80,6 @@ func (s System) ListsOf(placed Object, existing []*unstructured.Unstructured) []
 		out[index] = found[index]
 	}
 	return out
-}
-
-func (s System) listBase(placed Object) string {
-	if _, native := NativeSystem(placed.GroupKind()); native {
-		return placed.Name
-	}
-	return deliveredName(placed)
 }
 
 // divideIntoLists divides clusters into lists. A cluster keeps the list in which it is, so that the order in which lists are written

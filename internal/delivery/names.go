@@ -40,12 +40,21 @@ var suffixes, nativeSuffixes = regexp.MustCompile(`^((-decision)?-[0-9]+)?$`), r
 
 // IsNameFor reports whether an object with a name may be delivered for a placed object.
 func IsNameFor(name string, placed Object) bool {
-	base, pattern := deliveredName(placed), suffixes
-	if _, native := NativeSystem(placed.GroupKind()); native {
-		base, pattern = placed.Name, nativeSuffixes
+	base, native := listBase(placed)
+	pattern := suffixes
+	if native {
+		pattern = nativeSuffixes
 	}
 	rest, found := strings.CutPrefix(name, base)
 	return found && pattern.MatchString(rest)
+}
+
+// listBase returns what the names of the lists for a placed object begin with, and whether it is a placement object of its own system.
+func listBase(placed Object) (base string, native bool) {
+	if _, native = NativeSystem(placed.GroupKind()); native {
+		return placed.Name, true
+	}
+	return deliveredName(placed), false
 }
 
 // deliveredName returns the name of the objects that deliver an object. It has the object's name, its kind and a hash, such as
