@@ -379,6 +379,15 @@ type ClustersRule struct {
 	// +optional
 	// +default="Deny"
 	OnEmpty OnEmpty `json:"onEmpty,omitempty"`
+
+	// leaveUnreadyAfter is the time for which existing objects stay in a cluster that its fleet manager marks as not ready, by a taint
+	// such as cluster.karmada.io/not-ready. New objects are not placed there meanwhile. If it is 0, such a taint moves objects at once,
+	// as any other one. If unset, they stay as long as the taint is there. Only rules that give clusters honor it. Must be from 0s to 720h.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="must be from 0s to 720h"
+	LeaveUnreadyAfter *metav1.Duration `json:"leaveUnreadyAfter,omitempty"`
 }
 
 // Limits bounds the resources that one evaluation of a policy uses.

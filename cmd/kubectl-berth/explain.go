@@ -21,6 +21,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -120,7 +121,7 @@ func printExplanation(p *printer, e *explain.Explanation) {
 			}
 			p.line("  reads %s (%s%s)", read.Resource, objects(read.Objects), revision)
 		}
-		for _, text := range policy.AmbiguousClusters {
+		for _, text := range slices.Concat(policy.AmbiguousClusters, policy.Stays) {
 			p.line("  %s", text)
 		}
 		if policy.Error != "" {

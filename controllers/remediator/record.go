@@ -38,6 +38,12 @@ func (c *Controller) record(ctx context.Context, s *scope) (proceed bool, err er
 	verdicts := s.outcome.Verdicts
 	c.decideAgain(s.key, verdicts, c.groups.Record(s.key, s.decisions))
 	s.result.RequeueAfter = c.remoteQueue.decided(s.key, verdicts)
+	for _, v := range verdicts {
+		if !v.Until.IsZero() {
+			// A moment later, so that the time has come on the replica that decides the patch as well.
+			s.retryWithin(v.Until.Sub(c.Clock.Now()) + time.Second)
+		}
+	}
 	remediation.Qualify(s.object, verdicts)
 	unsettled := c.unsettled(ctx, s)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {

@@ -21,8 +21,10 @@ package explain
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -75,6 +77,8 @@ type Policy struct {
 	Error string `json:"error,omitempty"`
 	// Follows is the controller whose clusters the object has, such as "Deployment shop"; empty if the policy gives it clusters itself.
 	Follows string `json:"follows,omitempty"`
+	// Stays are sentences about the clusters in which the object stays although they are not ready.
+	Stays []string `json:"stays,omitempty"`
 	// Reads is the data that the policy reads.
 	Reads []Read `json:"reads,omitempty"`
 	// AmbiguousClusters are sentences about the names of clusters that several objects of the inventories have.
@@ -176,6 +180,13 @@ func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
 		for _, a := range s.Ambiguous(binding) {
 			out.AmbiguousClusters = append(out.AmbiguousClusters, a.String())
 		}
+	}
+	for _, name := range v.Stays {
+		text := fmt.Sprintf("cluster %s is marked as not ready: the object stays there as long as the policy does not say otherwise", name)
+		if !v.Until.IsZero() {
+			text = fmt.Sprintf("cluster %s is marked as not ready: the object stays there until %s at least", name, v.Until.UTC().Format(time.RFC3339))
+		}
+		out.Stays = append(out.Stays, text)
 	}
 	if v.Err != nil {
 		out.Error = v.Err.Error()

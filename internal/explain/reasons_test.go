@@ -79,6 +79,7 @@ spec:
 `, name, strings.ReplaceAll(strings.TrimSpace(rego), "\n", "\n    "))
 }
 
+// explainObject explains an object, which exists if it has a UID.
 func explainObject(t *testing.T, world, object string, options explain.Options) *explain.Explanation {
 	t.Helper()
 	registry, err := predicates.NewRegistry()
@@ -97,7 +98,8 @@ func explainObject(t *testing.T, world, object string, options explain.Options) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := s.NewObject(parse(t, object)[0], false)
+	content := parse(t, object)[0]
+	o, err := s.NewObject(content, content.GetUID() != "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -411,6 +413,34 @@ metadata: {name: eu-1, namespace: aaa, labels: {region: us}}
 	}
 	if diff := cmp.Diff([]string{reason}, lines(e.Clusters.Listed[0].Reasons, "")); diff != "" {
 		t.Errorf("reasons (-want +got):\n%s", diff)
+	}
+}
+
+// TestClustersThatAreNotReady checks that a cluster is named in which the object stays although it is not ready.
+func TestClustersThatAreNotReady(t *testing.T) {
+	world := `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: p}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  clusters: {leaveUnreadyAfter: 720h}
+  rules: [{name: all, require: [{field: name, operator: Exists}]}]
+---
+apiVersion: cluster.karmada.io/v1alpha1
+kind: Cluster
+metadata: {name: eu-1}
+spec: {taints: [{key: cluster.karmada.io/not-ready, effect: NoSchedule, timeAdded: "2999-01-01T00:00:00Z"}]}
+---
+apiVersion: cluster.karmada.io/v1alpha1
+kind: Cluster
+metadata: {name: eu-2}
+`
+	placed := strings.Replace(web, "metadata: {", `metadata: {uid: u, annotations: {placement.berth.dev/clusters: '["eu-1"]'}, `, 1)
+	e := explainObject(t, world+"---\n"+placed, placed, explain.Options{WhyNot: "eu-2"})
+	want := []string{"cluster eu-1 is marked as not ready: the object stays there until 2999-01-31T00:00:00Z at least"}
+	if diff := cmp.Diff(want, e.Policies[0].Stays); diff != "" {
+		t.Errorf("sentences (-want +got):\n%s", diff)
 	}
 }
 

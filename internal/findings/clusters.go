@@ -29,13 +29,20 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/policy/lint"
+	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/rules"
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// findingsOfClusters finds spec.clusters in a policy that does not decide clusters.
+// findingsOfClusters finds spec.clusters in a policy that does not decide clusters, and what only rules honor in a policy without them.
 func findingsOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
-	if spec.Clusters == nil || givesClusters(module) {
+	switch {
+	case spec.Clusters == nil:
+		return nil
+	case givesClusters(module) && spec.Clusters.LeaveUnreadyAfter != nil && !module.Tolerant:
+		return []Finding{mistake("spec.clusters.leaveUnreadyAfter has no effect: only rules that give clusters honor it. Decide by cluster.ready and cluster.taints what a cluster that is not " +
+			"ready means, or remove spec.clusters.leaveUnreadyAfter")}
+	case givesClusters(module):
 		return nil
 	}
 	if module.FromRules() {
@@ -137,7 +144,33 @@ func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.Place
 	for _, k := range mentioned.keys {
 		add(k.at, unknownKey(k, keysOf(clusters, k.document)))
 	}
-	return out
+	return append(out, noticesOfUnready(spec, module, clusters)...)
+}
+
+// noticesOfUnready says in which clusters existing objects stay although they are not ready, if that has no end.
+func noticesOfUnready(spec placementv1.PlacementPolicySpec, module *policy.Module, clusters []map[string]any) []Finding {
+	if !module.Tolerant || spec.Clusters.WithDefaults().LeaveUnreadyAfter != nil {
+		return nil
+	}
+	var names []string
+	for _, cluster := range clusters {
+		taints, _ := cluster["taints"].([]any)
+		if slices.ContainsFunc(taints, func(t any) bool {
+			taint, _ := t.(map[string]any)
+			key, _ := taint["key"].(string)
+			effect, _ := taint["effect"].(string)
+			return replication.MarksUnready(key, effect)
+		}) {
+			name, _ := cluster["name"].(string)
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return []Finding{notice("existing objects stay in clusters that their fleet manager marks as not ready, now %s, and new ones are not placed there: set spec.clusters.leaveUnreadyAfter to the time "+
+		"after which existing ones move", strings.Join(names[:min(len(names), maxListed)], ", "))}
 }
 
 // unknownConstant returns the problem with a constant, or "" if there is none.

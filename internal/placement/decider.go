@@ -35,6 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -108,6 +109,14 @@ type Explainer interface {
 	// missing. It evaluates parts of the policy, honors the context's deadline, and returns nil if the engine is busy. The context must
 	// carry the object's namespace.
 	WhyNot(ctx context.Context, input map[string]any, clusters []string) map[string]string
+}
+
+// Tolerant is an Evaluator whose policy lets existing objects stay in clusters that are not ready.
+type Tolerant interface {
+	Evaluator
+	// Unready returns the clusters that their fleet managers mark as not ready by a taint, with the time since when, which is zero if it
+	// is not known. It returns nil if the policy's clusters do not depend on such taints. The caller must not change the map.
+	Unready() map[string]time.Time
 }
 
 // Remote is an Evaluator that queries a remote engine. A query can take long, so the Decider runs it on a goroutine of
@@ -234,6 +243,8 @@ type Decider struct {
 	// is paused. If an update requests no other values for the keys that a paused policy writes, those keys keep their values,
 	// whatever the policy decides now. It must return quickly.
 	Paused func(policy, namespace string) bool
+	// Clock says how long a cluster is not ready; nil for the real clock.
+	Clock clock.PassiveClock
 	// Templates finds the pod template of each kind. If it is nil, only the kinds built into Kubernetes are known.
 	Templates *workload.Templates
 	// ClusterLists finds the list of clusters of each placement kind. If it is nil, only the built-in kinds are known.
@@ -348,7 +359,7 @@ func (d *Decider) decide(ctx context.Context, r Request, index *match.Index[*Pol
 	released := r.release(verdicts)
 	merge := func(verdicts []*Verdict) (map[string]map[string]string, record, error) {
 		m := &merger{
-			intent: current, verdicts: deciding(verdicts), request: &r, owned: owned, excluded: excluded, whyNot: whyNot(ctx, &r, &current),
+			intent: current, verdicts: deciding(verdicts), request: &r, owned: owned, excluded: excluded, whyNot: d.whyNot(ctx, &r, &current),
 			leftBefore: func() (map[string]bool, error) { return d.leftBefore(ctx, &r, index) },
 		}
 		return m.merge()
@@ -401,16 +412,21 @@ func (r *Request) before() Request {
 }
 
 // whyNot returns the function by which a denial says why a policy does not give the object clusters. It is nil if no denial does.
-func whyNot(ctx context.Context, r *Request, current *intent) func(*Policy, []string) map[string]string {
+func (d *Decider) whyNot(ctx context.Context, r *Request, current *intent) func(*Policy, []string) map[string]string {
 	if !r.Explain {
 		return nil
 	}
 	ctx = WithNamespace(ctx, r.Namespace)
 	return func(p *Policy, clusters []string) map[string]string {
-		if e, ok := p.Evaluator.(Explainer); ok {
-			return e.WhyNot(ctx, current.input(), clusters)
+		e, ok := p.Evaluator.(Explainer)
+		if !ok {
+			return nil
 		}
-		return nil
+		stays, _, err := d.stays(p, r, current)
+		if err != nil {
+			return nil
+		}
+		return e.WhyNot(ctx, tolerating(current.input(), stays), clusters)
 	}
 }
 
@@ -446,7 +462,9 @@ func (d *Decider) evaluate(ctx context.Context, r *Request, id identity, verdict
 		if _, remote := v.Policy.Remote(); remote || v.Err != nil {
 			continue
 		}
-		v.Decision, v.Err = evaluate(ctx, v.Policy, input)
+		if err := d.evaluateOne(ctx, v, r, &current, input, evaluate); err != nil {
+			return intent{}, err
+		}
 		if reads := v.Policy.Evaluator.Input(); r.Source == nil || reads == filled[i] || filled[i].Covers(reads) {
 			continue
 		}
@@ -457,9 +475,20 @@ func (d *Decider) evaluate(ctx context.Context, r *Request, id identity, verdict
 		}
 		current = readIntent(d.Keyring, r.Object, r.Old, id, at)
 		input = current.input()
-		v.Decision, v.Err = evaluate(ctx, v.Policy, input)
+		if err := d.evaluateOne(ctx, v, r, &current, input, evaluate); err != nil {
+			return intent{}, err
+		}
 	}
 	return current, nil
+}
+
+// evaluateOne evaluates the policy of a verdict in process.
+func (d *Decider) evaluateOne(ctx context.Context, v *Verdict, r *Request, current *intent, input map[string]any, evaluate evaluateFunc) (err error) {
+	if v.Stays, v.Until, err = d.stays(v.Policy, r, current); err != nil {
+		return err
+	}
+	v.Decision, v.Err = evaluate(ctx, v.Policy, tolerating(input, v.Stays))
+	return nil
 }
 
 // refuseUnschedulable turns verdicts that decide on scheduling into errors if the object's pod spec is unknown or

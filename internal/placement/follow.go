@@ -146,7 +146,7 @@ func (d *Decider) followStored(ctx context.Context, r *Request, current *intent,
 			v.Err = err
 		case matches && made:
 			v.follow(c)
-		case matches && eligible(WithNamespace(ctx, r.Namespace), v.Policy, current, c.names):
+		case matches && d.eligible(WithNamespace(ctx, r.Namespace), v.Policy, current, c.names):
 			v.give(c)
 		}
 	}
@@ -222,13 +222,15 @@ func (d *Decider) matchesController(ctx context.Context, r *Request, p *Policy, 
 	return p.Matcher.Matches(ctx, object)
 }
 
-// eligible reports whether the clusters meet all requirements of the policy for the object. It is false for policies that can't tell.
-func eligible(ctx context.Context, p *Policy, current *intent, names []string) bool {
+// eligible reports whether the clusters, in which the object's controller is, meet all requirements of the policy for the object. It is
+// false for policies that can't tell.
+func (d *Decider) eligible(ctx context.Context, p *Policy, current *intent, names []string) bool {
 	e, ok := p.Evaluator.(Explainer)
 	if !ok {
 		return false
 	}
-	reasons := e.WhyNot(ctx, current.input(), names)
+	stays, _ := d.staysIn(p, p.unready(), names)
+	reasons := e.WhyNot(ctx, tolerating(current.input(), stays), names)
 	for _, name := range names {
 		if reasons[name] != ReasonNotChosen {
 			return false

@@ -22,6 +22,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -55,6 +56,11 @@ type Verdict struct {
 	Leaves bool
 	// DeniesNew reports whether the policy leaves the object alone because of its remediation mode, and would deny a new one.
 	DeniesNew bool
+	// Stays are the clusters in which the object is, and in which the policy lets it stay although they are not ready, sorted.
+	Stays []string
+	// Until is when the policy may give the object other clusters, although nothing changes: a cluster that is not ready then has been
+	// so for too long. It is zero if there is no such time.
+	Until time.Time
 	// paused reports whether remediation of the policy is paused and the request is an update that does not come from
 	// remediation.
 	paused bool

@@ -64,6 +64,9 @@ type Module struct {
 	// Predicates are the names of the predicates that spec.predicates selects; nil selects all of the manager's
 	// predicates.
 	Predicates []string
+	// Tolerant reports whether existing objects stay in clusters that their fleet managers mark as not ready: the policy has rules that
+	// give clusters, so that its author names no such taint in Rego.
+	Tolerant bool
 	// InputBytes is the size limit of an input, in bytes of JSON; 0 means no limit.
 	InputBytes int
 	// Text is the Rego that was compiled: spec.rego, or what spec.rules were rendered to. It is empty for generated modules.
@@ -204,6 +207,7 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	if m.rules, m.rendered = spec.Rules, rendered; rendered != nil {
 		// The author of rules can't change which Rego they are compiled to.
 		m.Warnings, m.Unused = ruleWarnings, nil
+		m.tolerateUnready()
 	}
 	if m.Static, err = staticData(name+".rego", spec, m.Package); err != nil {
 		return nil, err

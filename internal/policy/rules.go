@@ -24,6 +24,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/celexpression"
+	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/rules"
 )
 
@@ -145,4 +146,11 @@ func (m *Module) WithFields(name, message string) string {
 		}
 		return m.rendered.Field(line)
 	})
+}
+
+// tolerateUnready has existing objects stay in clusters that are not ready, if the rules give clusters.
+func (m *Module) tolerateUnready() {
+	if m.Tolerant = slices.Contains(m.Rules, language.RuleClusters); m.Tolerant {
+		m.Dependencies = m.WithTolerated()
+	}
 }

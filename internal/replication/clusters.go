@@ -150,3 +150,17 @@ func condition(obj map[string]any, conditionType string) bool {
 		return ok && m["type"] == conditionType && m["status"] == "True"
 	})
 }
+
+// readinessTaints are the keys of the taints by which fleet managers mark clusters that do not report, or whose API server they do not
+// reach. Karmada 1.18.2 sets them with the effect NoSchedule (pkg/controllers/cluster/cluster_controller.go), and Open Cluster Management
+// with NoSelect (pkg/registration/hub/taint/controller.go). KubeFleet sets none.
+var readinessTaints = []string{
+	"cluster.karmada.io/not-ready", "cluster.karmada.io/unreachable",
+	"cluster.open-cluster-management.io/unavailable", "cluster.open-cluster-management.io/unreachable",
+}
+
+// MarksUnready reports whether a fleet manager marks clusters that are not ready by a taint with a key and an effect. A taint with
+// another effect, such as NoExecute, says that workloads have to leave.
+func MarksUnready(key, effect string) bool {
+	return (effect == "NoSchedule" || effect == "NoSelect") && slices.Contains(readinessTaints, key)
+}

@@ -150,6 +150,40 @@ func TestWarnOfConstantsInRules(t *testing.T) {
 	}
 }
 
+// TestNoticeOfClustersThatAreNotReady checks what is said at apply while a cluster is not ready, and that strict does not refuse it.
+func TestNoticeOfClustersThatAreNotReady(t *testing.T) {
+	const rules = `rules: [{name: a, require: [{field: region, operator: In, values: [eu]}]}]`
+	existing := clusters{
+		{"name": "eu-2", "region": "eu", "taints": []any{map[string]any{"key": "cluster.karmada.io/not-ready", "effect": "NoSchedule"}}},
+		{"name": "eu-1", "region": "eu", "taints": []any{map[string]any{"key": "cluster.open-cluster-management.io/unreachable", "effect": "NoSelect"}}},
+		{"name": "eu-3", "region": "eu", "taints": []any{map[string]any{"key": "cluster.karmada.io/not-ready", "effect": "NoExecute"}, map[string]any{"key": "drain", "effect": "NoSchedule"}}},
+	}
+	for name, tc := range map[string]struct {
+		spec   string
+		exists clusters
+		want   []string
+	}{
+		"Marked": {spec: rules, exists: existing, want: []string{"existing objects stay in clusters that their fleet manager marks as not ready, now eu-1, eu-2, and new ones are not placed there: " +
+			"set spec.clusters.leaveUnreadyAfter to the time after which existing ones move"}},
+		"Limited":   {spec: rules + "\nclusters: {leaveUnreadyAfter: 10m}", exists: existing},
+		"NotMarked": {spec: rules, exists: existing[2:]},
+		"Rego":      {spec: "rego: |\n  package p\n\n  clusters := {\"eu-1\"}", exists: existing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPolicy("")
+			p.Spec.Strict = true
+			if err := yaml.Unmarshal([]byte(tc.spec), &p.Spec); err != nil {
+				t.Fatal(err)
+			}
+			v := &policyvalidator.Validator{Catalog: &inventories{}, Checker: allows(), Clusters: tc.exists}
+			warnings, err := v.ValidateCreate(t.Context(), p)
+			if diff := cmp.Diff(tc.want, []string(warnings)); diff != "" || err != nil {
+				t.Errorf("error %v, warnings (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
 // TestWarnOfUnmatchedRules checks the warnings about rules that apply to nothing that the policy matches.
 func TestWarnOfUnmatchedRules(t *testing.T) {
 	const change = ": rule a applies to no object that the policy matches. Change one of them"

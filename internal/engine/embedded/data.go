@@ -21,6 +21,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unique"
 	"weak"
 
@@ -496,6 +497,24 @@ type merged struct {
 	// document is the form that policies read. predicateSnapshot is the form that predicates are evaluated on.
 	document          func() mergedDocument
 	predicateSnapshot func() *predicates.Snapshot
+	// tolerant is the last document that tolerating returned. Most objects that stay in clusters that are not ready stay in the same.
+	tolerant atomic.Pointer[tolerantDocument]
+}
+
+// tolerantDocument is data.clusters in which the clusters with some names have no readiness taints.
+type tolerantDocument struct {
+	names    []any
+	clusters ast.Value
+}
+
+// tolerating returns data.clusters in which the clusters with some names have no readiness taints.
+func (m *merged) tolerating(names []any) ast.Value {
+	last := m.tolerant.Load()
+	if last == nil || !slices.Equal(last.names, names) {
+		last = &tolerantDocument{names: names, clusters: withoutReadinessTaints(m.document().clusters, names)}
+		m.tolerant.Store(last)
+	}
+	return last.clusters
 }
 
 // mergedDocument has data.clusters, and the names that are not in it.
@@ -504,6 +523,8 @@ type mergedDocument struct {
 	ambiguous []replication.Ambiguity
 	// ambiguousNames is data.berth.ambiguousclusters.
 	ambiguousNames ast.Value
+	// unready are the clusters that are marked as not ready, with the time since when; nil if there are none.
+	unready map[string]time.Time
 }
 
 func (s *snapshot) clusters(of *inventories) *merged {
@@ -535,14 +556,20 @@ var nameField = ast.StringTerm("name")
 
 // merge merges the inventories. A name that several objects have is ambiguous: it is not in data.clusters.
 func (s *snapshot) merge(of *inventories) mergedDocument {
-	all, twice := ast.NewObject(), false
+	all, twice, unready := ast.NewObject(), false, map[string]time.Time(nil)
 	s.ascend(of, func(name, cluster *ast.Term, _ replication.Claim) {
 		if twice = twice || all.Get(name) != nil; !twice {
 			all.Insert(name, cluster)
 		}
+		if since, ok := unreadySince(cluster); ok {
+			if unready == nil {
+				unready = map[string]time.Time{}
+			}
+			unready[nameOf(name)] = since
+		}
 	})
 	if !twice {
-		return mergedDocument{clusters: sorted(all), ambiguousNames: ambiguousDocument(nil)}
+		return mergedDocument{clusters: sorted(all), ambiguousNames: ambiguousDocument(nil), unready: unready}
 	}
 	// Only ambiguous names need to know the objects of each name.
 	claims := replication.Claims{}
@@ -554,7 +581,7 @@ func (s *snapshot) merge(of *inventories) mergedDocument {
 		}
 	})
 	ambiguous := claims.Ambiguous()
-	return mergedDocument{clusters: sorted(unique), ambiguous: ambiguous, ambiguousNames: ambiguousDocument(ambiguous)}
+	return mergedDocument{clusters: sorted(unique), ambiguous: ambiguous, ambiguousNames: ambiguousDocument(ambiguous), unready: unready}
 }
 
 // ascend calls f with each object of the inventories that represents a cluster, and the cluster's name.

@@ -234,6 +234,8 @@ type evaluationState struct {
 	*snapshot
 	// nodes is the snapshot that predicates are evaluated on; nil for a policy that does not call predicates on nodes.
 	nodes *predicates.Snapshot
+	// tolerated are the names of the clusters that have no readiness taints in data.clusters, sorted.
+	tolerated []any
 }
 
 // currentState returns the current state. The error is an *engine.NotReplicatedError if some of it is missing.
@@ -301,6 +303,7 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	if err != nil || p.query == nil && p.module.Candidates == "" {
 		return placement.Decision{}, err
 	}
+	state.tolerated = toleratedIn(input)
 	if p.decisionCache == nil || p.decisionCache.off.Load() {
 		a, err := p.evaluate(ctx, state, projection.AllFields(), input, nil)
 		return a.decision, err
@@ -405,7 +408,11 @@ func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields 
 		p.quarantine.recordOutcome(admitted, outcomeUnknown)
 		return evaluation{}, fmt.Errorf("converting input: %w", err)
 	}
-	rules := p.ruleCache.view(p.revision(state.snapshot), input)
+	var rules *ruleView
+	if len(state.tolerated) == 0 {
+		// The values of rules are remembered for data.clusters as it is.
+		rules = p.ruleCache.view(p.revision(state.snapshot), input)
+	}
 	a, how, err := p.runInSlot(ctx, admitted, func(ctx context.Context) (evaluation, error) {
 		return p.run(ctx, admitted, state, value, rules, before)
 	})
@@ -550,7 +557,7 @@ func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, 
 		return placement.Decision{}, nil
 	}
 	options := []rego.EvalOption{
-		rego.EvalParsedInput(input), rego.EvalTransaction(p.view.transaction(caller.snapshot)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(boundedJSON),
+		rego.EvalParsedInput(input), rego.EvalTransaction(p.view.transaction(caller.snapshot, caller.tolerated)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(boundedJSON),
 	}
 	options = append(options, more...)
 	if known != nil {

@@ -52,6 +52,7 @@ func (p *evaluator) Inspect(input map[string]any) (*Inspection, error) {
 	if err != nil {
 		return nil, err
 	}
+	state.tolerated = toleratedIn(input)
 	value, err := projection.AllFields().Value(input)
 	if err != nil {
 		return nil, fmt.Errorf("converting input: %w", err)
@@ -96,7 +97,7 @@ func (i *Inspection) Solve(ctx context.Context, body ast.Body, imports []*ast.Im
 		return nil, false, err
 	}
 	results, err := query.Eval(context.WithValue(ctx, predicateCallerKey{}, i.caller), rego.EvalParsedInput(i.input),
-		rego.EvalTransaction(i.evaluator.view.transaction(i.caller.snapshot)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(boundedJSON))
+		rego.EvalTransaction(i.evaluator.view.transaction(i.caller.snapshot, i.caller.tolerated)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(boundedJSON))
 	if err != nil || len(results) == 0 {
 		return nil, false, err
 	}
@@ -119,7 +120,7 @@ func withUnification(body ast.Body) ast.Body {
 
 // Lookup returns the value at a path below data as the policy sees it, or nil if there is none.
 func (i *Inspection) Lookup(ctx context.Context, path []string) any {
-	found, err := i.evaluator.view.Read(ctx, i.evaluator.view.transaction(i.caller.snapshot), path)
+	found, err := i.evaluator.view.Read(ctx, i.evaluator.view.transaction(i.caller.snapshot, i.caller.tolerated), path)
 	if err != nil {
 		return nil
 	}

@@ -102,6 +102,8 @@ type transaction struct {
 	id       uint64
 	snapshot *snapshot
 	view     *view
+	// tolerated are the names of the clusters that have no readiness taints in data.clusters.
+	tolerated []any
 }
 
 // ID implements storage.Transaction.
@@ -109,9 +111,10 @@ func (t *transaction) ID() uint64 { return t.id }
 
 var transactions atomic.Uint64
 
-// transaction returns a transaction that reads the snapshot through the view.
-func (v *view) transaction(snap *snapshot) *transaction {
-	return &transaction{transactions.Add(1), snap, v}
+// transaction returns a transaction that reads the snapshot through the view. The parameter tolerated names the clusters that have no
+// readiness taints.
+func (v *view) transaction(snap *snapshot, tolerated []any) *transaction {
+	return &transaction{transactions.Add(1), snap, v, tolerated}
 }
 
 // emptyStore is the store of queries that several policies share. It is empty: an evaluation passes its own
@@ -120,7 +123,7 @@ var emptyStore = newView(NewData(), &policy.Module{}, &policy.Binding{})
 
 // NewTransaction implements storage.Store.
 func (v *view) NewTransaction(context.Context, ...storage.TransactionParams) (storage.Transaction, error) {
-	return v.transaction(v.data.current.Load()), nil
+	return v.transaction(v.data.current.Load(), nil), nil
 }
 
 // Commit implements storage.Store. There is nothing to commit.
@@ -144,11 +147,19 @@ func (*view) Read(_ context.Context, txn storage.Transaction, path storage.Path)
 		at, rest = at.children[rest[0]], rest[1:]
 	}
 	if at != nil {
-		if value := seen.snapshot.lookup(at, rest); value != nil {
+		if value := seen.lookup(at, rest); value != nil {
 			return value, nil
 		}
 	}
 	return nil, &storage.Error{Code: storage.NotFoundErr, Message: path.String() + ": document does not exist"}
+}
+
+// lookup is that of the snapshot, in which the tolerated clusters have no readiness taints.
+func (t *transaction) lookup(n *node, rest []string) ast.Value {
+	if len(t.tolerated) > 0 && n.clusters != nil && !n.ambiguous {
+		return lookupPath(t.snapshot.clusters(n.clusters).tolerating(t.tolerated), rest)
+	}
+	return t.snapshot.lookup(n, rest)
 }
 
 // lookup returns the document at a path below a node; nil if there is none.

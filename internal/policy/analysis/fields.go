@@ -455,6 +455,18 @@ func (d Dependencies) WithCandidates(candidates placementv1.PredicateCandidates)
 	return d
 }
 
+// WithTolerated returns the dependencies of a policy that lets existing objects stay in clusters that are not ready.
+func (d Dependencies) WithTolerated() Dependencies {
+	input, data := &projection.FieldSet{}, &projection.FieldSet{}
+	input.AddName(language.InputTolerated).AddAll()
+	taint := data.AddName(language.RootClusters).AddEach().AddName("taints").AddEach()
+	for _, name := range []string{"key", "effect", "timeAdded"} {
+		taint.AddName(name)
+	}
+	d.Input, d.Data = projection.Union(d.Input, input.Seal()), projection.Union(d.Data, data.Seal())
+	return d
+}
+
 // analysePredicates sets Nodes and Clusters if the module calls the predicates' functions. A reference in a `with`, or in
 // an unused rule, counts as a call.
 func (d *Dependencies) analysePredicates(module *ast.Module) {

@@ -44,6 +44,10 @@ const (
 	AmbiguousClusters = "ambiguousclusters"
 )
 
+// InputTolerated is a member of the input that no object has: the names of the clusters of an existing object whose taints for
+// readiness do not count. Only policies with rules read it.
+const InputTolerated = "\x00tolerated"
+
 // quotaResources maps the names below data.berth to resource types.
 var quotaResources = map[string]schema.GroupVersionResource{
 	Quotas:        placementv1.GroupVersion.WithResource("scopedquotas"),

@@ -134,6 +134,73 @@ annotations := {sprintf("seen.example.com/%s", [name]): cluster | some name, clu
 		Expect(created.Annotations).To(HaveKeyWithValue(placementv1.ClustersAnnotation, `["staying"]`))
 	})
 
+	// Karmada 1.18.2 sets the taint after about 40 s without an answer of the cluster's API server, and removes it when the cluster returns
+	// (pkg/controllers/cluster/cluster_controller.go). The pods there run meanwhile.
+	It("leaves existing objects in a cluster that is not ready, for as long as the policy says, and gives it no new ones", func(ctx SpecContext) {
+		p := framework.NewPolicy("unready", "", "", "configmaps", namespace)
+		p.Spec.Rules = []placementv1.Rule{{Name: "one", Limit: 1, Require: []placementv1.Requirement{
+			{Subject: placementv1.Subject{Label: "example.com/unready"}, Operator: placementv1.OperatorExists},
+		}, Prefer: []placementv1.Preference{
+			{Requirement: placementv1.Requirement{Subject: placementv1.Subject{Label: "example.com/first"}, Operator: placementv1.OperatorExists}, Weight: 1},
+		}}}
+		members := map[string]*unstructured.Unstructured{}
+		for _, name := range []string{"first", "second"} {
+			members[name] = framework.NewObject(karmadaCluster, "", name, nil)
+			members[name].SetLabels(map[string]string{"example.com/unready": "", "example.com/" + name: ""})
+			create(ctx, members[name])
+		}
+		f.CreateReadyPolicy(ctx, p)
+		existing := asking()
+		Expect(f.Client.Create(ctx, existing)).To(Succeed())
+		clustersOf := func(ctx context.Context, o client.Object) (string, error) {
+			err := f.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
+			return o.GetAnnotations()[placementv1.ClustersAnnotation], err
+		}
+		Expect(clustersOf(ctx, existing)).To(Equal(`["first"]`))
+		taint := func(ctx context.Context, taints string) {
+			GinkgoHelper()
+			Expect(f.Client.Patch(ctx, members["first"], client.RawPatch(types.MergePatchType, []byte(`{"spec":{"taints":`+taints+`}}`)))).To(Succeed())
+		}
+		notReady := func() string {
+			return `[{"key":"cluster.karmada.io/not-ready","effect":"NoSchedule","timeAdded":"` + time.Now().UTC().Format(time.RFC3339) + `"}]`
+		}
+		leaveAfter := func(ctx context.Context, after string) {
+			GinkgoHelper()
+			Expect(f.Client.Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"clusters":{"leaveUnreadyAfter":`+after+`}}}`)))).To(Succeed())
+		}
+
+		By("a cluster that does not answer")
+		taint(ctx, notReady())
+		fresh := func() client.Object {
+			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "new-", Namespace: namespace}}
+		}
+		created := fresh()
+		Eventually(func(ctx context.Context) (string, error) {
+			created = fresh()
+			err := f.Client.Create(ctx, created, client.DryRunAll)
+			return created.GetAnnotations()[placementv1.ClustersAnnotation], err
+		}).WithContext(ctx).Should(Equal(`["second"]`))
+		Expect(f.Client.Create(ctx, created)).To(Succeed())
+		Consistently(clustersOf).WithContext(ctx).WithArguments(existing).WithTimeout(time.Second).Should(Equal(`["first"]`))
+		existing.SetLabels(map[string]string{"changed": "true"})
+		Expect(f.Client.Update(ctx, existing)).To(Succeed())
+		Expect(clustersOf(ctx, existing)).To(Equal(`["first"]`))
+		Expect(f.Kubectl(ctx, "", "berth", "explain", "configmap", "asking", "--namespace="+namespace)).
+			To(ContainSubstring("cluster first is marked as not ready: the object stays there as long as the policy does not say otherwise"))
+
+		By("a time after which objects leave")
+		taint(ctx, notReady())
+		leaveAfter(ctx, `"3s"`)
+		Eventually(clustersOf).WithContext(ctx).WithArguments(existing).Should(Equal(`["second"]`))
+
+		By("a cluster that answers again, and one from which workloads have to go")
+		leaveAfter(ctx, "null")
+		taint(ctx, "null")
+		Eventually(clustersOf).WithContext(ctx).WithArguments(existing).Should(Equal(`["first"]`))
+		taint(ctx, `[{"key":"cluster.karmada.io/not-ready","effect":"NoExecute"}]`)
+		Eventually(clustersOf).WithContext(ctx).WithArguments(existing).Should(Equal(`["second"]`))
+	})
+
 	It("adds a declared inventory once its definition is installed", func(ctx SpecContext) {
 		f.CreateReadyPolicy(ctx, framework.NewPolicy("later", `package p
 annotations := {sprintf("seen.example.com/%s", [name]): cluster.ready | some name, cluster in data.clusters}
