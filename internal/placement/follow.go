@@ -29,6 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -74,7 +75,7 @@ func (d *Decider) follow(ctx context.Context, r *Request, current *intent, verdi
 type clusterCopy struct {
 	controller *metav1.OwnerReference
 	names      []string
-	// list and shares are the values of the annotations; shares is nil if there is none.
+	// list and shares are the values of the annotations, and names are those in the list, sorted; shares is nil if there is none.
 	list   string
 	shares *string
 	// kept reports whether the controller keeps the annotations of the object, so that they must stay as they are: otherwise it would
@@ -90,10 +91,17 @@ func copiedClusters(r *Request, current *intent) (c clusterCopy, ok bool) {
 	if controller == nil || !listed || current.clusters != nil {
 		return clusterCopy{}, false
 	}
+	if current.current[fieldAnnotations][placementv1.ClustersAnnotation] != text {
+		// A policy took something from the list. It must not come back by a reference.
+		return clusterCopy{}, false
+	}
 	names, err := parseClusterNames(text)
 	if err != nil {
 		return clusterCopy{}, false
 	}
+	// A long list may have few names.
+	slices.Sort(names)
+	names = slices.Compact(names)
 	return clusterCopy{controller, names, text, optional(requested, placementv1.ClusterSharesAnnotation), HoldsRecordCopies(r.Resource.GroupResource())}, true
 }
 
@@ -103,10 +111,8 @@ func (v *Verdict) gives(c clusterCopy) bool {
 	if given && !ptr.Equal(c.shares, &shares) || !given && ptr.Deref(c.shares, noShares) != noShares {
 		return false
 	}
-	for _, name := range c.names {
-		if !slices.Contains(v.Decision.Clusters, name) {
-			return false
-		}
+	if !sets.New(v.Decision.Clusters...).HasAll(c.names...) {
+		return false
 	}
 	return clusterShare{verdict: v}.narrows() || clustersText(v.Decision.Clusters) == c.list
 }
@@ -121,7 +127,9 @@ func (v *Verdict) follow(c clusterCopy) {
 
 // followStored is follow for policies that would change the copied clusters. It reads the controller.
 func (d *Decider) followStored(ctx context.Context, r *Request, current *intent, c clusterCopy, verdicts []*Verdict) {
-	if d.Owners == nil {
+	resource, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(c.controller.APIVersion, c.controller.Kind))
+	verdicts = slices.DeleteFunc(verdicts, func(v *Verdict) bool { return !v.Policy.Matcher.SelectsResource(resource) })
+	if d.Owners == nil || len(verdicts) == 0 {
 		return
 	}
 	controller, err := d.Owners.Owner(ctx, r.Namespace, *c.controller)
@@ -146,15 +154,16 @@ func (d *Decider) followStored(ctx context.Context, r *Request, current *intent,
 			v.Err = err
 		case matches && made:
 			v.follow(c)
-		case matches && d.eligible(WithNamespace(ctx, r.Namespace), v.Policy, current, c.names):
+		case matches && d.eligible(WithNamespace(ctx, r.Namespace), v, current, c.names):
 			v.give(c)
 		}
 	}
 }
 
-// copyOf reports whether the object is a copy of its stored controller that brings no content of its own: a ReplicaSet with its template,
-// or a revision, from which nothing runs. forged reports whether it is a ReplicaSet that the controller did not make. Source is loaded
-// completely for ReplicaSets.
+// copyOf reports whether the object is a copy of its stored controller that brings no content of its own: a ReplicaSet with its template
+// and no more pods, or a revision, from which nothing runs. The template may be that of an older revision only as long as the ReplicaSet
+// keeps its lists, too. forged reports whether it is a ReplicaSet that the controller did not make. Source is loaded completely for
+// ReplicaSets.
 func (d *Decider) copyOf(r *Request, controller *unstructured.Unstructured) (made, forged bool, err error) {
 	if r.Resource.GroupResource() != replicaSets {
 		return HoldsRecordCopies(r.Resource.GroupResource()), false, nil
@@ -167,8 +176,26 @@ func (d *Decider) copyOf(r *Request, controller *unstructured.Unstructured) (mad
 			return false, false, err
 		}
 	}
-	made = d.madeFrom(r, controller)
+	made = (keepsTemplate(r, metav1.GetControllerOfNoCopy(r.Object)) && keepsLists(r) || d.makes(controller, r)) && !outgrows(r, controller)
 	return made, !made, nil
+}
+
+// outgrows reports whether a ReplicaSet has more pods than its controller is to have, and does not have them already before an update: a
+// controller that was scaled down scales what it made afterwards.
+func outgrows(r *Request, controller *unstructured.Unstructured) bool {
+	n := replicasOf(r.Object)
+	if r.Old != nil && r.Old != r.Object && n <= replicasOf(r.Old) {
+		return false
+	}
+	return n > replicasOf(controller)
+}
+
+// replicasOf returns the number of pods that a ReplicaSet or its controller asks for.
+func replicasOf(o *unstructured.Unstructured) int64 {
+	if n, set, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); set {
+		return n
+	}
+	return 1
 }
 
 // followFields and followSetFields are the fields of objects and ReplicaSets that show whether they follow their controller.
@@ -192,8 +219,18 @@ func keepsClusters(r *Request) bool {
 	case nil:
 		return false
 	case r.Object:
-		replicas, set, _ := unstructured.NestedInt64(r.Object.Object, "spec", "replicas")
-		return r.Resource.GroupResource() != replicaSets || set && replicas == 0
+		return r.Resource.GroupResource() != replicaSets || replicasOf(r.Object) == 0
+	}
+	return keepsLists(r)
+}
+
+// keepsLists reports whether the object exists already, with the same controller and the same lists.
+func keepsLists(r *Request) bool {
+	switch r.Old {
+	case nil:
+		return false
+	case r.Object:
+		return true
 	}
 	before, after := metav1.GetControllerOfNoCopy(r.Old), metav1.GetControllerOfNoCopy(r.Object)
 	if before == nil || before.UID != after.UID {
@@ -222,14 +259,17 @@ func (d *Decider) matchesController(ctx context.Context, r *Request, p *Policy, 
 	return p.Matcher.Matches(ctx, object)
 }
 
-// eligible reports whether the clusters, in which the object's controller is, meet all requirements of the policy for the object. It is
-// false for policies that can't tell.
-func (d *Decider) eligible(ctx context.Context, p *Policy, current *intent, names []string) bool {
-	e, ok := p.Evaluator.(Explainer)
+// eligible reports whether the clusters, in which the object's controller is, meet all requirements of the policy for the object, and are
+// no more than the policy gives. It is false for policies that can't tell.
+func (d *Decider) eligible(ctx context.Context, v *Verdict, current *intent, names []string) bool {
+	e, ok := v.Policy.Evaluator.(Explainer)
 	if !ok {
 		return false
 	}
-	stays, _ := d.staysIn(p, p.unready(), names)
+	stays, _ := d.staysIn(v.Policy, v.Policy.unready(), names)
+	if len(names) > len(v.Decision.Clusters)+len(stays) {
+		return false
+	}
 	reasons := e.WhyNot(ctx, tolerating(current.input(), stays), names)
 	for _, name := range names {
 		if reasons[name] != ReasonNotChosen {
@@ -241,9 +281,7 @@ func (d *Decider) eligible(ctx context.Context, p *Policy, current *intent, name
 
 // give makes the policy give the copied clusters and shares, which the controller has from it.
 func (v *Verdict) give(c clusterCopy) {
-	names := slices.Clone(c.names)
-	slices.Sort(names)
-	v.Decision.Clusters = slices.Compact(names)
+	v.Decision.Clusters = c.names
 	v.Decision.Annotations = maps.Clone(v.Decision.Annotations)
 	if delete(v.Decision.Annotations, placementv1.ClusterSharesAnnotation); c.shares != nil {
 		if v.Decision.Annotations == nil {

@@ -50,9 +50,11 @@ func (c choosing) WhyNot(_ context.Context, _ map[string]any, clusters []string)
 
 func TestFollow(t *testing.T) {
 	server := map[string]*unstructured.Unstructured{
-		"Deployment default/web": fromYAML(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}, spec: {template: "+ownedTemplate+"}}"),
-		"Widget default/web":     fromYAML(t, "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}}"),
-		"DaemonSet default/web":  fromYAML(t, "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: web, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}, spec: {template: "+ownedTemplate+"}}"),
+		"Deployment default/web":  fromYAML(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}, spec: {template: "+ownedTemplate+"}}"),
+		"Widget default/web":      fromYAML(t, "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}}"),
+		"Deployment default/gone": fromYAML(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: gone, namespace: default, uid: u, deletionTimestamp: '2026-01-01T00:00:00Z', finalizers: [a.b/c], annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}, spec: {template: "+ownedTemplate+"}}"),
+		"Widget default/two":      fromYAML(t, "{apiVersion: example.com/v1, kind: Widget, metadata: {name: two, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\",\"b\"]'}}}"),
+		"DaemonSet default/web":   fromYAML(t, "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: web, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}, spec: {template: "+ownedTemplate+"}}"),
 	}
 	listing := func(o *unstructured.Unstructured, list string, more ...string) *unstructured.Unstructured {
 		annotations := map[string]string{placementv1.ClustersAnnotation: list, placementv1.RequestedAnnotation: "copied"}
@@ -71,6 +73,12 @@ func TestFollow(t *testing.T) {
 	}
 	replicas := func(o *unstructured.Unstructured, n int64) *unstructured.Unstructured {
 		o.Object["spec"].(map[string]any)["replicas"] = n
+		return o
+	}
+	of := func(o *unstructured.Unstructured, name string) *unstructured.Unstructured {
+		references := o.GetOwnerReferences()
+		references[0].Name = name
+		o.SetOwnerReferences(references)
 		return o
 	}
 	uid := func(o *unstructured.Unstructured) *unstructured.Unstructured {
@@ -105,7 +113,7 @@ func TestFollow(t *testing.T) {
 		"Nonexistent":       {object: listing(replicaSet(t, "apps/v1", "Deployment", "none", "u", hashedTemplate), `["a"]`), allowed: "b", want: denied, asked: 1},
 		"Unreadable":        {object: set(`["a"]`, hashedTemplate), allowed: "b", err: errors.New("timeout"), want: `["a"]`, asked: 1},
 		"Forbidden":         {object: set(`["a"]`, hashedTemplate), allowed: "b", err: apierrors.NewForbidden(schema.GroupResource{}, "web", nil), want: denied, asked: 1},
-		"ControllerLeftOut": {object: set(`["a"]`, hashedTemplate), allowed: "b", change: func(p *placement.Policy) { p.Matcher = setsAlone }, want: denied, asked: 1},
+		"ControllerLeftOut": {object: set(`["a"]`, hashedTemplate), allowed: "b", change: func(p *placement.Policy) { p.Matcher = setsAlone }, want: denied},
 		"NoList":            {object: replicaSet(t, "apps/v1", "Deployment", "web", "u", hashedTemplate), allowed: "b", want: `["b"]`},
 		"NoController":      {object: listing(fromYAML(t, "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-x}}"), `["a"]`), allowed: "b", want: denied},
 		"Shares":            {object: set(`["a"]`, hashedTemplate, shares, `{"a":{"weight":1}}`), allowed: "a", want: `["a"]`, asked: 1},
@@ -114,6 +122,14 @@ func TestFollow(t *testing.T) {
 		"Manual":            {object: set(`["a"]`, hashedTemplate), allowed: "b", change: manual, want: `["a"]`, record: true, asked: 1},
 		"Scaled":            {object: replicas(set(`["c"]`, otherTemplate), 0), old: replicas(set(`["c"]`, otherTemplate), 2), allowed: "b", want: `["c"]`, record: true, asked: 1},
 		"ListChanged":       {object: set(`["c"]`, otherTemplate), old: set(`["b"]`, otherTemplate), allowed: "b", want: denied, asked: 1},
+		"ListOfController":  {object: set(`["a"]`, otherTemplate), old: set(`["b"]`, otherTemplate), allowed: "b", want: denied, asked: 1},
+		"MorePods":          {object: replicas(set(`["a"]`, hashedTemplate), 2), allowed: "b", want: denied, asked: 1},
+		"ScaledUp":          {object: replicas(set(`["a"]`, hashedTemplate), 3), old: replicas(set(`["a"]`, hashedTemplate), 2), allowed: "b", want: denied, asked: 1},
+		"ScaledDown":        {object: replicas(set(`["a"]`, hashedTemplate), 2), old: replicas(set(`["a"]`, hashedTemplate), 3), allowed: "b", want: `["a"]`, record: true, asked: 1},
+		"OfTerminating":     {object: of(set(`["a"]`, hashedTemplate), "gone"), allowed: "b", want: denied, asked: 1},
+		"WasOfTerminating":  {object: of(set(`["a"]`, hashedTemplate), "gone"), old: of(set(`["a"]`, hashedTemplate), "gone"), allowed: "b", want: `["a"]`, record: true, asked: 1},
+		"CustomMore":        {object: of(listing(object("example.com/v1", "Part", "example.com/v1", "Widget"), `["a","b"]`), "two"), resource: "parts", allowed: "b", change: func(p *placement.Policy) { p.Evaluator = choosing{p.Evaluator, []string{"a", "b"}} }, want: `["b"]`, asked: 1},
+		"NoKindOfPolicy":    {object: listing(replicaSet(t, "metrics.k8s.io/v1", "PodMetrics", "web", "u", hashedTemplate), `["a"]`), allowed: "b", err: errors.New("timeout"), change: func(p *placement.Policy) { p.Matcher = setsAlone }, want: denied},
 		"Claimed":           {object: set(`["c"]`, otherTemplate), old: uid(set(`["c"]`, otherTemplate)), allowed: "b", want: denied, asked: 1},
 		"Revision":          {object: listing(object("apps/v1", "ControllerRevision", "apps/v1", "DaemonSet"), `["a"]`), resource: "controllerrevisions", allowed: "b", want: `["a"]`, record: true, asked: 1},
 		"RevisionOfOther":   {object: listing(object("apps/v1", "ControllerRevision", "apps/v1", "DaemonSet"), `["b"]`), resource: "controllerrevisions", allowed: "c", want: denied, asked: 1},
@@ -146,16 +162,40 @@ func TestFollow(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("got %s, want %s: %v", got, tc.want, v.Decision.Errors)
 			}
-			if kept := out.Object.GetAnnotations()[placementv1.RequestedAnnotation] == "copied"; kept != tc.record || kept != (v.Follows == "Deployment web" || v.Follows == "DaemonSet web") {
+			if kept := out.Object.GetAnnotations()[placementv1.RequestedAnnotation] == "copied"; kept != tc.record || kept != (v.Follows != "") {
 				t.Errorf("the record stays: %t, follows %q", kept, v.Follows)
 			}
-			if failed := tc.err != nil && !apierrors.IsForbidden(tc.err); (v.Err != nil) != failed {
+			if failed := tc.err != nil && tc.asked > 0 && !apierrors.IsForbidden(tc.err); (v.Err != nil) != failed {
 				t.Errorf("error %v", v.Err)
 			}
 			if api.asked != tc.asked {
 				t.Errorf("%d reads of the controller, want %d", api.asked, tc.asked)
 			}
 		})
+	}
+}
+
+// TestFollowTaken checks that an object does not get back what a policy took from its list.
+func TestFollowTaken(t *testing.T) {
+	web := fromYAML(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\",\"b\"]'}}, spec: {template: "+ownedTemplate+"}}")
+	p := allows(t, "p", []string{"b"})
+	p.Matcher = everything(t)
+	d := &placement.Decider{Policies: policies{p}, Namespaces: namespaces{}, Keyring: keyring(t, "k"), Owners: &owners{objects: map[string]*unstructured.Unstructured{"Deployment default/web": web}}}
+	request := placement.Request{Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}, Namespace: "default"}
+	request.Object = replicaSet(t, "apps/v1", "Deployment", "web", "u", otherTemplate)
+	request.Object.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["a","b"]`})
+	for _, step := range []string{"created", "updated", "remediated"} {
+		out, err := d.Decide(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := out.Object.GetAnnotations()[placementv1.ClustersAnnotation]; got != `["b"]` {
+			t.Errorf("%s: got %s", step, got)
+		}
+		request.Object, request.Old = out.Object.DeepCopy(), out.Object
+		if step == "updated" {
+			request.Old, request.AutomaticOnly = request.Object, true
+		}
 	}
 }
 

@@ -66,7 +66,12 @@ func (d *Decider) madeByOwner(ctx context.Context, r *Request) (bool, error) {
 // madeFrom reports whether a ReplicaSet was created from the template of its stored controller. A template that the update does not
 // change may come from an older revision of it.
 func (d *Decider) madeFrom(r *Request, controller *unstructured.Unstructured) bool {
-	return keepsTemplate(r, metav1.GetControllerOfNoCopy(r.Object)) || d.Templates.MadeBy(r.Object.Object, controller.Object)
+	return keepsTemplate(r, metav1.GetControllerOfNoCopy(r.Object)) || d.makes(controller, r)
+}
+
+// makes reports whether the stored controller makes a ReplicaSet with the template of the request's. One that is being deleted makes none.
+func (d *Decider) makes(controller *unstructured.Unstructured, r *Request) bool {
+	return controller.GetDeletionTimestamp() == nil && d.Templates.MadeBy(r.Object.Object, controller.Object)
 }
 
 // keepsTemplate reports whether the ReplicaSet exists already, with the same controller and the same template.

@@ -88,6 +88,9 @@ var _ = Describe("A ReplicaSet that claims a controller", func() {
 			"other-namespace": reference("apps/v1", "Deployment", "far", far.GetUID()),
 			"other-group":     reference("example.com/v1", "Deployment", "web", deployment.GetUID()),
 			"other-version":   reference("apps/v9", "Deployment", "web", deployment.GetUID()),
+			"parent":          reference("apps/v1", "Deployment", "..", deployment.GetUID()),
+			"subresource":     reference("apps/v1", "Deployment", "web/scale", deployment.GetUID()),
+			"escaped":         reference("apps/v1", "Deployment", "web%2Fscale", deployment.GetUID()),
 		} {
 			set := newReplicaSet(deployment)
 			set.SetName(name)

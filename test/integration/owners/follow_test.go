@@ -145,6 +145,25 @@ var _ = Describe("What a controller makes of a workload", func() {
 			}
 		}
 
+		By("keeping no ReplicaSet there that brings more pods than the workload has, or had another template when it came")
+		forged := func(name string, list map[string]string) *unstructured.Unstructured {
+			stored, err := f.Get(ctx, framework.Deployment, namespace, "web")
+			Expect(err).NotTo(HaveOccurred())
+			o := framework.NewObject(framework.ReplicaSet, namespace, name, list)
+			o.Object["spec"].(map[string]any)["template"] = stored.Object["spec"].(map[string]any)["template"]
+			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: stored.GetUID(), Controller: new(true)}})
+			return o
+		}
+		there := map[string]string{placementv1.ClustersAnnotation: fl.list("a")}
+		Expect(f.Client.Create(ctx, setReplicas(forged("many", there), 2))).To(MatchError(ContainSubstring("no cluster is left")))
+		evil := forged("evil", nil)
+		Expect(unstructured.SetNestedField(evil.Object, "other", "spec", "template", "spec", "schedulerName")).To(Succeed())
+		Expect(f.Client.Create(ctx, evil)).To(Succeed())
+		Expect(clustersOf(evil)).To(Equal(fl.list("b")))
+		evil.SetAnnotations(there)
+		Expect(f.Client.Update(ctx, evil)).To(MatchError(ContainSubstring("no cluster is left")))
+		Expect(f.Client.Delete(ctx, evil)).To(Succeed())
+
 		By("saying so")
 		newest, err := f.Kubectl(ctx, "", "get", "replicaset", "-n", namespace, "--sort-by=.metadata.creationTimestamp", "-o", "jsonpath={.items[-1:].metadata.name}")
 		Expect(err).NotTo(HaveOccurred())
