@@ -33,9 +33,11 @@ import (
 const controllerInterval = 10 * time.Second
 
 // deliverersOf returns those of the policies that match an object that deliver the object itself, and not the one from which a
-// controller made it. What a policy delivered stays while it is not known whether the policy matches that one. read is false if the
-// controller does not have all fields yet that match conditions read.
+// controller made it. While it is not known whether a policy matches that one, the policy goes on delivering an object that is delivered,
+// and delivers no other: a user who writes a reference to a controller that does not exist must not keep an object where it is by that.
+// read is false if the controller does not have all fields yet that match conditions read.
 func (c *Controller) deliverersOf(ctx context.Context, object *unstructured.Unstructured, matching []*placement.Policy, n *need) (out []*placement.Policy, read bool, err error) {
+	delivered := len(n.existing) > 0
 	for _, controller := range delivery.ControllersOf(object) {
 		delivers := func(p *placement.Policy) bool {
 			return slices.ContainsFunc(c.deliveredBy(p), func(r policy.Resource) bool { return c.kindOf(r.GroupVersionResource) == controller.GroupKind })
@@ -50,12 +52,18 @@ func (c *Controller) deliverersOf(ctx context.Context, object *unstructured.Unst
 			if err != nil || !read {
 				return nil, false, err
 			}
-			c.keepDelivered(object, unknown, n)
-			of = slices.Concat(matches, unknown)
+			of = matches
+			if !delivered {
+				c.keepDelivered(object, unknown, n)
+				of = slices.Concat(matches, unknown)
+			}
 		} else {
 			// The watch may not have it yet, or the reference is wrong, and the garbage collector deletes the object.
 			n.recheck = controllerInterval
 			n.pending = n.pending || !c.isRead(controller.GroupKind, complete)
+			if delivered {
+				continue
+			}
 			of = slices.DeleteFunc(slices.Clone(matching), func(p *placement.Policy) bool { return !delivers(p) })
 			c.keepDelivered(object, of, n)
 		}

@@ -149,6 +149,39 @@ var _ = Describe("A developer", func() {
 		}).WithContext(ctx).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	})
 
+	It("keeps nothing delivered by claiming a controller that does not exist", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKarmada, namespace)
+		p.Spec.Match.ResourceRules = append(p.Spec.Match.ResourceRules, placementv1.ResourceRule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}})
+		f.CreateReadyPolicy(ctx, p)
+		// The garbage collector can't find an object of a version that does not exist, and so does not delete what claims it.
+		claims := map[string]metav1.OwnerReference{
+			"version": {APIVersion: "apps/v9", Kind: "Deployment", Name: "none", UID: "u"},
+			"name":    {APIVersion: "apps/v1", Kind: "Deployment", Name: "none", UID: "u"},
+			"uid":     {APIVersion: "apps/v1", Kind: "Deployment", Name: "name", UID: "u"},
+			"pod":     {APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "none-hash", UID: "u"},
+		}
+		for name, claim := range claims {
+			o := framework.NewObject(framework.Deployment, namespace, name, nil)
+			if name == "pod" {
+				o.SetKind("Pod")
+				o.SetAPIVersion("v1")
+				o.SetLabels(map[string]string{"pod-template-hash": "hash"})
+				o.Object["spec"] = map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}}
+			}
+			Expect(f.Client.Create(ctx, o)).To(Succeed())
+			Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, name).Should(Equal(fl.clusters("a", "b")))
+			base := o.DeepCopy()
+			claim.Controller = new(true)
+			o.SetOwnerReferences([]metav1.OwnerReference{claim})
+			Expect(f.Client.Patch(ctx, o, client.MergeFrom(base))).To(Succeed())
+		}
+		fl.move(ctx, "b", "us")
+		for name := range claims {
+			Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, name).Should(Equal(fl.clusters("a")), name)
+		}
+	})
+
 	It("does not exempt a placement object from policies by the label of delivered ones", Serial, func(ctx SpecContext) {
 		const guard = "docs/examples/delivered-label.yaml"
 		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
