@@ -581,6 +581,8 @@ func (i *intent) apply(field, key string, entry overwritten, of *record) {
 	if field == fieldAnnotations && key == placementv1.ClustersAnnotation {
 		i.applied.Clusters = of.Clusters
 		if i.clusters != nil {
+			// Only the complete object before the update shows which clusters it had.
+			i.usesOld = i.before != nil
 			// Without a recorded form, nothing is known beside the names. The form of the object as it is has those of the policy.
 			i.clusters.form = cmp.Or(of.Form, "{}")
 		}

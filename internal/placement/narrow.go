@@ -120,8 +120,8 @@ func (m *merger) mergeClusters(values map[string]string) {
 		for _, v := range shares.moved {
 			m.changeClusters(v, current, next)
 		}
-		if _, recorded := m.next.Annotations[key]; recorded && !standing && m.request.Old == m.request.Object && ptr.Equal(current, next) {
-			// Only the record is missing in an existing object.
+		if _, recorded := m.next.Annotations[key]; recorded && (!standing || entry.By == "") && m.request.Old == m.request.Object && ptr.Equal(current, next) {
+			// Only the record is missing in an existing object, or that a policy decided.
 			m.change(shares.moved[0], Change{Field: fieldAnnotations, Key: key, From: current, To: next})
 		}
 	}
@@ -146,7 +146,7 @@ func (d *Decider) Decided(obj *unstructured.Unstructured, namespace string) bool
 // clusterShares determines which clusters each enforced policy allows. entry is the annotation's record entry; standing
 // reports whether there is one.
 func (m *merger) clusterShares(entry overwritten, standing bool) clusterShares {
-	before := m.allowedBefore(entry, standing)
+	before, unowned := m.allowedBefore(entry, standing)
 	var out clusterShares
 	var fresh []*Verdict
 	for _, v := range m.verdicts {
@@ -162,9 +162,9 @@ func (m *merger) clusterShares(entry overwritten, standing bool) clusterShares {
 		if says {
 			out.wanted = append(out.wanted, clusterShare{verdict: v, names: names})
 		}
-		same := had == says && slices.Equal(stood, names)
+		same := had == says && slices.Equal(stood, names) && !unowned
 		switch {
-		case v.Err != nil || !had && !says:
+		case v.Err != nil || !had && !says && !unowned:
 		case m.request.held(v) && !same:
 			out.differing = append(out.differing, v)
 		case m.request.held(v):
@@ -186,12 +186,37 @@ func (m *merger) clusterShares(entry overwritten, standing bool) clusterShares {
 	return out
 }
 
-// allowedBefore returns the clusters that each policy allowed when it was last followed, by policy name.
-func (m *merger) allowedBefore(entry overwritten, standing bool) map[string][]string {
-	if !standing || len(m.intent.applied.Clusters) > 0 {
-		return m.intent.applied.Clusters
+// allowedBefore returns the clusters that each policy allowed when it was last followed, by policy name. unowned reports whether the
+// record has an entry for clusters that no policy decided for the stored object: the first policy that can decide ends that.
+func (m *merger) allowedBefore(entry overwritten, standing bool) (allowed map[string][]string, unowned bool) {
+	if !standing {
+		return m.intent.applied.Clusters, false
 	}
-	return map[string][]string{entry.By: m.currentClusters()}
+	allowed, decided := m.decidedBefore(entry)
+	if decided && len(allowed) == 0 {
+		allowed = map[string][]string{entry.By: m.currentClusters()}
+	}
+	return allowed, !decided
+}
+
+// decidedBefore reports whether policies decided the clusters of an entry for the stored object, and returns what each of them allowed, as
+// far as the record has that. A request may bring an old record of the object. What that says of the developer's request counts; what
+// policies allowed at that time does not.
+func (m *merger) decidedBefore(entry overwritten) (allowed map[string][]string, decided bool) {
+	const key = placementv1.ClustersAnnotation
+	before := &m.intent
+	if m.request.Old != m.request.Object {
+		if m.intent.before == nil {
+			return nil, false
+		}
+		before = m.intent.before()
+	}
+	// The digest in the entry is too short to tell two texts apart that a client made for that.
+	same := ptr.Equal(optional(before.current[fieldAnnotations], key), optional(m.intent.current[fieldAnnotations], key))
+	if was := before.applied.Annotations[key]; was.By == "" || was.Set != entry.Set || !same {
+		return nil, false
+	}
+	return before.applied.Clusters, true
 }
 
 // heldShare returns the list that counts for a policy that is held or cannot decide: what the policy allowed when it
@@ -223,10 +248,20 @@ func (m *merger) currentClusters() []string {
 	return names
 }
 
-// leaveClusters keeps the annotation's current value and its record.
+// leaveClusters keeps the annotation's current value and its record. If no policy decided that value for the stored object, the record
+// does not say that one did.
 func (m *merger) leaveClusters(values map[string]string) {
-	m.leave(fieldAnnotations, placementv1.ClustersAnnotation, values)
-	m.next.Clusters = m.intent.applied.Clusters
+	const key = placementv1.ClustersAnnotation
+	m.leave(fieldAnnotations, key, values)
+	entry, standing := m.next.Annotations[key]
+	if !standing {
+		return
+	}
+	var decided bool
+	if m.next.Clusters, decided = m.decidedBefore(entry); !decided {
+		entry.By = ""
+		m.next.put(fieldAnnotations, key, entry)
+	}
 }
 
 // Undelivered reports whether policies that deliver the object do not, because no policy decides its clusters. Policies of which it

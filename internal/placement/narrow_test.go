@@ -463,6 +463,65 @@ func TestDecidedClusters(t *testing.T) {
 	}
 }
 
+// TestReplayedClusters checks that a record of an earlier decision, which a client brings back while a policy can't decide, does not count as
+// a decision.
+func TestReplayedClusters(t *testing.T) {
+	version := func(name string, clusters ...string) *placement.Policy {
+		p := allows(t, name, clusters)
+		p.Evaluator, p.Delivery = shared{placement.Decision{Clusters: clusters}}, &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+		return p
+	}
+	undecided := with(version("a"), failing)
+	d := &placement.Decider{Keyring: keyring(t, "k")}
+	for name, tc := range map[string]struct {
+		asks string
+		// were and are the policies before and after us is forbidden, and later those during the request.
+		were, are, later []*placement.Policy
+		// want is the list: that of the record while no policy can decide, and otherwise the developer's.
+		want string
+	}{
+		"Alone":      {were: []*placement.Policy{version("a", "us")}, are: []*placement.Policy{version("a", "eu")}, later: []*placement.Policy{undecided}, want: `["us"]`},
+		"WithList":   {asks: `["us"]`, were: []*placement.Policy{version("a", "eu", "us")}, are: []*placement.Policy{with(version("a", "eu"), ignores)}, later: []*placement.Policy{undecided}, want: `["us"]`},
+		"WithSilent": {were: []*placement.Policy{version("a", "us"), version("b", "us")}, are: []*placement.Policy{version("a", "eu"), version("b", "eu", "us")}, later: []*placement.Policy{undecided, silent(t, "b")}},
+		"LeftBehind": {were: []*placement.Policy{version("b", "us")}, are: []*placement.Policy{version("b", "eu")}, later: []*placement.Policy{silent(t, "a")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := decide(t, asking(tc.asks), nil, tc.were...).Object
+			now := remediated(t, first, tc.are...).Object
+			if !d.Decided(first, "default") || !d.Decided(now, "default") || recordOf(first) == recordOf(now) {
+				t.Fatalf("records %s, %s", recordOf(first), recordOf(now))
+			}
+			replayed := annotated(annotated(now, clustersKey, first.GetAnnotations()[clustersKey]), placementv1.RequestedAnnotation, recordOf(first))
+			for step, out := range map[string]*unstructured.Unstructured{
+				"updated": decide(t, replayed, now, tc.later...).Object, "created": decide(t, replayed, nil, tc.later...).Object,
+			} {
+				if got := out.GetAnnotations()[clustersKey]; got != tc.want || d.Decided(out, "default") {
+					t.Errorf("%s: %s counts as decided: %t", step, got, d.Decided(out, "default"))
+				}
+				for _, healed := range [][]*placement.Policy{tc.were, tc.are} {
+					want := remediated(t, first, healed...).Object.GetAnnotations()[clustersKey]
+					again := remediated(t, out, healed...)
+					if got := again.Object.GetAnnotations()[clustersKey]; got != want || !d.Decided(again.Object, "default") || len(again.Verdicts[0].Changes) == 0 {
+						t.Errorf("%s: %s, want %s; the record %s, changes %v", step, got, want, recordOf(again.Object), again.Verdicts[0].Changes)
+					}
+				}
+			}
+		})
+	}
+
+	t.Run("Share", func(t *testing.T) {
+		first := decide(t, asking(""), nil, version("a", "eu"), version("b", "eu", "us")).Object
+		now := remediated(t, first, version("a", "eu", "us"), version("b", "eu")).Object
+		replayed := annotated(now, placementv1.RequestedAnnotation, recordOf(first))
+		if recordOf(first) == recordOf(now) {
+			t.Fatalf("records %s", recordOf(now))
+		}
+		if got := decide(t, replayed, now, version("a", "eu", "us"), with(version("b"), failing)).Object.GetAnnotations()[clustersKey]; got != `["eu"]` {
+			t.Errorf("a policy that can't decide allows what it allowed earlier: %s", got)
+		}
+	})
+}
+
 func annotated(obj *unstructured.Unstructured, key, value string) *unstructured.Unstructured {
 	out := obj.DeepCopy()
 	annotations := out.GetAnnotations()

@@ -19,6 +19,7 @@ package delivery_test
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -110,5 +111,43 @@ clusters := {name | some name, cluster in data.clusters; cluster.labels["example
 		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "same").Should(Equal(fl.clusters("a")))
 		undecided(ctx, p, 1)
 		Expect(all(ctx, propagationPolicy, namespace, "foreign")).To(BeEmpty())
+	})
+
+	It("is not delivered where it was decided earlier, by its record of that time", func(ctx SpecContext) {
+		p := fl.policy(toKarmada, namespace)
+		p.Spec.Rego += "\n\nerrors contains \"too long\" if count(input.metadata.annotations.long) > 100000\n"
+		p.Spec.FailurePolicy = placementv1.FailurePolicyIgnore
+		p.Spec.Limits = &placementv1.Limits{InputBytes: 4096}
+		f.CreateReadyPolicy(ctx, p)
+		deployed(ctx, "updated", "true", text("a"))
+		deployed(ctx, "created", "true", text("a"))
+		records := map[string]string{}
+		for _, name := range []string{"updated", "created"} {
+			Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, name).Should(Equal(fl.clusters("a")))
+			o, err := f.Get(ctx, framework.Deployment, namespace, name)
+			Expect(err).NotTo(HaveOccurred())
+			records[name] = o.GetAnnotations()[placementv1.RequestedAnnotation]
+			f.MustKubectl(ctx, "", "annotate", "deployment", name, "-n", namespace, placementv1.ClustersAnnotation+"-")
+		}
+		fl.move(ctx, "a", "us")
+		for _, name := range []string{"updated", "created"} {
+			Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, name).Should(Equal(fl.clusters("b")))
+		}
+		By("writing the record of that time while the policy can't decide")
+		replay := func(name string) map[string]string {
+			return map[string]string{placementv1.ClustersAnnotation: text("a"), placementv1.RequestedAnnotation: records[name], "long": strings.Repeat("x", 8192)}
+		}
+		updated, err := f.Get(ctx, framework.Deployment, namespace, "updated")
+		Expect(err).NotTo(HaveOccurred())
+		updated.SetAnnotations(replay("updated"))
+		Expect(f.Client.Update(ctx, updated)).To(Succeed())
+		f.MustKubectl(ctx, "", "delete", "deployment", "created", "-n", namespace)
+		Expect(f.Client.Create(ctx, framework.NewObject(framework.Deployment, namespace, "created", replay("created")))).To(Succeed())
+		for _, name := range []string{"updated", "created"} {
+			Expect(f.Get(ctx, framework.Deployment, namespace, name)).To(HaveField("GetAnnotations()", HaveKeyWithValue(placementv1.ClustersAnnotation, text("a"))))
+		}
+		deployed(ctx, "next", "true", text("b"))
+		undecided(ctx, p.Name, 2)
+		Expect(clustersIn(ctx, namespace, "updated")).To(Equal(fl.clusters("b")))
 	})
 })
