@@ -54,7 +54,8 @@ func (d *Decider) excluded(ctx context.Context, r *Request, index *match.Index[*
 			names.Insert(entry.By)
 		}
 	}
-	for _, v := range verdicts {
+	// A policy that the object leaves may be one: the webhook sees an object a second time, with the label that it set the first time.
+	for _, v := range deciding(verdicts) {
 		names.Delete(v.Policy.Name)
 	}
 	gives := func(v *Verdict) bool { return v.Err == nil && v.Decision.gives() }

@@ -143,10 +143,10 @@ func TestOnce(t *testing.T) {
 			once := ofTier(t, "once", placement.Decision{Labels: map[string]string{"placed": "yes"}, Annotations: map[string]string{"by": "once"}})
 			once.Matcher = matcher(t, m)
 			other := sets(t, "other", 0, "a", "b")
-			update := func(o *unstructured.Unstructured, all ...*placement.Policy) *unstructured.Unstructured {
+			request := func(o, old *unstructured.Unstructured, all ...*placement.Policy) *unstructured.Unstructured {
 				d := &placement.Decider{Policies: policies(all), Namespaces: namespaces{}, Keyring: keyring(t, "k")}
 				out, err := d.Decide(t.Context(), placement.Request{
-					Resource: deployments, Namespace: "default", Object: o, Old: o,
+					Resource: deployments, Namespace: "default", Object: o, Old: old,
 					Admission: placement.AdmissionOf(admissionv1.Update, deployments, "default", o, authenticationv1.UserInfo{}),
 				})
 				if err != nil {
@@ -154,12 +154,21 @@ func TestOnce(t *testing.T) {
 				}
 				return out.Object
 			}
+			update := func(o *unstructured.Unstructured, all ...*placement.Policy) *unstructured.Unstructured {
+				return request(o, o, all...)
+			}
 			stored := update(fromYAML(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}"), once, other)
 			for range 2 {
 				stored = update(stored, once, other)
 			}
 			if stored.GetLabels()["placed"] != "yes" || stored.GetAnnotations()["by"] != "once" {
 				t.Errorf("it lost what the policy set: %v, %v", stored.GetLabels(), stored.GetAnnotations())
+			}
+			// The API server calls the webhook once more after it changed an object that is older than the policy.
+			older := update(fromYAML(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}"), other)
+			placed := update(older, once, other)
+			if again := request(placed, older, once, other); again.GetLabels()["placed"] != "yes" || again.GetAnnotations()["by"] != "once" {
+				t.Errorf("an older object lost what the policy set: %v, %v", again.GetLabels(), again.GetAnnotations())
 			}
 			if stored = update(stored, other); stored.GetLabels()["placed"] != "" || stored.GetAnnotations()["by"] != "" {
 				t.Errorf("it keeps what a deleted policy set: %v, %v", stored.GetLabels(), stored.GetAnnotations())
