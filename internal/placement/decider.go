@@ -313,6 +313,9 @@ type Outcome struct {
 	List *clusterlist.Kind
 	// Verdicts are the verdicts of the matching policies, in order of precedence.
 	Verdicts []*Verdict
+	// NotTaken are the values that an update requests and the object does not get, because a policy set them earlier
+	// (placementv1.AsWrittenAnnotation). No policy sets their keys now.
+	NotTaken []Change
 	// Staged reports whether a version of a policy does not match only because it is not in force in the object's namespace. It is
 	// set only if there are no verdicts.
 	Staged bool
@@ -625,7 +628,7 @@ func (d *Decider) outcome(current *intent, values map[string]map[string]string, 
 	for _, field := range []string{fieldAnnotations, fieldLabels} {
 		setMetadata(object, field, current.clusters.inMetadata(field, values[field]))
 	}
-	out := &Outcome{Object: object, Verdicts: verdicts}
+	out := &Outcome{Object: object, Verdicts: verdicts, NotTaken: current.notTaken(values, &next)}
 	if err := current.clusters.place(out, optional(values[fieldAnnotations], placementv1.ClustersAnnotation)); err != nil {
 		return nil, err
 	}

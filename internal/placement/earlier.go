@@ -275,13 +275,26 @@ func (i *intent) returned(field string, actual map[string]string, from sources) 
 			continue
 		}
 		if from.before != nil {
-			i.returnKey(field, key, from.before())
+			before := from.before()
+			if was := optional(before.current[field], key); !ptr.Equal(was, &value) && earlier.has(field, key, value) {
+				i.refused = append(i.refused, Change{Field: field, Key: key, From: was, To: &value})
+			}
+			i.returnKey(field, key, before)
 			continue
 		}
 		entry := i.recorded.of(field)[key]
 		entry.Set = digest(value)
 		i.apply(field, key, entry, i.recorded)
 	}
+}
+
+// notTaken returns the values that an update requests and that the object does not get, because a policy set them earlier. Keys that a
+// policy sets have its value anyway. values and next are the merged values and their record.
+func (i *intent) notTaken(values map[string]map[string]string, next *record) []Change {
+	return slices.DeleteFunc(slices.Clone(i.refused), func(c Change) bool {
+		_, set := next.of(c.Field)[c.Key]
+		return set || ptr.Equal(optional(values[c.Field], c.Key), c.To)
+	})
 }
 
 // returnKey resets a key to its state before the update.

@@ -21,6 +21,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -89,5 +91,51 @@ func TestEarlierValuesAreBounded(t *testing.T) {
 		if got := decide(t, next, obj, silent).Object.GetLabels()["pool"]; got != want {
 			t.Errorf("value %s: label %q, want %q", value, got, want)
 		}
+	}
+}
+
+// TestNotTaken checks which values of an update are reported as not taken: those that a policy set earlier, that the update brings, and
+// that no policy sets now.
+func TestNotTaken(t *testing.T) {
+	sets := func(labels ...string) *placement.Policy {
+		return with(allows(t, "a", nil), func(p *placement.Policy) {
+			clauses := []clause{{field: "annotations", key: "by", value: "a"}}
+			for _, value := range labels {
+				clauses = append(clauses, clause{field: "labels", key: "pool", value: value})
+			}
+			p.Evaluator = &fakeEvaluator{clauses: clauses}
+		})
+	}
+	first := decide(t, asking(""), nil, sets("blue")).Object
+	stored := decide(t, first, first, sets()).Object
+	label := func(value string) func(*unstructured.Unstructured) {
+		return func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"pool": value}) }
+	}
+	blue := "blue"
+	for name, tc := range map[string]struct {
+		change func(*unstructured.Unstructured)
+		now    *placement.Policy
+		want   []placement.Change
+	}{
+		"Earlier": {label("blue"), sets(), []placement.Change{{Field: "labels", Key: "pool", To: &blue}}},
+		"Another": {label("red"), sets(), nil},
+		"Same":    {func(o *unstructured.Unstructured) {}, sets(), nil},
+		"Set":     {label("blue"), sets("green"), nil},
+		"AsWritten": {func(o *unstructured.Unstructured) {
+			label("blue")(o)
+			o.SetAnnotations(map[string]string{placementv1.AsWrittenAnnotation: "true"})
+		}, sets(), nil},
+		"NotTrue": {func(o *unstructured.Unstructured) {
+			label("blue")(o)
+			o.SetAnnotations(map[string]string{placementv1.AsWrittenAnnotation: "yes"})
+		}, sets(), []placement.Change{{Field: "labels", Key: "pool", To: &blue}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next := stored.DeepCopy()
+			tc.change(next)
+			if diff := cmp.Diff(tc.want, decide(t, next, stored, tc.now).NotTaken, cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }

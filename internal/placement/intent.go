@@ -360,6 +360,8 @@ type intent struct {
 	recorded *record
 	// before returns the intent of the object before the update. It is nil if there is no other object.
 	before func() *intent
+	// refused are the values that the update brings, and that count as those of a policy that set them earlier.
+	refused []Change
 	// usesOld reports whether the intent depends on the values of the object before the update.
 	usesOld bool
 	// pods is the pod spec of the object as it is.

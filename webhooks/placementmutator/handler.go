@@ -209,6 +209,9 @@ func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstr
 		}
 	}
 	response, answer := h.answer(ctx, req, obj, outcome, denials, failures)
+	if response.Allowed {
+		warnings = append(warnings, notTaken(obj, outcome.NotTaken)...)
+	}
 	if len(ignored) > 0 && len(failures) == 0 && !dryRun(req) {
 		// A user who applies an object indirectly, for example through a pipeline, does not see warnings.
 		h.Events.OnObject(obj, req.Namespace, events.EvaluationFailed, strings.Join(ignored, "; "))
@@ -216,6 +219,20 @@ func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstr
 	response.Warnings = warnings
 	response.AuditAnnotations = audited(outcome, answer)
 	return response, answer
+}
+
+// notTaken returns a warning for each value that an update requests and the object does not get.
+func notTaken(obj *unstructured.Unstructured, changes []placement.Change) []string {
+	var out []string
+	for _, c := range changes {
+		mistaken := ""
+		if value, there := obj.GetAnnotations()[placementv1.AsWrittenAnnotation]; there {
+			mistaken = fmt.Sprintf(", not %q", value)
+		}
+		out = append(out, fmt.Sprintf("%s: the value %s is not taken: a policy set it earlier, so it counts as the policy's, and not as requested. "+
+			"To request it, set it in one update with the annotation %s: \"true\"%s, of the object itself", c.Subject(), *c.To, placementv1.AsWrittenAnnotation, mistaken))
+	}
+	return out
 }
 
 func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstructured.Unstructured, outcome *placement.Outcome, denials, failures []string) (admission.Response, string) {

@@ -170,6 +170,22 @@ var _ = Describe("An object that stops matching a policy", func() {
 		Eventually(get).WithContext(ctx).WithArguments("web").Should(Equal(want), "the clusters and their shares stay until another policy gives some")
 	})
 
+	It("keeps the label of a policy that excludes it, also if the object is older than the policy and another policy matches it", func(ctx SpecContext) {
+		// Their selectors differ, so that the API server calls one webhook for each, and the second one sees the label.
+		once := newPolicy(framework.NewName("once"), `[{name: once, set: {labels: {done: "yes"}}}]`, namespace)
+		once.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "done", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+		silver.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "silver"}}
+		f.CreateReadyPolicy(ctx, silver)
+		Expect(givenTo(create(ctx, "web", "silver"))).To(Equal(ofSilver))
+		f.CreateReadyPolicy(ctx, once)
+		want := ofSilver
+		want.Labels = map[string]string{"done": "yes"}
+		Eventually(get).WithContext(ctx).WithArguments("web").Should(Equal(want))
+		Expect(givenTo(create(ctx, "new", "silver"))).To(Equal(want))
+		f.MustKubectl(ctx, "", "label", "deployment", "web", "-n", namespace, "done-")
+		Expect(get(ctx, "web")).To(Equal(want))
+	})
+
 	It("stays where the policy that it leaves denies that", func(ctx SpecContext) {
 		guard := newPolicy(framework.NewName("guard"), `
 - name: guard
