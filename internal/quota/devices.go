@@ -17,7 +17,10 @@ limitations under the License.
 package quota
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -114,6 +117,39 @@ func (e *Evaluators) UnknownDeviceClasses(spec *placementv1.QuotaSpec) []string 
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// deviceName matches what is meant to be the name of devices of a DeviceClass: the class is in front of the domain, or behind the slash.
+var deviceName = regexp.MustCompile(`^(?:requests\.)?(?:(.+)\.)?deviceclass(?:es)?\.resource\.(?:k8s|kubernetes)\.io/(.+)$`)
+
+// meantDevices returns the name that is probably meant by one that is similar to a name of devices of a DeviceClass; "" for others, and
+// for a correct name.
+func meantDevices(name corev1.ResourceName) string {
+	parts := deviceName.FindStringSubmatch(string(name))
+	if parts == nil {
+		return ""
+	}
+	meant := corev1.ResourceImplicitExtendedClaimsPerClass + parts[2]
+	if class := parts[1]; class != "" || strings.HasPrefix(parts[2], "device") {
+		meant = cmp.Or(class, "<class>") + corev1.ResourceClaimsPerClass
+	}
+	if meant == string(name) {
+		return ""
+	}
+	return meant
+}
+
+// MisspeltDevices returns messages about names of hard that count requests of pods for an extended resource, and that are probably meant to
+// count devices of a DeviceClass, sorted. Each message starts with the field's path.
+func (e *Evaluators) MisspeltDevices(spec *placementv1.QuotaSpec) []string {
+	var out []string
+	for name := range spec.Hard {
+		if meant := meantDevices(name); meant != "" && len(e.counted(name)) > 0 {
+			out = append(out, fmt.Sprintf("spec.hard[%s]: no device is counted under this name (did you mean %s?)", name, meant))
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // MayCountDevices reports whether the quota counts ResourceClaims, or does so once there is a DeviceClass for the extended

@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/suggest"
 )
 
 // MatchContainsProblems lists the problems with a LimitedResource's matchContains.
@@ -79,6 +80,9 @@ func explainMatchContains(t schema.GroupResource, part string, names []string, p
 	}
 }
 
+// minSuggested is the length of the shortest entry that is compared with names that differ from it by some characters.
+const minSuggested = 6
+
 // suggestMatchContains returns a question that suggests what is probably meant by an entry that no resource name of the
 // type contains; "" if nothing is similar.
 func (e *Evaluators) suggestMatchContains(t schema.GroupResource, part string) string {
@@ -93,6 +97,12 @@ func (e *Evaluators) suggestMatchContains(t schema.GroupResource, part string) s
 	for _, other := range []schema.GroupResource{pods, claims, services, deviceClaims} {
 		if other != t && folded != "" && containedIn(e.chargedNames(other), folded) {
 			return fmt.Sprintf(" (did you mean spec.resource %s?)", other)
+		}
+	}
+	// A short entry may be a part of the name of an extended resource, such as gpu.
+	if len(bare) >= minSuggested && !strings.Contains(bare, "/") && !strings.Contains(bare, strings.TrimSuffix(corev1.ResourceHugePagesPrefix, "-")) {
+		if nearest, ok := suggest.Nearest(bare, names); ok {
+			return fmt.Sprintf(" (did you mean %q?)", nearest)
 		}
 	}
 	return ""

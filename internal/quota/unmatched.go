@@ -97,6 +97,9 @@ func ExplainUntracked(name corev1.ResourceName, served *match.ServedTypes) strin
 	if counted, ok := strings.CutPrefix(string(name), countPrefix); ok && match.NeverMatched(schema.ParseGroupResource(counted)) {
 		return fmt.Sprintf(": %s are never counted, so that a full quota can't stop the cluster. Remove it", counted)
 	}
+	if meant := meantDevices(name); meant != "" {
+		return fmt.Sprintf(" (did you mean %s?)", meant)
+	}
 	// Names without a slash are standard names: the schema rejects others.
 	before, after, _ := strings.Cut(string(name), "/")
 	for _, part := range []string{before, after} {

@@ -141,6 +141,7 @@ func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) 
 	for _, name := range h.Evaluators.UnknownDeviceClasses(spec) {
 		out = append(out, fmt.Sprintf("spec.hard: there is no DeviceClass %s: no device is allocated of it until it is created", name))
 	}
+	out = append(out, h.Evaluators.MisspeltDevices(spec)...)
 	if spec.ScopeSelector != nil {
 		out = append(out, h.warnOfClasses(ctx, spec.ScopeSelector.MatchExpressions, "spec.scopeSelector")...)
 	}
