@@ -86,8 +86,8 @@ var copies = map[string]struct {
 	"controllerrevisions": {"ControllerRevision", "a DaemonSet or StatefulSet", []string{"daemonsets", "statefulsets"}},
 }
 
-// findingsOfCopies finds a policy that gives clusters to workloads and names the types of what controllers make of them, which follows the
-// workloads.
+// findingsOfCopies finds a policy that gives clusters and names the types of what controllers make of workloads, which follows the
+// workloads if the policy matches these, too, and which is decided by itself otherwise.
 func findingsOfCopies(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
 	if !givesClusters(module) {
 		return nil
@@ -99,9 +99,16 @@ func findingsOfCopies(spec placementv1.PlacementPolicySpec, m *match.Matcher, mo
 		}
 		for j, resource := range rule.Resources {
 			c, known := copies[resource]
-			if known && slices.ContainsFunc(c.from, func(name string) bool { return m.SelectsResource(appsv1.SchemeGroupVersion.WithResource(name)) }) {
-				out = append(out, advice("spec.match.resourceRules[%d].resources[%d]: a %s of %s has the clusters of that object, and is not delivered. "+
-					"Remove %s, unless users create such objects themselves", i, j, c.kind, c.of, resource))
+			at := fmt.Sprintf("spec.match.resourceRules[%d].resources[%d]: ", i, j)
+			switch {
+			case !known:
+			case slices.ContainsFunc(c.from, func(name string) bool { return m.SelectsResource(appsv1.SchemeGroupVersion.WithResource(name)) }):
+				out = append(out, advice(at+"a %s of %s has the clusters of that object, and is not delivered. "+
+					"Remove %s, unless users create such objects themselves", c.kind, c.of, resource))
+			default:
+				out = append(out, advice(at+"the policy gives clusters to each %s by itself, and does not match %s. A %s of %s copies the list of that object. "+
+					"If the policy allows none of it, the %s is denied, and the rollout stops. Match %s in place of %s",
+					c.kind, strings.Join(c.from, " and "), c.kind, c.of, c.kind, strings.Join(c.from, " and "), resource))
 			}
 		}
 	}
