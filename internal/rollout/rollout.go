@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -329,7 +330,7 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	if reached == len(s.Stages) {
 		// The approval of the last stage was not for more than that stage.
 		if f.asksForRest() && !f.approved(s, restName) {
-			wait(placementv1.RolloutWaitingForApproval, fmt.Sprintf("%s wait for an approval of their own: set the annotation %s to %s", f.Rest, placementv1.ApproveStageAnnotation, s.ApprovalID))
+			wait(placementv1.RolloutWaitingForApproval, fmt.Sprintf("%s wait for an approval of their own: set the annotation %s to %s%s", f.Rest, placementv1.ApproveStageAnnotation, s.ApprovalID, f.mistaken()))
 			return time.Time{}
 		}
 		complete(s)
@@ -337,7 +338,7 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	}
 	stage := f.Spec.Stages[reached]
 	if stage.Approval && !f.approved(s, stage.Name) {
-		wait(placementv1.RolloutWaitingForApproval, fmt.Sprintf("stage %s waits for its approval: set the annotation %s to %s%s", stage.Name, placementv1.ApproveStageAnnotation, s.ApprovalID, f.after(reached)))
+		wait(placementv1.RolloutWaitingForApproval, fmt.Sprintf("stage %s waits for its approval: set the annotation %s to %s%s", stage.Name, placementv1.ApproveStageAnnotation, s.ApprovalID, f.mistaken()+f.after(reached)))
 		return time.Time{}
 	}
 	s.ApprovalID = ""
@@ -349,6 +350,18 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	}
 	wait(placementv1.RolloutProgressing, fmt.Sprintf("objects of stage %s are being decided", stage.Name))
 	return time.Time{}
+}
+
+// approvalID matches the identity of a wait, as approved makes it.
+var approvalID = regexp.MustCompile(`^[0-9]+-[-_a-z0-9]+-[a-z0-9]+$`)
+
+// mistaken says that the annotation has a value that is the identity of no wait, and so approves nothing. It says nothing of the identity of
+// an earlier wait, which stays in the annotation after the approval.
+func (f *Facts) mistaken() string {
+	if f.Approved == "" || approvalID.MatchString(f.Approved) {
+		return ""
+	}
+	return fmt.Sprintf(" (its value %.64q approves nothing)", f.Approved)
 }
 
 // restName stands for what no stage has in the identity of its approval. It is not the name of a stage.
