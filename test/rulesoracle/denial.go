@@ -33,7 +33,7 @@ func denial(rule *placementv1.Rule, object map[string]any, c choice) string {
 	if s := rule.Spread; s != nil && max(s.MinDomains, s.MinClusters) > 1 {
 		text += fmt.Sprintf(" in %d of at least %d domains by %s", c.domains, max(s.MinDomains, 1), noun(spreadSubject(s)))
 	}
-	if c.total == 0 {
+	if c.total == 0 && len(c.ambiguous) == 0 {
 		text += ": no inventory has a cluster"
 	}
 	counts := map[string]int{}

@@ -76,7 +76,7 @@ several(objects) := concat(" and ", array.concat(
 	[sprintf("%d more", [count(objects) - 3]) | count(objects) > 3],
 ))
 
-reasons(_, 0) := ": no inventory has a cluster"
+reasons(_, 0) := concat("", [": no inventory has a cluster" | count(ambiguous_names) == 0])
 
 reasons(lacks, clusters) := text if {
 	clusters > 0
