@@ -279,26 +279,26 @@ func printChecked(p *printer, results []checkedPolicy) {
 // clustersOf implements policyvalidator.Clusters.
 type clustersOf struct{ simulation.Cluster }
 
-// All returns the clusters of the inventories in their normal form.
-func (c clustersOf) All(ctx context.Context) ([]map[string]any, error) {
+// All returns the clusters of the inventories in their normal form, and messages about sources that select nothing.
+func (c clustersOf) All(ctx context.Context) (clusters []map[string]any, idle []string, err error) {
 	inventories := c.Catalog().Inventories()
-	var out []map[string]any
 	served := func(r schema.GroupVersionResource) bool {
 		_, ok := c.Catalog().Exact(r)
 		return ok
 	}
 	for _, resource := range inventories.Served(served) {
-		objects, err := c.List(ctx, resource, nil)
+		list, err := c.List(ctx, resource, nil)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		for _, obj := range objects {
-			if document, ok := inventories.Cluster(resource, obj.Object); ok {
-				out = append(out, document)
-			}
+		objects := make([]map[string]any, len(list))
+		for i, obj := range list {
+			objects[i] = obj.Object
 		}
+		some, none := inventories.Clusters(resource, objects)
+		clusters, idle = append(clusters, some...), append(idle, none...)
 	}
-	return out, nil
+	return clusters, idle, nil
 }
 
 // namespacesOf implements policyvalidator.Namespaces.

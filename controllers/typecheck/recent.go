@@ -40,6 +40,7 @@ type recent struct {
 	mu       sync.Mutex
 	read     time.Time
 	clusters []map[string]any
+	idle     []string
 	paths    map[schema.GroupVersionResource]replicasPath
 }
 
@@ -51,17 +52,17 @@ type replicasPath struct {
 }
 
 // All implements findings.Clusters.
-func (r *recent) All(ctx context.Context) ([]map[string]any, error) {
+func (r *recent) All(ctx context.Context) (clusters []map[string]any, idle []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.isRecent(r.read) {
-		return r.clusters, nil
+		return r.clusters, r.idle, nil
 	}
-	clusters, err := r.source.Clusters.All(ctx)
+	clusters, idle, err = r.source.Clusters.All(ctx)
 	if err == nil {
-		r.clusters, r.read = clusters, r.clock.Now()
+		r.clusters, r.idle, r.read = clusters, idle, r.clock.Now()
 	}
-	return clusters, err
+	return clusters, idle, err
 }
 
 // ReplicasPath implements findings.Scales.

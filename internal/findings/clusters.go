@@ -109,14 +109,18 @@ func mentionsIn(spec placementv1.PlacementPolicySpec, module *policy.Module) men
 }
 
 // findingsOfConstants finds names in the policy's rule `clusters` that no cluster has. It also finds constants that differ
-// only in spelling from the clusters' values of the compared field, and properties that no cluster has. It returns nil if no
-// cluster is known.
-func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
+// only in spelling from the clusters' values of the compared field, and properties that no cluster has, if some cluster is known. And it
+// finds sources of the manager's configuration that select nothing, if the policy reads clusters.
+func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.PlacementPolicySpec, module *policy.Module, binding *policy.Binding) []Finding {
 	mentioned := mentionsIn(spec, module)
-	if f.Clusters == nil || len(mentioned.constants)+len(mentioned.keys) == 0 {
+	names := len(mentioned.constants)+len(mentioned.keys) > 0
+	if f.Clusters == nil || !names && len(binding.Clusters) == 0 {
 		return nil
 	}
-	clusters, err := f.Clusters.All(ctx)
+	clusters, idle, err := f.Clusters.All(ctx)
+	if err != nil && !names {
+		return nil
+	}
 	if err != nil {
 		what := "clusters"
 		if len(mentioned.constants) == 0 {
@@ -124,10 +128,13 @@ func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.Place
 		}
 		return []Finding{notice("cannot check that the %s that the policy names exist: %v", what, err)}
 	}
-	if len(clusters) == 0 {
-		return nil
-	}
 	var out []Finding
+	for _, text := range idle {
+		out = append(out, advice("%s, so that the policy gets no cluster from there. Correct the namespaces or the selector", text))
+	}
+	if len(clusters) == 0 {
+		return out
+	}
 	add := func(at place, text string) {
 		switch {
 		case text == "":
@@ -137,9 +144,9 @@ func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.Place
 			out = append(out, mistakeAt(at.Position, text))
 		}
 	}
-	names := valuesOf(clusters, []string{"name"})
+	known := valuesOf(clusters, []string{"name"})
 	for _, c := range mentioned.constants {
-		add(c.at, unknownConstant(c.ClusterConstant, clusters, names))
+		add(c.at, unknownConstant(c.ClusterConstant, clusters, known))
 	}
 	for _, k := range mentioned.keys {
 		add(k.at, unknownKey(k, keysOf(clusters, k.document)))

@@ -104,8 +104,9 @@ type Catalog interface {
 
 // Clusters reads the clusters of the inventories.
 type Clusters interface {
-	// All returns the clusters in the form of data.clusters[name]. It returns none if they are not known.
-	All(ctx context.Context) ([]map[string]any, error)
+	// All returns the clusters in the form of data.clusters[name], and messages about sources of the manager's configuration that select
+	// nothing. It returns none if they are not known.
+	All(ctx context.Context) (clusters []map[string]any, idle []string, err error)
 }
 
 // Namespaces reads the labels of all namespaces.
@@ -183,7 +184,7 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 		f.findingsOfNamespaces(ctx, module, p.Binding), ambiguous, findingsOfUndefined(spec), f.findingsOfSubresources(ctx, m, module),
 		findingsOfClusters(spec, module), f.findingsOfDelivery(spec, m, module, specPath.Child("delivery")), findingsOfRemediation(spec), findingsOfEviction(spec, m, module),
 		f.findingsOfTypes(spec, m, module), f.findingsOfGaps(spec, m, module), findingsOfCopies(spec, m, module), f.findingsOfKinds(m, module), findingsOfAbsentLabels(m, module), findingsOfUnused(module),
-		f.findingsOfConstants(ctx, spec.WithDefaults(), module), findingsOfPredicates(module, f.ClusterPredicates))
+		f.findingsOfConstants(ctx, spec.WithDefaults(), module, p.Binding), findingsOfPredicates(module, f.ClusterPredicates))
 	if !module.FromRules() {
 		return out
 	}

@@ -150,6 +150,24 @@ func (i *Inventories) Cluster(resource schema.GroupVersionResource, obj map[stri
 	return out, true
 }
 
+// Clusters converts objects of an inventory to the normal form. The objects are all that there are. idle has messages about sources, and
+// namespaces of sources, that select none of them.
+func (i *Inventories) Clusters(resource schema.GroupVersionResource, objects []map[string]any) (clusters []map[string]any, idle []string) {
+	for _, obj := range objects {
+		if document, ok := i.Cluster(resource, obj); ok {
+			clusters = append(clusters, document)
+		}
+	}
+	in := i.find(resource)
+	if in == nil || len(objects) == 0 {
+		return clusters, nil
+	}
+	for _, s := range in.sources {
+		idle = append(idle, s.idle(resource.GroupResource(), objects)...)
+	}
+	return clusters, idle
+}
+
 // Declaration describes how the objects of a custom resource type represent clusters.
 type Declaration struct {
 	// Group, Version, and Resource identify the type, for example fleet.example.com, v1, and sites.

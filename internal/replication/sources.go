@@ -17,6 +17,7 @@ limitations under the License.
 package replication
 
 import (
+	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,8 @@ type Source struct {
 
 // source is a compiled Source.
 type source struct {
+	// at is the path of the source, for messages.
+	at         string
 	namespaces []string
 	selector   labels.Selector
 }
@@ -53,6 +56,21 @@ func (s source) selects(obj map[string]any) bool {
 		set[key], _ = value.(string)
 	}
 	return s.selector.Matches(set)
+}
+
+// idle returns messages about the source, or namespaces of it, if it selects none of the objects there.
+func (s source) idle(resource schema.GroupResource, objects []map[string]any) []string {
+	if !slices.ContainsFunc(objects, s.selects) {
+		return []string{fmt.Sprintf("%s of the manager's configuration selects none of the %d %s", s.at, len(objects), resource)}
+	}
+	var out []string
+	for i, namespace := range s.namespaces {
+		alone := source{namespaces: []string{namespace}, selector: s.selector}
+		if !slices.ContainsFunc(objects, alone.selects) {
+			out = append(out, fmt.Sprintf("%s.namespaces[%d] of the manager's configuration: it selects no %s in the namespace %s", s.at, i, resource, namespace))
+		}
+	}
+	return out
 }
 
 // Restrict returns the inventories whose objects represent clusters only if one of the sources selects them. Inventories
@@ -99,7 +117,7 @@ func (i *Inventories) compileSource(at *field.Path, resource schema.GroupResourc
 			errs = append(errs, field.Invalid(at.Child("namespaces").Index(n), namespace, problem))
 		}
 	}
-	out = source{namespaces: s.Namespaces, selector: labels.Everything()}
+	out = source{at: at.String(), namespaces: s.Namespaces, selector: labels.Everything()}
 	if s.Selector != nil {
 		var err error
 		if out.selector, err = metav1.LabelSelectorAsSelector(s.Selector); err != nil {

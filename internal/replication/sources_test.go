@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/internal/projection"
@@ -98,6 +99,37 @@ func TestRestrictedNames(t *testing.T) {
 	nothing := &projection.FieldSet{}
 	if diff := cmp.Diff([]string{".name"}, inventories.Needs(resources[0], nothing.Seal()).Paths()); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
+	}
+}
+
+// TestIdleSources checks which sources, and namespaces of sources, are reported because they select no object.
+func TestIdleSources(t *testing.T) {
+	resource := schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}
+	object := func(namespace string) map[string]any {
+		return map[string]any{"metadata": map[string]any{"namespace": namespace, "name": "eu", "labels": map[string]any{"fleet": "a"}}}
+	}
+	for name, tc := range map[string]struct {
+		sources []replication.Source
+		objects []map[string]any
+		want    []string
+	}{
+		"Selects":   {[]replication.Source{profilesIn(map[string]string{"fleet": "a"}, "a", "b")}, []map[string]any{object("a"), object("b")}, nil},
+		"None":      {nil, []map[string]any{object("a")}, nil},
+		"Empty":     {[]replication.Source{profilesIn(nil, "x")}, nil, nil},
+		"Namespace": {[]replication.Source{profilesIn(nil, "x")}, []map[string]any{object("a"), object("b")}, []string{"clusterSources[0] of the manager's configuration selects none of the 2 clusterprofiles.multicluster.x-k8s.io"}},
+		"Labels":    {[]replication.Source{profilesIn(nil), profilesIn(map[string]string{"fleet": "b"})}, []map[string]any{object("a")}, []string{"clusterSources[1] of the manager's configuration selects none of the 1 clusterprofiles.multicluster.x-k8s.io"}},
+		"OneOfTwo":  {[]replication.Source{profilesIn(nil, "a", "bb")}, []map[string]any{object("a"), object("b")}, []string{"clusterSources[0].namespaces[1] of the manager's configuration: it selects no clusterprofiles.multicluster.x-k8s.io in the namespace bb"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inventories, errs := replication.Known().Restrict(field.NewPath("clusterSources"), tc.sources)
+			if len(errs) > 0 {
+				t.Fatal(errs.ToAggregate())
+			}
+			_, idle := inventories.Clusters(resource, tc.objects)
+			if diff := cmp.Diff(tc.want, idle); diff != "" {
+				t.Errorf("messages (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -40,13 +40,12 @@ const (
 	clustersTimeout = 2 * time.Second
 )
 
-// All returns the clusters in the form of data.clusters[name]. It returns none if an inventory has more than
-// maxClusters objects. An error means that an inventory can't be read.
-func (c *Clusters) All(ctx context.Context) ([]map[string]any, error) {
+// All returns the clusters in the form of data.clusters[name], and messages about sources of the configuration that select nothing. It
+// returns none if an inventory has more than maxClusters objects. An error means that an inventory can't be read.
+func (c *Clusters) All(ctx context.Context) (clusters []map[string]any, idle []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, clustersTimeout)
 	defer cancel()
 	inventories := c.Catalog.Inventories()
-	var out []map[string]any
 	served := func(r schema.GroupVersionResource) bool {
 		_, ok := c.Catalog.Exact(r)
 		return ok
@@ -54,16 +53,17 @@ func (c *Clusters) All(ctx context.Context) ([]map[string]any, error) {
 	for _, resource := range inventories.Served(served) {
 		list, err := c.Client.Resource(resource).List(ctx, metav1.ListOptions{Limit: maxClusters})
 		if err != nil {
-			return nil, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
+			return nil, nil, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
 		}
 		if list.GetContinue() != "" {
-			return nil, nil
+			return nil, nil, nil
 		}
+		objects := make([]map[string]any, len(list.Items))
 		for i := range list.Items {
-			if document, ok := inventories.Cluster(resource, list.Items[i].Object); ok {
-				out = append(out, document)
-			}
+			objects[i] = list.Items[i].Object
 		}
+		some, none := inventories.Clusters(resource, objects)
+		clusters, idle = append(clusters, some...), append(idle, none...)
 	}
-	return out, nil
+	return clusters, idle, nil
 }

@@ -48,7 +48,7 @@ func TestClusters(t *testing.T) {
 	}
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{profiles: "ClusterProfileList"}, profile("eu-1"), profile("eu-2"))
 	clusters := &Clusters{Client: client, Catalog: catalog}
-	all, err := clusters.All(t.Context())
+	all, _, err := clusters.All(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,11 +63,11 @@ func TestClusters(t *testing.T) {
 	more := &unstructured.UnstructuredList{}
 	more.SetContinue("more")
 	client.PrependReactor("list", "clusterprofiles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, more, nil })
-	if all, err = clusters.All(t.Context()); len(all) > 0 || err != nil {
+	if all, _, err = clusters.All(t.Context()); len(all) > 0 || err != nil {
 		t.Errorf("of too many: %v, %v", all, err)
 	}
 	client.PrependReactor("list", "clusterprofiles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("forbidden") })
-	if _, err = clusters.All(t.Context()); err == nil {
+	if _, _, err = clusters.All(t.Context()); err == nil {
 		t.Error("no error")
 	}
 }

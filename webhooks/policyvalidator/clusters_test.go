@@ -33,11 +33,18 @@ import (
 // clusters are the existing clusters. If it is nil, they can't be read.
 type clusters []map[string]any
 
-func (c clusters) All(context.Context) ([]map[string]any, error) {
+func (c clusters) All(context.Context) ([]map[string]any, []string, error) {
 	if c == nil {
-		return nil, errors.New("forbidden")
+		return nil, nil, errors.New("forbidden")
 	}
-	return c, nil
+	return c, nil, nil
+}
+
+// idleSource has no cluster, because a source of the configuration selects nothing.
+type idleSource struct{}
+
+func (idleSource) All(context.Context) ([]map[string]any, []string, error) {
+	return nil, []string{"clusterSources[0] selects nothing"}, nil
 }
 
 // inventories serves all types, including those of inventories.
@@ -181,6 +188,24 @@ func TestNoticeOfClustersThatAreNotReady(t *testing.T) {
 				t.Errorf("error %v, warnings (-want +got):\n%s", err, diff)
 			}
 		})
+	}
+}
+
+// TestWarnOfIdleSources checks that a policy that reads clusters is warned of, and not refused, while a source of the manager's configuration
+// selects nothing.
+func TestWarnOfIdleSources(t *testing.T) {
+	for rego, want := range map[string]string{
+		"clusters contains n if some n, _ in data.clusters":                       "clusterSources[0] selects nothing, so that the policy gets no cluster from there",
+		`clusters contains n if { some n, c in data.clusters; c.region == "eu" }`: "clusterSources[0] selects nothing, so that the policy gets no cluster from there",
+		`labels := {"a": "b"}`: "",
+	} {
+		v := &policyvalidator.Validator{Catalog: &inventories{}, Checker: allows(), Clusters: idleSource{}}
+		p := newPolicy("package p\n" + rego)
+		p.Spec.Strict = true
+		warnings, err := v.ValidateCreate(t.Context(), p)
+		if joined := strings.Join(warnings, "\n"); err != nil || !strings.Contains(joined, want) || (joined == "") != (want == "") {
+			t.Errorf("%s: warnings %q, %v, want %q", rego, warnings, err, want)
+		}
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
@@ -53,6 +54,18 @@ var _ = Describe("Inventories", func() {
 annotations := {sprintf("seen.example.com/%s", [name]): cluster | some name, cluster in data.clusters}
 `, "", "configmaps", namespace))
 		Eventually(seen).WithContext(ctx).WithArguments(asking(), "seen.example.com/").Should(Equal(want))
+	})
+
+	It("says which source of the configuration selects nothing", func(ctx SpecContext) {
+		createFleet(ctx)
+		p := framework.NewPolicy("idle-source", "package p\nclusters := {name | some name, _ in data.clusters}\n", "", "configmaps", namespace)
+		const text = "clusterSources[6] of the manager's configuration selects none of the 1 sites.fleet.example.com, so that the policy gets no cluster from there"
+		p.SetGroupVersionKind(placementv1.GroupVersion.WithKind("PlacementPolicy"))
+		manifest, err := yaml.Marshal(p)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.MustKubectl(ctx, string(manifest), "apply", "--dry-run=server", "-f", "-")).To(ContainSubstring("Warning: " + text))
+		f.CreateReadyPolicy(ctx, p)
+		Eventually(f.Kubectl).WithContext(ctx).WithArguments("", "get", "plpol", p.Name, "-o", "jsonpath={.status.findings[*].message}").Should(ContainSubstring(text))
 	})
 
 	It("gives no object a cluster whose name several objects have, and says which", func(ctx SpecContext) {
@@ -95,7 +108,7 @@ annotations := {sprintf("seen.example.com/%s", [name]): cluster | some name, clu
 		create(ctx, declared)
 		denied := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "denied", Namespace: namespace}}
 		Eventually(f.Client.Create).WithContext(ctx).WithArguments(denied, client.DryRunAll).Should(MatchError(And(
-			ContainSubstring("0/0 clusters are eligible"),
+			ContainSubstring("0/0 clusters are eligible; cluster "),
 			ContainSubstring("cluster eu-9 is ambiguous: clusterprofiles.multicluster.x-k8s.io fleet/eu-9 and sites.fleet.example.com some-site have this name"),
 			ContainSubstring(sentence))))
 

@@ -90,6 +90,7 @@ clusterSources:
 - {group: cluster.kubernetes-fleet.io, resource: memberclusters}
 - {group: fleet.example.com, resource: sites}
 - {group: dc.example.com, resource: racks}
+- {group: fleet.example.com, resource: sites, selector: {matchLabels: {example.com/fleet: misspelt}}}
 placements:
 - {group: fleet.example.com, resource: rollouts, kind: Rollout, path: .spec.clusters}
 `
