@@ -131,6 +131,8 @@ func printExplanation(p *printer, e *explain.Explanation) {
 		printDecision(p, policy.Decision)
 		if policy.Follows != "" {
 			p.line("  leaves it the clusters of %s, which controls it", policy.Follows)
+		} else if policy.Decision.Empty() {
+			p.line("  decides nothing for it")
 		}
 	}
 	if len(e.Keys) > 0 {
@@ -147,6 +149,9 @@ func printExplanation(p *printer, e *explain.Explanation) {
 		}
 		if k.Kept != "" {
 			p.line("    the current value stays: %s", k.Kept)
+		}
+		if k.Waits != "" {
+			p.line("    %s", k.Waits)
 		}
 	}
 	printCandidates(p, "Clusters", e.Clusters)

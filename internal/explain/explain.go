@@ -28,6 +28,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
@@ -105,6 +106,11 @@ type Decision struct {
 	Warnings []string  `json:"warnings,omitempty"`
 }
 
+// Empty reports whether the policy gives the object nothing, and neither denies it nor warns.
+func (d *Decision) Empty() bool {
+	return len(d.Annotations)+len(d.Labels)+len(d.Scheduling)+len(d.Errors)+len(d.Warnings) == 0 && d.Clusters == nil
+}
+
 // Mismatch is a policy that does not match the object.
 type Mismatch struct {
 	Policy string `json:"policy"`
@@ -129,6 +135,8 @@ type Key struct {
 	Overrides []string `json:"overrides,omitempty"`
 	// Kept says why the object keeps its current value although another one is decided.
 	Kept string `json:"kept,omitempty"`
+	// Waits says when an existing object gets the decided value, if the remediation of the policy says more than at once.
+	Waits string `json:"waits,omitempty"`
 }
 
 // Explain explains the placement of an object.
@@ -155,6 +163,9 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		}
 	}
 	out.Keys = keysOf(o.Content, requested, outcome)
+	if o.Exists {
+		describeWaits(out.Keys, outcome.Verdicts)
+	}
 	if s.Undelivered(o, outcome) {
 		out.Delivery = "no policy decides its clusters, so Berth does not deliver it; what was delivered before stays"
 	}
@@ -282,6 +293,44 @@ func keysOf(current, requested *unstructured.Unstructured, outcome *placement.Ou
 		}
 	}
 	return slices.SortedFunc(valuesOf(maps.Values(keys)), func(a, b Key) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) })
+}
+
+// describeWaits says of the keys of an existing object that differ from what is decided when they change, as far as the policy's
+// remediation says.
+func describeWaits(keys []Key, verdicts []*placement.Verdict) {
+	policies := map[string]*placement.Policy{}
+	for _, v := range verdicts {
+		policies[v.Policy.Name] = v.Policy
+	}
+	for i := range keys {
+		k := &keys[i]
+		if p := policies[k.Policy]; p != nil && k.Kept == "" && !ptr.Equal(k.Current, k.Decided) {
+			k.Waits = waits(p)
+		}
+	}
+}
+
+// waits returns when remediation of a policy changes an existing object; "" for at once.
+func waits(p *placement.Policy) string {
+	const update = "the object keeps the current value until an update"
+	switch p.Remediation {
+	case placementv1.RemediationApproved:
+		return fmt.Sprintf("it waits until the plan of %s is approved: the condition Approved has the command", p.Name)
+	case placementv1.RemediationManual:
+		return fmt.Sprintf("%s changes what %s reads or writes: remediation.mode is Manual", update, p.Name)
+	case placementv1.RemediationNewOnly:
+		return fmt.Sprintf("%s changes what %s writes: remediation.mode is NewOnly", update, p.Name)
+	case placementv1.RemediationOff:
+		return update + ": remediation.mode is Off"
+	}
+	b := p.Budget
+	switch {
+	case len(p.Windows) > 0:
+		return fmt.Sprintf("it waits for a window of spec.remediation.windows of %s: status.waiting says until when", p.Name)
+	case b.MaxPerMinute+b.MaxConcurrent+b.PerNamespace > 0:
+		return fmt.Sprintf("it waits for its turn within spec.remediation.budget of %s: see status.waiting", p.Name)
+	}
+	return ""
 }
 
 func valuesOf(keys func(func(*Key) bool)) func(func(Key) bool) {

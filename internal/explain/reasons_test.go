@@ -79,8 +79,13 @@ spec:
 `, name, strings.ReplaceAll(strings.TrimSpace(rego), "\n", "\n    "))
 }
 
-// explainObject explains an object, which exists if it has a UID.
 func explainObject(t *testing.T, world, object string, options explain.Options) *explain.Explanation {
+	t.Helper()
+	return explainAs(t, world, object, false, options)
+}
+
+// explainAs explains an object that exists, or that is to be created.
+func explainAs(t *testing.T, world, object string, exists bool, options explain.Options) *explain.Explanation {
 	t.Helper()
 	registry, err := predicates.NewRegistry()
 	if err != nil {
@@ -98,8 +103,7 @@ func explainObject(t *testing.T, world, object string, options explain.Options) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := parse(t, object)[0]
-	o, err := s.NewObject(content, content.GetUID() != "")
+	o, err := s.NewObject(parse(t, object)[0], exists)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -437,7 +441,7 @@ kind: Cluster
 metadata: {name: eu-2}
 `
 	placed := strings.Replace(web, "metadata: {", `metadata: {uid: u, annotations: {placement.berth.dev/clusters: '["eu-1"]'}, `, 1)
-	e := explainObject(t, world+"---\n"+placed, placed, explain.Options{WhyNot: "eu-2"})
+	e := explainAs(t, world+"---\n"+placed, placed, true, explain.Options{WhyNot: "eu-2"})
 	want := []string{"cluster eu-1 is marked as not ready: the object stays there until 2999-01-31T00:00:00Z at least"}
 	if diff := cmp.Diff(want, e.Policies[0].Stays); diff != "" {
 		t.Errorf("sentences (-want +got):\n%s", diff)
@@ -473,6 +477,53 @@ func TestPoliciesAndKeys(t *testing.T) {
 	}
 	if diff := cmp.Diff(mismatches, e.Mismatches); diff != "" {
 		t.Errorf("mismatches (-want +got):\n%s", diff)
+	}
+}
+
+// TestWaits checks what is said of a value that an existing object does not have yet, by the remediation of the policy.
+func TestWaits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		remediation string
+		created     bool
+		want        string
+	}{
+		"Automatic": {remediation: `{}`},
+		"Approved":  {remediation: `{mode: Approved}`, want: "it waits until the plan of p is approved: the condition Approved has the command"},
+		"Manual":    {remediation: `{mode: Manual}`, want: "the object keeps the current value until an update changes what p reads or writes: remediation.mode is Manual"},
+		"NewOnly":   {remediation: `{mode: NewOnly}`, want: "the object keeps the current value until an update changes what p writes: remediation.mode is NewOnly"},
+		"Off":       {remediation: `{mode: "Off"}`, want: "the object keeps the current value until an update: remediation.mode is Off"},
+		"Window":    {remediation: `{windows: [{start: "0 3 1 1 *", duration: 1h}]}`, want: "it waits for a window of spec.remediation.windows of p: status.waiting says until when"},
+		"Budget":    {remediation: `{budget: {maxPerMinute: 1}}`, want: "it waits for its turn within spec.remediation.budget of p: see status.waiting"},
+		"New":       {remediation: `{mode: Approved}`, created: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := strings.Replace(policyOf("p", "package p\n\nlabels.tier := \"gold\"\n\nlabels.region := \"eu\""), "  mode:", "  remediation: "+tc.remediation+"\n  mode:", 1)
+			e := explainAs(t, policy, web, !tc.created, explain.Options{})
+			got := map[string]string{}
+			for _, k := range e.Keys {
+				got[k.Key] = k.Waits
+			}
+			// The object has the region already.
+			if diff := cmp.Diff(map[string]string{"tier": tc.want, "region": ""}, got); diff != "" {
+				t.Errorf("waits (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEmpty checks which decisions give an object nothing.
+func TestEmpty(t *testing.T) {
+	for rego, want := range map[string]bool{
+		`labels.tier := "gold" if input.metadata.name == "other"`:      true,
+		`labels.tier := "gold" if input.metadata.name == "web"`:        false,
+		`warnings contains "w"`:                                        false,
+		`clusters := set() if input.metadata.name == "web"`:            false,
+		`errors contains "no" if not input.metadata.labels.nonesuch`:   false,
+		`annotations.a := "b" if input.metadata.labels.region == "us"`: true,
+	} {
+		if got := explainObject(t, policyOf("p", "package p\n\n"+rego), web, explain.Options{}).Policies[0].Decision.Empty(); got != want {
+			t.Errorf("%s: %t", rego, got)
+		}
 	}
 }
 
