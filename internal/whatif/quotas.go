@@ -63,6 +63,8 @@ func (q *question) quotaFindings(ctx context.Context) ([]Finding, error) {
 			limit := obj.QuotaSpec().Hard[name]
 			usage, known := used[i][name]
 			switch {
+			case !known && q.Recount:
+				out = append(out, Finding{describeQuota(obj), false, fmt.Sprintf("spec.hard[%s]: Berth counts nothing under this name, or the API server refuses it: kubectl apply says more", name)})
 			case !known:
 				out = append(out, Finding{describeQuota(obj), false, fmt.Sprintf("how much of %s is used is not known here: ask the cluster instead of a snapshot", name)})
 			case usage.Cmp(limit) > 0:

@@ -462,6 +462,14 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 			apply: "apiVersion: placement.berth.dev/v1alpha1\nkind: ScopedQuota\nmetadata: {name: new, namespace: shop}\nspec: {hard: {pods: \"1\", requests.cpu: \"2\"}}",
 			want:  []string{"finding ScopedQuota shop/new false 2 of pods are used, which exceeds the limit 1", "unchanged 2"},
 		},
+		"a quota with a name that counts nothing": {
+			recount: true, world: pod("a", "shop"),
+			apply: "apiVersion: placement.berth.dev/v1alpha1\nkind: ScopedQuota\nmetadata: {name: new, namespace: shop}\nspec: {hard: {podz: \"1\", example.com/gpu: \"1\", pods: \"5\"}}",
+			want: []string{
+				"finding ScopedQuota shop/new false spec.hard[example.com/gpu]: Berth counts nothing under this name, or the API server refuses it: kubectl apply says more",
+				"finding ScopedQuota shop/new false spec.hard[podz]: Berth counts nothing under this name, or the API server refuses it: kubectl apply says more", "unchanged 2",
+			},
+		},
 		"a new quota in a snapshot": {
 			apply: "apiVersion: placement.berth.dev/v1alpha1\nkind: ScopedQuota\nmetadata: {name: new, namespace: shop}\nspec: {hard: {pods: \"1\"}}",
 			want:  []string{"finding ScopedQuota shop/new false how much of pods is used is not known here: ask the cluster instead of a snapshot", "unchanged 2"},
