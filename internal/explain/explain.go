@@ -298,20 +298,24 @@ func keysOf(current, requested *unstructured.Unstructured, outcome *placement.Ou
 // describeWaits says of the keys of an existing object that differ from what is decided when they change, as far as the policy's
 // remediation says.
 func describeWaits(keys []Key, verdicts []*placement.Verdict) {
-	policies := map[string]*placement.Policy{}
+	of := map[string]*placement.Verdict{}
 	for _, v := range verdicts {
-		policies[v.Policy.Name] = v.Policy
+		of[v.Policy.Name] = v
 	}
 	for i := range keys {
 		k := &keys[i]
-		if p := policies[k.Policy]; p != nil && k.Kept == "" && !ptr.Equal(k.Current, k.Decided) {
-			k.Waits = waits(p)
+		if v := of[k.Policy]; v != nil && k.Kept == "" && !ptr.Equal(k.Current, k.Decided) {
+			k.Waits = waits(v)
 		}
 	}
 }
 
 // waits returns when remediation of a policy changes an existing object; "" for at once.
-func waits(p *placement.Policy) string {
+func waits(v *placement.Verdict) string {
+	p := v.Policy
+	if v.Err == nil && len(v.Decision.Errors) > 0 {
+		return fmt.Sprintf("the object keeps the current value while %s denies it", p.Name)
+	}
 	const update = "the object keeps the current value until an update"
 	switch p.Remediation {
 	case placementv1.RemediationApproved:

@@ -483,9 +483,9 @@ func TestPoliciesAndKeys(t *testing.T) {
 // TestWaits checks what is said of a value that an existing object does not have yet, by the remediation of the policy.
 func TestWaits(t *testing.T) {
 	for name, tc := range map[string]struct {
-		remediation string
-		created     bool
-		want        string
+		remediation, rego string
+		created           bool
+		want              string
 	}{
 		"Automatic": {remediation: `{}`},
 		"Approved":  {remediation: `{mode: Approved}`, want: "it waits until the plan of p is approved: the condition Approved has the command"},
@@ -495,9 +495,10 @@ func TestWaits(t *testing.T) {
 		"Window":    {remediation: `{windows: [{start: "0 3 1 1 *", duration: 1h}]}`, want: "it waits for a window of spec.remediation.windows of p: status.waiting says until when"},
 		"Budget":    {remediation: `{budget: {maxPerMinute: 1}}`, want: "it waits for its turn within spec.remediation.budget of p: see status.waiting"},
 		"New":       {remediation: `{mode: Approved}`, created: true},
+		"Denied":    {remediation: `{}`, rego: "\n\nerrors contains \"no\"", want: "the object keeps the current value while p denies it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policy := strings.Replace(policyOf("p", "package p\n\nlabels.tier := \"gold\"\n\nlabels.region := \"eu\""), "  mode:", "  remediation: "+tc.remediation+"\n  mode:", 1)
+			policy := strings.Replace(policyOf("p", "package p\n\nlabels.tier := \"gold\"\n\nlabels.region := \"eu\""+tc.rego), "  mode:", "  remediation: "+tc.remediation+"\n  mode:", 1)
 			e := explainAs(t, policy, web, !tc.created, explain.Options{})
 			got := map[string]string{}
 			for _, k := range e.Keys {

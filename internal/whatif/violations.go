@@ -64,7 +64,11 @@ func Violations(ctx context.Context, s *simulation.Simulation, policy string) ([
 			for _, text := range v.Decision.Errors {
 				violation.Messages = append(violation.Messages, "denied: "+text)
 			}
-			for _, c := range v.Changes {
+			changes := v.Changes
+			if len(v.Decision.Errors) > 0 {
+				changes = nil // An object that is denied is not changed.
+			}
+			for _, c := range changes {
 				violation.Messages = append(violation.Messages, c.Violation())
 			}
 			if len(violation.Messages) > 0 {

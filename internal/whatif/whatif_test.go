@@ -713,6 +713,21 @@ metadata: {name: new, namespace: shop, labels: {region: eu}}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("violations (-want +got):\n%s", diff)
 	}
+	denying := strings.Replace(region, "clusters contains", "errors contains \"no\" if input.metadata.name == \"new\"\n\n    labels.tier := \"gold\"\n\n    clusters contains", 1)
+	denied, err := simulation.NewStatic(simulation.KubernetesDiscovery(), replication.Known(), parse(t, denying+`---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: new, namespace: shop, labels: {region: eu}}
+`)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err = violations(denied, "region"); err != nil || len(got) != 1 {
+		t.Fatalf("violations %v, error %v", got, err)
+	}
+	if diff := gocmp.Diff([]string{"denied: no"}, got[0].Messages); diff != "" {
+		t.Errorf("messages of a denied object (-want +got):\n%s", diff)
+	}
 	if _, err := violations(bare, "none"); err == nil || !strings.Contains(err.Error(), `there is no PlacementPolicy "none"`) {
 		t.Errorf("error %v", err)
 	}
