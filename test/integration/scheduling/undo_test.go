@@ -161,9 +161,12 @@ var _ = Describe("A value that Berth set before", func() {
 		change(ctx, p, rego("labels := {}"))
 		expect(ctx, gvk, "red", "default-scheduler", nil, `["ap-1","eu-1","us-1"]`)
 		patch := `{"metadata":{"annotations":{%q:%q}},"spec":{"template":{"spec":{"nodeSelector":{"pool":"blue"}}}}}`
-		f.MustKubectl(ctx, "", "patch", "statefulset", "web", "-n", namespace, "-p", fmt.Sprintf(patch, placementv1.AsWrittenAnnotation, "false"))
+		Expect(f.MustKubectl(ctx, "", "patch", "statefulset", "web", "-n", namespace, "-p", fmt.Sprintf(patch, placementv1.AsWrittenAnnotation, "false"))).
+			To(ContainSubstring(`Warning: nodeSelector pool: the value blue is not taken: a policy set it earlier, so it counts as the policy's, and not as requested. ` +
+				`To request it, set it in one update with the annotation placement.berth.dev/as-written: "true", not "false", of the object itself`))
 		expect(ctx, gvk, "red", "default-scheduler", nil, `["ap-1","eu-1","us-1"]`)
-		f.MustKubectl(ctx, "", "patch", "statefulset", "web", "-n", namespace, "-p", fmt.Sprintf(patch, placementv1.AsWrittenAnnotation, "true"))
+		Expect(f.MustKubectl(ctx, "", "patch", "statefulset", "web", "-n", namespace, "-p", fmt.Sprintf(patch, placementv1.AsWrittenAnnotation, "true"))).
+			NotTo(ContainSubstring("Warning"))
 		expect(ctx, gvk, "blue", "default-scheduler", nil, `["ap-1","eu-1","us-1"]`)
 		f.MustKubectl(ctx, "", "annotate", "statefulset", "web", "-n", namespace, placementv1.AsWrittenAnnotation+"-")
 		expect(ctx, gvk, "blue", "default-scheduler", nil, `["ap-1","eu-1","us-1"]`)
