@@ -109,6 +109,8 @@ const (
 	retryInterval = time.Minute
 	// unreadableInterval is the interval at which objects are reconciled again that need a type which Berth fails to read.
 	unreadableInterval = 5 * time.Second
+	// takingTimeout is how long a system may take to follow a delivered object.
+	takingTimeout = time.Minute
 	// workers is the number of objects that are delivered at the same time.
 	workers = 4
 )

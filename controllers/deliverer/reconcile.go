@@ -314,6 +314,9 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 	if holder := system.HeldBy(placed); holder != "" {
 		n.fail(placementv1.ReasonDeliveryFailed, "%s holds it in %s, so that Berth's object has no effect: delete it, or change it so that it no longer selects the object", holder, system.Title)
 	}
+	if live != nil && unread == nil && system.IsFree(placed) {
+		c.awaitTaking(system, live, n)
+	}
 	decision.Lists = system.ListsOf(placed, slices.Collect(maps.Values(n.existing)))
 	next, err := system.HandOver(placed, decision, route.Spec, live, observed, c.Clock.Now())
 	objects := next.Objects
@@ -359,6 +362,19 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 		next.Run = *unread
 	}
 	n.run = n.run.And(next.Run)
+}
+
+// awaitTaking records a failure if the system has known the delivered object for takingTimeout and does not follow it.
+func (c *Controller) awaitTaking(system delivery.System, live *unstructured.Unstructured, n *need) {
+	subject := live.GetKind() + " " + qualified(live)
+	if left := takingTimeout - c.Clock.Since(live.GetCreationTimestamp().Time); left > 0 {
+		if n.recheck == 0 || left < n.recheck {
+			n.recheck = left
+		}
+		return
+	}
+	n.fail(placementv1.ReasonDeliveryFailed, "%s does not follow %s for it: its controllers may be down, or it prefers another object of the same priority that selects "+
+		"it; see the Events of the placed object, and delete what they name", system.Title, subject)
 }
 
 // resolve adds the objects of the inventories to a decision. It returns false while they are not known.

@@ -18,9 +18,9 @@ package deliverer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"k8s.io/apimachinery/pkg/util/json"
 	"strings"
 	"testing"
 	"time"

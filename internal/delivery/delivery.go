@@ -51,8 +51,11 @@ type System struct {
 	References bool
 
 	// heldBy returns the object of another client that the system follows for a placed object instead of Berth's; "" if there is none,
-	// or none is known. It may be nil.
-	heldBy func(Object) string
+	// or none is known. takenBy returns the one that gets a placed object by an update, or "". isFree reports whether the system follows
+	// neither Berth's nor another one. They may be nil.
+	heldBy  func(Object) string
+	takenBy func(before, after Object) string
+	isFree  func(Object) bool
 	// lists are the lists among the objects; nil if there are none.
 	lists  *lists
 	render func(Object, Decision, *placementv1.Delivery) ([]Delivered, error)
@@ -96,8 +99,8 @@ type Object struct {
 	schema.GroupVersionKind
 	Namespace, Name string
 	UID             types.UID
-	// Annotations are the annotations. Only Karmada and the systems of NativeSystem read them.
-	Annotations map[string]string
+	// Annotations and Labels are those of the object. Only Karmada and the systems of NativeSystem read them.
+	Annotations, Labels map[string]string
 	// Replicas is the number of replicas that the object requests; nil if the kind has none.
 	Replicas *int64
 }
@@ -196,6 +199,18 @@ func (s System) HeldBy(object Object) string {
 	}
 	return s.heldBy(object)
 }
+
+// TakenBy returns the object of another client to which an update gives a placed object, so that the system would follow that one instead of
+// Berth's; "" if there is none. before is the zero value if the placed object is new.
+func (s System) TakenBy(before, after Object) string {
+	if s.takenBy == nil {
+		return ""
+	}
+	return s.takenBy(before, after)
+}
+
+// IsFree reports whether the system says that it follows no object for a placed object yet.
+func (s System) IsFree(object Object) bool { return s.isFree != nil && s.isFree(object) }
 
 // managedBy is the value of the label app.kubernetes.io/managed-by.
 const managedBy = "berth"

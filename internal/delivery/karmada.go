@@ -18,6 +18,7 @@ package delivery
 
 import (
 	"fmt"
+	"math"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -57,8 +58,12 @@ var karmada = System{
 	ClusterRole: "berth-delivery-karmada",
 	Kinds:       []Kind{propagationPolicy, clusterPropagationPolicy},
 	heldBy:      karmadaHolder,
-	render:      renderKarmada,
-	reporter:    karmadaReporter,
+	takenBy:     karmadaTaker,
+	isFree: func(object Object) bool {
+		return object.Annotations[karmadaHolderName] == "" && object.Annotations[karmadaClusterHolder] == "" && object.Labels[karmadaClaim] == ""
+	},
+	render:   renderKarmada,
+	reporter: karmadaReporter,
 }
 
 func renderKarmada(object Object, decision Decision, spec *placementv1.Delivery) ([]Delivered, error) {
@@ -87,6 +92,8 @@ func renderKarmada(object Object, decision Decision, spec *placementv1.Delivery)
 			"clusterAffinity":   map[string]any{"clusterNames": asList(clusters)},
 			"replicaScheduling": scheduling,
 		},
+		// No policy of another client comes first when Karmada looks for the one that holds the object.
+		"priority": int64(math.MaxInt32),
 		// Karmada keeps what it should keep on deletion also in a cluster that the object leaves.
 		"preserveResourcesOnDeletion": false,
 	}
@@ -98,12 +105,28 @@ func renderKarmada(object Object, decision Decision, spec *placementv1.Delivery)
 	return []Delivered{{Kind: kind, Object: policy}}, nil
 }
 
-// karmadaHolder reads the annotations by which Karmada says in the placed object which policy holds it. Karmada gives a new object to the
-// policy that exists then, and not to one that comes later.
+// The metadata by which Karmada says in a placed object which policy holds it, and the label of an object that Karmada does not propagate
+// by policies.
+const (
+	karmadaHolderNamespace = "propagationpolicy.karmada.io/namespace"
+	karmadaHolderName      = "propagationpolicy.karmada.io/name"
+	karmadaHolderID        = "propagationpolicy.karmada.io/permanent-id"
+	karmadaClusterHolder   = "clusterpropagationpolicy.karmada.io/name"
+	karmadaClusterHolderID = "clusterpropagationpolicy.karmada.io/permanent-id"
+	karmadaClaim           = "resourcetemplate.karmada.io/claimed-by"
+)
+
+// karmadaHolder reads from a placed object which policy of Karmada holds it, or what else keeps Karmada's policies from it. Karmada gives an
+// object that no policy holds to one that it knows then, and not to one that comes later.
 func karmadaHolder(object Object) string {
-	name := object.Annotations["propagationpolicy.karmada.io/name"]
-	cluster := object.Annotations["clusterpropagationpolicy.karmada.io/name"]
+	name := object.Annotations[karmadaHolderName]
+	cluster := object.Annotations[karmadaClusterHolder]
+	claim := object.Labels[karmadaClaim]
 	switch own := deliveredName(object); {
+	case claim == "MultiClusterService":
+		return claim + " " + object.Namespace + "/" + object.Name
+	case claim != "":
+		return "the label " + karmadaClaim + "=" + claim
 	case object.Namespace != "" && name != "" && name != own:
 		return propagationPolicy.Kind + " " + object.Namespace + "/" + name
 	case cluster != "" && (object.Namespace != "" && name == "" || object.Namespace == "" && cluster != own):
@@ -112,9 +135,33 @@ func karmadaHolder(object Object) string {
 	return ""
 }
 
-// karmadaReplicas returns the field replicaScheduling of a policy. A division has the numbers of replicas as static weights:
-// Karmada divides by Webster's method, before release 1.16 by the largest remainder, and both give each cluster its weight exactly
-// if the weights add up to the replicas.
+// karmadaTaker returns the policy that an update of an object makes its holder if that is not Berth's. Karmada makes this update before it
+// acts by the policy. A client that removes a holder gives the object to none.
+func karmadaTaker(before, after Object) string {
+	set := func(values, old map[string]string, name string) bool {
+		return values[name] != "" && values[name] != old[name]
+	}
+	own := deliveredName(after)
+	namespace, name := after.Annotations[karmadaHolderNamespace], after.Annotations[karmadaHolderName]
+	byName := set(after.Annotations, before.Annotations, karmadaHolderNamespace) || set(after.Annotations, before.Annotations, karmadaHolderName) ||
+		set(after.Labels, before.Labels, karmadaHolderID)
+	if byName && (after.Namespace == "" || namespace != after.Namespace || name != own) {
+		if name == "" {
+			return "another " + propagationPolicy.Kind
+		}
+		return propagationPolicy.Kind + " " + namespace + "/" + name
+	}
+	cluster := after.Annotations[karmadaClusterHolder]
+	byCluster := set(after.Annotations, before.Annotations, karmadaClusterHolder) || set(after.Labels, before.Labels, karmadaClusterHolderID)
+	if byCluster && (after.Namespace != "" || cluster != own) {
+		if cluster == "" {
+			return "another " + clusterPropagationPolicy.Kind
+		}
+		return clusterPropagationPolicy.Kind + " " + cluster
+	}
+	return ""
+}
+
 func karmadaReplicas(object Object, decision Decision, by *placementv1.ReplicaDivision) (map[string]any, error) {
 	if by == nil || object.Replicas == nil || len(decision.Clusters) == 0 {
 		return map[string]any{"replicaSchedulingType": "Duplicated"}, nil

@@ -32,7 +32,7 @@ import (
 func ObjectOf(o *unstructured.Unstructured) Object {
 	out := Object{
 		GroupVersionKind: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
-		Annotations: o.GetAnnotations(),
+		Annotations: o.GetAnnotations(), Labels: o.GetLabels(),
 	}
 	if replicas, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); found {
 		out.Replicas = &replicas

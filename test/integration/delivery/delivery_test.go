@@ -502,27 +502,23 @@ var _ = Describe("Delivery", func() {
 
 	It("says which policy of Karmada holds an object instead of Berth's", func(ctx SpecContext) {
 		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		// The policies of Karmada held the objects before Berth delivered them.
+		byLabel, byKind := deploy(ctx, namespace, "by-label"), deploy(ctx, namespace, "by-kind")
+		Expect(rival{namespace: namespace, name: "other"}.take(ctx, byLabel)).To(Succeed())
+		Expect(rival{name: "catch-all"}.take(ctx, byKind)).To(Succeed())
 		p := fl.policy(toKarmada, namespace)
 		f.CreateReadyPolicy(ctx, p)
-		web := deploy(ctx, namespace, "web")
-		// held plays Karmada, which writes into the object which policy holds it.
-		held := func(annotations string) {
-			GinkgoHelper()
-			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":`+annotations+`}}`))
-			Expect(f.Client.Patch(ctx, framework.NewObject(framework.Deployment, namespace, "web", nil), patch)).To(Succeed())
-		}
 		isHeld := func(by string) {
 			GinkgoHelper()
 			Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
 				Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed, by+" holds it in Karmada, so that Berth's object has no effect"))
 		}
-		own := delivery.NameOf(delivery.ObjectOf(web))
-		held(`{"propagationpolicy.karmada.io/name":"by-label","propagationpolicy.karmada.io/namespace":"` + namespace + `"}`)
-		isHeld("PropagationPolicy " + namespace + "/by-label")
-		held(`{"propagationpolicy.karmada.io/name":"` + own + `"}`)
-		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
-		held(`{"propagationpolicy.karmada.io/name":null,"propagationpolicy.karmada.io/namespace":null,"clusterpropagationpolicy.karmada.io/name":"catch-all"}`)
-		isHeld("ClusterPropagationPolicy catch-all")
+		isHeld("deployments.apps " + namespace + "/by-kind: ClusterPropagationPolicy catch-all")
+		Expect(rival{name: "catch-all"}.release(ctx, byKind)).To(Succeed())
+		Expect(rival{namespace: namespace, name: delivery.NameOf(delivery.ObjectOf(byKind))}.take(ctx, byKind)).To(Succeed())
+		isHeld("deployments.apps " + namespace + "/by-label: PropagationPolicy " + namespace + "/other")
+		Expect(rival{namespace: namespace, name: "other"}.release(ctx, byLabel)).To(Succeed())
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(2))
 	})
 
 	It("restores what another client changed or deleted", func(ctx SpecContext) {

@@ -1,0 +1,86 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery_test
+
+import (
+	"maps"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/delivery"
+)
+
+// Karmada 1.18.2 writes these labels and annotations into an object before it acts by the policy that they name.
+func TestKarmadaHolders(t *testing.T) {
+	const (
+		namespace, name, id = "propagationpolicy.karmada.io/namespace", "propagationpolicy.karmada.io/name", "propagationpolicy.karmada.io/permanent-id"
+		cluster, clusterID  = "clusterpropagationpolicy.karmada.io/name", "clusterpropagationpolicy.karmada.io/permanent-id"
+		claim               = "resourcetemplate.karmada.io/claimed-by"
+	)
+	type pairs = map[string]string
+	object := func(in string, metadata pairs) delivery.Object {
+		out := delivery.Object{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Namespace: in, Name: "web"}
+		// The names of labels and annotations differ, so each set may have all of them.
+		out.Labels, out.Annotations = maps.Clone(metadata), maps.Clone(metadata)
+		return out
+	}
+	own := delivery.NameOf(object("shop", nil))
+	byOwn := pairs{namespace: "shop", name: own, id: "1"}
+	byOther := pairs{namespace: "shop", name: "by-label", id: "2"}
+	byCluster := pairs{cluster: "catch-all", clusterID: "3"}
+	karmada, _ := system(t, "karmada")
+	for test, tc := range map[string]struct {
+		in            string
+		before, after pairs
+		// holder is who holds the object afterwards, and taker who gets it by the update, if it is somebody else than Berth.
+		holder, taker string
+	}{
+		"none":                        {in: "shop"},
+		"Berth's":                     {in: "shop", after: byOwn},
+		"another one":                 {in: "shop", after: byOther, holder: "PropagationPolicy shop/by-label", taker: "PropagationPolicy shop/by-label"},
+		"another one before":          {in: "shop", before: byOther, after: byOther, holder: "PropagationPolicy shop/by-label"},
+		"another one instead":         {in: "shop", before: byOwn, after: byOther, holder: "PropagationPolicy shop/by-label", taker: "PropagationPolicy shop/by-label"},
+		"Berth's instead":             {in: "shop", before: byOther, after: byOwn},
+		"none instead":                {in: "shop", before: byOther},
+		"a namespace alone":           {in: "shop", before: byOwn, after: pairs{namespace: "other", name: own, id: "1"}, taker: "PropagationPolicy other/" + own},
+		"an ID alone":                 {in: "shop", after: pairs{id: "2"}, taker: "another PropagationPolicy"},
+		"another ID of Berth's":       {in: "shop", before: byOwn, after: pairs{namespace: "shop", name: own, id: "4"}},
+		"a cluster's":                 {in: "shop", after: byCluster, holder: "ClusterPropagationPolicy catch-all", taker: "ClusterPropagationPolicy catch-all"},
+		"a cluster's before":          {in: "shop", before: byCluster, after: byCluster, holder: "ClusterPropagationPolicy catch-all"},
+		"a cluster's ID alone":        {in: "shop", after: pairs{clusterID: "3"}, taker: "another ClusterPropagationPolicy"},
+		"cluster-scoped, Berth's":     {after: pairs{cluster: own, clusterID: "1"}},
+		"cluster-scoped, another one": {after: byCluster, holder: "ClusterPropagationPolicy catch-all", taker: "ClusterPropagationPolicy catch-all"},
+		"cluster-scoped, namespaced":  {after: pairs{namespace: "shop", name: own, id: "1"}, taker: "PropagationPolicy shop/" + own},
+		"a MultiClusterService":       {in: "shop", after: pairs{claim: "MultiClusterService"}, holder: "MultiClusterService shop/web"},
+		"an unknown claim":            {in: "shop", after: pairs{claim: "someone"}, holder: "the label resourcetemplate.karmada.io/claimed-by=someone"},
+	} {
+		t.Run(test, func(t *testing.T) {
+			before, after := object(tc.in, tc.before), object(tc.in, tc.after)
+			if got := karmada.HeldBy(after); got != tc.holder {
+				t.Errorf("held by %q, want %q", got, tc.holder)
+			}
+			if got := karmada.TakenBy(before, after); got != tc.taker {
+				t.Errorf("taken by %q, want %q", got, tc.taker)
+			}
+		})
+	}
+	fleet, _ := system(t, "kubeFleet")
+	if got := fleet.TakenBy(object("shop", nil), object("shop", byOther)); got != "" {
+		t.Errorf("taken from KubeFleet by %q", got)
+	}
+}

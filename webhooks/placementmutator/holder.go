@@ -1,0 +1,53 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package placementmutator
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// refuseHolder returns why a request is denied that gives a delivered object to an object of another client, by which a system would carry it
+// to other clusters than the decided ones; "" if it does not. Systems take a new object before Berth has written what delivers it, and try
+// again after a denial. The holder that an existing object has already is not the request's.
+func (h *Handler) refuseHolder(req admission.Request, decoded *objects, outcome *placement.Outcome) string {
+	if outcome.Object == nil {
+		return ""
+	}
+	after, before := delivery.ObjectOf(decoded.obj.object), delivery.Object{}
+	if decoded.old.object != nil {
+		before = delivery.ObjectOf(decoded.old.object)
+	}
+	for _, v := range outcome.Verdicts {
+		if v.Leaves {
+			continue
+		}
+		for _, system := range delivery.SystemsOf(v.Policy, after.GroupKind()) {
+			holder := system.TakenBy(before, after)
+			if holder == "" || !h.Decider.Decided(outcome.Object, outcome.Object.GetNamespace()) {
+				continue
+			}
+			return fmt.Sprintf("PlacementPolicy %q delivers the object, so that %s can't hold it in %s, whose labels and annotations the request sets: "+
+				"remove them, or exclude the object from spec.match of the PlacementPolicy", v.Policy.Name, holder, system.Title)
+		}
+	}
+	return ""
+}
