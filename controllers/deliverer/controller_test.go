@@ -321,7 +321,6 @@ func answer(r *recorder, errs map[schema.GroupVersionResource]error) {
 	})
 }
 
-// TestReconcile reconciles the Deployment web, for which the policy deliver decides the cluster a.
 // deliveredWeb returns the Deployment web, which is placed in cluster a, and its PropagationPolicy.
 func deliveredWeb(t *testing.T) (web, live *unstructured.Unstructured) {
 	t.Helper()
@@ -337,8 +336,24 @@ func deliveredWeb(t *testing.T) (web, live *unstructured.Unstructured) {
 	return web, stored(rendered[0].Object)
 }
 
+// taken returns a placed object as Karmada has it when it follows a policy.
+func taken(o, policy *unstructured.Unstructured) *unstructured.Unstructured {
+	out := o.DeepCopy()
+	annotations := out.GetAnnotations()
+	annotations["propagationpolicy.karmada.io/namespace"], annotations["propagationpolicy.karmada.io/name"] = policy.GetNamespace(), policy.GetName()
+	out.SetAnnotations(annotations)
+	return out
+}
+
+// TestReconcile reconciles the Deployment web, for which the policy deliver decides the cluster a.
 func TestReconcile(t *testing.T) {
 	web, live := deliveredWeb(t)
+	free, started := web.DeepCopy(), time.Unix(1_700_000_000, 0)
+	live.SetCreationTimestamp(metav1.NewTime(started))
+	old, doomed := live.DeepCopy(), live.DeepCopy()
+	old.SetCreationTimestamp(metav1.NewTime(started.Add(-time.Minute)))
+	doomed.SetDeletionTimestamp(new(metav1.NewTime(started)))
+	web = taken(web, live)
 	key := keyOf(web)
 	ends := web.DeepCopy()
 	ends.SetDeletionTimestamp(new(metav1.Unix(1, 0)))
@@ -363,6 +378,9 @@ func TestReconcile(t *testing.T) {
 		"without permission":       {placed: web, refusal: apierrors.NewForbidden(policies.GroupResource(), "", errors.New("no grant")), requests: applies, again: time.Minute, failure: placementv1.ReasonForbidden, settled: true},
 		"before reports are read":  {placed: web, unreported: true, requests: applies},
 		"being deleted":            {placed: ends, forgotten: true, settled: true},
+		"delivered, not followed":  {placed: free, live: live, settled: true, again: time.Minute},
+		"never followed":           {placed: free, live: old, settled: true, again: time.Minute, failure: placementv1.ReasonDeliveryFailed},
+		"held by a finalizer":      {placed: web, live: doomed},
 		"being deleted, delivered": {placed: ends, live: live, forgotten: true, settled: true},
 		"gone":                     {live: live, requests: deletes, forgotten: true, settled: true},
 		"gone, not deleted":        {live: live, refusal: apierrors.NewTimeoutError("slow", 1), requests: deletes, fails: true, forgotten: true, settled: true},

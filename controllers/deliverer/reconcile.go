@@ -521,6 +521,11 @@ func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured
 			return false, err
 		}
 	}
+	if live != nil && live.GetDeletionTimestamp() != nil {
+		// A new one is written when it is gone, of which an event follows. A finalizer may hold it, and the system ignores it.
+		n.pending = true
+		return false, nil
+	}
 	body, status := split(want.Delivered)
 	next := content{body, status, c.delivered.answerTo(id, body)}
 	excess := live != nil && c.exceeds(want.Kind, id, live, body)

@@ -372,6 +372,7 @@ func (c *Controller) coverage(ctx context.Context, name string, f *status.Facts)
 		return nil
 	}
 	served := c.Served()
+	f.Unresponsive = served.Undiscovered()
 	f.Coverage = new(f.State.Policy.Matcher.Coverage(served, matchPath, c.OwnNamespace))
 	f.Meant = served.SuggestPlural
 	none, err := c.selectsNone(ctx, f.State.Policy)

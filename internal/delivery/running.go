@@ -40,6 +40,8 @@ type Observation struct {
 	Requested []string
 	// Current reports whether the system has finished to choose clusters for that placement.
 	Current bool
+	// Refused says why the system found no clusters when it last tried; "" if it did.
+	Refused string
 	// Clusters has the clusters that the system brings the object to. The text is empty if the object runs there. Otherwise, it
 	// says what is missing.
 	Clusters map[string]string
@@ -47,7 +49,7 @@ type Observation struct {
 
 // Equal reports whether two observations are equal.
 func (o Observation) Equal(other Observation) bool {
-	return o.UID == other.UID && o.Current == other.Current && slices.Equal(o.Requested, other.Requested) && maps.Equal(o.Clusters, other.Clusters)
+	return o.UID == other.UID && o.Current == other.Current && o.Refused == other.Refused && slices.Equal(o.Requested, other.Requested) && maps.Equal(o.Clusters, other.Clusters)
 }
 
 // RunState reports whether a placed object runs in its clusters.
@@ -167,6 +169,8 @@ func (s System) runningIn(placed Object, applied *unstructured.Unstructured, obs
 	switch {
 	case observed == nil, observed.UID != "" && observed.UID != placed.UID:
 		return nil, s.Title + " has not reported anything of it"
+	case !observed.Current && observed.Refused != "":
+		return nil, s.Title + " found no clusters when it last tried: " + observed.Refused
 	case !observed.Current, observed.Requested != nil && !slices.Equal(observed.Requested, s.reporter.clusters(applied)):
 		return nil, s.Title + " has not acted on the newest placement"
 	}
@@ -227,6 +231,15 @@ func observeBinding(o *unstructured.Unstructured) Observation {
 	uid, _, _ := unstructured.NestedString(o.Object, "spec", "resource", "uid")
 	seen, _, _ := unstructured.NestedInt64(o.Object, "status", "schedulerObservedGeneration")
 	out := Observation{UID: types.UID(uid), Requested: affinityOf(o), Current: seen == o.GetGeneration(), Clusters: map[string]string{}}
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, item := range conditions {
+		members, _ := item.(map[string]any)
+		if members["type"] == "Scheduled" && members["status"] == "False" {
+			reason, _ := members["reason"].(string)
+			message, _ := members["message"].(string)
+			out.Refused = firstLine(reason + ": " + message)
+		}
+	}
 	clusters, _, _ := unstructured.NestedSlice(o.Object, "spec", "clusters")
 	chosen := namesOf(clusters)
 	for _, name := range chosen {

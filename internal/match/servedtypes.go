@@ -169,6 +169,14 @@ func (s *ServedTypes) bestMatch(plural string, groups, versions []string) Served
 	return slices.MinFunc(types, func(a, b ServedType) int { return cmp.Compare(distance(a), distance(b)) })
 }
 
+// Undiscovered returns the group versions whose resources discovery could not list.
+func (s *ServedTypes) Undiscovered() []schema.GroupVersion {
+	if s == nil {
+		return nil
+	}
+	return s.undiscovered
+}
+
 // hasUndiscovered reports whether the groups and versions include a group version whose resources are unknown.
 func (s *ServedTypes) hasUndiscovered(groups, versions []string) bool {
 	return slices.ContainsFunc(s.undiscovered, func(gv schema.GroupVersion) bool { return contains(groups, gv.Group) && contains(versions, gv.Version) })

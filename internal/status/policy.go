@@ -48,6 +48,8 @@ type Facts struct {
 	Generation int64
 	// Engine is the name of the engine that evaluates the policy.
 	Engine string
+	// Unresponsive are the group versions of extension API servers that do not respond, so that their types are not known.
+	Unresponsive []schema.GroupVersion
 	// State is the policy as this replica has loaded it; nil while it is not loaded.
 	State *placement.PolicyState
 	// Replication returns the watch state of some fields of a type that the policy reads, and the number of its
@@ -248,12 +250,12 @@ func (f Facts) replicated() *metav1.Condition {
 	}
 	if waits, ok := errors.AsType[*policy.NotServedError](f.State.Err); ok {
 		return isFalse(placementv1.ReasonNotServed,
-			fmt.Sprintf("the API server does not serve %s; generation %d stays in force until the type is installed or the policy corrected",
-				f.names(waits.Missing), f.State.Policy.Generation))
+			fmt.Sprintf("the API server does not serve %s%s; generation %d stays in force until the type is %s or the policy corrected",
+				f.names(waits.Missing), f.unresponsive(), f.State.Policy.Generation, f.available()))
 	}
 	if missing := f.State.Binding.Missing; len(missing) > 0 {
 		return isFalse(placementv1.ReasonNotServed,
-			fmt.Sprintf("the API server does not serve %s; what the policy matches is not decided until the type is installed", f.names(missing)))
+			fmt.Sprintf("the API server does not serve %s%s; what the policy matches is not decided until the type is %s", f.names(missing), f.unresponsive(), f.available()))
 	}
 	reads, remote := f.reads(), f.State.Binding.Remote
 	switch {
@@ -288,6 +290,26 @@ func (f Facts) replicated() *metav1.Condition {
 		message = "the engine has all that Berth keeps there"
 	}
 	return isTrue(placementv1.ReasonReplicated, message)
+}
+
+// unresponsive says which extension API servers do not respond, as one of them may serve a type that is missing; "" if there are none.
+func (f Facts) unresponsive() string {
+	var names []string
+	for _, gv := range f.Unresponsive {
+		names = append(names, gv.String())
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return ", and the extension API server of " + strings.Join(names, ", ") + " does not respond: see the APIService"
+}
+
+// available says what a type that is missing waits for.
+func (f Facts) available() string {
+	if len(f.Unresponsive) > 0 {
+		return "served again"
+	}
+	return "installed"
 }
 
 // ambiguous sets the condition ClustersAmbiguous. It stays while the inventories are not replicated, because nothing is known about
