@@ -375,6 +375,7 @@ spec:
     replicaScheduling:
       replicaSchedulingType: Duplicated
   preserveResourcesOnDeletion: false
+  priority: 2147483647
   resourceSelectors:
   - apiVersion: apps/v1
     kind: Deployment
