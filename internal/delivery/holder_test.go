@@ -19,6 +19,7 @@ package delivery_test
 import (
 	"maps"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -82,5 +83,37 @@ func TestKarmadaHolders(t *testing.T) {
 	fleet, _ := system(t, "kubeFleet")
 	if got := fleet.TakenBy(object("shop", nil), object("shop", byOther)); got != "" {
 		t.Errorf("taken from KubeFleet by %q", got)
+	}
+}
+
+// With Karmada 1.18.2, a binding for which no cluster fits has the condition Scheduled False, and no status.schedulerObservedGeneration.
+func TestKarmadaFindsNoCluster(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	karmada, spec := system(t, "karmada")
+	for test, tc := range map[string]struct {
+		conditions []any
+		seen       int64
+		message    string
+	}{
+		"not seen":         {message: "Karmada has not acted on the newest placement"},
+		"scheduled before": {conditions: []any{map[string]any{"type": "Scheduled", "status": "True", "reason": "Success"}}, seen: 2, message: "Karmada has not acted on the newest placement"},
+		"no cluster": {
+			conditions: []any{map[string]any{"type": "Scheduled", "status": "False", "reason": "NoClusterFit", "message": "0/3 clusters are available"}},
+			message:    "Karmada found no clusters when it last tried: NoClusterFit: 0/3 clusters are available",
+		},
+		"no cluster, long ago": {
+			conditions: []any{map[string]any{"type": "Scheduled", "status": "False", "reason": "NoClusterFit", "message": "0/3 clusters are available"}},
+			seen:       3, message: "cluster a: its health is Unhealthy",
+		},
+	} {
+		t.Run(test, func(t *testing.T) {
+			o := binding([]string{"a"})
+			o.Object["status"].(map[string]any)["schedulerObservedGeneration"] = tc.seen
+			o.Object["status"].(map[string]any)["conditions"] = tc.conditions
+			got, err := karmada.HandOver(moved, to("a"), spec, nil, new(karmada.Observe(o)), now)
+			if err != nil || got.Run.Message != tc.message {
+				t.Errorf("message %q, error %v; want %q", got.Run.Message, err, tc.message)
+			}
+		})
 	}
 }

@@ -759,6 +759,9 @@ func TestChanges(t *testing.T) {
 	pending := computed(func(f *status.Facts) { f.Webhook.Generation = 3 })
 	broken := computed(func(f *status.Facts) { f.State.Err = errors.New("bad") })
 	unserved := computed(func(f *status.Facts) { f.State.Binding.Missing = []analysis.Read{{Plural: "carts"}} })
+	unresponsive := computed(func(f *status.Facts) {
+		f.State.Binding.Missing, f.Unresponsive = []analysis.Read{{Plural: "carts"}}, []schema.GroupVersion{{Group: "shop.example.com", Version: "v1"}}
+	})
 	undecided := computed(func(f *status.Facts) { f.Report.Failed, f.Report.FailedMessage = 2, "pods a/b: oh" })
 	fewer := computed(func(f *status.Facts) { f.Report.Failed, f.Report.FailedMessage = 1, "pods a/b: oh" })
 	violated := computed(func(f *status.Facts) { f.Report.Denied, f.Report.Moved = 1, 2 })
@@ -809,24 +812,26 @@ func TestChanges(t *testing.T) {
 		"BrokenStill":     {broken, broken, nil},
 		"NotPushed":       {well, computed(func(f *status.Facts) { f.SupplyErr = errors.New("PUT /v1/data/kubernetes/pods/a/b: status 500") }), []status.Notification{{Kind: events.PolicyNotReady, Message: "PushFailed: the engine does not take what Berth pushes; see the Replicated condition"}}},
 		"BrokenOtherwise": {broken, unserved, []status.Notification{{Kind: events.PolicyNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts; what the policy matches is not decided until the type is installed"}}},
-		"Corrected":       {broken, well, []status.Notification{ready}},
-		"Undecided":       {well, undecided, []status.Notification{{Kind: events.PolicyUndecided, Message: "2 objects can't be decided; the Ready condition names one and says why"}}},
-		"FewerUndecided":  {undecided, fewer, nil},
-		"Decided":         {fewer, well, []status.Notification{ready, {Kind: events.PolicyDecided, Message: "all existing objects can be decided"}}},
-		"NotLookedAt":     {undecided, off, []status.Notification{ready}},
-		"Violated":        {well, violated, []status.Notification{{Kind: events.PolicyViolated, Message: "3 of 5 objects differ from what the policy decides: it would deny 1 and move 2"}}},
-		"MoreViolations":  {violated, more, nil},
-		"Compliant":       {violated, well, nil},
-		"PlanProposed":    {well, plan("b", placementv1.PlanProposed), nil},
-		"PlanStarted":     {well, plan("b", placementv1.PlanInProgress), started},
-		"PlanReplaced":    {plan("a", placementv1.PlanInProgress), plan("b", placementv1.PlanInProgress), started},
-		"PlanSwitchedOn":  {plan("b", placementv1.PlanProposed), plan("b", placementv1.PlanInProgress), started},
-		"PlanGoesOn":      {plan("b", placementv1.PlanInProgress), plan("b", placementv1.PlanInProgress), nil},
-		"PlanCompleted":   {plan("b", placementv1.PlanInProgress), plan("b", placementv1.PlanCompleted), completed},
-		"PlanAtOnce":      {well, plan("b", placementv1.PlanCompleted), completed},
-		"PlanWaits":       {well, asked, []status.Notification{waits}},
-		"PlanWaitsStill":  {asked, asked, nil},
-		"PlanMistaken":    {asked, mistaken, []status.Notification{refused}},
+		"BrokenServer": {broken, unresponsive, []status.Notification{{Kind: events.PolicyNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts, " +
+			"and the extension API server of shop.example.com/v1 does not respond: see the APIService; what the policy matches is not decided until the type is served again"}}},
+		"Corrected":      {broken, well, []status.Notification{ready}},
+		"Undecided":      {well, undecided, []status.Notification{{Kind: events.PolicyUndecided, Message: "2 objects can't be decided; the Ready condition names one and says why"}}},
+		"FewerUndecided": {undecided, fewer, nil},
+		"Decided":        {fewer, well, []status.Notification{ready, {Kind: events.PolicyDecided, Message: "all existing objects can be decided"}}},
+		"NotLookedAt":    {undecided, off, []status.Notification{ready}},
+		"Violated":       {well, violated, []status.Notification{{Kind: events.PolicyViolated, Message: "3 of 5 objects differ from what the policy decides: it would deny 1 and move 2"}}},
+		"MoreViolations": {violated, more, nil},
+		"Compliant":      {violated, well, nil},
+		"PlanProposed":   {well, plan("b", placementv1.PlanProposed), nil},
+		"PlanStarted":    {well, plan("b", placementv1.PlanInProgress), started},
+		"PlanReplaced":   {plan("a", placementv1.PlanInProgress), plan("b", placementv1.PlanInProgress), started},
+		"PlanSwitchedOn": {plan("b", placementv1.PlanProposed), plan("b", placementv1.PlanInProgress), started},
+		"PlanGoesOn":     {plan("b", placementv1.PlanInProgress), plan("b", placementv1.PlanInProgress), nil},
+		"PlanCompleted":  {plan("b", placementv1.PlanInProgress), plan("b", placementv1.PlanCompleted), completed},
+		"PlanAtOnce":     {well, plan("b", placementv1.PlanCompleted), completed},
+		"PlanWaits":      {well, asked, []status.Notification{waits}},
+		"PlanWaitsStill": {asked, asked, nil},
+		"PlanMistaken":   {asked, mistaken, []status.Notification{refused}},
 		"PlanApproved": {mistaken, answered, []status.Notification{
 			{Kind: events.PlanStarted, Message: "plan b moves 3 objects, because objects or namespaces changed"}, {Kind: events.PlanApproved, Message: "plan b was approved by alice"},
 		}},
