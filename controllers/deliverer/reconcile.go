@@ -314,8 +314,8 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 	if holder := system.HeldBy(placed); holder != "" {
 		n.fail(placementv1.ReasonDeliveryFailed, "%s holds it in %s, so that Berth's object has no effect: delete it, or change it so that it no longer selects the object", holder, system.Title)
 	}
-	if live != nil && unread == nil && system.IsFree(placed) {
-		c.awaitTaking(system, live, n)
+	if unread == nil {
+		c.awaitTaking(system, placed, live, n)
 	}
 	decision.Lists = system.ListsOf(placed, slices.Collect(maps.Values(n.existing)))
 	next, err := system.HandOver(placed, decision, route.Spec, live, observed, c.Clock.Now())
@@ -364,8 +364,11 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 	n.run = n.run.And(next.Run)
 }
 
-// awaitTaking records a failure if the system has known the delivered object for takingTimeout and does not follow it.
-func (c *Controller) awaitTaking(system delivery.System, live *unstructured.Unstructured, n *need) {
+// awaitTaking records a failure if the delivered object has existed for takingTimeout and the system does not follow it. live may be nil.
+func (c *Controller) awaitTaking(system delivery.System, placed delivery.Object, live *unstructured.Unstructured, n *need) {
+	if live == nil || !system.IsFree(placed) {
+		return
+	}
 	subject := live.GetKind() + " " + qualified(live)
 	if left := takingTimeout - c.Clock.Since(live.GetCreationTimestamp().Time); left > 0 {
 		if n.recheck == 0 || left < n.recheck {
@@ -468,6 +471,10 @@ func (c *Controller) converge(ctx context.Context, object *unstructured.Unstruct
 		id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
 		live := existing[id]
 		delete(existing, id)
+		if live != nil && live.GetDeletionTimestamp() != nil {
+			// A new one is written when it is gone, of which an event follows. A finalizer may hold it, and the system ignores it.
+			n.pending, incomplete[want.system.Name] = true, true
+		}
 		if incomplete[want.system.Name] {
 			continue
 		}
@@ -520,11 +527,6 @@ func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured
 		if live, free, err = c.find(ctx, id, want, subject, n); !free || err != nil {
 			return false, err
 		}
-	}
-	if live != nil && live.GetDeletionTimestamp() != nil {
-		// A new one is written when it is gone, of which an event follows. A finalizer may hold it, and the system ignores it.
-		n.pending = true
-		return false, nil
 	}
 	body, status := split(want.Delivered)
 	next := content{body, status, c.delivered.answerTo(id, body)}

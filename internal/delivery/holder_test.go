@@ -48,7 +48,7 @@ func TestKarmadaHolders(t *testing.T) {
 	for test, tc := range map[string]struct {
 		in            string
 		before, after pairs
-		// holder is who holds the object afterwards, and taker who gets it by the update, if it is somebody else than Berth.
+		// holder is who holds the object afterwards, and taker who gets it by the update, if that is another policy than that of Berth.
 		holder, taker string
 	}{
 		"none":                        {in: "shop"},
