@@ -162,6 +162,9 @@ func karmadaTaker(before, after Object) string {
 	return ""
 }
 
+// karmadaReplicas returns the field replicaScheduling of a policy. A division has the numbers of replicas as static weights:
+// Karmada divides by Webster's method, before release 1.16 by the largest remainder, and both give each cluster its weight exactly
+// if the weights add up to the replicas.
 func karmadaReplicas(object Object, decision Decision, by *placementv1.ReplicaDivision) (map[string]any, error) {
 	if by == nil || object.Replicas == nil || len(decision.Clusters) == 0 {
 		return map[string]any{"replicaSchedulingType": "Duplicated"}, nil
