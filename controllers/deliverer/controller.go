@@ -81,9 +81,11 @@ type Controller struct {
 	placed    *placedObjects
 	delivered *deliveredObjects
 	reports   *reports
+	works     *works
 	clusters  *clusters
-	// placedWatches, deliveredWatches, reportWatches, and clusterWatches fill placed, delivered, reports, and clusters.
-	placedWatches, deliveredWatches, reportWatches, clusterWatches *watches.Consumer
+	// placedWatches, deliveredWatches, reportWatches, workWatches, and clusterWatches fill placed, delivered, reports, works, and
+	// clusters.
+	placedWatches, deliveredWatches, reportWatches, workWatches, clusterWatches *watches.Consumer
 	// rewatch wakes watch when the set of watched types may change.
 	rewatch notify.Signal
 	// contests are the delivered objects that other clients change, and foreign those that other clients created.
@@ -120,6 +122,7 @@ const (
 var (
 	placedFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "metadata.ownerReferences.**", "spec.replicas")
 	nativeFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "metadata.ownerReferences.**", "status.**")
+	workFields   = projection.Fields("metadata.labels.**")
 	reportFields = projection.Fields("metadata.generation", "spec.resource.**", "spec.clusters.**", "spec.placement.**", "status.**")
 )
 
@@ -136,6 +139,8 @@ func New(d Deps) *Controller {
 	// Systems also report objects that no policy matches.
 	c.reports = newReports(func(keys ...delivery.Key) { c.enqueue(c.placed.among(keys)...) })
 	c.reportWatches = d.Watches.NewConsumer(c.reports, c.systemWatchChanged)
+	c.works = newWorks(c.enqueue)
+	c.workWatches = d.Watches.NewConsumer(c.works, c.systemWatchChanged)
 	c.clusters = newClusters(c.enqueueAll)
 	c.clusterWatches = d.Watches.NewConsumer(c.clusters, c.systemWatchChanged)
 	c.clusterWatches.Prepare = d.Catalog.Inventories().Prepare
@@ -185,7 +190,8 @@ func (c *Controller) watch(ctx context.Context) {
 	for {
 		again := c.findLeftBehind(ctx)
 		placed, delivered := c.wanted()
-		c.reportWatches.Set(ctx, c.reporting())
+		c.reportWatches.Set(ctx, c.servedOf(delivery.System.ReportKinds, reportFields))
+		c.workWatches.Set(ctx, c.servedOf(delivery.System.WorkKinds, workFields))
 		c.clusterWatches.Set(ctx, c.referenced())
 		c.deliveredWatches.Set(ctx, delivered)
 		c.placedWatches.Set(ctx, placed)
@@ -258,17 +264,17 @@ func (c *Controller) wanted() (placed, delivered map[schema.GroupVersionResource
 	return placed, delivered
 }
 
-// reporting returns the served types of the objects in which the systems that policies deliver to report where objects run.
-func (c *Controller) reporting() map[schema.GroupVersionResource]*projection.FieldSet {
+// servedOf returns those types of kinds of the systems that policies deliver to that are served, with the fields to read.
+func (c *Controller) servedOf(kinds func(delivery.System) []delivery.Kind, fields *projection.FieldSet) map[schema.GroupVersionResource]*projection.FieldSet {
 	out := map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, p := range c.Registry.InForce() {
 		if !delivery.MayDeliver(p) {
 			continue
 		}
 		for _, system := range delivery.Systems(p.Delivery) {
-			for _, kind := range system.ReportKinds() {
+			for _, kind := range kinds(system) {
 				if c.Catalog.Kind(kind.GroupVersionResource) != "" {
-					out[kind.GroupVersionResource] = reportFields
+					out[kind.GroupVersionResource] = fields
 				}
 			}
 		}

@@ -169,7 +169,7 @@ func TestWanted(t *testing.T) {
 			if diff := cmp.Diff(tc.delivered, sorted(delivered)); diff != "" {
 				t.Errorf("delivered types (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tc.reports, sorted(r.reporting())); diff != "" {
+			if diff := cmp.Diff(tc.reports, sorted(r.servedOf(delivery.System.ReportKinds, reportFields))); diff != "" {
 				t.Errorf("types with reports (-want +got):\n%s", diff)
 			}
 		})

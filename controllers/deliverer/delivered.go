@@ -339,6 +339,27 @@ func (d *deliveredObjects) owners(resource schema.GroupVersionResource) []delive
 	return slices.Collect(maps.Keys(touched))
 }
 
+// ownedObject is a delivered object and the placed object that it is delivered for.
+type ownedObject struct {
+	key    delivery.Key
+	object *unstructured.Unstructured
+}
+
+// owned returns the delivered objects of a system that have an owner.
+func (d *deliveredObjects) owned(system delivery.System) map[name]ownedObject {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	out := map[name]ownedObject{}
+	for _, kind := range system.Kinds {
+		for id, e := range d.tables[kind.GroupVersionResource] {
+			if e.owned {
+				out[id] = ownedObject{e.owner, e.object}
+			}
+		}
+	}
+	return out
+}
+
 // uidOf returns a precondition for the deletion of an object.
 func uidOf(o *unstructured.Unstructured) *metav1.Preconditions {
 	return &metav1.Preconditions{UID: new(o.GetUID())}

@@ -42,6 +42,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/watches"
 )
 
 // hashAnnotation has the hash of what Berth applied last, so that fields which Berth no longer sets are removed.
@@ -59,7 +60,8 @@ type need struct {
 	// unreadable reports whether reading one of them failed, which may be temporary.
 	pending, unobserved, unreadable bool
 	failure                         *delivery.Failure
-	// retry is when to try again after a failure, and recheck is when to look for the object's controller again; 0 for never.
+	// retry is when to try again after a failure, and recheck is when to look again for the object's controller, or for what
+	// it contains; 0 for never.
 	retry, recheck time.Duration
 	// run reports whether the object runs in its clusters.
 	run delivery.Run
@@ -112,6 +114,7 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 		}
 	} else {
 		c.contests.forget(key)
+		c.works.forget(key, delivery.NameOf(delivery.Object{GroupVersionKind: key.WithVersion(""), Name: key.Name}))
 	}
 	err := c.converge(ctx, object, n)
 	if err != nil {
@@ -317,6 +320,10 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 	if unread == nil {
 		c.awaitTaking(system, placed, live, n)
 	}
+	if !c.contained(system, object, live, &decision, n) {
+		n.keep(system)
+		return
+	}
 	decision.Lists = system.ListsOf(placed, slices.Collect(maps.Values(n.existing)))
 	next, err := system.HandOver(placed, decision, route.Spec, live, observed, c.Clock.Now())
 	objects := next.Objects
@@ -349,7 +356,7 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 	}
 	for i, o := range objects {
 		want := wanted{Delivered: o, system: system, kept: next.Kept, until: next.Until}
-		if len(next.Kept) > 0 {
+		if len(next.Kept) > 0 && i < len(next.Alone) {
 			want.alone = &next.Alone[i]
 		}
 		n.objects = append(n.objects, want)
@@ -404,38 +411,51 @@ func (c *Controller) observe(system delivery.System, object *unstructured.Unstru
 	if !system.Reports() {
 		return nil, nil, nil
 	}
-	key := keyOf(object)
-	live = liveIn(system, delivery.NameOf(delivery.ObjectOf(object)), n.existing)
-	kinds := system.ReportKinds()
-	if len(kinds) == 0 {
-		if live != nil {
-			observed = new(system.Observe(live))
-		}
-		return live, observed, nil
+	key, deliveredName := keyOf(object), delivery.NameOf(delivery.ObjectOf(object))
+	live = liveIn(system, deliveredName, n.existing)
+	if len(system.ReportKinds()) == 0 && live != nil {
+		observed = new(system.Observe(live))
 	}
-	for _, kind := range kinds {
-		if kind.Namespaced != (key.Namespace != "") {
-			continue
-		}
-		state, watched := c.reportWatches.State(kind.GroupVersionResource)
-		switch {
-		case c.Catalog.Kind(kind.GroupVersionResource) == "":
-			unread = &delivery.Run{Reason: placementv1.ReasonNotServed, Message: fmt.Sprintf("the API server does not serve %s, in which %s reports where objects run", kind.GroupResource(), system.Title)}
-		case apierrors.IsForbidden(state.Err):
-			unread = &delivery.Run{Reason: placementv1.ReasonForbidden, Message: state.Err.Error() + advice(system)}
-		case watched && state.Synced:
-			return live, c.reports.of(kind.GroupVersionResource, key), nil
-		default:
-			// Until it is certain that the type can't be read, the status of an earlier leader counts.
-			n.unobserved, n.unreadable = n.unobserved || !state.Settled(), n.unreadable || state.Err != nil
-			unread = &delivery.Run{Reason: placementv1.ReasonWatchFailed, Message: fmt.Sprintf("Berth has not read %s yet, in which %s reports where objects run", kind.GroupResource(), system.Title)}
-			if state.Err != nil {
-				unread.Message = fmt.Sprintf("Berth can't read %s, in which %s reports where objects run: %v", kind.GroupResource(), system.Title, state.Err)
+	for _, kind := range system.ReportKinds() {
+		if kind.Namespaced == (key.Namespace != "") {
+			if unread = c.unread(system, kind, c.reportWatches, n); unread != nil {
+				return live, nil, unread
 			}
+			observed = c.reports.of(kind.GroupVersionResource, key)
 		}
-		unread.State = delivery.RunUnknown
 	}
-	return live, nil, unread
+	for _, kind := range system.WorkKinds() {
+		if unread = c.unread(system, kind, c.workWatches, n); unread != nil {
+			return live, observed, unread
+		}
+		if observed == nil {
+			observed = &delivery.Observation{}
+		}
+		observed.Present = c.works.of(kind.GroupVersionResource, key, deliveredName)
+	}
+	return live, observed, nil
+}
+
+// unread says why Berth can't read objects of a kind in which a system reports where objects run; nil if it can.
+func (c *Controller) unread(system delivery.System, kind delivery.Kind, consumer *watches.Consumer, n *need) *delivery.Run {
+	state, watched := consumer.State(kind.GroupVersionResource)
+	out := &delivery.Run{State: delivery.RunUnknown}
+	switch {
+	case c.Catalog.Kind(kind.GroupVersionResource) == "":
+		out.Reason, out.Message = placementv1.ReasonNotServed, fmt.Sprintf("the API server does not serve %s, in which %s reports where objects run", kind.GroupResource(), system.Title)
+	case apierrors.IsForbidden(state.Err):
+		out.Reason, out.Message = placementv1.ReasonForbidden, state.Err.Error()+advice(system)
+	case watched && state.Synced:
+		return nil
+	default:
+		// Until it is certain that the type can't be read, the status of an earlier leader counts.
+		n.unobserved, n.unreadable = n.unobserved || !state.Settled(), n.unreadable || state.Err != nil
+		out.Reason, out.Message = placementv1.ReasonWatchFailed, fmt.Sprintf("Berth has not read %s yet, in which %s reports where objects run", kind.GroupResource(), system.Title)
+		if state.Err != nil {
+			out.Message = fmt.Sprintf("Berth can't read %s, in which %s reports where objects run: %v", kind.GroupResource(), system.Title, state.Err)
+		}
+	}
+	return out
 }
 
 // liveIn returns the object of a name that is delivered to a system, or nil. Another client may have copied it under another name.

@@ -133,6 +133,8 @@ type Report struct {
 	Running, Reported int
 	// Surging is the number of objects that keep clusters until they run in their new ones.
 	Surging int
+	// Remaining is the number of objects that are still in a cluster that was neither decided nor kept.
+	Remaining int
 	// Noted is the number of objects of whose decision a system does not get a part.
 	Noted int
 	// Undecided is the number of objects whose clusters no policy decided. They are not counted elsewhere, unless their delivery failed.
@@ -140,9 +142,9 @@ type Report struct {
 	// Systems are the names of the systems that the objects are delivered to, sorted.
 	Systems []string
 	// First is the failed object that sorts first, with Failure as its result; nil if none failed. FirstSurging is the first one
-	// that keeps clusters, FirstNoted the first one with a note, FirstNotRunning the first one that does not run, and FirstUnknown
+	// that keeps clusters, FirstRemaining the first one that is still in another one, FirstNoted the first one with a note, FirstNotRunning the first one that does not run, and FirstUnknown
 	// the first one whose reports Berth can't read.
-	First, FirstSurging, FirstNoted, FirstNotRunning, FirstUnknown *ReportedObject
+	First, FirstSurging, FirstRemaining, FirstNoted, FirstNotRunning, FirstUnknown *ReportedObject
 	// FirstUndecided is the first one whose clusters no policy decided.
 	FirstUndecided *ReportedObject
 }
@@ -176,8 +178,12 @@ func (a *Account) Report(policy string) Report {
 		case result.Failure != nil:
 			out.Failed++
 			first(&out.First, key, result)
-		case !result.Pending && result.Kept == "":
+		case !result.Pending && result.Kept == "" && !result.Run.Remains:
 			out.Delivered++
+		}
+		if result.Run.Remains {
+			out.Remaining++
+			first(&out.FirstRemaining, key, result)
 		}
 		if result.Kept != "" {
 			out.Surging++

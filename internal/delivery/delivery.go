@@ -113,6 +113,8 @@ type Decision struct {
 	Shares map[string]Share
 	// Objects are the objects of the inventories, by the name of their cluster. Only a system with References reads them.
 	Objects replication.Claims
+	// Contained are the clusters in which the system has, or brings, delivered objects that the object contains, as Contains reports them.
+	Contained []string
 	// Lists are the clusters of the lists that exist, by index, as System.ListsOf returns them. Only a system with lists reads them.
 	Lists [][]string
 }

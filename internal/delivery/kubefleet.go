@@ -19,6 +19,7 @@ package delivery
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -58,6 +59,17 @@ var kubeFleet = System{
 	Kinds:       []Kind{resourcePlacement, clusterResourcePlacement},
 	render:      renderKubeFleet,
 	reporter:    kubeFleetReporter,
+}
+
+// releasing is more than the number of clusters of any placement together with those that its workload leaves.
+const releasing = int64(1000)
+
+// releaseKubeFleet lets KubeFleet remove a workload from clusters that are not decided any more. A rolling update keeps as many clusters
+// with an available workload as are decided, less maxUnavailable: while the workload is available in too few of them, it keeps the others,
+// too. A number that is larger than that of the clusters lifts the bound, also if the workload is available nowhere. 100% does not.
+func releaseKubeFleet(placement *unstructured.Unstructured) {
+	// This does not fail, because the spec is that of renderKubeFleet.
+	_ = unstructured.SetNestedField(placement.Object, releasing, "spec", "strategy", "rollingUpdate", "maxUnavailable")
 }
 
 // renderKubeFleet returns no object for an empty decision. KubeFleet removes the placed object from the clusters when the placement

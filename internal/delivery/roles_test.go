@@ -71,7 +71,7 @@ func TestClusterRoles(t *testing.T) {
 				}
 			}
 		}
-		for _, kind := range system.ReportKinds() {
+		for _, kind := range append(system.ReportKinds(), system.WorkKinds()...) {
 			need(kind.Group, kind.Resource, "get", "list", "watch")
 		}
 		for _, kind := range system.Kinds {

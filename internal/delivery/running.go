@@ -45,11 +45,15 @@ type Observation struct {
 	// Clusters has the clusters that the system brings the object to. The text is empty if the object runs there. Otherwise, it
 	// says what is missing.
 	Clusters map[string]string
+	// Present are the clusters in which the system has the placed object, also those of which it reports nothing any more, sorted. It is
+	// nil if the system does not say so, or Berth can't read it.
+	Present []string
 }
 
 // Equal reports whether two observations are equal.
 func (o Observation) Equal(other Observation) bool {
-	return o.UID == other.UID && o.Current == other.Current && o.Refused == other.Refused && slices.Equal(o.Requested, other.Requested) && maps.Equal(o.Clusters, other.Clusters)
+	return o.UID == other.UID && o.Current == other.Current && o.Refused == other.Refused && slices.Equal(o.Requested, other.Requested) && maps.Equal(o.Clusters, other.Clusters) &&
+		slices.Equal(o.Present, other.Present)
 }
 
 // RunState reports whether a placed object runs in its clusters.
@@ -73,14 +77,18 @@ type Run struct {
 	Reason string
 	// Message says what is missing; empty for the state Running.
 	Message string
+	// Remains reports whether the object is still in a cluster that was neither decided nor kept. Then the state is NotRunning.
+	Remains bool
 }
 
 // And combines the reports of two systems. The worse one counts.
 func (r Run) And(other Run) Run {
 	rank := map[RunState]int{NotReported: 0, Running: 1, NotRunning: 2, RunUnknown: 3}
-	if rank[other.State] > rank[r.State] {
-		return other
+	remains := r.Remains || other.Remains
+	if rank[other.State] > rank[r.State] || rank[other.State] == rank[r.State] && other.Remains {
+		r = other
 	}
+	r.Remains = remains
 	return r
 }
 
@@ -96,9 +104,30 @@ func (s System) ReportKinds() []Kind {
 	return s.reporter.kinds
 }
 
+// WorkKinds returns the kinds of the objects by which the system carries delivered objects to single clusters. There are none if the
+// reports have all clusters in which an object is.
+func (s System) WorkKinds() []Kind {
+	if s.reporter == nil {
+		return nil
+	}
+	return s.reporter.workKinds
+}
+
+// CarriedBy returns the namespace and the name of the delivered object that an object of WorkKinds carries to a cluster. ok is false if
+// it does not say so.
+func (s System) CarriedBy(o *unstructured.Unstructured) (namespace, delivered, cluster string, ok bool) {
+	return s.reporter.carries(o)
+}
+
 // reporter reads from the objects of a system where placed objects run.
 type reporter struct {
 	kinds []Kind
+	// workKinds are the kinds of the objects that carries reads. There may be none.
+	workKinds []Kind
+	carries   func(*unstructured.Unstructured) (namespace, delivered, cluster string, ok bool)
+	// release changes a delivered object so that the system takes the placed object out of other clusters at once. It is nil if the
+	// system does so anyway.
+	release func(*unstructured.Unstructured)
 	// observe reads an object of kinds, or a delivered object if there are none.
 	observe func(*unstructured.Unstructured) Observation
 	// clusters returns the clusters that a delivered object names, sorted, as a report has them in Requested. Some of them may
@@ -129,31 +158,55 @@ func ReportedBy(o *unstructured.Unstructured) (key Key, ok bool) {
 }
 
 // run reports whether a placed object runs where final brings it, and nowhere else. applied is the delivered object as it has to be
-// now. It may have more clusters.
+// now. It may have more clusters. Both are nil if there is none. An object that has to run nowhere is only reported if it does.
 func (s System) run(placed Object, final, applied *unstructured.Unstructured, observed *Observation) Run {
 	running, why := s.runningIn(placed, applied, observed)
-	if why != "" {
+	var wanted, carried []string
+	if final != nil {
+		wanted, carried = s.carried(final, observed), s.reporter.carried(applied)
+	}
+	for _, name := range wanted {
+		if why == "" && !running[name] {
+			why = "cluster " + name + ": " + cmp.Or(observed.Clusters[name], s.Title+" has not brought it there")
+		}
+	}
+	for _, name := range observed.in(placed, running != nil || len(wanted) == 0) {
+		if !slices.Contains(wanted, name) {
+			out := Run{State: NotRunning, Message: "it still runs in cluster " + name, Remains: !slices.Contains(carried, name)}
+			if why != "" && len(wanted) > 0 {
+				out.Message += "; " + why
+			}
+			return out
+		}
+	}
+	switch {
+	case len(wanted) == 0:
+		return Run{}
+	case why != "":
 		return Run{State: NotRunning, Message: why}
 	}
-	wanted := s.carried(final, observed)
-	for _, name := range wanted {
-		if !running[name] {
-			return Run{State: NotRunning, Message: "cluster " + name + ": " + cmp.Or(observed.Clusters[name], s.Title+" has not brought it there")}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(observed.Clusters)) {
-		if !slices.Contains(wanted, name) {
-			return Run{State: NotRunning, Message: "it still runs in cluster " + name}
-		}
-	}
 	return Run{State: Running}
+}
+
+// in returns the clusters in which a placed object is, sorted: those in which the system has it, or, where that is not known and the
+// report counts, those that the report has.
+func (o *Observation) in(placed Object, counts bool) []string {
+	if o == nil {
+		return nil
+	}
+	out := slices.Clone(o.Present)
+	if counts && o.Present == nil && (o.UID == "" || o.UID == placed.UID) {
+		out = slices.AppendSeq(out, maps.Keys(o.Clusters))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // carried returns the clusters that a delivered object brings the placed object to. Where the system chooses among the clusters
 // that it names, these are the chosen ones, and all of them if none is chosen.
 func (s System) carried(delivered *unstructured.Unstructured, observed *Observation) []string {
 	all := s.reporter.carried(delivered)
-	if !s.reporter.chooses(delivered) {
+	if observed == nil || !s.reporter.chooses(delivered) {
 		return all
 	}
 	chosen := slices.DeleteFunc(slices.Clone(all), func(name string) bool { _, brought := observed.Clusters[name]; return !brought })
@@ -167,11 +220,11 @@ func (s System) carried(delivered *unstructured.Unstructured, observed *Observat
 // says why that is not known.
 func (s System) runningIn(placed Object, applied *unstructured.Unstructured, observed *Observation) (running map[string]bool, why string) {
 	switch {
-	case observed == nil, observed.UID != "" && observed.UID != placed.UID:
+	case observed == nil, observed.UID != "" && observed.UID != placed.UID, observed.Clusters == nil:
 		return nil, s.Title + " has not reported anything of it"
 	case !observed.Current && observed.Refused != "":
 		return nil, s.Title + " found no clusters when it last tried: " + observed.Refused
-	case !observed.Current, observed.Requested != nil && !slices.Equal(observed.Requested, s.reporter.clusters(applied)):
+	case applied == nil, !observed.Current, observed.Requested != nil && !slices.Equal(observed.Requested, s.reporter.clusters(applied)):
 		return nil, s.Title + " has not acted on the newest placement"
 	}
 	running = map[string]bool{}
@@ -264,12 +317,24 @@ func observeBinding(o *unstructured.Unstructured) Observation {
 	return out
 }
 
-// kubeFleetReporter reads the status of placements.
+// kubeFleetReporter reads the status of placements, and Works. KubeFleet leaves a cluster out of the status as soon as it is not chosen
+// any more, and deletes its binding within 30 seconds. The Work stays until the agent of the cluster has removed the object.
 var kubeFleetReporter = &reporter{
-	observe:  observePlacement,
-	clusters: pickFixedOf,
-	carried:  pickFixedOf,
-	chooses:  func(*unstructured.Unstructured) bool { return false },
+	observe:   observePlacement,
+	workKinds: []Kind{{GroupVersionResource: kubeFleetVersion.WithResource("works"), Kind: "Work", Namespaced: true}},
+	carries:   carriedByWork,
+	release:   releaseKubeFleet,
+	clusters:  pickFixedOf,
+	carried:   pickFixedOf,
+	chooses:   func(*unstructured.Unstructured) bool { return false },
+}
+
+// carriedByWork reads the labels of a Work. Its namespace is that of the cluster.
+func carriedByWork(o *unstructured.Unstructured) (namespace, placement, cluster string, ok bool) {
+	cluster, ok = strings.CutPrefix(o.GetNamespace(), "fleet-member-")
+	labels := o.GetLabels()
+	placement = labels["kubernetes-fleet.io/parent-CRP"]
+	return labels["kubernetes-fleet.io/parent-placement-namespace"], placement, cluster, ok && placement != ""
 }
 
 func pickFixedOf(o *unstructured.Unstructured) []string {

@@ -56,26 +56,44 @@ type Handover struct {
 // observed is what the system reports of it, or nil. The clusters that Berth delivered to are in an annotation of live, with the
 // time since when each of them is not decided: clusters that another client added to live are not kept.
 //
+// What contains other objects keeps a cluster that it leaves as long as they are there, with or without spec.delivery.surge.
+//
 // If the system can't express the decision, HandOver returns an error, and what has to exist meanwhile; nothing if live has to stay.
 //
 // No cluster is kept if the decision is empty, if live was delivered for an earlier object of the name, if the system does not
 // report where objects run, if it can't express the clusters together, if no decided cluster would get a part of the replicas, if
 // there are too many clusters for the annotation, or after the timeout.
 func (s System) HandOver(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
+	if stays := slices.DeleteFunc(s.Leaves(live, decision), func(name string) bool { return !slices.Contains(decision.Contained, name) }); len(stays) > 0 {
+		return s.handOverContainer(object, decision, stays, spec, live, observed, now)
+	}
+	return s.handOver(object, decision, spec, live, observed, now)
+}
+
+// handOver is HandOver for an object that contains nothing.
+func (s System) handOver(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
 	final, err := s.Render(object, decision, spec)
 	if err != nil {
 		return Handover{Objects: s.withdraw(object, decision, spec, live)}, err
 	}
 	out := Handover{Objects: final}
-	if s.reporter == nil || len(final) == 0 || len(decision.Clusters) == 0 {
+	if s.reporter == nil {
 		return out, nil
 	}
 	if live != nil && !ownedBy(live, object) {
 		// Another object had the name before. Nothing brought this one to its clusters.
 		live = nil
-		if len(s.reporter.kinds) == 0 {
-			observed = nil
+		if len(s.reporter.kinds) == 0 && observed != nil {
+			observed = &Observation{Present: observed.Present}
 		}
+	}
+	if len(final) == 0 {
+		out.Run = s.run(object, nil, nil, observed)
+		return out, nil
+	}
+	if len(decision.Clusters) == 0 {
+		out.Run = s.run(object, final[0].Object, final[0].Object, observed)
+		return out, nil
 	}
 	if spec != nil && spec.Surge != nil {
 		since := map[string]string{}
@@ -97,7 +115,23 @@ func (s System) HandOver(object Object, decision Decision, spec *placementv1.Del
 		}
 	}
 	out.Run = s.run(object, final[0].Object, out.Objects[0].Object, observed)
+	s.release(out.Objects, observed)
+	s.release(out.Alone, observed)
 	return out, nil
+}
+
+// release changes the objects of a system so that it takes the placed object out of other clusters at once, if it is in one. What keeps
+// an object in a cluster that it leaves is spec.delivery.surge alone.
+func (s System) release(objects []Delivered, observed *Observation) {
+	if s.reporter.release == nil || observed == nil {
+		return
+	}
+	for _, o := range objects {
+		carried := s.reporter.carried(o.Object)
+		if slices.ContainsFunc(observed.Present, func(name string) bool { return !slices.Contains(carried, name) }) {
+			s.reporter.release(o.Object)
+		}
+	}
 }
 
 // withdraw returns the objects that take an object out of the clusters that are not decided, where the system can't divide its

@@ -193,8 +193,12 @@ func TestHandOver(t *testing.T) {
 				t.Errorf("A time in the future counts as now: %v", got.Until)
 			}
 			got, _ = handOver(to(), c.spec, both, runs, later)
-			if len(got.Kept) > 0 || got.Run.State != delivery.NotReported {
+			if len(got.Kept) > 0 || got.Run != (delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a", Remains: true}) {
 				t.Errorf("An empty decision keeps no cluster: %+v", got)
+			}
+			got, _ = handOver(to(), c.spec, nil, nil, later)
+			if got.Run != (delivery.Run{}) {
+				t.Errorf("An object without clusters that runs nowhere is not reported: %+v", got.Run)
 			}
 		})
 	}
@@ -554,7 +558,7 @@ func TestRunsInOthers(t *testing.T) {
 		observed := c.report(live, []string{"a", "b"}, "a", "b")
 		observed.Requested = nil
 		got, err := c.system.HandOver(moved, to("b"), c.spec, live, observed, noon)
-		if want := (delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a"}); err != nil || got.Run != want {
+		if want := (delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a", Remains: true}); err != nil || got.Run != want {
 			t.Errorf("%s: %+v, error %v, want %+v", name, got.Run, err, want)
 		}
 	}
@@ -637,6 +641,84 @@ func TestEqualObservations(t *testing.T) {
 		change(&other)
 		if observation().Equal(other) {
 			t.Errorf("observations with another %s are equal", name)
+		}
+	}
+}
+
+// TestPresentInOthers has KubeFleet have an object in clusters of which it reports nothing any more, as it does while the agent of a
+// cluster is down, and checks that it is asked to remove the object without waiting for other clusters.
+func TestPresentInOthers(t *testing.T) {
+	c := carriers()["kubeFleet"]
+	for what, tc := range map[string]struct {
+		to      []string
+		spec    *placementv1.Delivery
+		live    []string
+		running []string
+		present []string
+		want    delivery.Run
+		release bool
+	}{
+		"in its clusters alone":   {to: []string{"b"}, live: []string{"b"}, running: []string{"b"}, present: []string{"b"}, want: delivery.Run{State: delivery.Running}},
+		"nowhere":                 {to: []string{"b"}, live: []string{"b"}, running: []string{"b"}, want: delivery.Run{State: delivery.Running}},
+		"in another":              {to: []string{"b"}, live: []string{"b"}, running: []string{"b"}, present: []string{"a", "b"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a", Remains: true}, release: true},
+		"in another alone":        {to: []string{"b"}, live: []string{"b"}, present: []string{"a"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a; cluster b: condition Available is False: 0 of 1 pods", Remains: true}, release: true},
+		"without a decided one":   {to: nil, present: []string{"a"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a", Remains: true}},
+		"before it is placed":     {to: []string{"b"}, present: []string{"a"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a; KubeFleet has not reported anything of it", Remains: true}, release: true},
+		"in one that is kept":     {to: []string{"b"}, spec: c.spec, live: []string{"a"}, running: []string{"a"}, present: []string{"a"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a; cluster b: KubeFleet has not brought it there"}},
+		"in one that is given up": {to: []string{"b"}, spec: c.spec, live: []string{"a", "b"}, running: []string{"a", "b"}, present: []string{"a", "b"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a", Remains: true}, release: true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			if tc.spec == nil {
+				tc.spec = &placementv1.Delivery{KubeFleet: &placementv1.KubeFleetDelivery{}}
+			}
+			observed := &delivery.Observation{}
+			var live *unstructured.Unstructured
+			if tc.live != nil {
+				before, err := c.system.HandOver(moved, to(tc.live...), tc.spec, nil, nil, noon)
+				if err != nil {
+					t.Fatal(err)
+				}
+				live = before.Objects[0].Object
+				observed = c.report(live, tc.live, tc.running...)
+			}
+			observed.Present = tc.present
+			got, err := c.system.HandOver(moved, to(tc.to...), tc.spec, live, observed, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got.Run); diff != "" {
+				t.Errorf("run (-want +got):\n%s", diff)
+			}
+			for _, o := range got.Objects {
+				maximum, found, _ := unstructured.NestedInt64(o.Object.Object, "spec", "strategy", "rollingUpdate", "maxUnavailable")
+				if found != tc.release || found && maximum <= 200 {
+					t.Errorf("maxUnavailable: %d, %t", maximum, found)
+				}
+			}
+		})
+	}
+}
+
+// TestCarriedBy reads Works as KubeFleet 0.3.1 writes them (pkg/controllers/workgenerator/controller.go).
+func TestCarriedBy(t *testing.T) {
+	fleet := carriers()["kubeFleet"].system
+	for what, tc := range map[string]struct {
+		namespace string
+		labels    map[string]string
+		want      [3]string
+		ok        bool
+	}{
+		"of a ResourcePlacement":        {"fleet-member-eu-1", map[string]string{"kubernetes-fleet.io/parent-CRP": "web-1", "kubernetes-fleet.io/parent-placement-namespace": "shop"}, [3]string{"shop", "web-1", "eu-1"}, true},
+		"of a ClusterResourcePlacement": {"fleet-member-eu-1", map[string]string{"kubernetes-fleet.io/parent-CRP": "shop-1"}, [3]string{"", "shop-1", "eu-1"}, true},
+		"of nothing":                    {"fleet-member-eu-1", nil, [3]string{"", "", "eu-1"}, false},
+		"in another namespace":          {"shop", map[string]string{"kubernetes-fleet.io/parent-CRP": "web-1"}, [3]string{"", "web-1", "shop"}, false},
+	} {
+		o := &unstructured.Unstructured{Object: map[string]any{}}
+		o.SetNamespace(tc.namespace)
+		o.SetLabels(tc.labels)
+		namespace, delivered, cluster, ok := fleet.CarriedBy(o)
+		if got := [3]string{namespace, delivered, cluster}; got != tc.want || ok != tc.ok {
+			t.Errorf("%s: %q, %t", what, got, ok)
 		}
 	}
 }

@@ -76,8 +76,10 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 		out = isFalse(modeReasons[f.State.Policy.Mode], "a policy that is not enforced delivers nothing")
 	case r.First != nil:
 		out = isFalse(r.First.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s: %s", progress, r.Failed, subject(r.First), r.First.Failure.Message))
+	case r.FirstRemaining != nil:
+		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are still in clusters that they have to leave, the first is %s: %s", progress, r.Remaining, subject(r.FirstRemaining), r.FirstRemaining.Run.Message))
 	case r.FirstSurging != nil:
-		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d keep clusters that they leave until they run in their new ones, the first is %s: it keeps %s", progress, r.Surging, subject(r.FirstSurging), firstNames(strings.Split(r.FirstSurging.Kept, ","))))
+		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d keep clusters that they leave until they run in their new ones and what they contain has left, the first is %s: it keeps %s", progress, r.Surging, subject(r.FirstSurging), firstNames(strings.Split(r.FirstSurging.Kept, ","))))
 	case r.Delivered < r.Placed || !f.DeliverySettled:
 		out = isFalse(placementv1.ReasonDelivering, progress)
 	default:

@@ -1,0 +1,76 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package deliverer
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/delivery"
+)
+
+// containedInterval is the interval at which an object is reconciled again that keeps clusters until what it contains has left them.
+const containedInterval = 2 * time.Second
+
+// contained sets decision.Contained if the object contains others and leaves clusters. read is false while it is not known what the
+// object contains, or where that is.
+func (c *Controller) contained(system delivery.System, object, live *unstructured.Unstructured, decision *delivery.Decision, n *need) (read bool) {
+	if !delivery.IsContainer(object.GroupVersionKind().GroupKind()) || len(system.Leaves(live, *decision)) == 0 {
+		return true
+	}
+	for _, kind := range system.Kinds {
+		if c.Catalog.Kind(kind.GroupVersionResource) == "" {
+			continue
+		}
+		if state, watched := c.deliveredWatches.State(kind.GroupVersionResource); !watched || !state.Synced && !state.Settled() {
+			n.pending = true
+			return false
+		}
+	}
+	if n.unobserved {
+		return false
+	}
+	container := keyOf(object)
+	resources := c.resourcesByKind()
+	for id, owner := range c.delivered.owned(system) {
+		if !delivery.Contains(container, owner.key, resources[owner.key.GroupKind]) {
+			continue
+		}
+		decision.Contained = append(decision.Contained, system.Clusters(owner.object)...)
+		for _, kind := range system.WorkKinds() {
+			decision.Contained = append(decision.Contained, c.works.at(name{kind.GroupVersionResource, id.namespace, id.name})...)
+		}
+	}
+	slices.Sort(decision.Contained)
+	decision.Contained = slices.Compact(decision.Contained)
+	n.recheck = containedInterval
+	return true
+}
+
+// resourcesByKind returns the resource type of each kind that policies deliver.
+func (c *Controller) resourcesByKind() map[schema.GroupKind]schema.GroupResource {
+	out := map[schema.GroupKind]schema.GroupResource{}
+	for _, p := range c.Registry.InForce() {
+		for _, r := range c.deliveredBy(p) {
+			out[c.kindOf(r.GroupVersionResource)] = r.GroupResource()
+		}
+	}
+	return out
+}

@@ -1,0 +1,188 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package deliverer
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+var _ watches.Sink = (*works)(nil)
+
+// works holds to which clusters systems carry delivered objects, also those that are gone. It is safe for concurrent use.
+type works struct {
+	// changed is called with the placed objects whose clusters may have changed.
+	changed func(...delivery.Key)
+	// systems read the objects.
+	systems map[schema.GroupVersionResource]delivery.System
+
+	mu sync.Mutex
+	// tables have what each object carries, and clusters has the clusters of each delivered object, by the objects that carry it there.
+	// A delivered object has the type of these.
+	tables   map[schema.GroupVersionResource]map[name]carried
+	clusters map[name]map[name]string
+	// readers are the placed objects for which of was called, by the delivered object.
+	readers map[name]delivery.Key
+}
+
+// carried is what an object carries: a delivered object, to a cluster.
+type carried struct {
+	delivered name
+	cluster   string
+}
+
+func newWorks(changed func(...delivery.Key)) *works {
+	out := &works{
+		changed: changed, systems: map[schema.GroupVersionResource]delivery.System{},
+		tables: map[schema.GroupVersionResource]map[name]carried{}, clusters: map[name]map[name]string{}, readers: map[name]delivery.Key{},
+	}
+	for _, system := range delivery.AllSystems() {
+		for _, kind := range system.WorkKinds() {
+			out.systems[kind.GroupVersionResource] = system
+		}
+	}
+	return out
+}
+
+// of returns the clusters to which objects of a type carry a delivered object, sorted and not nil. From now on, changed is called with
+// the reader when they change.
+func (w *works) of(resource schema.GroupVersionResource, reader delivery.Key, deliveredName string) []string {
+	delivered := name{resource, reader.Namespace, deliveredName}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.readers[delivered] = reader
+	return w.sorted(delivered)
+}
+
+// at returns what of returns, without a reader.
+func (w *works) at(delivered name) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sorted(delivered)
+}
+
+// sorted returns the clusters of a delivered object. The caller holds mu.
+func (w *works) sorted(delivered name) []string {
+	return append([]string{}, slices.Compact(slices.Sorted(maps.Values(w.clusters[delivered])))...)
+}
+
+// forget drops a placed object that is gone, and whose delivered objects have a name.
+func (w *works) forget(reader delivery.Key, deliveredName string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for resource := range w.systems {
+		delete(w.readers, name{resource, reader.Namespace, deliveredName})
+	}
+}
+
+// read returns what an object carries. ok is false if that is not known.
+func (w *works) read(resource schema.GroupVersionResource, o *unstructured.Unstructured) (out carried, ok bool) {
+	namespace, delivered, cluster, ok := w.systems[resource].CarriedBy(o)
+	return carried{name{resource, namespace, delivered}, cluster}, ok
+}
+
+// Replace implements watches.Sink.
+func (w *works) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
+	w.mu.Lock()
+	touched := w.clear(resource)
+	w.tables[resource] = map[name]carried{}
+	for _, o := range objects {
+		if read, ok := w.read(resource, o); ok {
+			touched = append(touched, w.set(name{resource, o.GetNamespace(), o.GetName()}, &read)...)
+		}
+	}
+	w.mu.Unlock()
+	w.changed(touched...)
+}
+
+// Put implements watches.Sink.
+func (w *works) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
+	var next *carried
+	if read, ok := w.read(resource, o); ok {
+		next = &read
+	}
+	w.mu.Lock()
+	touched := w.set(name{resource, o.GetNamespace(), o.GetName()}, next)
+	w.mu.Unlock()
+	w.changed(touched...)
+}
+
+// Delete implements watches.Sink.
+func (w *works) Delete(resource schema.GroupVersionResource, namespace, objectName string) {
+	w.mu.Lock()
+	touched := w.set(name{resource, namespace, objectName}, nil)
+	w.mu.Unlock()
+	w.changed(touched...)
+}
+
+// Drop implements watches.Sink.
+func (w *works) Drop(resource schema.GroupVersionResource) {
+	w.mu.Lock()
+	touched := w.clear(resource)
+	delete(w.tables, resource)
+	w.mu.Unlock()
+	w.changed(touched...)
+}
+
+// clear drops the objects of a type, and returns the readers of what they carried. The caller holds mu.
+func (w *works) clear(resource schema.GroupVersionResource) []delivery.Key {
+	var touched []delivery.Key
+	for id := range w.tables[resource] {
+		touched = append(touched, w.set(id, nil)...)
+	}
+	return touched
+}
+
+// set records what an object carries, nil for nothing, and returns the readers of what differs. The caller holds mu.
+func (w *works) set(id name, next *carried) []delivery.Key {
+	table := w.tables[id.GroupVersionResource]
+	before, known := table[id]
+	if table == nil || known && next != nil && before == *next || !known && next == nil {
+		return nil
+	}
+	var touched []delivery.Key
+	note := func(delivered name) {
+		if reader, read := w.readers[delivered]; read {
+			touched = append(touched, reader)
+		}
+	}
+	if known {
+		note(before.delivered)
+		delete(w.clusters[before.delivered], id)
+		if len(w.clusters[before.delivered]) == 0 {
+			delete(w.clusters, before.delivered)
+		}
+		delete(table, id)
+	}
+	if next != nil {
+		note(next.delivered)
+		if w.clusters[next.delivered] == nil {
+			w.clusters[next.delivered] = map[name]string{}
+		}
+		w.clusters[next.delivered][id] = next.cluster
+		table[id] = *next
+	}
+	return touched
+}

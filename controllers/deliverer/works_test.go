@@ -1,0 +1,72 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package deliverer
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/delivery"
+)
+
+// TestWorks checks in which clusters an object is known to be, and of which changes its reader is told.
+func TestWorks(t *testing.T) {
+	resource := schema.GroupVersionResource{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Resource: "works"}
+	work := func(cluster, name, placement string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{}}
+		o.SetNamespace("fleet-member-" + cluster)
+		o.SetName(name)
+		o.SetLabels(map[string]string{"kubernetes-fleet.io/parent-CRP": placement, "kubernetes-fleet.io/parent-placement-namespace": "shop"})
+		return o
+	}
+	reader := delivery.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "shop", Name: "web"}
+	var told []delivery.Key
+	w := newWorks(func(keys ...delivery.Key) { told = append(told, keys...) })
+	for _, step := range []struct {
+		what string
+		do   func()
+		want []string
+		told int
+	}{
+		{"a Work before the type is complete", func() { w.Put(resource, work("eu-1", "a", "web-1")) }, []string{}, 0},
+		{"the type", func() { w.Replace(resource, nil, []*unstructured.Unstructured{work("eu-1", "a", "web-1")}) }, []string{"eu-1"}, 1},
+		{"a Work in another cluster", func() { w.Put(resource, work("eu-2", "a", "web-1")) }, []string{"eu-1", "eu-2"}, 1},
+		{"a second Work in a cluster", func() { w.Put(resource, work("eu-2", "b", "web-1")) }, []string{"eu-1", "eu-2"}, 1},
+		{"the same", func() { w.Put(resource, work("eu-2", "b", "web-1")) }, []string{"eu-1", "eu-2"}, 0},
+		{"a Work of another placement", func() { w.Put(resource, work("us-1", "c", "db-1")) }, []string{"eu-1", "eu-2"}, 0},
+		{"a Work that changes to another placement", func() { w.Put(resource, work("eu-1", "a", "db-1")) }, []string{"eu-2"}, 1},
+		{"one of two Works goes", func() { w.Delete(resource, "fleet-member-eu-2", "b") }, []string{"eu-2"}, 1},
+		{"an unknown one goes", func() { w.Delete(resource, "fleet-member-eu-2", "b") }, []string{"eu-2"}, 0},
+		{"a Work without labels", func() { w.Put(resource, work("eu-2", "a", "")) }, []string{}, 1},
+		{"the end of the type", func() { w.Put(resource, work("eu-1", "a", "web-1")); w.Drop(resource) }, []string{}, 2},
+	} {
+		// The reader has asked before.
+		w.of(resource, reader, "web-1")
+		told = nil
+		step.do()
+		if diff := cmp.Diff(step.want, w.of(resource, reader, "web-1")); diff != "" || len(told) != step.told {
+			t.Errorf("%s: told %v (-want +got):\n%s", step.what, told, diff)
+		}
+	}
+	w.forget(reader, "web-1")
+	if len(w.readers) > 0 || len(w.clusters) > 0 {
+		t.Errorf("left: %v, %v", w.readers, w.clusters)
+	}
+}

@@ -1,0 +1,190 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+var toKubeFleet = placementv1.Delivery{KubeFleet: &placementv1.KubeFleetDelivery{}}
+
+// carry plays the work generator of KubeFleet 0.3.1 (pkg/controllers/workgenerator/controller.go): it creates the Work by which an agent
+// brings what a placement selects to a cluster. The finalizer is that of the agent, which removes it when the object is gone in the
+// cluster. A cluster-scoped object has no namespace.
+func carry(ctx context.Context, namespace, placement, cluster string) (removed func()) {
+	GinkgoHelper()
+	of := framework.NewObject(namespaceObject, "", "fleet-member-"+cluster, nil)
+	Expect(client.IgnoreAlreadyExists(f.Client.Create(ctx, of))).To(Succeed())
+	o := framework.NewObject(fleetWork.GroupVersionKind, of.GetName(), namespace+"."+placement+"-work", nil)
+	if namespace == "" {
+		o.SetName(placement + "-work")
+	}
+	labels := map[string]string{"kubernetes-fleet.io/parent-CRP": placement}
+	if namespace != "" {
+		labels["kubernetes-fleet.io/parent-placement-namespace"] = namespace
+	}
+	o.SetLabels(labels)
+	o.SetFinalizers([]string{"kubernetes-fleet.io/work-cleanup"})
+	o.Object["spec"] = map[string]any{}
+	Expect(f.Client.Create(ctx, o)).To(Succeed())
+	remove := func(ctx context.Context) {
+		GinkgoHelper()
+		base := o.DeepCopy()
+		o.SetFinalizers(nil)
+		Expect(client.IgnoreNotFound(f.Client.Patch(ctx, o, client.MergeFrom(base)))).To(Succeed())
+		Expect(client.IgnoreNotFound(f.Client.Delete(ctx, o))).To(Succeed())
+	}
+	DeferCleanup(remove)
+	return func() {
+		GinkgoHelper()
+		remove(ctx)
+	}
+}
+
+// maxUnavailable returns the field of the only ResourcePlacement of an object; 0 if Berth does not set it.
+func maxUnavailable(ctx context.Context, namespace, owner string) (int64, error) {
+	o, err := only(ctx, resourcePlacement, namespace, owner)
+	if err != nil {
+		return 0, err
+	}
+	out, _, err := unstructured.NestedInt64(o.Object, "spec", "strategy", "rollingUpdate", "maxUnavailable")
+	return out, err
+}
+
+// What KubeFleet does here was seen with KubeFleet 0.3.1: test/realsystems/kubefleet.md has the scenarios.
+var _ = Describe("A workload that KubeFleet still has in another cluster", func() {
+	It("is reported as long as its Work exists, and KubeFleet is asked to remove it at once", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKubeFleet, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		Eventually(fleetClusters).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a", "b")))
+		placement := must(only(ctx, resourcePlacement, namespace, "web")).GetName()
+		removed := map[string]func(){}
+		for _, name := range []string{"a", "b"} {
+			removed[name] = carry(ctx, namespace, placement, fl.cluster(name))
+		}
+		// The same placement of another namespace is another one.
+		carry(ctx, f.NewNamespace(ctx, nil), placement, "elsewhere")
+		reportPlaced(ctx, namespace, "web", fl.clusters("a", "b")...)
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		Expect(maxUnavailable(ctx, namespace, "web")).To(BeZero())
+
+		By("naming the cluster that has to be left, also when KubeFleet no longer reports it")
+		fl.move(ctx, "b", "us")
+		Eventually(fleetClusters).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		Eventually(maxUnavailable).WithContext(ctx).WithArguments(namespace, "web").Should(BeNumerically(">", 200))
+		reportPlaced(ctx, namespace, "web", fl.cluster("a"))
+		still := "it still runs in cluster " + fl.cluster("b")
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, still))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, still))
+
+		By("setting back what was asked for when it is gone")
+		removed["b"]()
+		Eventually(maxUnavailable).WithContext(ctx).WithArguments(namespace, "web").Should(BeZero())
+		reportPlaced(ctx, namespace, "web", fl.cluster("a"))
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+
+		By("reporting a workload that has to leave all clusters")
+		fl.move(ctx, "a", "us")
+		Eventually(all).WithContext(ctx).WithArguments(resourcePlacement, namespace, "web").Should(BeEmpty())
+		still = "it still runs in cluster " + fl.cluster("a")
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, still))
+		Expect(deliveredCondition(ctx, p.Name)).To(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, still))
+		removed["a"]()
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
+
+	It("says when Works are not served", Serial, func(ctx SpecContext) {
+		fleetWork.Uninstall(ctx, f)
+		DeferCleanup(func(ctx SpecContext) { fleetWork.Install(ctx, f) })
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKubeFleet, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		Eventually(fleetClusters).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionUnknown, placementv1.ReasonNotServed, "works.placement.kubernetes-fleet.io"))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
+})
+
+var _ = Describe("A delivered Namespace", func() {
+	It("keeps the clusters in which KubeFleet still has what is in it", func(ctx SpecContext) {
+		fl := newFleet(ctx, "a", "b")
+		fl.move(ctx, "b", "us")
+		of := fl.create(ctx, namespaceObject)
+		p, wide := fl.policy(surging(toKubeFleet, time.Hour), of.GetName()), fl.clusterScoped(toKubeFleet, namespaceObject, "namespaces")
+		f.CreateReadyPolicy(ctx, p)
+		f.CreateReadyPolicy(ctx, wide)
+		deploy(ctx, of.GetName(), "web")
+		Eventually(fleetClusters).WithContext(ctx).WithArguments(of.GetName(), "web").Should(Equal(fl.clusters("a")))
+		Eventually(inKubeFleet.clustersOf).WithContext(ctx).WithArguments(of.GetName()).Should(Equal(fl.clusters("a")))
+		removed := carry(ctx, of.GetName(), must(only(ctx, resourcePlacement, of.GetName(), "web")).GetName(), fl.cluster("a"))
+		reportPlaced(ctx, of.GetName(), "web", fl.cluster("a"))
+
+		By("while they are kept until the workload runs elsewhere")
+		fl.move(ctx, "b", "eu")
+		fl.move(ctx, "a", "us")
+		Eventually(fleetClusters).WithContext(ctx).WithArguments(of.GetName(), "web").Should(Equal(fl.clusters("a", "b")))
+		Eventually(inKubeFleet.clustersOf).WithContext(ctx).WithArguments(of.GetName()).Should(Equal(fl.clusters("a", "b")))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(wide.Name).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "it keeps "+fl.cluster("a")))
+
+		By("while KubeFleet has not removed the workload")
+		reportPlaced(ctx, of.GetName(), "web", fl.clusters("a", "b")...)
+		Eventually(fleetClusters).WithContext(ctx).WithArguments(of.GetName(), "web").Should(Equal(fl.clusters("b")))
+		Consistently(inKubeFleet.clustersOf).WithContext(ctx).WithArguments(of.GetName()).Should(Equal(fl.clusters("a", "b")))
+		removed()
+		Eventually(inKubeFleet.clustersOf).WithContext(ctx).WithArguments(of.GetName()).Should(Equal(fl.clusters("b")))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(wide.Name).Should(beDelivered(1))
+	})
+
+	It("keeps the clusters to which Karmada still brings what is in it", func(ctx SpecContext) {
+		fl := newFleet(ctx, "a", "b")
+		fl.move(ctx, "b", "us")
+		of, other := fl.create(ctx, namespaceObject), fl.create(ctx, namespaceObject)
+		p, wide := fl.policy(surging(toKarmada, time.Hour), of.GetName()), fl.clusterScoped(toKarmada, namespaceObject, "namespaces")
+		f.CreateReadyPolicy(ctx, p)
+		f.CreateReadyPolicy(ctx, wide)
+		web := deploy(ctx, of.GetName(), "web")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(of.GetName(), "web").Should(Equal(fl.clusters("a")))
+		bind(ctx, web, fl.clusters("a"), fl.cluster("a"))
+		Eventually(inKarmada.clustersOf).WithContext(ctx).WithArguments(of.GetName()).Should(Equal(fl.clusters("a")))
+		fl.move(ctx, "b", "eu")
+		fl.move(ctx, "a", "us")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(of.GetName(), "web").Should(Equal(fl.clusters("a", "b")))
+		Eventually(inKarmada.clustersOf).WithContext(ctx).WithArguments(of.GetName()).Should(Equal(fl.clusters("a", "b")))
+		// A Namespace without delivered objects leaves at once.
+		Eventually(inKarmada.clustersOf).WithContext(ctx).WithArguments(other.GetName()).Should(Equal(fl.clusters("b")))
+		bind(ctx, web, fl.clusters("a", "b"), fl.clusters("a", "b")...)
+		Eventually(clustersIn).WithContext(ctx).WithArguments(of.GetName(), "web").Should(Equal(fl.clusters("b")))
+		Eventually(inKarmada.clustersOf).WithContext(ctx).WithArguments(of.GetName()).Should(Equal(fl.clusters("b")))
+	})
+})
