@@ -36,18 +36,27 @@ type clusters struct {
 	changed func()
 
 	mu sync.Mutex
-	// tables have the name of the cluster that each object of a type represents.
-	tables map[schema.GroupVersionResource]map[replication.Claim]string
+	// tables have the cluster that each object of a type represents.
+	tables map[schema.GroupVersionResource]map[replication.Claim]member
 	// known is the result of claims; nil after a change.
 	known replication.Claims
 }
 
-func newClusters(changed func()) *clusters {
-	return &clusters{changed: changed, tables: map[schema.GroupVersionResource]map[replication.Claim]string{}}
+// member is a cluster that an object represents. ready is only known of types that are read with memberFields.
+type member struct {
+	cluster string
+	ready   bool
 }
 
-// clusterFields are the fields of prepared objects that are read: the names of clusters.
-var clusterFields = replication.NormalFields(projection.Fields("name"))
+func newClusters(changed func()) *clusters {
+	return &clusters{changed: changed, tables: map[schema.GroupVersionResource]map[replication.Claim]member{}}
+}
+
+// clusterFields are the fields of prepared objects that are read: the names of clusters. memberFields also say whether they are ready.
+var (
+	clusterFields = replication.NormalFields(projection.Fields("name"))
+	memberFields  = replication.NormalFields(projection.Fields("name", "ready"))
+)
 
 // claims returns the objects of each cluster. The caller must not change them.
 func (c *clusters) claims() replication.Claims {
@@ -56,27 +65,37 @@ func (c *clusters) claims() replication.Claims {
 	if c.known == nil {
 		c.known = replication.Claims{}
 		for _, table := range c.tables {
-			for claim, cluster := range table {
-				c.known.Add(cluster, claim)
+			for claim, represented := range table {
+				c.known.Add(represented.cluster, claim)
 			}
 		}
 	}
 	return c.known
 }
 
-// read returns the identity of a prepared object, and the cluster that it represents; "" if it represents none.
-func read(resource schema.GroupVersionResource, o *unstructured.Unstructured) (replication.Claim, string) {
+// isReady reports whether an object of a type represents a cluster and is ready.
+func (c *clusters) isReady(resource schema.GroupVersionResource, cluster string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// The objects of these types have the names of their clusters.
+	return c.tables[resource][replication.Claim{Resource: resource.GroupResource(), Name: cluster}].ready
+}
+
+// read returns the identity of a prepared object, and the cluster that it represents; the zero value if it represents none.
+func read(resource schema.GroupVersionResource, o *unstructured.Unstructured) (replication.Claim, member) {
 	_, normal := replication.Parts(o.Object)
-	cluster, _ := normal["name"].(string)
-	return replication.Claim{Resource: resource.GroupResource(), Namespace: o.GetNamespace(), Name: o.GetName()}, cluster
+	var out member
+	out.cluster, _ = normal["name"].(string)
+	out.ready, _ = normal["ready"].(bool)
+	return replication.Claim{Resource: resource.GroupResource(), Namespace: o.GetNamespace(), Name: o.GetName()}, out
 }
 
 // Replace implements watches.Sink.
 func (c *clusters) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
-	next := map[replication.Claim]string{}
+	next := map[replication.Claim]member{}
 	for _, o := range objects {
-		if claim, cluster := read(resource, o); cluster != "" {
-			next[claim] = cluster
+		if claim, represented := read(resource, o); represented.cluster != "" {
+			next[claim] = represented
 		}
 	}
 	c.mu.Lock()
@@ -87,26 +106,26 @@ func (c *clusters) Replace(resource schema.GroupVersionResource, _ *projection.F
 
 // Put implements watches.Sink.
 func (c *clusters) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
-	claim, cluster := read(resource, o)
-	c.set(resource, claim, cluster)
+	claim, represented := read(resource, o)
+	c.set(resource, claim, represented)
 }
 
 // Delete implements watches.Sink.
 func (c *clusters) Delete(resource schema.GroupVersionResource, namespace, name string) {
-	c.set(resource, replication.Claim{Resource: resource.GroupResource(), Namespace: namespace, Name: name}, "")
+	c.set(resource, replication.Claim{Resource: resource.GroupResource(), Namespace: namespace, Name: name}, member{})
 }
 
-// set records the cluster that an object of a type represents; "" for none.
-func (c *clusters) set(resource schema.GroupVersionResource, claim replication.Claim, cluster string) {
+// set records the cluster that an object of a type represents; the zero value for none.
+func (c *clusters) set(resource schema.GroupVersionResource, claim replication.Claim, represented member) {
 	c.mu.Lock()
 	table := c.tables[resource]
-	differs := table != nil && table[claim] != cluster
+	differs := table != nil && table[claim] != represented
 	switch {
 	case !differs:
-	case cluster == "":
+	case represented.cluster == "":
 		delete(table, claim)
 	default:
-		table[claim] = cluster
+		table[claim] = represented
 	}
 	c.unlock(differs)
 }

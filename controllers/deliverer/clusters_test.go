@@ -26,6 +26,29 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
+// TestReadyClusters checks which members of a system are known to have joined it.
+func TestReadyClusters(t *testing.T) {
+	members := schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1beta1", Resource: "memberclusters"}
+	changes := 0
+	c := newClusters(func() { changes++ })
+	object := func(name, joined string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{map[string]any{"type": "Joined", "status": joined}}}}}
+		o.SetName(name)
+		replication.Known().Prepare(members, o)
+		return o
+	}
+	c.Replace(members, memberFields, []*unstructured.Unstructured{object("eu-1", "True"), object("eu-2", "Unknown")})
+	if changes != 1 || !c.isReady(members, "eu-1") || c.isReady(members, "eu-2") || c.isReady(members, "eu-3") {
+		t.Errorf("%d changes, eu-1 %t, eu-2 %t, eu-3 %t", changes, c.isReady(members, "eu-1"), c.isReady(members, "eu-2"), c.isReady(members, "eu-3"))
+	}
+	c.Put(members, object("eu-2", "True"))
+	c.Put(members, object("eu-2", "True"))
+	c.Delete(members, "", "eu-1")
+	if changes != 3 || c.isReady(members, "eu-1") || !c.isReady(members, "eu-2") {
+		t.Errorf("%d changes, eu-1 %t, eu-2 %t", changes, c.isReady(members, "eu-1"), c.isReady(members, "eu-2"))
+	}
+}
+
 // TestClusters checks which objects represent clusters, and that only changes of that are reported.
 func TestClusters(t *testing.T) {
 	profiles := schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}

@@ -287,13 +287,21 @@ func (c *Controller) inventories() []schema.GroupVersionResource {
 	return c.Catalog.Inventories().Served(func(r schema.GroupVersionResource) bool { return c.Catalog.Kind(r) != "" })
 }
 
-// referenced returns the inventories if a system that policies deliver to refers to their objects.
+// referenced returns the inventories to whose objects systems that policies deliver to refer, and those that have the members of such
+// systems.
 func (c *Controller) referenced() map[schema.GroupVersionResource]*projection.FieldSet {
 	out := map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, p := range c.Registry.InForce() {
-		if delivery.MayDeliver(p) && slices.ContainsFunc(delivery.Systems(p.Delivery), func(s delivery.System) bool { return s.References }) {
+		if !delivery.MayDeliver(p) {
+			continue
+		}
+		for _, system := range delivery.Systems(p.Delivery) {
 			for _, resource := range c.inventories() {
-				out[resource] = clusterFields
+				if system.Members == resource.GroupResource() {
+					out[resource] = memberFields
+				} else if system.References && out[resource] == nil {
+					out[resource] = clusterFields
+				}
 			}
 		}
 	}

@@ -312,6 +312,10 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 			return
 		}
 	}
+	if !c.findUnjoined(system, &decision, n) {
+		n.keep(system)
+		return
+	}
 	live, observed, unread := c.observe(system, object, n)
 	placed := delivery.ObjectOf(object)
 	if holder := system.HeldBy(placed); holder != "" {
@@ -402,6 +406,26 @@ func (c *Controller) resolve(decision *delivery.Decision, n *need) bool {
 		}
 	}
 	decision.Objects = c.clusters.claims()
+	return true
+}
+
+// findUnjoined sets decision.Unjoined for a system whose members are the objects of an inventory. It returns false while they are not
+// known.
+func (c *Controller) findUnjoined(system delivery.System, decision *delivery.Decision, n *need) bool {
+	for _, resource := range c.inventories() {
+		if resource.GroupResource() != system.Members {
+			continue
+		}
+		switch state, watched := c.clusterWatches.State(resource); {
+		case state.Synced:
+			decision.Unjoined = slices.DeleteFunc(slices.Clone(decision.Clusters), func(cluster string) bool { return c.clusters.isReady(resource, cluster) })
+		case watched && state.Settled():
+			// The system itself says what it can't place.
+		default:
+			n.pending, n.unreadable = true, n.unreadable || state.Err != nil
+			return false
+		}
+	}
 	return true
 }
 

@@ -47,6 +47,9 @@ type System struct {
 	// Kinds are the kinds of the objects that Berth keeps in the system.
 	Kinds []Kind
 
+	// Members is the inventory whose objects are the members of the system. A member that has joined is ready. It is empty if Berth need
+	// not know them.
+	Members schema.GroupResource
 	// References reports whether the objects refer to objects of inventories, which Decision.Objects has.
 	References bool
 
@@ -113,6 +116,8 @@ type Decision struct {
 	Shares map[string]Share
 	// Objects are the objects of the inventories, by the name of their cluster. Only a system with References reads them.
 	Objects replication.Claims
+	// Unjoined are those of the clusters that have not joined the system.
+	Unjoined []string
 	// Contained are the clusters in which the system has, or brings, delivered objects that the object contains, as Contains reports them.
 	Contained []string
 	// Lists are the clusters of the lists that exist, by index, as System.ListsOf returns them. Only a system with lists reads them.

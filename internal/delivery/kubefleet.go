@@ -57,6 +57,7 @@ var kubeFleet = System{
 	Title:       "KubeFleet",
 	ClusterRole: "berth-delivery-kubefleet",
 	Kinds:       []Kind{resourcePlacement, clusterResourcePlacement},
+	Members:     schema.GroupResource{Group: "cluster.kubernetes-fleet.io", Resource: "memberclusters"},
 	render:      renderKubeFleet,
 	reporter:    kubeFleetReporter,
 }

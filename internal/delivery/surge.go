@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,6 +65,42 @@ type Handover struct {
 // report where objects run, if it can't express the clusters together, if no decided cluster would get a part of the replicas, if
 // there are too many clusters for the annotation, or after the timeout.
 func (s System) HandOver(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
+	unjoined := s.leaveOut(&decision, observed)
+	out, err := s.handOverAll(object, decision, spec, live, observed, now)
+	if len(unjoined) == 0 || err != nil {
+		return out, err
+	}
+	missing := "it has not joined " + s.Title
+	for i := range out.Objects {
+		out.Objects[i].Note = "cluster " + strings.Join(unjoined, ", ") + ": " + missing
+	}
+	if out.Run.State == Running {
+		out.Run = Run{State: NotRunning, Message: "cluster " + unjoined[0] + ": " + missing}
+	}
+	return out, nil
+}
+
+// leaveOut removes the clusters from a decision that have not joined the system, unless the object is there already, and returns them.
+// A system may wait for them before it takes an object out of another cluster. If none has joined, the decision stays: without a
+// cluster, the object would be withdrawn.
+func (s System) leaveOut(decision *Decision, observed *Observation) (unjoined []string) {
+	var joined []string
+	for _, name := range decision.Clusters {
+		if slices.Contains(decision.Unjoined, name) && (observed == nil || !slices.Contains(observed.Present, name)) {
+			unjoined = append(unjoined, name)
+		} else {
+			joined = append(joined, name)
+		}
+	}
+	if len(joined) == 0 {
+		return nil
+	}
+	decision.Clusters = joined
+	return unjoined
+}
+
+// handOverAll is HandOver for a decision whose clusters have all joined.
+func (s System) handOverAll(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
 	if stays := slices.DeleteFunc(s.Leaves(live, decision), func(name string) bool { return !slices.Contains(decision.Contained, name) }); len(stays) > 0 {
 		return s.handOverContainer(object, decision, stays, spec, live, observed, now)
 	}

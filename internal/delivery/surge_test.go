@@ -699,6 +699,93 @@ func TestPresentInOthers(t *testing.T) {
 	}
 }
 
+// TestUnjoined checks that clusters which have not joined are left out, and reported.
+func TestUnjoined(t *testing.T) {
+	c := carriers()["kubeFleet"]
+	without := &placementv1.Delivery{KubeFleet: &placementv1.KubeFleetDelivery{}}
+	for what, tc := range map[string]struct {
+		to, unjoined, present []string
+		named                 []string
+		note                  string
+		run                   delivery.Run
+	}{
+		"all have joined":         {to: []string{"a", "b"}, present: []string{"a", "b"}, named: []string{"a", "b"}, run: delivery.Run{State: delivery.Running}},
+		"one has not":             {to: []string{"a", "b"}, unjoined: []string{"b"}, present: []string{"a"}, named: []string{"a"}, note: "cluster b: it has not joined KubeFleet", run: delivery.Run{State: delivery.NotRunning, Message: "cluster b: it has not joined KubeFleet"}},
+		"two have not":            {to: []string{"a", "b", "c"}, unjoined: []string{"b", "c"}, present: []string{"a"}, named: []string{"a"}, note: "cluster b, c: it has not joined KubeFleet", run: delivery.Run{State: delivery.NotRunning, Message: "cluster b: it has not joined KubeFleet"}},
+		"the object is there":     {to: []string{"a", "b"}, unjoined: []string{"b"}, present: []string{"a", "b"}, named: []string{"a", "b"}, run: delivery.Run{State: delivery.Running}},
+		"none has joined":         {to: []string{"a", "b"}, unjoined: []string{"a", "b"}, present: []string{}, named: []string{"a", "b"}, run: delivery.Run{State: delivery.Running}},
+		"in one that is not left": {to: []string{"a", "b"}, unjoined: []string{"b"}, present: []string{"a", "c"}, named: []string{"a"}, note: "cluster b: it has not joined KubeFleet", run: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster c", Remains: true}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			before, err := c.system.HandOver(moved, to(tc.named...), without, nil, nil, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			live := before.Objects[0].Object
+			observed := c.report(live, tc.named, tc.named...)
+			observed.Present = tc.present
+			got, err := c.system.HandOver(moved, delivery.Decision{Clusters: tc.to, Unjoined: tc.unjoined}, without, live, observed, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]any{tc.named, tc.note, tc.run}, []any{c.named(got.Objects[0].Object), got.Objects[0].Note, got.Run}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestContained checks which clusters an object keeps for what it contains.
+func TestContained(t *testing.T) {
+	namespace := delivery.Key{GroupKind: schema.GroupKind{Kind: "Namespace"}, Name: "shop"}
+	definition := delivery.Key{GroupKind: schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}, Name: "wells.example.com"}
+	web, other := delivery.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "shop", Name: "web"}, delivery.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "bank", Name: "shop"}
+	wide := delivery.Key{GroupKind: schema.GroupKind{Group: "example.com", Kind: "Well"}, Name: "shop"}
+	deployments, wells := schema.GroupResource{Group: "apps", Resource: "deployments"}, schema.GroupResource{Group: "example.com", Resource: "wells"}
+	for what, tc := range map[string]struct {
+		container, contained delivery.Key
+		resource             schema.GroupResource
+		want                 bool
+	}{
+		"in the namespace":        {namespace, web, deployments, true},
+		"in another namespace":    {namespace, other, deployments, false},
+		"without a namespace":     {namespace, wide, wells, false},
+		"of the definition":       {definition, wide, wells, true},
+		"of another definition":   {definition, web, deployments, false},
+		"in what is no container": {web, web, deployments, false},
+	} {
+		if got := delivery.Contains(tc.container, tc.contained, tc.resource); got != tc.want {
+			t.Errorf("%s: %t", what, got)
+		}
+	}
+	for name, c := range carriers() {
+		live, err := c.system.HandOver(moved, to("a", "b"), c.spec, nil, nil, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := func(contained []string, clusters ...string) delivery.Handover {
+			t.Helper()
+			got, err := c.system.HandOver(moved, delivery.Decision{Clusters: clusters, Contained: contained}, &placementv1.Delivery{Karmada: c.spec.Karmada, KubeFleet: c.spec.KubeFleet}, live.Objects[0].Object, nil, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		got := kept([]string{"a", "c"}, "b")
+		if diff := cmp.Diff([]any{[]string{"a"}, []string{"a", "b"}, []string{"b"}}, []any{got.Kept, c.named(got.Objects[0].Object), c.named(got.Alone[0].Object)}); diff != "" {
+			t.Errorf("%s: what it contains is in a (-want +got):\n%s", name, diff)
+		}
+		got = kept([]string{"b", "c"}, "b")
+		if diff := cmp.Diff([]any{[]string(nil), []string{"b"}}, []any{got.Kept, c.named(got.Objects[0].Object)}); diff != "" {
+			t.Errorf("%s: what it contains has left a (-want +got):\n%s", name, diff)
+		}
+		got = kept([]string{"a"})
+		if diff := cmp.Diff([]any{[]string{"a"}, []string{"a"}}, []any{got.Kept, c.named(got.Objects[0].Object)}); diff != "" {
+			t.Errorf("%s: without a decided cluster (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // TestCarriedBy reads Works as KubeFleet 0.3.1 writes them (pkg/controllers/workgenerator/controller.go).
 func TestCarriedBy(t *testing.T) {
 	fleet := carriers()["kubeFleet"].system
