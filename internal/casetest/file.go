@@ -200,7 +200,8 @@ func decode(text []byte, out any) (unknown []error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.UnmarshalStrict(asJSON, out)
+	unknown, err = json.UnmarshalStrict(asJSON, out)
+	return unknown, input.WrongType(err)
 }
 
 // validate returns the first mistake. The type comes first, because another type has other fields.

@@ -1,0 +1,57 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package input_test
+
+import (
+	"errors"
+	"testing"
+
+	"sigs.k8s.io/json"
+
+	"github.com/berth-dev/berth/internal/input"
+)
+
+func TestWrongType(t *testing.T) {
+	type source struct {
+		Namespaces []string          `json:"namespaces"`
+		Labels     map[string]string `json:"labels"`
+		Name       string            `json:"name"`
+		All        bool              `json:"all"`
+		Count      int32             `json:"count"`
+	}
+	for text, want := range map[string]string{
+		`{"sources": [{"namespaces": "a"}]}`:  "sources.namespaces: must be a list, is a string",
+		`{"sources": [{"labels": ["a"]}]}`:    "sources.labels: must be an object, is a list",
+		`{"sources": [{"name": {"a": "b"}}]}`: "sources.name: must be a string, is an object",
+		`{"sources": [{"all": "yes"}]}`:       "sources.all: must be true or false, is a string",
+		`{"sources": [{"count": "1"}]}`:       "sources.count: must be an integer, is a string",
+		`{"sources": {"name": "a"}}`:          "sources: must be a list, is an object",
+		`{"sources": ["a"]}`:                  "sources: must be an object, is a string",
+	} {
+		out := struct {
+			Sources []source `json:"sources"`
+		}{}
+		_, err := json.UnmarshalStrict([]byte(text), &out)
+		if err = input.WrongType(err); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	other := errors.New("other")
+	if got := input.WrongType(other); got != other || input.WrongType(nil) != nil {
+		t.Errorf("other errors are changed: %v", got)
+	}
+}
