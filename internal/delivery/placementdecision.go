@@ -19,6 +19,7 @@ package delivery
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -62,16 +63,21 @@ var placementDecision = System{
 
 // profileOf returns the ClusterProfile that represents a cluster. The text says why there is none.
 func profileOf(cluster string, objects replication.Claims) (profile replication.Claim, dangling string) {
-	switch claims := objects[cluster]; {
-	case len(claims) == 0:
+	all := objects[cluster]
+	isProfile := func(claim replication.Claim) bool { return claim.Resource == replication.ClusterProfiles }
+	switch counting := replication.Counting(all); {
+	case len(counting) == 0:
 		return profile, fmt.Sprintf("no inventory has a cluster %s", cluster)
-	case len(claims) > 1:
-		return profile, replication.Claims{cluster: claims}.Ambiguous()[0].String()
-	case claims[0].Resource != replication.ClusterProfiles:
-		return profile, fmt.Sprintf("cluster %s is %s, which is no ClusterProfile", cluster, claims[0])
-	default:
-		return claims[0], ""
+	case len(counting) > 1:
+		return profile, replication.Claims{cluster: counting}.Ambiguous()[0].String()
+	case isProfile(counting[0]):
+		return counting[0], ""
 	}
+	// What does not count was derived from what does, so it represents the same cluster.
+	if at := slices.IndexFunc(all, isProfile); at >= 0 {
+		return all[at], ""
+	}
+	return profile, fmt.Sprintf("cluster %s is %s, which is no ClusterProfile", cluster, all[0])
 }
 
 // renderPlacementDecision returns one slice without clusters for an empty decision, so that consumers see that it is made. A slice refers

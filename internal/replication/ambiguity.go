@@ -47,6 +47,27 @@ func (c Claims) Add(cluster string, claim Claim) {
 	c[cluster] = append(c[cluster], claim)
 }
 
+// memberClusters are the objects of KubeFleet that represent clusters. For each, KubeFleet keeps a ClusterProfile of its name in the
+// namespace derivedNamespace, which is KubeFleet's own (pkg/controllers/clusterinventory/clusterprofile of version 0.3.1, on by default).
+var memberClusters = schema.GroupResource{Group: "cluster.kubernetes-fleet.io", Resource: "memberclusters"}
+
+const derivedNamespace = "fleet-system"
+
+// derivedFrom returns the object from which a fleet manager derives an object. ok is false if the object is not derived. The namespace
+// says so, and no label does: users may label objects in their own namespaces.
+func (c Claim) derivedFrom() (of Claim, ok bool) {
+	return Claim{Resource: memberClusters, Name: c.Name}, c.Resource == ClusterProfiles && c.Namespace == derivedNamespace
+}
+
+// Counting returns those of the objects that represent a cluster that count. An object that a fleet manager derives from another one does
+// not count beside it, because it has less.
+func Counting(claims []Claim) []Claim {
+	return slices.DeleteFunc(slices.Clone(claims), func(claim Claim) bool {
+		of, derived := claim.derivedFrom()
+		return derived && slices.Contains(claims, of)
+	})
+}
+
 // Ambiguity is a name of a cluster that several objects have. It may stand for one cluster that several fleet managers
 // list, or for several clusters. Berth can't know which object counts, so no policy gets a cluster of that name.
 type Ambiguity struct {
@@ -55,13 +76,13 @@ type Ambiguity struct {
 	Objects []Claim
 }
 
-// Ambiguous returns the names that several objects have, sorted.
+// Ambiguous returns the names that several objects have that count, sorted.
 func (c Claims) Ambiguous() []Ambiguity {
 	var out []Ambiguity
 	for _, name := range slices.Sorted(maps.Keys(c)) {
-		if len(c[name]) > 1 {
+		if counting := Counting(c[name]); len(counting) > 1 {
 			byText := func(a, b Claim) int { return strings.Compare(a.String(), b.String()) }
-			out = append(out, Ambiguity{Cluster: name, Objects: slices.SortedFunc(slices.Values(c[name]), byText)})
+			out = append(out, Ambiguity{Cluster: name, Objects: slices.SortedFunc(slices.Values(counting), byText)})
 		}
 	}
 	return out

@@ -18,6 +18,7 @@ package replication
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -51,5 +52,29 @@ func TestAmbiguous(t *testing.T) {
 	}
 	if got := DescribeAmbiguities(nil); got != "" {
 		t.Errorf("description of none: %q", got)
+	}
+}
+
+// TestCounting checks which objects of one cluster count.
+func TestCounting(t *testing.T) {
+	profiles, members := ClusterProfiles, memberClusters
+	member, derived := Claim{members, "", "eu-1"}, Claim{profiles, "fleet-system", "eu-1"}
+	for what, tc := range map[string]struct{ claims, want []Claim }{
+		"none": {nil, nil},
+		"a MemberCluster and what KubeFleet made":   {[]Claim{derived, member}, []Claim{member}},
+		"what KubeFleet made, without the original": {[]Claim{derived}, []Claim{derived}},
+		"a ClusterProfile of a user":                {[]Claim{derived, member, {profiles, "team", "eu-1"}}, []Claim{member, {profiles, "team", "eu-1"}}},
+		"a ClusterProfile of a user alone":          {[]Claim{member, {profiles, "team", "eu-1"}}, []Claim{member, {profiles, "team", "eu-1"}}},
+		"of another name":                           {[]Claim{member, {profiles, "fleet-system", "eu-2"}}, []Claim{member, {profiles, "fleet-system", "eu-2"}}},
+		"another inventory":                         {[]Claim{derived, {schema.GroupResource{Group: "ocm", Resource: "managedclusters"}, "", "eu-1"}}, []Claim{derived, {schema.GroupResource{Group: "ocm", Resource: "managedclusters"}, "", "eu-1"}}},
+	} {
+		before := slices.Clone(tc.claims)
+		got := Counting(tc.claims)
+		if diff := cmp.Diff([][]Claim{tc.want, before}, [][]Claim{got, tc.claims}); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+		if ambiguous := len(Claims{"eu-1": tc.claims}.Ambiguous()) > 0; ambiguous != (len(tc.want) > 1) {
+			t.Errorf("%s: ambiguous: %t", what, ambiguous)
+		}
 	}
 }

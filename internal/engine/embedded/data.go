@@ -554,7 +554,7 @@ func clusterSnapshot(document ast.Value) *predicates.Snapshot {
 // nameField is the field of the normal form that holds a cluster's name.
 var nameField = ast.StringTerm("name")
 
-// merge merges the inventories. A name that several objects have is ambiguous: it is not in data.clusters.
+// merge merges the inventories. A name that several objects have that count is ambiguous: it is not in data.clusters.
 func (s *snapshot) merge(of *inventories) mergedDocument {
 	all, twice, unready := ast.NewObject(), false, map[string]time.Time(nil)
 	s.ascend(of, func(name, cluster *ast.Term, _ replication.Claim) {
@@ -575,8 +575,8 @@ func (s *snapshot) merge(of *inventories) mergedDocument {
 	claims := replication.Claims{}
 	s.ascend(of, func(name, _ *ast.Term, claim replication.Claim) { claims.Add(nameOf(name), claim) })
 	unique := ast.NewObject()
-	s.ascend(of, func(name, cluster *ast.Term, _ replication.Claim) {
-		if len(claims[nameOf(name)]) == 1 {
+	s.ascend(of, func(name, cluster *ast.Term, claim replication.Claim) {
+		if counting := replication.Counting(claims[nameOf(name)]); len(counting) == 1 && counting[0] == claim {
 			unique.Insert(name, cluster)
 		}
 	})

@@ -276,10 +276,10 @@ func (m *mirror) removeType(c *change, r schema.GroupVersionResource) {
 // changes.
 func (m *mirror) patchClusters(c *change) (ambiguity bool) {
 	for _, name := range slices.Sorted(maps.Keys(c.clusters)) {
-		claims := m.clusters[name]
+		claims := replication.Counting(slices.Collect(maps.Keys(m.clusters[name])))
 		var next *record
 		if len(claims) == 1 {
-			next = slices.Collect(maps.Values(claims))[0]
+			next = m.clusters[name][claims[0]]
 		}
 		at := clustersPlace.below(name)
 		switch next {
@@ -306,9 +306,9 @@ func (m *mirror) patchClusters(c *change) (ambiguity bool) {
 }
 
 // textsOf returns the texts of objects as JSON, in the order of their types, namespaces, and names.
-func textsOf(claims map[replication.Claim]*record) []byte {
+func textsOf(claims []replication.Claim) []byte {
 	texts := make([]string, 0, len(claims))
-	for claim := range claims {
+	for _, claim := range claims {
 		texts = append(texts, claim.String())
 	}
 	slices.Sort(texts)
