@@ -29,6 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
@@ -53,17 +54,20 @@ func (d *Decider) follow(ctx context.Context, r *Request, current *intent, verdi
 	if !ok {
 		return
 	}
+	resource, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(copied.controller.APIVersion, copied.controller.Kind))
 	var differing []*Verdict
 	for _, v := range verdicts {
 		switch {
 		case v.Err != nil || v.Decision.Clusters == nil:
 		case !v.gives(copied):
-			differing = append(differing, v)
+			if v.Policy.Matcher.SelectsResource(resource) {
+				differing = append(differing, v)
+			}
 		case copied.kept:
 			v.follow(copied)
 		}
 	}
-	if len(differing) > 0 {
+	if d.Owners != nil && len(differing) > 0 {
 		d.followStored(ctx, r, current, copied, differing)
 	}
 	if slices.ContainsFunc(verdicts, func(v *Verdict) bool { return v.Follows != "" }) {
@@ -127,11 +131,6 @@ func (v *Verdict) follow(c clusterCopy) {
 
 // followStored is follow for policies that would change the copied clusters. It reads the controller.
 func (d *Decider) followStored(ctx context.Context, r *Request, current *intent, c clusterCopy, verdicts []*Verdict) {
-	resource, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(c.controller.APIVersion, c.controller.Kind))
-	verdicts = slices.DeleteFunc(verdicts, func(v *Verdict) bool { return !v.Policy.Matcher.SelectsResource(resource) })
-	if d.Owners == nil || len(verdicts) == 0 {
-		return
-	}
 	controller, err := d.Owners.Owner(ctx, r.Namespace, *c.controller)
 	switch {
 	case apierrors.IsForbidden(err) || err == nil && (controller == nil || controller.GetUID() != c.controller.UID):
@@ -161,9 +160,9 @@ func (d *Decider) followStored(ctx context.Context, r *Request, current *intent,
 }
 
 // copyOf reports whether the object is a copy of its stored controller that brings no content of its own: a ReplicaSet with its template
-// and no more pods, or a revision, from which nothing runs. The template may be that of an older revision only as long as the ReplicaSet
-// keeps its lists, too. forged reports whether it is a ReplicaSet that the controller did not make. Source is loaded completely for
-// ReplicaSets.
+// and no more pods than it makes, or a revision, from which nothing runs. The template may be that of an older revision only as long as
+// the ReplicaSet keeps its lists, too. forged reports whether it is a ReplicaSet that the controller did not make. Source is loaded
+// completely for ReplicaSets.
 func (d *Decider) copyOf(r *Request, controller *unstructured.Unstructured) (made, forged bool, err error) {
 	if r.Resource.GroupResource() != replicaSets {
 		return HoldsRecordCopies(r.Resource.GroupResource()), false, nil
@@ -180,14 +179,15 @@ func (d *Decider) copyOf(r *Request, controller *unstructured.Unstructured) (mad
 	return made, !made, nil
 }
 
-// outgrows reports whether a ReplicaSet has more pods than its controller is to have, and does not have them already before an update: a
+// outgrows reports whether a ReplicaSet has more pods than its controller gives it, and does not have them already before an update: a
 // controller that was scaled down scales what it made afterwards.
 func outgrows(r *Request, controller *unstructured.Unstructured) bool {
 	n := replicasOf(r.Object)
 	if r.Old != nil && r.Old != r.Object && n <= replicasOf(r.Old) {
 		return false
 	}
-	return n > replicasOf(controller)
+	most := replicasOf(controller)
+	return n > most+surgeOf(controller, most)
 }
 
 // replicasOf returns the number of pods that a ReplicaSet or its controller asks for.
@@ -196,6 +196,20 @@ func replicasOf(o *unstructured.Unstructured) int64 {
 		return n
 	}
 	return 1
+}
+
+// surgeOf returns how many more pods a Deployment has during a rollout. Other kinds have the API server's default for Deployments.
+func surgeOf(controller *unstructured.Unstructured, replicas int64) int64 {
+	surge := intstr.FromString("25%")
+	switch value, _, _ := unstructured.NestedFieldNoCopy(controller.Object, "spec", "strategy", "rollingUpdate", "maxSurge"); value := value.(type) {
+	case int64:
+		return value
+	case string:
+		surge = intstr.FromString(value)
+	}
+	// A value that the API server refuses counts as none.
+	out, _ := intstr.GetScaledValueFromIntOrPercent(&surge, int(replicas), true)
+	return int64(out)
 }
 
 // followFields and followSetFields are the fields of objects and ReplicaSets that show whether they follow their controller.

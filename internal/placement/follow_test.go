@@ -50,11 +50,12 @@ func (c choosing) WhyNot(_ context.Context, _ map[string]any, clusters []string)
 
 func TestFollow(t *testing.T) {
 	server := map[string]*unstructured.Unstructured{
-		"Deployment default/web":  fromYAML(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}, spec: {template: "+ownedTemplate+"}}"),
-		"Widget default/web":      fromYAML(t, "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}}"),
-		"Deployment default/gone": fromYAML(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: gone, namespace: default, uid: u, deletionTimestamp: '2026-01-01T00:00:00Z', finalizers: [a.b/c], annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}, spec: {template: "+ownedTemplate+"}}"),
-		"Widget default/two":      fromYAML(t, "{apiVersion: example.com/v1, kind: Widget, metadata: {name: two, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\",\"b\"]'}}}"),
-		"DaemonSet default/web":   fromYAML(t, "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: web, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}, spec: {template: "+ownedTemplate+"}}"),
+		"Deployment default/web":   fromYAML(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}, spec: {template: "+ownedTemplate+"}}"),
+		"Widget default/web":       fromYAML(t, "{apiVersion: example.com/v1, kind: Widget, metadata: {name: web, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}}"),
+		"Deployment default/gone":  fromYAML(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: gone, namespace: default, uid: u, deletionTimestamp: '2026-01-01T00:00:00Z', finalizers: [a.b/c], annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}, spec: {template: "+ownedTemplate+"}}"),
+		"Deployment default/still": fromYAML(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: still, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}, spec: {strategy: {rollingUpdate: {maxSurge: 0%}}, template: "+ownedTemplate+"}}"),
+		"Widget default/two":       fromYAML(t, "{apiVersion: example.com/v1, kind: Widget, metadata: {name: two, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\",\"b\"]'}}}"),
+		"DaemonSet default/web":    fromYAML(t, "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: web, namespace: default, uid: u, annotations: {"+placementv1.ClustersAnnotation+": '[\"a\"]'}}, spec: {template: "+ownedTemplate+"}}"),
 	}
 	listing := func(o *unstructured.Unstructured, list string, more ...string) *unstructured.Unstructured {
 		annotations := map[string]string{placementv1.ClustersAnnotation: list, placementv1.RequestedAnnotation: "copied"}
@@ -87,6 +88,7 @@ func TestFollow(t *testing.T) {
 		o.SetOwnerReferences(references)
 		return o
 	}
+	replicas(server["Deployment default/still"], 3)
 	setsAlone := matcher(t, placementv1.Match{ResourceRules: []placementv1.ResourceRule{{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"replicasets"}}}})
 	shares := placementv1.ClusterSharesAnnotation
 	const denied = "denied"
@@ -123,7 +125,10 @@ func TestFollow(t *testing.T) {
 		"Scaled":            {object: replicas(set(`["c"]`, otherTemplate), 0), old: replicas(set(`["c"]`, otherTemplate), 2), allowed: "b", want: `["c"]`, record: true, asked: 1},
 		"ListChanged":       {object: set(`["c"]`, otherTemplate), old: set(`["b"]`, otherTemplate), allowed: "b", want: denied, asked: 1},
 		"ListOfController":  {object: set(`["a"]`, otherTemplate), old: set(`["b"]`, otherTemplate), allowed: "b", want: denied, asked: 1},
-		"MorePods":          {object: replicas(set(`["a"]`, hashedTemplate), 2), allowed: "b", want: denied, asked: 1},
+		"MorePods":          {object: replicas(set(`["a"]`, hashedTemplate), 3), allowed: "b", want: denied, asked: 1},
+		"Surge":             {object: replicas(set(`["a"]`, hashedTemplate), 2), allowed: "b", want: `["a"]`, record: true, asked: 1},
+		"NoSurge":           {object: replicas(of(set(`["a"]`, hashedTemplate), "still"), 4), allowed: "b", want: denied, asked: 1},
+		"AllPods":           {object: replicas(of(set(`["a"]`, hashedTemplate), "still"), 3), allowed: "b", want: `["a"]`, record: true, asked: 1},
 		"ScaledUp":          {object: replicas(set(`["a"]`, hashedTemplate), 3), old: replicas(set(`["a"]`, hashedTemplate), 2), allowed: "b", want: denied, asked: 1},
 		"ScaledDown":        {object: replicas(set(`["a"]`, hashedTemplate), 2), old: replicas(set(`["a"]`, hashedTemplate), 3), allowed: "b", want: `["a"]`, record: true, asked: 1},
 		"OfTerminating":     {object: of(set(`["a"]`, hashedTemplate), "gone"), allowed: "b", want: denied, asked: 1},
