@@ -155,7 +155,7 @@ func (w *works) clear(resource schema.GroupVersionResource) []delivery.Key {
 	return touched
 }
 
-// set records what an object carries, nil for nothing, and returns the readers of what differs. The caller holds mu.
+// set records what an object carries, nil for nothing, and returns the readers of the delivered objects whose clusters changed. The caller holds mu.
 func (w *works) set(id name, next *carried) []delivery.Key {
 	table := w.tables[id.GroupVersionResource]
 	before, known := table[id]
