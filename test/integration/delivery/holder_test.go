@@ -120,7 +120,7 @@ var _ = Describe("A policy of Karmada that also selects an object", func() {
 		other.put(copied)
 		Expect(f.Client.Create(ctx, copied)).To(beRefused(holder))
 		copied.SetAnnotations(nil)
-		Expect(f.Client.Create(ctx, copied)).To(beRefused("another "+kind))
+		Expect(f.Client.Create(ctx, copied)).To(beRefused("another " + kind))
 
 		By("keeping what it holds already, and what others say of that")
 		Expect(other.take(ctx, before)).To(Succeed())
