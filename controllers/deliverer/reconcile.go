@@ -335,28 +335,9 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 		n.fail(placementv1.ReasonDeliveryFailed, "%v", err)
 		n.keep(system)
 	}
-	for _, o := range objects {
-		if o.Existing {
-			continue
-		}
-		switch state, watched := c.deliveredWatches.State(o.GroupVersionResource); {
-		case c.Catalog.Kind(o.GroupVersionResource) == "":
-			n.fail(placementv1.ReasonNotServed, "the API server does not serve %s: install %s, or remove it from spec.delivery", o.GroupResource(), system.Title)
-			n.keep(system)
-			return
-		case apierrors.IsForbidden(state.Err):
-			n.fail(placementv1.ReasonForbidden, "%v%s", state.Err, advice(system))
-			n.keep(system)
-			return
-		case !state.Synced && watched && state.Settled():
-			n.fail(placementv1.ReasonDeliveryFailed, "Berth can't read %s: %v", o.GroupResource(), state.Err)
-			n.keep(system)
-			return
-		case !state.Synced:
-			n.pending, n.unreadable = true, n.unreadable || state.Err != nil
-			n.keep(system)
-			return
-		}
+	if !c.knows(system, objects, n) {
+		n.keep(system)
+		return
 	}
 	for i, o := range objects {
 		want := wanted{Delivered: o, system: system, kept: next.Kept, until: next.Until}
@@ -389,6 +370,30 @@ func (c *Controller) awaitTaking(system delivery.System, placed delivery.Object,
 	}
 	n.fail(placementv1.ReasonDeliveryFailed, "%s does not follow %s for it: its controllers may be down, or it prefers another object of the same priority that selects "+
 		"it; see the Events of the placed object, and delete what they name", system.Title, subject)
+}
+
+// knows reports whether Berth reads the types of objects of a system, so that it is known which exist. Otherwise, it records in n why not.
+func (c *Controller) knows(system delivery.System, objects []delivery.Delivered, n *need) bool {
+	for _, o := range objects {
+		if o.Existing {
+			continue
+		}
+		switch state, watched := c.deliveredWatches.State(o.GroupVersionResource); {
+		case c.Catalog.Kind(o.GroupVersionResource) == "":
+			n.fail(placementv1.ReasonNotServed, "the API server does not serve %s: install %s, or remove it from spec.delivery", o.GroupResource(), system.Title)
+			return false
+		case apierrors.IsForbidden(state.Err):
+			n.fail(placementv1.ReasonForbidden, "%v%s", state.Err, advice(system))
+			return false
+		case !state.Synced && watched && state.Settled():
+			n.fail(placementv1.ReasonDeliveryFailed, "Berth can't read %s: %v", o.GroupResource(), state.Err)
+			return false
+		case !state.Synced:
+			n.pending, n.unreadable = true, n.unreadable || state.Err != nil
+			return false
+		}
+	}
+	return true
 }
 
 // resolve adds the objects of the inventories to a decision. It returns false while they are not known.
