@@ -22,8 +22,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -135,6 +138,49 @@ var _ = Describe("A workload that KubeFleet still has in another cluster", func(
 	})
 })
 
+var fleetMember = framework.Definition{
+	GroupVersionKind: schema.GroupVersionKind{Group: "cluster.kubernetes-fleet.io", Version: "v1beta1", Kind: "MemberCluster"},
+	File:             "cluster.kubernetes-fleet.io_memberclusters.yaml", Plural: "memberclusters", Scope: apiextensionsv1.ClusterScoped, Status: true,
+}
+
+// join creates a cluster of a fleet as a MemberCluster, or changes whether its agent has joined.
+func (fl fleet) join(ctx context.Context, name, joined string) {
+	GinkgoHelper()
+	o := framework.NewObject(fleetMember.GroupVersionKind, "", fl.cluster(name), nil)
+	o.SetLabels(map[string]string{"example.com/fleet": fl.label, corev1.LabelTopologyRegion: "eu"})
+	o.Object["spec"] = map[string]any{"identity": map[string]any{"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}}
+	if client.IgnoreNotFound(f.Client.Get(ctx, client.ObjectKeyFromObject(o), o)) == nil && o.GetUID() == "" {
+		Expect(f.Client.Create(ctx, o)).To(Succeed())
+		DeferCleanup(f.Client.Delete, o.DeepCopy())
+	}
+	o.Object["status"] = map[string]any{"conditions": []any{map[string]any{
+		"type": "Joined", "status": joined, "reason": "Specs", "message": "", "lastTransitionTime": metav1.Now().UTC().Format(time.RFC3339),
+	}}}
+	Expect(f.Client.Status().Update(ctx, o)).To(Succeed())
+}
+
+var _ = Describe("A cluster that has not joined KubeFleet", Serial, func() {
+	It("is not delivered to before it joins, and is reported", func(ctx SpecContext) {
+		fleetMember.Install(ctx, f)
+		DeferCleanup(func(ctx SpecContext) { fleetMember.Uninstall(ctx, f) })
+		fl, namespace := newFleet(ctx), f.NewNamespace(ctx, nil)
+		fl.join(ctx, "a", "True")
+		fl.join(ctx, "b", "Unknown")
+		p := fl.policy(toKubeFleet, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		Eventually(fleetClusters).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		reportPlaced(ctx, namespace, "web", fl.cluster("a"))
+		missing := "cluster " + fl.cluster("b") + ": it has not joined KubeFleet"
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, missing))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonDelivered, missing))
+		fl.join(ctx, "b", "True")
+		Eventually(fleetClusters).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a", "b")))
+		reportPlaced(ctx, namespace, "web", fl.clusters("a", "b")...)
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
+	})
+})
+
 var _ = Describe("A delivered Namespace", func() {
 	It("keeps the clusters in which KubeFleet still has what is in it", func(ctx SpecContext) {
 		fl := newFleet(ctx, "a", "b")
@@ -183,6 +229,7 @@ var _ = Describe("A delivered Namespace", func() {
 		Eventually(inKarmada.clustersOf).WithContext(ctx).WithArguments(of.GetName()).Should(Equal(fl.clusters("a", "b")))
 		// A Namespace without delivered objects leaves at once.
 		Eventually(inKarmada.clustersOf).WithContext(ctx).WithArguments(other.GetName()).Should(Equal(fl.clusters("b")))
+		Consistently(inKarmada.clustersOf).WithContext(ctx).WithArguments(of.GetName()).Should(Equal(fl.clusters("a", "b")))
 		bind(ctx, web, fl.clusters("a", "b"), fl.clusters("a", "b")...)
 		Eventually(clustersIn).WithContext(ctx).WithArguments(of.GetName(), "web").Should(Equal(fl.clusters("b")))
 		Eventually(inKarmada.clustersOf).WithContext(ctx).WithArguments(of.GetName()).Should(Equal(fl.clusters("b")))
