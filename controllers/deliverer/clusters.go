@@ -18,6 +18,7 @@ package deliverer
 
 import (
 	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,20 +43,22 @@ type clusters struct {
 	known replication.Claims
 }
 
-// member is a cluster that an object represents. ready is only known of types that are read with memberFields.
+// member is a cluster that an object represents. ready, and leaving, which reports whether the object is being deleted, are only known of
+// types that are read with memberFields.
 type member struct {
-	cluster string
-	ready   bool
+	cluster        string
+	ready, leaving bool
 }
 
 func newClusters(changed func()) *clusters {
 	return &clusters{changed: changed, tables: map[schema.GroupVersionResource]map[replication.Claim]member{}}
 }
 
-// clusterFields are the fields of prepared objects that are read: the names of clusters. memberFields also say whether they are ready.
+// clusterFields are the fields of prepared objects that are read: the names of clusters. memberFields also say whether they are ready, and
+// whether they are being deleted.
 var (
 	clusterFields = replication.NormalFields(projection.Fields("name"))
-	memberFields  = replication.NormalFields(projection.Fields("name", "ready"))
+	memberFields  = replication.NormalFields(projection.Fields("name", "ready", "terminating"))
 )
 
 // claims returns the objects of each cluster. The caller must not change them.
@@ -81,12 +84,32 @@ func (c *clusters) isReady(resource schema.GroupVersionResource, cluster string)
 	return c.tables[resource][replication.Claim{Resource: resource.GroupResource(), Name: cluster}].ready
 }
 
+// leaving returns those of the clusters that an object of an inventory represents which is being deleted.
+func (c *clusters) leaving(inventory schema.GroupResource, names []string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for resource, table := range c.tables {
+		if resource.GroupResource() != inventory {
+			continue
+		}
+		for _, member := range table {
+			if member.leaving && slices.Contains(names, member.cluster) {
+				out = append(out, member.cluster)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // read returns the identity of a prepared object, and the cluster that it represents; the zero value if it represents none.
 func read(resource schema.GroupVersionResource, o *unstructured.Unstructured) (replication.Claim, member) {
 	_, normal := replication.Parts(o.Object)
 	var out member
 	out.cluster, _ = normal["name"].(string)
 	out.ready, _ = normal["ready"].(bool)
+	out.leaving, _ = normal["terminating"].(bool)
 	return replication.Claim{Resource: resource.GroupResource(), Namespace: o.GetNamespace(), Name: o.GetName()}, out
 }
 

@@ -90,3 +90,5 @@ func TestClusters(t *testing.T) {
 		}
 	}
 }
+
+// TestLeavingClusters checks which decided clusters are being deleted, in the inventory of a system.

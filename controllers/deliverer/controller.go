@@ -291,16 +291,17 @@ func (c *Controller) inventories() []schema.GroupVersionResource {
 // systems.
 func (c *Controller) referenced() map[schema.GroupVersionResource]*projection.FieldSet {
 	out := map[schema.GroupVersionResource]*projection.FieldSet{}
+	inventories := c.inventories()
 	for _, p := range c.Registry.InForce() {
-		if !delivery.MayDeliver(p) {
-			continue
-		}
-		for _, system := range delivery.Systems(p.Delivery) {
-			for _, resource := range c.inventories() {
-				if system.Members == resource.GroupResource() {
-					out[resource] = memberFields
-				} else if system.References && out[resource] == nil {
-					out[resource] = clusterFields
+		for _, r := range c.deliveredBy(p) {
+			for _, system := range delivery.SystemsOf(p, c.kindOf(r.GroupVersionResource)) {
+				for _, inventory := range inventories {
+					switch group := inventory.GroupResource(); {
+					case group == system.Members || group == system.Leaving:
+						out[inventory] = memberFields
+					case system.References && out[inventory] == nil:
+						out[inventory] = clusterFields
+					}
 				}
 			}
 		}

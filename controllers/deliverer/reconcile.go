@@ -306,11 +306,9 @@ func (c *Controller) request(v placedVersion) placement.Request {
 // needIn finds out what has to exist in one system.
 func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructured, decision delivery.Decision, n *need) {
 	system := route.System
-	if system.References {
-		if !c.resolve(&decision, n) {
-			n.keep(system)
-			return
-		}
+	if !c.resolve(system, &decision, n) {
+		n.keep(system)
+		return
 	}
 	if !c.findUnjoined(system, &decision, n) {
 		n.keep(system)
@@ -396,11 +394,14 @@ func (c *Controller) knows(system delivery.System, objects []delivery.Delivered,
 	return true
 }
 
-// resolve adds the objects of the inventories to a decision. It returns false while they are not known.
-func (c *Controller) resolve(decision *delivery.Decision, n *need) bool {
+// resolve adds to a decision the objects of the inventories to which the system refers, and takes out of it the clusters that are being
+// deleted and that the system must not get. It returns false while they are not known.
+func (c *Controller) resolve(system delivery.System, decision *delivery.Decision, n *need) bool {
 	for _, resource := range c.inventories() {
 		switch state, watched := c.clusterWatches.State(resource); {
-		case state.Synced:
+		case state.Synced, !system.References && resource.GroupResource() != system.Leaving:
+		case watched && state.Settled() && !system.References:
+			// The decision counts as it is.
 		case watched && state.Settled():
 			n.fail(placementv1.ReasonDeliveryFailed, "Berth can't read %s, whose objects it has to refer to: %v", resource.GroupResource(), state.Err)
 			n.unreadable = true
@@ -410,7 +411,13 @@ func (c *Controller) resolve(decision *delivery.Decision, n *need) bool {
 			return false
 		}
 	}
-	decision.Objects = c.clusters.claims()
+	if system.References {
+		decision.Objects = c.clusters.claims()
+	}
+	if leaving := c.clusters.leaving(system.Leaving, decision.Clusters); len(leaving) > 0 {
+		decision.Clusters = slices.DeleteFunc(slices.Clone(decision.Clusters), func(name string) bool { return slices.Contains(leaving, name) })
+		n.note = fmt.Sprintf("%s does not get clusters that are being deleted: %s", system.Title, strings.Join(leaving, ", "))
+	}
 	return true
 }
 

@@ -52,6 +52,9 @@ type System struct {
 	Members schema.GroupResource
 	// References reports whether the objects refer to objects of inventories, which Decision.Objects has.
 	References bool
+	// Leaving is the inventory of the system's own clusters, if the objects must leave out clusters that are being deleted: the system
+	// removes the workload from such a cluster, and consumers of its decisions would bring it back each time. It is empty otherwise.
+	Leaving schema.GroupResource
 
 	// heldBy returns the object of another client that the system follows for a placed object instead of Berth's; "" if there is none,
 	// or none is known. takenBy returns the one that gets a placed object by an update, or "". isFree reports whether the system follows

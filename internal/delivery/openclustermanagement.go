@@ -60,6 +60,11 @@ var (
 	}
 )
 
+// ocmClusters are the clusters of Open Cluster Management. Its scheduler chooses none that is being deleted, and its registration waits
+// until a cluster that is being deleted has no ManifestWorks: pkg/placement/controllers/scheduling/helpers.go and
+// pkg/registration/hub/gc of version 1.3.1.
+var ocmClusters = schema.GroupResource{Group: ocmGroup, Resource: "managedclusters"}
+
 var ocmDecisionLists = &lists{
 	Kind: ocmPlacementDecision, infix: "-decision-", first: 1, entries: []string{"status", "decisions"}, cluster: []string{"clusterName"},
 }
@@ -73,6 +78,7 @@ var openClusterManagement = System{
 	Title:       ocmTitle,
 	ClusterRole: "berth-delivery-openclustermanagement",
 	Kinds:       []Kind{ocmPlacementDecision, ocmPlacement},
+	Leaving:     ocmClusters,
 	lists:       ocmDecisionLists,
 	render:      renderOpenClusterManagement,
 }
@@ -144,6 +150,7 @@ var nativePlacement = System{
 	Title:       ocmTitle,
 	ClusterRole: openClusterManagement.ClusterRole,
 	Kinds:       []Kind{ocmPlacementDecision, existingPlacement},
+	Leaving:     ocmClusters,
 	lists:       ocmDecisionLists,
 	render:      renderNativePlacement,
 }

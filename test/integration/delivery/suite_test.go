@@ -36,6 +36,7 @@ var (
 	clusterPlacement  = schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Kind: "ClusterResourcePlacement"}
 	resourceBinding   = bindings.GroupVersionKind
 	ocmPlacement      = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "Placement"}
+	managedCluster    = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
 	ocmDecision       = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "PlacementDecision"}
 )
 
@@ -57,6 +58,10 @@ var definitions = []framework.Definition{
 	{
 		GroupVersionKind: clusterPlacement,
 		File:             "placement.kubernetes-fleet.io_clusterresourceplacements.yaml", Plural: "clusterresourceplacements", Scope: apiextensionsv1.ClusterScoped, Status: true,
+	},
+	{
+		GroupVersionKind: managedCluster,
+		File:             "0000_00_clusters.open-cluster-management.io_managedclusters.crd.yaml", Plural: "managedclusters", Scope: apiextensionsv1.ClusterScoped, Status: true,
 	},
 	{
 		GroupVersionKind: ocmPlacement,
