@@ -521,9 +521,10 @@ func (c *Controller) converge(ctx context.Context, object *unstructured.Unstruct
 	existing := n.existing
 	var errs []error
 	// In a system, objects refer to those before them, and are not written without these.
-	incomplete := map[string]bool{}
+	incomplete, needed := map[string]bool{}, map[schema.GroupVersionResource]bool{}
 	for i := range n.objects {
 		want := &n.objects[i]
+		needed[want.GroupVersionResource] = true
 		id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
 		live := existing[id]
 		delete(existing, id)
@@ -546,10 +547,11 @@ func (c *Controller) converge(ctx context.Context, object *unstructured.Unstruct
 		}
 		incomplete[want.system.Name] = !written
 	}
-	// Placements of Open Cluster Management are deleted before their PlacementDecisions: a Placement without decisions has no
-	// clusters, and its consumers would remove the workload from all of them.
 	for _, id := range slices.SortedFunc(maps.Keys(existing), func(a, b name) int { return strings.Compare(b.Resource+"/"+b.name, a.Resource+"/"+a.name) }) {
 		if n.kept[id.GroupVersionResource] || existing[id].GetDeletionTimestamp() != nil {
+			continue
+		}
+		if !needed[id.GroupVersionResource] && delivery.Stays(id.GroupVersionResource) {
 			continue
 		}
 		if !isLabeled(existing[id]) {

@@ -197,6 +197,7 @@ func TestConverge(t *testing.T) {
 		out.Recreatable = true
 		return out
 	}
+	decisions := delivery.Kind{GroupVersionResource: schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Resource: "placementdecisions"}, Kind: "PlacementDecision", Namespaced: true}
 	resource := policies.GroupResource()
 	for what, tc := range map[string]struct {
 		// inServer and known are the objects that exist, and those of them that the controller knows.
@@ -267,7 +268,13 @@ func TestConverge(t *testing.T) {
 		"refused with the kept cluster": {wanted: []wanted{alone}, refuse: bothRefused, requests: []string{"apply propagationpolicies web-1", "apply propagationpolicies web-1"}},
 		"of Open Cluster Management": {
 			known:    []*unstructured.Unstructured{stored(placementOf("PlacementDecision", "web-1-decision-1")), stored(placementOf("Placement", "web-1"))},
-			requests: []string{"delete placements web-1", "delete placementdecisions web-1-decision-1"},
+			requests: []string{"delete placements web-1"},
+		},
+		"of a Placement of another client": {known: []*unstructured.Unstructured{stored(placementOf("PlacementDecision", "web-decision-1"))}},
+		"one list too many": {
+			known:    []*unstructured.Unstructured{stored(placementOf("PlacementDecision", "web-1-decision-1")), stored(placementOf("PlacementDecision", "web-1-decision-2"))},
+			wanted:   []wanted{{Delivered: delivery.Delivered{Kind: decisions, Object: placementOf("PlacementDecision", "web-1-decision-1")}}},
+			requests: []string{"apply placementdecisions web-1-decision-1", "delete placementdecisions web-1-decision-2"},
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

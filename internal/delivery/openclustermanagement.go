@@ -69,6 +69,14 @@ var ocmDecisionLists = &lists{
 	Kind: ocmPlacementDecision, infix: "-decision-", first: 1, entries: []string{"status", "decisions"}, cluster: []string{"clusterName"},
 }
 
+// Stays reports whether delivered objects of a type stay when no policy delivers the placed object any more, until the garbage collector
+// deletes them with it. A PlacementDecision has no effect without its Placement. Consumers watch both types independently, so one that is late can see that the
+// PlacementDecisions are gone and the Placement is not, in whichever order they are deleted or created, and it removes the workload from
+// all clusters. A Placement that a user wrote is not deleted at all.
+func Stays(resource schema.GroupVersionResource) bool {
+	return resource == ocmPlacementDecision.GroupVersionResource
+}
+
 // openClusterManagement delivers by a Placement that the scheduler of Open Cluster Management leaves alone, with its
 // PlacementDecisions. The Placement has the number of clusters and the decision group in its status, because a
 // ManifestWorkReplicaSet is complete only if its number of clusters is that of the status. It has no conditions, which need a clock

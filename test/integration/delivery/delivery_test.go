@@ -362,23 +362,30 @@ var _ = Describe("Delivery", func() {
 
 	// Seen with ManifestWorkReplicaSets of Open Cluster Management: one whose Placement exists without decisions deletes the workload from
 	// all clusters, and one without a Placement keeps it.
-	It("writes decisions before the Placement that refers to them, whenever it starts again", func(ctx SpecContext) {
+	It("writes decisions before the Placement that refers to them, and leaves them when it stops", func(ctx SpecContext) {
 		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
 		p := fl.policy(placementv1.Delivery{OpenClusterManagement: &placementv1.OpenClusterManagementDelivery{}}, namespace)
 		f.CreateReadyPolicy(ctx, p)
 		deploy(ctx, namespace, "web")
-		for range 2 {
-			Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
-			var order []string
+		written, requests := 0, func() (order []string) {
 			for _, request := range patches.By(deliverer.FieldManager, "/namespaces/"+namespace+"/") {
 				kind := strings.Split(strings.SplitN(request.Path, "/namespaces/"+namespace+"/", 2)[1], "/")
 				order = append(order, strings.Join(slices.Delete(kind, 1, 2), "/"))
 			}
-			Expect(order[len(order)-4:]).To(Equal([]string{"placementdecisions", "placementdecisions/status", "placements", "placements/status"}))
+			return order
+		}
+		for _, want := range [][]string{
+			{"placementdecisions", "placementdecisions/status", "placements", "placements/status"},
+			{"placements", "placements/status"},
+		} {
+			written += len(want)
+			Eventually(requests).Should(HaveLen(written))
+			Expect(requests()[written-len(want):]).To(Equal(want))
+			Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 
 			By("switching delivery off and on")
 			f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Mode = placementv1.ModeDryRun })
-			Eventually(all).WithContext(ctx).WithArguments(ocmDecision, namespace, "web").Should(BeEmpty())
+			Eventually(all).WithContext(ctx).WithArguments(ocmPlacement, namespace, "web").Should(BeEmpty())
 			f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Mode = placementv1.ModeEnforce })
 		}
 	})

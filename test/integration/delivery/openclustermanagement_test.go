@@ -114,6 +114,35 @@ func (r *replicaSet) running() []string {
 }
 
 var _ = Describe("A ManifestWorkReplicaSet of Open Cluster Management", func() {
+	It("deletes nothing when delivery stops and starts again", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		consumer := startReplicaSet(namespace)
+		p := fl.policy(toOpenClusterManagement, namespace)
+		again := p.DeepCopy()
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		mode := func(mode placementv1.Mode) {
+			f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Mode = mode })
+		}
+		for range 3 {
+			Eventually(consumer.running).WithContext(ctx).Should(Equal(fl.clusters("a", "b")))
+			mode(placementv1.ModeDryRun)
+			Eventually(all).WithContext(ctx).WithArguments(ocmPlacement, namespace, "web").Should(BeEmpty())
+			mode(placementv1.ModeEnforce)
+			Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		}
+		f.DeletePolicy(ctx, p.Name)
+		Eventually(all).WithContext(ctx).WithArguments(ocmPlacement, namespace, "web").Should(BeEmpty())
+		f.CreateReadyPolicy(ctx, again)
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+
+		By("moving the workload, which is the first change that deletes")
+		fl.move(ctx, "a", "us")
+		Eventually(consumer.running).WithContext(ctx).Should(Equal(fl.clusters("b")))
+		_, deleted := consumer.state()
+		Expect(deleted).To(Equal(fl.clusters("a")))
+	})
+
 	// Registration waits until a cluster that is being deleted has no ManifestWorks, and a consumer of decisions with the cluster creates
 	// them each time that they are deleted: pkg/registration/hub/gc and pkg/placement/controllers/scheduling/helpers.go.
 	It("does not bring a workload back to a cluster that is being deleted, although it is the only one", func(ctx SpecContext) {
