@@ -503,6 +503,8 @@ func TestCheckRules(t *testing.T) {
   reads clusterprofiles.multicluster.x-k8s.io
     labels.region
     taints.*.effect
+    taints.*.key
+    taints.*.timeAdded
     terminating
   Berth needs the right to list and watch these types.
 
