@@ -97,6 +97,11 @@ var (
 		GroupVersionKind: schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Kind: "ResourcePlacement"},
 		File:             "placement.kubernetes-fleet.io_resourceplacements.yaml", Plural: "resourceplacements", Scope: apiextensionsv1.NamespaceScoped, Status: true,
 	}
+	// KubeFleetWorks are the objects by which KubeFleet carries workloads to single clusters.
+	KubeFleetWorks = Definition{
+		GroupVersionKind: schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Kind: "Work"},
+		File:             "placement.kubernetes-fleet.io_works.yaml", Plural: "works", Scope: apiextensionsv1.NamespaceScoped, Status: true,
+	}
 	MulticlusterDecisions = Definition{
 		GroupVersionKind: schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "PlacementDecision"},
 		File:             "multicluster.x-k8s.io_placementdecisions.yaml", Plural: "placementdecisions", Scope: apiextensionsv1.NamespaceScoped,

@@ -42,7 +42,7 @@ func carry(ctx context.Context, namespace, placement, cluster string) (removed f
 	GinkgoHelper()
 	of := framework.NewObject(namespaceObject, "", "fleet-member-"+cluster, nil)
 	Expect(client.IgnoreAlreadyExists(f.Client.Create(ctx, of))).To(Succeed())
-	o := framework.NewObject(fleetWork.GroupVersionKind, of.GetName(), namespace+"."+placement+"-work", nil)
+	o := framework.NewObject(framework.KubeFleetWorks.GroupVersionKind, of.GetName(), namespace+"."+placement+"-work", nil)
 	if namespace == "" {
 		o.SetName(placement + "-work")
 	}
@@ -125,8 +125,8 @@ var _ = Describe("A workload that KubeFleet still has in another cluster", func(
 	})
 
 	It("says when Works are not served", Serial, func(ctx SpecContext) {
-		fleetWork.Uninstall(ctx, f)
-		DeferCleanup(func(ctx SpecContext) { fleetWork.Install(ctx, f) })
+		framework.KubeFleetWorks.Uninstall(ctx, f)
+		DeferCleanup(func(ctx SpecContext) { framework.KubeFleetWorks.Install(ctx, f) })
 		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
 		p := fl.policy(toKubeFleet, namespace)
 		f.CreateReadyPolicy(ctx, p)

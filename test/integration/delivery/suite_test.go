@@ -46,15 +46,9 @@ var bindings = framework.Definition{
 	File:             "work.karmada.io_resourcebindings.yaml", Plural: "resourcebindings", Scope: apiextensionsv1.NamespaceScoped, Status: true,
 }
 
-// fleetWork is the definition of the objects by which KubeFleet carries workloads to single clusters.
-var fleetWork = framework.Definition{
-	GroupVersionKind: schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Kind: "Work"},
-	File:             "placement.kubernetes-fleet.io_works.yaml", Plural: "works", Scope: apiextensionsv1.NamespaceScoped, Status: true,
-}
-
 // definitions are the definitions that the specs need.
 var definitions = []framework.Definition{
-	framework.KarmadaPolicies, framework.KarmadaClusterPolicies, framework.KubeFleetPlacements, framework.MulticlusterDecisions, bindings, fleetWork,
+	framework.KarmadaPolicies, framework.KarmadaClusterPolicies, framework.KubeFleetPlacements, framework.MulticlusterDecisions, bindings, framework.KubeFleetWorks,
 	{
 		GroupVersionKind: clusterPlacement,
 		File:             "placement.kubernetes-fleet.io_clusterresourceplacements.yaml", Plural: "clusterresourceplacements", Scope: apiextensionsv1.ClusterScoped, Status: true,

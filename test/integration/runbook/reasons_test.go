@@ -374,6 +374,7 @@ annotations["example.com/n"] := n
 	}, shows: "written by rival"},
 	placementv1.ReasonNotRunning: {condition: placementv1.ConditionRunning, do: func(ctx context.Context) {
 		framework.KubeFleetPlacements.Install(ctx, f)
+		framework.KubeFleetWorks.Install(ctx, f)
 		f.MustKubectl(ctx, "", "apply", "-f", "config/rbac/delivery/kubefleet.yaml")
 		policy(ctx, "zones", oneCluster, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Delivery = &placementv1.Delivery{KubeFleet: &placementv1.KubeFleetDelivery{}}
