@@ -109,31 +109,7 @@ func printExplanation(p *printer, e *explain.Explanation) {
 		p.line("No policy matches it.")
 	}
 	for _, policy := range e.Policies {
-		p.line("")
-		p.line("%s (generation %d, priority %d, %s)", p.style(bold, "Policy "+policy.Name), policy.Generation, policy.Priority, policy.Mode)
-		if policy.Rollout != "" {
-			p.line("  %s", policy.Rollout)
-		}
-		for _, read := range policy.Reads {
-			revision := ""
-			if read.Revision != "" {
-				revision = ", resourceVersion " + read.Revision
-			}
-			p.line("  reads %s (%s%s)", read.Resource, objects(read.Objects), revision)
-		}
-		for _, text := range slices.Concat(policy.AmbiguousClusters, policy.Stays) {
-			p.line("  %s", text)
-		}
-		if policy.Error != "" {
-			p.line("  can't decide: %s", paragraph(policy.Error))
-			continue
-		}
-		printDecision(p, policy.Decision)
-		if policy.Follows != "" {
-			p.line("  leaves it the clusters of %s, which controls it", policy.Follows)
-		} else if policy.Decision.Empty() {
-			p.line("  decides nothing for it")
-		}
+		printPolicy(p, policy)
 	}
 	if len(e.Keys) > 0 {
 		p.line("")
@@ -171,6 +147,35 @@ func printExplanation(p *printer, e *explain.Explanation) {
 			part = m.Part
 		}
 		p.line("  %s: spec.%s: %s", m.Policy, part, m.Reason)
+	}
+}
+
+// printPolicy prints what a policy decides for the object.
+func printPolicy(p *printer, policy explain.Policy) {
+	p.line("")
+	p.line("%s (generation %d, priority %d, %s)", p.style(bold, "Policy "+policy.Name), policy.Generation, policy.Priority, policy.Mode)
+	if policy.Rollout != "" {
+		p.line("  %s", policy.Rollout)
+	}
+	for _, read := range policy.Reads {
+		revision := ""
+		if read.Revision != "" {
+			revision = ", resourceVersion " + read.Revision
+		}
+		p.line("  reads %s (%s%s)", read.Resource, objects(read.Objects), revision)
+	}
+	for _, text := range slices.Concat(policy.AmbiguousClusters, policy.Stays) {
+		p.line("  %s", text)
+	}
+	if policy.Error != "" {
+		p.line("  can't decide: %s", paragraph(policy.Error))
+		return
+	}
+	printDecision(p, policy.Decision)
+	if policy.Follows != "" {
+		p.line("  leaves it the clusters of %s, which controls it", policy.Follows)
+	} else if policy.Decision.Empty() {
+		p.line("  decides nothing for it")
 	}
 }
 

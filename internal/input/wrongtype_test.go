@@ -51,7 +51,7 @@ func TestWrongType(t *testing.T) {
 		}
 	}
 	other := errors.New("other")
-	if got := input.WrongType(other); got != other || input.WrongType(nil) != nil {
+	if got := input.WrongType(other); !errors.Is(got, other) || got.Error() != other.Error() || input.WrongType(nil) != nil {
 		t.Errorf("other errors are changed: %v", got)
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"maps"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/policy/language"
@@ -111,7 +113,7 @@ func (r *Request) placedIn(current *intent) ([]string, error) {
 
 func (d *Decider) now() time.Time {
 	if d.Clock == nil {
-		return time.Now()
+		return clock.RealClock{}.Now()
 	}
 	return d.Clock.Now()
 }

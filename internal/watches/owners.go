@@ -21,7 +21,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -42,7 +42,7 @@ type Owners struct {
 // Owner implements placement.Owners.
 func (o *Owners) Owner(ctx context.Context, namespace string, reference metav1.OwnerReference) (*unstructured.Unstructured, error) {
 	gv, err := schema.ParseGroupVersion(reference.APIVersion)
-	if err != nil || reference.Name == "" || len(path.IsValidPathSegmentName(reference.Name)) > 0 {
+	if err != nil || reference.Name == "" || len(content.IsPathSegmentName(reference.Name)) > 0 {
 		// No object can have such a version or name. The client refuses such a name with an error, which would keep policies from
 		// deciding.
 		return nil, nil

@@ -140,7 +140,7 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	if err != nil {
 		return h.undecidable(req, obj, err)
 	}
-	if why := h.refuseHolder(req, decoded, outcome); why != "" {
+	if why := h.refuseHolder(decoded, outcome); why != "" {
 		return review.Denied(metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: why}), metrics.AnswerDenied
 	}
 	return h.respond(ctx, req, obj, outcome)

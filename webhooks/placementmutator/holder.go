@@ -19,8 +19,6 @@ package placementmutator
 import (
 	"fmt"
 
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/placement"
 )
@@ -28,7 +26,7 @@ import (
 // refuseHolder returns why a request is denied that gives a delivered object to an object of another client, by which a system would carry it
 // to other clusters than the decided ones; "" if it does not. Systems take a new object before Berth has written what delivers it, and try
 // again after a denial. The holder that an existing object has already is not the request's.
-func (h *Handler) refuseHolder(req admission.Request, decoded *objects, outcome *placement.Outcome) string {
+func (h *Handler) refuseHolder(decoded *objects, outcome *placement.Outcome) string {
 	if outcome.Object == nil {
 		return ""
 	}

@@ -51,7 +51,7 @@ type replicaSet struct {
 }
 
 // startReplicaSet starts a consumer of the only Placement of a namespace. It ends with the spec.
-func startReplicaSet(namespace string) *replicaSet {
+func startReplicaSet(ctx context.Context, namespace string) *replicaSet {
 	GinkgoHelper()
 	r := &replicaSet{decisions: map[string][]string{}, works: sets.New[string]()}
 	c, err := client.NewWithWatch(f.Config, client.Options{})
@@ -59,7 +59,7 @@ func startReplicaSet(namespace string) *replicaSet {
 	for _, kind := range []schema.GroupVersionKind{ocmPlacement, ocmDecision} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		w, err := c.Watch(context.Background(), list, client.InNamespace(namespace))
+		w, err := c.Watch(ctx, list, client.InNamespace(namespace))
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(w.Stop)
 		go func() {
@@ -116,7 +116,7 @@ func (r *replicaSet) running() []string {
 var _ = Describe("A ManifestWorkReplicaSet of Open Cluster Management", func() {
 	It("deletes nothing when delivery stops and starts again", func(ctx SpecContext) {
 		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
-		consumer := startReplicaSet(namespace)
+		consumer := startReplicaSet(ctx, namespace)
 		p := fl.policy(toOpenClusterManagement, namespace)
 		again := p.DeepCopy()
 		f.CreateReadyPolicy(ctx, p)
@@ -160,7 +160,7 @@ var _ = Describe("A ManifestWorkReplicaSet of Open Cluster Management", func() {
 			return o
 		}
 		first := join("a")
-		consumer := startReplicaSet(namespace)
+		consumer := startReplicaSet(ctx, namespace)
 		p := fl.policy(toOpenClusterManagement, namespace)
 		f.CreateReadyPolicy(ctx, p)
 		deploy(ctx, namespace, "web")
