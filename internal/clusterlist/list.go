@@ -36,6 +36,9 @@ type List struct {
 	Form string
 	// Max is the maximum number of names in the field; 0 means that there is no limit.
 	Max int
+	// Repeats reports whether several references have one name. They may be to several objects, as long as nothing says which object
+	// represents the cluster of that name.
+	Repeats bool
 }
 
 // At reads the list of clusters at a path (List.Path) of an object. The object's kind may be declared.
@@ -68,6 +71,7 @@ func (k *Kind) Read(obj map[string]any) (List, error) {
 	// Marshaling does not fail: all values are decoded JSON.
 	text, _ := json.Marshal(form)
 	out.Text, out.Form = names.Text(), string(text)
+	out.Repeats = l.references != nil && len(names.Terms) > 0 && len(form.Entries) > len(names.Terms[0])
 	return out, nil
 }
 

@@ -274,6 +274,10 @@ func (i *intent) returned(field string, actual map[string]string, from sources) 
 		if !earlier.has(field, key, value) && !from.copied(field, key, value) {
 			continue
 		}
+		if field == fieldAnnotations && key == placementv1.ClustersAnnotation && i.clusters != nil && i.clusters.list.Repeats {
+			// References of a developer may only look like those of a policy.
+			continue
+		}
 		if from.before != nil {
 			before := from.before()
 			if was := optional(before.current[field], key); !ptr.Equal(was, &value) && earlier.has(field, key, value) {
