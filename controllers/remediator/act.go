@@ -88,7 +88,7 @@ func (c *Controller) openLater(at remediation.Place) {
 
 // patch patches an object for the verdicts that are due. data identifies what they are based on.
 //
-// The patch contains only the UID and, at first, the resource version that was decided, and changes nothing. The API server then
+// The patch contains only the UID and the resource version that was decided, and changes nothing. The API server then
 // calls Berth's own webhook, which decides the object as it decides every other update. So there is one way by which
 // placements get into objects, the fields keep their owners, and a developer who applies the same manifest again gets
 // no conflict with Berth. The API server may not call the webhook: it may not know of it yet, or the webhook's failure
@@ -96,17 +96,12 @@ func (c *Controller) openLater(at remediation.Place) {
 // developer's requested values would contain the old placement as if the developer had requested it.
 func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due remediation.Due, data uint64) (reconcile.Result, error) {
 	policies := remediation.Names(due)
-	if !c.allowed(ctx, key, obj, due) {
-		return reconcile.Result{}, nil
+	body, err := patchBody(obj)
+	if err != nil || !c.allowed(ctx, key, obj, due) {
+		return reconcile.Result{}, err
 	}
 	ctrllog.FromContext(ctx).V(2).Info("Patching")
-	got, err := c.send(ctx, key, obj, due, obj.GetResourceVersion())
-	if apierrors.IsConflict(err) {
-		// A client that goes on updating its object must not keep it where it is. The webhook decides whatever version the API server has.
-		if newest, again := c.send(ctx, key, obj, due, ""); again == nil && due.Placed(newest) {
-			got, err = newest, nil
-		}
-	}
+	got, err := c.Client.Resource(key.Resource).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: remediation.FieldManagerFor(key, obj.GetUID(), due)})
 	c.advance(ctx, c.Budget.Finish(c.Clock.Now(), key, due, resultOf(obj, got, err)))
 	switch {
 	case apierrors.IsNotFound(err):
@@ -234,20 +229,11 @@ func (c *Controller) openBudget(wake time.Duration) {
 	})
 }
 
-// send sends the patch of an object with a resource version; an empty one stands for any.
-func (c *Controller) send(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due remediation.Due, version string) (*unstructured.Unstructured, error) {
-	options := metav1.PatchOptions{FieldManager: remediation.FieldManagerFor(key, obj.GetUID(), due)}
-	return c.Client.Resource(key.Resource).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patchBody(obj, version), options)
-}
-
-func patchBody(obj *unstructured.Unstructured, version string) []byte {
-	metadata := map[string]any{"uid": obj.GetUID()}
-	if version != "" {
-		metadata["resourceVersion"] = version
-	}
-	// Marshaling does not fail: all values are strings.
-	body, _ := json.Marshal(map[string]any{"metadata": metadata})
-	return body
+func patchBody(obj *unstructured.Unstructured) ([]byte, error) {
+	return json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": obj.GetResourceVersion(),
+		"uid":             obj.GetUID(),
+	}})
 }
 
 // failed counts a failed patch and returns when to requeue the object. If the reason is not the object's own, the gate

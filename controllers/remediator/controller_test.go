@@ -340,9 +340,12 @@ func TestKeptObjectsAreDecidedTheSame(t *testing.T) {
 		if diff := cmp.Diff(before.Object, whole.Object); diff != "" {
 			t.Fatalf("a decision changed its object:\n%s", diff)
 		}
-		want := patchBody(whole, whole.GetResourceVersion())
-		if body := patchBody(kept, kept.GetResourceVersion()); string(body) != string(want) {
-			t.Fatalf("patch %s, want %s", body, want)
+		wantBody, err := patchBody(whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := patchBody(kept); err != nil || string(body) != string(wantBody) {
+			t.Fatalf("patch %s, want %s (%v)", body, wantBody, err)
 		}
 		if kept.GroupVersionKind() != whole.GroupVersionKind() || kept.GetNamespace() != whole.GetNamespace() || kept.GetName() != whole.GetName() {
 			t.Fatalf("an event would be about %v", kept)

@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,7 +29,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -529,8 +527,6 @@ type patcher struct {
 	dynamic.Interface
 	dynamic.NamespaceableResourceInterface
 	patch func(name string) (*unstructured.Unstructured, error)
-	// busy reports whether another client updates the object before each patch, so that one with a resource version conflicts.
-	busy bool
 }
 
 func (p patcher) Resource(schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
@@ -539,10 +535,7 @@ func (p patcher) Resource(schema.GroupVersionResource) dynamic.NamespaceableReso
 
 func (p patcher) Namespace(string) dynamic.ResourceInterface { return p }
 
-func (p patcher) Patch(_ context.Context, name string, _ types.PatchType, body []byte, _ metav1.PatchOptions, _ ...string) (*unstructured.Unstructured, error) {
-	if p.busy && strings.Contains(string(body), "resourceVersion") {
-		return nil, apierrors.NewConflict(deployments.GroupResource(), name, nil)
-	}
+func (p patcher) Patch(_ context.Context, name string, _ types.PatchType, _ []byte, _ metav1.PatchOptions, _ ...string) (*unstructured.Unstructured, error) {
 	return p.patch(name)
 }
 
@@ -589,40 +582,6 @@ func TestUnsettledEngineIsLimited(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"deployments.apps shop/a-0"}, l.Ledger.Report("p").Unsettled); diff != "" {
 			t.Errorf("unsettled (-want +got):\n%s", diff)
-		}
-		l.nothingLeft()
-	})
-}
-
-// TestUpdatesDoNotKeepObjects checks that an object is patched although another client updates it before each patch.
-func TestUpdatesDoNotKeepObjects(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLeader(t)
-		l.Events = events.New(nobody{})
-		e := newDistant("https://e", time.Millisecond)
-		e.says = func(map[string]any) (placement.Decision, error) {
-			return placement.Decision{Annotations: map[string]string{"example.com/a": "x"}}, nil
-		}
-		patches := 0
-		l.Client = patcher{busy: true, patch: func(name string) (*unstructured.Unstructured, error) {
-			patches++
-			o, _ := l.objects.get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
-			if patches > 1 {
-				// The first time, the webhook leaves the newer version as it is.
-				o = patched(o, "x")
-				l.objects.Put(deployments, o.DeepCopy())
-			}
-			return o, nil
-		}}
-		l.put("p", "", placementv1.RemediationAutomatic, e)
-		l.start()
-		l.fill(deployments, many(1, "a"))
-		pass(t, 500*time.Millisecond)
-		l.expect("while the webhook changes nothing", "p", 1, 1, 0)
-		pass(t, time.Minute)
-		l.expect("when it does", "p", 1, 0, 0)
-		if patches != 2 {
-			t.Errorf("patched %d times", patches)
 		}
 		l.nothingLeft()
 	})
