@@ -93,9 +93,10 @@ func (c *clusters) leaving(inventory schema.GroupResource, names []string) []str
 		if resource.GroupResource() != inventory {
 			continue
 		}
-		for _, member := range table {
-			if member.leaving && slices.Contains(names, member.cluster) {
-				out = append(out, member.cluster)
+		// The objects of these types have the names of their clusters.
+		for _, name := range names {
+			if table[replication.Claim{Resource: inventory, Name: name}].leaving {
+				out = append(out, name)
 			}
 		}
 	}
