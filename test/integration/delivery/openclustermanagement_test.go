@@ -39,8 +39,8 @@ var toOpenClusterManagement = placementv1.Delivery{OpenClusterManagement: &place
 
 // replicaSet does with the Placement of a namespace what a ManifestWorkReplicaSet of Open Cluster Management does: while the Placement
 // exists, there is a ManifestWork in each cluster that its PlacementDecisions have, and in no other. While it does not exist, all stay.
-// It follows pkg/work/hub/controllers/manifestworkreplicasetcontroller/manifestworkreplicaset_deploy_reconcile.go of Open Cluster
-// Management, commit 00f84c32b, after version 1.3.1. As there, each of the kinds has a watch of its own.
+// It follows manifestworkreplicaset_deploy_reconcile.go of Open Cluster Management, commit 00f84c32b, after version 1.3.1. As there, each of
+// the kinds has a watch of its own.
 type replicaSet struct {
 	mu        sync.Mutex
 	placement bool
