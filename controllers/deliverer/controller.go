@@ -88,6 +88,8 @@ type Controller struct {
 	placedWatches, deliveredWatches, reportWatches, workWatches, clusterWatches *watches.Consumer
 	// rewatch wakes watch when the set of watched types may change.
 	rewatch notify.Signal
+	// results has the objects that were reconciled.
+	results notify.Topic[delivery.Reconciled]
 	// contests are the delivered objects that other clients change, and foreign those that other clients created.
 	contests *contests
 	foreign  *foreignObjects
@@ -120,8 +122,8 @@ const (
 // placedFields are the fields of placed objects that delivery and the selectors of policies read. nativeFields are those of
 // placement objects, which Berth also writes.
 var (
-	placedFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "metadata.ownerReferences.**", "spec.replicas")
-	nativeFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "metadata.ownerReferences.**", "status.**")
+	placedFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "metadata.ownerReferences.**", "metadata.generation", "spec.replicas", "status.observedGeneration")
+	nativeFields = projection.Fields("metadata.generation", "metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "metadata.ownerReferences.**", "status.**")
 	workFields   = projection.Fields("metadata.labels.**")
 	reportFields = projection.Fields("metadata.generation", "spec.resource.**", "spec.clusters.**", "spec.placement.**", "status.**")
 )

@@ -238,6 +238,14 @@ func (p *placedObjects) isSettled(resource schema.GroupVersionResource) bool {
 	return at != nil && len(at.open) == 0
 }
 
+// isReconciled reports whether an object has been reconciled since it became known.
+func (p *placedObjects) isReconciled(resource schema.GroupVersionResource, key delivery.Key) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	at := p.tables[resource]
+	return at != nil && at.objects[key] != nil && !at.open[key]
+}
+
 // among returns those keys of which there is an object.
 func (p *placedObjects) among(keys []delivery.Key) []delivery.Key {
 	p.mu.RLock()

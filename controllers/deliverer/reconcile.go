@@ -63,8 +63,10 @@ type need struct {
 	// retry is when to try again after a failure, and recheck is when to look again for the object's controller, or for what
 	// it contains; 0 for never.
 	retry, recheck time.Duration
-	// run reports whether the object runs in its clusters.
-	run delivery.Run
+	// run reports whether the object runs in its clusters, reports whether a system says so that Berth may read, and surges whether the object stays in clusters
+	// that it leaves until it runs in its new ones.
+	run             delivery.Run
+	reports, surges bool
 	// undecided reports whether no policy decided the object's clusters.
 	undecided bool
 	// note says which part of the decision a system does not get; "" if each gets all of it.
@@ -102,7 +104,7 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 		object, resource = versions[0].object, versions[0].resource.GroupResource()
 		if object.GetDeletionTimestamp() != nil {
 			// The garbage collector deletes what was delivered for it. A finalizer may hold the object, so it does not count.
-			c.record(key, nil, delivery.Result{})
+			c.record(key, nil, delivery.Result{}, versions)
 			c.placed.reconciled(versions, key)
 			return reconcile.Result{}, nil
 		}
@@ -122,9 +124,9 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 	}
 	result := delivery.Result{
 		Resource: resource, Systems: strings.Join(n.systems, ","), Pending: n.pending, Failure: n.failure,
-		Run: n.run, Kept: strings.Join(n.surging(), ","), Note: n.note, Undecided: n.undecided,
+		Run: n.run, Reports: n.reports, Surges: n.surges, Kept: strings.Join(n.surging(), ","), Note: n.note, Undecided: n.undecided,
 	}
-	c.record(key, n.policies, result)
+	c.record(key, n.policies, result, versions)
 	if !n.pending && !n.unobserved {
 		c.placed.reconciled(versions, key)
 	}
@@ -157,11 +159,28 @@ func (c *Controller) addOrphans(ctx context.Context, key delivery.Key, placed pl
 	return true, nil
 }
 
-// record records the result of an object for the policies that deliver it.
-func (c *Controller) record(key delivery.Key, policies []string, result delivery.Result) {
+// record records the result of an object for the policies that deliver it. versions are the object as it was read.
+func (c *Controller) record(key delivery.Key, policies []string, result delivery.Result, versions []placedVersion) {
 	for _, name := range c.Account.Record(key, policies, result) {
 		c.Changed(name)
 	}
+	for _, v := range versions {
+		c.results.Publish(delivery.Reconciled{Resource: v.resource, Object: v.object, Result: result})
+	}
+}
+
+// Subscribe registers f, which is called with each object that was reconciled, and its result. f must return quickly.
+func (c *Controller) Subscribe(f func(delivery.Reconciled)) { c.results.Subscribe(f) }
+
+// Result returns the newest result of an object; the zero value if it is not delivered.
+func (c *Controller) Result(resource schema.GroupVersionResource, namespace, objectName string) delivery.Result {
+	return c.Account.Result(delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
+}
+
+// Pending reports whether an object may be delivered, and has not been reconciled since it became known.
+func (c *Controller) Pending(resource schema.GroupVersionResource, namespace, objectName string) bool {
+	return slices.ContainsFunc(c.Registry.InForce(), func(p *placement.Policy) bool { return delivery.MayDeliver(p) && p.Matcher.SelectsResource(resource) }) &&
+		!c.placed.isReconciled(resource, delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
 }
 
 // again returns when an object has to be reconciled again without an event; 0 for never.
@@ -248,6 +267,8 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 	n.policies = names
 	for _, route := range routes {
 		n.systems = append(n.systems, route.Name)
+		n.reports = n.reports || !n.undecided && c.mayRead(route.System, object.GetNamespace() != "")
+		n.surges = n.surges || route.Spec != nil && route.Spec.Surge != nil
 		if n.undecided {
 			// The list is the developer's. What was delivered stays: the policies may decide the object again.
 			n.keep(route.System)
@@ -470,6 +491,19 @@ func (c *Controller) observe(system delivery.System, object *unstructured.Unstru
 		observed.Present = c.works.of(kind.GroupVersionResource, key, deliveredName)
 	}
 	return live, observed, nil
+}
+
+// mayRead reports whether a system says where objects run, and Berth may read that. It does not matter whether that fails now.
+func (c *Controller) mayRead(system delivery.System, namespaced bool) bool {
+	readable := func(kind delivery.Kind, consumer *watches.Consumer) bool {
+		state, _ := consumer.State(kind.GroupVersionResource)
+		return c.Catalog.Kind(kind.GroupVersionResource) != "" && !apierrors.IsForbidden(state.Err)
+	}
+	return system.Reports() &&
+		!slices.ContainsFunc(system.ReportKinds(), func(kind delivery.Kind) bool {
+			return kind.Namespaced == namespaced && !readable(kind, c.reportWatches)
+		}) &&
+		!slices.ContainsFunc(system.WorkKinds(), func(kind delivery.Kind) bool { return !readable(kind, c.workWatches) })
 }
 
 // unread says why Berth can't read objects of a kind in which a system reports where objects run; nil if it can.

@@ -23,6 +23,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -56,8 +57,11 @@ type Result struct {
 	Systems string
 	// Pending reports whether the delivery is not complete, although nothing failed.
 	Pending bool
-	// Run reports whether the object runs in its clusters.
-	Run Run
+	// Run reports whether the object runs in its clusters. Reports reports whether one of the systems says so, as far as
+	// Berth may read that, and Surges whether the
+	// object stays in clusters that it leaves until it runs in its new ones.
+	Run             Run
+	Reports, Surges bool
 	// Kept has the clusters that the object leaves and keeps until it runs in its new ones, separated by commas.
 	Kept string
 	// Note says which part of the decision a system does not get, and why. It is usually empty.
@@ -66,6 +70,20 @@ type Result struct {
 	Undecided bool
 	// Failure is nil if nothing failed.
 	Failure *Failure
+}
+
+// Reconciled is an object whose delivery was reconciled, as it was read in one version of its type.
+type Reconciled struct {
+	Resource schema.GroupVersionResource
+	Object   *unstructured.Unstructured
+	Result
+}
+
+// Arrived reports whether the object runs where it was decided, in its newest version, or has to run nowhere. Some systems report how
+// far they are with the object itself in its status.observedGeneration.
+func (r Reconciled) Arrived() bool {
+	observed, reports, _ := unstructured.NestedInt64(r.Object.Object, "status", "observedGeneration")
+	return (r.Run.State == Running || r.Run.State == NotReported) && (!reports || observed >= r.Object.GetGeneration())
 }
 
 // Account has the results of delivery by policy and object. It is safe for concurrent use.
@@ -114,6 +132,16 @@ func (r Result) equal(other Result) bool {
 	same := ptr.Equal(r.Failure, other.Failure)
 	r.Failure, other.Failure = nil, nil
 	return same && r == other
+}
+
+// Result returns the result of an object; the zero value if it has none.
+func (a *Account) Result(key Key) Result {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, name := range a.policies[key] {
+		return a.byPolicy[name][key]
+	}
+	return Result{}
 }
 
 // Keys returns the objects with a result.
