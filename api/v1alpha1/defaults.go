@@ -18,7 +18,9 @@ package v1alpha1
 
 import (
 	"cmp"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -87,6 +89,7 @@ func (b *BlastRadius) WithDefaults() BlastRadius {
 const (
 	DefaultMaxUnavailable     = "10%"
 	DefaultPauseAfterFailures = 10
+	DefaultMoveTimeout        = 10 * time.Minute
 )
 
 // WithDefaults returns the budget with the default of each field that is not set and that has one. For nil, it returns the
@@ -101,6 +104,9 @@ func (b *RemediationBudget) WithDefaults() RemediationBudget {
 	}
 	if out.PauseAfterFailures == nil {
 		out.PauseAfterFailures = new(intstr.FromInt32(DefaultPauseAfterFailures))
+	}
+	if out.MoveTimeout == nil {
+		out.MoveTimeout = &metav1.Duration{Duration: DefaultMoveTimeout}
 	}
 	return out
 }

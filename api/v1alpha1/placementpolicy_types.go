@@ -558,6 +558,14 @@ type Remediation struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type RemediationBudget struct {
+	// group is a name that policies have in common that share their bounds. What Berth does for all policies of the group counts, and each of
+	// them keeps to maxPerMinute, maxConcurrent, and perNamespace of all of them. If unset, only what Berth does for this policy counts.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be a name of lower-case letters, digits, and hyphens, such as moves"
+	Group string `json:"group,omitempty"`
+
 	// maxPerMinute is the number of patches and evictions a minute. They are spread evenly: 30 means one patch every two seconds. Must be
 	// from 1 to 6000. If unset, there is no bound.
 	// +optional
@@ -565,8 +573,9 @@ type RemediationBudget struct {
 	// +kubebuilder:validation:Maximum=6000
 	MaxPerMinute int32 `json:"maxPerMinute,omitempty"`
 
-	// maxConcurrent is the number of objects that are being moved at the same time. Must be from 1 to 10000. If unset, there
-	// is no bound.
+	// maxConcurrent is the number of objects that are being moved at the same time. An object is being moved from its patch until its
+	// pods are replaced, or, if a system of spec.delivery reports where it runs, until it runs in its new clusters. Without such a report,
+	// a move between clusters ends with the patch. Must be from 1 to 10000. If unset, there is no bound.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
@@ -581,7 +590,8 @@ type RemediationBudget struct {
 
 	// maxUnavailable is the number of matched objects, or the percentage of them, that may be unavailable at the same time. An
 	// object is unavailable while it is not ready by the conventions of kstatus, for whatever reason, and while Berth moves it
-	// by a patch of its pod template. If remediation.evict is true, the same holds for each Pod: an evicted Pod is unavailable
+	// by a patch of its pod template. If a system of spec.delivery reports where the object runs, it is unavailable while it does not run in
+	// its clusters, unless spec.delivery.surge keeps it in those that it leaves. If remediation.evict is true, the same holds for each Pod: an evicted Pod is unavailable
 	// until it is gone, and the one in its place until it is ready. Pods that have finished, or that have scheduling gates, are
 	// never unavailable. Before such a patch of an available object, or the eviction of an available Pod, Berth waits until fewer
 	// objects are unavailable. It does not wait to patch labels and annotations, or an object that is unavailable anyway. A percentage is
@@ -596,7 +606,7 @@ type RemediationBudget struct {
 
 	// pauseAfterFailures is the number of objects that failed after which Berth patches no more objects of the policy: the API
 	// server refused the patch of the object, for example because another webhook denied it, or the rollout after the patch
-	// failed. If they are in one or two namespaces, or nearly so, only the patches in these stop: one namespace counts for a third of
+	// failed, or the object did not run in its new clusters within moveTimeout. If they are in one or two namespaces, or nearly so, only the patches in these stop: one namespace counts for a third of
 	// the number at most. Failures that other objects may share, such as an unavailable webhook, do not count. Patches go on when the
 	// annotation placement.berth.dev/resume-after-failures has the value of status.failures.pause, or with the next generation
 	// of the policy. 0 means that no failure is tolerated: the first one stops all patches, in whatever namespace it is. Must be from 0 to
@@ -607,6 +617,17 @@ type RemediationBudget struct {
 	// +kubebuilder:validation:MaxLength=5
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 100 : self == 'Never'",message="must be a number from 0 to 100, or Never"
 	PauseAfterFailures *intstr.IntOrString `json:"pauseAfterFailures,omitempty"`
+
+	// moveTimeout is how long an object may take to run in its new clusters after its patch, as a system of spec.delivery reports it. Then
+	// it has failed, and it goes on to count as being moved for the objects of its namespace until it runs. It has no effect on objects of
+	// which no system reports that.
+	// Must be from 1s to 24h. Defaults to 10m.
+	// +optional
+	// +default="10m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="must be from 1s to 24h"
+	MoveTimeout *metav1.Duration `json:"moveTimeout,omitempty"`
 }
 
 // RemediationWindow is a recurring period.
@@ -900,8 +921,8 @@ type RemediationPlan struct {
 	// +kubebuilder:validation:Minimum=0
 	Done *int32 `json:"done,omitempty"`
 
-	// rollouts is the number of objects that are patched and whose rollout is not complete, and of evicted Pods that are not
-	// gone. The plan is completed when there are none.
+	// rollouts is the number of objects that are patched and whose rollout is not complete, or that do not run in their new clusters yet as
+	// far as a system of spec.delivery reports it, and of evicted Pods that are not gone. The plan is completed when there are none.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Rollouts int32 `json:"rollouts,omitempty"`
@@ -1215,7 +1236,7 @@ type MoveFailure string
 const (
 	// PatchRefused means that the API server refused the patch of the object.
 	PatchRefused MoveFailure = "PatchRefused"
-	// RolloutFailed means that the rollout of the object failed after its patch.
+	// RolloutFailed means that the rollout of the object failed after its patch, or that it did not run in its new clusters in time.
 	RolloutFailed MoveFailure = "RolloutFailed"
 )
 

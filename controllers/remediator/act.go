@@ -168,7 +168,7 @@ func (c *Controller) succeeded(ctx context.Context, key remediation.Key, version
 func resultOf(obj, got *unstructured.Unstructured, err error) remediation.Patch {
 	switch {
 	case err == nil:
-		return remediation.Patch{Done: got.GetResourceVersion() != obj.GetResourceVersion(), UID: got.GetUID(), Generation: got.GetGeneration()}
+		return remediation.Patch{Done: got.GetResourceVersion() != obj.GetResourceVersion(), UID: got.GetUID(), Generation: got.GetGeneration(), Version: got.GetResourceVersion()}
 	case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && refused(err):
 		return remediation.Patch{Refusal: err.Error()}
 	}
@@ -178,12 +178,18 @@ func resultOf(obj, got *unstructured.Unstructured, err error) remediation.Patch 
 // spend reports whether the budgets of the policies allow a patch now. If not, the object is enqueued again once they may
 // allow it.
 func (c *Controller) spend(ctx context.Context, key remediation.Key, due remediation.Due) bool {
+	carrier := c.carrierOf(key)
+	if due.MovesClusters() && !carrier.Reports && c.Deliveries.Pending(key.Resource, key.Namespace, key.Name) {
+		// It is delivered first, which is no event for this controller.
+		c.objects.enqueueAfter(key, undeliveredDelay)
+		return false
+	}
 	for _, v := range due {
-		if v.Policy.WatchesRollouts() {
+		if v.Policy.WatchesRollouts() || carrier.Reports {
 			c.settleBudget(ctx, v.Policy)
 		}
 	}
-	ok, next := c.Budget.Spend(c.Clock.Now(), key, due)
+	ok, next := c.Budget.Spend(c.Clock.Now(), key, due, carrier)
 	c.advance(ctx, next)
 	if !ok {
 		for _, v := range due {

@@ -38,6 +38,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
@@ -183,12 +184,21 @@ func newLeader(t testing.TB) *leader {
 	ledger := remediation.NewLedger()
 	l.Controller = New(Deps{
 		Registry: registry, Decider: &placement.Decider{Policies: registry, Namespaces: teams{}, Keyring: keyring},
-		Catalog: served{}, Ledger: ledger, Budget: remediation.NewBudget(remediation.Limits{}, ledger), Metrics: m, Clock: clock.RealClock{},
+		Catalog: served{}, Ledger: ledger, Budget: remediation.NewBudget(remediation.Limits{}, ledger), Deliveries: undelivered{}, Metrics: m, Clock: clock.RealClock{},
 		Ready: func(context.Context) bool { return true }, Changed: func(string) {},
 	})
 	l.objects.start(l.work)
 	return l
 }
+
+// undelivered says that no object is delivered.
+type undelivered struct{}
+
+func (undelivered) Result(schema.GroupVersionResource, string, string) delivery.Result {
+	return delivery.Result{}
+}
+func (undelivered) Pending(schema.GroupVersionResource, string, string) bool { return false }
+func (undelivered) Settled(...*placement.Policy) bool                        { return true }
 
 // apply puts a policy in force.
 func (l *leader) apply(name string, spec placementv1.PlacementPolicySpec) {

@@ -41,6 +41,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/notify"
@@ -58,6 +59,16 @@ type Catalog interface {
 	Kind(schema.GroupVersionResource) string
 }
 
+// Deliveries have the results of the delivery of objects to multi-cluster systems.
+type Deliveries interface {
+	// Result returns the newest result of an object; the zero value if it is not delivered. Pending reports whether it may be delivered, and
+	// has not been yet.
+	Result(resource schema.GroupVersionResource, namespace, name string) delivery.Result
+	Pending(resource schema.GroupVersionResource, namespace, name string) bool
+	// Settled reports whether all existing objects that versions of a policy deliver have been delivered.
+	Settled(versions ...*placement.Policy) bool
+}
+
 // Deps holds the dependencies of a Controller.
 type Deps struct {
 	Client dynamic.Interface
@@ -69,10 +80,12 @@ type Deps struct {
 	Catalog  Catalog
 	Ledger   *remediation.Ledger
 	// Budget bounds the pace of patches.
-	Budget  *remediation.Budget
-	Events  *events.Recorder
-	Metrics *metrics.Metrics
-	Clock   clock.Clock
+	Budget *remediation.Budget
+	// Deliveries know where delivered objects run.
+	Deliveries Deliveries
+	Events     *events.Recorder
+	Metrics    *metrics.Metrics
+	Clock      clock.Clock
 	// Identity is Berth's own user. Match conditions see existing objects as if this user updated them.
 	Identity authenticationv1.UserInfo
 	// Tracing starts a trace for each decided object. It may be nil.

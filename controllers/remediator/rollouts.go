@@ -19,10 +19,12 @@ package remediator
 import (
 	"context"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
@@ -38,14 +40,18 @@ type rollouts struct{ *Controller }
 func (r rollouts) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	all := make(map[remediation.Key]remediation.Rollout, len(objects))
 	for _, o := range objects {
-		all[keyOf(resource, o)] = remediation.RolloutOf(o)
+		if key := keyOf(resource, o); !r.carrierOf(key).Reports {
+			all[key] = remediation.RolloutOf(o)
+		}
 	}
 	r.advance(context.Background(), r.Budget.ObserveAll(r.Clock.Now(), resource, all))
 }
 
 // Put implements watches.Sink.
 func (r rollouts) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
-	r.advance(context.Background(), r.Budget.Observe(r.Clock.Now(), keyOf(resource, o), remediation.RolloutOf(o)))
+	if key := keyOf(resource, o); !r.carrierOf(key).Reports {
+		r.advance(context.Background(), r.Budget.Observe(r.Clock.Now(), key, remediation.RolloutOf(o)))
+	}
 }
 
 // Delete implements watches.Sink.
@@ -56,6 +62,33 @@ func (r rollouts) Delete(resource schema.GroupVersionResource, namespace, name s
 // Drop implements watches.Sink.
 func (r rollouts) Drop(resource schema.GroupVersionResource) {
 	r.advance(context.Background(), r.Budget.Unwatch(r.Clock.Now(), resource))
+}
+
+// undeliveredDelay is the delay before an object is tried again that has not been delivered yet.
+const undeliveredDelay = time.Second
+
+// carrierOf returns what is known of the systems that carry an object to clusters. If they report where it runs, its own status does not
+// count: it may lack what kstatus reads, or show what controllers beside its clusters make of the object.
+func (c *Controller) carrierOf(key remediation.Key) remediation.Carrier {
+	result := c.Deliveries.Result(key.Resource, key.Namespace, key.Name)
+	return remediation.Carrier{Reports: result.Reports, Surges: result.Surges}
+}
+
+// ObjectDelivered passes what multi-cluster systems report of an object to the budgets.
+func (c *Controller) ObjectDelivered(d delivery.Reconciled) {
+	key := keyOf(d.Resource, d.Object)
+	switch {
+	case !d.Reports:
+		c.advance(context.Background(), c.Budget.EndReports(c.Clock.Now(), key))
+		return
+	case d.Run.State == delivery.RunUnknown:
+		return
+	}
+	r := remediation.Rollout{
+		UID: d.Object.GetUID(), Generation: d.Object.GetGeneration(), Version: d.Object.GetResourceVersion(),
+		Ready: d.Arrived(), Serves: d.Kept != "", Missing: d.Run.Message,
+	}
+	c.advance(context.Background(), c.Budget.Observe(c.Clock.Now(), key, r))
 }
 
 var rolloutFields = remediation.RolloutFields()
@@ -106,8 +139,9 @@ func (c *Controller) settleBudget(ctx context.Context, p *placement.Policy) {
 	}
 	var all []schema.GroupVersionResource
 	for _, version := range state.Versions() {
-		resources := c.rolled(version)
-		if c.backlog.unassessed(version) || !c.observed(version, resources) || !c.objects.allRecorded(resources) {
+		rolled, delivered := c.rolled(version), c.reported(version)
+		resources := append(rolled, delivered...)
+		if c.backlog.unassessed(version) || !c.observed(version, rolled) || !c.objects.allRecorded(resources) || len(delivered) > 0 && !c.delivered(delivered) {
 			return
 		}
 		for _, resource := range resources {
@@ -119,6 +153,33 @@ func (c *Controller) settleBudget(ctx context.Context, p *placement.Policy) {
 	if c.Ledger.Assessed(p.Name) {
 		c.advance(ctx, c.Budget.Settle(c.Clock.Now(), budgeted(state.Versions()), all, epoch))
 	}
+}
+
+// reported returns the types of objects that a policy matches and of which a multi-cluster system reports where they run.
+func (c *Controller) reported(p *placement.Policy) (out []schema.GroupVersionResource) {
+	for _, resource := range c.matched.ofPolicy(p) {
+		kind := schema.GroupKind{Group: resource.Group, Kind: c.Catalog.Kind(resource)}
+		if slices.ContainsFunc(c.delivering(resource), func(d *placement.Policy) bool {
+			return slices.ContainsFunc(delivery.SystemsOf(d, kind), delivery.System.Reports)
+		}) {
+			out = append(out, resource)
+		}
+	}
+	return out
+}
+
+// delivering returns the policies that may deliver objects of a type.
+func (c *Controller) delivering(resource schema.GroupVersionResource) []*placement.Policy {
+	return slices.DeleteFunc(slices.Clone(c.Registry.InForce()), func(p *placement.Policy) bool {
+		return !delivery.MayDeliver(p) || !p.Matcher.SelectsResource(resource)
+	})
+}
+
+// delivered reports whether the objects of some types have been delivered, so that it is known which of them run in their clusters.
+func (c *Controller) delivered(resources []schema.GroupVersionResource) bool {
+	return !slices.ContainsFunc(resources, func(resource schema.GroupVersionResource) bool {
+		return !c.Deliveries.Settled(c.delivering(resource)...)
+	})
 }
 
 // observed reports whether the objects of some types that a policy matches, and their rollouts, have been read, as far as Berth

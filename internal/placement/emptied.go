@@ -41,6 +41,11 @@ func (c Change) Empties() bool {
 	return c.Field == fieldAnnotations && namesClusters(c.Key, c.From) && !namesClusters(c.Key, c.To)
 }
 
+// MovesClusters reports whether the change is one of the clusters of the object, in an annotation or in a placement object.
+func (c Change) MovesClusters() bool {
+	return c.Field == fieldClusters || c.Field == fieldAnnotations && !c.RecordsOnly() && (namesClusters(c.Key, c.From) || namesClusters(c.Key, c.To))
+}
+
 // selectsClusters reports whether a placement object with the clusters selects at least one. Without names, it may
 // select all.
 func selectsClusters(text *string) bool {

@@ -51,7 +51,7 @@ func (p *Policy) keepsUnread() bool {
 	case placementv1.RemediationManual, placementv1.RemediationApproved:
 		return true
 	case placementv1.RemediationAutomatic:
-		return len(p.Windows) > 0 || p.Budget.MaxPerMinute > 0 || p.Budget.MaxConcurrent > 0 || p.Budget.PerNamespace > 0
+		return len(p.Windows) > 0 || p.Budget.MaxPerMinute > 0 || p.Budget.MaxConcurrent > 0 || p.Budget.PerNamespace > 0 || p.Budget.Group != ""
 	}
 	return false
 }

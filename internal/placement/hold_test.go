@@ -87,6 +87,7 @@ func TestUpdatesThatKeepThePlacement(t *testing.T) {
 		"Pace":                       {mode: placementv1.RemediationAutomatic, budget: placementv1.RemediationBudget{MaxPerMinute: 1}, update: annotate("note", "x"), want: "v1"},
 		"AtOnce":                     {mode: placementv1.RemediationAutomatic, budget: placementv1.RemediationBudget{MaxConcurrent: 1}, update: annotate("note", "x"), want: "v1"},
 		"PerNamespace":               {mode: placementv1.RemediationAutomatic, budget: placementv1.RemediationBudget{PerNamespace: 1}, update: annotate("note", "x"), want: "v1"},
+		"Group":                      {mode: placementv1.RemediationAutomatic, budget: placementv1.RemediationBudget{Group: "g"}, update: annotate("note", "x"), want: "v1"},
 		"Unbounded":                  {mode: placementv1.RemediationAutomatic, update: annotate("note", "x"), want: "v2"},
 		"OffWindow":                  {mode: placementv1.RemediationOff, window: true, update: annotate("note", "x"), want: "v2"},
 		"Off":                        {mode: placementv1.RemediationOff, update: annotate("note", "x"), want: "v2"},

@@ -23,9 +23,12 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/containment"
@@ -39,6 +42,10 @@ import (
 // An object is moved from its patch until the patch is done, and if the patch rolls pods, until that rollout is complete or
 // has failed. An object that is not ready, or that is moved by a patch that rolls pods, is unavailable. To patch an object
 // that is unavailable anyway does not make more objects unavailable, so it does not wait for others to be available.
+//
+// Where a multi-cluster system reports in which clusters an object runs, the object is ready if it runs in them by that report, and one
+// whose clusters change is moved until it runs in its new ones. If it does not in time, it has failed, and goes on to count as moved for
+// the objects of its namespace: as long as it runs nowhere, they must not follow it.
 //
 // An eviction is a patch that rolls the one pod that the object is. The Pod is moved until it is gone. The one in its place is
 // another object, which is unavailable until it is ready.
@@ -110,16 +117,24 @@ func (n *Next) wakeAfter(delay time.Duration) {
 
 // movement is an object that is moved, or that has a reservation for it.
 type movement struct {
-	// patching are the policies for which the object is patched or may be patched now. The value reports whether the patch
-	// rolls pods for the policy.
-	patching map[string]bool
+	// patching are the policies for which the object is patched or may be patched now, with what they want.
+	patching map[string]claim
 	// reserved reports whether patching is a reservation: Spend was not called yet.
 	reserved bool
-	// rolling are the policies whose patch rolls pods, from the end of the patch until the rollout is complete. uid is the
-	// object's UID, and generation its generation after the patch.
-	rolling    sets.Set[string]
+	// following are the policies whose patch is followed, from its end until the object is ready. The value reports whether the object is
+	// unavailable meanwhile. uid is the object's UID, and generation and version are its generation and its resource version after the
+	// patch.
+	following  map[string]bool
 	uid        types.UID
 	generation int64
+	version    string
+	// reported is set if only a report of a system says that the object is ready. deadline is when the object has failed if it is not ready
+	// by then; zero if it has, or if there is none. timeout is the time from the patch until then.
+	reported bool
+	deadline time.Time
+	timeout  time.Duration
+	// late is set once it has failed for that reason.
+	late bool
 	// seen is the newest progress since the object began to be moved, which may be newer than the patch.
 	seen Rollout
 	// unobserved is set if rollouts of the object are not observed any more, so that no rollout counts after a patch under way.
@@ -138,28 +153,60 @@ func (m *movement) counts(policy string) bool {
 		return false
 	}
 	_, patching := m.patching[policy]
-	return patching || m.rolling.Has(policy) || policy == "" && len(m.patching)+len(m.rolling) > 0
+	_, following := m.following[policy]
+	return patching || following || policy == "" && len(m.patching)+len(m.following) > 0
 }
 
 // rolls reports whether a patch makes the object unavailable.
 func (m *movement) rolls() bool {
-	return m != nil && (len(m.rolling) > 0 || slices.Contains(slices.Collect(maps.Values(m.patching)), true))
+	if m == nil {
+		return false
+	}
+	for _, c := range m.patching {
+		if c.rolls {
+			return true
+		}
+	}
+	for _, unavailable := range m.following {
+		if unavailable {
+			return true
+		}
+	}
+	return false
 }
 
 // claim is what a policy wants to do with an object.
 type claim struct {
 	policy *placement.Policy
-	// rolls reports whether the patch rolls pods or is an eviction, so that the object is unavailable until its rollout is
-	// complete or the Pod is gone.
-	rolls bool
+	// follows reports whether the object counts as moved after the patch until it is ready, or until the Pod is gone: the patch rolls
+	// pods, is an eviction, or changes clusters in which a system reports the object. rolls reports whether the object is unavailable
+	// meanwhile.
+	follows, rolls bool
 }
 
-func claimsOf(key Key, due Due) []claim {
+func claimsOf(key Key, due Due, carrier Carrier) []claim {
 	out := make([]claim, len(due))
 	for i, v := range due {
-		out[i] = claim{v.Policy, Observes(v.Policy, key.Resource.GroupResource()) && slices.ContainsFunc(v.Changes, rollsPods)}
+		rolls := (carrier.Reports || Observes(v.Policy, key.Resource.GroupResource())) && slices.ContainsFunc(v.Changes, rollsPods)
+		moves := carrier.Reports && slices.ContainsFunc(v.Changes, movesClusters)
+		out[i] = claim{v.Policy, rolls || moves, rolls || moves && !carrier.Surges}
 	}
 	return out
+}
+
+// movesClusters reports whether a change is one of the object's clusters.
+func movesClusters(c placement.Change) bool { return possible(c) && c.MovesClusters() }
+
+// MovesClusters reports whether the verdicts change the clusters of an object.
+func (d Due) MovesClusters() bool {
+	return slices.ContainsFunc(d.changes(), placement.Change.MovesClusters)
+}
+
+// Carrier is what is known of the systems that carry an object to clusters. The zero value stands for none.
+type Carrier struct {
+	// Reports reports whether one of them says where the object runs. Surges reports whether the object stays in clusters that it leaves
+	// until it runs in its new ones.
+	Reports, Surges bool
 }
 
 // rollsPods reports whether a change is one of the pod template.
@@ -189,10 +236,10 @@ func (b *Budget) Begin(now time.Time) {
 
 // Spend reports whether an object may be patched now for the verdicts. If so, the patch counts, and Finish must be called
 // when it is done. If not, the object waits until a Next contains it.
-func (b *Budget) Spend(now time.Time, key Key, due Due) (ok bool, next Next) {
+func (b *Budget) Spend(now time.Time, key Key, due Due, carrier Carrier) (ok bool, next Next) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	claims := claimsOf(key, due)
+	claims := claimsOf(key, due, carrier)
 	for _, c := range claims {
 		b.know(c.policy)
 	}
@@ -202,12 +249,12 @@ func (b *Budget) Spend(now time.Time, key Key, due Due) (ok bool, next Next) {
 	} else {
 		ok = true
 		b.waiting.remove(key)
-		for _, p := range b.budgetsOf(claims) {
-			p.earlier, p.last = p.last, now
+		for u := range b.usesOf(claims) {
+			u.earlier, u.last = u.last, now
 		}
 		b.reserve(key, claims)
-		b.moving[key].began = now
-		b.moving[key].reserved = false
+		m := b.moving[key]
+		m.began, m.reserved, m.reported = now, false, carrier.Reports
 	}
 	b.admit(now, &next, freed...)
 	return ok, next
@@ -215,11 +262,12 @@ func (b *Budget) Spend(now time.Time, key Key, due Due) (ok bool, next Next) {
 
 // Patch is the result of a patch or an eviction.
 type Patch struct {
-	// Done reports whether the API server patched or evicted the object with the UID. Generation is its generation since the
-	// patch.
+	// Done reports whether the API server patched or evicted the object with the UID. Generation and Version are its generation and its
+	// resource version since the patch.
 	Done       bool
 	UID        types.UID
 	Generation int64
+	Version    string
 	// Refusal is why the API server refused to patch this object; empty if it did not, or for a reason that other objects
 	// may share.
 	Refusal string
@@ -243,15 +291,11 @@ func (b *Budget) Finish(now time.Time, key Key, due Due, result Patch) (next Nex
 	}
 	if m := b.moving[key]; m != nil {
 		if result.Protected {
-			b.takeBack(m, claimsOf(key, due))
+			b.takeBack(m)
 		}
 		if result.Done {
-			for policy, rolls := range m.patching {
-				if p := b.policies[policy]; rolls && !m.unobserved && p != nil && p.version != nil && p.version.WatchesRollouts() {
-					m.rolling.Insert(policy)
-				}
-			}
-			m.uid, m.generation, m.adopted, m.evicted = result.UID, result.Generation, false, due.Evicts(key.Resource.GroupResource())
+			m.uid, m.generation, m.version, m.adopted, m.evicted = result.UID, result.Generation, result.Version, false, due.Evicts(key.Resource.GroupResource())
+			b.follow(now, m, &next)
 		}
 		clear(m.patching)
 		b.conclude(now, key, m.seen, &next)
@@ -263,11 +307,41 @@ func (b *Budget) Finish(now time.Time, key Key, due Due, result Patch) (next Nex
 	return next
 }
 
+// follow makes an object count as moved after its patch for the policies that require it. The caller holds mu.
+func (b *Budget) follow(now time.Time, m *movement, next *Next) {
+	var timeout time.Duration
+	for policy, c := range m.patching {
+		p := b.policies[policy]
+		if !c.follows || m.unobserved || p == nil || p.version == nil || !m.reported && !p.version.WatchesRollouts() {
+			continue
+		}
+		m.following[policy] = c.rolls
+		if most := moveTimeout(p.version); timeout == 0 || most < timeout {
+			timeout = most
+		}
+	}
+	if m.reported && timeout > 0 {
+		m.timeout, m.deadline, m.late = timeout, now.Add(timeout).Round(0), false
+		next.wakeAfter(b.waiting.wakeAt(now, m.deadline))
+	}
+}
+
+// follows reports whether the object counts as moved after its patch for a policy.
+func (m *movement) follows(policy string) bool {
+	_, follows := m.following[policy]
+	return follows
+}
+
+// moveTimeout returns how long an object may take to run in its new clusters.
+func moveTimeout(p *placement.Policy) time.Duration {
+	return ptr.Deref(p.Budget.MoveTimeout, metav1.Duration{Duration: placementv1.DefaultMoveTimeout}).Duration
+}
+
 // takeBack takes back that a patch counts for the pace, unless another one began meanwhile. The caller holds mu.
-func (b *Budget) takeBack(m *movement, claims []claim) {
-	for _, p := range b.budgetsOf(claims) {
-		if p.last.Equal(m.began) {
-			p.last = p.earlier
+func (b *Budget) takeBack(m *movement) {
+	for u := range b.usesOf(slices.Collect(maps.Values(m.patching))) {
+		if u.last.Equal(m.began) {
+			u.last = u.earlier
 		}
 	}
 }
@@ -357,12 +431,12 @@ func (b *Budget) conclude(now time.Time, key Key, r Rollout, next *Next) {
 	switch {
 	case m == nil:
 		return
-	case len(m.rolling) == 0 || r.UID == m.uid && r.Generation < m.generation:
-		// Nothing rolls, or the object was observed before the patch.
+	case len(m.following) == 0 || r.UID == m.uid && m.precedes(r):
+		// Nothing is followed, or the object was observed before the patch.
 	case m.evicted && (r.UID == m.uid || r.UID == ""):
 		// The evicted Pod is not gone, as far as is known.
 	case m.evicted || r.Ready || r.Failure != "":
-		for policy := range m.rolling {
+		for policy := range m.following {
 			if !m.evicted && !r.Ready {
 				b.fail(now, key, policy, failure{"its rollout failed: " + r.Failure, true}, next)
 			}
@@ -374,14 +448,23 @@ func (b *Budget) conclude(now time.Time, key Key, r Rollout, next *Next) {
 
 // endRollout declares that no rollout of an object counts any more. The caller holds mu.
 func (b *Budget) endRollout(m *movement, next *Next) {
-	next.Changed = append(next.Changed, m.rolling.UnsortedList()...)
-	m.rolling.Clear()
-	m.adopted = false
+	next.Changed = slices.AppendSeq(next.Changed, maps.Keys(m.following))
+	clear(m.following)
+	m.adopted, m.deadline, m.late = false, time.Time{}, false
+}
+
+// precedes reports whether an object was observed before it was patched, or by what does not say whether it is ready.
+func (m *movement) precedes(r Rollout) bool {
+	if r.Version == "" || !m.reported {
+		return m.reported || r.Generation < m.generation
+	}
+	order, err := resourceversion.CompareResourceVersion(r.Version, m.version)
+	return err != nil || order < 0
 }
 
 // drop removes a movement if it is over. The caller holds mu and calls update.
 func (b *Budget) drop(key Key, m *movement) {
-	if len(m.patching)+len(m.rolling) == 0 {
+	if len(m.patching)+len(m.following) == 0 {
 		delete(b.moving, key)
 	}
 }
@@ -432,7 +515,7 @@ func (b *Budget) Unobserve(now time.Time, key Key) (next Next) {
 // unobserveType forgets the rollouts of a type, except those of the objects that remain. The caller holds mu.
 func (b *Budget) unobserveType(now time.Time, resource schema.GroupVersionResource, remaining map[Key]Rollout, next *Next) {
 	forget := func(key Key) {
-		if _, remains := remaining[key]; key.Resource == resource && !remains {
+		if _, remains := remaining[key]; key.Resource == resource && !remains && !b.reported(key) {
 			b.admit(now, next, b.unobserve(key, next)...)
 		}
 	}
@@ -442,6 +525,22 @@ func (b *Budget) unobserveType(now time.Time, resource schema.GroupVersionResour
 	for key := range b.moving {
 		forget(key)
 	}
+}
+
+// EndReports declares that no system reports any more where an object runs.
+func (b *Budget) EndReports(now time.Time, key Key) (next Next) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reported(key) {
+		b.admit(now, &next, b.unobserve(key, &next)...)
+	}
+	return next
+}
+
+// reported reports whether what is known of an object is a report of a system, or waits for one. The caller holds mu.
+func (b *Budget) reported(key Key) bool {
+	m := b.moving[key]
+	return b.unready[key].Version != "" || m != nil && m.reported
 }
 
 // unobserve forgets an object's rollout. It returns the policies whose slots that frees. The caller holds mu.
@@ -513,7 +612,7 @@ func (b *Budget) Settle(now time.Time, version *placement.Policy, rolled []schem
 	for key := range b.moving {
 		b.update(key)
 	}
-	b.admit(now, &next, version.Name, "")
+	b.admit(now, &next, append(b.group(version.Name), "")...)
 	return next
 }
 
@@ -525,17 +624,17 @@ func (b *Budget) takeOver(now time.Time, version *placement.Policy, next *Next) 
 			b.clearFailures(key, next, version.Name)
 		}
 	}
-	if !version.WatchesRollouts() {
-		return
-	}
 	for key, r := range b.unready {
-		if r.Failure != "" || !Observes(version, key.Resource.GroupResource()) || !slices.Contains(b.objects.Matching(key), version.Name) {
+		reported := r.Version != ""
+		if r.Failure != "" || !reported && !Observes(version, key.Resource.GroupResource()) || !slices.Contains(b.objects.Matching(key), version.Name) {
 			continue
 		}
 		m := b.movementOf(key)
-		m.rolling.Insert(version.Name)
+		m.following[version.Name] = !r.Serves
 		if m.uid != r.UID {
-			m.uid, m.generation, m.adopted = r.UID, r.Generation, true
+			// What has failed since it was moved is known to be one of those.
+			known := reported && b.failed[unversioned(key)][version.Name].rollout
+			m.uid, m.generation, m.version, m.reported, m.adopted, m.late = r.UID, r.Generation, r.Version, reported, !known, known
 		}
 		b.adoptedUntil = now.Add(adoption).Round(0)
 	}
@@ -562,6 +661,32 @@ func (b *Budget) abandon(now time.Time, next *Next) {
 			b.admit(now, next, b.update(key)...)
 		}
 	}
+}
+
+// failLate records that objects have failed that do not run in their clusters in time. They go on to count as moved. It returns when
+// the next one fails; zero if none does. The caller holds mu.
+func (b *Budget) failLate(now time.Time, next *Next) (again time.Time) {
+	for key, m := range b.moving {
+		if m.deadline.IsZero() {
+			continue
+		}
+		if now.Before(m.deadline) {
+			if again.IsZero() || m.deadline.Before(again) {
+				again = m.deadline
+			}
+			continue
+		}
+		m.deadline, m.late = time.Time{}, true
+		reason := fmt.Sprintf("it does not run in its clusters %s after it was moved", m.timeout)
+		if m.seen.Missing != "" {
+			reason += ": " + m.seen.Missing
+		}
+		for policy := range m.following {
+			b.fail(now, key, policy, failure{reason, true}, next)
+		}
+		b.admit(now, next, b.update(key)...)
+	}
+	return again
 }
 
 // Resuming returns the policies for which it is not known yet which objects an earlier leader was moving.
@@ -690,7 +815,10 @@ func (b *Budget) Open(now time.Time) (next Next) {
 	if !b.adoptedUntil.IsZero() && !now.Before(b.adoptedUntil) {
 		b.abandon(now, &next)
 	}
-	again := b.adoptedUntil
+	again := b.failLate(now, &next)
+	if again.IsZero() || !b.adoptedUntil.IsZero() && b.adoptedUntil.Before(again) {
+		again = b.adoptedUntil
+	}
 	for name, q := range b.waiting.queues {
 		switch {
 		case q.until.IsZero():
@@ -736,6 +864,7 @@ func (b *Budget) PolicyChanged(now time.Time, name string, version *placement.Po
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.policies[name]
+	concerned := append(b.group(name), "")
 	switch {
 	case p == nil && version == nil:
 	case version == nil:
@@ -750,7 +879,7 @@ func (b *Budget) PolicyChanged(now time.Time, name string, version *placement.Po
 		b.apply(version, &next)
 	}
 	next.Keys = append(next.Keys, b.waiting.removePolicy(name)...)
-	b.admit(now, &next, "")
+	b.admit(now, &next, append(concerned, b.group(name)...)...)
 	return next
 }
 
@@ -831,11 +960,17 @@ func (b *Budget) Waiting(policy string) Waiting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out Waiting
-	for _, w := range b.waiting.byKey {
+	p := b.policies[policy]
+	for key, w := range b.waiting.byKey {
 		if !slices.ContainsFunc(w.claims, func(c claim) bool { return c.policy.Name == policy }) {
 			continue
 		}
-		switch w.in.reason {
+		reason := w.in.reason
+		if p != nil && p.stops(key.Namespace) {
+			// Its patches stopped while it waited for something else.
+			reason = forRelease
+		}
+		switch reason {
 		case forWindow:
 			out.Closed++
 			if opens := b.waiting.queues[w.in].until; out.Opens.IsZero() || !opens.IsZero() && opens.Before(out.Opens) {
@@ -852,7 +987,6 @@ func (b *Budget) Waiting(policy string) Waiting {
 		}
 	}
 	out.Protected = b.evictions.protected(policy)
-	p := b.policies[policy]
 	if p == nil || policy == "" {
 		return out
 	}
@@ -860,8 +994,8 @@ func (b *Budget) Waiting(policy string) Waiting {
 		out.UnavailableNow, out.MaxUnavailable = p.unavailable.Len(), p.maxUnavailable(b.objects.Matched(policy, p.rolled))
 	}
 	out.Resuming = p.resuming
-	for key := range p.moving {
-		if b.moving[key].rolling.Has(policy) {
+	for key := range p.moving.Set {
+		if b.moving[key].follows(policy) {
 			out.Rollouts++
 		}
 	}
@@ -891,14 +1025,51 @@ func (b *Budget) apply(version *placement.Policy, next *Next) {
 	if p.generation != version.Generation {
 		b.pardon(version.Name, next)
 	}
-	p.apply(version)
+	regrouped := p.bounds.Group != version.Budget.Group
+	if regrouped {
+		p.usage = b.usageOf(version.Budget.Group, p.last)
+	}
+	if p.apply(version); !regrouped {
+		return
+	}
+	for key := range b.moving {
+		b.update(key)
+	}
 }
 
-// budgetsOf returns the budgets that the claims concern. The caller holds mu.
-func (b *Budget) budgetsOf(claims []claim) []*policyBudget {
-	out := []*policyBudget{b.policies[""]}
+// usageOf returns what is done for the policies of a group, or a new usage for none. A policy that joins it was patched for last at a
+// time. The caller holds mu.
+func (b *Budget) usageOf(group string, last time.Time) *usage {
+	for _, p := range b.policies {
+		if group != "" && p.bounds.Group == group {
+			if last.After(p.last) {
+				p.earlier, p.last = p.last, last
+			}
+			return p.usage
+		}
+	}
+	return newUsage(last)
+}
+
+// group returns the names of the policies that share the usage of a policy, and its own. Each keeps to the bounds of all of them. The caller
+// holds mu.
+func (b *Budget) group(policy string) []string {
+	out := []string{policy}
+	if p := b.policies[policy]; p != nil && p.bounds.Group != "" {
+		for name, other := range b.policies {
+			if other.usage == p.usage && other.version != nil && name != policy {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// usesOf returns what patches for the claims count for. The caller holds mu.
+func (b *Budget) usesOf(claims []claim) sets.Set[*usage] {
+	out := sets.New(b.policies[""].usage)
 	for _, c := range claims {
-		out = append(out, b.policies[c.policy.Name])
+		out.Insert(b.policies[c.policy.Name].usage)
 	}
 	return out
 }
@@ -917,25 +1088,29 @@ func (b *Budget) blocks(now time.Time, key Key, claims []claim) (in queueName, u
 		if open, next := p.version.Windows.Open(now); !open {
 			return queueName{policy: name, reason: forWindow}, next, true
 		}
-		if !p.settled && (c.rolls || p.resuming && p.boundsMoves()) {
+		if !p.settled && (c.follows || p.resuming && p.boundsMoves()) || p.boundsMoves() && b.othersResume(name) {
 			return queueName{policy: name, reason: forSettling}, now.Add(settleInterval), true
 		}
-		if in, waits := p.blocks(key, name, c.rolls, b.objects); waits {
+		if in, waits := p.blocksRollout(key, name, c.rolls, b.objects); waits {
 			return in, time.Time{}, true
 		}
-		if next := p.next(); now.Before(next) {
-			return queueName{policy: name, reason: forPace}, next, true
+		for _, member := range b.group(name) {
+			if in, until, waits := b.policies[member].blocks(now, key, member); waits {
+				return in, until, true
+			}
 		}
 	}
 	overall := b.policies[""]
 	if overall.boundsMoves() && len(b.resuming()) > 0 {
 		return queueName{reason: forSettling}, now.Add(settleInterval), true
 	}
-	if in, waits := overall.blocks(key, "", false, b.objects); waits {
-		return in, time.Time{}, true
-	}
-	next := overall.next()
-	return queueName{reason: forPace}, next, now.Before(next)
+	return overall.blocks(now, key, "")
+}
+
+// othersResume reports whether it is not known yet which objects an earlier leader was moving for other policies of the group. The caller
+// holds mu.
+func (b *Budget) othersResume(policy string) bool {
+	return slices.ContainsFunc(b.group(policy)[1:], func(name string) bool { return b.policies[name].resuming })
 }
 
 // mayBeMended reports whether the patch of an object is tried again although the patches of its namespace stopped: that ends when what
@@ -950,7 +1125,7 @@ func (b *Budget) reserve(key Key, claims []claim) {
 	m := b.movementOf(key)
 	m.reserved = true
 	for _, c := range claims {
-		m.patching[c.policy.Name] = c.rolls
+		m.patching[c.policy.Name] = c
 	}
 	b.update(key)
 }
@@ -959,7 +1134,7 @@ func (b *Budget) reserve(key Key, claims []claim) {
 func (b *Budget) movementOf(key Key) *movement {
 	m := b.moving[key]
 	if m == nil {
-		m = &movement{patching: map[string]bool{}, rolling: sets.New[string](), seen: b.unready[key]}
+		m = &movement{patching: map[string]claim{}, following: map[string]bool{}, seen: b.unready[key]}
 		b.moving[key] = m
 	}
 	return m
@@ -981,17 +1156,36 @@ func (b *Budget) cancel(key Key) (freed []string) {
 // holds mu.
 func (b *Budget) update(key Key) (freed []string) {
 	m := b.moving[key]
-	_, unready := b.unready[key]
+	r, unready := b.unready[key]
+	unready = unready && !r.Serves
 	matching := b.objects.Matching(key)
+	var freedIn []*usage
 	for name, p := range b.policies {
-		moving, unavailable := p.moving.Has(key), p.unavailable.Has(key)
-		p.setMoving(key, m.counts(name))
-		setMember(p.unavailable, key, (unready || m.rolls()) && (slices.Contains(matching, name) && p.countsUnready(key) || m.counts(name)))
-		if moving && !p.moving.Has(key) || unavailable && !p.unavailable.Has(key) {
+		moving, late, unavailable := p.moving.Has(key), p.late.Has(key), p.unavailable.Has(key)
+		p.moving.put(key, b.moves(m, name))
+		p.late.put(key, p.moving.Has(key) && m.late && len(m.patching) == 0)
+		setMember(p.unavailable, key, (unready || m.rolls()) && (slices.Contains(matching, name) && (p.countsUnready(key) || r.Version != "") || m.counts(name)))
+		if moving && !p.moving.Has(key) || !late && p.late.Has(key) {
+			freedIn = append(freedIn, p.usage)
+		}
+		if unavailable && !p.unavailable.Has(key) {
+			freed = append(freed, name)
+		}
+	}
+	for name, p := range b.policies {
+		if slices.Contains(freedIn, p.usage) && !slices.Contains(freed, name) {
 			freed = append(freed, name)
 		}
 	}
 	return freed
+}
+
+// moves reports whether the policy, or another one of its group, moves an object. The caller holds mu.
+func (b *Budget) moves(m *movement, policy string) bool {
+	if m == nil || b.policies[policy].bounds.Group == "" {
+		return m.counts(policy)
+	}
+	return slices.ContainsFunc(b.group(policy), m.counts)
 }
 
 // admit adds to next the waiting objects that may be patched now, after slots of some policies may have become free, and

@@ -57,6 +57,15 @@ func rollsFor(policies ...*placement.Policy) remediation.Due {
 	return out
 }
 
+// movesFor returns verdicts that change the clusters of an object.
+func movesFor(policies ...*placement.Policy) remediation.Due {
+	out := dueFor(policies...)
+	for _, v := range out {
+		v.Changes = []placement.Change{{Field: "annotations", Key: placementv1.ClustersAnnotation, From: new(`["a"]`), To: new(`["b"]`)}}
+	}
+	return out
+}
+
 // paced returns the budget of a number of patches a minute.
 func paced(perMinute int32) placementv1.RemediationBudget {
 	return placementv1.RemediationBudget{MaxPerMinute: perMinute}
@@ -91,7 +100,7 @@ func TestBudget(t *testing.T) {
 	spend := func(after time.Duration, name string, ok bool, wake time.Duration, policies ...*placement.Policy) {
 		t.Helper()
 		key, due := podKey(name), dueFor(policies...)
-		gotOK, next := b.Spend(midnight.Add(after), key, due)
+		gotOK, next := b.Spend(midnight.Add(after), key, due, remediation.Carrier{})
 		if gotOK != ok || next.Wake != wake {
 			t.Errorf("%s after %s: %v and %s, not %v and %s", name, after, gotOK, next.Wake, ok, wake)
 		}
@@ -142,10 +151,10 @@ func TestBudgetOverAllPolicies(t *testing.T) {
 	b := remediation.NewBudget(remediation.Limits{MaxPerMinute: 60}, nothing)
 	b.Begin(midnight)
 	now := midnight.Add(time.Second)
-	if ok, _ := b.Spend(now, podKey("a"), dueFor(&placement.Policy{Name: "one"})); !ok {
+	if ok, _ := b.Spend(now, podKey("a"), dueFor(&placement.Policy{Name: "one"}), remediation.Carrier{}); !ok {
 		t.Error("the first patch waits")
 	}
-	if ok, next := b.Spend(now, podKey("b"), dueFor(&placement.Policy{Name: "two"})); ok || next.Wake != time.Second {
+	if ok, next := b.Spend(now, podKey("b"), dueFor(&placement.Policy{Name: "two"}), remediation.Carrier{}); ok || next.Wake != time.Second {
 		t.Errorf("%v after %s", ok, next.Wake)
 	}
 	if diff := cmp.Diff(remediation.Waiting{Paced: 1}, b.Waiting("two")); diff != "" {

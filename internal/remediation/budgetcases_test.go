@@ -82,7 +82,7 @@ func observed(key remediation.Key, generation int64, ready bool) remediation.Rol
 // spends checks whether an object may be patched.
 func (c *budgetCase) spends(key remediation.Key, due remediation.Due, want bool) {
 	c.Helper()
-	if got, _ := c.Spend(c.now, key, due); got != want {
+	if got, _ := c.Spend(c.now, key, due, remediation.Carrier{}); got != want {
 		c.Errorf("%s may be patched: %v, not %v; waiting: %+v", key.Name, got, want, c.Waiting(due[0].Policy.Name))
 	}
 }
@@ -144,7 +144,7 @@ func TestBudgetOfNewLeader(t *testing.T) {
 	b.PolicyChanged(midnight.Add(-time.Hour), "p", p)
 	b.Begin(midnight)
 	b.Resume(midnight, "p", 1, false, nil, "", nil)
-	if ok, next := b.Spend(midnight, podKey("a"), dueFor(p)); ok || next.Wake != time.Minute {
+	if ok, next := b.Spend(midnight, podKey("a"), dueFor(p), remediation.Carrier{}); ok || next.Wake != time.Minute {
 		t.Errorf("patched: %v, wake %s", ok, next.Wake)
 	}
 }
@@ -287,7 +287,7 @@ func TestFailuresOfNamespaces(t *testing.T) {
 		c.Helper()
 		var got []string
 		for _, namespace := range []string{"a", "b", "c", "d"} {
-			if ok, _ := c.Spend(c.now, in(namespace, last), dueFor(p)); !ok {
+			if ok, _ := c.Spend(c.now, in(namespace, last), dueFor(p), remediation.Carrier{}); !ok {
 				got = append(got, namespace)
 				continue
 			}

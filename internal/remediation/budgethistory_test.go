@@ -89,9 +89,31 @@ type modelObject struct {
 	// moved are the policies whose rollout is not over. movedBefore is set if an earlier leader patched the object.
 	moved       map[int]bool
 	movedBefore bool
+	// movedAt is when the object was moved last.
+	movedAt time.Time
 	// refused is set if the API server refuses patches of the object.
 	refused bool
+	// carrier is what carries the object to clusters. If it reports where the object runs, patches that roll move the object to other
+	// clusters, its generation is its resource version, and no rollout fails.
+	carrier remediation.Carrier
 }
+
+// observed returns the state of an object as the budget observes it.
+func (o *modelObject) observed(r remediation.Rollout) remediation.Rollout {
+	if o.carrier.Reports {
+		r.Version, r.Generation, r.Serves = fmt.Sprint(r.Generation), 1, o.carrier.Surges && !r.Ready
+	}
+	return r
+}
+
+// holdsOut reports whether an object takes a slot from the objects of a namespace: one that does not run in time takes those of its own
+// alone.
+func (h *history) holdsOut(key remediation.Key, o *modelObject, namespace string) bool {
+	return key.Namespace == namespace || !o.carrier.Reports || o.patching != nil || h.now.Sub(o.movedAt) < placementv1.DefaultMoveTimeout
+}
+
+// unavailable reports whether the object is unavailable while it is moved, or is not ready.
+func (o *modelObject) unavailable() bool { return !o.carrier.Surges }
 
 func newHistory(seed uint64) *history {
 	h := &history{random: rand.New(rand.NewPCG(seed, 0)), now: midnight, objects: map[remediation.Key]*modelObject{}}
@@ -121,6 +143,9 @@ func (h *history) policy(i int, generation int64) *modelPolicy {
 	}
 	if h.random.IntN(3) == 0 {
 		out.Budget.PerNamespace = int32(1 + h.random.IntN(3))
+	}
+	if h.random.IntN(3) == 0 {
+		out.Budget.Group = "g"
 	}
 	if h.random.IntN(2) == 0 {
 		out.Budget.MaxUnavailable = new(oneOf(h.random, intstr.FromInt32(1), intstr.FromInt32(4), intstr.FromString("10%"), intstr.FromString("40%"), intstr.FromString("100%")))
@@ -215,7 +240,8 @@ func (h *history) lead() {
 			if h.random.IntN(2) == 0 {
 				h.patched(key, o)
 			}
-			o.patching = nil
+			// An earlier move may have failed. Its failure is known to the new leader, and this one is not.
+			o.patching, o.movedAt = nil, time.Time{}
 		}
 		o.late, o.movedBefore = nil, true
 		// It can't know that a policy moved an object that it does not match any more.
@@ -232,12 +258,24 @@ func (h *history) lead() {
 		s := status[p.Name]
 		h.budget.Resume(h.now, p.Name, p.Generation, true, s.Failures, s.Pause, s.PausedIn)
 	}
+	h.observeAll(func(*modelObject) bool { return true })
+	h.ready = h.keys(func(o *modelObject) bool { return len(o.due) > 0 })
+}
+
+// observeAll lets the budget observe all objects, and the reports of those that are selected.
+func (h *history) observeAll(reported func(*modelObject) bool) {
 	all := map[remediation.Key]remediation.Rollout{}
 	for key, o := range h.objects {
-		all[key], o.seen = o.rollout, o.rollout
+		if !o.carrier.Reports {
+			all[key], o.seen = o.rollout, o.rollout
+		}
 	}
 	h.follow(h.budget.ObserveAll(h.now, deployments, all))
-	h.ready = h.keys(func(o *modelObject) bool { return len(o.due) > 0 })
+	for _, key := range h.keys(func(o *modelObject) bool { return o.carrier.Reports && reported(o) }) {
+		o := h.objects[key]
+		o.seen = o.rollout
+		h.follow(h.budget.Observe(h.now, key, o.observed(o.rollout)))
+	}
 }
 
 func (h *history) run() error {
@@ -317,7 +355,7 @@ func (h *history) step() error {
 	case n < 72:
 		if _, o, ok := h.pick(func(o *modelObject) bool { return !o.rollout.Ready }); ok {
 			next := remediation.Rollout{Generation: o.rollout.Generation, Ready: h.random.IntN(4) > 0}
-			if !next.Ready {
+			if !next.Ready && !o.carrier.Reports {
 				next.Failure = "too late"
 			}
 			h.change(o, next)
@@ -395,13 +433,15 @@ func (h *history) add() {
 		key = remediation.Key{Resource: deployments, Namespace: fmt.Sprint(h.random.IntN(3)), Name: fmt.Sprintf("%04d", h.names)}
 		o = &modelObject{due: map[int]bool{}, moved: map[int]bool{}, refused: h.random.IntN(5) == 0}
 		o.rollout = remediation.Rollout{UID: types.UID(key.Name), Generation: 1, Ready: h.random.IntN(5) > 0}
+		o.carrier.Reports = h.random.IntN(2) == 0
+		o.carrier.Surges = o.carrier.Reports && h.random.IntN(2) == 0
 		for i := range h.policies {
 			if h.random.IntN(2) == 0 {
 				o.policies = append(o.policies, i)
 			}
 		}
 		h.objects[key], o.seen = o, o.rollout
-		h.follow(h.budget.Observe(h.now, key, o.rollout))
+		h.follow(h.budget.Observe(h.now, key, o.observed(o.rollout)))
 	}
 	for _, i := range o.policies {
 		if h.random.IntN(2) == 0 {
@@ -416,12 +456,13 @@ func (h *history) add() {
 // unwatch ends the observation of rollouts, and begins it again.
 func (h *history) unwatch() {
 	h.follow(h.budget.Unwatch(h.now, deployments))
-	all := map[remediation.Key]remediation.Rollout{}
-	for key, o := range h.objects {
-		// What was under way is not known any more, except by the status of the objects.
-		all[key], o.seen, o.late, o.moved = o.rollout, o.rollout, nil, map[int]bool{}
+	for _, o := range h.objects {
+		if !o.carrier.Reports {
+			// What was under way is not known any more, except by the status of the objects.
+			o.late, o.moved = nil, map[int]bool{}
+		}
 	}
-	h.follow(h.budget.ObserveAll(h.now, deployments, all))
+	h.observeAll(func(*modelObject) bool { return false })
 }
 
 // disturb makes an object unready for a reason of its own, not due any more, or deletes it.
@@ -432,7 +473,7 @@ func (h *history) disturb() {
 	case h.random.IntN(3) == 0:
 		o.rollout.Ready = false
 		o.seen = o.rollout
-		h.follow(h.budget.Observe(h.now, key, o.rollout))
+		h.follow(h.budget.Observe(h.now, key, o.observed(o.rollout)))
 	case h.random.IntN(2) == 0:
 		o.due = map[int]bool{}
 		h.leave(key)
@@ -466,7 +507,7 @@ func (h *history) change(o *modelObject, next remediation.Rollout) {
 func (h *history) observe(key remediation.Key, o *modelObject) {
 	next := o.late[0]
 	o.late, o.seen = o.late[1:], next
-	h.follow(h.budget.Observe(h.now, key, next))
+	h.follow(h.budget.Observe(h.now, key, o.observed(next)))
 }
 
 // settle declares that all objects are observed and decided.
@@ -508,7 +549,9 @@ func (h *history) fire(at time.Time) {
 // dueOf returns the verdicts that require a patch of an object.
 func (h *history) dueOf(o *modelObject) (out remediation.Due) {
 	for _, i := range slices.Sorted(maps.Keys(o.due)) {
-		if o.due[i] {
+		if o.due[i] && o.carrier.Reports {
+			out = append(out, movesFor(h.policies[i].Policy)...)
+		} else if o.due[i] {
 			out = append(out, rollsFor(h.policies[i].Policy)...)
 		} else {
 			out = append(out, dueFor(h.policies[i].Policy)...)
@@ -538,7 +581,7 @@ func (h *history) try() error {
 		return nil
 	}
 	due := h.dueOf(o)
-	ok, next := h.budget.Spend(h.now, key, due)
+	ok, next := h.budget.Spend(h.now, key, due, o.carrier)
 	h.follow(next)
 	if !ok {
 		return nil
@@ -550,6 +593,15 @@ func (h *history) try() error {
 
 // allowed returns an error if an object must not be patched now. It counts the patch.
 func (h *history) allowed(key remediation.Key, o *modelObject) error {
+	counts := map[int]bool{}
+	for i := range o.due {
+		for _, j := range h.group(i) {
+			counts[j] = true
+		}
+	}
+	for j := range counts {
+		h.policies[j].patched = append(h.policies[j].patched, h.now)
+	}
 	for i, rolls := range o.due {
 		p := h.policies[i]
 		if open, _ := p.Windows.Open(h.now); !open {
@@ -563,9 +615,10 @@ func (h *history) allowed(key remediation.Key, o *modelObject) error {
 		if scope, stops := containment.Of(failures, containment.LimitOf(p.Budget.PauseAfterFailures, containment.Never)); stops && scope.Includes(key.Namespace) && (scope.All() || !p.failed[key]) {
 			return fmt.Errorf("a patch for policy %s in namespace %s after failures %v", p.Name, key.Namespace, failures)
 		}
-		p.patched = append(p.patched, h.now)
-		if err := within(p.patched, int(p.Budget.MaxPerMinute)); err != nil {
-			return fmt.Errorf("policy %s: %w", p.Name, err)
+		for _, j := range h.group(i) {
+			if err := within(h.policies[j].patched, int(h.policies[j].Budget.MaxPerMinute)); err != nil {
+				return fmt.Errorf("policy %s: %w", h.policies[j].Name, err)
+			}
 		}
 		if err := h.extent(key, o, i, rolls); err != nil {
 			return err
@@ -575,9 +628,11 @@ func (h *history) allowed(key remediation.Key, o *modelObject) error {
 	if err := within(h.all, h.limits.MaxPerMinute); err != nil {
 		return fmt.Errorf("all policies: %w", err)
 	}
-	if moved := len(h.keys(func(other *modelObject) bool {
-		return other == o || other.patching != nil || len(other.moved) > 0 && h.knows(other)
-	})); h.limits.MaxConcurrent > 0 && moved > h.limits.MaxConcurrent {
+	var moved int
+	for k, other := range h.objects {
+		moved += count(h.holdsOut(k, other, key.Namespace) && (other == o || other.patching != nil || len(other.moved) > 0 && h.knows(other)))
+	}
+	if h.limits.MaxConcurrent > 0 && moved > h.limits.MaxConcurrent {
 		return fmt.Errorf("%d objects are moved, and %d are allowed", moved, h.limits.MaxConcurrent)
 	}
 	return nil
@@ -588,26 +643,42 @@ func (h *history) knows(o *modelObject) bool {
 	return !o.movedBefore || h.now.Sub(h.led) < 10*time.Minute
 }
 
+// group returns the policies that share the bounds of a policy, and itself, by index.
+func (h *history) group(i int) []int {
+	out := []int{i}
+	for j, p := range h.policies {
+		if j != i && p.Budget.Group != "" && p.Budget.Group == h.policies[i].Budget.Group {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
 // extent returns an error if too many objects are moved or unavailable once a policy moves this one.
 func (h *history) extent(key remediation.Key, o *modelObject, i int, rolls bool) error {
 	p := h.policies[i]
 	patchingFor := func(other *modelObject) bool { return slices.Contains(remediation.Names(other.patching), p.Name) }
 	var moved, here, unavailable int
 	for k, other := range h.objects {
-		moves := other == o || patchingFor(other) || other.moved[i] && h.knows(other)
-		moved += count(moves)
+		moves := other == o || slices.ContainsFunc(h.group(i), func(j int) bool {
+			return slices.Contains(remediation.Names(other.patching), h.policies[j].Name) || other.moved[j] && h.knows(other)
+		})
+		moved += count(moves && h.holdsOut(k, other, key.Namespace))
 		here += count(moves && k.Namespace == key.Namespace)
-		unavailable += count(slices.Contains(other.policies, i) && !other.rollout.Ready || patchingFor(other) && other.due[i] || other.moved[i] || other == o && rolls)
+		unavailable += count(other.unavailable() && (slices.Contains(other.policies, i) && !other.rollout.Ready || patchingFor(other) && other.due[i] || other.moved[i] || other == o && rolls))
 	}
-	if limit := int(p.Budget.MaxConcurrent); limit > 0 && moved > limit {
-		return fmt.Errorf("policy %s: %d objects are moved, and %d are allowed", p.Name, moved, limit)
-	}
-	if limit := int(p.Budget.PerNamespace); limit > 0 && here > limit {
-		return fmt.Errorf("policy %s: %d objects of namespace %s are moved, and %d are allowed", p.Name, here, key.Namespace, limit)
+	for _, j := range h.group(i) {
+		bounds := h.policies[j].Budget
+		if limit := int(bounds.MaxConcurrent); limit > 0 && moved > limit {
+			return fmt.Errorf("policy %d: %d objects are moved, and %d are allowed", j, moved, limit)
+		}
+		if limit := int(bounds.PerNamespace); limit > 0 && here > limit {
+			return fmt.Errorf("policy %d: %d objects of namespace %s are moved, and %d are allowed", j, here, key.Namespace, limit)
+		}
 	}
 	// An object that is unavailable anyway may be patched. The API server refuses a patch of an object that became ready since
 	// it was observed.
-	if p.Budget.MaxUnavailable != nil && rolls && o.seen.Ready && len(o.moved)+len(o.late) == 0 {
+	if p.Budget.MaxUnavailable != nil && rolls && o.unavailable() && o.seen.Ready && len(o.moved)+len(o.late) == 0 {
 		limit, _ := intstr.GetScaledValueFromIntOrPercent(p.Budget.MaxUnavailable, h.Matched(p.Name, []schema.GroupVersionResource{deployments}), false)
 		if unavailable > max(1, limit) {
 			return fmt.Errorf("policy %s: %d objects are unavailable, and %d are allowed", p.Name, unavailable, max(1, limit))
@@ -624,7 +695,7 @@ func (h *history) patched(key remediation.Key, o *modelObject) {
 			delete(o.due, i)
 			delete(h.policies[i].failed, key)
 			if rolls {
-				rolled, o.moved[i], o.movedBefore = true, true, false
+				rolled, o.moved[i], o.movedBefore, o.movedAt = true, true, false, h.now
 			}
 		}
 	}
@@ -651,7 +722,8 @@ func (h *history) finish(key remediation.Key, o *modelObject) error {
 		for len(o.late) > 0 && h.random.IntN(2) == 0 {
 			h.observe(key, o)
 		}
-		result = remediation.Patch{Done: true, UID: o.rollout.UID, Generation: o.rollout.Generation}
+		at := o.observed(o.rollout)
+		result = remediation.Patch{Done: true, UID: at.UID, Generation: at.Generation, Version: fmt.Sprint(o.rollout.Generation)}
 	}
 	o.patching = nil
 	h.follow(h.budget.Finish(h.now, key, due, result))

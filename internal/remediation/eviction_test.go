@@ -272,10 +272,10 @@ func TestEvictionsAreMoves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, due := evictingBudget(placementv1.RemediationBudget{MaxConcurrent: 1, MaxUnavailable: new(intstr.FromInt32(100))}, 10)
 			first, second := podKey("a"), podKey("b")
-			if ok, _ := b.Spend(midnight, first, due); !ok {
+			if ok, _ := b.Spend(midnight, first, due, remediation.Carrier{}); !ok {
 				t.Fatal("the first eviction waits")
 			}
-			if ok, _ := b.Spend(midnight, second, due); ok {
+			if ok, _ := b.Spend(midnight, second, due, remediation.Carrier{}); ok {
 				t.Fatal("the second eviction does not wait")
 			}
 			b.Finish(midnight, first, due, remediation.Patch{Done: true, UID: "u"})
@@ -298,7 +298,7 @@ func TestEvictionsAndAvailability(t *testing.T) {
 	b, due := evictingBudget(placementv1.RemediationBudget{MaxUnavailable: new(intstr.FromString("10%"))}, 10)
 	spend := func(name string, want bool) {
 		t.Helper()
-		if ok, _ := b.Spend(midnight, podKey(name), due); ok != want {
+		if ok, _ := b.Spend(midnight, podKey(name), due, remediation.Carrier{}); ok != want {
 			t.Errorf("%s may be evicted: %v, want %v", name, ok, want)
 		}
 	}
@@ -335,10 +335,10 @@ func TestReadinessOfPodsAndOtherPolicies(t *testing.T) {
 		b.Settle(midnight, p, []schema.GroupVersionResource{podKey("").Resource, deployment.Resource}, epoch)
 	}
 	b.Observe(midnight, podKey("a"), remediation.Rollout{UID: "a"})
-	if ok, _ := b.Spend(midnight, podKey("b"), remediation.Due{{Policy: evicts, Changes: rolls.Changes}}); ok {
+	if ok, _ := b.Spend(midnight, podKey("b"), remediation.Due{{Policy: evicts, Changes: rolls.Changes}}, remediation.Carrier{}); ok {
 		t.Error("a Pod is evicted while another one is not ready")
 	}
-	if ok, _ := b.Spend(midnight, deployment, remediation.Due{rolls}); !ok {
+	if ok, _ := b.Spend(midnight, deployment, remediation.Due{rolls}, remediation.Carrier{}); !ok {
 		t.Error("a Deployment waits for a Pod of a policy that does not evict")
 	}
 }
@@ -354,7 +354,7 @@ func TestNewLeaderCountsUnreadyPods(t *testing.T) {
 	b.Observe(midnight, podKey("terminating"), remediation.Rollout{UID: "t", Generation: 2})
 	_, epoch := b.Settled("p")
 	b.Settle(midnight, p, []schema.GroupVersionResource{podKey("").Resource}, epoch)
-	if ok, _ := b.Spend(midnight, podKey("b"), due); ok {
+	if ok, _ := b.Spend(midnight, podKey("b"), due, remediation.Carrier{}); ok {
 		t.Error("a Pod is evicted while one of the predecessor is not gone")
 	}
 	if diff := cmp.Diff([]remediation.Key{podKey("b")}, b.Unobserve(midnight, podKey("terminating")).Keys); diff != "" {
@@ -368,7 +368,7 @@ func TestProtectedPods(t *testing.T) {
 	pod, now := newPod(t, nil), midnight.Add(time.Hour)
 	var delays []time.Duration
 	for range 8 {
-		if ok, _ := b.Spend(now, podKey("web"), due); !ok {
+		if ok, _ := b.Spend(now, podKey("web"), due, remediation.Carrier{}); !ok {
 			t.Fatal("the eviction waits")
 		}
 		b.Finish(now, podKey("web"), due, remediation.Patch{})
@@ -409,7 +409,7 @@ func TestProtectedPodsLeaveThePace(t *testing.T) {
 	now := midnight.Add(time.Hour)
 	spend := func(name string, want bool, result remediation.Patch) {
 		t.Helper()
-		ok, _ := b.Spend(now, podKey(name), due)
+		ok, _ := b.Spend(now, podKey(name), due, remediation.Carrier{})
 		if ok != want {
 			t.Fatalf("%s may be evicted: %t", name, ok)
 		}

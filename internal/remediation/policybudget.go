@@ -32,15 +32,15 @@ import (
 
 // policyBudget is the budget of one policy, or of all policies together. The Budget's mutex protects it.
 type policyBudget struct {
-	pacer
+	// usage is what counts against the pace and the bounds of moves. Policies of a group share it.
+	*usage
+	// interval is the minimum time between two patches; 0 for no bound.
+	interval time.Duration
 	// version is the version of the policy in force; nil if there is none, or if it is not known yet. bounds and generation are
 	// those of the newest version.
 	version    *placement.Policy
 	bounds     placementv1.RemediationBudget
 	generation int64
-	// moving are the objects that are moved for the policy, and namespaces their numbers by namespace.
-	moving     sets.Set[Key]
-	namespaces map[string]int
 	// unavailable are the matched objects that are not ready, or that are moved by a patch that rolls pods.
 	unavailable sets.Set[Key]
 	// settled reports whether all objects that the policy matches have been observed. resuming reports whether an earlier
@@ -58,20 +58,44 @@ type policyBudget struct {
 }
 
 func newPolicyBudget(last time.Time) *policyBudget {
-	return &policyBudget{pacer: pacer{last: last}, moving: sets.New[Key](), namespaces: map[string]int{}, unavailable: sets.New[Key](), failures: map[string]int{}}
+	return &policyBudget{usage: newUsage(last), unavailable: sets.New[Key](), failures: map[string]int{}}
 }
 
-// pacer remembers the last patch for one policy, or for all policies.
-type pacer struct {
-	// interval is the minimum time between two patches; 0 for no bound.
-	interval time.Duration
-	last     time.Time
-	// earlier is the time of the patch before the last one.
-	earlier time.Time
+// usage is what is done for one policy, for the policies of a group, or for all policies.
+type usage struct {
+	// last is the time of the last patch, and earlier that of the one before it.
+	last, earlier time.Time
+	// moving are the objects that are moved, and late are those of them that have failed because they do not run in time.
+	moving, late tally
+}
+
+func newUsage(last time.Time) *usage { return &usage{last: last, moving: newTally(), late: newTally()} }
+
+// tally is a set of objects with their numbers by namespace.
+type tally struct {
+	sets.Set[Key]
+	namespaces map[string]int
+}
+
+func newTally() tally { return tally{sets.New[Key](), map[string]int{}} }
+
+// put adds an object, or removes it.
+func (t tally) put(key Key, member bool) {
+	if t.Has(key) == member {
+		return
+	}
+	setMember(t.Set, key, member)
+	if member {
+		t.namespaces[key.Namespace]++
+		return
+	}
+	if t.namespaces[key.Namespace]--; t.namespaces[key.Namespace] == 0 {
+		delete(t.namespaces, key.Namespace)
+	}
 }
 
 // next returns the time of the earliest next patch; zero if there is no bound.
-func (p *pacer) next() time.Time {
+func (p *policyBudget) next() time.Time {
 	if p.interval == 0 {
 		return time.Time{}
 	}
@@ -140,16 +164,30 @@ func (p *policyBudget) recovered(namespace string) (resumed bool) {
 	return !stops || !scope.Covers(before)
 }
 
-// blocks returns the queue in which an object must wait before the policy with the name may move it.
-func (p *policyBudget) blocks(key Key, name string, rolls bool, objects Matches) (in queueName, waits bool) {
-	// An object that is moved already takes no other slot.
+// blocks returns the queue in which an object must wait before the policy with the name, or another one of its group, may move it, and until
+// when; zero if only an event can end the wait.
+func (p *policyBudget) blocks(now time.Time, key Key, name string) (in queueName, until time.Time, waits bool) {
+	// An object that is moved already takes no other slot. One that has failed takes a slot of its namespace alone, so that no tenant stops
+	// the moves of others.
 	self := count(p.moving.Has(key))
-	if most := p.bounds.MaxConcurrent; most > 0 && p.moving.Len()-self >= int(most) {
-		return queueName{policy: name, reason: forConcurrency}, true
+	if most := int(p.bounds.MaxConcurrent); most > 0 {
+		selfLate := count(p.late.Has(key))
+		switch others := p.moving.Len() - self - (p.late.Len() - selfLate); {
+		case others >= most:
+			return queueName{policy: name, reason: forConcurrency}, time.Time{}, true
+		case others+p.late.namespaces[key.Namespace]-selfLate >= most:
+			return queueName{policy: name, reason: forNamespace, namespace: key.Namespace}, time.Time{}, true
+		}
 	}
-	if most := p.bounds.PerNamespace; most > 0 && p.namespaces[key.Namespace]-self >= int(most) {
-		return queueName{policy: name, reason: forNamespace, namespace: key.Namespace}, true
+	if most := p.bounds.PerNamespace; most > 0 && p.moving.namespaces[key.Namespace]-self >= int(most) {
+		return queueName{policy: name, reason: forNamespace, namespace: key.Namespace}, time.Time{}, true
 	}
+	next := p.next()
+	return queueName{policy: name, reason: forPace}, next, now.Before(next)
+}
+
+// blocksRollout returns the queue in which an object must wait before the policy with the name may make it unavailable.
+func (p *policyBudget) blocksRollout(key Key, name string, rolls bool, objects Matches) (in queueName, waits bool) {
 	if rolls && p.bounds.MaxUnavailable != nil && !p.unavailable.Has(key) && p.unavailable.Len() >= p.maxUnavailable(objects.Matched(name, p.rolled)) {
 		return queueName{policy: name, reason: forAvailability}, true
 	}
@@ -178,21 +216,6 @@ func (p *policyBudget) mayHaveMore(matched int) bool {
 	before := p.most
 	p.most = p.maxUnavailable(matched)
 	return p.most > before
-}
-
-// setMoving records whether an object is moved for the policy.
-func (p *policyBudget) setMoving(key Key, moving bool) {
-	if p.moving.Has(key) == moving {
-		return
-	}
-	setMember(p.moving, key, moving)
-	if moving {
-		p.namespaces[key.Namespace]++
-		return
-	}
-	if p.namespaces[key.Namespace]--; p.namespaces[key.Namespace] == 0 {
-		delete(p.namespaces, key.Namespace)
-	}
 }
 
 // setMember adds a key to a set, or removes it.

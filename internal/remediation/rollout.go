@@ -37,6 +37,13 @@ type Rollout struct {
 	Ready bool
 	// Failure is the reason why the rollout failed; empty if it did not fail.
 	Failure string
+	// Version is the resource version of the object on which a multi-cluster system reports. Then Ready reports whether the object runs in its
+	// clusters. It is empty if Ready is what the object's own status says.
+	Version string
+	// Serves reports whether the object is available although it is not ready: it is still in clusters that it leaves. Missing says what is
+	// missing, for a message. Both are only set for reports.
+	Serves  bool
+	Missing string
 }
 
 // onDelete is the update strategy of StatefulSets and DaemonSets whose pods stay as they are until they are deleted.

@@ -78,9 +78,9 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 	}
 	ledger := remediation.NewLedger()
 	budget := remediation.NewBudget(remediation.Limits{MaxPerMinute: base.options.RemediationMaxPerMinute, MaxConcurrent: base.options.RemediationMaxConcurrent}, ledger)
-	remediation := newRemediation(base, evaluation, loading, ledger, budget, ready)
-	types := newTypeCheck(base, evaluation)
 	delivering := newDelivery(base, evaluation, loading, ready)
+	remediation := newRemediation(base, evaluation, loading, delivering, ledger, budget, ready)
+	types := newTypeCheck(base, evaluation)
 	status := newStatus(base, evaluation, loading, configurations, ledger, budget, delivering, remediation, types)
 	namespaceChanged := func(name string, before, after map[string]string) {
 		status.NamespaceChanged(name, before, after)
@@ -160,16 +160,18 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 
 // newRemediation returns the controller that remediates existing objects within the budget, and records their violations in
 // ledger.
-func newRemediation(base *base, evaluation *evaluation, loading *loading, ledger *remediation.Ledger, budget *remediation.Budget, ready *readiness) *remediator.Controller {
+func newRemediation(base *base, evaluation *evaluation, loading *loading, deliveries *deliverer.Controller, ledger *remediation.Ledger, budget *remediation.Budget, ready *readiness) *remediator.Controller {
 	c := remediator.New(remediator.Deps{
 		Client: base.served.dynamic, Core: base.served.core, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog, Ledger: ledger, Budget: budget,
 		Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{}, Identity: base.served.identity,
-		Ready:    ready.isReady,
-		Tracing:  base.tracing,
-		Changed:  base.topics.policyFacts.Publish,
-		Policies: base.mgr.GetClient(),
-		Plans:    &remediator.PlanStore{Client: base.state.live, Namespace: base.options.Namespace, Owned: base.state.host == nil},
+		Ready:      ready.isReady,
+		Tracing:    base.tracing,
+		Changed:    base.topics.policyFacts.Publish,
+		Policies:   base.mgr.GetClient(),
+		Plans:      &remediator.PlanStore{Client: base.state.live, Namespace: base.options.Namespace, Owned: base.state.host == nil},
+		Deliveries: deliveries,
 	})
+	deliveries.Subscribe(c.ObjectDelivered)
 	evaluation.catalog.Subscribe(c.Rewatch)
 	loading.replication.Subscribe(c.DataChanged)
 	predicateDataChanged := func(schema.GroupVersionResource) { c.PredicateDataChanged() }

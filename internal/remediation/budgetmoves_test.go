@@ -1,0 +1,290 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediation_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+var (
+	reports = remediation.Carrier{Reports: true}
+	surges  = remediation.Carrier{Reports: true, Surges: true}
+)
+
+// report returns what a system reports of an object with a resource version.
+func report(key remediation.Key, version string, runs bool) remediation.Rollout {
+	out := remediation.Rollout{UID: types.UID(key.Name), Generation: 1, Version: version, Ready: runs}
+	if !runs {
+		out.Missing = "cluster b: its health is Unhealthy"
+	}
+	return out
+}
+
+// moving returns a version of a policy in force that moves objects between clusters, and changes no pods.
+func (c *budgetCase) moving(budget placementv1.RemediationBudget) *placement.Policy {
+	p := &placement.Policy{Name: "p", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Budget: budget}
+	c.PolicyChanged(c.now, p.Name, p)
+	c.settle(p)
+	return p
+}
+
+// moves checks whether an object may be moved to other clusters, and moves it at a resource version if so.
+func (c *budgetCase) moves(key remediation.Key, p *placement.Policy, carrier remediation.Carrier, version string, want bool) remediation.Next {
+	c.Helper()
+	got, next := c.Spend(c.now, key, movesFor(p), carrier)
+	if got != want {
+		c.Errorf("%s may be moved: %v, not %v; waiting: %+v", key.Name, got, want, c.Waiting(p.Name))
+	}
+	if !got {
+		return next
+	}
+	return c.Finish(c.now, key, movesFor(p), remediation.Patch{Done: true, UID: types.UID(key.Name), Generation: 1, Version: version})
+}
+
+func TestMovesBetweenClusters(t *testing.T) {
+	minute := metav1.Duration{Duration: time.Minute}
+	t.Run("last until the object runs there", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p := c.moving(oneMoved)
+		a, b := c.object("a", "p"), c.object("b", "p")
+		c.moves(a, p, reports, "5", true)
+		c.moves(b, p, reports, "", false)
+		for _, stale := range []remediation.Rollout{report(a, "4", true), report(a, "5", false), {UID: "a", Generation: 1, Ready: true}} {
+			if next := c.Observe(c.now, a, stale); len(next.Keys) > 0 {
+				t.Errorf("%+v ends the move", stale)
+			}
+		}
+		if got := c.Waiting("p").Rollouts; got != 1 {
+			t.Errorf("%d objects are moved", got)
+		}
+		if next := c.Observe(c.now, a, report(a, "6", true)); len(next.Keys) != 1 {
+			t.Errorf("no other object may be moved: %+v", next)
+		}
+		c.moves(b, p, reports, "7", true)
+	})
+	t.Run("end with the patch where no system reports", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p := c.moving(oneMoved)
+		c.moves(c.object("a", "p"), p, remediation.Carrier{}, "5", true)
+		c.moves(c.object("b", "p"), p, remediation.Carrier{}, "6", true)
+	})
+	t.Run("fail after some time, and go on to count", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		budget := oneMoved
+		budget.PauseAfterFailures, budget.MoveTimeout = new(intstr.FromInt32(0)), &minute
+		p := c.moving(budget)
+		a, b := c.object("a", "p"), c.object("b", "p")
+		if next := c.moves(a, p, reports, "5", true); next.Wake != time.Minute {
+			t.Errorf("Open is to be called after %s", next.Wake)
+		}
+		c.Observe(c.now, a, report(a, "5", false))
+		c.now = c.now.Add(time.Minute)
+		if next := c.Open(c.now); !cmp.Equal(next.Paused, []string{"p"}) {
+			t.Errorf("the patches go on: %+v", next)
+		}
+		want := []remediation.Failure{{
+			Key: remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Resource: "deployments"}, Namespace: "default", Name: "a"}, Rollout: true,
+			Reason: "it does not run in its clusters 1m0s after it was moved: cluster b: its health is Unhealthy",
+		}}
+		waiting := c.Waiting("p")
+		if diff := cmp.Diff(want, waiting.Failures); diff != "" {
+			t.Errorf("failures (-want +got):\n%s", diff)
+		}
+		c.Release("p", waiting.Pause)
+		c.moves(b, p, reports, "", false)
+		if got := c.Waiting("p"); got.Rollouts != 1 || got.Paced != 1 {
+			t.Errorf("the failed object does not count as moved: %+v", got)
+		}
+		c.Observe(c.now, a, report(a, "6", true))
+		if diff := cmp.Diff(remediation.Waiting{}, c.Waiting("p"), cmpopts.IgnoreFields(remediation.Waiting{}, "Paced")); diff != "" {
+			t.Errorf("after the object runs (-want +got):\n%s", diff)
+		}
+		c.moves(b, p, reports, "7", true)
+	})
+	t.Run("that fail stop those of their namespace alone", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		budget := oneMoved
+		budget.PauseAfterFailures, budget.MoveTimeout = new(intstr.FromString("Never")), &minute
+		p := c.moving(budget)
+		a, b, other := c.object("a", "p"), c.object("b", "p"), remediation.Key{Resource: deployments, Namespace: "other", Name: "c"}
+		c.moves(a, p, reports, "5", true)
+		c.moves(b, p, reports, "", false)
+		c.moves(other, p, reports, "", false)
+		c.now = c.now.Add(time.Minute)
+		if diff := cmp.Diff([]remediation.Key{other}, c.Open(c.now).Keys); diff != "" {
+			t.Errorf("to decide again (-want +got):\n%s", diff)
+		}
+		c.moves(other, p, reports, "6", true)
+		if next := c.Observe(c.now, other, report(other, "7", true)); len(next.Keys) > 0 {
+			t.Errorf("to decide again: %v", next.Keys)
+		}
+		c.moves(b, p, reports, "", false)
+		if diff := cmp.Diff([]remediation.Key{b}, c.Observe(c.now, a, report(a, "8", true)).Keys); diff != "" {
+			t.Errorf("to decide again (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("leave no more objects unavailable than allowed", func(t *testing.T) {
+		for name, tc := range map[string]struct {
+			carrier remediation.Carrier
+			second  bool
+		}{
+			"in neither cluster": {reports, false},
+			"in the old one":     {surges, true},
+		} {
+			c := newBudgetCase(t, remediation.Limits{})
+			p := c.moving(onlyOne)
+			a, b := c.object("a", "p"), c.object("b", "p")
+			c.moves(a, p, tc.carrier, "5", true)
+			observed := report(a, "5", false)
+			observed.Serves = tc.carrier.Surges
+			c.Observe(c.now, a, observed)
+			c.Log(name)
+			c.moves(b, p, tc.carrier, "6", tc.second)
+		}
+	})
+	t.Run("do not wait for others if the object runs nowhere anyway", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p := c.moving(onlyOne)
+		a, b := c.object("a", "p"), c.object("b", "p")
+		for _, key := range []remediation.Key{a, b} {
+			c.Observe(c.now, key, report(key, "1", false))
+		}
+		c.moves(a, p, reports, "5", true)
+		c.moves(b, p, reports, "6", true)
+	})
+	t.Run("wait until it is known what runs", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p := c.moving(onlyOne)
+		c.Unsettle()
+		c.moves(c.object("a", "p"), p, reports, "", false)
+		if got := c.Waiting("p").Settling; got != 1 {
+			t.Errorf("%d objects wait", got)
+		}
+	})
+	t.Run("end when no system reports any more, or with the object", func(t *testing.T) {
+		for name, end := range map[string]func(*budgetCase, remediation.Key){
+			"no report": func(c *budgetCase, key remediation.Key) { c.EndReports(c.now, key) },
+			"deleted":   func(c *budgetCase, key remediation.Key) { c.Forget(c.now, key) },
+		} {
+			c := newBudgetCase(t, remediation.Limits{})
+			p := c.moving(oneMoved)
+			a := c.object("a", "p")
+			c.moves(a, p, reports, "5", true)
+			c.Observe(c.now, a, report(a, "5", false))
+			// The status of the type's objects says nothing of it.
+			c.ObserveAll(c.now, deployments, nil)
+			c.moves(c.object("b", "p"), p, reports, "", false)
+			end(c, a)
+			c.Log(name)
+			c.moves(c.object("b", "p"), p, reports, "6", true)
+		}
+	})
+}
+
+// TestBudgetsOfGroups checks that what is done for the policies of a group counts for all of them, and that each keeps to the bounds of all.
+func TestBudgetsOfGroups(t *testing.T) {
+	policy := func(c *budgetCase, name string, budget placementv1.RemediationBudget) *placement.Policy {
+		p := &placement.Policy{Name: name, Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Budget: budget}
+		c.PolicyChanged(c.now, name, p)
+		c.settle(p)
+		return p
+	}
+	shared, alone := placementv1.RemediationBudget{Group: "g"}, placementv1.RemediationBudget{}
+	bounded := placementv1.RemediationBudget{Group: "g", MaxConcurrent: 1}
+	t.Run("share the objects that are moved", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p, q, other := policy(c, "p", bounded), policy(c, "q", shared), policy(c, "other", alone)
+		a, b := c.object("a", "p"), c.object("b", "q")
+		c.moves(a, p, reports, "5", true)
+		c.moves(b, q, reports, "", false)
+		c.moves(c.object("c", "other"), other, reports, "6", true)
+		if got := c.Waiting("q"); got.Paced != 1 || got.Rollouts != 0 {
+			t.Errorf("waiting: %+v", got)
+		}
+		if diff := cmp.Diff([]remediation.Key{b}, c.Observe(c.now, a, report(a, "7", true)).Keys); diff != "" {
+			t.Errorf("to decide again (-want +got):\n%s", diff)
+		}
+		c.moves(b, q, reports, "8", true)
+		c.moves(a, p, reports, "", false)
+	})
+	t.Run("share the pace", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p, q := policy(c, "p", placementv1.RemediationBudget{Group: "g", MaxPerMinute: 6}), policy(c, "q", shared)
+		c.spends(c.object("a", "p"), dueFor(p), true)
+		c.spends(c.object("b", "q"), dueFor(q), false)
+		c.now = c.now.Add(10 * time.Second)
+		c.spends(c.object("b", "q"), dueFor(q), true)
+		c.spends(c.object("c", "p"), dueFor(p), false)
+	})
+	t.Run("end with the policy, and with the group", func(t *testing.T) {
+		for name, end := range map[string]func(*budgetCase) remediation.Next{
+			"deleted": func(c *budgetCase) remediation.Next { return c.PolicyChanged(c.now, "p", nil) },
+			"left": func(c *budgetCase) remediation.Next {
+				left := bounded
+				left.Group = "another"
+				return c.PolicyChanged(c.now, "p", &placement.Policy{Name: "p", Generation: 2, Budget: left})
+			},
+		} {
+			c := newBudgetCase(t, remediation.Limits{})
+			p, q := policy(c, "p", bounded), policy(c, "q", shared)
+			b := c.object("b", "q")
+			c.moves(c.object("a", "p"), p, reports, "5", true)
+			c.moves(b, q, reports, "", false)
+			if diff := cmp.Diff([]remediation.Key{b}, end(c).Keys); diff != "" {
+				t.Errorf("%s: to decide again (-want +got):\n%s", name, diff)
+			}
+		}
+	})
+}
+
+// TestMovesOfEarlierLeader checks that a new leader counts the objects that its predecessor moved and that do not run yet, for ever if it is
+// known that they failed.
+func TestMovesOfEarlierLeader(t *testing.T) {
+	for name, tc := range map[string]struct {
+		failed []remediation.Failure
+		later  bool
+	}{
+		"being moved": {later: true},
+		"failed":      {failed: []remediation.Failure{{Key: remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Resource: "deployments"}, Namespace: "default", Name: "a"}, Rollout: true}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newBudgetCase(t, remediation.Limits{})
+			p := &placement.Policy{Name: "p", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Budget: oneMoved}
+			c.PolicyChanged(c.now, "p", p)
+			c.Resume(c.now, "p", 1, true, tc.failed, "", nil)
+			a, b := c.object("a", "p"), c.object("b", "p")
+			c.Observe(c.now, a, report(a, "5", false))
+			c.settle(p)
+			c.moves(b, p, reports, "", false)
+			c.now = c.now.Add(time.Hour)
+			c.Open(c.now)
+			c.moves(b, p, reports, "6", tc.later)
+		})
+	}
+}
