@@ -24,6 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/lint"
@@ -82,6 +83,33 @@ func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 		}
 	}
 	return out
+}
+
+// findingsOfMoves finds bounds of moves between clusters of which no system says when they end.
+func findingsOfMoves(spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
+	r := spec.WithDefaults().Remediation
+	acts := r.Mode == placementv1.RemediationAutomatic || r.Mode == placementv1.RemediationApproved
+	if !acts || r.Budget == nil || module.Remote != nil || !givesClusters(module) || slices.ContainsFunc(delivery.Systems(spec.Delivery), delivery.System.Reports) {
+		return nil
+	}
+	budget, defaults := r.Budget.WithDefaults(), (*placementv1.RemediationBudget)(nil).WithDefaults()
+	var set []string
+	for _, bound := range []struct {
+		field string
+		set   bool
+	}{
+		{"maxConcurrent", budget.MaxConcurrent > 0}, {"perNamespace", budget.PerNamespace > 0},
+		{"maxUnavailable", *budget.MaxUnavailable != *defaults.MaxUnavailable}, {"moveTimeout", *budget.MoveTimeout != *defaults.MoveTimeout},
+	} {
+		if bound.set {
+			set = append(set, bound.field)
+		}
+	}
+	if len(set) == 0 {
+		return nil
+	}
+	return []Finding{advice("spec.remediation.budget: no move between clusters waits for %s: spec.delivery has no system that reports where objects run, so that a move ends with "+
+		"its patch, and only maxPerMinute bounds such moves. Deliver the objects to Karmada or KubeFleet, here or in another policy", strings.Join(set, ", "))}
 }
 
 // findingsOfEviction finds remediation.evict in a policy that evicts no Pods.

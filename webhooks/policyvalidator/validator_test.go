@@ -172,6 +172,26 @@ func TestValidate(t *testing.T) {
 				p.Spec.Remediation = placementv1.Remediation{Mode: placementv1.RemediationNewOnly, BlastRadius: &placementv1.BlastRadius{Percent: 5}}
 			},
 		},
+		"MovesOfWhichNoSystemReports": {
+			rego: "package p\nclusters contains \"a\"",
+			warning: "spec.remediation.budget: no move between clusters waits for maxConcurrent, maxUnavailable: spec.delivery has no system that reports where objects run, " +
+				"so that a move ends with its patch, and only maxPerMinute bounds such moves. Deliver the objects to Karmada or KubeFleet, here or in another policy",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxPerMinute: 30, MaxConcurrent: 2, MaxUnavailable: new(intstr.FromString("5%"))}
+			},
+		},
+		"MovesWithOtherBounds": {
+			rego: "package p\nclusters contains \"a\"",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Remediation.Budget = new((&placementv1.RemediationBudget{MaxPerMinute: 30}).WithDefaults())
+			},
+		},
+		"MovesWithoutClusters": {
+			rego: "package p\nlabels := {}",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxConcurrent: 2}
+			},
+		},
 		"EvictManual": {
 			rego: "package p\nscheduling.nodeSelector.disk := \"ssd\"", warning: "spec.remediation.evict has no effect in mode Manual: Berth evicts Pods in the modes Automatic and Approved",
 			change: func(p *placementv1.PlacementPolicy) {
