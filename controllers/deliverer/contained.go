@@ -49,13 +49,13 @@ func (c *Controller) contained(system delivery.System, object, live *unstructure
 	}
 	container := keyOf(object)
 	resources := c.resourcesByKind()
-	for id, owner := range c.delivered.owned(system) {
+	for _, owner := range c.delivered.owned(system) {
 		if !delivery.Contains(container, owner.key, resources[owner.key.GroupKind]) {
 			continue
 		}
 		decision.Contained = append(decision.Contained, system.Clusters(owner.object)...)
 		for _, kind := range system.WorkKinds() {
-			decision.Contained = append(decision.Contained, c.works.at(name{kind.GroupVersionResource, id.namespace, id.name})...)
+			decision.Contained = append(decision.Contained, c.works.at(kind.GroupVersionResource, owner.key)...)
 		}
 	}
 	slices.Sort(decision.Contained)

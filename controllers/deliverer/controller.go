@@ -124,7 +124,7 @@ const (
 var (
 	placedFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "metadata.ownerReferences.**", "metadata.generation", "spec.replicas", "status.observedGeneration")
 	nativeFields = projection.Fields("metadata.generation", "metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "metadata.ownerReferences.**", "status.**")
-	workFields   = projection.Fields("metadata.labels.**")
+	workFields   = projection.Fields("metadata.labels.**", "metadata.annotations.**")
 	reportFields = projection.Fields("metadata.generation", "spec.resource.**", "spec.clusters.**", "spec.placement.**", "status.**")
 )
 

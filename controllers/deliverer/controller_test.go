@@ -250,6 +250,10 @@ func TestStatesOfSystems(t *testing.T) {
 		"reports are forbidden": {
 			errs: map[schema.GroupVersionResource]error{resourceBindings: forbidden(resourceBindings)}, run: unknown(placementv1.ReasonForbidden), runMessage: role,
 		},
+		"Works are not served": {unserved: karmadaWorks, run: unknown(placementv1.ReasonNotServed), runMessage: "the API server does not serve works.work.karmada.io"},
+		"Works are forbidden": {
+			errs: map[schema.GroupVersionResource]error{karmadaWorks: forbidden(karmadaWorks)}, run: unknown(placementv1.ReasonForbidden), runMessage: role,
+		},
 		"reports can't be read": {
 			errs: map[schema.GroupVersionResource]error{resourceBindings: errors.New("broken")}, delayed: true, run: unknown(placementv1.ReasonWatchFailed), runMessage: "Berth can't read resourcebindings.work.karmada.io",
 		},
@@ -257,7 +261,7 @@ func TestStatesOfSystems(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRecorder()
-				served := catalog{deployments: "Deployment", policies: "PropagationPolicy", resourceBindings: "ResourceBinding"}
+				served := catalog{deployments: "Deployment", policies: "PropagationPolicy", resourceBindings: "ResourceBinding", karmadaWorks: "Work"}
 				delete(served, tc.unserved)
 				r.Catalog = served
 				answer(r, tc.errs)
@@ -265,7 +269,7 @@ func TestStatesOfSystems(t *testing.T) {
 					ctx, cancel := context.WithCancel(t.Context())
 					defer synctest.Wait()
 					defer cancel()
-					for consumer, resource := range map[*watches.Consumer]schema.GroupVersionResource{r.deliveredWatches: policies, r.reportWatches: resourceBindings} {
+					for consumer, resource := range map[*watches.Consumer]schema.GroupVersionResource{r.deliveredWatches: policies, r.reportWatches: resourceBindings, r.workWatches: karmadaWorks} {
 						if resource != tc.unserved {
 							consumer.Set(ctx, map[schema.GroupVersionResource]*projection.FieldSet{resource: projection.AllFields()})
 						}
@@ -389,7 +393,7 @@ func TestReconcile(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRecorder()
-				r.Catalog = catalog{deployments: "Deployment", policies: "PropagationPolicy", resourceBindings: "ResourceBinding"}
+				r.Catalog = catalog{deployments: "Deployment", policies: "PropagationPolicy", resourceBindings: "ResourceBinding", karmadaWorks: "Work"}
 				answer(r, nil)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer synctest.Wait()
@@ -398,6 +402,7 @@ func TestReconcile(t *testing.T) {
 					return map[schema.GroupVersionResource]*projection.FieldSet{resource: projection.AllFields()}
 				}
 				r.deliveredWatches.Set(ctx, every(policies))
+				r.workWatches.Set(ctx, every(karmadaWorks))
 				if !tc.unreported {
 					r.reportWatches.Set(ctx, every(resourceBindings))
 				}

@@ -223,7 +223,10 @@ func TestDeliveredObjects(t *testing.T) {
 	step("the end of the watch", []delivery.Key{web}, func() { d.Drop(policies) })
 }
 
-var resourceBindings = schema.GroupVersionResource{Group: "work.karmada.io", Version: "v1alpha2", Resource: "resourcebindings"}
+var (
+	resourceBindings = schema.GroupVersionResource{Group: "work.karmada.io", Version: "v1alpha2", Resource: "resourcebindings"}
+	karmadaWorks     = schema.GroupVersionResource{Group: "work.karmada.io", Version: "v1alpha1", Resource: "works"}
+)
 
 // reporting is a ResourceBinding that reports the Deployment web of the namespace default.
 func reporting(t *testing.T, namespace, objectName, health string) *unstructured.Unstructured {

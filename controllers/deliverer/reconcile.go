@@ -116,7 +116,7 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 		}
 	} else {
 		c.contests.forget(key)
-		c.works.forget(key, delivery.NameOf(delivery.Object{GroupVersionKind: key.WithVersion(""), Name: key.Name}))
+		c.works.forget(key)
 	}
 	err := c.converge(ctx, object, n)
 	if err != nil {
@@ -468,8 +468,8 @@ func (c *Controller) observe(system delivery.System, object *unstructured.Unstru
 	if !system.Reports() {
 		return nil, nil, nil
 	}
-	key, deliveredName := keyOf(object), delivery.NameOf(delivery.ObjectOf(object))
-	live = liveIn(system, deliveredName, n.existing)
+	key := keyOf(object)
+	live = liveIn(system, delivery.NameOf(delivery.ObjectOf(object)), n.existing)
 	if len(system.ReportKinds()) == 0 && live != nil {
 		observed = new(system.Observe(live))
 	}
@@ -488,7 +488,7 @@ func (c *Controller) observe(system delivery.System, object *unstructured.Unstru
 		if observed == nil {
 			observed = &delivery.Observation{}
 		}
-		observed.Present = c.works.of(kind.GroupVersionResource, key, deliveredName)
+		observed.Present = c.works.of(kind.GroupVersionResource, key)
 	}
 	return live, observed, nil
 }

@@ -84,7 +84,7 @@ func newRecorder(objects ...*unstructured.Unstructured) *recorder {
 		stored = append(stored, o)
 	}
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		deployments: "DeploymentList", policies: "PropagationPolicyList", resourceBindings: "ResourceBindingList",
+		deployments: "DeploymentList", policies: "PropagationPolicyList", resourceBindings: "ResourceBindingList", karmadaWorks: "WorkList",
 	}, stored...)
 	r := &recorder{refuse: func(string, *unstructured.Unstructured) error { return nil }, client: client}
 	registry := placement.NewRegistry()

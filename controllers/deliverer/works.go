@@ -31,7 +31,7 @@ import (
 
 var _ watches.Sink = (*works)(nil)
 
-// works holds to which clusters systems carry delivered objects, also those that are gone. It is safe for concurrent use.
+// works holds to which clusters systems carry placed objects, also those that are gone. It is safe for concurrent use.
 type works struct {
 	// changed is called with the placed objects whose clusters may have changed.
 	changed func(...delivery.Key)
@@ -39,18 +39,18 @@ type works struct {
 	systems map[schema.GroupVersionResource]delivery.System
 
 	mu sync.Mutex
-	// tables have what each object carries, and clusters has the clusters of each delivered object, by the objects that carry it there.
-	// A delivered object has the type of these.
+	// tables have what each object carries, and clusters has the clusters of what is carried, by the objects that carry it there.
+	// What is carried has the type of these, and the name that delivery.System.CarriedAs returns.
 	tables   map[schema.GroupVersionResource]map[name]carried
 	clusters map[name]map[name]string
-	// readers are the placed objects for which of was called, by the delivered object.
+	// readers are the placed objects for which of was called, by what is carried.
 	readers map[name]delivery.Key
 }
 
-// carried is what an object carries: a delivered object, to a cluster.
+// carried is what an object carries: something, to a cluster.
 type carried struct {
-	delivered name
-	cluster   string
+	what    name
+	cluster string
 }
 
 func newWorks(changed func(...delivery.Key)) *works {
@@ -66,41 +66,47 @@ func newWorks(changed func(...delivery.Key)) *works {
 	return out
 }
 
-// of returns the clusters to which objects of a type carry a delivered object, sorted and not nil. From now on, changed is called with
-// the reader when they change.
-func (w *works) of(resource schema.GroupVersionResource, reader delivery.Key, deliveredName string) []string {
-	delivered := name{resource, reader.Namespace, deliveredName}
+// of returns the clusters to which objects of a type carry a placed object, sorted and not nil. From now on, changed is called with
+// the reader, which is the placed object, when they change.
+func (w *works) of(resource schema.GroupVersionResource, reader delivery.Key) []string {
+	what := w.carriedOf(resource, reader)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.readers[delivered] = reader
-	return w.sorted(delivered)
+	w.readers[what] = reader
+	return w.sorted(what)
 }
 
 // at returns what of returns, without a reader.
-func (w *works) at(delivered name) []string {
+func (w *works) at(resource schema.GroupVersionResource, placed delivery.Key) []string {
+	what := w.carriedOf(resource, placed)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.sorted(delivered)
+	return w.sorted(what)
 }
 
-// sorted returns the clusters of a delivered object. The caller holds mu.
-func (w *works) sorted(delivered name) []string {
-	return append([]string{}, slices.Compact(slices.Sorted(maps.Values(w.clusters[delivered])))...)
+// sorted returns the clusters to which something is carried. The caller holds mu.
+func (w *works) sorted(what name) []string {
+	return append([]string{}, slices.Compact(slices.Sorted(maps.Values(w.clusters[what])))...)
 }
 
-// forget drops a placed object that is gone, and whose delivered objects have a name.
-func (w *works) forget(reader delivery.Key, deliveredName string) {
+// carriedOf returns what objects of a type carry of a placed object.
+func (w *works) carriedOf(resource schema.GroupVersionResource, placed delivery.Key) name {
+	return name{resource, placed.Namespace, w.systems[resource].CarriedAs(delivery.Object{GroupVersionKind: placed.WithVersion(""), Name: placed.Name})}
+}
+
+// forget drops a placed object that is gone.
+func (w *works) forget(reader delivery.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for resource := range w.systems {
-		delete(w.readers, name{resource, reader.Namespace, deliveredName})
+		delete(w.readers, w.carriedOf(resource, reader))
 	}
 }
 
 // read returns what an object carries. ok is false if that is not known.
 func (w *works) read(resource schema.GroupVersionResource, o *unstructured.Unstructured) (out carried, ok bool) {
-	namespace, delivered, cluster, ok := w.systems[resource].CarriedBy(o)
-	return carried{name{resource, namespace, delivered}, cluster}, ok
+	namespace, what, cluster, ok := w.systems[resource].CarriedBy(o)
+	return carried{name{resource, namespace, what}, cluster}, ok
 }
 
 // Replace implements watches.Sink.
@@ -155,7 +161,7 @@ func (w *works) clear(resource schema.GroupVersionResource) []delivery.Key {
 	return touched
 }
 
-// set records what an object carries, nil for nothing, and returns the readers of the delivered objects whose clusters changed. The caller holds mu.
+// set records what an object carries, nil for nothing, and returns the readers of what is carried to other clusters than before. The caller holds mu.
 func (w *works) set(id name, next *carried) []delivery.Key {
 	table := w.tables[id.GroupVersionResource]
 	before, known := table[id]
@@ -163,25 +169,25 @@ func (w *works) set(id name, next *carried) []delivery.Key {
 		return nil
 	}
 	var touched []delivery.Key
-	note := func(delivered name) {
-		if reader, read := w.readers[delivered]; read {
+	note := func(what name) {
+		if reader, read := w.readers[what]; read {
 			touched = append(touched, reader)
 		}
 	}
 	if known {
-		note(before.delivered)
-		delete(w.clusters[before.delivered], id)
-		if len(w.clusters[before.delivered]) == 0 {
-			delete(w.clusters, before.delivered)
+		note(before.what)
+		delete(w.clusters[before.what], id)
+		if len(w.clusters[before.what]) == 0 {
+			delete(w.clusters, before.what)
 		}
 		delete(table, id)
 	}
 	if next != nil {
-		note(next.delivered)
-		if w.clusters[next.delivered] == nil {
-			w.clusters[next.delivered] = map[name]string{}
+		note(next.what)
+		if w.clusters[next.what] == nil {
+			w.clusters[next.what] = map[name]string{}
 		}
-		w.clusters[next.delivered][id] = next.cluster
+		w.clusters[next.what][id] = next.cluster
 		table[id] = *next
 	}
 	return touched

@@ -28,6 +28,8 @@ import (
 
 // TestWorks checks in which clusters an object is known to be, and of which changes its reader is told.
 func TestWorks(t *testing.T) {
+	placed := delivery.Object{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Namespace: "shop", Name: "web"}
+	own := delivery.NameOf(placed)
 	resource := schema.GroupVersionResource{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Resource: "works"}
 	work := func(cluster, name, placement string) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{Object: map[string]any{}}
@@ -45,27 +47,27 @@ func TestWorks(t *testing.T) {
 		want []string
 		told int
 	}{
-		{"a Work before the type is complete", func() { w.Put(resource, work("eu-1", "a", "web-1")) }, []string{}, 0},
-		{"the type", func() { w.Replace(resource, nil, []*unstructured.Unstructured{work("eu-1", "a", "web-1")}) }, []string{"eu-1"}, 1},
-		{"a Work in another cluster", func() { w.Put(resource, work("eu-2", "a", "web-1")) }, []string{"eu-1", "eu-2"}, 1},
-		{"a second Work in a cluster", func() { w.Put(resource, work("eu-2", "b", "web-1")) }, []string{"eu-1", "eu-2"}, 1},
-		{"the same", func() { w.Put(resource, work("eu-2", "b", "web-1")) }, []string{"eu-1", "eu-2"}, 0},
+		{"a Work before the type is complete", func() { w.Put(resource, work("eu-1", "a", own)) }, []string{}, 0},
+		{"the type", func() { w.Replace(resource, nil, []*unstructured.Unstructured{work("eu-1", "a", own)}) }, []string{"eu-1"}, 1},
+		{"a Work in another cluster", func() { w.Put(resource, work("eu-2", "a", own)) }, []string{"eu-1", "eu-2"}, 1},
+		{"a second Work in a cluster", func() { w.Put(resource, work("eu-2", "b", own)) }, []string{"eu-1", "eu-2"}, 1},
+		{"the same", func() { w.Put(resource, work("eu-2", "b", own)) }, []string{"eu-1", "eu-2"}, 0},
 		{"a Work of another placement", func() { w.Put(resource, work("us-1", "c", "db-1")) }, []string{"eu-1", "eu-2"}, 0},
 		{"a Work that changes to another placement", func() { w.Put(resource, work("eu-1", "a", "db-1")) }, []string{"eu-2"}, 1},
 		{"one of two Works goes", func() { w.Delete(resource, "fleet-member-eu-2", "b") }, []string{"eu-2"}, 1},
 		{"an unknown one goes", func() { w.Delete(resource, "fleet-member-eu-2", "b") }, []string{"eu-2"}, 0},
 		{"a Work without labels", func() { w.Put(resource, work("eu-2", "a", "")) }, []string{}, 1},
-		{"the end of the type", func() { w.Put(resource, work("eu-1", "a", "web-1")); w.Drop(resource) }, []string{}, 2},
+		{"the end of the type", func() { w.Put(resource, work("eu-1", "a", own)); w.Drop(resource) }, []string{}, 2},
 	} {
 		// The reader has asked before.
-		w.of(resource, reader, "web-1")
+		w.of(resource, reader)
 		told = nil
 		step.do()
-		if diff := cmp.Diff(step.want, w.of(resource, reader, "web-1")); diff != "" || len(told) != step.told {
+		if diff := cmp.Diff(step.want, w.of(resource, reader)); diff != "" || len(told) != step.told {
 			t.Errorf("%s: told %v (-want +got):\n%s", step.what, told, diff)
 		}
 	}
-	w.forget(reader, "web-1")
+	w.forget(reader)
 	if len(w.readers) > 0 || len(w.clusters) > 0 {
 		t.Errorf("left: %v, %v", w.readers, w.clusters)
 	}

@@ -113,18 +113,22 @@ func (s System) WorkKinds() []Kind {
 	return s.reporter.workKinds
 }
 
-// CarriedBy returns the namespace and the name of the delivered object that an object of WorkKinds carries to a cluster. ok is false if
-// it does not say so.
-func (s System) CarriedBy(o *unstructured.Unstructured) (namespace, delivered, cluster string, ok bool) {
+// CarriedBy returns what an object of WorkKinds carries to a cluster: a namespace, and a name that CarriedAs returns. ok is false if it
+// does not say so.
+func (s System) CarriedBy(o *unstructured.Unstructured) (namespace, carried, cluster string, ok bool) {
 	return s.reporter.carries(o)
 }
+
+// CarriedAs returns the name by which objects of WorkKinds refer to a placed object, in its namespace.
+func (s System) CarriedAs(placed Object) string { return s.reporter.carriedAs(placed) }
 
 // reporter reads from the objects of a system where placed objects run.
 type reporter struct {
 	kinds []Kind
 	// workKinds are the kinds of the objects that carries reads. There may be none.
 	workKinds []Kind
-	carries   func(*unstructured.Unstructured) (namespace, delivered, cluster string, ok bool)
+	carries   func(*unstructured.Unstructured) (namespace, carried, cluster string, ok bool)
+	carriedAs func(Object) string
 	// release changes a delivered object so that the system takes the placed object out of other clusters at once. It is nil if the
 	// system does so anyway.
 	release func(*unstructured.Unstructured)
@@ -239,15 +243,20 @@ func (s System) runningIn(placed Object, applied *unstructured.Unstructured, obs
 	return running, ""
 }
 
-// karmadaReporter reads ResourceBindings. Karmada takes objects of kinds without a rule of health for healthy.
+// karmadaReporter reads ResourceBindings, and Works. Karmada takes objects of kinds without a rule of health for healthy. It leaves a cluster
+// out of the binding as soon as it deletes the Work there, which stays until the object is gone from the cluster: not while Karmada does not reach
+// its API server.
 var karmadaReporter = &reporter{
 	kinds: []Kind{
 		{GroupVersionResource: karmadaWork.WithResource("resourcebindings"), Kind: "ResourceBinding", Namespaced: true},
 		{GroupVersionResource: karmadaWork.WithResource("clusterresourcebindings"), Kind: "ClusterResourceBinding"},
 	},
-	observe:  observeBinding,
-	clusters: affinityOf,
-	carried:  karmadaCarried,
+	workKinds: []Kind{{GroupVersionResource: schema.GroupVersionResource{Group: karmadaWork.Group, Version: "v1alpha1", Resource: "works"}, Kind: "Work", Namespaced: true}},
+	carries:   carriedByKarmadaWork,
+	carriedAs: karmadaBindingName,
+	observe:   observeBinding,
+	clusters:  affinityOf,
+	carried:   karmadaCarried,
 	chooses: func(o *unstructured.Unstructured) bool {
 		dynamic, _, _ := unstructured.NestedString(o.Object, "spec", "placement", "replicaScheduling", "weightPreference", "dynamicWeight")
 		return dynamic != ""
@@ -256,6 +265,19 @@ var karmadaReporter = &reporter{
 }
 
 var karmadaWork = schema.GroupVersion{Group: "work.karmada.io", Version: "v1alpha2"}
+
+// carriedByKarmadaWork reads the annotations of a Work, which name the binding. Its namespace is that of the cluster.
+func carriedByKarmadaWork(o *unstructured.Unstructured) (namespace, binding, cluster string, ok bool) {
+	cluster, ok = strings.CutPrefix(o.GetNamespace(), "karmada-es-")
+	annotations := o.GetAnnotations()
+	binding = cmp.Or(annotations["resourcebinding.karmada.io/name"], annotations["clusterresourcebinding.karmada.io/name"])
+	return annotations["resourcebinding.karmada.io/namespace"], binding, cluster, ok && binding != ""
+}
+
+// karmadaBindingName returns the name that Karmada gives the binding of an object.
+func karmadaBindingName(placed Object) string {
+	return strings.ToLower(strings.ReplaceAll(placed.Name, ":", ".") + "-" + placed.Kind)
+}
 
 // affinityOf returns the clusters in the placement of a policy, or of a binding, sorted.
 func affinityOf(o *unstructured.Unstructured) []string {
@@ -323,6 +345,7 @@ var kubeFleetReporter = &reporter{
 	observe:   observePlacement,
 	workKinds: []Kind{{GroupVersionResource: kubeFleetVersion.WithResource("works"), Kind: "Work", Namespaced: true}},
 	carries:   carriedByWork,
+	carriedAs: deliveredName,
 	release:   releaseKubeFleet,
 	clusters:  pickFixedOf,
 	carried:   pickFixedOf,

@@ -786,26 +786,38 @@ func TestContained(t *testing.T) {
 	}
 }
 
-// TestCarriedBy reads Works as KubeFleet 0.3.1 writes them (pkg/controllers/workgenerator/controller.go).
+// TestCarriedBy reads Works as KubeFleet 0.3.1 (pkg/controllers/workgenerator/controller.go) and Karmada 1.18.2 (pkg/controllers/binding/common.go,
+// and pkg/util/names/names.go) write them, and checks that the placed object is found by what they name.
 func TestCarriedBy(t *testing.T) {
-	fleet := carriers()["kubeFleet"].system
+	fleet, karmada := carriers()["kubeFleet"].system, carriers()["karmada"].system
+	ofBinding := func(namespace, name string) map[string]string {
+		return map[string]string{"resourcebinding.karmada.io/namespace": namespace, "resourcebinding.karmada.io/name": name}
+	}
+	role := delivery.Object{GroupVersionKind: schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}, Name: "system:View"}
 	for what, tc := range map[string]struct {
+		system    delivery.System
 		namespace string
-		labels    map[string]string
-		want      [3]string
+		metadata  map[string]string
+		placed    delivery.Object
+		cluster   string
 		ok        bool
 	}{
-		"of a ResourcePlacement":        {"fleet-member-eu-1", map[string]string{"kubernetes-fleet.io/parent-CRP": "web-1", "kubernetes-fleet.io/parent-placement-namespace": "shop"}, [3]string{"shop", "web-1", "eu-1"}, true},
-		"of a ClusterResourcePlacement": {"fleet-member-eu-1", map[string]string{"kubernetes-fleet.io/parent-CRP": "shop-1"}, [3]string{"", "shop-1", "eu-1"}, true},
-		"of nothing":                    {"fleet-member-eu-1", nil, [3]string{"", "", "eu-1"}, false},
-		"in another namespace":          {"shop", map[string]string{"kubernetes-fleet.io/parent-CRP": "web-1"}, [3]string{"", "web-1", "shop"}, false},
+		"of a ResourcePlacement":           {fleet, "fleet-member-eu-1", map[string]string{"kubernetes-fleet.io/parent-CRP": delivery.NameOf(moved), "kubernetes-fleet.io/parent-placement-namespace": "shop"}, moved, "eu-1", true},
+		"of a ClusterResourcePlacement":    {fleet, "fleet-member-eu-1", map[string]string{"kubernetes-fleet.io/parent-CRP": delivery.NameOf(role)}, role, "eu-1", true},
+		"of no placement":                  {fleet, "fleet-member-eu-1", nil, delivery.Object{}, "", false},
+		"of a placement, elsewhere":        {fleet, "shop", map[string]string{"kubernetes-fleet.io/parent-CRP": "web-1"}, delivery.Object{}, "", false},
+		"of a ResourceBinding":             {karmada, "karmada-es-eu-1", ofBinding("shop", "web-deployment"), moved, "eu-1", true},
+		"of a ClusterResourceBinding":      {karmada, "karmada-es-eu-1", map[string]string{"clusterresourcebinding.karmada.io/name": "system.view-clusterrole"}, role, "eu-1", true},
+		"of no binding, such as Karmada's": {karmada, "karmada-es-eu-1", nil, delivery.Object{}, "", false},
+		"of a binding, elsewhere":          {karmada, "shop", ofBinding("shop", "web-deployment"), delivery.Object{}, "", false},
 	} {
 		o := &unstructured.Unstructured{Object: map[string]any{}}
 		o.SetNamespace(tc.namespace)
-		o.SetLabels(tc.labels)
-		namespace, delivered, cluster, ok := fleet.CarriedBy(o)
-		if got := [3]string{namespace, delivered, cluster}; got != tc.want || ok != tc.ok {
-			t.Errorf("%s: %q, %t", what, got, ok)
+		o.SetLabels(tc.metadata)
+		o.SetAnnotations(tc.metadata)
+		namespace, carried, cluster, ok := tc.system.CarriedBy(o)
+		if ok != tc.ok || ok && (namespace != tc.placed.Namespace || carried != tc.system.CarriedAs(tc.placed) || cluster != tc.cluster) {
+			t.Errorf("%s: %q in %q, to %q, %t", what, carried, namespace, cluster, ok)
 		}
 	}
 }

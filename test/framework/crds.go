@@ -93,6 +93,11 @@ var (
 		GroupVersionKind: schema.GroupVersionKind{Group: "policy.karmada.io", Version: "v1alpha1", Kind: "ClusterPropagationPolicy"},
 		File:             "policy.karmada.io_clusterpropagationpolicies.yaml", Plural: "clusterpropagationpolicies", Scope: apiextensionsv1.ClusterScoped,
 	}
+	// KarmadaWorks are the objects by which Karmada carries workloads to single clusters.
+	KarmadaWorks = Definition{
+		GroupVersionKind: schema.GroupVersionKind{Group: "work.karmada.io", Version: "v1alpha1", Kind: "Work"},
+		File:             "work.karmada.io_works.yaml", Plural: "works", Scope: apiextensionsv1.NamespaceScoped, Status: true,
+	}
 	KubeFleetPlacements = Definition{
 		GroupVersionKind: schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Kind: "ResourcePlacement"},
 		File:             "placement.kubernetes-fleet.io_resourceplacements.yaml", Plural: "resourceplacements", Scope: apiextensionsv1.NamespaceScoped, Status: true,

@@ -36,13 +36,10 @@ import (
 var toKubeFleet = placementv1.Delivery{KubeFleet: &placementv1.KubeFleetDelivery{}}
 
 // carry plays the work generator of KubeFleet 0.3.1 (pkg/controllers/workgenerator/controller.go): it creates the Work by which an agent
-// brings what a placement selects to a cluster. The finalizer is that of the agent, which removes it when the object is gone in the
-// cluster. A cluster-scoped object has no namespace.
+// brings what a placement selects to a cluster. A cluster-scoped object has no namespace.
 func carry(ctx context.Context, namespace, placement, cluster string) (removed func()) {
 	GinkgoHelper()
-	of := framework.NewObject(namespaceObject, "", "fleet-member-"+cluster, nil)
-	Expect(client.IgnoreAlreadyExists(f.Client.Create(ctx, of))).To(Succeed())
-	o := framework.NewObject(framework.KubeFleetWorks.GroupVersionKind, of.GetName(), namespace+"."+placement+"-work", nil)
+	o := framework.NewObject(framework.KubeFleetWorks.GroupVersionKind, "fleet-member-"+cluster, namespace+"."+placement+"-work", nil)
 	if namespace == "" {
 		o.SetName(placement + "-work")
 	}
@@ -51,7 +48,16 @@ func carry(ctx context.Context, namespace, placement, cluster string) (removed f
 		labels["kubernetes-fleet.io/parent-placement-namespace"] = namespace
 	}
 	o.SetLabels(labels)
-	o.SetFinalizers([]string{"kubernetes-fleet.io/work-cleanup"})
+	return carryBy(ctx, o, "kubernetes-fleet.io/work-cleanup")
+}
+
+// carryBy creates a Work in the namespace of its cluster. The finalizer is that of the controller that deletes what the Work carries in the
+// cluster: removed plays that this is done.
+func carryBy(ctx context.Context, o *unstructured.Unstructured, finalizer string) (removed func()) {
+	GinkgoHelper()
+	of := framework.NewObject(namespaceObject, "", o.GetNamespace(), nil)
+	Expect(client.IgnoreAlreadyExists(f.Client.Create(ctx, of))).To(Succeed())
+	o.SetFinalizers([]string{finalizer})
 	o.Object["spec"] = map[string]any{}
 	Expect(f.Client.Create(ctx, o)).To(Succeed())
 	remove := func(ctx context.Context) {

@@ -48,7 +48,7 @@ var bindings = framework.Definition{
 
 // definitions are the definitions that the specs need.
 var definitions = []framework.Definition{
-	framework.KarmadaPolicies, framework.KarmadaClusterPolicies, framework.KubeFleetPlacements, framework.MulticlusterDecisions, bindings, framework.KubeFleetWorks,
+	framework.KarmadaPolicies, framework.KarmadaClusterPolicies, framework.KubeFleetPlacements, framework.MulticlusterDecisions, bindings, framework.KarmadaWorks, framework.KubeFleetWorks,
 	{
 		GroupVersionKind: clusterPlacement,
 		File:             "placement.kubernetes-fleet.io_clusterresourceplacements.yaml", Plural: "clusterresourceplacements", Scope: apiextensionsv1.ClusterScoped, Status: true,

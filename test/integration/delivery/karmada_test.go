@@ -1,0 +1,70 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package delivery_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+// carryWork plays the binding controller of Karmada 1.18.2 (pkg/controllers/binding/common.go): it creates the Work by which Karmada brings
+// a Deployment to a cluster.
+func carryWork(ctx context.Context, owner *unstructured.Unstructured, cluster string) (removed func()) {
+	GinkgoHelper()
+	o := framework.NewObject(framework.KarmadaWorks.GroupVersionKind, "karmada-es-"+cluster, owner.GetName()+"-"+owner.GetNamespace(), nil)
+	o.SetAnnotations(map[string]string{
+		"resourcebinding.karmada.io/namespace": owner.GetNamespace(), "resourcebinding.karmada.io/name": owner.GetName() + "-deployment",
+	})
+	return carryBy(ctx, o, "karmada.io/execution-controller")
+}
+
+// What Karmada does here was seen with Karmada 1.18.2: test/realsystems/karmada.md has the scenarios.
+var _ = Describe("A workload that Karmada delivers", func() {
+	It("does not count as running and delivered while a cluster that it left can't be reached", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKarmada, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		web := deploy(ctx, namespace, "web")
+		carryWork(ctx, web, fl.cluster("a"))
+		removed := carryWork(ctx, web, fl.cluster("b"))
+		// The binding of the same name in another namespace is another one.
+		carryWork(ctx, framework.NewObject(framework.Deployment, f.NewNamespace(ctx, nil), "web", nil), fl.cluster("c"))
+		bind(ctx, web, fl.clusters("a", "b"), fl.clusters("a", "b")...)
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
+		Expect(deliveredCondition(ctx, p.Name)).To(beDelivered(1))
+
+		By("leaving the cluster out of the binding, while its Work stays")
+		fl.move(ctx, "b", "us")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		bind(ctx, web, fl.clusters("a"), fl.cluster("a"))
+		still := "it still runs in cluster " + fl.cluster("b")
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, still))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, still))
+
+		By("removing the Work, as Karmada does when it reaches the cluster again")
+		removed()
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
+})
