@@ -114,7 +114,7 @@ const (
 	// unreadableInterval is the interval at which objects are reconciled again that need a type which Berth fails to read.
 	unreadableInterval = 5 * time.Second
 	// takingTimeout is how long a system may take to follow a delivered object.
-	takingTimeout = time.Minute
+	takingTimeout = 20 * time.Second
 	// workers is the number of objects that are delivered at the same time.
 	workers = 4
 )

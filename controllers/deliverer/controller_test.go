@@ -355,7 +355,7 @@ func TestReconcile(t *testing.T) {
 	free, started := web.DeepCopy(), time.Unix(1_700_000_000, 0)
 	live.SetCreationTimestamp(metav1.NewTime(started))
 	old, doomed := live.DeepCopy(), live.DeepCopy()
-	old.SetCreationTimestamp(metav1.NewTime(started.Add(-time.Minute)))
+	old.SetCreationTimestamp(metav1.NewTime(started.Add(-20 * time.Second)))
 	doomed.SetDeletionTimestamp(new(metav1.NewTime(started)))
 	web = taken(web, live)
 	key := keyOf(web)
@@ -382,7 +382,7 @@ func TestReconcile(t *testing.T) {
 		"without permission":       {placed: web, refusal: apierrors.NewForbidden(policies.GroupResource(), "", errors.New("no grant")), requests: applies, again: time.Minute, failure: placementv1.ReasonForbidden, settled: true},
 		"before reports are read":  {placed: web, unreported: true, requests: applies},
 		"being deleted":            {placed: ends, forgotten: true, settled: true},
-		"delivered, not followed":  {placed: free, live: live, settled: true, again: time.Minute},
+		"delivered, not followed":  {placed: free, live: live, settled: true, again: 20 * time.Second},
 		"never followed":           {placed: free, live: old, settled: true, again: time.Minute, failure: placementv1.ReasonDeliveryFailed},
 		"held by a finalizer":      {placed: web, live: doomed},
 		"being deleted, delivered": {placed: ends, live: live, forgotten: true, settled: true},

@@ -18,6 +18,7 @@ package delivery_test
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -65,6 +67,21 @@ var _ = Describe("A workload that Karmada delivers", func() {
 		By("removing the Work, as Karmada does when it reaches the cluster again")
 		removed()
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
+
+	It("fails before a minute has passed if Karmada prefers another policy, which the webhook refuses", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKarmada, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		web, preferred := deploy(ctx, namespace, "web"), rival{namespace: namespace, name: "a-rival"}
+		Expect(preferred.take(ctx, web)).NotTo(Succeed())
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).WithTimeout(30 * time.Second).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed, "Karmada does not follow PropagationPolicy "+namespace+"/", "see the Events of the placed object"))
+
+		By("giving it to Berth's policy when the other one is gone")
+		Expect(rival{namespace: namespace, name: delivery.NameOf(delivery.ObjectOf(web))}.take(ctx, web)).To(Succeed())
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 	})
 })
