@@ -488,7 +488,7 @@ func (c *Controller) observe(system delivery.System, object *unstructured.Unstru
 		if observed == nil {
 			observed = &delivery.Observation{}
 		}
-		observed.Present = c.works.of(kind.GroupVersionResource, key)
+		observed.Present, observed.Ending = c.works.of(kind.GroupVersionResource, key)
 	}
 	return live, observed, nil
 }

@@ -42,21 +42,28 @@ type works struct {
 	// tables have what each object carries, and clusters has the clusters of what is carried, by the objects that carry it there.
 	// What is carried has the type of these, and the name that delivery.System.CarriedAs returns.
 	tables   map[schema.GroupVersionResource]map[name]carried
-	clusters map[name]map[name]string
+	clusters map[name]map[name]destination
 	// readers are the placed objects for which of was called, by what is carried.
 	readers map[name]delivery.Key
 }
 
 // carried is what an object carries: something, to a cluster.
 type carried struct {
-	what    name
+	what name
+	destination
+}
+
+// destination is a cluster to which an object carries something. ending reports whether that object is being deleted, and what it carries
+// is therefore removed from the cluster.
+type destination struct {
 	cluster string
+	ending  bool
 }
 
 func newWorks(changed func(...delivery.Key)) *works {
 	out := &works{
 		changed: changed, systems: map[schema.GroupVersionResource]delivery.System{},
-		tables: map[schema.GroupVersionResource]map[name]carried{}, clusters: map[name]map[name]string{}, readers: map[name]delivery.Key{},
+		tables: map[schema.GroupVersionResource]map[name]carried{}, clusters: map[name]map[name]destination{}, readers: map[name]delivery.Key{},
 	}
 	for _, system := range delivery.AllSystems() {
 		for _, kind := range system.WorkKinds() {
@@ -66,9 +73,9 @@ func newWorks(changed func(...delivery.Key)) *works {
 	return out
 }
 
-// of returns the clusters to which objects of a type carry a placed object, sorted and not nil. From now on, changed is called with
-// the reader, which is the placed object, when they change.
-func (w *works) of(resource schema.GroupVersionResource, reader delivery.Key) []string {
+// of returns the clusters to which objects of a type carry a placed object, sorted and not nil, and those of them from which it is being
+// removed. From now on, changed is called with the reader, which is the placed object, when they change.
+func (w *works) of(resource schema.GroupVersionResource, reader delivery.Key) (clusters, ending []string) {
 	what := w.carriedOf(resource, reader)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,12 +88,19 @@ func (w *works) at(resource schema.GroupVersionResource, placed delivery.Key) []
 	what := w.carriedOf(resource, placed)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.sorted(what)
+	clusters, _ := w.sorted(what)
+	return clusters
 }
 
-// sorted returns the clusters to which something is carried. The caller holds mu.
-func (w *works) sorted(what name) []string {
-	return append([]string{}, slices.Compact(slices.Sorted(maps.Values(w.clusters[what])))...)
+// sorted returns the clusters to which something is carried, and those of them to which only objects carry it that are being deleted. The
+// caller holds mu.
+func (w *works) sorted(what name) (clusters, ending []string) {
+	stays := map[string]bool{}
+	for _, to := range w.clusters[what] {
+		stays[to.cluster] = stays[to.cluster] || !to.ending
+	}
+	clusters = append([]string{}, slices.Sorted(maps.Keys(stays))...)
+	return clusters, slices.DeleteFunc(slices.Clone(clusters), func(name string) bool { return stays[name] })
 }
 
 // carriedOf returns what objects of a type carry of a placed object.
@@ -106,7 +120,7 @@ func (w *works) forget(reader delivery.Key) {
 // read returns what an object carries. ok is false if that is not known.
 func (w *works) read(resource schema.GroupVersionResource, o *unstructured.Unstructured) (out carried, ok bool) {
 	namespace, what, cluster, ok := w.systems[resource].CarriedBy(o)
-	return carried{name{resource, namespace, what}, cluster}, ok
+	return carried{name{resource, namespace, what}, destination{cluster, o.GetDeletionTimestamp() != nil}}, ok
 }
 
 // Replace implements watches.Sink.
@@ -185,9 +199,9 @@ func (w *works) set(id name, next *carried) []delivery.Key {
 	if next != nil {
 		note(next.what)
 		if w.clusters[next.what] == nil {
-			w.clusters[next.what] = map[name]string{}
+			w.clusters[next.what] = map[name]destination{}
 		}
-		w.clusters[next.what][id] = next.cluster
+		w.clusters[next.what][id] = next.destination
 		table[id] = *next
 	}
 	return touched

@@ -20,6 +20,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -38,32 +40,41 @@ func TestWorks(t *testing.T) {
 		o.SetLabels(map[string]string{"kubernetes-fleet.io/parent-CRP": placement, "kubernetes-fleet.io/parent-placement-namespace": "shop"})
 		return o
 	}
+	ends := func(o *unstructured.Unstructured) *unstructured.Unstructured {
+		o.SetDeletionTimestamp(new(metav1.Unix(1, 0)))
+		return o
+	}
 	reader := delivery.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "shop", Name: "web"}
 	var told []delivery.Key
 	w := newWorks(func(keys ...delivery.Key) { told = append(told, keys...) })
 	for _, step := range []struct {
-		what string
-		do   func()
-		want []string
-		told int
+		what   string
+		do     func()
+		want   []string
+		told   int
+		ending []string
 	}{
-		{"a Work before the type is complete", func() { w.Put(resource, work("eu-1", "a", own)) }, []string{}, 0},
-		{"the type", func() { w.Replace(resource, nil, []*unstructured.Unstructured{work("eu-1", "a", own)}) }, []string{"eu-1"}, 1},
-		{"a Work in another cluster", func() { w.Put(resource, work("eu-2", "a", own)) }, []string{"eu-1", "eu-2"}, 1},
-		{"a second Work in a cluster", func() { w.Put(resource, work("eu-2", "b", own)) }, []string{"eu-1", "eu-2"}, 1},
-		{"the same", func() { w.Put(resource, work("eu-2", "b", own)) }, []string{"eu-1", "eu-2"}, 0},
-		{"a Work of another placement", func() { w.Put(resource, work("us-1", "c", "db-1")) }, []string{"eu-1", "eu-2"}, 0},
-		{"a Work that changes to another placement", func() { w.Put(resource, work("eu-1", "a", "db-1")) }, []string{"eu-2"}, 1},
-		{"one of two Works goes", func() { w.Delete(resource, "fleet-member-eu-2", "b") }, []string{"eu-2"}, 1},
-		{"an unknown one goes", func() { w.Delete(resource, "fleet-member-eu-2", "b") }, []string{"eu-2"}, 0},
-		{"a Work without labels", func() { w.Put(resource, work("eu-2", "a", "")) }, []string{}, 1},
-		{"the end of the type", func() { w.Put(resource, work("eu-1", "a", own)); w.Drop(resource) }, []string{}, 2},
+		{"a Work before the type is complete", func() { w.Put(resource, work("eu-1", "a", own)) }, []string{}, 0, nil},
+		{"the type", func() { w.Replace(resource, nil, []*unstructured.Unstructured{work("eu-1", "a", own)}) }, []string{"eu-1"}, 1, nil},
+		{"a Work in another cluster", func() { w.Put(resource, work("eu-2", "a", own)) }, []string{"eu-1", "eu-2"}, 1, nil},
+		{"a second Work in a cluster", func() { w.Put(resource, work("eu-2", "b", own)) }, []string{"eu-1", "eu-2"}, 1, nil},
+		{"the same", func() { w.Put(resource, work("eu-2", "b", own)) }, []string{"eu-1", "eu-2"}, 0, nil},
+		{"a Work of another placement", func() { w.Put(resource, work("us-1", "c", "db-1")) }, []string{"eu-1", "eu-2"}, 0, nil},
+		{"a Work that changes to another placement", func() { w.Put(resource, work("eu-1", "a", "db-1")) }, []string{"eu-2"}, 1, nil},
+		{"one of two Works goes", func() { w.Delete(resource, "fleet-member-eu-2", "b") }, []string{"eu-2"}, 1, nil},
+		{"an unknown one goes", func() { w.Delete(resource, "fleet-member-eu-2", "b") }, []string{"eu-2"}, 0, nil},
+		{"the other one is being deleted", func() { w.Put(resource, ends(work("eu-2", "a", own))) }, []string{"eu-2"}, 2, []string{"eu-2"}},
+		{"a second one is not", func() { w.Put(resource, work("eu-2", "b", own)) }, []string{"eu-2"}, 1, nil},
+		{"it goes", func() { w.Delete(resource, "fleet-member-eu-2", "b") }, []string{"eu-2"}, 1, []string{"eu-2"}},
+		{"a Work without labels", func() { w.Put(resource, work("eu-2", "a", "")) }, []string{}, 1, nil},
+		{"the end of the type", func() { w.Put(resource, work("eu-1", "a", own)); w.Drop(resource) }, []string{}, 2, nil},
 	} {
 		// The reader has asked before.
 		w.of(resource, reader)
 		told = nil
 		step.do()
-		if diff := cmp.Diff(step.want, w.of(resource, reader)); diff != "" || len(told) != step.told {
+		clusters, ending := w.of(resource, reader)
+		if diff := cmp.Diff([][]string{step.want, step.ending}, [][]string{clusters, ending}, cmpopts.EquateEmpty()); clusters == nil || diff != "" || len(told) != step.told {
 			t.Errorf("%s: told %v (-want +got):\n%s", step.what, told, diff)
 		}
 	}

@@ -48,12 +48,14 @@ type Observation struct {
 	// Present are the clusters in which the system has the placed object, also those of which it reports nothing any more, sorted. It is
 	// nil if the system does not say so, or Berth can't read it.
 	Present []string
+	// Ending are those of them from which the system is removing the object, whatever it reports, sorted.
+	Ending []string
 }
 
 // Equal reports whether two observations are equal.
 func (o Observation) Equal(other Observation) bool {
 	return o.UID == other.UID && o.Current == other.Current && o.Refused == other.Refused && slices.Equal(o.Requested, other.Requested) && maps.Equal(o.Clusters, other.Clusters) &&
-		slices.Equal(o.Present, other.Present)
+		slices.Equal(o.Present, other.Present) && slices.Equal(o.Ending, other.Ending)
 }
 
 // RunState reports whether a placed object runs in its clusters.
@@ -171,7 +173,7 @@ func (s System) run(placed Object, final, applied *unstructured.Unstructured, ob
 	}
 	for _, name := range wanted {
 		if why == "" && !running[name] {
-			why = "cluster " + name + ": " + cmp.Or(observed.Clusters[name], s.Title+" has not brought it there")
+			why = "cluster " + name + ": " + s.missing(observed, name)
 		}
 	}
 	for _, name := range observed.in(placed, running != nil || len(wanted) == 0) {
@@ -190,6 +192,14 @@ func (s System) run(placed Object, final, applied *unstructured.Unstructured, ob
 		return Run{State: NotRunning, Message: why}
 	}
 	return Run{State: Running}
+}
+
+// missing says why a placed object does not run in a cluster.
+func (s System) missing(observed *Observation, cluster string) string {
+	if slices.Contains(observed.Ending, cluster) {
+		return s.Title + " still has to remove an earlier copy"
+	}
+	return cmp.Or(observed.Clusters[cluster], s.Title+" has not brought it there")
 }
 
 // in returns the clusters in which a placed object is, sorted: those in which the system has it, or, where that is not known and the
@@ -239,6 +249,9 @@ func (s System) runningIn(placed Object, applied *unstructured.Unstructured, obs
 	}
 	for name, missing := range observed.Clusters {
 		running[name] = missing == ""
+	}
+	for _, name := range observed.Ending {
+		running[name] = false
 	}
 	return running, ""
 }

@@ -636,11 +636,51 @@ func TestEqualObservations(t *testing.T) {
 		"Requested": func(o *delivery.Observation) { o.Requested = []string{"b"} },
 		"Current":   func(o *delivery.Observation) { o.Current = false },
 		"Clusters":  func(o *delivery.Observation) { o.Clusters = map[string]string{"a": "not ready"} },
+		"Present":   func(o *delivery.Observation) { o.Present = []string{"a"} },
+		"Ending":    func(o *delivery.Observation) { o.Ending = []string{"a"} },
 	} {
 		other := observation()
 		change(&other)
 		if observation().Equal(other) {
 			t.Errorf("observations with another %s are equal", name)
+		}
+	}
+}
+
+// TestEarlierCopies has an object come back to a cluster from which the system could not remove it, so that its earlier copy is healthy there
+// until the system deletes it. The other cluster is kept until then.
+func TestEarlierCopies(t *testing.T) {
+	for name, c := range carriers() {
+		before, err := c.system.HandOver(moved, to("a"), c.spec, nil, nil, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		live := before.Objects[0].Object
+		both, err := c.system.HandOver(moved, to("b"), c.spec, live, c.report(live, []string{"a"}, "a"), noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		live = both.Objects[0].Object
+		for _, tc := range []struct {
+			ending, kept []string
+			message      string
+		}{
+			{[]string{"b"}, []string{"a"}, "it still runs in cluster a; cluster b: " + c.system.Title + " still has to remove an earlier copy"},
+			{nil, nil, "it still runs in cluster a"},
+		} {
+			observed := c.report(live, []string{"a", "b"}, "a", "b")
+			observed.Present, observed.Ending = []string{"a", "b"}, tc.ending
+			got, err := c.system.HandOver(moved, to("b"), c.spec, live, observed, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.ending == nil {
+				// The delivered object changes, so the report is one of an earlier one.
+				tc.message = got.Run.Message
+			}
+			if diff := cmp.Diff([]any{tc.kept, tc.message}, []any{got.Kept, got.Run.Message}); diff != "" || got.Run.State != delivery.NotRunning {
+				t.Errorf("%s, ending in %v: %s (-want +got):\n%s", name, tc.ending, got.Run.State, diff)
+			}
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
@@ -68,6 +69,33 @@ var _ = Describe("A workload that Karmada delivers", func() {
 		removed()
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
+
+	It("keeps the other cluster until an earlier copy is removed in a cluster that can be reached again", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		fl.move(ctx, "b", "us")
+		p := fl.policy(surging(toKarmada, time.Hour), namespace)
+		f.CreateReadyPolicy(ctx, p)
+		web := deploy(ctx, namespace, "web")
+		carryWork(ctx, web, fl.cluster("a"))
+		bind(ctx, web, fl.clusters("a"), fl.cluster("a"))
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
+		removed := carryWork(ctx, web, fl.cluster("b"))
+		Expect(f.Client.DeleteAllOf(ctx, framework.NewObject(framework.KarmadaWorks.GroupVersionKind, "", "", nil), client.InNamespace("karmada-es-"+fl.cluster("b")))).To(Succeed())
+
+		By("reporting the earlier copy as healthy")
+		fl.move(ctx, "b", "eu")
+		fl.move(ctx, "a", "us")
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a", "b")))
+		bind(ctx, web, fl.clusters("a", "b"), fl.clusters("a", "b")...)
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "cluster "+fl.cluster("b")+": Karmada still has to remove an earlier copy"))
+		Expect(clustersIn(ctx, namespace, "web")).To(Equal(fl.clusters("a", "b")))
+
+		By("removing it")
+		removed()
+		carryWork(ctx, web, fl.cluster("b"))
+		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("b")))
 	})
 
 	It("fails before a minute has passed if Karmada prefers another policy, which the webhook refuses", func(ctx SpecContext) {
