@@ -111,6 +111,7 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstru
 		// Another client updated the object. The watch will deliver the newer object; the requeue is for the case that
 		// it does not.
 		c.gate.Leave(key, policies...)
+		c.obstruct(key, "another client updated it at the same time; Berth tries again each second", policies)
 		c.count(ctx, due, metrics.RemediationConflict)
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case err != nil:
@@ -246,6 +247,7 @@ func patchBody(obj *unstructured.Unstructured) ([]byte, error) {
 // probes with one object for all that the policy must patch in the namespace.
 func (c *Controller) failed(ctx context.Context, key remediation.Key, due remediation.Due, err error) (result reconcile.Result) {
 	c.count(ctx, due, metrics.RemediationFailed)
+	c.obstruct(key, err.Error(), remediation.Names(due))
 	var report bool
 	if policies := remediation.Names(due); refused(err) {
 		report, result.RequeueAfter = c.gate.Refuse(c.Clock.Now(), key, policies...)
@@ -261,6 +263,13 @@ func (c *Controller) failed(ctx context.Context, key remediation.Key, due remedi
 	// The failure is not an error of Berth, which would be logged with a stack trace.
 	log.Info("Patching failed; it is tried again later", "object", key.String(), "policies", due.Policies(), "reason", err.Error())
 	return result
+}
+
+// obstruct has the reports of policies say why the patch of an object failed.
+func (c *Controller) obstruct(key remediation.Key, why string, policies []string) {
+	for _, policy := range c.Ledger.Obstruct(key, why, policies...) {
+		c.Changed(policy)
+	}
 }
 
 // refused reports whether the API server refused a patch for a reason of the object's own, such as a denial by another

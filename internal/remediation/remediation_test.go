@@ -152,6 +152,39 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestObstacle checks which failed patch a report names, and whether it has changed.
+func TestObstacle(t *testing.T) {
+	l := remediation.NewLedger()
+	web, db := key("deployments", "shop", "web"), key("deployments", "bank", "db")
+	record := func(of remediation.Key, version string, changes ...placement.Change) {
+		l.Record(of, "u", version, []*placement.Verdict{verdict("p", changes...)}, false)
+	}
+	record(web, "1", change("a"))
+	record(db, "1", change("a"))
+	for _, step := range []struct {
+		name    string
+		do      func() []string
+		changed bool
+		want    string
+	}{
+		{"none", func() []string { return nil }, false, ""},
+		{"one", func() []string { return l.Obstruct(web, "no grant", "p") }, true, "deployments.apps shop/web: no grant"},
+		{"the same", func() []string { return l.Obstruct(web, "no grant", "p") }, false, "deployments.apps shop/web: no grant"},
+		{"another object", func() []string { return l.Obstruct(db, "no grant", "p") }, false, "deployments.apps shop/web: no grant"},
+		{"another reason", func() []string { return l.Obstruct(web, "denied", "p") }, true, "deployments.apps shop/web: denied"},
+		{"decided again", func() []string { record(web, "2", change("a")); return nil }, false, "deployments.apps shop/web: denied"},
+		{"as decided", func() []string { record(web, "3"); return nil }, false, ""},
+		{"another object then", func() []string { return l.Obstruct(db, "no grant", "p") }, true, "deployments.apps bank/db: no grant"},
+		{"patched", func() []string { l.Remediated(db, "1", "p"); return nil }, false, ""},
+		{"gone", func() []string { changed := l.Obstruct(db, "no grant", "p"); l.Forget(db); return changed }, true, ""},
+	} {
+		changed := step.do()
+		if got := l.Report("p").Obstacle; got != step.want || (len(changed) == 1) != step.changed {
+			t.Errorf("%s: obstacle %q, changed %v; want %q", step.name, got, changed, step.want)
+		}
+	}
+}
+
 // TestReportIsBoundedAndOrdered checks that a report has a bounded size, and does not depend on the order of the
 // objects.
 func TestReportIsBoundedAndOrdered(t *testing.T) {

@@ -80,6 +80,8 @@ type Report struct {
 	// Contested are the names of the objects that are no longer patched because other clients change them back, with the names of
 	// those, sorted.
 	Contested []string
+	// Obstacle says of one object that has to be moved why its last patch failed; "" if there is none.
+	Obstacle string
 	// Remediated is the number of patches and evictions since the ledger began to track the policy, of objects that were decided since.
 	Remediated int64
 	// Pause describes why remediation is paused; nil if it is not.
@@ -128,7 +130,15 @@ type account struct {
 	remediated int64
 	// unseen are the objects that were patched or evicted and not decided since, with the resource version before.
 	unseen map[Key]string
+	// obstacle is why the last patch of an object failed.
+	obstacle obstacle
 	planning
+}
+
+// obstacle is an object whose last patch failed, and why.
+type obstacle struct {
+	key Key
+	why string
 }
 
 // seen declares that an object was decided in a version.
@@ -287,10 +297,35 @@ func (l *Ledger) Remediated(key Key, version string, policies ...string) {
 	for _, policy := range policies {
 		a := l.account(policy)
 		a.remediated++
+		if a.obstacle.key == key {
+			a.obstacle = obstacle{}
+		}
 		if f, known := a.objects[key]; known && f.version == version {
 			a.unseen[key] = version
 		}
 	}
+}
+
+// Obstruct declares that the patch of an object for policies failed, and why. Of several objects, the first one counts until it is as the
+// policy decides, so that reports do not alternate between them. It returns the policies whose report changed.
+func (l *Ledger) Obstruct(key Key, why string, policies ...string) (changed []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, policy := range policies {
+		a, next := l.account(policy), obstacle{key, truncate(why)}
+		if a.obstacle == next || a.obstacle.key != key && a.obstructed() {
+			continue
+		}
+		a.obstacle = next
+		changed = append(changed, policy)
+	}
+	return changed
+}
+
+// obstructed reports whether the object whose patch failed still has to be moved.
+func (a *account) obstructed() bool {
+	outcome, _ := a.objects[a.obstacle.key].outcome()
+	return outcome == Differs
 }
 
 // Matching implements Matches.
@@ -411,6 +446,9 @@ func (l *Ledger) Report(policy string) Report {
 		}
 	}
 	out.Violations = out.Denied + out.Moved + out.Failed
+	if a.obstructed() {
+		out.Obstacle = a.obstacle.key.String() + ": " + a.obstacle.why
+	}
 	for _, key := range failed {
 		out.FailedMessage = key.String() + ": " + a.objects[key].failure
 	}

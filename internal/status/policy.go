@@ -765,6 +765,14 @@ func waitingText(w remediation.Waiting, unapproved int) string {
 	return out
 }
 
+// obstacleText says why the last patch of an object failed, for appending to a message; "" if there is no such object.
+func obstacleText(obstacle string) string {
+	if obstacle == "" {
+		return ""
+	}
+	return "; Berth could not change " + obstacle
+}
+
 func (s *setter) compliant(f Facts) *metav1.Condition {
 	r := f.Report
 	switch {
@@ -782,7 +790,7 @@ func (s *setter) compliant(f Facts) *metav1.Condition {
 	case len(r.Contested) > 0:
 		return isFalse(placementv1.ReasonContested, "others change objects back after each patch, so Berth leaves them alone: "+firstNames(r.Contested))
 	case r.Violations > 0:
-		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides%s", r.Violations, r.Matched, waitingText(f.Waiting, WaitingFor(*s.out, placementv1.WaitingForApproval))))
+		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides%s", r.Violations, r.Matched, waitingText(f.Waiting, WaitingFor(*s.out, placementv1.WaitingForApproval))+obstacleText(r.Obstacle)))
 	default:
 		return isTrue(placementv1.ReasonCompliant, "every existing object is as the policy decides")
 	}

@@ -22,6 +22,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -212,6 +213,8 @@ var _ = Describe("The developer's intent", func() {
 		Eventually(func() int {
 			return total("berth_remediations_total", fmt.Sprintf("policy=%q", policy), fmt.Sprintf("outcome=%q", metrics.RemediationFailed))
 		}).WithContext(ctx).Should(BeNumerically(">", 0))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionCompliant).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, "Berth could not change configmaps "+namespace+"/web: the API server did not take the placement over"))
 		expectRecord(ctx, before)
 		stopOperator()
 		startOperator(ctx)
