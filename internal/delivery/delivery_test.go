@@ -150,6 +150,25 @@ func TestReferences(t *testing.T) {
 	decision := decided("ap")
 	decision.Clusters = []string{"ap", "eu", "prod"}
 	decision.Objects["eu"] = []replication.Claim{{Resource: profiles, Namespace: "other", Name: "eu"}}
+	// Of what Open Cluster Management derives from one ManagedCluster, the one in the object's namespace counts.
+	derived := func(namespace string) replication.Claim {
+		return replication.Claim{Resource: profiles, Namespace: namespace, Name: "eu", Manager: "open-cluster-management"}
+	}
+	for _, tc := range []struct {
+		in   []string
+		want string
+	}{{[]string{"z", "shop", "a"}, "shop"}, {[]string{"z", "fleet"}, "fleet"}} {
+		several := decided("eu")
+		several.Objects["eu"] = []replication.Claim{{Resource: managed, Name: "eu"}}
+		for _, namespace := range tc.in {
+			several.Objects["eu"] = append(several.Objects["eu"], derived(namespace))
+		}
+		delivered, err := s.Render(deployment("web", 3), several, spec)
+		want := []any{map[string]any{"clusterProfileRef": map[string]any{"name": "eu", "namespace": tc.want}}}
+		if diff := cmp.Diff(want, delivered[0].Object.Object["decisions"]); err != nil || diff != "" {
+			t.Errorf("derived in %v: error %v (-want +got):\n%s", tc.in, err, diff)
+		}
+	}
 	for name, tc := range map[string]struct {
 		cluster string
 		objects []replication.Claim

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 // SchedulingDisabledAnnotation is the annotation of Placements of Open Cluster Management that its scheduler leaves alone if the
@@ -63,7 +64,7 @@ var (
 // ocmClusters are the clusters of Open Cluster Management. Its scheduler chooses none that is being deleted, and its registration waits
 // until a cluster that is being deleted has no ManifestWorks: pkg/placement/controllers/scheduling/helpers.go and
 // pkg/registration/hub/gc of version 1.3.1.
-var ocmClusters = schema.GroupResource{Group: ocmGroup, Resource: "managedclusters"}
+var ocmClusters = replication.ManagedClusters
 
 var ocmDecisionLists = &lists{
 	Kind: ocmPlacementDecision, infix: "-decision-", first: 1, entries: []string{"status", "decisions"}, cluster: []string{"clusterName"},

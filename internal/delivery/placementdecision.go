@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -61,8 +62,9 @@ var placementDecision = System{
 	render:      renderPlacementDecision,
 }
 
-// profileOf returns the ClusterProfile that represents a cluster. The text says why there is none.
-func profileOf(cluster string, objects replication.Claims) (profile replication.Claim, dangling string) {
+// profileOf returns the ClusterProfile that represents a cluster. Of several that are derived from the same object, it is the one in a
+// namespace, or the one whose namespace sorts first. The text says why there is none.
+func profileOf(cluster, namespace string, objects replication.Claims) (profile replication.Claim, dangling string) {
 	all := objects[cluster]
 	isProfile := func(claim replication.Claim) bool { return claim.Resource == replication.ClusterProfiles }
 	switch counting := replication.Counting(all); {
@@ -74,8 +76,16 @@ func profileOf(cluster string, objects replication.Claims) (profile replication.
 		return counting[0], ""
 	}
 	// What does not count was derived from what does, so it represents the same cluster.
-	if at := slices.IndexFunc(all, isProfile); at >= 0 {
-		return all[at], ""
+	if profiles := slices.DeleteFunc(slices.Clone(all), func(claim replication.Claim) bool { return !isProfile(claim) }); len(profiles) > 0 {
+		return slices.MinFunc(profiles, func(a, b replication.Claim) int {
+			if a.Namespace == namespace {
+				return -1
+			}
+			if b.Namespace == namespace {
+				return 1
+			}
+			return strings.Compare(a.Namespace, b.Namespace)
+		}), ""
 	}
 	return profile, fmt.Sprintf("cluster %s is %s, which is no ClusterProfile", cluster, all[0])
 }
@@ -96,7 +106,7 @@ func renderPlacementDecision(object Object, decision Decision, spec *placementv1
 		decisions := make([]any, 0, len(clusters))
 		dangling := ""
 		for _, name := range clusters {
-			profile, why := profileOf(name, decision.Objects)
+			profile, why := profileOf(name, object.Namespace, decision.Objects)
 			if why != "" {
 				dangling = cmp.Or(dangling, why)
 				continue

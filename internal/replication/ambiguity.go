@@ -29,7 +29,21 @@ import (
 type Claim struct {
 	Resource        schema.GroupResource
 	Namespace, Name string
+	// Manager is the cluster manager that a ClusterProfile names, which the API server lets nobody change; "" for other objects.
+	Manager string
 }
+
+// ClaimOf returns the claim of an object with a normal form, of which only managerField is read.
+func ClaimOf(resource schema.GroupResource, namespace, name string, normal map[string]any) Claim {
+	out := Claim{Resource: resource, Namespace: namespace, Name: name}
+	if resource == ClusterProfiles {
+		out.Manager, _ = normal[ManagerField].(string)
+	}
+	return out
+}
+
+// ManagerField is the field of a ClusterProfile's normal form that has its cluster manager.
+const ManagerField = "provider"
 
 // String returns the type and the name, as in "clusterprofiles.multicluster.x-k8s.io eu/prod".
 func (c Claim) String() string {
@@ -53,17 +67,30 @@ var memberClusters = schema.GroupResource{Group: "cluster.kubernetes-fleet.io", 
 
 const derivedNamespace = "fleet-system"
 
-// derivedFrom returns the object from which a fleet manager derives an object. ok is false if the object is not derived. The namespace
-// says so, and no label does: users may label objects in their own namespaces.
-func (c Claim) derivedFrom() (of Claim, ok bool) {
-	return Claim{Resource: memberClusters, Name: c.Name}, c.Resource == ClusterProfiles && c.Namespace == derivedNamespace
+// ManagedClusters are the objects of Open Cluster Management that represent clusters. With the feature gate ClusterProfile, its
+// registration keeps a ClusterProfile of the name, and with the manager openClusterManagement, in each namespace that has a
+// ManagedClusterSetBinding (pkg/registration/hub/clusterprofile of commit 00f84c32b, after version 1.3.1).
+var ManagedClusters = schema.GroupResource{Group: "cluster.open-cluster-management.io", Resource: "managedclusters"}
+
+const openClusterManagement = "open-cluster-management"
+
+// DerivedFrom returns the object from which a fleet manager derives an object. ok is false if the object is not derived. KubeFleet's
+// namespace says so, and the manager where there is no such namespace. No label does: users may label objects in their own namespaces.
+func (c Claim) DerivedFrom() (of Claim, ok bool) {
+	switch {
+	case c.Resource == ClusterProfiles && c.Namespace == derivedNamespace:
+		return Claim{Resource: memberClusters, Name: c.Name}, true
+	case c.Resource == ClusterProfiles && c.Manager == openClusterManagement:
+		return Claim{Resource: ManagedClusters, Name: c.Name}, true
+	}
+	return Claim{}, false
 }
 
 // Counting returns those of the objects that represent a cluster that count. An object that a fleet manager derives from another one does
 // not count beside it, because it has less.
 func Counting(claims []Claim) []Claim {
 	return slices.DeleteFunc(slices.Clone(claims), func(claim Claim) bool {
-		of, derived := claim.derivedFrom()
+		of, derived := claim.DerivedFrom()
 		return derived && slices.Contains(claims, of)
 	})
 }

@@ -106,14 +106,21 @@ func (i *Inventories) Served(served func(schema.GroupVersionResource) bool) []sc
 
 // Needs returns the sealed fields of the normal form that must be kept of an inventory's objects if a policy reads the
 // given fields. It adds the name if clusters have names other than their objects, because only the normal form has that
-// name, and if only some objects represent clusters, so that a change of that is a change of the normal form.
+// name, and if only some objects represent clusters, so that a change of that is a change of the normal form. It adds the manager of
+// ClusterProfiles, which says what they are derived from.
 func (i *Inventories) Needs(resource schema.GroupVersionResource, read *projection.FieldSet) *projection.FieldSet {
-	if in := i.find(resource); in == nil || in.name == nil && in.sources == nil {
+	in, more := i.find(resource), &projection.FieldSet{}
+	named, managed := in != nil && (in.name != nil || in.sources != nil), resource.GroupResource() == ClusterProfiles
+	if !named && !managed {
 		return read
 	}
-	name := &projection.FieldSet{}
-	name.AddName("name")
-	return projection.Union(read, name.Seal())
+	if named {
+		more.AddName("name")
+	}
+	if managed {
+		more.AddName(ManagerField)
+	}
+	return projection.Union(read, more.Seal())
 }
 
 // Cluster converts an inventory's object to the normal form at data.clusters[name]. Every document has name, namespace,

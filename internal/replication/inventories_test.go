@@ -208,9 +208,13 @@ func TestDeclaredIsCutToWhatIsRead(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"name": "eu", "region": "north"}, normal); diff != "" || len(own) != 0 {
 		t.Errorf("own %v, normal (-want +got):\n%s", own, diff)
 	}
-	profiles := replication.Known().Resources()[0]
-	if kept := inventories.Needs(profiles, read.Seal()).Paths(); !cmp.Equal(kept, []string{".region.**"}) {
+	managed := replication.Known().Resources()[1]
+	if kept := inventories.Needs(managed, read.Seal()).Paths(); !cmp.Equal(kept, []string{".region.**"}) {
 		t.Errorf("of an inventory with the objects' names %v are kept", kept)
+	}
+	profiles := replication.Known().Resources()[0]
+	if kept := inventories.Needs(profiles, read.Seal()).Paths(); !cmp.Equal(kept, []string{".provider", ".region.**"}) {
+		t.Errorf("of ClusterProfiles, which may be derived, %v are kept", kept)
 	}
 }
 

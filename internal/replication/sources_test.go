@@ -97,7 +97,7 @@ func TestRestrictedNames(t *testing.T) {
 		t.Fatalf("inventories %v", resources)
 	}
 	nothing := &projection.FieldSet{}
-	if diff := cmp.Diff([]string{".name"}, inventories.Needs(resources[0], nothing.Seal()).Paths()); diff != "" {
+	if diff := cmp.Diff([]string{".name", ".provider"}, inventories.Needs(resources[0], nothing.Seal()).Paths()); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}
 }

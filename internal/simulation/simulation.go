@@ -355,7 +355,7 @@ func (s *Simulation) Claims(ctx context.Context) (replication.Claims, error) {
 		}
 		for _, obj := range objects {
 			if cluster, ok := inventories.Cluster(resource, obj.Object); ok {
-				out.Add(cluster["name"].(string), replication.Claim{Resource: resource.GroupResource(), Namespace: obj.GetNamespace(), Name: obj.GetName()})
+				out.Add(cluster["name"].(string), replication.ClaimOf(resource.GroupResource(), obj.GetNamespace(), obj.GetName(), cluster))
 			}
 		}
 	}

@@ -551,8 +551,8 @@ func clusterSnapshot(document ast.Value) *predicates.Snapshot {
 	return predicates.ClusterSnapshot(all)
 }
 
-// nameField is the field of the normal form that holds a cluster's name.
-var nameField = ast.StringTerm("name")
+// nameField is the field of the normal form that holds a cluster's name, and managerField the one that holds a ClusterProfile's manager.
+var nameField, managerField = ast.StringTerm("name"), ast.StringTerm(replication.ManagerField)
 
 // merge merges the inventories. A name that several objects have that count is ambiguous: it is not in data.clusters.
 func (s *snapshot) merge(of *inventories) mergedDocument {
@@ -602,14 +602,21 @@ func (s *snapshot) ascend(of *inventories, f func(name, cluster *ast.Term, claim
 			if name == nil {
 				name = ast.StringTerm(r.name)
 			}
-			f(name, cluster, replication.Claim{Resource: resource, Namespace: r.namespace.Value(), Name: r.name})
+			claim := replication.Claim{Resource: resource, Namespace: r.namespace.Value(), Name: r.name}
+			if resource == replication.ClusterProfiles {
+				claim.Manager = nameOf(cluster.Get(managerField))
+			}
+			f(name, cluster, claim)
 			return true
 		})
 	}
 }
 
-// nameOf returns the name of a cluster as a text.
+// nameOf returns the name of a cluster as a text; "" if there is none.
 func nameOf(name *ast.Term) string {
+	if name == nil {
+		return ""
+	}
 	text, _ := name.Value.(ast.String)
 	return string(text)
 }

@@ -56,11 +56,6 @@ type documentPlace struct {
 	normal bool
 }
 
-// claim identifies one of the type's objects.
-func (t *table) claim(key objectKey) replication.Claim {
-	return replication.Claim{Resource: t.resource, Namespace: key.namespace, Name: key.name}
-}
-
 // pointer is a JSON Pointer (RFC 6901).
 type pointer string
 
@@ -226,7 +221,7 @@ func (m *mirror) put(c *change, r schema.GroupVersionResource, key objectKey, o 
 // recordObject records that an object is there, or removed if o is nil.
 func (m *mirror) recordObject(c *change, t *table, key objectKey, o *record) {
 	existing := t.objects[key.namespace]
-	m.recordCluster(c, t.claim(key), existing[key.name], o)
+	m.recordCluster(c, t, key, existing[key.name], o)
 	if o != nil {
 		if existing == nil {
 			existing = map[string]*record{}
@@ -241,9 +236,9 @@ func (m *mirror) recordObject(c *change, t *table, key objectKey, o *record) {
 }
 
 // recordCluster records which clusters an object represented before and represents now; nil means none.
-func (m *mirror) recordCluster(c *change, by replication.Claim, before, after *record) {
+func (m *mirror) recordCluster(c *change, t *table, key objectKey, before, after *record) {
 	if before != nil && before.cluster != "" {
-		delete(m.clusters[before.cluster], by)
+		delete(m.clusters[before.cluster], before.claim(t.resource, key))
 		if len(m.clusters[before.cluster]) == 0 {
 			delete(m.clusters, before.cluster)
 		}
@@ -253,7 +248,7 @@ func (m *mirror) recordCluster(c *change, by replication.Claim, before, after *r
 		if m.clusters[after.cluster] == nil {
 			m.clusters[after.cluster] = map[replication.Claim]*record{}
 		}
-		m.clusters[after.cluster][by] = after
+		m.clusters[after.cluster][after.claim(t.resource, key)] = after
 		c.clusters[after.cluster] = true
 	}
 }
@@ -266,7 +261,7 @@ func (m *mirror) removeType(c *change, r schema.GroupVersionResource) {
 	}
 	for namespace, objects := range t.objects {
 		for name, o := range objects {
-			m.recordCluster(c, t.claim(objectKey{namespace, name}), o, nil)
+			m.recordCluster(c, t, objectKey{namespace, name}, o, nil)
 		}
 	}
 	delete(m.tables, r)

@@ -128,7 +128,7 @@ func (s *store) Ambiguous(types []policy.Resource) []replication.Ambiguity {
 	for _, resource := range types {
 		for key, o := range s.types[resource.GroupVersionResource] {
 			if o.cluster != "" {
-				claims.Add(o.cluster, replication.Claim{Resource: resource.GroupResource(), Namespace: key.namespace, Name: key.name})
+				claims.Add(o.cluster, o.claim(resource.GroupResource(), key))
 			}
 		}
 	}
@@ -271,8 +271,8 @@ func (f *feed) pushed() {
 type record struct {
 	// object is the object as JSON, and normal its normal form as JSON; nil if it has none.
 	object, normal []byte
-	// cluster is the name of the cluster that the object represents; empty for none.
-	cluster string
+	// cluster is the name of the cluster that the object represents; empty for none. manager is that of its replication.Claim.
+	cluster, manager string
 }
 
 // objectKey identifies an object within its type.
@@ -294,6 +294,7 @@ func (s *store) newRecord(resource schema.GroupVersionResource, o *unstructured.
 		out.normal = toJSON(normal)
 		if s.inventories[resource] {
 			out.cluster, _ = normal["name"].(string)
+			out.manager = replication.ClaimOf(resource.GroupResource(), "", "", normal).Manager
 		}
 	}
 	return out
@@ -304,6 +305,11 @@ func toJSON(value any) []byte {
 	// Values that were read from JSON can always be written as JSON.
 	out, _ := json.Marshal(value)
 	return out
+}
+
+// claim identifies an object of a type that represents a cluster.
+func (o *record) claim(resource schema.GroupResource, key objectKey) replication.Claim {
+	return replication.Claim{Resource: resource, Namespace: key.namespace, Name: key.name, Manager: o.manager}
 }
 
 func (o *record) equal(other *record) bool {
