@@ -37,28 +37,28 @@ type clusters struct {
 	changed func()
 
 	mu sync.Mutex
-	// tables have the cluster that each object of a type represents.
+	// tables have the cluster that each object of a type represents. The claims have no manager.
 	tables map[schema.GroupVersionResource]map[replication.Claim]member
 	// known is the result of claims; nil after a change.
 	known replication.Claims
 }
 
 // member is a cluster that an object represents. ready, and leaving, which reports whether the object is being deleted, are only known of
-// types that are read with memberFields.
+// types that are read with memberFields. manager is that of the replication.Claim.
 type member struct {
-	cluster        string
-	ready, leaving bool
+	cluster, manager string
+	ready, leaving   bool
 }
 
 func newClusters(changed func()) *clusters {
 	return &clusters{changed: changed, tables: map[schema.GroupVersionResource]map[replication.Claim]member{}}
 }
 
-// clusterFields are the fields of prepared objects that are read: the names of clusters. memberFields also say whether they are ready, and
-// whether they are being deleted.
+// clusterFields are the fields of prepared objects that are read: the names of clusters and their managers. memberFields also say whether
+// they are ready, and whether they are being deleted.
 var (
-	clusterFields = replication.NormalFields(projection.Fields("name"))
-	memberFields  = replication.NormalFields(projection.Fields("name", "ready", "terminating"))
+	clusterFields = replication.NormalFields(projection.Fields("name", replication.ManagerField))
+	memberFields  = replication.NormalFields(projection.Fields("name", replication.ManagerField, "ready", "terminating"))
 )
 
 // claims returns the objects of each cluster. The caller must not change them.
@@ -69,11 +69,24 @@ func (c *clusters) claims() replication.Claims {
 		c.known = replication.Claims{}
 		for _, table := range c.tables {
 			for claim, represented := range table {
+				claim.Manager = represented.manager
 				c.known.Add(represented.cluster, claim)
 			}
 		}
 	}
 	return c.known
+}
+
+// gone returns those of the clusters that no object represents any more. An object that is derived from one of an inventory does not
+// represent the cluster without it. All inventories must have been read.
+func (c *clusters) gone(inventory schema.GroupResource, names []string) []string {
+	claims := c.claims()
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return slices.ContainsFunc(claims[name], func(claim replication.Claim) bool {
+			of, derived := claim.DerivedFrom()
+			return !derived || of.Resource != inventory || slices.Contains(claims[name], of)
+		})
+	})
 }
 
 // isReady reports whether an object of a type represents a cluster and is ready.
@@ -109,6 +122,7 @@ func read(resource schema.GroupVersionResource, o *unstructured.Unstructured) (r
 	_, normal := replication.Parts(o.Object)
 	var out member
 	out.cluster, _ = normal["name"].(string)
+	out.manager = replication.ClaimOf(resource.GroupResource(), "", "", normal).Manager
 	out.ready, _ = normal["ready"].(bool)
 	out.leaving, _ = normal["terminating"].(bool)
 	return replication.Claim{Resource: resource.GroupResource(), Namespace: o.GetNamespace(), Name: o.GetName()}, out

@@ -92,3 +92,34 @@ func TestClusters(t *testing.T) {
 }
 
 // TestLeavingClusters checks which decided clusters are being deleted, in the inventory of a system.
+
+// TestGoneClusters checks which decided clusters no object represents any more.
+func TestGoneClusters(t *testing.T) {
+	managed, profiles, members := replication.Known().Resources()[1], replication.Known().Resources()[0], replication.Known().Resources()[3]
+	c := newClusters(func() {})
+	fill := func(resource schema.GroupVersionResource, objects ...*unstructured.Unstructured) {
+		for _, o := range objects {
+			replication.Known().Prepare(resource, o)
+		}
+		c.Replace(resource, memberFields, objects)
+	}
+	object := func(namespace, name, manager string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"clusterManager": map[string]any{"name": manager}}}}
+		o.SetNamespace(namespace)
+		o.SetName(name)
+		return o
+	}
+	names := []string{"deleted", "derived", "member", "managed", "other", "profile"}
+	fill(managed, object("", "managed", ""), object("", "other", ""))
+	fill(profiles, object("shop", "managed", "open-cluster-management"), object("shop", "derived", "open-cluster-management"), object("shop", "profile", "another"), object("fleet-system", "member", "KubeFleet"))
+	fill(members, object("", "member", ""))
+	if diff := cmp.Diff([]string{"deleted", "derived"}, c.gone(managed.GroupResource(), names)); diff != "" {
+		t.Errorf("gone (-want +got):\n%s", diff)
+	}
+	c.Delete(managed, "", "managed")
+	// What KubeFleet derives is not derived from an object of Open Cluster Management.
+	c.Delete(members, "", "member")
+	if diff := cmp.Diff([]string{"deleted", "derived", "managed"}, c.gone(managed.GroupResource(), names)); diff != "" {
+		t.Errorf("gone after a deletion (-want +got):\n%s", diff)
+	}
+}

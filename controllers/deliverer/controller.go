@@ -289,8 +289,8 @@ func (c *Controller) inventories() []schema.GroupVersionResource {
 	return c.Catalog.Inventories().Served(func(r schema.GroupVersionResource) bool { return c.Catalog.Kind(r) != "" })
 }
 
-// referenced returns the inventories to whose objects systems that policies deliver to refer, and those that have the members of such
-// systems.
+// referenced returns the inventories to whose objects systems that policies deliver to refer, those that have the members of such
+// systems, and those that say which clusters are gone.
 func (c *Controller) referenced() map[schema.GroupVersionResource]*projection.FieldSet {
 	out := map[schema.GroupVersionResource]*projection.FieldSet{}
 	inventories := c.inventories()
@@ -301,7 +301,7 @@ func (c *Controller) referenced() map[schema.GroupVersionResource]*projection.Fi
 					switch group := inventory.GroupResource(); {
 					case group == system.Members || group == system.Leaving:
 						out[inventory] = memberFields
-					case system.References && out[inventory] == nil:
+					case (system.References || system.Leaving.Resource != "") && out[inventory] == nil:
 						out[inventory] = clusterFields
 					}
 				}

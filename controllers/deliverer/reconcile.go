@@ -416,13 +416,17 @@ func (c *Controller) knows(system delivery.System, objects []delivery.Delivered,
 }
 
 // resolve adds to a decision the objects of the inventories to which the system refers, and takes out of it the clusters that are being
-// deleted and that the system must not get. It returns false while they are not known.
+// deleted or gone and that the system must not get. It returns false while they are not known.
 func (c *Controller) resolve(system delivery.System, decision *delivery.Decision, n *need) bool {
+	own, unread := false, false
 	for _, resource := range c.inventories() {
 		switch state, watched := c.clusterWatches.State(resource); {
-		case state.Synced, !system.References && resource.GroupResource() != system.Leaving:
+		case state.Synced:
+			own = own || resource.GroupResource() == system.Leaving
+		case !system.References && system.Leaving.Resource == "":
 		case watched && state.Settled() && !system.References:
-			// The decision counts as it is.
+			// It is not known which clusters are gone.
+			unread = true
 		case watched && state.Settled():
 			n.fail(placementv1.ReasonDeliveryFailed, "Berth can't read %s, whose objects it has to refer to: %v", resource.GroupResource(), state.Err)
 			n.unreadable = true
@@ -435,9 +439,16 @@ func (c *Controller) resolve(system delivery.System, decision *delivery.Decision
 	if system.References {
 		decision.Objects = c.clusters.claims()
 	}
-	if leaving := c.clusters.leaving(system.Leaving, decision.Clusters); len(leaving) > 0 {
-		decision.Clusters = slices.DeleteFunc(slices.Clone(decision.Clusters), func(name string) bool { return slices.Contains(leaving, name) })
-		n.note = fmt.Sprintf("%s does not get clusters that are being deleted: %s", system.Title, strings.Join(leaving, ", "))
+	leaveOut := func(names []string, why string) {
+		if len(names) == 0 {
+			return
+		}
+		decision.Clusters = slices.DeleteFunc(slices.Clone(decision.Clusters), func(name string) bool { return slices.Contains(names, name) })
+		n.note = cmp.Or(n.note, fmt.Sprintf("%s does not get clusters that %s: %s", system.Title, why, strings.Join(names, ", ")))
+	}
+	leaveOut(c.clusters.leaving(system.Leaving, decision.Clusters), "are being deleted")
+	if own && !unread {
+		leaveOut(c.clusters.gone(system.Leaving, decision.Clusters), "no inventory has")
 	}
 	return true
 }
