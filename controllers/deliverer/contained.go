@@ -17,6 +17,7 @@ limitations under the License.
 package deliverer
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -55,7 +56,7 @@ func (c *Controller) contained(system delivery.System, object, live *unstructure
 		}
 		decision.Contained = append(decision.Contained, system.Clusters(owner.object)...)
 		for _, kind := range system.WorkKinds() {
-			decision.Contained = append(decision.Contained, c.works.at(kind.GroupVersionResource, owner.key)...)
+			decision.Contained = slices.AppendSeq(decision.Contained, maps.Keys(c.works.at(kind.GroupVersionResource, owner.key)))
 		}
 	}
 	slices.Sort(decision.Contained)

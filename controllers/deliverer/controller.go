@@ -124,7 +124,7 @@ const (
 var (
 	placedFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "metadata.ownerReferences.**", "metadata.generation", "spec.replicas", "status.observedGeneration")
 	nativeFields = projection.Fields("metadata.generation", "metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "metadata.ownerReferences.**", "status.**")
-	workFields   = projection.Fields("metadata.labels.**", "metadata.annotations.**")
+	workFields   = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generation", "status.conditions.**", "status.resourceStatus.**")
 	reportFields = projection.Fields("metadata.generation", "spec.resource.**", "spec.clusters.**", "spec.placement.**", "status.**")
 )
 
@@ -270,13 +270,12 @@ func (c *Controller) wanted() (placed, delivered map[schema.GroupVersionResource
 func (c *Controller) servedOf(kinds func(delivery.System) []delivery.Kind, fields *projection.FieldSet) map[schema.GroupVersionResource]*projection.FieldSet {
 	out := map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, p := range c.Registry.InForce() {
-		if !delivery.MayDeliver(p) {
-			continue
-		}
-		for _, system := range delivery.Systems(p.Delivery) {
-			for _, kind := range kinds(system) {
-				if c.Catalog.Kind(kind.GroupVersionResource) != "" {
-					out[kind.GroupVersionResource] = fields
+		for _, r := range c.deliveredBy(p) {
+			for _, system := range delivery.SystemsOf(p, c.kindOf(r.GroupVersionResource)) {
+				for _, kind := range kinds(system) {
+					if c.Catalog.Kind(kind.GroupVersionResource) != "" {
+						out[kind.GroupVersionResource] = fields
+					}
 				}
 			}
 		}

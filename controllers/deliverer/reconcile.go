@@ -369,7 +369,7 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 			n.fail(placementv1.ReasonDeliveryFailed, "%s refers to no ClusterProfile for a decided cluster: %s", o.Object.GetName(), o.Dangling)
 		}
 	}
-	if next.Run.State != delivery.NotReported && unread != nil {
+	if unread != nil && (next.Run.State != delivery.NotReported || !system.Reports() && len(decision.Clusters) > 0) {
 		next.Run = *unread
 	}
 	n.run = n.run.And(next.Run)
@@ -476,11 +476,12 @@ func (c *Controller) findUnjoined(system delivery.System, decision *delivery.Dec
 // observe returns the delivered object of a system and what the system reports of it, or nil. unread says why Berth can't read the
 // reports; nil if it can.
 func (c *Controller) observe(system delivery.System, object *unstructured.Unstructured, n *need) (live *unstructured.Unstructured, observed *delivery.Observation, unread *delivery.Run) {
+	key, placed := keyOf(object), delivery.ObjectOf(object)
 	if !system.Reports() {
-		return nil, nil, nil
+		observed, unread = c.observeWorks(system, key, nil, n)
+		return nil, observed, unread
 	}
-	key := keyOf(object)
-	live = liveIn(system, delivery.NameOf(delivery.ObjectOf(object)), n.existing)
+	live = liveIn(system, delivery.NameOf(placed), n.existing)
 	if len(system.ReportKinds()) == 0 && live != nil {
 		observed = new(system.Observe(live))
 	}
@@ -492,16 +493,53 @@ func (c *Controller) observe(system delivery.System, object *unstructured.Unstru
 			observed = c.reports.of(kind.GroupVersionResource, key)
 		}
 	}
+	observed, unread = c.observeWorks(system, key, observed, n)
+	return live, observed, unread
+}
+
+// observeWorks adds to what a system reports in which clusters the objects are that carry a placed object. Of a system that reports nothing
+// else, it adds what the object lacks there, and nothing if the API server does not serve these objects.
+func (c *Controller) observeWorks(system delivery.System, key delivery.Key, observed *delivery.Observation, n *need) (*delivery.Observation, *delivery.Run) {
 	for _, kind := range system.WorkKinds() {
-		if unread = c.unread(system, kind, c.workWatches, n); unread != nil {
-			return live, observed, unread
+		if !system.Reports() && c.Catalog.Kind(kind.GroupVersionResource) == "" {
+			return observed, nil
+		}
+		if unread := c.unread(system, kind, c.workWatches, n); unread != nil {
+			return observed, unread
 		}
 		if observed == nil {
 			observed = &delivery.Observation{}
 		}
-		observed.Present, observed.Ending = c.works.of(kind.GroupVersionResource, key)
+		carried := c.works.of(kind.GroupVersionResource, key)
+		observed.Present, observed.Ending = append([]string{}, slices.Sorted(maps.Keys(carried))...), nil
+		missing := map[string]string{}
+		for name, at := range carried {
+			if missing[name] = at.Missing; at.Ending {
+				observed.Ending = append(observed.Ending, name)
+			}
+		}
+		slices.Sort(observed.Ending)
+		if !system.Reports() {
+			c.addUnavailable(system, missing)
+			observed.Clusters = missing
+		}
 	}
-	return live, observed, nil
+	return observed, nil
+}
+
+// addUnavailable adds to what an object lacks in clusters that the system hears nothing of a cluster.
+func (c *Controller) addUnavailable(system delivery.System, carried map[string]string) {
+	for _, resource := range c.inventories() {
+		state, _ := c.clusterWatches.State(resource)
+		if resource.GroupResource() != system.Leaving || !state.Synced {
+			continue
+		}
+		for name, missing := range carried {
+			if missing == "" && !c.clusters.isReady(resource, name) {
+				carried[name] = system.Title + " does not know whether it runs there, because the cluster is not available"
+			}
+		}
+	}
 }
 
 // mayRead reports whether a system says where objects run, and Berth may read that. It does not matter whether that fails now.

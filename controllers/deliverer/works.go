@@ -17,8 +17,6 @@ limitations under the License.
 package deliverer
 
 import (
-	"maps"
-	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -39,31 +37,23 @@ type works struct {
 	systems map[schema.GroupVersionResource]delivery.System
 
 	mu sync.Mutex
-	// tables have what each object carries, and clusters has the clusters of what is carried, by the objects that carry it there.
-	// What is carried has the type of these, and the name that delivery.System.CarriedAs returns.
-	tables   map[schema.GroupVersionResource]map[name]carried
-	clusters map[name]map[name]destination
+	// tables have what each object carries, and clusters has the clusters of what is carried, by the objects that carry it there. What is
+	// carried has the type of these.
+	tables   map[schema.GroupVersionResource]map[name]delivery.Carried
+	clusters map[name]map[name]delivery.Carried
 	// readers are the placed objects for which of was called, by what is carried.
 	readers map[name]delivery.Key
 }
 
-// carried is what an object carries: something, to a cluster.
-type carried struct {
-	what name
-	destination
-}
-
-// destination is a cluster to which an object carries something. ending reports whether that object is being deleted, and what it carries
-// is therefore removed from the cluster.
-type destination struct {
-	cluster string
-	ending  bool
+// subjectOf returns what an object of a type carries.
+func subjectOf(resource schema.GroupVersionResource, carried delivery.Carried) name {
+	return name{resource, carried.Namespace, carried.Name}
 }
 
 func newWorks(changed func(...delivery.Key)) *works {
 	out := &works{
 		changed: changed, systems: map[schema.GroupVersionResource]delivery.System{},
-		tables: map[schema.GroupVersionResource]map[name]carried{}, clusters: map[name]map[name]destination{}, readers: map[name]delivery.Key{},
+		tables: map[schema.GroupVersionResource]map[name]delivery.Carried{}, clusters: map[name]map[name]delivery.Carried{}, readers: map[name]delivery.Key{},
 	}
 	for _, system := range delivery.AllSystems() {
 		for _, kind := range system.WorkKinds() {
@@ -73,34 +63,30 @@ func newWorks(changed func(...delivery.Key)) *works {
 	return out
 }
 
-// of returns the clusters to which objects of a type carry a placed object, sorted and not nil, and those of them from which it is being
-// removed. From now on, changed is called with the reader, which is the placed object, when they change.
-func (w *works) of(resource schema.GroupVersionResource, reader delivery.Key) (clusters, ending []string) {
+// of returns the clusters to which objects of a type carry a placed object, with what they carry there, not nil. From now on, changed is
+// called with the reader, which is the placed object, when that changes.
+func (w *works) of(resource schema.GroupVersionResource, reader delivery.Key) map[string]delivery.Carried {
 	what := w.carriedOf(resource, reader)
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.readers[what] = reader
-	return w.sorted(what)
+	w.mu.Unlock()
+	return w.at(resource, reader)
 }
 
-// at returns what of returns, without a reader.
-func (w *works) at(resource schema.GroupVersionResource, placed delivery.Key) []string {
+// at returns what of returns, without a reader. Of several objects that carry it to the same cluster, what is missing of any counts, and it is
+// being removed if all of them are being deleted.
+func (w *works) at(resource schema.GroupVersionResource, placed delivery.Key) map[string]delivery.Carried {
 	what := w.carriedOf(resource, placed)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	clusters, _ := w.sorted(what)
-	return clusters
-}
-
-// sorted returns the clusters to which something is carried, and those of them to which only objects carry it that are being deleted. The
-// caller holds mu.
-func (w *works) sorted(what name) (clusters, ending []string) {
-	stays := map[string]bool{}
-	for _, to := range w.clusters[what] {
-		stays[to.cluster] = stays[to.cluster] || !to.ending
+	out := map[string]delivery.Carried{}
+	for _, carried := range w.clusters[what] {
+		if before, known := out[carried.Cluster]; known {
+			carried.Missing, carried.Ending = max(before.Missing, carried.Missing), before.Ending && carried.Ending
+		}
+		out[carried.Cluster] = carried
 	}
-	clusters = append([]string{}, slices.Sorted(maps.Keys(stays))...)
-	return clusters, slices.DeleteFunc(slices.Clone(clusters), func(name string) bool { return stays[name] })
+	return out
 }
 
 // carriedOf returns what objects of a type carry of a placed object.
@@ -117,19 +103,13 @@ func (w *works) forget(reader delivery.Key) {
 	}
 }
 
-// read returns what an object carries. ok is false if that is not known.
-func (w *works) read(resource schema.GroupVersionResource, o *unstructured.Unstructured) (out carried, ok bool) {
-	namespace, what, cluster, ok := w.systems[resource].CarriedBy(o)
-	return carried{name{resource, namespace, what}, destination{cluster, o.GetDeletionTimestamp() != nil}}, ok
-}
-
 // Replace implements watches.Sink.
 func (w *works) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	w.mu.Lock()
 	touched := w.clear(resource)
-	w.tables[resource] = map[name]carried{}
+	w.tables[resource] = map[name]delivery.Carried{}
 	for _, o := range objects {
-		if read, ok := w.read(resource, o); ok {
+		if read, ok := w.systems[resource].CarriedBy(o); ok {
 			touched = append(touched, w.set(name{resource, o.GetNamespace(), o.GetName()}, &read)...)
 		}
 	}
@@ -139,8 +119,8 @@ func (w *works) Replace(resource schema.GroupVersionResource, _ *projection.Fiel
 
 // Put implements watches.Sink.
 func (w *works) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
-	var next *carried
-	if read, ok := w.read(resource, o); ok {
+	var next *delivery.Carried
+	if read, ok := w.systems[resource].CarriedBy(o); ok {
 		next = &read
 	}
 	w.mu.Lock()
@@ -176,7 +156,7 @@ func (w *works) clear(resource schema.GroupVersionResource) []delivery.Key {
 }
 
 // set records what an object carries, nil for nothing, and returns the readers of what is carried to other clusters than before. The caller holds mu.
-func (w *works) set(id name, next *carried) []delivery.Key {
+func (w *works) set(id name, next *delivery.Carried) []delivery.Key {
 	table := w.tables[id.GroupVersionResource]
 	before, known := table[id]
 	if table == nil || known && next != nil && before == *next || !known && next == nil {
@@ -189,19 +169,23 @@ func (w *works) set(id name, next *carried) []delivery.Key {
 		}
 	}
 	if known {
-		note(before.what)
-		delete(w.clusters[before.what], id)
-		if len(w.clusters[before.what]) == 0 {
-			delete(w.clusters, before.what)
+		what := subjectOf(id.GroupVersionResource, before)
+		if next == nil || what != subjectOf(id.GroupVersionResource, *next) {
+			note(what)
+		}
+		delete(w.clusters[what], id)
+		if len(w.clusters[what]) == 0 {
+			delete(w.clusters, what)
 		}
 		delete(table, id)
 	}
 	if next != nil {
-		note(next.what)
-		if w.clusters[next.what] == nil {
-			w.clusters[next.what] = map[name]destination{}
+		what := subjectOf(id.GroupVersionResource, *next)
+		note(what)
+		if w.clusters[what] == nil {
+			w.clusters[what] = map[name]delivery.Carried{}
 		}
-		w.clusters[next.what][id] = next.destination
+		w.clusters[what][id] = *next
 		table[id] = *next
 	}
 	return touched

@@ -65,8 +65,14 @@ type System struct {
 	// lists are the lists among the objects; nil if there are none.
 	lists  *lists
 	render func(Object, Decision, *placementv1.Delivery) ([]Delivered, error)
-	// reporter is nil if the system does not say where objects run.
+	// reporter is nil if the system does not say where objects run by its delivered objects, or by objects that report placed ones.
 	reporter *reporter
+	// workKinds are the kinds of the objects by which the system, or a consumer of its decisions, carries delivered objects to single
+	// clusters, and carries reads one. There may be none. carriedAs returns the name by which they refer to a placed object; it
+	// is nil if that is what the names of its lists begin with.
+	workKinds []Kind
+	carries   func(*unstructured.Unstructured) (Carried, bool)
+	carriedAs func(Object) string
 }
 
 // Kind is a kind of objects that Berth keeps.

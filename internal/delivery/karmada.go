@@ -62,8 +62,11 @@ var karmada = System{
 	isFree: func(object Object) bool {
 		return object.Annotations[karmadaHolderName] == "" && object.Annotations[karmadaClusterHolder] == "" && object.Labels[karmadaClaim] == ""
 	},
-	render:   renderKarmada,
-	reporter: karmadaReporter,
+	render:    renderKarmada,
+	reporter:  karmadaReporter,
+	workKinds: karmadaWorks,
+	carries:   carriedByKarmadaWork,
+	carriedAs: karmadaBindingName,
 }
 
 func renderKarmada(object Object, decision Decision, spec *placementv1.Delivery) ([]Delivered, error) {

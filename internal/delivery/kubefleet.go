@@ -60,6 +60,9 @@ var kubeFleet = System{
 	Members:     schema.GroupResource{Group: "cluster.kubernetes-fleet.io", Resource: "memberclusters"},
 	render:      renderKubeFleet,
 	reporter:    kubeFleetReporter,
+	workKinds:   kubeFleetWorks,
+	carries:     carriedByWork,
+	carriedAs:   deliveredName,
 }
 
 // releasing is more than the number of clusters of any placement together with those that its workload leaves.

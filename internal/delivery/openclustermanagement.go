@@ -89,6 +89,8 @@ var openClusterManagement = System{
 	Kinds:       []Kind{ocmPlacementDecision, ocmPlacement},
 	Leaving:     ocmClusters,
 	lists:       ocmDecisionLists,
+	workKinds:   ocmWorks,
+	carries:     carriedByManifestWork,
 	render:      renderOpenClusterManagement,
 }
 
@@ -161,6 +163,8 @@ var nativePlacement = System{
 	Kinds:       []Kind{ocmPlacementDecision, existingPlacement},
 	Leaving:     ocmClusters,
 	lists:       ocmDecisionLists,
+	workKinds:   ocmWorks,
+	carries:     carriedByManifestWork,
 	render:      renderNativePlacement,
 }
 

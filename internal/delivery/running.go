@@ -18,6 +18,7 @@ package delivery
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -106,31 +107,40 @@ func (s System) ReportKinds() []Kind {
 	return s.reporter.kinds
 }
 
-// WorkKinds returns the kinds of the objects by which the system carries delivered objects to single clusters. There are none if the
-// reports have all clusters in which an object is.
-func (s System) WorkKinds() []Kind {
-	if s.reporter == nil {
-		return nil
-	}
-	return s.reporter.workKinds
+// WorkKinds returns the kinds of the objects by which delivered objects are carried to single clusters. There are none if the reports
+// have all clusters in which an object is, or if Berth does not know the consumers of the system's decisions.
+func (s System) WorkKinds() []Kind { return s.workKinds }
+
+// Carried is what an object of WorkKinds carries to a cluster.
+type Carried struct {
+	// Namespace and Name are those of the placed object, by the name that CarriedAs returns.
+	Namespace, Name string
+	Cluster         string
+	// Ending reports whether the object of WorkKinds is being deleted, and what it carries is therefore removed from the cluster.
+	Ending bool
+	// Missing says what the object lacks to run in the cluster; "" if nothing, or if the object does not say so.
+	Missing string
 }
 
-// CarriedBy returns what an object of WorkKinds carries to a cluster: a namespace, and a name that CarriedAs returns. ok is false if it
-// does not say so.
-func (s System) CarriedBy(o *unstructured.Unstructured) (namespace, carried, cluster string, ok bool) {
-	return s.reporter.carries(o)
+// CarriedBy returns what an object of WorkKinds carries. ok is false if it does not say so.
+func (s System) CarriedBy(o *unstructured.Unstructured) (out Carried, ok bool) {
+	out, ok = s.carries(o)
+	out.Ending = o.GetDeletionTimestamp() != nil
+	return out, ok
 }
 
 // CarriedAs returns the name by which objects of WorkKinds refer to a placed object, in its namespace.
-func (s System) CarriedAs(placed Object) string { return s.reporter.carriedAs(placed) }
+func (s System) CarriedAs(placed Object) string {
+	if s.carriedAs != nil {
+		return s.carriedAs(placed)
+	}
+	base, _ := listBase(placed)
+	return base
+}
 
 // reporter reads from the objects of a system where placed objects run.
 type reporter struct {
 	kinds []Kind
-	// workKinds are the kinds of the objects that carries reads. There may be none.
-	workKinds []Kind
-	carries   func(*unstructured.Unstructured) (namespace, carried, cluster string, ok bool)
-	carriedAs func(Object) string
 	// release changes a delivered object so that the system takes the placed object out of other clusters at once. It is nil if the
 	// system does so anyway.
 	release func(*unstructured.Unstructured)
@@ -202,6 +212,33 @@ func (s System) missing(observed *Observation, cluster string) string {
 	return cmp.Or(observed.Clusters[cluster], s.Title+" has not brought it there")
 }
 
+// runAsCarried reports whether a placed object runs where a decision brings it, and nowhere else, for a system whose consumers carry it there.
+// Without a known consumer, nothing is reported.
+func (s System) runAsCarried(decision Decision, observed *Observation) Run {
+	if observed == nil || len(observed.Present) == 0 {
+		return Run{}
+	}
+	why := ""
+	for _, name := range decision.Clusters {
+		if missing, carried := observed.Clusters[name]; why == "" && (!carried || missing != "") {
+			why = "cluster " + name + ": " + cmp.Or(missing, s.Title+" has not brought it there")
+		}
+	}
+	for _, name := range observed.Present {
+		if !slices.Contains(decision.Clusters, name) {
+			out := Run{State: NotRunning, Message: "it still runs in cluster " + name, Remains: true}
+			if why != "" {
+				out.Message += "; " + why
+			}
+			return out
+		}
+	}
+	if why != "" {
+		return Run{State: NotRunning, Message: why}
+	}
+	return Run{State: Running}
+}
+
 // in returns the clusters in which a placed object is, sorted: those in which the system has it, or, where that is not known and the
 // report counts, those that the report has.
 func (o *Observation) in(placed Object, counts bool) []string {
@@ -264,12 +301,9 @@ var karmadaReporter = &reporter{
 		{GroupVersionResource: karmadaWork.WithResource("resourcebindings"), Kind: "ResourceBinding", Namespaced: true},
 		{GroupVersionResource: karmadaWork.WithResource("clusterresourcebindings"), Kind: "ClusterResourceBinding"},
 	},
-	workKinds: []Kind{{GroupVersionResource: schema.GroupVersionResource{Group: karmadaWork.Group, Version: "v1alpha1", Resource: "works"}, Kind: "Work", Namespaced: true}},
-	carries:   carriedByKarmadaWork,
-	carriedAs: karmadaBindingName,
-	observe:   observeBinding,
-	clusters:  affinityOf,
-	carried:   karmadaCarried,
+	observe:  observeBinding,
+	clusters: affinityOf,
+	carried:  karmadaCarried,
 	chooses: func(o *unstructured.Unstructured) bool {
 		dynamic, _, _ := unstructured.NestedString(o.Object, "spec", "placement", "replicaScheduling", "weightPreference", "dynamicWeight")
 		return dynamic != ""
@@ -280,12 +314,16 @@ var karmadaReporter = &reporter{
 var karmadaWork = schema.GroupVersion{Group: "work.karmada.io", Version: "v1alpha2"}
 
 // carriedByKarmadaWork reads the annotations of a Work, which name the binding. Its namespace is that of the cluster.
-func carriedByKarmadaWork(o *unstructured.Unstructured) (namespace, binding, cluster string, ok bool) {
-	cluster, ok = strings.CutPrefix(o.GetNamespace(), "karmada-es-")
+func carriedByKarmadaWork(o *unstructured.Unstructured) (out Carried, ok bool) {
+	out.Cluster, ok = strings.CutPrefix(o.GetNamespace(), "karmada-es-")
 	annotations := o.GetAnnotations()
-	binding = cmp.Or(annotations["resourcebinding.karmada.io/name"], annotations["clusterresourcebinding.karmada.io/name"])
-	return annotations["resourcebinding.karmada.io/namespace"], binding, cluster, ok && binding != ""
+	out.Name = cmp.Or(annotations["resourcebinding.karmada.io/name"], annotations["clusterresourcebinding.karmada.io/name"])
+	out.Namespace = annotations["resourcebinding.karmada.io/namespace"]
+	return out, ok && out.Name != ""
 }
+
+// karmadaWorks are the objects by which Karmada carries objects to single clusters.
+var karmadaWorks = []Kind{{GroupVersionResource: schema.GroupVersionResource{Group: karmadaWork.Group, Version: "v1alpha1", Resource: "works"}, Kind: "Work", Namespaced: true}}
 
 // karmadaBindingName returns the name that Karmada gives the binding of an object.
 func karmadaBindingName(placed Object) string {
@@ -355,22 +393,78 @@ func observeBinding(o *unstructured.Unstructured) Observation {
 // kubeFleetReporter reads the status of placements, and Works. KubeFleet leaves a cluster out of the status as soon as it is not chosen
 // any more, and deletes its binding within 30 seconds. The Work stays until the agent of the cluster has removed the object.
 var kubeFleetReporter = &reporter{
-	observe:   observePlacement,
-	workKinds: []Kind{{GroupVersionResource: kubeFleetVersion.WithResource("works"), Kind: "Work", Namespaced: true}},
-	carries:   carriedByWork,
-	carriedAs: deliveredName,
-	release:   releaseKubeFleet,
-	clusters:  pickFixedOf,
-	carried:   pickFixedOf,
-	chooses:   func(*unstructured.Unstructured) bool { return false },
+	observe:  observePlacement,
+	release:  releaseKubeFleet,
+	clusters: pickFixedOf,
+	carried:  pickFixedOf,
+	chooses:  func(*unstructured.Unstructured) bool { return false },
 }
 
+// kubeFleetWorks are the objects by which KubeFleet carries objects to single clusters.
+var kubeFleetWorks = []Kind{{GroupVersionResource: kubeFleetVersion.WithResource("works"), Kind: "Work", Namespaced: true}}
+
 // carriedByWork reads the labels of a Work. Its namespace is that of the cluster.
-func carriedByWork(o *unstructured.Unstructured) (namespace, placement, cluster string, ok bool) {
-	cluster, ok = strings.CutPrefix(o.GetNamespace(), "fleet-member-")
+func carriedByWork(o *unstructured.Unstructured) (out Carried, ok bool) {
+	out.Cluster, ok = strings.CutPrefix(o.GetNamespace(), "fleet-member-")
 	labels := o.GetLabels()
-	placement = labels["kubernetes-fleet.io/parent-CRP"]
-	return labels["kubernetes-fleet.io/parent-placement-namespace"], placement, cluster, ok && placement != ""
+	out.Name, out.Namespace = labels["kubernetes-fleet.io/parent-CRP"], labels["kubernetes-fleet.io/parent-placement-namespace"]
+	return out, ok && out.Name != ""
+}
+
+// ocmWorks are the objects by which a ManifestWorkReplicaSet of Open Cluster Management carries objects to single clusters.
+var ocmWorks = []Kind{{
+	GroupVersionResource: schema.GroupVersionResource{Group: "work.open-cluster-management.io", Version: "v1", Resource: "manifestworks"}, Kind: "ManifestWork", Namespaced: true,
+}}
+
+// carriedByManifestWork reads the labels that a ManifestWorkReplicaSet gives a ManifestWork: its own namespace and name, joined by a dot,
+// and the name of the Placement. The namespace of the ManifestWork has the name of the cluster. Its finalizer keeps it until the agent has
+// removed the objects from the cluster. The conditions are in pkg/work/spoke of commit 00f84c32b, after version 1.3.1: Available means that
+// the objects exist. How many replicas are ready is only there if the ManifestWork has feedbackRules of the type WellKnownStatus.
+func carriedByManifestWork(o *unstructured.Unstructured) (out Carried, ok bool) {
+	labels := o.GetLabels()
+	out.Namespace, _, ok = strings.Cut(labels["work.open-cluster-management.io/manifestworkreplicaset"], ".")
+	out.Name, out.Cluster = labels["work.open-cluster-management.io/placementname"], o.GetNamespace()
+	if o.GetDeletionTimestamp() != nil {
+		out.Missing = ocmTitle + " is removing it"
+		return out, ok && out.Name != ""
+	}
+	var status manifestWorkStatus
+	members, _, _ := unstructured.NestedMap(o.Object, "status")
+	// What can't be decoded is missing, so the object does not count as running.
+	_ = numeral.FromUnstructured(members, &status)
+	out.Missing = cmp.Or(missingIn(ocmTitle, status.Conditions, o.GetGeneration()), status.unready())
+	return out, ok && out.Name != ""
+}
+
+// manifestWorkStatus is what Berth reads of the status of a ManifestWork.
+type manifestWorkStatus struct {
+	Conditions     []metav1.Condition `json:"conditions"`
+	ResourceStatus struct {
+		Manifests []struct {
+			StatusFeedback struct {
+				Values []struct {
+					Name       string `json:"name"`
+					FieldValue struct {
+						Integer int64 `json:"integer"`
+					} `json:"fieldValue"`
+				} `json:"values"`
+			} `json:"statusFeedback"`
+		} `json:"manifests"`
+	} `json:"resourceStatus"`
+}
+
+// unready says how many replicas of an object are not ready; "" if none, or if that is not reported. A number that is 0 is left out.
+func (s manifestWorkStatus) unready() string {
+	for _, manifest := range s.ResourceStatus.Manifests {
+		reported := map[string]int64{}
+		for _, value := range manifest.StatusFeedback.Values {
+			reported[value.Name] = value.FieldValue.Integer
+		}
+		if all, ready := reported["Replicas"], reported["ReadyReplicas"]; ready < all {
+			return fmt.Sprintf("%d of %d replicas are ready", ready, all)
+		}
+	}
+	return ""
 }
 
 func pickFixedOf(o *unstructured.Unstructured) []string {
@@ -393,18 +487,18 @@ func observePlacement(o *unstructured.Unstructured) Observation {
 		// What can't be decoded is missing, so the object does not count as running.
 		_ = numeral.FromUnstructured(members, &status)
 		if status.ClusterName != "" {
-			out.Clusters[status.ClusterName] = missingIn(status.Conditions, o.GetGeneration())
+			out.Clusters[status.ClusterName] = missingIn("KubeFleet", status.Conditions, o.GetGeneration())
 		}
 	}
 	return out
 }
 
-// missingIn says which of the conditions Applied and Available is not true.
-func missingIn(conditions []metav1.Condition, generation int64) string {
+// missingIn says which of the conditions Applied and Available of a system is not true.
+func missingIn(title string, conditions []metav1.Condition, generation int64) string {
 	for _, kind := range []string{"Applied", "Available"} {
 		switch c := meta.FindStatusCondition(conditions, kind); {
 		case c == nil, c.ObservedGeneration != generation:
-			return "KubeFleet has not reported the condition " + kind + " yet"
+			return title + " has not reported the condition " + kind + " yet"
 		case c.Status != metav1.ConditionTrue:
 			return "condition " + kind + " is " + string(c.Status) + ": " + cmp.Or(firstLine(c.Message), c.Reason)
 		}

@@ -115,6 +115,7 @@ func (s System) handOver(object Object, decision Decision, spec *placementv1.Del
 	}
 	out := Handover{Objects: final}
 	if s.reporter == nil {
+		out.Run = s.runAsCarried(decision, observed)
 		return out, nil
 	}
 	if live != nil && !ownedBy(live, object) {

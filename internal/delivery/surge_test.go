@@ -19,6 +19,7 @@ package delivery_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -855,9 +856,102 @@ func TestCarriedBy(t *testing.T) {
 		o.SetNamespace(tc.namespace)
 		o.SetLabels(tc.metadata)
 		o.SetAnnotations(tc.metadata)
-		namespace, carried, cluster, ok := tc.system.CarriedBy(o)
-		if ok != tc.ok || ok && (namespace != tc.placed.Namespace || carried != tc.system.CarriedAs(tc.placed) || cluster != tc.cluster) {
-			t.Errorf("%s: %q in %q, to %q, %t", what, carried, namespace, cluster, ok)
+		got, ok := tc.system.CarriedBy(o)
+		if ok != tc.ok || ok && (got.Namespace != tc.placed.Namespace || got.Name != tc.system.CarriedAs(tc.placed) || got.Cluster != tc.cluster) {
+			t.Errorf("%s: %+v, %t", what, got, ok)
+		}
+	}
+}
+
+// TestManifestWorks checks what Berth reads of ManifestWorks: whether a ManifestWorkReplicaSet made them, for which Placement, and what the
+// workload lacks to run.
+func TestManifestWorks(t *testing.T) {
+	conditions := func(generation int64, applied, available string) map[string]any {
+		condition := func(kind, status string) any {
+			return map[string]any{"type": kind, "status": status, "observedGeneration": generation, "reason": "Specs", "message": "because"}
+		}
+		return map[string]any{"conditions": []any{condition("Applied", applied), condition("Available", available)}}
+	}
+	reported := func(values map[string]any) map[string]any {
+		out := conditions(2, "True", "True")
+		var list []any
+		for name, value := range values {
+			list = append(list, map[string]any{"name": name, "fieldValue": map[string]any{"type": "Integer", "integer": value}})
+		}
+		out["resourceStatus"] = map[string]any{"manifests": []any{map[string]any{}, map[string]any{"statusFeedback": map[string]any{"values": list}}}}
+		return out
+	}
+	labels := map[string]string{"work.open-cluster-management.io/manifestworkreplicaset": "shop.web.v1", "work.open-cluster-management.io/placementname": "web-1"}
+	for what, tc := range map[string]struct {
+		labels  map[string]string
+		status  map[string]any
+		deleted bool
+		missing string
+		ok      bool
+	}{
+		"applied and available":                {labels: labels, status: conditions(2, "True", "True"), ok: true},
+		"not reported yet":                     {labels: labels, missing: "Open Cluster Management has not reported the condition Applied yet", ok: true},
+		"of an earlier version":                {labels: labels, status: conditions(1, "True", "True"), missing: "Open Cluster Management has not reported the condition Applied yet", ok: true},
+		"refused by the cluster":               {labels: labels, status: conditions(2, "False", "True"), missing: "condition Applied is False: because", ok: true},
+		"not available":                        {labels: labels, status: conditions(2, "True", "False"), missing: "condition Available is False: because", ok: true},
+		"with all replicas":                    {labels: labels, status: reported(map[string]any{"Replicas": int64(2), "ReadyReplicas": int64(2)}), ok: true},
+		"with one of two replicas":             {labels: labels, status: reported(map[string]any{"Replicas": int64(2), "ReadyReplicas": int64(1)}), missing: "1 of 2 replicas are ready", ok: true},
+		"with no replica, which is left out":   {labels: labels, status: reported(map[string]any{"Replicas": int64(2)}), missing: "0 of 2 replicas are ready", ok: true},
+		"scaled to zero":                       {labels: labels, status: reported(nil), ok: true},
+		"with a status of another form":        {labels: labels, status: map[string]any{"conditions": "none"}, missing: "Open Cluster Management has not reported the condition Applied yet", ok: true},
+		"being removed":                        {labels: labels, status: conditions(2, "True", "True"), deleted: true, missing: "Open Cluster Management is removing it", ok: true},
+		"of a user":                            {status: conditions(2, "True", "True")},
+		"of a ManifestWorkReplicaSet, alone":   {labels: map[string]string{"work.open-cluster-management.io/manifestworkreplicaset": "shop.web"}, status: conditions(2, "True", "True")},
+		"of a Placement without a namespace":   {labels: map[string]string{"work.open-cluster-management.io/placementname": "web-1"}, status: conditions(2, "True", "True")},
+		"of a consumer whose name is no label": {labels: map[string]string{"work.open-cluster-management.io/manifestworkreplicaset": "shop", "work.open-cluster-management.io/placementname": "web-1"}, status: conditions(2, "True", "True")},
+	} {
+		o := &unstructured.Unstructured{Object: map[string]any{}}
+		if tc.status != nil {
+			o.Object["status"] = tc.status
+		}
+		o.SetNamespace("eu-1")
+		o.SetGeneration(2)
+		o.SetLabels(tc.labels)
+		if tc.deleted {
+			o.SetDeletionTimestamp(&metav1.Time{Time: noon})
+		}
+		s, _ := system(t, "openClusterManagement")
+		got, ok := s.CarriedBy(o)
+		if ok != tc.ok {
+			t.Errorf("%s: %+v, %t", what, got, ok)
+		}
+		if want := (delivery.Carried{Namespace: "shop", Name: "web-1", Cluster: "eu-1", Missing: tc.missing, Ending: tc.deleted}); ok && got != want {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+	}
+}
+
+// TestRunsAsCarried checks what is reported of an object that a ManifestWorkReplicaSet carries to clusters.
+func TestRunsAsCarried(t *testing.T) {
+	s, spec := system(t, "openClusterManagement")
+	const unready = "0 of 2 replicas are ready"
+	for what, tc := range map[string]struct {
+		to   []string
+		in   map[string]string
+		want delivery.Run
+	}{
+		"without a consumer":                       {to: []string{"a"}},
+		"in its clusters":                          {to: []string{"a", "b"}, in: map[string]string{"a": "", "b": ""}, want: delivery.Run{State: delivery.Running}},
+		"not in one of them":                       {to: []string{"a", "b"}, in: map[string]string{"a": ""}, want: delivery.Run{State: delivery.NotRunning, Message: "cluster b: Open Cluster Management has not brought it there"}},
+		"not ready in one of them":                 {to: []string{"a", "b"}, in: map[string]string{"a": "", "b": unready}, want: delivery.Run{State: delivery.NotRunning, Message: "cluster b: " + unready}},
+		"in another one":                           {to: []string{"a"}, in: map[string]string{"a": "", "b": unready}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster b", Remains: true}},
+		"in another one alone":                     {to: []string{"a"}, in: map[string]string{"b": ""}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster b; cluster a: Open Cluster Management has not brought it there", Remains: true}},
+		"in a cluster although none is decided":    {in: map[string]string{"b": ""}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster b", Remains: true}},
+		"in no cluster, of which none is decided":  {},
+		"in no cluster, and not in a decided one ": {to: []string{"a"}, in: map[string]string{}},
+	} {
+		observed := &delivery.Observation{Clusters: tc.in, Present: slices.Sorted(maps.Keys(tc.in))}
+		got, err := s.HandOver(moved, delivery.Decision{Clusters: tc.to}, spec, nil, observed, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.want, got.Run); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
 }

@@ -18,6 +18,7 @@ package delivery_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -27,6 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -146,22 +148,14 @@ var _ = Describe("A ManifestWorkReplicaSet of Open Cluster Management", func() {
 	// Registration waits until a cluster that is being deleted has no ManifestWorks, and a consumer of decisions with the cluster creates
 	// them each time that they are deleted: pkg/registration/hub/gc and pkg/placement/controllers/scheduling/helpers.go.
 	It("does not bring a workload back to a cluster that is being deleted, although it is the only one", func(ctx SpecContext) {
-		fl, namespace := fleet{label: framework.NewName("fleet")}, f.NewNamespace(ctx, nil)
-		join := func(name string) *unstructured.Unstructured {
-			o := framework.NewObject(managedCluster, "", fl.cluster(name), nil)
-			o.SetLabels(map[string]string{"example.com/fleet": fl.label, corev1.LabelTopologyRegion: "eu"})
-			o.Object["spec"] = map[string]any{"hubAcceptsClient": true}
-			o.SetFinalizers([]string{"cluster.open-cluster-management.io/api-resource-cleanup"})
-			Expect(f.Client.Create(ctx, o)).To(Succeed())
-			DeferCleanup(func(ctx SpecContext) {
-				Expect(client.IgnoreNotFound(f.Client.Delete(ctx, o))).To(Succeed())
-				release(ctx, o)
-			})
-			return o
-		}
-		first := join("a")
+		fl, namespace := fleet{label: framework.NewName("fleet"), namespace: f.NewNamespace(ctx, nil)}, f.NewNamespace(ctx, nil)
+		first := fl.manage(ctx, "a")
+		// Registration deletes its ClusterProfiles a moment after the ManagedCluster.
+		fl.derive(ctx, "a", fl.namespace)
 		consumer := startReplicaSet(ctx, namespace)
 		p := fl.policy(toOpenClusterManagement, namespace)
+		// Without another cluster, the decision stays.
+		p.Spec.Clusters = nil
 		f.CreateReadyPolicy(ctx, p)
 		deploy(ctx, namespace, "web")
 		Eventually(consumer.running).WithContext(ctx).Should(Equal(fl.clusters("a")))
@@ -174,10 +168,198 @@ var _ = Describe("A ManifestWorkReplicaSet of Open Cluster Management", func() {
 		By("restarting Berth, which writes nothing before it has read the clusters")
 		operator.Stop()
 		operator = f.StartReadyManager(ctx)
-		join("b")
+
+		By("being gone, while the policy still decides it")
+		release(ctx, first)
+		gone := framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonDelivered, "clusters that no inventory has: "+first.GetName())
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(gone)
+		operator.Stop()
+		operator = f.StartReadyManager(ctx)
+		// The new leader has delivered a later object, so it has looked at the earlier one, too.
+		fl.manage(ctx, "b")
 		Eventually(consumer.running).WithContext(ctx).Should(Equal(fl.clusters("b")))
 		_, deleted := consumer.state()
 		Expect(deleted).To(Equal(fl.clusters("a")))
+	})
+})
+
+// manage creates a cluster of a fleet as a ManagedCluster of the region eu that is available. A finalizer holds it, as in Open Cluster
+// Management.
+func (fl fleet) manage(ctx context.Context, name string) *unstructured.Unstructured {
+	GinkgoHelper()
+	o := framework.NewObject(managedCluster, "", fl.cluster(name), nil)
+	o.SetLabels(map[string]string{"example.com/fleet": fl.label, corev1.LabelTopologyRegion: "eu"})
+	o.Object["spec"] = map[string]any{"hubAcceptsClient": true}
+	o.SetFinalizers([]string{"cluster.open-cluster-management.io/api-resource-cleanup"})
+	Expect(f.Client.Create(ctx, o)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(f.Client.Delete(ctx, o))).To(Succeed())
+		release(ctx, o)
+	})
+	fl.report(ctx, name, metav1.ConditionTrue)
+	return o
+}
+
+// change changes a ManagedCluster.
+func (fl fleet) change(ctx context.Context, name, patch string) {
+	GinkgoHelper()
+	o := framework.NewObject(managedCluster, "", fl.cluster(name), nil)
+	Expect(f.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+}
+
+// report sets the condition that the lease controller of registration sets: Unknown when the agent no longer renews its Lease.
+func (fl fleet) report(ctx context.Context, name string, available metav1.ConditionStatus) {
+	GinkgoHelper()
+	o := framework.NewObject(managedCluster, "", fl.cluster(name), nil)
+	status := fmt.Sprintf(`{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":%q,"reason":"Specs","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, available)
+	Expect(f.Client.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(status)))).To(Succeed())
+}
+
+// derive creates the ClusterProfile that registration keeps of a ManagedCluster in a namespace that has a ManagedClusterSetBinding.
+func (fl fleet) derive(ctx context.Context, name, namespace string) {
+	GinkgoHelper()
+	o := framework.NewObject(clusterProfile, namespace, fl.cluster(name), nil)
+	o.SetLabels(map[string]string{"x-k8s.io/cluster-manager": "open-cluster-management", "open-cluster-management.io/cluster-name": fl.cluster(name)})
+	o.Object["spec"] = map[string]any{"displayName": fl.cluster(name), "clusterManager": map[string]any{"name": "open-cluster-management"}}
+	Expect(f.Client.Create(ctx, o)).To(Succeed())
+	DeferCleanup(f.Client.Delete, o)
+}
+
+// carryManifestWork creates the ManifestWork by which a ManifestWorkReplicaSet brings a workload to a cluster. Its agent has applied it, and reports
+// the number of its two replicas that are ready. removed plays the agent that removes it.
+func carryManifestWork(ctx context.Context, namespace, placement, cluster string, ready int64) (report func(ready int64), removed func()) {
+	GinkgoHelper()
+	Expect(client.IgnoreAlreadyExists(f.Client.Create(ctx, framework.NewObject(namespaceObject, "", cluster, nil)))).To(Succeed())
+	o := framework.NewObject(manifestWork.GroupVersionKind, cluster, "web", nil)
+	o.SetLabels(map[string]string{
+		"work.open-cluster-management.io/manifestworkreplicaset": namespace + ".web", "work.open-cluster-management.io/placementname": placement,
+	})
+	o.SetFinalizers([]string{"cluster.open-cluster-management.io/manifest-work-cleanup"})
+	o.Object["spec"] = map[string]any{}
+	Expect(f.Client.Create(ctx, o)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(f.Client.Delete(ctx, o))).To(Succeed())
+		release(ctx, o)
+	})
+	report = func(ready int64) {
+		GinkgoHelper()
+		condition := func(kind string) any {
+			return map[string]any{"type": kind, "status": "True", "observedGeneration": int64(1), "reason": "Specs", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+		}
+		value := func(name string, of int64) any {
+			return map[string]any{"name": name, "fieldValue": map[string]any{"type": "Integer", "integer": of}}
+		}
+		o.Object["status"] = map[string]any{
+			"conditions": []any{condition("Applied"), condition("Available")},
+			"resourceStatus": map[string]any{"manifests": []any{map[string]any{
+				"statusFeedback": map[string]any{"values": []any{value("Replicas", 2), value("ReadyReplicas", ready)}},
+			}}},
+		}
+		Expect(f.Client.Status().Update(ctx, o)).To(Succeed())
+	}
+	report(ready)
+	return report, func() {
+		GinkgoHelper()
+		Expect(f.Client.Delete(ctx, o)).To(Succeed())
+		release(ctx, o)
+	}
+}
+
+// What is played here was seen with the agents of commit 00f84c32b: test/realsystems/open-cluster-management.md has the scenarios.
+var _ = Describe("A workload that a ManifestWorkReplicaSet carries", func() {
+	It("is reported where it must not run, where it is not ready, and where its cluster does not answer", func(ctx SpecContext) {
+		fl, namespace := fleet{label: framework.NewName("fleet")}, f.NewNamespace(ctx, nil)
+		fl.manage(ctx, "a")
+		fl.manage(ctx, "b")
+		p := fl.policy(toOpenClusterManagement, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		placement := must(only(ctx, ocmPlacement, namespace, "web")).GetName()
+		_, removedA := carryManifestWork(ctx, namespace, placement, fl.cluster("a"), 2)
+		// The same Placement of another namespace is another one.
+		carryManifestWork(ctx, f.NewNamespace(ctx, nil), placement, "elsewhere-"+fl.label, 2)
+		runs := func(status metav1.ConditionStatus, reason string, texts ...string) {
+			GinkgoHelper()
+			Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(status, reason, texts...))
+		}
+		runs(metav1.ConditionFalse, placementv1.ReasonNotRunning, "cluster "+fl.cluster("b")+": Open Cluster Management has not brought it there")
+		reportB, removedB := carryManifestWork(ctx, namespace, placement, fl.cluster("b"), 0)
+		runs(metav1.ConditionFalse, placementv1.ReasonNotRunning, "cluster "+fl.cluster("b")+": 0 of 2 replicas are ready")
+		reportB(2)
+		runs(metav1.ConditionTrue, placementv1.ReasonRunning)
+
+		By("a cluster whose Lease expires")
+		fl.report(ctx, "b", metav1.ConditionUnknown)
+		runs(metav1.ConditionFalse, placementv1.ReasonNotRunning, fl.cluster("b"), "because the cluster is not available")
+		Expect(deliveredCondition(ctx, p.Name)).To(beDelivered(1))
+
+		By("a cluster that it has to leave while its agent is away")
+		fl.change(ctx, "b", `{"metadata":{"labels":{"topology.kubernetes.io/region":"us"}}}`)
+		still := "it still runs in cluster " + fl.cluster("b")
+		runs(metav1.ConditionFalse, placementv1.ReasonNotRunning, still)
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, still))
+		removedB()
+		runs(metav1.ConditionTrue, placementv1.ReasonRunning)
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+
+		By("a workload that has to leave all clusters")
+		fl.change(ctx, "a", `{"metadata":{"labels":{"topology.kubernetes.io/region":"us"}}}`)
+		still = "it still runs in cluster " + fl.cluster("a")
+		runs(metav1.ConditionFalse, placementv1.ReasonNotRunning, still)
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, still))
+		removedA()
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
+
+	It("by a Placement of a user is reported, too", func(ctx SpecContext) {
+		fl, namespace := fleet{label: framework.NewName("fleet")}, f.NewNamespace(ctx, nil)
+		fl.manage(ctx, "a")
+		p := fl.native(ocmPlacement, "placements", namespace)
+		f.CreateReadyPolicy(ctx, p)
+		o := framework.NewObject(ocmPlacement, namespace, "web", map[string]string{"cluster.open-cluster-management.io/experimental-scheduling-disable": "true"})
+		o.Object["spec"] = map[string]any{}
+		Expect(f.Client.Create(ctx, o)).To(Succeed())
+		Eventually(decidedIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		_, removed := carryManifestWork(ctx, namespace, "web", fl.cluster("z"), 2)
+		still := "it still runs in cluster " + fl.cluster("z")
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, still))
+		removed()
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
+})
+
+// With the feature gate ClusterProfile, registration keeps such ClusterProfiles: pkg/registration/hub/clusterprofile.
+var _ = Describe("A ManagedCluster with ClusterProfiles that are derived from it", func() {
+	It("counts alone, with its labels and taints", func(ctx SpecContext) {
+		fl, other, namespace := fleet{label: framework.NewName("fleet"), namespace: f.NewNamespace(ctx, nil)}, f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
+		for _, name := range []string{"a", "b"} {
+			fl.derive(ctx, name, fl.namespace)
+			fl.manage(ctx, name)
+			fl.derive(ctx, name, other)
+		}
+		p := fl.policy(toOpenClusterManagement, namespace)
+		p.Spec.Rego = ""
+		p.Spec.Rules = []placementv1.Rule{{Name: "eu", Require: []placementv1.Requirement{
+			{Subject: placementv1.Subject{Field: "region"}, Operator: placementv1.OperatorIn, Values: []string{"eu"}},
+			{Subject: placementv1.Subject{Label: "example.com/fleet"}, Operator: placementv1.OperatorIn, Values: []string{fl.label}},
+		}}}
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		Eventually(decidedIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a", "b")))
+		fl.change(ctx, "b", `{"spec":{"taints":[{"key":"example.com/drain","value":"","effect":"NoSelect"}]}}`)
+		Eventually(decidedIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		fl.change(ctx, "b", `{"spec":{"taints":null}}`)
+		Eventually(decidedIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a", "b")))
+
+		By("a ClusterProfile of another manager, which may be another cluster")
+		o := framework.NewObject(clusterProfile, namespace, fl.cluster("b"), nil)
+		o.SetLabels(map[string]string{"x-k8s.io/cluster-manager": "open-cluster-management"})
+		o.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "specs"}}
+		Expect(f.Client.Create(ctx, o)).To(Succeed())
+		Eventually(decidedIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
+		Expect(f.Client.Delete(ctx, o)).To(Succeed())
+		Eventually(decidedIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a", "b")))
 	})
 })
 

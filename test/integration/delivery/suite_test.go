@@ -46,9 +46,15 @@ var bindings = framework.Definition{
 	File:             "work.karmada.io_resourcebindings.yaml", Plural: "resourcebindings", Scope: apiextensionsv1.NamespaceScoped, Status: true,
 }
 
+// manifestWork is the definition of the objects by which ManifestWorkReplicaSets carry workloads to single clusters.
+var manifestWork = framework.Definition{
+	GroupVersionKind: schema.GroupVersionKind{Group: "work.open-cluster-management.io", Version: "v1", Kind: "ManifestWork"},
+	File:             "0000_00_work.open-cluster-management.io_manifestworks.crd.yaml", Plural: "manifestworks", Scope: apiextensionsv1.NamespaceScoped, Status: true,
+}
+
 // definitions are the definitions that the specs need.
 var definitions = []framework.Definition{
-	framework.KarmadaPolicies, framework.KarmadaClusterPolicies, framework.KubeFleetPlacements, framework.MulticlusterDecisions, bindings, framework.KarmadaWorks, framework.KubeFleetWorks,
+	framework.KarmadaPolicies, framework.KarmadaClusterPolicies, framework.KubeFleetPlacements, framework.MulticlusterDecisions, bindings, framework.KarmadaWorks, framework.KubeFleetWorks, manifestWork,
 	{
 		GroupVersionKind: clusterPlacement,
 		File:             "placement.kubernetes-fleet.io_clusterresourceplacements.yaml", Plural: "clusterresourceplacements", Scope: apiextensionsv1.ClusterScoped, Status: true,
