@@ -270,12 +270,18 @@ func (c *Controller) wanted() (placed, delivered map[schema.GroupVersionResource
 func (c *Controller) servedOf(kinds func(delivery.System) []delivery.Kind, fields *projection.FieldSet) map[schema.GroupVersionResource]*projection.FieldSet {
 	out := map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, p := range c.Registry.InForce() {
+		if !delivery.MayDeliver(p) {
+			continue
+		}
+		systems := delivery.Systems(p.Delivery)
 		for _, r := range c.deliveredBy(p) {
-			for _, system := range delivery.SystemsOf(p, c.kindOf(r.GroupVersionResource)) {
-				for _, kind := range kinds(system) {
-					if c.Catalog.Kind(kind.GroupVersionResource) != "" {
-						out[kind.GroupVersionResource] = fields
-					}
+			// Placement objects are delivered to their own system.
+			systems = append(systems, delivery.SystemsOf(p, c.kindOf(r.GroupVersionResource))...)
+		}
+		for _, system := range systems {
+			for _, kind := range kinds(system) {
+				if c.Catalog.Kind(kind.GroupVersionResource) != "" {
+					out[kind.GroupVersionResource] = fields
 				}
 			}
 		}

@@ -42,6 +42,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/watches"
 )
 
@@ -300,6 +301,74 @@ func TestStatesOfSystems(t *testing.T) {
 				// Until it is known whether there are delivered objects of a type, it is read.
 				if _, delivered := r.wanted(); (delivered[policies] != nil) != (tc.errs[policies] != nil) {
 					t.Errorf("delivered types %v", delivered)
+				}
+			})
+		})
+	}
+}
+
+// TestStatesOfOpenClusterManagement checks what is delivered and reported while its inventory, another one, or ManifestWorks can't be read.
+func TestStatesOfOpenClusterManagement(t *testing.T) {
+	spec := &placementv1.Delivery{OpenClusterManagement: &placementv1.OpenClusterManagementDelivery{}}
+	system := delivery.Systems(spec)[0]
+	works := system.WorkKinds()[0].GroupVersionResource
+	managed, profiles := replication.Known().Resources()[1], replication.Known().Resources()[0]
+	forbidden := func(resource schema.GroupVersionResource) map[schema.GroupVersionResource]error {
+		return map[schema.GroupVersionResource]error{resource: apierrors.NewForbidden(resource.GroupResource(), "", errors.New("no grant"))}
+	}
+	for what, tc := range map[string]struct {
+		unserved schema.GroupVersionResource
+		errs     map[schema.GroupVersionResource]error
+		clusters int64
+		note     string
+		run      delivery.Run
+	}{
+		"all can be read":                    {note: "Open Cluster Management does not get clusters that no inventory has: a"},
+		"ManagedClusters are not served":     {unserved: managed, clusters: 1},
+		"ManagedClusters are forbidden":      {errs: forbidden(managed), clusters: 1},
+		"another inventory is forbidden":     {errs: forbidden(profiles), clusters: 1},
+		"another inventory is not served":    {unserved: profiles, note: "Open Cluster Management does not get clusters that no inventory has: a"},
+		"ManifestWorks are not served":       {unserved: works, note: "Open Cluster Management does not get clusters that no inventory has: a"},
+		"ManifestWorks are forbidden":        {errs: forbidden(works), note: "Open Cluster Management does not get clusters that no inventory has: a"},
+		"ManifestWorks and ManagedClusters ": {errs: map[schema.GroupVersionResource]error{works: forbidden(works)[works], managed: forbidden(managed)[managed]}, clusters: 1, run: delivery.Run{State: delivery.RunUnknown, Reason: placementv1.ReasonForbidden}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRecorder()
+				served := catalog{deployments: "Deployment", managed: "ManagedCluster", profiles: "ClusterProfile", works: "ManifestWork"}
+				for _, kind := range system.Kinds {
+					served[kind.GroupVersionResource] = kind.Kind
+				}
+				delete(served, tc.unserved)
+				r.Catalog = served
+				answer(r, tc.errs)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer synctest.Wait()
+				defer cancel()
+				for consumer, resources := range map[*watches.Consumer][]schema.GroupVersionResource{
+					r.deliveredWatches: {system.Kinds[0].GroupVersionResource, system.Kinds[1].GroupVersionResource}, r.workWatches: {works}, r.clusterWatches: {managed, profiles},
+				} {
+					fields := map[schema.GroupVersionResource]*projection.FieldSet{}
+					for _, resource := range resources {
+						if resource != tc.unserved {
+							fields[resource] = projection.AllFields()
+						}
+					}
+					consumer.Set(ctx, fields)
+				}
+				// A single failure may be temporary. The clock is that of the bubble.
+				sleep(ctx, time.Minute)
+				synctest.Wait()
+				n := &need{existing: map[name]*unstructured.Unstructured{}, kept: map[schema.GroupVersionResource]bool{}}
+				r.needIn(delivery.Route{System: system, Spec: spec}, deploymentOf(t, "default", "web"), delivery.Decision{Clusters: []string{"a"}}, n)
+				if len(n.objects) != 2 || n.pending || n.failure != nil {
+					t.Fatalf("%d objects, pending %t, failure %+v", len(n.objects), n.pending, n.failure)
+				}
+				if got, _, _ := unstructured.NestedInt64(n.objects[1].Object.Object, "status", "numberOfSelectedClusters"); got != tc.clusters || n.note != tc.note {
+					t.Errorf("%d clusters, note %q", got, n.note)
+				}
+				if n.run.State != tc.run.State || n.run.Reason != tc.run.Reason || n.run.Reason != "" && !strings.Contains(n.run.Message, system.ClusterRole) {
+					t.Errorf("run %+v, want %+v", n.run, tc.run)
 				}
 			})
 		})

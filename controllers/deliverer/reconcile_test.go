@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,9 +84,15 @@ func newRecorder(objects ...*unstructured.Unstructured) *recorder {
 	for _, o := range objects {
 		stored = append(stored, o)
 	}
-	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		deployments: "DeploymentList", policies: "PropagationPolicyList", resourceBindings: "ResourceBindingList", karmadaWorks: "WorkList",
-	}, stored...)
+	lists := map[schema.GroupVersionResource]string{deployments: "DeploymentList", policies: "PropagationPolicyList", resourceBindings: "ResourceBindingList", karmadaWorks: "WorkList"}
+	ocm := delivery.Systems(&placementv1.Delivery{OpenClusterManagement: &placementv1.OpenClusterManagementDelivery{}})[0]
+	for _, kind := range slices.Concat(ocm.Kinds, ocm.WorkKinds()) {
+		lists[kind.GroupVersionResource] = kind.Kind + "List"
+	}
+	for _, inventory := range replication.Known().Resources() {
+		lists[inventory] = "List"
+	}
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, stored...)
 	r := &recorder{refuse: func(string, *unstructured.Unstructured) error { return nil }, client: client}
 	registry := placement.NewRegistry()
 	r.Controller = New(Deps{

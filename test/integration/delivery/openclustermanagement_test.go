@@ -120,18 +120,31 @@ var _ = Describe("A ManifestWorkReplicaSet of Open Cluster Management", func() {
 		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
 		consumer := startReplicaSet(ctx, namespace)
 		p := fl.policy(toOpenClusterManagement, namespace)
+		p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "left", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 		again := p.DeepCopy()
 		f.CreateReadyPolicy(ctx, p)
-		deploy(ctx, namespace, "web")
+		web := deploy(ctx, namespace, "web")
 		mode := func(mode placementv1.Mode) {
 			f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Mode = mode })
 		}
-		for range 3 {
-			Eventually(consumer.running).WithContext(ctx).Should(Equal(fl.clusters("a", "b")))
-			mode(placementv1.ModeDryRun)
-			Eventually(all).WithContext(ctx).WithArguments(ocmPlacement, namespace, "web").Should(BeEmpty())
-			mode(placementv1.ModeEnforce)
-			Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		deliver := func(to *placementv1.Delivery) {
+			f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Delivery = to })
+		}
+		label := func(value string) {
+			Expect(f.Client.Patch(ctx, web, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"left":`+value+`}}}`)))).To(Succeed())
+		}
+		for _, switched := range []struct{ off, on func() }{
+			{func() { mode(placementv1.ModeDryRun) }, func() { mode(placementv1.ModeEnforce) }},
+			{func() { deliver(nil) }, func() { deliver(&toOpenClusterManagement) }},
+			{func() { label(`"yes"`) }, func() { label("null") }},
+		} {
+			for range 2 {
+				Eventually(consumer.running).WithContext(ctx).Should(Equal(fl.clusters("a", "b")))
+				switched.off()
+				Eventually(all).WithContext(ctx).WithArguments(ocmPlacement, namespace, "web").Should(BeEmpty())
+				switched.on()
+				Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+			}
 		}
 		f.DeletePolicy(ctx, p.Name)
 		Eventually(all).WithContext(ctx).WithArguments(ocmPlacement, namespace, "web").Should(BeEmpty())
