@@ -29,7 +29,7 @@ import (
 type Claim struct {
 	Resource        schema.GroupResource
 	Namespace, Name string
-	// Manager is the cluster manager that a ClusterProfile names, which the API server lets nobody change; "" for other objects.
+	// Manager is the cluster manager that a ClusterProfile names, which the API server lets no client change; "" for other objects.
 	Manager string
 }
 
