@@ -46,6 +46,11 @@ func (c Change) MovesClusters() bool {
 	return c.Field == fieldClusters || c.Field == fieldAnnotations && !c.RecordsOnly() && (namesClusters(c.Key, c.From) || namesClusters(c.Key, c.To))
 }
 
+// LeavesClusters reports whether the change is one of the clusters of an object that has some.
+func (c Change) LeavesClusters() bool {
+	return c.MovesClusters() && (c.Field == fieldClusters && selectsClusters(c.From) || namesClusters(c.Key, c.From))
+}
+
 // selectsClusters reports whether a placement object with the clusters selects at least one. Without names, it may
 // select all.
 func selectsClusters(text *string) bool {

@@ -189,7 +189,9 @@ func claimsOf(key Key, due Due, carrier Carrier) []claim {
 	for i, v := range due {
 		rolls := (carrier.Reports || Observes(v.Policy, key.Resource.GroupResource())) && slices.ContainsFunc(v.Changes, rollsPods)
 		moves := carrier.Reports && slices.ContainsFunc(v.Changes, movesClusters)
-		out[i] = claim{v.Policy, rolls || moves, rolls || moves && !carrier.Surges}
+		// An object without clusters runs nowhere anyway.
+		leaves := moves && !carrier.Surges && slices.ContainsFunc(v.Changes, placement.Change.LeavesClusters)
+		out[i] = claim{v.Policy, rolls || moves, rolls || leaves}
 	}
 	return out
 }

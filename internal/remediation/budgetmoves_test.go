@@ -178,6 +178,16 @@ func TestMovesBetweenClusters(t *testing.T) {
 		c.moves(a, p, reports, "5", true)
 		c.moves(b, p, reports, "6", true)
 	})
+	t.Run("do not wait for others if the object had no clusters", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p := c.moving(onlyOne)
+		c.moves(c.object("a", "p"), p, reports, "5", true)
+		due := movesFor(p)
+		due[0].Changes[0].From = new("[]")
+		if ok, _ := c.Spend(c.now, c.object("b", "p"), due, reports); !ok {
+			t.Errorf("it waits: %+v", c.Waiting("p"))
+		}
+	})
 	t.Run("wait until it is known what runs", func(t *testing.T) {
 		c := newBudgetCase(t, remediation.Limits{})
 		p := c.moving(onlyOne)
