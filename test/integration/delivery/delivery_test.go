@@ -480,7 +480,8 @@ var _ = Describe("Delivery", func() {
 
 		p := fl.policy(placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{PropagateDependencies: true}}, namespace)
 		f.CreateReadyPolicy(ctx, p)
-		deploy(ctx, namespace, "web")
+		web := deploy(ctx, namespace, "web")
+		Expect(rival{namespace: namespace, name: delivery.NameOf(delivery.ObjectOf(web))}.take(ctx, web)).To(Succeed(), "Karmada follows Berth's policy, however long the moves take")
 		for i := range 6 {
 			fl.move(ctx, "b", []string{"us", "eu"}[i%2])
 			want := fl.clusters("a", "b")
