@@ -372,7 +372,7 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 	if unread != nil && (next.Run.State != delivery.NotReported || !system.Reports() && len(decision.Clusters) > 0) {
 		next.Run = *unread
 	}
-	n.run = n.run.And(next.Run)
+	n.run = n.run.And(next.Run).And(system.RunOf(object, decision))
 }
 
 // awaitTaking records a failure if the delivered object has existed for takingTimeout and the system does not follow it. live may be nil.

@@ -65,8 +65,10 @@ type System struct {
 	// lists are the lists among the objects; nil if there are none.
 	lists  *lists
 	render func(Object, Decision, *placementv1.Delivery) ([]Delivered, error)
-	// reporter is nil if the system does not say where objects run by its delivered objects, or by objects that report placed ones.
-	reporter *reporter
+	// reporter is nil if the system does not say where objects run by its delivered objects, or by objects that report placed ones. If it says
+	// so in the placed object itself, runsNative reports whether that runs in the clusters; it is nil otherwise.
+	reporter   *reporter
+	runsNative func(object map[string]any, clusters []string) Run
 	// workKinds are the kinds of the objects by which the system, or a consumer of its decisions, carries delivered objects to single
 	// clusters, and carries reads one. There may be none. carriedAs returns the name by which they refer to a placed object; it
 	// is nil if that is what the names of its lists begin with.

@@ -65,6 +65,7 @@ var multiKueue = System{
 	ClusterRole: "berth-delivery-kueue",
 	Kinds:       []Kind{workloadKind},
 	render:      renderWorkload,
+	runsNative:  runOfWorkload,
 }
 
 // MayApplyStatus reports whether Berth may apply the status of a placed object of the kind now. object is the object as it is. Only
@@ -76,20 +77,57 @@ func (k Kind) MayApplyStatus(object *unstructured.Unstructured) bool {
 // mayNominate reports whether the clusters of a Workload of Kueue may be nominated now: quota is reserved, an admission check is
 // pending, no cluster was chosen, and the Workload is neither evicted nor finished.
 func mayNominate(workload map[string]any) bool {
-	is := map[string]bool{}
-	conditions, _, _ := unstructured.NestedSlice(workload, "status", "conditions")
-	for _, c := range conditions {
-		condition, _ := c.(map[string]any)
-		kind, _ := condition["type"].(string)
-		is[kind] = condition["status"] == string(metav1.ConditionTrue)
-	}
+	is := conditionsOf(workload)
 	checks, _, _ := unstructured.NestedSlice(workload, "status", "admissionChecks")
 	pending := slices.ContainsFunc(checks, func(c any) bool {
 		check, _ := c.(map[string]any)
 		return check["state"] == "Pending"
 	})
+	return pending && chosenBy(workload) == "" && is["QuotaReserved"] == metav1.ConditionTrue &&
+		is["Evicted"] != metav1.ConditionTrue && is["Finished"] != metav1.ConditionTrue
+}
+
+// conditionsOf returns the status of the conditions of a Workload of Kueue, by type.
+func conditionsOf(workload map[string]any) map[string]metav1.ConditionStatus {
+	out := map[string]metav1.ConditionStatus{}
+	conditions, _, _ := unstructured.NestedSlice(workload, "status", "conditions")
+	for _, c := range conditions {
+		condition, _ := c.(map[string]any)
+		kind, _ := condition["type"].(string)
+		status, _ := condition["status"].(string)
+		out[kind] = metav1.ConditionStatus(status)
+	}
+	return out
+}
+
+// chosenBy returns the cluster that MultiKueue chose for a Workload, or "".
+func chosenBy(workload map[string]any) string {
 	chosen, _, _ := unstructured.NestedString(workload, "status", "clusterName")
-	return pending && chosen == "" && is["QuotaReserved"] && !is["Evicted"] && !is["Finished"]
+	return chosen
+}
+
+// runOfWorkload reports whether a Workload of Kueue runs in the cluster that MultiKueue chose, and whether that one is decided. MultiKueue
+// never moves a Workload that it dispatched. A Workload that is finished runs nowhere. The condition PodsReady is that of the cluster.
+//
+// If a cluster admits a Workload in the moment in which its nomination ends, MultiKueue runs it there, and its webhook refuses that
+// clusterName. So no status says where it runs: a Workload without a chosen cluster never counts as running.
+func runOfWorkload(workload map[string]any, clusters []string) Run {
+	is, chosen := conditionsOf(workload), chosenBy(workload)
+	missing := func(why string) Run { return Run{State: NotRunning, Message: why} }
+	switch {
+	case is["Finished"] == metav1.ConditionTrue:
+		return Run{}
+	case chosen == "":
+		return missing("MultiKueue has not chosen a cluster for it yet")
+	case !slices.Contains(clusters, chosen):
+		return Run{State: NotRunning, Remains: true, Message: fmt.Sprintf(
+			"it still runs in cluster %s, and MultiKueue moves no Workload: delete the Job that owns it, and create it again", chosen)}
+	case is["Admitted"] != metav1.ConditionTrue:
+		return missing("cluster " + chosen + ": Kueue has not admitted it yet")
+	case is["PodsReady"] == metav1.ConditionFalse:
+		return missing("cluster " + chosen + ": its pods are not ready")
+	}
+	return Run{State: Running}
 }
 
 func renderWorkload(object Object, decision Decision, _ *placementv1.Delivery) ([]Delivered, error) {

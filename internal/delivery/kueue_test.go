@@ -19,6 +19,8 @@ package delivery
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
@@ -45,6 +47,42 @@ func TestMayNominate(t *testing.T) {
 			}
 			if got := mayNominate(map[string]any{"status": status}); got != tc.want {
 				t.Errorf("mayNominate is %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestRunOfWorkload(t *testing.T) {
+	const (
+		chosen = `clusterName: eu-1, nominatedClusterNames: [], conditions: [{type: QuotaReserved, status: "True"}, {type: Admitted, status: "True"}`
+		leave  = "it still runs in cluster eu-1, and MultiKueue moves no Workload: delete the Job that owns it, and create it again"
+	)
+	missing := func(message string) Run { return Run{State: NotRunning, Message: message} }
+	tests := map[string]struct {
+		status   string
+		clusters []string
+		want     Run
+	}{
+		"New":             {`{}`, []string{"eu-1"}, missing("MultiKueue has not chosen a cluster for it yet")},
+		"Nominated":       {`{nominatedClusterNames: [eu-1]}`, []string{"eu-1"}, missing("MultiKueue has not chosen a cluster for it yet")},
+		"Runs":            {`{` + chosen + `]}`, []string{"eu-1", "eu-2"}, Run{State: Running}},
+		"RunsReady":       {`{` + chosen + `, {type: PodsReady, status: "True"}]}`, []string{"eu-1"}, Run{State: Running}},
+		"Starts":          {`{` + chosen + `, {type: PodsReady, status: "False"}]}`, []string{"eu-1"}, missing("cluster eu-1: its pods are not ready")},
+		"NotAdmitted":     {`{clusterName: eu-1}`, []string{"eu-1"}, missing("cluster eu-1: Kueue has not admitted it yet")},
+		"Left":            {`{` + chosen + `]}`, []string{"eu-2"}, Run{State: NotRunning, Remains: true, Message: leave}},
+		"LeftWithout":     {`{` + chosen + `]}`, nil, Run{State: NotRunning, Remains: true, Message: leave}},
+		"LeftNotAdmitted": {`{clusterName: eu-1}`, []string{"eu-2"}, Run{State: NotRunning, Remains: true, Message: leave}},
+		"Finished":        {`{` + chosen + `, {type: Finished, status: "True"}]}`, []string{"eu-2"}, Run{}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var status map[string]any
+			if err := yaml.Unmarshal([]byte(tc.status), &status); err != nil {
+				t.Fatal(err)
+			}
+			got := multiKueue.RunOf(&unstructured.Unstructured{Object: map[string]any{"status": status}}, Decision{Clusters: tc.clusters})
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("run (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -95,7 +95,16 @@ func (r Run) And(other Run) Run {
 	return r
 }
 
-// Reports reports whether the system says where an object runs.
+// RunOf reports whether an object of a kind of NativeSystem runs in the clusters of its decision, as its own status says. The state is
+// NotReported if the system does not say so there.
+func (s System) RunOf(object *unstructured.Unstructured, decision Decision) Run {
+	if s.runsNative == nil {
+		return Run{}
+	}
+	return s.runsNative(object.Object, decision.Clusters)
+}
+
+// Reports reports whether the system says where an object runs in other objects than the placed one.
 func (s System) Reports() bool { return s.reporter != nil }
 
 // ReportKinds returns the kinds of the objects that say where an object runs. There are none if the delivered objects themselves

@@ -19,6 +19,8 @@ package delivery_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -55,6 +57,86 @@ func decidedIn(ctx context.Context, namespace, placement string) ([]string, erro
 	return out, err
 }
 
+// train creates the Workload of a Job, as Kueue does.
+func train(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	o := framework.NewObject(workload, namespace, "train", nil)
+	o.Object["spec"] = map[string]any{"podSets": []any{map[string]any{
+		"name": "main", "count": int64(1),
+		"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "main", "image": "example.com/train"}}}},
+	}}}
+	Expect(f.Client.Create(ctx, o)).To(Succeed())
+}
+
+// asKueue changes the status of the Workload, as Kueue does. Like Kueue's webhook, it refuses a cluster that is not nominated.
+func asKueue(ctx context.Context, namespace string, changes ...func(status map[string]any)) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) error {
+		o, err := f.Get(ctx, workload, namespace, "train")
+		for _, change := range changes {
+			if err != nil {
+				return err
+			}
+			status, _ := o.Object["status"].(map[string]any)
+			if status == nil {
+				status = map[string]any{}
+			}
+			before, _ := status["clusterName"].(string)
+			nominated, _, _ := unstructured.NestedStringSlice(o.Object, "status", "nominatedClusterNames")
+			change(status)
+			if chosen, _ := status["clusterName"].(string); chosen != before && !slices.Contains(nominated, chosen) {
+				return fmt.Errorf("when setting clusterName it must be one of the nominatedClusterNames %v", nominated)
+			}
+			o.Object["status"] = status
+			// A change by Berth in between is a conflict.
+			err = f.Client.Status().Update(ctx, o)
+		}
+		return err
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// conditionOf returns a condition of a Workload.
+func conditionOf(kind, status string) map[string]any {
+	return map[string]any{"type": kind, "status": status, "reason": kind, "message": "", "lastTransitionTime": metav1.Now().UTC().Format(time.RFC3339)}
+}
+
+// reserved is the status of a Workload for which quota is reserved, and that MultiKueue waits to nominate clusters for.
+func reserved(status map[string]any) {
+	status["conditions"] = []any{conditionOf("QuotaReserved", "True")}
+	status["admissionChecks"] = []any{checkIn("Pending")}
+	status["admission"] = map[string]any{"clusterQueue": "queue", "podSetAssignments": []any{map[string]any{"name": "main"}}}
+}
+
+// checkIn returns the admission check of MultiKueue in a state.
+func checkIn(state string) map[string]any {
+	return map[string]any{"name": "multikueue", "state": state, "message": "", "lastTransitionTime": metav1.Now().UTC().Format(time.RFC3339)}
+}
+
+// dispatched returns the status of a Workload that a cluster admitted. The list of nominated clusters is not removed, but empty. Seen with
+// Kueue 0.19.2: test/realsystems/kueue.md has the scenarios.
+func dispatched(cluster string, more ...any) func(map[string]any) {
+	return func(status map[string]any) {
+		status["clusterName"], status["nominatedClusterNames"] = cluster, []any{}
+		status["admissionChecks"] = []any{checkIn("Ready")}
+		status["conditions"] = append([]any{conditionOf("QuotaReserved", "True"), conditionOf("Admitted", "True")}, more...)
+	}
+}
+
+// nominating returns the status of a Workload that another client nominates for a cluster.
+func nominating(cluster string) func(map[string]any) {
+	return func(status map[string]any) { status["nominatedClusterNames"] = []any{cluster} }
+}
+
+// nominated returns the clusters that a Workload is nominated for.
+func nominated(ctx context.Context, namespace string) ([]string, error) {
+	o, err := f.Get(ctx, workload, namespace, "train")
+	if err != nil {
+		return nil, err
+	}
+	names, _, err := unstructured.NestedStringSlice(o.Object, "status", "nominatedClusterNames")
+	return names, err
+}
+
 var _ = Describe("Placement objects with a status", func() {
 	It("of Open Cluster Management are scheduled by Berth where their annotation says so", func(ctx SpecContext) {
 		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
@@ -83,36 +165,118 @@ var _ = Describe("Placement objects with a status", func() {
 		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
 		p := fl.native(workload, "workloads", namespace)
 		f.CreateReadyPolicy(ctx, p)
-		o := framework.NewObject(workload, namespace, "train", nil)
-		o.Object["spec"] = map[string]any{"podSets": []any{map[string]any{
-			"name": "main", "count": int64(1),
-			"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "main", "image": "example.com/train"}}}},
-		}}}
-		Expect(f.Client.Create(ctx, o)).To(Succeed())
+		train(ctx, namespace)
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
-		nominated := func(ctx context.Context) ([]string, error) {
-			o, err := f.Get(ctx, workload, namespace, "train")
-			if err != nil {
-				return nil, err
-			}
-			names, _, err := unstructured.NestedStringSlice(o.Object, "status", "nominatedClusterNames")
-			return names, err
-		}
-		Expect(nominated(ctx)).To(BeEmpty())
+		Expect(nominated(ctx, namespace)).To(BeEmpty())
 
 		By("reserving quota, as Kueue does")
-		at := metav1.Now().UTC().Format("2006-01-02T15:04:05Z")
-		stored, err := f.Get(ctx, workload, namespace, "train")
-		Expect(err).NotTo(HaveOccurred())
-		stored.Object["status"] = map[string]any{
-			"conditions":      []any{map[string]any{"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "", "lastTransitionTime": at}},
-			"admissionChecks": []any{map[string]any{"name": "multikueue", "state": "Pending", "message": "", "lastTransitionTime": at}},
-			"admission":       map[string]any{"clusterQueue": "queue", "podSetAssignments": []any{map[string]any{"name": "main"}}},
-		}
-		Expect(f.Client.Status().Update(ctx, stored)).To(Succeed())
-		Eventually(nominated).WithContext(ctx).Should(Equal(fl.clusters("a", "b")))
+		asKueue(ctx, namespace, reserved)
+		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a", "b")))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionRunning).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "MultiKueue has not chosen a cluster for it yet"))
 		fl.move(ctx, "b", "us")
-		Eventually(nominated).WithContext(ctx).Should(Equal(fl.clusters("a")))
+		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a")))
+
+		By("nominating another cluster, as a rival does")
+		asKueue(ctx, namespace, nominating("rival"))
+		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a")))
+	})
+
+	It("of Kueue run where MultiKueue dispatched them, and the status says when they must not", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		p := fl.native(workload, "workloads", namespace)
+		f.CreateReadyPolicy(ctx, p)
+		train(ctx, namespace)
+		asKueue(ctx, namespace, reserved)
+		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a", "b")))
+		running := func(ctx context.Context) (metav1.Condition, error) {
+			return f.Condition(ctx, p.Name, placementv1.ConditionRunning)
+		}
+
+		By("dispatching it, as MultiKueue does")
+		asKueue(ctx, namespace, dispatched(fl.cluster("a"), conditionOf("PodsReady", "False")))
+		Eventually(running).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "cluster "+fl.cluster("a")+": its pods are not ready"))
+		asKueue(ctx, namespace, dispatched(fl.cluster("a"), conditionOf("PodsReady", "True")))
+		Eventually(running).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning, "1 of 1"))
+		fl.move(ctx, "b", "us")
+		Eventually(f.Get).WithContext(ctx).WithArguments(workload, namespace, "train").Should(HaveField("Object", HaveKeyWithValue("metadata", HaveKeyWithValue("annotations", HaveKeyWithValue(placementv1.ClustersAnnotation, fmt.Sprintf("[%q]", fl.cluster("a")))))))
+		Expect(deliveredCondition(ctx, p.Name)).To(beDelivered(1))
+
+		By("moving its cluster to another region")
+		fl.move(ctx, "a", "us")
+		fl.move(ctx, "b", "eu")
+		remains := "it still runs in cluster " + fl.cluster("a") + ", and MultiKueue moves no Workload: delete the Job that owns it, and create it again"
+		Eventually(running).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, remains))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, remains))
+		Expect(nominated(ctx, namespace)).To(BeEmpty())
+
+		By("finishing it there")
+		asKueue(ctx, namespace, dispatched(fl.cluster("a"), conditionOf("Finished", "True")))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
+
+	It("of Kueue that a rival dispatched elsewhere are not taken for delivered", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		p := fl.native(workload, "workloads", namespace)
+		f.CreateReadyPolicy(ctx, p)
+		train(ctx, namespace)
+		asKueue(ctx, namespace, reserved)
+		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a")))
+		// A cluster admits the Workload before Berth has restored the nomination.
+		asKueue(ctx, namespace, nominating("rival"), dispatched("rival"))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "it still runs in cluster rival"))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionRunning).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "it still runs in cluster rival"))
+	})
+
+	It("of Kueue are decided and nominated by the ClusterRole of Kueue alone, and Compliant says what it lacks", Serial, func(ctx SpecContext) {
+		const role = "berth-delivery-kueue"
+		user := framework.OperatorNamespace + ":berth-controller-manager"
+		may := func(ctx context.Context, verb, resource string) string {
+			out, _ := f.Kubectl(ctx, "", "auth", "can-i", verb, resource, "--as=system:serviceaccount:"+user)
+			return out
+		}
+		bind := func(ctx context.Context, name, clusterRole string) {
+			GinkgoHelper()
+			f.MustKubectl(ctx, "", "create", "clusterrolebinding", name, "--clusterrole="+clusterRole, "--serviceaccount="+user)
+		}
+		// What an installation may read anyway, such as ClusterProfiles.
+		bind(ctx, "berth-test-default", "berth-workloads-default")
+		DeferCleanup(func(ctx SpecContext) { f.MustKubectl(ctx, "", "delete", "clusterrolebinding", "berth-test-default") })
+		others := map[string]string{"berth-test-wide": "berth-dev-wide"}
+		for _, system := range []string{"karmada", "kubefleet", "placementdecision", "openclustermanagement"} {
+			others["berth-delivery-"+system] = "berth-delivery-" + system
+		}
+		for name, clusterRole := range others {
+			f.MustKubectl(ctx, "", "delete", "clusterrolebinding", name)
+			DeferCleanup(func(ctx SpecContext) { bind(ctx, name, clusterRole) })
+		}
+		Eventually(may).WithContext(ctx).WithArguments("patch", "propagationpolicies.policy.karmada.io").Should(HavePrefix("no"))
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		fl.move(ctx, "b", "us")
+		p := fl.native(workload, "workloads", namespace)
+		f.CreateReadyPolicy(ctx, p)
+		train(ctx, namespace)
+		asKueue(ctx, namespace, reserved)
+		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a")))
+
+		By("revoking the permission to patch Workloads")
+		f.MustKubectl(ctx, "", "patch", "clusterrole", role, "--type=json", "-p", `[{"op":"replace","path":"/rules/0/verbs","value":["get","list","watch"]}]`)
+		grant := func(ctx SpecContext) {
+			f.MustKubectl(ctx, "", "patch", "clusterrole", role, "--type=json", "-p", `[{"op":"replace","path":"/rules/0/verbs","value":["get","list","watch","patch"]}]`)
+		}
+		DeferCleanup(grant)
+		Eventually(may).WithContext(ctx).WithArguments("patch", "workloads.kueue.x-k8s.io").Should(HavePrefix("no"))
+		fl.move(ctx, "b", "eu")
+		fl.move(ctx, "a", "us")
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompliant).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonForbiddenTargets, "1 of 1 objects differ", `cannot patch resource "workloads"`, "placement.berth.dev/aggregate-to-manager=true"))
+
+		By("granting it again")
+		grant(ctx)
+		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("b")))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompliant).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonCompliant))
 	})
 
 	It("of Kueue get at most 20 clusters, and the status says so", func(ctx SpecContext) {
@@ -123,12 +287,7 @@ var _ = Describe("Placement objects with a status", func() {
 		fl, namespace := newFleet(ctx, names...), f.NewNamespace(ctx, nil)
 		p := fl.native(workload, "workloads", namespace)
 		f.CreateReadyPolicy(ctx, p)
-		o := framework.NewObject(workload, namespace, "train", nil)
-		o.Object["spec"] = map[string]any{"podSets": []any{map[string]any{
-			"name": "main", "count": int64(1),
-			"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "main", "image": "example.com/train"}}}},
-		}}}
-		Expect(f.Client.Create(ctx, o)).To(Succeed())
+		train(ctx, namespace)
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonDelivered,
 			"1 of 1 placed objects are delivered", "workloads.kueue.x-k8s.io "+namespace+"/train: MultiKueue considers at most 20 clusters; the first 20 of 21 by name"))
 		fl.move(ctx, "c20", "us")
