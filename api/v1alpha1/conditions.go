@@ -60,7 +60,8 @@ const (
 	// ConditionDelivered is present only if the policy has spec.delivery. It is True if the objects of each system are as the
 	// decisions on the matched objects require.
 	ConditionDelivered = "Delivered"
-	// ConditionRunning is present only if a system of spec.delivery reports where objects run. It is True if all placed objects
+	// ConditionRunning is present only if a system of spec.delivery, or Kueue in the Workloads that the policy matches, reports where
+	// objects run. It is True if all placed objects
 	// run in their clusters, and, as far as the system reports, in no others.
 	ConditionRunning = "Running"
 )
@@ -247,8 +248,8 @@ const (
 	ReasonRemediationOff = "RemediationOff"
 	// ReasonEvaluationFailed: some existing objects can't be decided.
 	ReasonEvaluationFailed = "EvaluationFailed"
-	// ReasonForbiddenTargets: Berth has no permission to read the matched objects, so it does not remediate them. The
-	// message has the RBAC rule to grant.
+	// ReasonForbiddenTargets: Berth has no permission to read or to patch the matched objects, so it does not remediate them. The
+	// message says which permission is missing.
 	ReasonForbiddenTargets = "ForbiddenTargets"
 	// ReasonNotSettling: the decision on an object kept changing after Berth patched the object. Berth stopped patching
 	// it.
