@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
@@ -228,6 +229,29 @@ var _ = Describe("Placement objects with a status", func() {
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "it still runs in cluster rival"))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionRunning).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "it still runs in cluster rival"))
+	})
+
+	It("of Kueue are nominated by no one else where the policy of the documents is installed", Serial, func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		f.MustKubectl(ctx, "", "apply", "-f", "docs/examples/nominated-clusters.yaml")
+		DeferCleanup(func(ctx SpecContext) {
+			f.MustKubectl(ctx, "", "delete", "-f", "docs/examples/nominated-clusters.yaml")
+		})
+		p := fl.native(workload, "workloads", namespace)
+		f.CreateReadyPolicy(ctx, p)
+		train(ctx, namespace)
+		asKueue(ctx, namespace, reserved)
+		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a", "b")))
+		Eventually(func(ctx context.Context) error {
+			o, err := f.Get(ctx, workload, namespace, "train")
+			Expect(err).NotTo(HaveOccurred())
+			nominating("rival")(o.Object["status"].(map[string]any))
+			return f.Client.Status().Update(ctx, o, client.DryRunAll)
+		}).WithContext(ctx).Should(MatchError(ContainSubstring("only Berth may nominate clusters")))
+		fl.move(ctx, "b", "us")
+		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a")))
+		// Kueue clears the list.
+		asKueue(ctx, namespace, dispatched(fl.cluster("a")))
 	})
 
 	It("of Kueue are decided and nominated by the ClusterRole of Kueue alone, and Compliant says what it lacks", Serial, func(ctx SpecContext) {
