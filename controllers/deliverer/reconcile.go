@@ -753,7 +753,8 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 		return true, nil
 	}
 	id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
-	if c.contests.repeats(keyOf(object), want.Object.Object["status"]) {
+	body := want.Withdrawal(object, c.Clock.Now())
+	if body == nil && c.contests.repeats(keyOf(object), want.Object.Object["status"]) {
 		if wait := c.contests.wait(id); wait > 0 {
 			n.fail(placementv1.ReasonContested, "another client changed the status of %s %s back each time that Berth wrote it: Berth writes it again in %s", want.Kind.Kind, qualified(want.Object), wait.Round(time.Second))
 			n.retry = wait
@@ -761,7 +762,9 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 		}
 	}
 	// The API server refuses the status of another object of that name, and of a version that is not the newest.
-	body := want.Object.DeepCopy()
+	if body == nil {
+		body = want.Object.DeepCopy()
+	}
 	body.SetResourceVersion(object.GetResourceVersion())
 	_, err = c.client(want.GroupVersionResource, body.GetNamespace()).
 		ApplyStatus(ctx, body.GetName(), body, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})

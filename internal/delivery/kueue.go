@@ -19,6 +19,7 @@ package delivery
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -78,13 +79,46 @@ func (k Kind) MayApplyStatus(object *unstructured.Unstructured) bool {
 // pending, no cluster was chosen, and the Workload is neither evicted nor finished.
 func mayNominate(workload map[string]any) bool {
 	is := conditionsOf(workload)
-	checks, _, _ := unstructured.NestedSlice(workload, "status", "admissionChecks")
-	pending := slices.ContainsFunc(checks, func(c any) bool {
-		check, _ := c.(map[string]any)
-		return check["state"] == "Pending"
-	})
-	return pending && chosenBy(workload) == "" && is["QuotaReserved"] == metav1.ConditionTrue &&
+	return len(pendingChecks(workload)) > 0 && chosenBy(workload) == "" && is["QuotaReserved"] == metav1.ConditionTrue &&
 		is["Evicted"] != metav1.ConditionTrue && is["Finished"] != metav1.ConditionTrue
+}
+
+// Withdrawal returns the status of a placed object that makes the system take the object out of clusters that Berth's status does not name any
+// more, if Berth's status alone does not; nil if it does. object is the object as it is, and now is the time that the status has.
+//
+// A cluster may admit a Workload of Kueue in the moment in which its nomination ends. MultiKueue then runs the Workload there, and its
+// webhook refuses this cluster as clusterName, so that the Workload stays there, and no status says so. If the admission check is to be
+// retried, Kueue releases the quota, MultiKueue removes the Workload from all clusters, and it is nominated again.
+func (d Delivered) Withdrawal(object *unstructured.Unstructured, now time.Time) *unstructured.Unstructured {
+	if d.Kind != workloadKind {
+		return nil
+	}
+	nominated, _, _ := unstructured.NestedStringSlice(object.Object, "status", "nominatedClusterNames")
+	wanted, _, _ := unstructured.NestedStringSlice(d.Object.Object, "status", "nominatedClusterNames")
+	pending := pendingChecks(object.Object)
+	// MultiKueue waits until the other checks are ready before it copies the Workload to any cluster.
+	if len(pending) != 1 || !slices.ContainsFunc(nominated, func(name string) bool { return !slices.Contains(wanted, name) }) {
+		return nil
+	}
+	out := d.Object.DeepCopy()
+	out.Object["status"] = map[string]any{"admissionChecks": []any{map[string]any{
+		"name": pending[0], "state": "Retry", "lastTransitionTime": now.UTC().Format(time.RFC3339),
+		"message": "Berth decides other clusters than those that were nominated",
+	}}}
+	return out
+}
+
+// pendingChecks returns the names of the admission checks of a Workload of Kueue that are pending.
+func pendingChecks(workload map[string]any) []string {
+	var out []string
+	checks, _, _ := unstructured.NestedSlice(workload, "status", "admissionChecks")
+	for _, c := range checks {
+		check, _ := c.(map[string]any)
+		if name, _ := check["name"].(string); check["state"] == "Pending" {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // conditionsOf returns the status of the conditions of a Workload of Kueue, by type.

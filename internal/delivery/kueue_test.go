@@ -18,6 +18,7 @@ package delivery
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -83,6 +84,46 @@ func TestRunOfWorkload(t *testing.T) {
 			got := multiKueue.RunOf(&unstructured.Unstructured{Object: map[string]any{"status": status}}, Decision{Clusters: tc.clusters})
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("run (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWithdrawal(t *testing.T) {
+	const pending = `admissionChecks: [{name: other, state: Ready}, {name: multikueue, state: Pending}]`
+	tests := map[string]struct {
+		status   string
+		clusters []string
+		want     bool
+	}{
+		"Left":       {`{nominatedClusterNames: [eu-1], ` + pending + `}`, []string{"eu-2"}, true},
+		"LeftPartly": {`{nominatedClusterNames: [eu-1, eu-2], ` + pending + `}`, []string{"eu-2"}, true},
+		"LeftAll":    {`{nominatedClusterNames: [eu-1], ` + pending + `}`, nil, true},
+		"Joined":     {`{nominatedClusterNames: [eu-1], ` + pending + `}`, []string{"eu-1", "eu-2"}, false},
+		"Same":       {`{nominatedClusterNames: [eu-2, eu-1], ` + pending + `}`, []string{"eu-1", "eu-2"}, false},
+		"New":        {`{` + pending + `}`, []string{"eu-1"}, false},
+		"NotCopied":  {`{nominatedClusterNames: [eu-1], admissionChecks: [{name: a, state: Pending}, {name: b, state: Pending}]}`, []string{"eu-2"}, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var status map[string]any
+			if err := yaml.Unmarshal([]byte(tc.status), &status); err != nil {
+				t.Fatal(err)
+			}
+			objects, err := multiKueue.Render(Object{Name: "train", Namespace: "shop"}, Decision{Clusters: tc.clusters}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := objects[0].Withdrawal(&unstructured.Unstructured{Object: map[string]any{"status": status}}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+			if (got != nil) != tc.want {
+				t.Fatalf("withdrawal %v, want one: %t", got, tc.want)
+			}
+			want := map[string]any{"admissionChecks": []any{map[string]any{
+				"name": "multikueue", "state": "Retry", "lastTransitionTime": "2026-01-02T03:04:05Z",
+				"message": "Berth decides other clusters than those that were nominated",
+			}}}
+			if tc.want && (got.GetName() != "train" || !cmp.Equal(want, got.Object["status"])) {
+				t.Errorf("withdrawal (-want +got):\n%s", cmp.Diff(want, got.Object["status"]))
 			}
 		})
 	}

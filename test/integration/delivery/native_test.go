@@ -123,6 +123,26 @@ func dispatched(cluster string, more ...any) func(map[string]any) {
 	}
 }
 
+// evict waits until the admission check of a Workload is to be retried, and evicts the Workload, as Kueue does. Then quota is reserved again.
+func evict(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) (any, error) {
+		o, err := f.Get(ctx, workload, namespace, "train")
+		if err != nil {
+			return nil, err
+		}
+		checks, _, err := unstructured.NestedSlice(o.Object, "status", "admissionChecks")
+		return checks, err
+	}).WithContext(ctx).Should(ConsistOf(HaveKeyWithValue("state", "Retry")))
+	Expect(nominated(ctx, namespace)).To(Or(BeEmpty(), Equal([]string{"rival"})))
+	asKueue(ctx, namespace, func(status map[string]any) {
+		status["conditions"] = []any{conditionOf("QuotaReserved", "False"), conditionOf("Evicted", "True")}
+		status["admissionChecks"] = []any{checkIn("Pending")}
+		status["nominatedClusterNames"] = []any{}
+		delete(status, "admission")
+	}, reserved)
+}
+
 // nominating returns the status of a Workload that another client nominates for a cluster.
 func nominating(cluster string) func(map[string]any) {
 	return func(status map[string]any) { status["nominatedClusterNames"] = []any{cluster} }
@@ -176,11 +196,15 @@ var _ = Describe("Placement objects with a status", func() {
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionRunning).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "MultiKueue has not chosen a cluster for it yet"))
 		fl.move(ctx, "b", "us")
+		evict(ctx, namespace)
 		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a")))
+		fl.move(ctx, "b", "eu")
+		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a", "b")))
 
 		By("nominating another cluster, as a rival does")
 		asKueue(ctx, namespace, nominating("rival"))
-		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a")))
+		evict(ctx, namespace)
+		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a", "b")))
 	})
 
 	It("of Kueue run where MultiKueue dispatched them, and the status says when they must not", func(ctx SpecContext) {
@@ -249,6 +273,7 @@ var _ = Describe("Placement objects with a status", func() {
 			return f.Client.Status().Update(ctx, o, client.DryRunAll)
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("only Berth may nominate clusters")))
 		fl.move(ctx, "b", "us")
+		evict(ctx, namespace)
 		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a")))
 		// Kueue clears the list.
 		asKueue(ctx, namespace, dispatched(fl.cluster("a")))
@@ -299,6 +324,7 @@ var _ = Describe("Placement objects with a status", func() {
 
 		By("granting it again")
 		grant(ctx)
+		evict(ctx, namespace)
 		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("b")))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompliant).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonCompliant))
 	})
