@@ -79,7 +79,7 @@ func (k Kind) MayApplyStatus(object *unstructured.Unstructured) bool {
 // pending, no cluster was chosen, and the Workload is neither evicted nor finished.
 func mayNominate(workload map[string]any) bool {
 	is := conditionsOf(workload)
-	return len(pendingChecks(workload)) > 0 && chosenBy(workload) == "" && is["QuotaReserved"] == metav1.ConditionTrue &&
+	return len(checksIn("Pending", workload)) > 0 && chosenBy(workload) == "" && is["QuotaReserved"] == metav1.ConditionTrue &&
 		is["Evicted"] != metav1.ConditionTrue && is["Finished"] != metav1.ConditionTrue
 }
 
@@ -95,7 +95,7 @@ func (d Delivered) Withdrawal(object *unstructured.Unstructured, now time.Time) 
 	}
 	nominated, _, _ := unstructured.NestedStringSlice(object.Object, "status", "nominatedClusterNames")
 	wanted, _, _ := unstructured.NestedStringSlice(d.Object.Object, "status", "nominatedClusterNames")
-	pending := pendingChecks(object.Object)
+	pending := checksIn("Pending", object.Object)
 	// MultiKueue waits until the other checks are ready before it copies the Workload to any cluster.
 	if len(pending) != 1 || !slices.ContainsFunc(nominated, func(name string) bool { return !slices.Contains(wanted, name) }) {
 		return nil
@@ -108,13 +108,13 @@ func (d Delivered) Withdrawal(object *unstructured.Unstructured, now time.Time) 
 	return out
 }
 
-// pendingChecks returns the names of the admission checks of a Workload of Kueue that are pending.
-func pendingChecks(workload map[string]any) []string {
+// checksIn returns the names of the admission checks of a Workload of Kueue that are in a state.
+func checksIn(state string, workload map[string]any) []string {
 	var out []string
 	checks, _, _ := unstructured.NestedSlice(workload, "status", "admissionChecks")
 	for _, c := range checks {
 		check, _ := c.(map[string]any)
-		if name, _ := check["name"].(string); check["state"] == "Pending" {
+		if name, _ := check["name"].(string); check["state"] == state {
 			out = append(out, name)
 		}
 	}
@@ -151,6 +151,8 @@ func runOfWorkload(workload map[string]any, clusters []string) Run {
 	switch {
 	case is["Finished"] == metav1.ConditionTrue:
 		return Run{}
+	case chosen == "" && len(checksIn("Retry", workload)) > 0:
+		return Run{State: NotRunning, Remains: true, Message: "Kueue has not withdrawn it yet from the clusters that were nominated before"}
 	case chosen == "":
 		return missing("MultiKueue has not chosen a cluster for it yet")
 	case !slices.Contains(clusters, chosen):

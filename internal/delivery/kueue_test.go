@@ -64,8 +64,11 @@ func TestRunOfWorkload(t *testing.T) {
 		clusters []string
 		want     Run
 	}{
-		"New":             {`{}`, []string{"eu-1"}, missing("MultiKueue has not chosen a cluster for it yet")},
-		"Nominated":       {`{nominatedClusterNames: [eu-1]}`, []string{"eu-1"}, missing("MultiKueue has not chosen a cluster for it yet")},
+		"New":       {`{}`, []string{"eu-1"}, missing("MultiKueue has not chosen a cluster for it yet")},
+		"Nominated": {`{nominatedClusterNames: [eu-1]}`, []string{"eu-1"}, missing("MultiKueue has not chosen a cluster for it yet")},
+		"Withdrawn": {`{admissionChecks: [{name: mk, state: Retry}]}`, []string{"eu-1"}, Run{
+			State: NotRunning, Remains: true, Message: "Kueue has not withdrawn it yet from the clusters that were nominated before",
+		}},
 		"Runs":            {`{` + chosen + `]}`, []string{"eu-1", "eu-2"}, Run{State: Running}},
 		"RunsReady":       {`{` + chosen + `, {type: PodsReady, status: "True"}]}`, []string{"eu-1"}, Run{State: Running}},
 		"Starts":          {`{` + chosen + `, {type: PodsReady, status: "False"}]}`, []string{"eu-1"}, missing("cluster eu-1: its pods are not ready")},

@@ -196,8 +196,11 @@ var _ = Describe("Placement objects with a status", func() {
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionRunning).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "MultiKueue has not chosen a cluster for it yet"))
 		fl.move(ctx, "b", "us")
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "Kueue has not withdrawn it yet"))
 		evict(ctx, namespace)
 		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a")))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 		fl.move(ctx, "b", "eu")
 		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a", "b")))
 
