@@ -111,7 +111,7 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstru
 		// Another client updated the object. The watch will deliver the newer object; the requeue is for the case that
 		// it does not.
 		c.gate.Leave(key, policies...)
-		c.obstruct(key, "another client updated it at the same time; Berth tries again each second", policies)
+		c.obstruct(key, "another client updated it at the same time; Berth tries again each second", false, policies)
 		c.count(ctx, due, metrics.RemediationConflict)
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case err != nil:
@@ -247,7 +247,7 @@ func patchBody(obj *unstructured.Unstructured) ([]byte, error) {
 // probes with one object for all that the policy must patch in the namespace.
 func (c *Controller) failed(ctx context.Context, key remediation.Key, due remediation.Due, err error) (result reconcile.Result) {
 	c.count(ctx, due, metrics.RemediationFailed)
-	c.obstruct(key, err.Error(), remediation.Names(due))
+	c.obstruct(key, err.Error(), unauthorized(err), remediation.Names(due))
 	var report bool
 	if policies := remediation.Names(due); refused(err) {
 		report, result.RequeueAfter = c.gate.Refuse(c.Clock.Now(), key, policies...)
@@ -265,9 +265,9 @@ func (c *Controller) failed(ctx context.Context, key remediation.Key, due remedi
 	return result
 }
 
-// obstruct has the reports of policies say why the patch of an object failed.
-func (c *Controller) obstruct(key remediation.Key, why string, policies []string) {
-	for _, policy := range c.Ledger.Obstruct(key, why, policies...) {
+// obstruct has the reports of policies say why the patch of an object failed, and whether Berth lacks the permission for it.
+func (c *Controller) obstruct(key remediation.Key, why string, unauthorized bool, policies []string) {
+	for _, policy := range c.Ledger.Obstruct(key, why, unauthorized, policies...) {
 		c.Changed(policy)
 	}
 }
@@ -279,11 +279,15 @@ func refused(err error) bool {
 	case metav1.StatusReasonUnknown, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonTooManyRequests,
 		metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonUnauthorized, metav1.StatusReasonMethodNotAllowed:
 		return false
-	case metav1.StatusReasonForbidden:
-		// Only the message distinguishes a refusal by the authorizer from a denial by an admission plugin.
-		return !strings.Contains(err.Error(), "cannot patch resource") && !strings.Contains(err.Error(), `cannot create resource "pods/eviction"`)
 	}
-	return true
+	return !unauthorized(err)
+}
+
+// unauthorized reports whether the API server refused a patch or an eviction because Berth lacks a permission. Only the message
+// distinguishes such a refusal from a denial by an admission plugin.
+func unauthorized(err error) bool {
+	return apierrors.IsForbidden(err) &&
+		(strings.Contains(err.Error(), "cannot patch resource") || strings.Contains(err.Error(), `cannot create resource "pods/eviction"`))
 }
 
 func (c *Controller) count(ctx context.Context, due remediation.Due, outcome string) {

@@ -168,19 +168,20 @@ func TestObstacle(t *testing.T) {
 		want    string
 	}{
 		{"none", func() []string { return nil }, false, ""},
-		{"one", func() []string { return l.Obstruct(web, "no grant", "p") }, true, "deployments.apps shop/web: no grant"},
-		{"the same", func() []string { return l.Obstruct(web, "no grant", "p") }, false, "deployments.apps shop/web: no grant"},
-		{"another object", func() []string { return l.Obstruct(db, "no grant", "p") }, false, "deployments.apps shop/web: no grant"},
-		{"another reason", func() []string { return l.Obstruct(web, "denied", "p") }, true, "deployments.apps shop/web: denied"},
+		{"one", func() []string { return l.Obstruct(web, "no grant", true, "p") }, true, "deployments.apps shop/web: no grant"},
+		{"the same", func() []string { return l.Obstruct(web, "no grant", true, "p") }, false, "deployments.apps shop/web: no grant"},
+		{"another object", func() []string { return l.Obstruct(db, "no grant", true, "p") }, false, "deployments.apps shop/web: no grant"},
+		{"another reason", func() []string { return l.Obstruct(web, "denied", false, "p") }, true, "deployments.apps shop/web: denied"},
 		{"decided again", func() []string { record(web, "2", change("a")); return nil }, false, "deployments.apps shop/web: denied"},
 		{"as decided", func() []string { record(web, "3"); return nil }, false, ""},
-		{"another object then", func() []string { return l.Obstruct(db, "no grant", "p") }, true, "deployments.apps bank/db: no grant"},
+		{"another object then", func() []string { return l.Obstruct(db, "no grant", true, "p") }, true, "deployments.apps bank/db: no grant"},
 		{"patched", func() []string { l.Remediated(db, "1", "p"); return nil }, false, ""},
-		{"gone", func() []string { changed := l.Obstruct(db, "no grant", "p"); l.Forget(db); return changed }, true, ""},
+		{"gone", func() []string { changed := l.Obstruct(db, "no grant", true, "p"); l.Forget(db); return changed }, true, ""},
 	} {
 		changed := step.do()
-		if got := l.Report("p").Obstacle; got != step.want || (len(changed) == 1) != step.changed {
-			t.Errorf("%s: obstacle %q, changed %v; want %q", step.name, got, changed, step.want)
+		got := l.Report("p")
+		if got.Obstacle != step.want || (len(changed) == 1) != step.changed || got.Unauthorized != strings.Contains(step.want, "no grant") {
+			t.Errorf("%s: obstacle %q, unauthorized %t, changed %v; want %q", step.name, got.Obstacle, got.Unauthorized, changed, step.want)
 		}
 	}
 }

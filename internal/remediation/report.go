@@ -80,8 +80,10 @@ type Report struct {
 	// Contested are the names of the objects that are no longer patched because other clients change them back, with the names of
 	// those, sorted.
 	Contested []string
-	// Obstacle says of one object that has to be moved why its last patch failed; "" if there is none.
-	Obstacle string
+	// Obstacle says of one object that has to be moved why its last patch failed; "" if there is none. Unauthorized reports whether Berth
+	// lacks the permission for it.
+	Obstacle     string
+	Unauthorized bool
 	// Remediated is the number of patches and evictions since the ledger began to track the policy, of objects that were decided since.
 	Remediated int64
 	// Pause describes why remediation is paused; nil if it is not.
@@ -137,8 +139,9 @@ type account struct {
 
 // obstacle is an object whose last patch failed, and why.
 type obstacle struct {
-	key Key
-	why string
+	key          Key
+	why          string
+	unauthorized bool
 }
 
 // seen declares that an object was decided in a version.
@@ -306,13 +309,13 @@ func (l *Ledger) Remediated(key Key, version string, policies ...string) {
 	}
 }
 
-// Obstruct declares that the patch of an object for policies failed, and why. Of several objects, the first one counts until it is as the
+// Obstruct declares that the patch of an object for policies failed, why, and whether Berth lacks the permission for it. Of several objects, the first one counts until it is as the
 // policy decides, so that reports do not alternate between them. It returns the policies whose report changed.
-func (l *Ledger) Obstruct(key Key, why string, policies ...string) (changed []string) {
+func (l *Ledger) Obstruct(key Key, why string, unauthorized bool, policies ...string) (changed []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, policy := range policies {
-		a, next := l.account(policy), obstacle{key, truncate(why)}
+		a, next := l.account(policy), obstacle{key, truncate(why), unauthorized}
 		if a.obstacle == next || a.obstacle.key != key && a.obstructed() {
 			continue
 		}
@@ -447,7 +450,7 @@ func (l *Ledger) Report(policy string) Report {
 	}
 	out.Violations = out.Denied + out.Moved + out.Failed
 	if a.obstructed() {
-		out.Obstacle = a.obstacle.key.String() + ": " + a.obstacle.why
+		out.Obstacle, out.Unauthorized = a.obstacle.key.String()+": "+a.obstacle.why, a.obstacle.unauthorized
 	}
 	for _, key := range failed {
 		out.FailedMessage = key.String() + ": " + a.objects[key].failure

@@ -789,6 +789,9 @@ func (s *setter) compliant(f Facts) *metav1.Condition {
 		return isFalse(placementv1.ReasonEvaluationFailed, fmt.Sprintf("%d objects can't be decided, such as %s", r.Failed, r.FailedMessage))
 	case len(r.Contested) > 0:
 		return isFalse(placementv1.ReasonContested, "others change objects back after each patch, so Berth leaves them alone: "+firstNames(r.Contested))
+	case r.Violations > 0 && r.Unauthorized:
+		return isFalse(placementv1.ReasonForbiddenTargets, fmt.Sprintf("%d of %d objects differ from what the policy decides%s; grant the permission by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true",
+			r.Violations, r.Matched, obstacleText(r.Obstacle)))
 	case r.Violations > 0:
 		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides%s", r.Violations, r.Matched, waitingText(f.Waiting, WaitingFor(*s.out, placementv1.WaitingForApproval))+obstacleText(r.Obstacle)))
 	default:

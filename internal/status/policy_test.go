@@ -268,6 +268,14 @@ func TestCompute(t *testing.T) {
 			want:    map[string]string{"Compliant": "False Violations"},
 			message: map[string]string{"Compliant": "2 of 5 objects differ"},
 		},
+		"ViolationsForbidden": {
+			change: func(f *status.Facts) {
+				f.Report.Violations, f.Report.Obstacle, f.Report.Unauthorized = 2, "deployments.apps shop/web: "+forbidden().Error(), true
+			},
+			want: map[string]string{"Compliant": "False ForbiddenTargets"},
+			message: map[string]string{"Compliant": "2 of 5 objects differ from what the policy decides; Berth could not change deployments.apps shop/web: " + forbidden().Error() +
+				"; grant the permission by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true"},
+		},
 		"EvaluationFailed": {
 			change: func(f *status.Facts) {
 				f.Report.Failed, f.Report.FailedMessage, f.Report.Violations = 2, "pods a/b: oh", 3
