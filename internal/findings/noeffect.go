@@ -85,7 +85,7 @@ func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 	return out
 }
 
-// findingsOfMoves finds bounds of moves between clusters of which no system says when they end.
+// findingsOfMoves finds bounds of moves between clusters of which no system tells when they end.
 func findingsOfMoves(spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	r := spec.WithDefaults().Remediation
 	acts := r.Mode == placementv1.RemediationAutomatic || r.Mode == placementv1.RemediationApproved
@@ -108,8 +108,8 @@ func findingsOfMoves(spec placementv1.PlacementPolicySpec, module *policy.Module
 	if len(set) == 0 {
 		return nil
 	}
-	return []Finding{advice("spec.remediation.budget: no move between clusters waits for %s: spec.delivery has no system that reports where objects run, so that a move ends with "+
-		"its patch, and only maxPerMinute bounds such moves. Deliver the objects to Karmada or KubeFleet, here or in another policy", strings.Join(set, ", "))}
+	return []Finding{advice("spec.remediation.budget: no move between clusters waits for %s: only Karmada and KubeFleet tell Berth when a workload runs in its new clusters. Otherwise, a move "+
+		"ends with its patch, and only maxPerMinute bounds it. Deliver the objects to one of them, here or in another policy", strings.Join(set, ", "))}
 }
 
 // findingsOfEviction finds remediation.evict in a policy that evicts no Pods.

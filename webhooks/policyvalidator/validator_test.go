@@ -174,8 +174,8 @@ func TestValidate(t *testing.T) {
 		},
 		"MovesOfWhichNoSystemReports": {
 			rego: "package p\nclusters contains \"a\"",
-			warning: "spec.remediation.budget: no move between clusters waits for maxConcurrent, maxUnavailable: spec.delivery has no system that reports where objects run, " +
-				"so that a move ends with its patch, and only maxPerMinute bounds such moves. Deliver the objects to Karmada or KubeFleet, here or in another policy",
+			warning: "spec.remediation.budget: no move between clusters waits for maxConcurrent, maxUnavailable: only Karmada and KubeFleet tell Berth when a workload runs " +
+				"in its new clusters. Otherwise, a move ends with its patch, and only maxPerMinute bounds it. Deliver the objects to one of them, here or in another policy",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxPerMinute: 30, MaxConcurrent: 2, MaxUnavailable: new(intstr.FromString("5%"))}
 			},
