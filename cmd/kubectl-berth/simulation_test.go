@@ -502,6 +502,7 @@ func TestCheckRules(t *testing.T) {
   warning: spec.rules[0].prefer[0].label: no cluster has the label "tier", so that this makes no cluster better than others
   reads clusterprofiles.multicluster.x-k8s.io
     labels.region
+    provider
     taints.*.effect
     taints.*.key
     taints.*.timeAdded

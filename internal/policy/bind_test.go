@@ -278,9 +278,9 @@ func TestBindFields(t *testing.T) {
 		"Existence":  {body: `data.kubernetes.nodes[input.name]`, want: map[policy.Resource][]string{nodes: nil}},
 		"Whole":      {body: `data.kubernetes.nodes[_] == input.node`, want: map[policy.Resource][]string{nodes: {".**"}}},
 		"Names":      {body: `count(data.kubernetes.nodes) > 1`, want: map[policy.Resource][]string{nodes: nil}},
-		"Clusters":   {body: `data.clusters[_].region == "eu"`, want: map[policy.Resource][]string{profiles: {".region.**"}, managed: {".region.**"}, sites: {".name", ".region.**"}}},
+		"Clusters":   {body: `data.clusters[_].region == "eu"`, want: map[policy.Resource][]string{profiles: {".provider", ".region.**"}, managed: {".region.**"}, sites: {".name", ".region.**"}}},
 		"Quotas":     {body: `data.berth.quotas[_][_].used.pods == "1"`, want: map[policy.Resource][]string{quotas: {".used.pods.**"}}},
-		"BothForms":  {body: `data.clusters[_].region == data.kubernetes.managedclusters[_].spec.x`, want: map[policy.Resource][]string{profiles: {".region.**"}, managed: {".region.**", ".spec.x.**"}, sites: {".name", ".region.**"}}},
+		"BothForms":  {body: `data.clusters[_].region == data.kubernetes.managedclusters[_].spec.x`, want: map[policy.Resource][]string{profiles: {".provider", ".region.**"}, managed: {".region.**", ".spec.x.**"}, sites: {".name", ".region.**"}}},
 		"Listed":     {body: `data.kubernetes[input.kind][_].x == 1`, listed: []placementv1.ReplicatedResource{{Resource: "nodes"}}, want: map[policy.Resource][]string{nodes: {".x.**"}}},
 		"ListedOnly": {body: `input.x`, listed: []placementv1.ReplicatedResource{{Resource: "nodes"}}, want: map[policy.Resource][]string{nodes: nil}},
 	}
