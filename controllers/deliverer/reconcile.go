@@ -45,6 +45,10 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
+// withdrawalManager is the field manager of withdrawals. With the one of the status, the next status would remove what a withdrawal wrote and
+// no client changed since, such as a time that the system writes again within the same second.
+const withdrawalManager = FieldManager + "-withdrawal"
+
 // hashAnnotation has the hash of what Berth applied last, so that fields which Berth no longer sets are removed.
 const hashAnnotation = "placement.berth.dev/delivered-hash"
 
@@ -762,12 +766,13 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 		}
 	}
 	// The API server refuses the status of another object of that name, and of a version that is not the newest.
+	manager := withdrawalManager
 	if body == nil {
-		body = want.Object.DeepCopy()
+		body, manager = want.Object.DeepCopy(), FieldManager
 	}
 	body.SetResourceVersion(object.GetResourceVersion())
 	_, err = c.client(want.GroupVersionResource, body.GetNamespace()).
-		ApplyStatus(ctx, body.GetName(), body, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+		ApplyStatus(ctx, body.GetName(), body, metav1.ApplyOptions{FieldManager: manager, Force: true})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		// The object is gone, or a newer version of it will be reconciled.

@@ -101,7 +101,7 @@ func (d Delivered) Withdrawal(object *unstructured.Unstructured, now time.Time) 
 		return nil
 	}
 	out := d.Object.DeepCopy()
-	out.Object["status"] = map[string]any{"admissionChecks": []any{map[string]any{
+	out.Object["status"] = map[string]any{"nominatedClusterNames": []any{}, "admissionChecks": []any{map[string]any{
 		"name": pending[0], "state": "Retry", "lastTransitionTime": now.UTC().Format(time.RFC3339),
 		"message": "Berth decides other clusters than those that were nominated",
 	}}}

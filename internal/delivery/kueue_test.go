@@ -121,7 +121,7 @@ func TestWithdrawal(t *testing.T) {
 			if (got != nil) != tc.want {
 				t.Fatalf("withdrawal %v, want one: %t", got, tc.want)
 			}
-			want := map[string]any{"admissionChecks": []any{map[string]any{
+			want := map[string]any{"nominatedClusterNames": []any{}, "admissionChecks": []any{map[string]any{
 				"name": "multikueue", "state": "Retry", "lastTransitionTime": "2026-01-02T03:04:05Z",
 				"message": "Berth decides other clusters than those that were nominated",
 			}}}

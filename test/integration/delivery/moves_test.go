@@ -51,13 +51,14 @@ type karmada struct {
 	most int
 }
 
-// start plays Karmada until the spec ends.
-func (k *karmada) start() {
+// start plays Karmada until the spec ends, whose context may end before.
+func (k *karmada) start(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer GinkgoRecover()
 		defer close(done)
-		wait.Until(k.round, framework.Interval, stop)
+		wait.Until(func() { k.round(ctx) }, framework.Interval, stop)
 	}()
 	DeferCleanup(func() {
 		close(stop)
@@ -65,10 +66,10 @@ func (k *karmada) start() {
 	})
 }
 
-func (k *karmada) round() {
+func (k *karmada) round(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	ctx, between := context.Background(), 0
+	between := 0
 	for _, owner := range k.owners {
 		clusters, err := clustersIn(ctx, k.namespace, owner.GetName())
 		if err != nil {
@@ -155,7 +156,7 @@ clusters contains name if {
 			system.owners = append(system.owners, deploy(ctx, namespace, fmt.Sprintf("web-%02d", i)))
 		}
 		system.heal(fl.clusters("a")...)
-		system.start()
+		system.start(ctx)
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).WithTimeout(time.Minute).
 			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning, fmt.Sprintf("%d of %[1]d placed objects run in their clusters", workloads)))
 	}
