@@ -117,3 +117,37 @@ func TestKarmadaFindsNoCluster(t *testing.T) {
 		})
 	}
 }
+
+// Karmada 1.18.2 takes a Deployment with one replica for healthy 0.3 s after its pod template changed: the new replica exists, and the old one
+// is available.
+func TestKarmadaRunsWhenTheRolloutIsComplete(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	karmada, spec := system(t, "karmada")
+	for test, tc := range map[string]struct {
+		kind    string
+		status  map[string]any
+		message string
+	}{
+		"complete":             {status: map[string]any{"replicas": int64(1), "updatedReplicas": int64(1), "availableReplicas": int64(1)}},
+		"a new one is missing": {status: map[string]any{"replicas": int64(2), "updatedReplicas": int64(1), "availableReplicas": int64(1)}, message: "cluster a: 1 of 2 replicas are from before the last rollout"},
+		"an old one remains":   {status: map[string]any{"replicas": int64(6), "updatedReplicas": int64(3), "availableReplicas": int64(6)}, message: "cluster a: 3 of 6 replicas are from before the last rollout"},
+		"none is updated":      {status: map[string]any{"replicas": int64(3), "availableReplicas": int64(3)}, message: "cluster a: 3 of 3 replicas are from before the last rollout"},
+		"no replicas":          {status: map[string]any{}},
+		"no status":            {},
+		"not a Deployment":     {kind: "Rollout", status: map[string]any{"replicas": int64(2), "updatedReplicas": int64(1)}},
+	} {
+		t.Run(test, func(t *testing.T) {
+			o := binding([]string{"a"}, "a")
+			if tc.kind != "" {
+				set(o, tc.kind, "spec", "resource", "kind")
+			}
+			if tc.status != nil {
+				set(o, []any{map[string]any{"clusterName": "a", "applied": true, "health": "Healthy", "status": tc.status}}, "status", "aggregatedStatus")
+			}
+			got, err := karmada.HandOver(moved, to("a"), spec, nil, new(karmada.Observe(o)), now)
+			if err != nil || got.Run.Message != tc.message || (got.Run.State == delivery.Running) != (tc.message == "") {
+				t.Errorf("state %s, message %q, error %v; want %q", got.Run.State, got.Run.Message, err, tc.message)
+			}
+		})
+	}
+}

@@ -391,12 +391,24 @@ func observeBinding(o *unstructured.Unstructured) Observation {
 			health, _ := members["health"].(string)
 			out.Clusters[name] = "its health is " + cmp.Or(health, "Unknown")
 		case slices.Contains(chosen, name):
-			out.Clusters[name] = ""
+			out.Clusters[name] = olderReplicas(o, members)
 		default:
 			out.Clusters[name] = "Karmada is removing it"
 		}
 	}
 	return out
+}
+
+// olderReplicas says how many replicas of a Deployment a cluster has from before its last rollout; "" if none, or if that is not reported.
+// Karmada takes a Deployment for healthy as soon as all new replicas exist, and as many are available. These may be the old ones.
+func olderReplicas(binding *unstructured.Unstructured, cluster map[string]any) string {
+	kind, _, _ := unstructured.NestedString(binding.Object, "spec", "resource", "kind")
+	all, _, _ := unstructured.NestedInt64(cluster, "status", "replicas")
+	updated, _, _ := unstructured.NestedInt64(cluster, "status", "updatedReplicas")
+	if kind != "Deployment" || updated >= all {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d replicas are from before the last rollout", all-updated, all)
 }
 
 // kubeFleetReporter reads the status of placements, and Works. KubeFleet leaves a cluster out of the status as soon as it is not chosen
