@@ -943,9 +943,13 @@ func (w *Waiting) pauseMessage(policy, example string) string {
 	if !w.PausedIn.All() {
 		where = " " + w.PausedIn.String()
 	}
-	return fmt.Sprintf("%d objects failed, so Berth patches no more objects of this policy%s (spec.remediation.budget.pauseAfterFailures)%s. "+
-		"Correct the cause, then let the patches go on: kubectl annotate placementpolicy %s --overwrite %s=%s",
-		len(w.failedThere()), where, example, policy, placementv1.ResumeAfterFailuresAnnotation, w.Pause)
+	cause, correct := fmt.Sprintf("%d objects failed", len(w.failedThere())), "Correct the cause, then let"
+	if len(w.failedThere()) == 0 {
+		cause, correct = "objects failed that do not fail any more", "Let"
+	}
+	return fmt.Sprintf("%s, so Berth patches no more objects of this policy%s (spec.remediation.budget.pauseAfterFailures)%s. "+
+		"%s the patches go on: kubectl annotate placementpolicy %s --overwrite %s=%s",
+		cause, where, example, correct, policy, placementv1.ResumeAfterFailuresAnnotation, w.Pause)
 }
 
 // Failure is an object whose patch the API server refused, or whose rollout failed after a patch.

@@ -382,6 +382,16 @@ func TestFailuresOfNamespaces(t *testing.T) {
 		// A pause of the whole policy lasts until it is released.
 		c.Forget(c.now, in("a", 0))
 		stops(c, p, "a", "b", "c", "d")
+		for i := range 2 {
+			for _, namespace := range []string{"a", "b", "c"} {
+				c.Forget(c.now, in(namespace, i))
+			}
+		}
+		stops(c, p, "a", "b", "c", "d")
+		w = c.Waiting("p")
+		if message := w.PauseMessage("p"); !strings.HasPrefix(message, "objects failed that do not fail any more, so Berth") || !strings.Contains(message, "). Let the patches go on: kubectl annotate") || !strings.HasSuffix(message, w.Pause) {
+			t.Errorf("message %q", message)
+		}
 	})
 	t.Run("another generation", func(t *testing.T) {
 		c := newBudgetCase(t, remediation.Limits{})
