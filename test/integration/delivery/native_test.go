@@ -284,27 +284,7 @@ var _ = Describe("Placement objects with a status", func() {
 
 	It("of Kueue are decided and nominated by the ClusterRole of Kueue alone, and Compliant says what it lacks", Serial, func(ctx SpecContext) {
 		const role = "berth-delivery-kueue"
-		user := framework.OperatorNamespace + ":berth-controller-manager"
-		may := func(ctx context.Context, verb, resource string) string {
-			out, _ := f.Kubectl(ctx, "", "auth", "can-i", verb, resource, "--as=system:serviceaccount:"+user)
-			return out
-		}
-		bind := func(ctx context.Context, name, clusterRole string) {
-			GinkgoHelper()
-			f.MustKubectl(ctx, "", "create", "clusterrolebinding", name, "--clusterrole="+clusterRole, "--serviceaccount="+user)
-		}
-		// What an installation may read anyway, such as ClusterProfiles.
-		bind(ctx, "berth-test-default", "berth-workloads-default")
-		DeferCleanup(func(ctx SpecContext) { f.MustKubectl(ctx, "", "delete", "clusterrolebinding", "berth-test-default") })
-		others := map[string]string{"berth-test-wide": "berth-dev-wide"}
-		for _, system := range []string{"karmada", "kubefleet", "placementdecision", "openclustermanagement"} {
-			others["berth-delivery-"+system] = "berth-delivery-" + system
-		}
-		for name, clusterRole := range others {
-			f.MustKubectl(ctx, "", "delete", "clusterrolebinding", name)
-			DeferCleanup(func(ctx SpecContext) { bind(ctx, name, clusterRole) })
-		}
-		Eventually(may).WithContext(ctx).WithArguments("patch", "propagationpolicies.policy.karmada.io").Should(HavePrefix("no"))
+		keepOnlyRole(ctx, role)
 		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
 		fl.move(ctx, "b", "us")
 		p := fl.native(workload, "workloads", namespace)
@@ -319,7 +299,7 @@ var _ = Describe("Placement objects with a status", func() {
 			f.MustKubectl(ctx, "", "patch", "clusterrole", role, "--type=json", "-p", `[{"op":"replace","path":"/rules/0/verbs","value":["get","list","watch","patch"]}]`)
 		}
 		DeferCleanup(grant)
-		Eventually(may).WithContext(ctx).WithArguments("patch", "workloads.kueue.x-k8s.io").Should(HavePrefix("no"))
+		Eventually(berthMay).WithContext(ctx).WithArguments("patch", "workloads.kueue.x-k8s.io").Should(HavePrefix("no"))
 		fl.move(ctx, "b", "eu")
 		fl.move(ctx, "a", "us")
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompliant).
