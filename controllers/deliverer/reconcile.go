@@ -67,8 +67,8 @@ type need struct {
 	// retry is when to try again after a failure, and recheck is when to look again for the object's controller, or for what
 	// it contains; 0 for never.
 	retry, recheck time.Duration
-	// run reports whether the object runs in its clusters, reports whether a system says so that Berth may read, and surges whether the object stays in clusters
-	// that it leaves until it runs in its new ones.
+	// run reports whether the object runs in its clusters, reports whether a system says so that Berth may read, and surges whether the
+	// object stays in clusters that it leaves until it runs in its new ones.
 	run             delivery.Run
 	reports, surges bool
 	// undecided reports whether no policy decided the object's clusters.

@@ -68,17 +68,22 @@ func newWorks(changed func(...delivery.Key)) *works {
 func (w *works) of(resource schema.GroupVersionResource, reader delivery.Key) map[string]delivery.Carried {
 	what := w.carriedOf(resource, reader)
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.readers[what] = reader
-	w.mu.Unlock()
-	return w.at(resource, reader)
+	return w.byCluster(what)
 }
 
-// at returns what of returns, without a reader. Of several objects that carry it to the same cluster, what is missing of any counts, and it is
-// being removed if all of them are being deleted.
+// at returns what of returns, without a reader.
 func (w *works) at(resource schema.GroupVersionResource, placed delivery.Key) map[string]delivery.Carried {
 	what := w.carriedOf(resource, placed)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.byCluster(what)
+}
+
+// byCluster returns how something is carried to each cluster. Of several objects that carry it to the same one, what is missing of any
+// counts, and it is being removed if all of them are being deleted. The caller holds mu.
+func (w *works) byCluster(what name) map[string]delivery.Carried {
 	out := map[string]delivery.Carried{}
 	for _, carried := range w.clusters[what] {
 		if before, known := out[carried.Cluster]; known {

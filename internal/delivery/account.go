@@ -138,8 +138,9 @@ func (r Result) equal(other Result) bool {
 func (a *Account) Result(key Key) Result {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, name := range a.policies[key] {
-		return a.byPolicy[name][key]
+	if names := a.policies[key]; len(names) > 0 {
+		// All policies have the same result.
+		return a.byPolicy[names[0]][key]
 	}
 	return Result{}
 }

@@ -195,7 +195,14 @@ func (s System) run(placed Object, final, applied *unstructured.Unstructured, ob
 			why = "cluster " + name + ": " + s.missing(observed, name)
 		}
 	}
-	for _, name := range observed.in(placed, running != nil || len(wanted) == 0) {
+	return runIn(wanted, carried, observed.in(placed, running != nil || len(wanted) == 0), why)
+}
+
+// runIn reports whether an object that is in some clusters runs in the wanted ones, and in no others. carried are the clusters to which it is
+// brought now, and why says what is missing in the wanted ones; "" if nothing. An object that is wanted nowhere is only reported if it is
+// somewhere.
+func runIn(wanted, carried, in []string, why string) Run {
+	for _, name := range in {
 		if !slices.Contains(wanted, name) {
 			out := Run{State: NotRunning, Message: "it still runs in cluster " + name, Remains: !slices.Contains(carried, name)}
 			if why != "" && len(wanted) > 0 {
@@ -233,19 +240,7 @@ func (s System) runAsCarried(decision Decision, observed *Observation) Run {
 			why = "cluster " + name + ": " + cmp.Or(missing, s.Title+" has not brought it there")
 		}
 	}
-	for _, name := range observed.Present {
-		if !slices.Contains(decision.Clusters, name) {
-			out := Run{State: NotRunning, Message: "it still runs in cluster " + name, Remains: true}
-			if why != "" {
-				out.Message += "; " + why
-			}
-			return out
-		}
-	}
-	if why != "" {
-		return Run{State: NotRunning, Message: why}
-	}
-	return Run{State: Running}
+	return runIn(decision.Clusters, decision.Clusters, observed.Present, why)
 }
 
 // in returns the clusters in which a placed object is, sorted: those in which the system has it, or, where that is not known and the
@@ -439,8 +434,8 @@ var ocmWorks = []Kind{{
 
 // carriedByManifestWork reads the labels that a ManifestWorkReplicaSet gives a ManifestWork: its own namespace and name, joined by a dot,
 // and the name of the Placement. The namespace of the ManifestWork has the name of the cluster. Its finalizer keeps it until the agent has
-// removed the objects from the cluster. The conditions are in pkg/work/spoke of commit 00f84c32b, after version 1.3.1: Available means that
-// the objects exist. How many replicas are ready is only there if the ManifestWork has feedbackRules of the type WellKnownStatus.
+// removed the objects from the cluster. The conditions are those of the agent for works at commit 00f84c32b, after version 1.3.1: Available
+// means that the objects exist. How many replicas are ready is only there if the ManifestWork has feedbackRules of the type WellKnownStatus.
 func carriedByManifestWork(o *unstructured.Unstructured) (out Carried, ok bool) {
 	labels := o.GetLabels()
 	out.Namespace, _, ok = strings.Cut(labels["work.open-cluster-management.io/manifestworkreplicaset"], ".")

@@ -309,8 +309,9 @@ func (l *Ledger) Remediated(key Key, version string, policies ...string) {
 	}
 }
 
-// Obstruct declares that the patch of an object for policies failed, why, and whether Berth lacks the permission for it. Of several objects, the first one counts until it is as the
-// policy decides, so that reports do not alternate between them. It returns the policies whose report changed.
+// Obstruct declares that the patch of an object for policies failed, why, and whether Berth lacks the permission for it. Of several
+// objects, the first one counts until it is as the policy decides, so that reports do not alternate between them. It returns the policies
+// whose report changed.
 func (l *Ledger) Obstruct(key Key, why string, unauthorized bool, policies ...string) (changed []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

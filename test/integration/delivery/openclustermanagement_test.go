@@ -242,18 +242,11 @@ func (fl fleet) derive(ctx context.Context, name, namespace string) {
 // the number of its two replicas that are ready. removed plays the agent that removes it.
 func carryManifestWork(ctx context.Context, namespace, placement, cluster string, ready int64) (report func(ready int64), removed func()) {
 	GinkgoHelper()
-	Expect(client.IgnoreAlreadyExists(f.Client.Create(ctx, framework.NewObject(namespaceObject, "", cluster, nil)))).To(Succeed())
 	o := framework.NewObject(manifestWork.GroupVersionKind, cluster, "web", nil)
 	o.SetLabels(map[string]string{
 		"work.open-cluster-management.io/manifestworkreplicaset": namespace + ".web", "work.open-cluster-management.io/placementname": placement,
 	})
-	o.SetFinalizers([]string{"cluster.open-cluster-management.io/manifest-work-cleanup"})
-	o.Object["spec"] = map[string]any{}
-	Expect(f.Client.Create(ctx, o)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) {
-		Expect(client.IgnoreNotFound(f.Client.Delete(ctx, o))).To(Succeed())
-		release(ctx, o)
-	})
+	removed = carryBy(ctx, o, "cluster.open-cluster-management.io/manifest-work-cleanup")
 	report = func(ready int64) {
 		GinkgoHelper()
 		condition := func(kind string) any {
@@ -271,11 +264,7 @@ func carryManifestWork(ctx context.Context, namespace, placement, cluster string
 		Expect(f.Client.Status().Update(ctx, o)).To(Succeed())
 	}
 	report(ready)
-	return report, func() {
-		GinkgoHelper()
-		Expect(f.Client.Delete(ctx, o)).To(Succeed())
-		release(ctx, o)
-	}
+	return report, removed
 }
 
 // What is played here was seen with the agents of commit 00f84c32b: test/realsystems/open-cluster-management.md has the scenarios.
