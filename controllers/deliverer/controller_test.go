@@ -445,19 +445,20 @@ func TestReconcile(t *testing.T) {
 		forgotten bool
 		settled   bool
 	}{
-		"a new object":             {placed: web, requests: applies, settled: true},
-		"delivered":                {placed: web, live: live, settled: true},
-		"not answered":             {placed: web, refusal: apierrors.NewTimeoutError("slow", 1), requests: applies, fails: true, failure: placementv1.ReasonDeliveryFailed, settled: true},
-		"without permission":       {placed: web, refusal: apierrors.NewForbidden(policies.GroupResource(), "", errors.New("no grant")), requests: applies, again: time.Minute, failure: placementv1.ReasonForbidden, settled: true},
-		"before reports are read":  {placed: web, unreported: true, requests: applies},
-		"being deleted":            {placed: ends, forgotten: true, settled: true},
-		"delivered, not followed":  {placed: free, live: live, settled: true, again: 20 * time.Second},
-		"never followed":           {placed: free, live: old, settled: true, again: time.Minute, failure: placementv1.ReasonDeliveryFailed},
-		"held by a finalizer":      {placed: web, live: doomed},
-		"being deleted, delivered": {placed: ends, live: live, forgotten: true, settled: true},
-		"gone":                     {live: live, requests: deletes, forgotten: true, settled: true},
-		"gone, not deleted":        {live: live, refusal: apierrors.NewTimeoutError("slow", 1), requests: deletes, fails: true, forgotten: true, settled: true},
-		"perhaps gone":             {live: live, unread: true},
+		"a new object":                 {placed: web, requests: applies, settled: true},
+		"delivered":                    {placed: web, live: live, settled: true},
+		"not answered":                 {placed: web, refusal: apierrors.NewTimeoutError("slow", 1), requests: applies, fails: true, failure: placementv1.ReasonDeliveryFailed, settled: true},
+		"without permission":           {placed: web, refusal: apierrors.NewForbidden(policies.GroupResource(), "", errors.New("no grant")), requests: applies, again: time.Minute, failure: placementv1.ReasonForbidden, settled: true},
+		"before reports are read":      {placed: web, unreported: true, requests: applies},
+		"being deleted":                {placed: ends, forgotten: true, settled: true},
+		"delivered for the first time": {placed: free, requests: applies, settled: true, again: 20 * time.Second},
+		"delivered, not followed":      {placed: free, live: live, settled: true, again: 20 * time.Second},
+		"never followed":               {placed: free, live: old, settled: true, again: time.Minute, failure: placementv1.ReasonDeliveryFailed},
+		"held by a finalizer":          {placed: web, live: doomed},
+		"being deleted, delivered":     {placed: ends, live: live, forgotten: true, settled: true},
+		"gone":                         {live: live, requests: deletes, forgotten: true, settled: true},
+		"gone, not deleted":            {live: live, refusal: apierrors.NewTimeoutError("slow", 1), requests: deletes, fails: true, forgotten: true, settled: true},
+		"perhaps gone":                 {live: live, unread: true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

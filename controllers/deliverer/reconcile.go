@@ -381,18 +381,22 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 
 // awaitTaking records a failure if the delivered object has existed for takingTimeout and the system does not follow it. live may be nil.
 func (c *Controller) awaitTaking(system delivery.System, placed delivery.Object, live *unstructured.Unstructured, n *need) {
-	if live == nil || !system.IsFree(placed) {
+	if !system.IsFree(placed) {
 		return
 	}
-	subject := live.GetKind() + " " + qualified(live)
-	if left := takingTimeout - c.Clock.Since(live.GetCreationTimestamp().Time); left > 0 {
+	left := takingTimeout
+	if live != nil {
+		left -= c.Clock.Since(live.GetCreationTimestamp().Time)
+	}
+	// The creation of the delivered object by this controller is no event for it.
+	if left > 0 {
 		if n.recheck == 0 || left < n.recheck {
 			n.recheck = left
 		}
 		return
 	}
 	n.fail(placementv1.ReasonDeliveryFailed, "%s does not follow %s for it: its controllers may be down, or it prefers another object of the same priority that selects "+
-		"it; see the Events of the placed object, and delete what they name", system.Title, subject)
+		"it; see the Events of the placed object, and delete what they name", system.Title, live.GetKind()+" "+qualified(live))
 }
 
 // knows reports whether Berth reads the types of objects of a system, so that it is known which exist. Otherwise, it records in n why not.
