@@ -98,8 +98,8 @@ type Deps struct {
 	// Resuming reports whether remediation does not know yet which policies an earlier leader paused.
 	Resuming func() bool
 	Ledger   *remediation.Ledger
-	// Budget knows which objects wait for the budgets of policies.
-	Budget *remediation.Budget
+	// Scheduler knows which objects wait to be patched.
+	Scheduler *remediation.Scheduler
 	// Deliveries knows which objects are delivered.
 	Deliveries *delivery.Account
 	// DeliveriesSettled reports whether Deliveries has all existing objects that versions of a policy deliver.
@@ -410,7 +410,7 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	// Read the report after Resuming and Deciding: once Resuming returns false, the report contains what an earlier leader paused, and
 	// once Deciding does, it contains all objects.
 	f.Report = c.Ledger.Report(obj.Name)
-	f.Waiting = c.Budget.Waiting(obj.Name)
+	f.Waiting = c.Scheduler.Waiting(c.Clock.Now(), obj.Name)
 	if f.State != nil {
 		if c.Stale != nil {
 			f.Stale = c.Stale(f.State.Policy)

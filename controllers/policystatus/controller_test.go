@@ -97,7 +97,7 @@ func TestDeletedPoliciesAreForgotten(t *testing.T) {
 	}
 	policies := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&placementv1.PlacementPolicy{}).Build()
 	c := New(Deps{
-		Client: policies, Registry: placement.NewRegistry(), Ledger: remediation.NewLedger(), Budget: remediation.NewBudget(remediation.Limits{}, remediation.NewLedger()), Events: events.New(silent{}),
+		Client: policies, Registry: placement.NewRegistry(), Ledger: remediation.NewLedger(), Scheduler: remediation.NewScheduler(remediation.Limits{}, remediation.NewLedger(), func(string) bool { return false }), Events: events.New(silent{}),
 		Clock:    clock.RealClock{},
 		Hook:     func(string) status.WebhookState { return status.WebhookState{} },
 		Resuming: func() bool { return false },
@@ -160,7 +160,7 @@ func TestWritesAreBounded(t *testing.T) {
 	}).Build()
 	now := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))
 	c := New(Deps{
-		Client: policies, Registry: placement.NewRegistry(), Ledger: remediation.NewLedger(), Budget: remediation.NewBudget(remediation.Limits{}, remediation.NewLedger()), Events: events.New(silent{}),
+		Client: policies, Registry: placement.NewRegistry(), Ledger: remediation.NewLedger(), Scheduler: remediation.NewScheduler(remediation.Limits{}, remediation.NewLedger(), func(string) bool { return false }), Events: events.New(silent{}),
 		Clock:    now,
 		Hook:     func(string) status.WebhookState { return status.WebhookState{} },
 		Resuming: func() bool { return false },

@@ -47,43 +47,19 @@ var errNotTaken = errors.New("the API server did not take the placement over; th
 
 // act patches or evicts the object unless it must wait. An object that waits is enqueued again once it may be patched.
 func (c *Controller) act(ctx context.Context, s *scope) (proceed bool, err error) {
-	policies := remediation.Names(s.due)
-	if c.Ledger.Hold(c.Clock.Now(), s.key, policies...) {
+	if c.Ledger.Hold(c.Clock.Now(), s.key, remediation.Names(s.due)...) {
 		return false, nil
 	}
-	evicts := s.due.Evicts(s.key.Resource.GroupResource())
-	if evicts {
-		if delay := c.Budget.HoldEviction(c.Clock.Now(), s.key, s.object, s.due); delay > 0 {
-			s.retryWithin(delay)
-			return false, nil
-		}
-	}
-	held, at := c.gate.Hold(c.Clock.Now(), s.key, policies...)
-	c.openLater(at)
-	if held {
-		return false, nil
-	}
-	if evicts {
+	if s.due.Evicts(s.key.Resource.GroupResource()) {
 		c.evict(ctx, s)
 		return true, nil
 	}
 	if s.waits = c.remoteQueue.takePatch(ctx, s); s.waits {
 		return false, nil
 	}
+	s.asked = true
 	s.result, err = c.patch(ctx, s.key, s.object, s.due, remediation.DataOf(s.decisions))
 	return true, err
-}
-
-// openLater enqueues the objects that wait at a place of the gate when the gate opens it.
-func (c *Controller) openLater(at remediation.Place) {
-	if at.Delay == 0 {
-		return
-	}
-	time.AfterFunc(at.Delay, func() {
-		keys, again := c.gate.Open(c.Clock.Now(), at)
-		c.openLater(again)
-		c.objects.enqueue(keys...)
-	})
 }
 
 // patch patches an object for the verdicts that are due. data identifies what they are based on.
@@ -95,123 +71,114 @@ func (c *Controller) openLater(at remediation.Place) {
 // may be ignored. Then the object stays as it is. If the patch contained the placement, the next record of the
 // developer's requested values would contain the old placement as if the developer had requested it.
 func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due remediation.Due, data uint64) (reconcile.Result, error) {
-	policies := remediation.Names(due)
 	body, err := patchBody(obj)
-	if err != nil || !c.allowed(ctx, key, obj, due) {
+	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if ok, retry := c.ask(key, obj, due); !ok {
+		return reconcile.Result{RequeueAfter: retry}, nil
 	}
 	ctrllog.FromContext(ctx).V(2).Info("Patching")
 	got, err := c.Client.Resource(key.Resource).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: remediation.FieldManagerFor(key, obj.GetUID(), due)})
-	c.advance(ctx, c.Budget.Finish(c.Clock.Now(), key, due, resultOf(obj, got, err)))
+	patch := remediation.Patch{Object: obj, Data: data}
 	switch {
-	case apierrors.IsNotFound(err):
-		c.gate.Leave(key, policies...)
-		return reconcile.Result{}, nil
-	case apierrors.IsConflict(err):
-		// Another client updated the object. The watch will deliver the newer object; the requeue is for the case that
-		// it does not.
-		c.gate.Leave(key, policies...)
-		c.obstruct(key, "another client updated it at the same time; Berth tries again each second", false, policies)
-		c.count(ctx, due, metrics.RemediationConflict)
-		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case err != nil:
-		c.Events.OnObject(obj, obj.GetNamespace(), events.RemediationFailed, fmt.Sprintf("%s: %v", due.Policies(), err))
-		return c.failed(ctx, key, due, err), nil
+		patch.Ending, patch.Reason = endingOf(err), err.Error()
 	case got.GetResourceVersion() == obj.GetResourceVersion():
-		return c.failed(ctx, key, due, errNotTaken), nil
-	case !due.Placed(got):
-		// The webhook decided with newer data, or another webhook changed the object. The watch will deliver the newer
-		// object. The gate stops an object that never settles.
-		c.gate.Leave(key, policies...)
-		c.gate.Patched(c.Clock.Now(), key, obj, due, data, got.GetResourceVersion())
-		c.count(ctx, due, metrics.RemediationConflict)
-		return reconcile.Result{RequeueAfter: time.Second}, nil
-	}
-	c.succeeded(ctx, key, obj.GetResourceVersion(), due, metrics.RemediationPatched)
-	c.gate.Patched(c.Clock.Now(), key, obj, due, data, got.GetResourceVersion())
-	c.Events.OnObject(got, got.GetNamespace(), events.Remediated, due.String())
-	if !c.gate.Settles(c.Clock.Now(), key) {
-		c.Events.OnObject(got, got.GetNamespace(), events.RemediationStopped, fmt.Sprintf("%s: its decision keeps changing after its own patch", due.Policies()))
-	}
-	return reconcile.Result{}, nil
-}
-
-// allowed reports whether the plans and the budgets of the policies allow to patch or evict an object now. If not, the object is
-// enqueued again.
-func (c *Controller) allowed(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due remediation.Due) bool {
-	policies := remediation.Names(due)
-	if !c.Ledger.Permits(key, obj.GetUID(), due) {
-		// An approval was withdrawn, or another plan was made, while the object waited. It is decided again without it.
-		c.gate.Leave(key, policies...)
-		c.advance(ctx, c.Budget.Leave(c.Clock.Now(), key))
-		c.objects.enqueue(key)
-		return false
-	}
-	if !c.spend(ctx, key, due) {
-		c.gate.Leave(key, policies...)
-		return false
-	}
-	return true
-}
-
-// succeeded records that an object was patched or evicted that had a resource version.
-func (c *Controller) succeeded(ctx context.Context, key remediation.Key, version string, due remediation.Due, outcome string) {
-	policies := remediation.Names(due)
-	c.count(ctx, due, outcome)
-	c.objects.enqueue(c.gate.Succeed(key, policies...)...)
-	c.Ledger.Remediated(key, version, policies...)
-	for _, policy := range policies {
-		c.Changed(policy)
-	}
-}
-
-// resultOf returns what the budgets have to know of a patch of an object.
-func resultOf(obj, got *unstructured.Unstructured, err error) remediation.Patch {
-	switch {
-	case err == nil:
-		return remediation.Patch{Done: got.GetResourceVersion() != obj.GetResourceVersion(), UID: got.GetUID(), Generation: got.GetGeneration(), Version: got.GetResourceVersion()}
-	case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && refused(err):
-		return remediation.Patch{Refusal: err.Error()}
-	}
-	return remediation.Patch{}
-}
-
-// spend reports whether the budgets of the policies allow a patch now. If not, the object is enqueued again once they may
-// allow it.
-func (c *Controller) spend(ctx context.Context, key remediation.Key, due remediation.Due) bool {
-	carrier := c.carrierOf(key)
-	if due.MovesClusters() && !carrier.Reports && c.Deliveries.Pending(key.Resource, key.Namespace, key.Name) {
-		// It is delivered first, which is no event for this controller.
-		c.objects.enqueueAfter(key, undeliveredDelay)
-		return false
-	}
-	for _, v := range due {
-		if v.Policy.WatchesRollouts() || carrier.Reports {
-			c.settleBudget(ctx, v.Policy)
+		err = errNotTaken
+		patch.Ending = remediation.Failed
+	default:
+		// If it has another placement, the webhook decided with newer data, or another webhook changed the object. The watch will deliver the
+		// newer object. The scheduler stops an object that never settles.
+		patch.UID, patch.Generation, patch.Version, patch.Ending = got.GetUID(), got.GetGeneration(), got.GetResourceVersion(), remediation.Overtaken
+		if due.Placed(got) {
+			patch.Ending = remediation.Made
 		}
 	}
-	ok, next := c.Budget.Spend(c.Clock.Now(), key, due, carrier)
-	c.advance(ctx, next)
-	if !ok {
+	result := c.Scheduler.Done(c.Clock.Now(), key, due, patch)
+	if patch.Ending == remediation.Made {
+		c.Events.OnObject(got, got.GetNamespace(), events.Remediated, due.String())
+		if result.Unsettled {
+			c.Events.OnObject(got, got.GetNamespace(), events.RemediationStopped, fmt.Sprintf("%s: its decision keeps changing after its own patch", due.Policies()))
+		}
+	}
+	return c.conclusionOf(ctx, key, obj, due, patch, result, err), nil
+}
+
+// ask reports whether an object may be patched or evicted now. If not, it is enqueued again, after a delay if retry is not 0.
+func (c *Controller) ask(key remediation.Key, obj *unstructured.Unstructured, due remediation.Due) (ok bool, retry time.Duration) {
+	carrier := c.carrierOf(key)
+	switch {
+	case !c.Ledger.Permits(key, obj.GetUID(), due):
+		// An approval was withdrawn, or another plan was made, while the object waited. It is decided again without it.
+		c.Scheduler.Yield(key)
+		c.objects.enqueue(key)
+		return false, 0
+	case due.MovesClusters() && !carrier.Reports && c.Deliveries.Pending(key.Resource, key.Namespace, key.Name):
+		// It is delivered first, which is no event for this controller.
+		c.Scheduler.Yield(key)
+		return false, undeliveredDelay
+	}
+	if ok, retry = c.Scheduler.Ask(c.Clock.Now(), key, obj, due, carrier); !ok {
 		for _, v := range due {
 			c.Changed(v.Policy.Name)
 		}
 	}
-	return ok
+	return ok, retry
 }
 
-// advance does what the budgets require: it enqueues the objects that may be patched now, and those that may be patched later
-// once the time comes. It reports policies whose patches stopped because too many failed.
-func (c *Controller) advance(ctx context.Context, next remediation.Next) {
-	c.objects.enqueue(next.Keys...)
-	c.openBudget(next.Wake)
-	for _, name := range next.Changed {
-		c.Changed(name)
+// conclusionOf reports how a patch or an eviction ended that had an error, or that the scheduler knows of. It returns when the object must be
+// decided again even if nothing changes.
+func (c *Controller) conclusionOf(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due remediation.Due, patch remediation.Patch, result remediation.Result, err error) reconcile.Result {
+	policies := remediation.Names(due)
+	switch patch.Ending {
+	case remediation.Made:
+		outcome := metrics.RemediationPatched
+		if due.Evicts(key.Resource.GroupResource()) {
+			outcome = metrics.RemediationEvicted
+		}
+		c.count(ctx, due, outcome)
+		c.Ledger.Remediated(key, obj.GetResourceVersion(), policies...)
+		c.changed(policies)
+	case remediation.Overtaken:
+		c.count(ctx, due, metrics.RemediationConflict)
+		return reconcile.Result{RequeueAfter: time.Second}
+	case remediation.Unmade:
+		if !apierrors.IsConflict(err) {
+			break
+		}
+		// Another client updated the object. The watch will deliver the newer object; the requeue is for the case that
+		// it does not.
+		c.obstruct(key, "another client updated it at the same time; Berth tries again each second", false, policies)
+		c.count(ctx, due, metrics.RemediationConflict)
+		return reconcile.Result{RequeueAfter: time.Second}
+	case remediation.Protected:
+		c.changed(policies)
+	default:
+		if !errors.Is(err, errNotTaken) {
+			c.Events.OnObject(obj, obj.GetNamespace(), events.RemediationFailed, fmt.Sprintf("%s: %v", due.Policies(), err))
+		}
+		c.failed(ctx, key, due, err, result.Report)
 	}
-	for _, name := range next.Paused {
-		waiting := c.Budget.Waiting(name)
-		ctrllog.FromContext(ctx).Info("Remediation is paused: too many objects failed", "policy", name, "where", waiting.PausedIn.String(), "objects", len(waiting.Failures))
-		c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, waiting.PauseNote(name))
+	return reconcile.Result{RequeueAfter: result.Retry}
+}
+
+// endingOf returns how a patch or an eviction ended with an error.
+func endingOf(err error) remediation.Ending {
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return remediation.Unmade
+	case isProtected(err):
+		return remediation.Protected
+	case refused(err):
+		return remediation.Refused
+	}
+	return remediation.Failed
+}
+
+// changed reports policies whose account in the ledger changed.
+func (c *Controller) changed(policies []string) {
+	for _, name := range policies {
 		c.Changed(name)
 	}
 }
@@ -220,20 +187,37 @@ func (c *Controller) advance(ctx context.Context, next remediation.Next) {
 // which may be set.
 const clockCheck = time.Minute
 
-// openBudget enqueues, after a delay, the objects that wait for the budget and may be patched then. A delay of 0 means
-// never.
-func (c *Controller) openBudget(wake time.Duration) {
-	if wake == 0 {
-		return
-	}
-	at := c.Clock.Now().Add(wake).Round(0)
-	time.AfterFunc(min(wake, clockCheck), func() {
-		if rest := at.Sub(c.Clock.Now()); rest > 0 {
-			c.openBudget(rest)
+// schedule enqueues the objects that may be patched, when something changes that kept them back and when its time is over, until ctx ends. It
+// reports policies whose patches stopped because too many failed.
+func (c *Controller) schedule(ctx context.Context) {
+	for {
+		next := c.Scheduler.Schedule(c.Clock.Now())
+		c.objects.enqueue(next.Keys...)
+		for _, name := range next.Unsettled {
+			c.settleReadiness(name)
+		}
+		c.changed(next.Changed)
+		for _, name := range next.Paused {
+			waiting := c.Scheduler.Waiting(c.Clock.Now(), name)
+			ctrllog.FromContext(ctx).Info("Remediation is paused: too many objects failed", "policy", name, "where", waiting.PausedIn.String(), "objects", len(waiting.Failures))
+			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, waiting.PauseNote(name))
+			c.Changed(name)
+		}
+		wake := clockCheck
+		if !next.Wake.IsZero() {
+			wake = min(wake, max(next.Wake.Sub(c.Clock.Now()), time.Millisecond))
+		}
+		timer := c.Clock.NewTimer(wake)
+		select {
+		case <-ctx.Done():
+		case <-c.Scheduler.Changes():
+		case <-timer.C():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
 			return
 		}
-		c.advance(context.Background(), c.Budget.Open(c.Clock.Now()))
-	})
+	}
 }
 
 func patchBody(obj *unstructured.Unstructured) ([]byte, error) {
@@ -243,26 +227,16 @@ func patchBody(obj *unstructured.Unstructured) ([]byte, error) {
 	}})
 }
 
-// failed counts a failed patch and returns when to requeue the object. If the reason is not the object's own, the gate
-// probes with one object for all that the policy must patch in the namespace.
-func (c *Controller) failed(ctx context.Context, key remediation.Key, due remediation.Due, err error) (result reconcile.Result) {
+// failed counts and reports a failed patch. report reports whether it is news.
+func (c *Controller) failed(ctx context.Context, key remediation.Key, due remediation.Due, err error, report bool) {
 	c.count(ctx, due, metrics.RemediationFailed)
 	c.obstruct(key, err.Error(), unauthorized(err), remediation.Names(due))
-	var report bool
-	if policies := remediation.Names(due); refused(err) {
-		report, result.RequeueAfter = c.gate.Refuse(c.Clock.Now(), key, policies...)
-	} else {
-		var at remediation.Place
-		report, at = c.gate.Fail(c.Clock.Now(), key, policies...)
-		c.openLater(at)
-	}
 	log := ctrllog.FromContext(ctx)
 	if !report {
 		log = log.V(1)
 	}
 	// The failure is not an error of Berth, which would be logged with a stack trace.
 	log.Info("Patching failed; it is tried again later", "object", key.String(), "policies", due.Policies(), "reason", err.Error())
-	return result
 }
 
 // obstruct has the reports of policies say why the patch of an object failed, and whether Berth lacks the permission for it.

@@ -79,8 +79,8 @@ type Deps struct {
 	Decider  *placement.Decider
 	Catalog  Catalog
 	Ledger   *remediation.Ledger
-	// Budget bounds the pace of patches.
-	Budget *remediation.Budget
+	// Scheduler says when objects may be patched.
+	Scheduler *remediation.Scheduler
 	// Deliveries know where delivered objects run.
 	Deliveries Deliveries
 	Events     *events.Recorder
@@ -110,7 +110,6 @@ type Controller struct {
 	neededFields *neededFields
 	matched      *matchedTypes
 	groups       *remediation.Groups
-	gate         *remediation.Gate
 	remoteQueue  *remoteQueue
 	backlog      *backlog
 	// rewatch wakes watch when the set of watched types or fields may change.
@@ -132,7 +131,6 @@ func New(d Deps) *Controller {
 		groups: remediation.NewGroups(), backlog: newBacklog(),
 		rewatch: notify.NewSignal(), resumed: make(chan struct{}), progress: notify.NewSignal(),
 	}
-	c.gate = remediation.NewGate(c.feedsItself)
 	c.objects = newObjectCache(c.listed)
 	c.remoteQueue = newRemoteQueue(c.objects, c.query, c.patch, d.Tracing)
 	c.watches = d.Watches.NewConsumer(c.objects, c.watchChanged)
@@ -173,8 +171,9 @@ type scope struct {
 	decisions []*remediation.PolicyDecision
 	// due are the verdicts that require a patch. record sets it.
 	due remediation.Due
-	// waits reports whether the object waits for a remote engine. decide and act set it.
-	waits bool
+	// waits reports whether the object waits for a remote engine. decide and act set it. asked reports whether the scheduler was asked
+	// for its patch. act sets it.
+	waits, asked bool
 	// result says when the object must be decided again even if nothing changes. Every phase may set it.
 	result reconcile.Result
 }
@@ -195,10 +194,10 @@ type phase func(context.Context, *scope) (proceed bool, err error)
 // Reconcile decides one object and patches it if the policies require that.
 func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconcile.Result, error) {
 	s := &scope{key: key}
-	// An object that is not patched now leaves its place in the budgets to others.
+	// An object that may be patched now, and is not, leaves that to others.
 	defer func() {
-		if !s.waits {
-			c.advance(ctx, c.Budget.Yield(c.Clock.Now(), key))
+		if !s.waits && !s.asked {
+			c.Scheduler.Yield(key)
 		}
 	}()
 	if !c.gather(ctx, s) {

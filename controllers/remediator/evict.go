@@ -20,7 +20,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,49 +28,36 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/berth-dev/berth/internal/events"
-	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
 // evict evicts the Pod for the verdicts that are due. Its controller creates another one, which the webhook places. Unlike a
-// patch, no webhook checks the approved move, so allowed does it right before.
+// patch, no webhook checks the approved move, so ask does it right before.
 func (c *Controller) evict(ctx context.Context, s *scope) {
 	key, obj, due := s.key, s.object, s.due
-	policies := remediation.Names(due)
-	if !c.allowed(ctx, key, obj, due) {
+	s.asked = true
+	if ok, retry := c.ask(key, obj, due); !ok {
+		if retry > 0 {
+			s.retryWithin(retry)
+		}
 		return
 	}
 	ctrllog.FromContext(ctx).V(2).Info("Evicting")
-	began := c.Clock.Now()
 	err := c.postEviction(ctx, obj)
-	c.advance(ctx, c.Budget.Finish(c.Clock.Now(), key, due, evictionResult(obj, err)))
-	switch {
-	case err == nil:
-		age := c.Budget.Evicted(began, key, obj, due)
-		c.succeeded(ctx, key, obj.GetResourceVersion(), due, metrics.RemediationEvicted)
+	patch := remediation.Patch{Ending: remediation.Made, Object: obj, UID: obj.GetUID()}
+	if err != nil {
+		patch = remediation.Patch{Ending: endingOf(err), Object: obj, Reason: err.Error()}
+	}
+	result := c.Scheduler.Done(c.Clock.Now(), key, due, patch)
+	if err == nil {
 		c.Events.OnObject(obj, key.Namespace, events.Evicted, due.String())
-		if age > 0 {
+		if result.Age > 0 {
 			c.Events.OnObject(obj, key.Namespace, events.RemediationStopped, fmt.Sprintf("%s: its controller keeps creating Pods that violate the decision; "+
-				"Berth evicts the next one when it is %s old", due.Policies(), age))
+				"Berth evicts the next one when it is %s old", due.Policies(), result.Age))
 		}
-	case apierrors.IsNotFound(err):
-		c.gate.Leave(key, policies...)
-	case apierrors.IsConflict(err):
-		// The watch will deliver the newer object; the requeue is for the case that it does not.
-		c.gate.Leave(key, policies...)
-		c.count(ctx, due, metrics.RemediationConflict)
-		s.retryWithin(time.Second)
-	case isProtected(err):
-		c.gate.Leave(key, policies...)
-		s.retryWithin(c.Budget.Protect(c.Clock.Now(), key, due))
-		for _, policy := range policies {
-			c.Changed(policy)
-		}
-	default:
-		c.Events.OnObject(obj, key.Namespace, events.RemediationFailed, fmt.Sprintf("%s: %v", due.Policies(), err))
-		if delay := c.failed(ctx, key, due, err).RequeueAfter; delay > 0 {
-			s.retryWithin(delay)
-		}
+	}
+	if retry := c.conclusionOf(ctx, key, obj, due, patch, result, err).RequeueAfter; retry > 0 {
+		s.retryWithin(retry)
 	}
 }
 
@@ -99,14 +85,4 @@ func (c *Controller) postEviction(ctx context.Context, pod *unstructured.Unstruc
 // if the API server is overloaded.
 func isProtected(err error) bool {
 	return apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
-}
-
-// evictionResult returns what the budgets have to know of the eviction of a Pod.
-func evictionResult(pod *unstructured.Unstructured, err error) remediation.Patch {
-	if err == nil {
-		return remediation.Patch{Done: true, UID: pod.GetUID()}
-	}
-	out := resultOf(pod, nil, err)
-	out.Protected = isProtected(err)
-	return out
 }

@@ -55,8 +55,7 @@ func (c *Controller) gather(ctx context.Context, s *scope) bool {
 // forget drops all state of an object that does not exist any more.
 func (c *Controller) forget(ctx context.Context, key remediation.Key) {
 	c.groups.Forget(key)
-	c.gate.Forget(key)
-	c.advance(ctx, c.Budget.Forget(c.Clock.Now(), key))
+	c.Scheduler.Forget(c.Clock.Now(), key)
 	c.remoteQueue.forget(key)
 	c.conclude(ctx, c.Ledger.Forget(key)...)
 }

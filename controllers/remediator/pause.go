@@ -143,7 +143,7 @@ func (c *Controller) restore(ctx context.Context) (paused, continued []string, e
 	}
 	for _, p := range policies.Items {
 		pause, namespaces := pauseOf(p.Status.Failures)
-		c.Budget.Resume(c.Clock.Now(), p.Name, p.Status.GenerationInForce, carriesOut(p.Status.Plan), failuresOf(p.Status.Failures), pause, namespaces)
+		c.Scheduler.Resume(c.Clock.Now(), p.Name, p.Status.GenerationInForce, carriesOut(p.Status.Plan), failuresOf(p.Status.Failures), pause, namespaces)
 		if p.Status.Paused != nil {
 			c.Ledger.Resume(p.Name, p.Status.Paused.Change, int(p.Status.Paused.Before), p.Status.Paused.Namespaces)
 			paused = append(paused, p.Name)
@@ -202,11 +202,13 @@ func (c *Controller) Resuming() bool {
 // goes on with the approved plans of that leader. It also finds out which objects that leader was moving.
 func (c *Controller) settle(ctx context.Context, paused, continued []string) {
 	began := c.Clock.Now()
-	for len(paused)+len(continued)+len(c.Budget.Resuming()) > 0 && sleep(ctx, settleDelay) {
-		c.settleResuming(ctx)
+	for len(paused)+len(continued)+len(c.Scheduler.Resuming()) > 0 && sleep(ctx, settleDelay) {
+		for _, name := range c.Scheduler.Resuming() {
+			c.settleReadiness(name)
+		}
 		late := c.Clock.Since(began) >= resumeLimit
 		if late {
-			c.advance(ctx, c.Budget.StopResuming(c.Clock.Now()))
+			c.Scheduler.StopResuming()
 		}
 		before := len(paused) + len(continued)
 		paused = slices.DeleteFunc(paused, func(name string) bool {
@@ -313,9 +315,8 @@ func (r *releases) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	// A plan that can't be stored does not keep what follows from taking effect.
 	saved := r.save(ctx, p)
 	if pause, set := p.Annotations[placementv1.ResumeAfterFailuresAnnotation]; set {
-		if next, ok := r.Budget.Release(p.Name, pause); ok {
+		if r.Scheduler.Release(p.Name, pause) {
 			r.Events.On(p, events.RemediationResumed, "remediation goes on: the pause "+pause+" after failures was released")
-			r.advance(ctx, next)
 			r.Changed(p.Name)
 		}
 	}

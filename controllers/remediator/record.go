@@ -52,19 +52,16 @@ func (c *Controller) record(ctx context.Context, s *scope) (proceed bool, err er
 	c.conclude(ctx, c.Ledger.Record(s.key, s.object.GetUID(), s.object.GetResourceVersion(), verdicts, unsettled)...)
 	c.objects.recorded(s.key)
 	s.due = c.Ledger.Permit(s.key, s.object.GetUID(), verdicts)
-	c.advance(ctx, c.Budget.Recorded(c.Clock.Now(), s.key, s.due))
-	if len(s.due) == 0 {
-		c.advance(ctx, c.Budget.Leave(c.Clock.Now(), s.key))
-	}
+	c.Scheduler.Decided(s.key, s.due)
 	return len(s.due) > 0 && !unsettled, nil
 }
 
 // unsettled reports whether the object must not be patched because it does not keep what Berth patches. If others change it back,
 // the ledger gets to know who.
 func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
-	judged := c.gate.Judge(c.Clock.Now(), s.key, remediation.Decided{Object: s.object, Verdicts: s.outcome.Verdicts, Decisions: s.decisions})
+	judged := c.Scheduler.Judge(c.Clock.Now(), s.key, remediation.Decided{Object: s.object, Verdicts: s.outcome.Verdicts, Decisions: s.decisions})
 	if judged.Standing == remediation.Settling {
-		return remediation.Requires(s.outcome.Verdicts) && !c.gate.Settles(c.Clock.Now(), s.key)
+		return judged.TooOften
 	}
 	s.retryWithin(judged.Again)
 	if !judged.Began {

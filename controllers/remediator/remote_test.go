@@ -128,6 +128,7 @@ func (l *leader) start() {
 	l.objects.start(queue)
 	l.remoteQueue.start(ctx)
 	go l.follow(ctx)
+	go l.schedule(ctx)
 	for range 4 {
 		go func() {
 			for {

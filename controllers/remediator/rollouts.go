@@ -17,7 +17,6 @@ limitations under the License.
 package remediator
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -33,7 +32,7 @@ import (
 
 var _ watches.Sink = rollouts{}
 
-// rollouts passes the progress of rollouts to the budgets. It keeps no objects: the budgets remember those that are not ready.
+// rollouts passes the progress of rollouts to the scheduler. It keeps no objects: the scheduler remembers those that are not ready.
 type rollouts struct{ *Controller }
 
 // Replace implements watches.Sink.
@@ -44,24 +43,24 @@ func (r rollouts) Replace(resource schema.GroupVersionResource, _ *projection.Fi
 			all[key] = remediation.RolloutOf(o)
 		}
 	}
-	r.advance(context.Background(), r.Budget.ObserveAll(r.Clock.Now(), resource, all))
+	r.Scheduler.ObserveAll(r.Clock.Now(), resource, all)
 }
 
 // Put implements watches.Sink.
 func (r rollouts) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	if key := keyOf(resource, o); !r.carrierOf(key).Reports {
-		r.advance(context.Background(), r.Budget.Observe(r.Clock.Now(), key, remediation.RolloutOf(o)))
+		r.Scheduler.Observe(r.Clock.Now(), key, remediation.RolloutOf(o))
 	}
 }
 
 // Delete implements watches.Sink.
 func (r rollouts) Delete(resource schema.GroupVersionResource, namespace, name string) {
-	r.advance(context.Background(), r.Budget.Unobserve(r.Clock.Now(), remediation.Key{Resource: resource, Namespace: namespace, Name: name}))
+	r.Scheduler.Unobserve(remediation.Key{Resource: resource, Namespace: namespace, Name: name})
 }
 
 // Drop implements watches.Sink.
 func (r rollouts) Drop(resource schema.GroupVersionResource) {
-	r.advance(context.Background(), r.Budget.Unwatch(r.Clock.Now(), resource))
+	r.Scheduler.Unwatch(resource)
 }
 
 // undeliveredDelay is the delay before an object is tried again that has not been delivered yet.
@@ -74,12 +73,12 @@ func (c *Controller) carrierOf(key remediation.Key) remediation.Carrier {
 	return remediation.Carrier{Reports: result.Reports, Surges: result.Surges}
 }
 
-// ObjectDelivered passes what multi-cluster systems report of an object to the budgets.
+// ObjectDelivered passes what multi-cluster systems report of an object to the scheduler.
 func (c *Controller) ObjectDelivered(d delivery.Reconciled) {
 	key := keyOf(d.Resource, d.Object)
 	switch {
 	case !d.Reports:
-		c.advance(context.Background(), c.Budget.EndReports(c.Clock.Now(), key))
+		c.Scheduler.EndReports(key)
 		return
 	case d.Run.State == delivery.RunUnknown:
 		return
@@ -88,7 +87,7 @@ func (c *Controller) ObjectDelivered(d delivery.Reconciled) {
 		UID: d.Object.GetUID(), Generation: d.Object.GetGeneration(), Version: d.Object.GetResourceVersion(),
 		Ready: d.Arrived(), Serves: d.Kept != "", Missing: d.Run.Message,
 	}
-	c.advance(context.Background(), c.Budget.Observe(c.Clock.Now(), key, r))
+	c.Scheduler.Observe(c.Clock.Now(), key, r)
 }
 
 var rolloutFields = remediation.RolloutFields()
@@ -114,27 +113,17 @@ func (c *Controller) rolled(p *placement.Policy) (out []schema.GroupVersionResou
 	return out
 }
 
-// settleResuming finds out what an earlier leader left, if that is not known yet.
-func (c *Controller) settleResuming(ctx context.Context) {
-	for _, name := range c.Budget.Resuming() {
-		if state := c.Registry.Get(name); state != nil && state.Policy != nil {
-			c.settleBudget(ctx, state.Policy)
-		} else {
-			// No version of the policy is in force, so nothing is observed for it.
-			c.advance(ctx, c.Budget.PolicyChanged(c.Clock.Now(), name, nil))
-		}
-	}
-}
-
-// settleBudget finds out whether it is known which objects of a policy are ready: those with rollouts have been decided by this
-// version of the policy, and their rollouts are observed.
-func (c *Controller) settleBudget(ctx context.Context, p *placement.Policy) {
-	settled, epoch := c.Budget.Settled(p.Name)
+// settleReadiness finds out whether it is known which objects of a policy are ready: those with rollouts have been decided by its versions
+// in force, and their rollouts are observed.
+func (c *Controller) settleReadiness(name string) {
+	settled, epoch := c.Scheduler.Settled(name)
 	if settled {
 		return
 	}
-	state := c.Registry.Get(p.Name)
-	if !state.Decides(p) {
+	state := c.Registry.Get(name)
+	if state == nil || state.Policy == nil {
+		// No version of the policy is in force, so nothing is observed for it.
+		c.Scheduler.PolicyChanged(c.Clock.Now(), name, nil)
 		return
 	}
 	var all []schema.GroupVersionResource
@@ -150,8 +139,8 @@ func (c *Controller) settleBudget(ctx context.Context, p *placement.Policy) {
 			}
 		}
 	}
-	if c.Ledger.Assessed(p.Name) {
-		c.advance(ctx, c.Budget.Settle(c.Clock.Now(), budgeted(state.Versions()), all, epoch))
+	if c.Ledger.Assessed(name) {
+		c.Scheduler.Settle(c.Clock.Now(), budgeted(state.Versions()), all, epoch)
 	}
 }
 

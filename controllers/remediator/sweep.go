@@ -203,12 +203,11 @@ func (c *Controller) policyChanged(p placement.PolicyChange) {
 	for _, before := range p.Before {
 		c.matched.forget(before)
 	}
-	// The budgets must find it here when they know of it.
+	// settle must find it here when the scheduler knows of it.
 	if c.objects.started() {
 		c.backlog.add(func(b *changes) { b.policies = append(append(b.policies, p.Before...), p.After...) })
 	}
-	c.objects.enqueue(c.gate.ForgetPolicy(p.Name)...)
-	c.advance(context.Background(), c.Budget.PolicyChanged(c.Clock.Now(), p.Name, budgeted(p.After)))
+	c.Scheduler.PolicyChanged(c.Clock.Now(), p.Name, budgeted(p.After))
 	c.rewatch.Notify()
 	c.progress.Notify()
 }
@@ -273,7 +272,7 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 		return slices.ContainsFunc(policies, func(p *placement.Policy) bool { return p.Matcher.SelectsResource(r) })
 	}
 	// An object that did not settle under the earlier policy may settle under the new one.
-	c.gate.ForgetPatches(func(key remediation.Key) bool { return selects(key.Resource) })
+	c.Scheduler.ForgetPatches(func(key remediation.Key) bool { return selects(key.Resource) })
 	c.assess(ctx, remediation.Cause{Policy: true}, policies, func(enqueue func([]remediation.Key)) {
 		for resource, byNamespace := range c.objects.idle(selects) {
 			for namespace, objects := range byNamespace {
@@ -323,7 +322,7 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 		group.Go(func() error {
 			ctx, span := c.Tracing.Root(ctx, "remediation sweep")
 			defer span.End()
-			c.gate.DataChanged(p.Name)
+			c.Scheduler.DataChanged(p.Name)
 			evaluate := func(namespace string, input map[string]any) (placement.Decision, error) {
 				return c.evaluate(placement.WithNamespace(ctx, namespace), p, input)
 			}
@@ -334,25 +333,29 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 	_ = group.Wait()
 }
 
-// feedsItself reports whether what a policy writes is also data that it reads, directly or through one other policy.
-// The hold-down must not delay patches because of the policy's own patches. The gate stops an object that does not settle, and
+// FeedsItself returns a function that reports whether what a policy writes is also data that it reads, directly or through one other policy.
+// The scheduler must not delay patches because of the policy's own patches. It stops an object that does not settle, and
 // record reports it.
-func (c *Controller) feedsItself(name string) bool {
-	p := c.Registry.Get(name)
-	if p == nil {
+func FeedsItself(registry *placement.Registry) func(policy string) bool {
+	return func(policy string) bool {
+		p := registry.Get(policy)
+		if p == nil {
+			return false
+		}
+		for _, other := range registry.All() {
+			if reads(p, other) && reads(other, p) {
+				return true
+			}
+		}
 		return false
 	}
-	reads := func(of, by *placement.PolicyState) bool {
-		return slices.ContainsFunc(of.InForce(), func(b *policy.Binding) bool {
-			return slices.ContainsFunc(b.Resources, func(r policy.Resource) bool {
-				return slices.ContainsFunc(by.Versions(), func(p *placement.Policy) bool { return p.Matcher.SelectsResource(r.GroupVersionResource) })
-			})
+}
+
+// reads reports whether a policy reads types that another one matches.
+func reads(p, other *placement.PolicyState) bool {
+	return slices.ContainsFunc(p.InForce(), func(b *policy.Binding) bool {
+		return slices.ContainsFunc(b.Resources, func(r policy.Resource) bool {
+			return slices.ContainsFunc(other.Versions(), func(v *placement.Policy) bool { return v.Matcher.SelectsResource(r.GroupVersionResource) })
 		})
-	}
-	for _, other := range c.Registry.All() {
-		if reads(p, other) && reads(other, p) {
-			return true
-		}
-	}
-	return false
+	})
 }

@@ -94,6 +94,7 @@ func newFollower(t *testing.T, asks, reads bool) *follower {
 	l.decided()
 	ctx, stop := context.WithCancel(t.Context())
 	go l.follow(ctx)
+	go l.schedule(ctx)
 	t.Cleanup(func() {
 		stop()
 		synctest.Wait()

@@ -43,7 +43,7 @@ const readyInterval = 200 * time.Millisecond
 // No object may be decided before all policies and data are loaded. So start begins no watch before that: policies that
 // are loaded later would need other fields, and the types would be listed again.
 func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[remediation.Key]) error {
-	c.Budget.Begin(c.Clock.Now())
+	c.Scheduler.Begin(c.Clock.Now())
 	c.objects.start(queue)
 	c.remoteQueue.start(ctx)
 	go func() {
@@ -55,6 +55,7 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 			return
 		}
 		go c.follow(ctx)
+		go c.schedule(ctx)
 		c.watch(ctx)
 	}()
 	return nil
@@ -185,6 +186,6 @@ func (c *Controller) watchChanged(resource schema.GroupVersionResource) {
 // Rewatch requests that the watched types are computed again because the API server serves other types than before.
 func (c *Controller) Rewatch() {
 	c.matched.forget(nil)
-	c.Budget.Unsettle()
+	c.Scheduler.Unsettle()
 	c.rewatch.Notify()
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
@@ -71,22 +70,6 @@ func paced(perMinute int32) placementv1.RemediationBudget {
 	return placementv1.RemediationBudget{MaxPerMinute: perMinute}
 }
 
-// matches is what the policies of a test match.
-type matches struct {
-	policies func(remediation.Key) []string
-	matched  int
-	requires bool
-}
-
-func (m matches) Matching(key remediation.Key) []string { return m.policies(key) }
-func (m matches) Requires(string, remediation.Key) bool { return m.requires }
-func (m matches) Matched(string, []schema.GroupVersionResource) int {
-	return m.matched
-}
-
-// nothing matches nothing.
-var nothing = matches{policies: func(remediation.Key) []string { return nil }}
-
 func hourly(minute int, length time.Duration) window.Windows {
 	return window.ParseAll([]placementv1.RemediationWindow{{Start: fmt.Sprintf("%d * * * *", minute), Duration: metav1.Duration{Duration: length}}})
 }
@@ -95,69 +78,71 @@ func TestBudget(t *testing.T) {
 	paced := &placement.Policy{Name: "paced", Budget: paced(6)}
 	closed := &placement.Policy{Name: "closed", Windows: hourly(30, 10*time.Minute)}
 	free := &placement.Policy{Name: "free"}
-	b := remediation.NewBudget(remediation.Limits{}, nothing)
-	b.Begin(midnight)
+	c := newBudgetCase(t, remediation.Limits{})
+	c.Begin(midnight)
 	spend := func(after time.Duration, name string, ok bool, wake time.Duration, policies ...*placement.Policy) {
 		t.Helper()
+		c.now = midnight.Add(after)
 		key, due := podKey(name), dueFor(policies...)
-		gotOK, next := b.Spend(midnight.Add(after), key, due, remediation.Carrier{})
-		if gotOK != ok || next.Wake != wake {
-			t.Errorf("%s after %s: %v and %s, not %v and %s", name, after, gotOK, next.Wake, ok, wake)
+		c.spends(key, due, ok)
+		if next := c.next(); next.wake != wake || len(next.keys) > 0 {
+			t.Errorf("%s after %s: %v and %s, not %s", name, after, next.keys, next.wake, wake)
 		}
-		if gotOK {
-			b.Finish(midnight.Add(after), key, due, remediation.Patch{Done: true})
+		if ok {
+			c.done(key, due, remediation.Patch{Ending: remediation.Made})
 		}
 	}
 	open := func(after, wake time.Duration, names ...string) {
 		t.Helper()
-		next := b.Open(midnight.Add(after))
-		if diff := cmp.Diff(names, namesOf(next.Keys)); diff != "" || next.Wake != wake {
-			t.Errorf("after %s: wake is %s, not %s (-want +got):\n%s", after, next.Wake, wake, diff)
+		c.now = midnight.Add(after)
+		next := c.next()
+		if diff := cmp.Diff(names, namesOf(next.keys)); diff != "" || next.wake != wake {
+			t.Errorf("after %s: wake is %s, not %s (-want +got):\n%s", after, next.wake, wake, diff)
 		}
 	}
 	// A policy without bounds waits for nothing. The predecessor may have patched just before the budget began.
 	spend(0, "free", true, 0, free)
 	spend(0, "a", false, 10*time.Second, paced)
-	spend(0, "b", false, 0, paced)
-	spend(time.Second, "c", false, 0, closed)
-	spend(time.Second, "d", false, 0, paced, closed)
-	if diff := cmp.Diff(remediation.Waiting{Paced: 3}, b.Waiting("paced")); diff != "" {
+	spend(0, "b", false, 10*time.Second, paced)
+	spend(time.Second, "c", false, 9*time.Second, closed)
+	spend(time.Second, "d", false, 9*time.Second, paced, closed)
+	if diff := cmp.Diff(remediation.Waiting{Paced: 2, Closed: 1, Opens: midnight.Add(30 * time.Minute)}, c.waiting("paced")); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(remediation.Waiting{Paced: 1, Closed: 1, Opens: midnight.Add(30 * time.Minute)}, b.Waiting("closed")); diff != "" {
+	if diff := cmp.Diff(remediation.Waiting{Closed: 2, Opens: midnight.Add(30 * time.Minute)}, c.waiting("closed")); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	// One object waits longest, and the next one is tried after the interval even if the first one is not patched.
-	open(9*time.Second, 0)
+	open(9*time.Second, time.Second)
 	open(10*time.Second, 10*time.Second, "a")
-	open(20*time.Second, 10*time.Second, "b")
-	spend(20*time.Second, "b", true, 0, paced)
-	// An object that needs no patch any more does not wait. No call is scheduled if no object waits.
-	b.Leave(midnight.Add(20*time.Second), podKey("d"))
+	open(20*time.Second, 29*time.Minute+40*time.Second, "b")
+	spend(20*time.Second, "b", true, 29*time.Minute+40*time.Second, paced)
+	// An object that needs no patch any more does not wait.
+	c.decided(podKey("d"), nil)
 	open(30*time.Second, 29*time.Minute+30*time.Second)
 	open(30*time.Minute, 0, "c")
 	spend(30*time.Minute, "c", true, 0, closed)
 	// A later version of the policy decides everything that waits for the earlier one. Its pace goes on.
 	spend(40*time.Minute, "e", false, 50*time.Minute, closed)
-	if diff := cmp.Diff([]remediation.Key{podKey("e")}, b.PolicyChanged(midnight.Add(41*time.Minute), "closed", closed).Keys); diff != "" {
+	c.now = midnight.Add(41 * time.Minute)
+	if diff := cmp.Diff([]remediation.Key{podKey("e")}, c.changed("closed", closed).keys); diff != "" {
 		t.Errorf("forgotten (-want +got):\n%s", diff)
 	}
-	spend(41*time.Minute, "f", true, 0, paced)
-	b.PolicyChanged(midnight.Add(41*time.Minute), "paced", paced)
+	// The time at which "e" would have gone on comes none the less.
+	spend(41*time.Minute, "f", true, 49*time.Minute, paced)
+	c.changed("paced", paced)
 	spend(41*time.Minute, "g", false, 10*time.Second, paced)
 }
 
 func TestBudgetOverAllPolicies(t *testing.T) {
-	b := remediation.NewBudget(remediation.Limits{MaxPerMinute: 60}, nothing)
-	b.Begin(midnight)
-	now := midnight.Add(time.Second)
-	if ok, _ := b.Spend(now, podKey("a"), dueFor(&placement.Policy{Name: "one"}), remediation.Carrier{}); !ok {
-		t.Error("the first patch waits")
+	c := newBudgetCase(t, remediation.Limits{MaxPerMinute: 60})
+	c.now = midnight.Add(time.Second)
+	c.spends(podKey("a"), dueFor(&placement.Policy{Name: "one"}), true)
+	c.spends(podKey("b"), dueFor(&placement.Policy{Name: "two"}), false)
+	if wake := c.next().wake; wake != time.Second {
+		t.Errorf("wake after %s", wake)
 	}
-	if ok, next := b.Spend(now, podKey("b"), dueFor(&placement.Policy{Name: "two"}), remediation.Carrier{}); ok || next.Wake != time.Second {
-		t.Errorf("%v after %s", ok, next.Wake)
-	}
-	if diff := cmp.Diff(remediation.Waiting{Paced: 1}, b.Waiting("two")); diff != "" {
+	if diff := cmp.Diff(remediation.Waiting{Paced: 1}, c.waiting("two")); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 }

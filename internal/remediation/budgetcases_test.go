@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -33,31 +34,82 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// budgetCase is a budget with policies that match what the test says.
+// budgetCase is a scheduler with policies that match what the test says. Its methods return what Schedule returns after them.
 type budgetCase struct {
 	*testing.T
-	*remediation.Budget
+	*remediation.Scheduler
 	matching map[remediation.Key][]string
+	// all are the policies that match every object, besides.
+	all      []string
 	matched  int
+	requires bool
 	now      time.Time
+}
+
+// follows is what Schedule returns after an event. wake is the time until it must be called again.
+type follows struct {
+	keys            []remediation.Key
+	wake            time.Duration
+	paused, changed []string
 }
 
 func newBudgetCase(t *testing.T, limits remediation.Limits) *budgetCase {
 	t.Helper()
 	c := &budgetCase{T: t, matching: map[remediation.Key][]string{}, matched: 2, now: midnight}
-	c.Budget = remediation.NewBudget(limits, c)
+	c.Scheduler = remediation.NewScheduler(limits, c, func(string) bool { return false })
 	c.Begin(midnight.Add(-time.Hour))
 	return c
 }
 
-func (c *budgetCase) Matching(key remediation.Key) []string             { return c.matching[key] }
+func (c *budgetCase) next() (out follows) {
+	n := c.Schedule(c.now)
+	out.keys, out.paused, out.changed = n.Keys, n.Paused, n.Changed
+	if !n.Wake.IsZero() {
+		out.wake = n.Wake.Sub(c.now)
+	}
+	return out
+}
+
+func (c *budgetCase) ask(key remediation.Key, due remediation.Due, carrier remediation.Carrier) bool {
+	ok, _ := c.Ask(c.now, key, &unstructured.Unstructured{Object: map[string]any{}}, due, carrier)
+	return ok
+}
+
+func (c *budgetCase) done(key remediation.Key, due remediation.Due, patch remediation.Patch) follows {
+	c.Done(c.now, key, due, patch)
+	return c.next()
+}
+
+func (c *budgetCase) observe(key remediation.Key, r remediation.Rollout) follows {
+	c.Observe(c.now, key, r)
+	return c.next()
+}
+
+func (c *budgetCase) decided(key remediation.Key, due remediation.Due) follows {
+	c.Decided(key, due)
+	return c.next()
+}
+
+func (c *budgetCase) changed(name string, version *placement.Policy) follows {
+	c.PolicyChanged(c.now, name, version)
+	return c.next()
+}
+
+func (c *budgetCase) forget(key remediation.Key) follows {
+	c.Forget(c.now, key)
+	return c.next()
+}
+
+func (c *budgetCase) waiting(policy string) remediation.Waiting { return c.Waiting(c.now, policy) }
+
+func (c *budgetCase) Matching(key remediation.Key) []string             { return append(c.matching[key], c.all...) }
 func (c *budgetCase) Matched(string, []schema.GroupVersionResource) int { return c.matched }
-func (c *budgetCase) Requires(policy string, key remediation.Key) bool  { return false }
+func (c *budgetCase) Requires(policy string, key remediation.Key) bool  { return c.requires }
 
 // scheduling returns a version of a policy that rolls pods, and brings it into force.
 func (c *budgetCase) scheduling(name string, generation int64, budget placementv1.RemediationBudget) *placement.Policy {
 	p := &placement.Policy{Name: name, Generation: generation, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Schedules: true, Budget: budget}
-	c.PolicyChanged(c.now, name, p)
+	c.changed(name, p)
 	c.settle(p)
 	return p
 }
@@ -82,14 +134,14 @@ func observed(key remediation.Key, generation int64, ready bool) remediation.Rol
 // spends checks whether an object may be patched.
 func (c *budgetCase) spends(key remediation.Key, due remediation.Due, want bool) {
 	c.Helper()
-	if got, _ := c.Spend(c.now, key, due, remediation.Carrier{}); got != want {
-		c.Errorf("%s may be patched: %v, not %v; waiting: %+v", key.Name, got, want, c.Waiting(due[0].Policy.Name))
+	if got := c.ask(key, due, remediation.Carrier{}); got != want {
+		c.Errorf("%s may be patched: %v, not %v; waiting: %+v", key.Name, got, want, c.waiting(due[0].Policy.Name))
 	}
 }
 
 // patched ends a patch well.
-func (c *budgetCase) patched(key remediation.Key, due remediation.Due, generation int64) remediation.Next {
-	return c.Finish(c.now, key, due, remediation.Patch{Done: true, UID: types.UID(key.Name), Generation: generation})
+func (c *budgetCase) patched(key remediation.Key, due remediation.Due, generation int64) follows {
+	return c.done(key, due, remediation.Patch{Ending: remediation.Made, UID: types.UID(key.Name), Generation: generation})
 }
 
 var (
@@ -104,7 +156,7 @@ func TestBudgetOfDeletedPolicies(t *testing.T) {
 		p, q := &placement.Policy{Name: "p"}, &placement.Policy{Name: "q"}
 		c.spends(podKey("a"), dueFor(p), true)
 		c.spends(podKey("b"), dueFor(q), false)
-		if diff := cmp.Diff([]string{"b"}, namesOf(c.PolicyChanged(c.now, "q", nil).Keys)); diff != "" {
+		if diff := cmp.Diff([]string{"b"}, namesOf(c.changed("q", nil).keys)); diff != "" {
 			t.Errorf("to decide again (-want +got):\n%s", diff)
 		}
 		c.patched(podKey("a"), dueFor(p), 1)
@@ -114,7 +166,7 @@ func TestBudgetOfDeletedPolicies(t *testing.T) {
 		p, q := &placement.Policy{Name: "p", Budget: oneMoved}, &placement.Policy{Name: "q"}
 		c.spends(podKey("a"), dueFor(p), true)
 		c.spends(podKey("b"), dueFor(p, q), false)
-		c.PolicyChanged(c.now, "q", nil)
+		c.changed("q", nil)
 		c.patched(podKey("a"), dueFor(p), 1)
 	})
 	t.Run("is created again", func(t *testing.T) {
@@ -125,10 +177,10 @@ func TestBudgetOfDeletedPolicies(t *testing.T) {
 		x, labels := c.object("x", "q"), c.object("labels", "q")
 		c.spends(labels, dueFor(q), true)
 		c.patched(labels, dueFor(q), 1)
-		c.Observe(c.now, x, observed(x, 1, false))
+		c.observe(x, observed(x, 1, false))
 		c.matching = map[remediation.Key][]string{}
-		c.PolicyChanged(c.now, "q", nil)
-		c.Observe(c.now, x, observed(x, 1, true))
+		c.changed("q", nil)
+		c.observe(x, observed(x, 1, true))
 		c.object("x", "q")
 		y := c.object("y", "q")
 		q = c.scheduling("q", 1, budget)
@@ -139,13 +191,14 @@ func TestBudgetOfDeletedPolicies(t *testing.T) {
 
 // TestBudgetOfNewLeader checks the pace of a replica that knew the policies before it led.
 func TestBudgetOfNewLeader(t *testing.T) {
-	b := remediation.NewBudget(remediation.Limits{}, nothing)
+	c := newBudgetCase(t, remediation.Limits{})
 	p := &placement.Policy{Name: "p", Generation: 1, Budget: paced(1)}
-	b.PolicyChanged(midnight.Add(-time.Hour), "p", p)
-	b.Begin(midnight)
-	b.Resume(midnight, "p", 1, false, nil, "", nil)
-	if ok, next := b.Spend(midnight, podKey("a"), dueFor(p), remediation.Carrier{}); ok || next.Wake != time.Minute {
-		t.Errorf("patched: %v, wake %s", ok, next.Wake)
+	c.changed("p", p)
+	c.Begin(midnight)
+	c.Resume(midnight, "p", 1, false, nil, "", nil)
+	c.spends(podKey("a"), dueFor(p), false)
+	if diff := cmp.Diff(time.Minute, c.next().wake); diff != "" {
+		t.Errorf("wake (-want +got):\n%s", diff)
 	}
 }
 
@@ -153,17 +206,18 @@ func TestBudgetOfNewLeader(t *testing.T) {
 func TestBudgetAdoptsForSomeTime(t *testing.T) {
 	c := newBudgetCase(t, remediation.Limits{})
 	p := &placement.Policy{Name: "p", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Schedules: true, Budget: oneMoved}
-	c.PolicyChanged(c.now, "p", p)
+	c.changed("p", p)
 	c.Resume(c.now, "p", 1, true, nil, "", nil)
 	x, y := c.object("x", "p"), c.object("y", "p")
-	c.Observe(c.now, x, observed(x, 1, false))
-	next := c.Settle(c.now, p, []schema.GroupVersionResource{deployments}, 0)
+	c.observe(x, observed(x, 1, false))
+	c.settle(p)
 	c.spends(y, rollsFor(p), false)
-	if diff := cmp.Diff(10*time.Minute, next.Wake); diff != "" {
+	next := c.next()
+	if diff := cmp.Diff(10*time.Minute, next.wake); diff != "" {
 		t.Fatalf("wake (-want +got):\n%s", diff)
 	}
-	c.now = c.now.Add(next.Wake)
-	if diff := cmp.Diff([]string{"y"}, namesOf(c.Open(c.now).Keys)); diff != "" {
+	c.now = c.now.Add(next.wake)
+	if diff := cmp.Diff([]string{"y"}, namesOf(c.next().keys)); diff != "" {
 		t.Errorf("to decide again (-want +got):\n%s", diff)
 	}
 	c.spends(y, rollsFor(p), true)
@@ -176,13 +230,13 @@ func TestBudgetForgetsWhatIsNotMatched(t *testing.T) {
 	x, y, z := c.object("x", "p", "q"), c.object("y", "q"), c.object("z", "p")
 	c.spends(z, rollsFor(p), true)
 	c.spends(x, rollsFor(p), false)
-	next := c.Finish(c.now, z, rollsFor(p), remediation.Patch{})
-	if diff := cmp.Diff([]string{"x"}, namesOf(next.Keys)); diff != "" {
+	next := c.done(z, rollsFor(p), remediation.Patch{})
+	if diff := cmp.Diff([]string{"x"}, namesOf(next.keys)); diff != "" {
 		t.Fatalf("admitted (-want +got):\n%s", diff)
 	}
 	c.matching[x] = nil
-	c.Recorded(c.now, x, nil)
-	c.Leave(c.now, x)
+	c.decided(x, nil)
+	c.decided(x, nil)
 	c.spends(y, rollsFor(q), true)
 }
 
@@ -193,7 +247,7 @@ func TestBudgetOfTypesThatAreNotWatched(t *testing.T) {
 	p := c.scheduling("p", 1, oneMoved)
 	x, y := c.object("x", "p"), c.object("y", "p")
 	c.spends(x, rollsFor(p), true)
-	c.Unwatch(c.now, deployments)
+	c.Unwatch(deployments)
 	c.patched(x, rollsFor(p), 2)
 	c.spends(y, rollsFor(p), false)
 	c.settle(p)
@@ -205,7 +259,7 @@ func TestBudgetSettlesVersions(t *testing.T) {
 	c := newBudgetCase(t, remediation.Limits{})
 	p := c.scheduling("p", 1, onlyOne)
 	next := *p
-	c.PolicyChanged(c.now, "p", &next)
+	c.changed("p", &next)
 	c.settle(p)
 	if settled, _ := c.Settled("p"); settled {
 		t.Error("settled for a version that is no longer in force")
@@ -216,7 +270,7 @@ func TestFailuresOfMoves(t *testing.T) {
 	budget := placementv1.RemediationBudget{PauseAfterFailures: new(intstr.FromInt32(3))}
 	failures := func(c *budgetCase, want int) {
 		c.Helper()
-		if got := c.Waiting("p").Failures; len(got) != want {
+		if got := c.waiting("p").Failures; len(got) != want {
 			c.Errorf("failures %+v, not %d", got, want)
 		}
 	}
@@ -224,14 +278,14 @@ func TestFailuresOfMoves(t *testing.T) {
 		c := newBudgetCase(t, remediation.Limits{})
 		p, x := c.scheduling("p", 1, budget), c.object("x", "p")
 		c.spends(x, dueFor(p), true)
-		if next := c.Finish(c.now, x, dueFor(p), remediation.Patch{Refusal: "no"}); !cmp.Equal(next.Changed, []string{"p"}) {
-			t.Errorf("changed %v", next.Changed)
+		if next := c.done(x, dueFor(p), remediation.Patch{Ending: remediation.Refused, Reason: "no"}); !cmp.Equal(next.changed, []string{"p"}) {
+			t.Errorf("changed %v", next.changed)
 		}
 		c.spends(x, dueFor(p), true)
-		c.Observe(c.now, x, observed(x, 1, true))
-		c.Finish(c.now, x, dueFor(p), remediation.Patch{})
+		c.observe(x, observed(x, 1, true))
+		c.done(x, dueFor(p), remediation.Patch{})
 		failures(c, 1)
-		c.Leave(c.now, x)
+		c.decided(x, nil)
 		failures(c, 0)
 	})
 	t.Run("end when the object is ready, also if it needs no patch before that", func(t *testing.T) {
@@ -239,16 +293,16 @@ func TestFailuresOfMoves(t *testing.T) {
 		p, x := c.scheduling("p", 1, budget), c.object("x", "p")
 		c.spends(x, rollsFor(p), true)
 		c.patched(x, rollsFor(p), 2)
-		c.Observe(c.now, x, remediation.Rollout{UID: "x", Generation: 2, Failure: "late"})
-		c.Leave(c.now, x)
+		c.observe(x, remediation.Rollout{UID: "x", Generation: 2, Failure: "late"})
+		c.decided(x, nil)
 		failures(c, 1)
-		c.Observe(c.now, x, observed(x, 2, true))
+		c.observe(x, observed(x, 2, true))
 		failures(c, 0)
 	})
 	t.Run("are kept by a new leader unless they are over", func(t *testing.T) {
 		c := newBudgetCase(t, remediation.Limits{})
 		p := &placement.Policy{Name: "p", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Schedules: true, Budget: budget}
-		c.PolicyChanged(c.now, "p", p)
+		c.changed("p", p)
 		x, y, z := c.object("x", "p"), c.object("y", "p"), c.object("z", "p")
 		var failed []remediation.Failure
 		for _, key := range []remediation.Key{x, y, z} {
@@ -256,12 +310,12 @@ func TestFailuresOfMoves(t *testing.T) {
 			failed = append(failed, remediation.Failure{Key: key, Reason: "late", Rollout: true})
 		}
 		c.Resume(c.now, "p", 1, false, failed, "1-a", nil)
-		c.Observe(c.now, x, remediation.Rollout{UID: "x", Generation: 2, Failure: "late"})
-		c.Leave(c.now, x)
+		c.observe(x, remediation.Rollout{UID: "x", Generation: 2, Failure: "late"})
+		c.decided(x, nil)
 		failures(c, 3)
 		c.settle(p)
 		failures(c, 1)
-		if pause := c.Waiting("p").Pause; pause != "1-a" {
+		if pause := c.waiting("p").Pause; pause != "1-a" {
 			t.Errorf("pause %s", pause)
 		}
 	})
@@ -277,7 +331,7 @@ func TestFailuresOfNamespaces(t *testing.T) {
 	fail := func(c *budgetCase, p *placement.Policy, namespace string, n int) (paused []string) {
 		for i := range n {
 			c.spends(in(namespace, i), dueFor(p), true)
-			paused = append(paused, c.Finish(c.now, in(namespace, i), dueFor(p), remediation.Patch{Refusal: "no"}).Paused...)
+			paused = append(paused, c.done(in(namespace, i), dueFor(p), remediation.Patch{Ending: remediation.Refused, Reason: "no"}).paused...)
 		}
 		return paused
 	}
@@ -287,11 +341,11 @@ func TestFailuresOfNamespaces(t *testing.T) {
 		c.Helper()
 		var got []string
 		for _, namespace := range []string{"a", "b", "c", "d"} {
-			if ok, _ := c.Spend(c.now, in(namespace, last), dueFor(p), remediation.Carrier{}); !ok {
+			if !c.ask(in(namespace, last), dueFor(p), remediation.Carrier{}) {
 				got = append(got, namespace)
 				continue
 			}
-			c.Finish(c.now, in(namespace, last), dueFor(p), remediation.Patch{})
+			c.done(in(namespace, last), dueFor(p), remediation.Patch{})
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			c.Errorf("stopped (-want +got):\n%s", diff)
@@ -303,11 +357,11 @@ func TestFailuresOfNamespaces(t *testing.T) {
 		fail(c, p, "a", 5)
 		stops(c, p)
 		c.spends(in("a", 5), dueFor(p), true)
-		if next := c.Finish(c.now, in("a", 5), dueFor(p), remediation.Patch{Refusal: "no"}); !cmp.Equal(next.Paused, []string{"p"}) {
-			t.Errorf("paused %v", next.Paused)
+		if next := c.done(in("a", 5), dueFor(p), remediation.Patch{Ending: remediation.Refused, Reason: "no"}); !cmp.Equal(next.paused, []string{"p"}) {
+			t.Errorf("paused %v", next.paused)
 		}
 		stops(c, p, "a")
-		w := c.Waiting("p")
+		w := c.waiting("p")
 		if diff := cmp.Diff(containment.Scope{"a"}, w.PausedIn); diff != "" || w.Pause == "" || w.Stopped != 1 || w.Paused() {
 			t.Errorf("waiting %+v", w)
 		}
@@ -316,32 +370,32 @@ func TestFailuresOfNamespaces(t *testing.T) {
 		}
 		// Another leader keeps that.
 		next := newBudgetCase(t, remediation.Limits{})
-		next.PolicyChanged(next.now, "p", p)
+		next.changed("p", p)
 		next.Resume(next.now, "p", 1, false, w.Failures, w.Pause, w.PausedIn)
 		stops(next, p, "a")
-		if got := next.Waiting("p").Pause; got != w.Pause {
+		if got := next.waiting("p").Pause; got != w.Pause {
 			t.Errorf("pause %s, and %s with the leader before", got, w.Pause)
 		}
 		// What failed is tried again, and pauses nothing again.
 		c.spends(in("a", 1), dueFor(p), true)
-		if next := c.Finish(c.now, in("a", 1), dueFor(p), remediation.Patch{Refusal: "no"}); len(next.Paused) > 0 {
-			t.Errorf("paused %v", next.Paused)
+		if next := c.done(in("a", 1), dueFor(p), remediation.Patch{Ending: remediation.Refused, Reason: "no"}); len(next.paused) > 0 {
+			t.Errorf("paused %v", next.paused)
 		}
 		stops(c, p, "a")
 		// Its owner mends an object.
 		c.spends(in("a", 1), dueFor(p), true)
-		if got := namesOf(c.Finish(c.now, in("a", 1), dueFor(p), remediation.Patch{Done: true, UID: "u"}).Keys); !cmp.Equal(got, []string{"a-99"}) {
+		if got := namesOf(c.done(in("a", 1), dueFor(p), remediation.Patch{Ending: remediation.Made, UID: "u"}).keys); !cmp.Equal(got, []string{"a-99"}) {
 			t.Errorf("to decide again after a patch: %v", got)
 		}
 		stops(c, p)
 		c.spends(in("a", 1), dueFor(p), true)
-		c.Finish(c.now, in("a", 1), dueFor(p), remediation.Patch{Refusal: "no"})
+		c.done(in("a", 1), dueFor(p), remediation.Patch{Ending: remediation.Refused, Reason: "no"})
 		stops(c, p, "a")
-		if got := namesOf(c.Forget(c.now, in("a", 0)).Keys); !cmp.Equal(got, []string{"a-99"}) {
+		if got := namesOf(c.forget(in("a", 0)).keys); !cmp.Equal(got, []string{"a-99"}) {
 			t.Errorf("to decide again: %v", got)
 		}
 		stops(c, p)
-		if w := c.Waiting("p"); w.Pause != "" || w.Stopped != 0 {
+		if w := c.waiting("p"); w.Pause != "" || w.Stopped != 0 {
 			t.Errorf("waiting %+v", w)
 		}
 	})
@@ -349,17 +403,17 @@ func TestFailuresOfNamespaces(t *testing.T) {
 		c := newBudgetCase(t, remediation.Limits{})
 		p := c.scheduling("p", 1, budget)
 		fail(c, p, "a", 6)
-		first := c.Waiting("p").Pause
+		first := c.waiting("p").Pause
 		c.now = c.now.Add(time.Second)
 		if got := fail(c, p, "b", 2); !cmp.Equal(got, []string{"p"}) {
 			t.Errorf("paused %v", got)
 		}
 		stops(c, p, "a", "b")
-		if _, ok := c.Release("p", first); ok {
+		if c.Release("p", first) {
 			t.Error("the release of one namespace releases both")
 		}
-		next, ok := c.Release("p", c.Waiting("p").Pause)
-		if names := namesOf(next.Keys); !ok || len(names) != 2 {
+		ok := c.Release("p", c.waiting("p").Pause)
+		if names := namesOf(c.next().keys); !ok || len(names) != 2 {
 			t.Errorf("released %t, to decide again: %v", ok, names)
 		}
 		stops(c, p)
@@ -372,10 +426,10 @@ func TestFailuresOfNamespaces(t *testing.T) {
 		c.spends(in("c", 0), dueFor(p), true)
 		c.spends(in("c", 1), dueFor(p), true)
 		for i := range 2 {
-			c.Finish(c.now, in("c", i), dueFor(p), remediation.Patch{Refusal: "no"})
+			c.done(in("c", i), dueFor(p), remediation.Patch{Ending: remediation.Refused, Reason: "no"})
 		}
 		stops(c, p, "a", "b", "c", "d")
-		w := c.Waiting("p")
+		w := c.waiting("p")
 		if !w.Paused() || !strings.Contains(w.PauseMessage("p"), "6 objects failed, so Berth patches no more objects of this policy (") {
 			t.Errorf("waiting %+v", w)
 		}
@@ -388,7 +442,7 @@ func TestFailuresOfNamespaces(t *testing.T) {
 			}
 		}
 		stops(c, p, "a", "b", "c", "d")
-		w = c.Waiting("p")
+		w = c.waiting("p")
 		if message := w.PauseMessage("p"); !strings.HasPrefix(message, "objects failed that do not fail any more, so Berth") || !strings.Contains(message, "). Let the patches go on: kubectl annotate") || !strings.HasSuffix(message, w.Pause) {
 			t.Errorf("message %q", message)
 		}
@@ -415,11 +469,11 @@ func TestBudgetFollowsMatchedObjects(t *testing.T) {
 	percent := intstr.FromString("10%")
 	p := c.scheduling("p", 1, placementv1.RemediationBudget{MaxUnavailable: &percent})
 	x, y := c.object("x", "p"), c.object("y", "p")
-	c.Observe(c.now, x, observed(x, 1, false))
-	c.Recorded(c.now, x, nil)
+	c.observe(x, observed(x, 1, false))
+	c.decided(x, nil)
 	c.spends(y, rollsFor(p), false)
 	c.matched = 20
-	if diff := cmp.Diff([]string{"y"}, namesOf(c.Recorded(c.now, c.object("other", "p"), nil).Keys)); diff != "" {
+	if diff := cmp.Diff([]string{"y"}, namesOf(c.decided(c.object("other", "p"), nil).keys)); diff != "" {
 		t.Errorf("admitted (-want +got):\n%s", diff)
 	}
 }

@@ -53,16 +53,16 @@ func TestBudgetIsNeverExceeded(t *testing.T) {
 type history struct {
 	random   *rand.Rand
 	now      time.Time
-	budget   *remediation.Budget
+	budget   *remediation.Scheduler
 	limits   remediation.Limits
 	policies []*modelPolicy
 	objects  map[remediation.Key]*modelObject
 	// all are the times of all patches.
 	all []time.Time
-	// ready are the objects to try, and timers the calls of Open that are scheduled.
-	ready  []remediation.Key
-	timers []time.Time
-	names  int
+	// ready are the objects to try, and wake is when Schedule must be called; zero for never.
+	ready []remediation.Key
+	wake  time.Time
+	names int
 	// led is when the leader began.
 	led time.Time
 }
@@ -232,7 +232,7 @@ func (h *history) lead() {
 	status := map[string]remediation.Waiting{}
 	if h.budget != nil {
 		for _, p := range h.policies {
-			status[p.Name] = h.budget.Waiting(p.Name)
+			status[p.Name] = h.budget.Waiting(h.now, p.Name)
 		}
 	}
 	for key, o := range h.objects {
@@ -248,10 +248,11 @@ func (h *history) lead() {
 		maps.DeleteFunc(o.moved, func(i int, _ bool) bool { return !slices.Contains(o.policies, i) })
 	}
 	h.led = h.now
-	h.timers, h.budget = nil, remediation.NewBudget(h.limits, h)
+	h.wake, h.budget = time.Time{}, remediation.NewScheduler(h.limits, h, func(string) bool { return false })
 	// A replica knows the policies before it leads.
 	for _, p := range h.policies {
-		h.follow(h.budget.PolicyChanged(h.now.Add(-time.Hour), p.Name, p.Policy))
+		h.budget.PolicyChanged(h.now.Add(-time.Hour), p.Name, p.Policy)
+		h.follow()
 	}
 	h.budget.Begin(h.now)
 	for _, p := range h.policies {
@@ -270,11 +271,13 @@ func (h *history) observeAll(reported func(*modelObject) bool) {
 			all[key], o.seen = o.rollout, o.rollout
 		}
 	}
-	h.follow(h.budget.ObserveAll(h.now, deployments, all))
+	h.budget.ObserveAll(h.now, deployments, all)
+	h.follow()
 	for _, key := range h.keys(func(o *modelObject) bool { return o.carrier.Reports && reported(o) }) {
 		o := h.objects[key]
 		o.seen = o.rollout
-		h.follow(h.budget.Observe(h.now, key, o.observed(o.rollout)))
+		h.budget.Observe(h.now, key, o.observed(o.rollout))
+		h.follow()
 	}
 }
 
@@ -306,10 +309,10 @@ func (h *history) rest() error {
 		if _, _, due := h.pick(func(o *modelObject) bool { return len(o.due) > 0 }); !due {
 			return nil
 		}
-		if len(h.timers) == 0 || h.now.After(end) {
+		if h.wake.IsZero() || h.now.After(end) {
 			return fmt.Errorf("objects wait for ever: %v", h.keys(func(o *modelObject) bool { return len(o.due) > 0 }))
 		}
-		h.fire(slices.MinFunc(h.timers, time.Time.Compare))
+		h.pass()
 	}
 }
 
@@ -345,8 +348,8 @@ func (h *history) step() error {
 		if len(h.ready) > 0 {
 			return h.try()
 		}
-		if len(h.timers) > 0 {
-			h.fire(slices.MinFunc(h.timers, time.Time.Compare))
+		if !h.wake.IsZero() {
+			h.pass()
 		}
 	case n < 65:
 		if key, o, ok := h.pick(func(o *modelObject) bool { return o.patching != nil }); ok {
@@ -397,10 +400,12 @@ func (h *history) changePolicy(i int) {
 			}
 			h.recorded(key, o)
 		}
-		h.follow(h.budget.PolicyChanged(h.now, old.Name, nil))
+		h.budget.PolicyChanged(h.now, old.Name, nil)
+		h.follow()
 		h.policies[i].Generation = 1
 	}
-	h.follow(h.budget.PolicyChanged(h.now, h.policies[i].Name, h.policies[i].Policy))
+	h.budget.PolicyChanged(h.now, h.policies[i].Name, h.policies[i].Policy)
+	h.follow()
 	for _, key := range h.keys(func(*modelObject) bool { return h.random.IntN(3) == 0 }) {
 		o := h.objects[key]
 		if matches := slices.Contains(o.policies, i); matches {
@@ -419,7 +424,8 @@ func (h *history) changePolicy(i int) {
 
 // recorded declares that an object was decided.
 func (h *history) recorded(key remediation.Key, o *modelObject) {
-	h.follow(h.budget.Recorded(h.now, key, h.dueOf(o)))
+	h.budget.Decided(key, h.dueOf(o))
+	h.follow()
 	if len(o.due) == 0 && o.patching == nil {
 		h.leave(key)
 	}
@@ -441,7 +447,8 @@ func (h *history) add() {
 			}
 		}
 		h.objects[key], o.seen = o, o.rollout
-		h.follow(h.budget.Observe(h.now, key, o.observed(o.rollout)))
+		h.budget.Observe(h.now, key, o.observed(o.rollout))
+		h.follow()
 	}
 	for _, i := range o.policies {
 		if h.random.IntN(2) == 0 {
@@ -455,7 +462,8 @@ func (h *history) add() {
 
 // unwatch ends the observation of rollouts, and begins it again.
 func (h *history) unwatch() {
-	h.follow(h.budget.Unwatch(h.now, deployments))
+	h.budget.Unwatch(deployments)
+	h.follow()
 	for _, o := range h.objects {
 		if !o.carrier.Reports {
 			// What was under way is not known any more, except by the status of the objects.
@@ -473,15 +481,18 @@ func (h *history) disturb() {
 	case h.random.IntN(3) == 0:
 		o.rollout.Ready = false
 		o.seen = o.rollout
-		h.follow(h.budget.Observe(h.now, key, o.observed(o.rollout)))
+		h.budget.Observe(h.now, key, o.observed(o.rollout))
+		h.follow()
 	case h.random.IntN(2) == 0:
 		o.due = map[int]bool{}
 		h.leave(key)
 	default:
 		h.leave(key)
 		delete(h.objects, key)
-		h.follow(h.budget.Unobserve(h.now, key))
-		h.follow(h.budget.Forget(h.now, key))
+		h.budget.Unobserve(key)
+		h.follow()
+		h.budget.Forget(h.now, key)
+		h.follow()
 	}
 }
 
@@ -490,7 +501,8 @@ func (h *history) leave(key remediation.Key) {
 	for _, p := range h.policies {
 		delete(p.failed, key)
 	}
-	h.follow(h.budget.Leave(h.now, key))
+	h.budget.Decided(key, nil)
+	h.follow()
 }
 
 // change changes an object's rollout. The budget observes it later.
@@ -507,43 +519,41 @@ func (h *history) change(o *modelObject, next remediation.Rollout) {
 func (h *history) observe(key remediation.Key, o *modelObject) {
 	next := o.late[0]
 	o.late, o.seen = o.late[1:], next
-	h.follow(h.budget.Observe(h.now, key, o.observed(next)))
+	h.budget.Observe(h.now, key, o.observed(next))
+	h.follow()
 }
 
 // settle declares that all objects are observed and decided.
 func (h *history) settle(p *modelPolicy) {
 	if settled, epoch := h.budget.Settled(p.Name); !settled {
-		h.follow(h.budget.Settle(h.now, p.Policy, []schema.GroupVersionResource{deployments}, epoch))
+		h.budget.Settle(h.now, p.Policy, []schema.GroupVersionResource{deployments}, epoch)
+		h.follow()
 	}
 }
 
 // resume releases a policy that is paused.
 func (h *history) resume(p *modelPolicy) {
-	if pause := h.budget.Waiting(p.Name).Pause; pause != "" {
-		next, ok := h.budget.Release(p.Name, pause)
-		if !ok {
+	if pause := h.budget.Waiting(h.now, p.Name).Pause; pause != "" {
+		if !h.budget.Release(p.Name, pause) {
 			panic("a pause can't be released")
 		}
 		p.failed = map[remediation.Key]bool{}
-		h.follow(next)
+		h.follow()
 	}
 }
 
-// follow does what the budget requires.
-func (h *history) follow(next remediation.Next) {
-	h.ready = append(h.ready, next.Keys...)
-	if next.Wake > 0 {
-		h.timers = append(h.timers, h.now.Add(next.Wake))
-	}
+// follow does what the scheduler requires.
+func (h *history) follow() {
+	next := h.budget.Schedule(h.now)
+	h.ready, h.wake = append(h.ready, next.Keys...), next.Wake
 }
 
-// fire lets a timer call Open.
-func (h *history) fire(at time.Time) {
-	h.timers = slices.DeleteFunc(h.timers, func(t time.Time) bool { return t.Equal(at) })
-	if at.After(h.now) {
-		h.now = at
+// pass lets time pass until Schedule must be called.
+func (h *history) pass() {
+	if h.wake.After(h.now) {
+		h.now = h.wake
 	}
-	h.follow(h.budget.Open(h.now))
+	h.follow()
 }
 
 // dueOf returns the verdicts that require a patch of an object.
@@ -567,7 +577,8 @@ func (h *history) try() error {
 	o := h.objects[key]
 	switch {
 	case o == nil:
-		h.follow(h.budget.Forget(h.now, key))
+		h.budget.Forget(h.now, key)
+		h.follow()
 		return nil
 	case o.patching != nil:
 		return nil
@@ -576,13 +587,14 @@ func (h *history) try() error {
 		return nil
 	case h.random.IntN(20) == 0:
 		// Something else holds the patch, for a while.
-		h.follow(h.budget.Yield(h.now, key))
+		h.budget.Yield(key)
+		h.follow()
 		h.ready = append(h.ready, key)
 		return nil
 	}
 	due := h.dueOf(o)
-	ok, next := h.budget.Spend(h.now, key, due, o.carrier)
-	h.follow(next)
+	ok, _ := h.budget.Ask(h.now, key, nil, due, o.carrier)
+	h.follow()
 	if !ok {
 		return nil
 	}
@@ -710,7 +722,7 @@ func (h *history) finish(key remediation.Key, o *modelObject) error {
 	due, result := o.patching, remediation.Patch{}
 	switch {
 	case o.refused:
-		result.Refusal = "denied"
+		result = remediation.Patch{Ending: remediation.Refused, Reason: "denied"}
 		for i := range o.due {
 			if p := h.policies[i]; slices.Contains(remediation.Names(due), p.Name) && p.Budget.PauseAfterFailures != nil {
 				p.failed[key] = true
@@ -723,10 +735,11 @@ func (h *history) finish(key remediation.Key, o *modelObject) error {
 			h.observe(key, o)
 		}
 		at := o.observed(o.rollout)
-		result = remediation.Patch{Done: true, UID: at.UID, Generation: at.Generation, Version: fmt.Sprint(o.rollout.Generation)}
+		result = remediation.Patch{Ending: remediation.Made, UID: at.UID, Generation: at.Generation, Version: fmt.Sprint(o.rollout.Generation)}
 	}
 	o.patching = nil
-	h.follow(h.budget.Finish(h.now, key, due, result))
+	h.budget.Done(h.now, key, due, result)
+	h.follow()
 	if len(o.due) > 0 {
 		h.ready = append(h.ready, key)
 	}

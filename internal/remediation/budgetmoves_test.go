@@ -49,22 +49,22 @@ func report(key remediation.Key, version string, runs bool) remediation.Rollout 
 // moving returns a version of a policy in force that moves objects between clusters, and changes no pods.
 func (c *budgetCase) moving(budget placementv1.RemediationBudget) *placement.Policy {
 	p := &placement.Policy{Name: "p", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Budget: budget}
-	c.PolicyChanged(c.now, p.Name, p)
+	c.changed(p.Name, p)
 	c.settle(p)
 	return p
 }
 
 // moves checks whether an object may be moved to other clusters, and moves it at a resource version if so.
-func (c *budgetCase) moves(key remediation.Key, p *placement.Policy, carrier remediation.Carrier, version string, want bool) remediation.Next {
+func (c *budgetCase) moves(key remediation.Key, p *placement.Policy, carrier remediation.Carrier, version string, want bool) follows {
 	c.Helper()
-	got, next := c.Spend(c.now, key, movesFor(p), carrier)
+	got := c.ask(key, movesFor(p), carrier)
 	if got != want {
-		c.Errorf("%s may be moved: %v, not %v; waiting: %+v", key.Name, got, want, c.Waiting(p.Name))
+		c.Errorf("%s may be moved: %v, not %v; waiting: %+v", key.Name, got, want, c.waiting(p.Name))
 	}
 	if !got {
-		return next
+		return c.next()
 	}
-	return c.Finish(c.now, key, movesFor(p), remediation.Patch{Done: true, UID: types.UID(key.Name), Generation: 1, Version: version})
+	return c.done(key, movesFor(p), remediation.Patch{Ending: remediation.Made, UID: types.UID(key.Name), Generation: 1, Version: version})
 }
 
 func TestMovesBetweenClusters(t *testing.T) {
@@ -76,14 +76,14 @@ func TestMovesBetweenClusters(t *testing.T) {
 		c.moves(a, p, reports, "5", true)
 		c.moves(b, p, reports, "", false)
 		for _, stale := range []remediation.Rollout{report(a, "4", true), report(a, "5", false), {UID: "a", Generation: 1, Ready: true}} {
-			if next := c.Observe(c.now, a, stale); len(next.Keys) > 0 {
+			if next := c.observe(a, stale); len(next.keys) > 0 {
 				t.Errorf("%+v ends the move", stale)
 			}
 		}
-		if got := c.Waiting("p").Rollouts; got != 1 {
+		if got := c.waiting("p").Rollouts; got != 1 {
 			t.Errorf("%d objects are moved", got)
 		}
-		if next := c.Observe(c.now, a, report(a, "6", true)); len(next.Keys) != 1 {
+		if next := c.observe(a, report(a, "6", true)); len(next.keys) != 1 {
 			t.Errorf("no other object may be moved: %+v", next)
 		}
 		c.moves(b, p, reports, "7", true)
@@ -100,29 +100,29 @@ func TestMovesBetweenClusters(t *testing.T) {
 		budget.PauseAfterFailures, budget.MoveTimeout = new(intstr.FromInt32(0)), &minute
 		p := c.moving(budget)
 		a, b := c.object("a", "p"), c.object("b", "p")
-		if next := c.moves(a, p, reports, "5", true); next.Wake != time.Minute {
-			t.Errorf("Open is to be called after %s", next.Wake)
+		if next := c.moves(a, p, reports, "5", true); next.wake != time.Minute {
+			t.Errorf("Open is to be called after %s", next.wake)
 		}
-		c.Observe(c.now, a, report(a, "5", false))
+		c.observe(a, report(a, "5", false))
 		c.now = c.now.Add(time.Minute)
-		if next := c.Open(c.now); !cmp.Equal(next.Paused, []string{"p"}) {
+		if next := c.next(); !cmp.Equal(next.paused, []string{"p"}) {
 			t.Errorf("the patches go on: %+v", next)
 		}
 		want := []remediation.Failure{{
 			Key: remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Resource: "deployments"}, Namespace: "default", Name: "a"}, Rollout: true,
 			Reason: "it does not run in its clusters 1m0s after it was moved: cluster b: its health is Unhealthy",
 		}}
-		waiting := c.Waiting("p")
+		waiting := c.waiting("p")
 		if diff := cmp.Diff(want, waiting.Failures); diff != "" {
 			t.Errorf("failures (-want +got):\n%s", diff)
 		}
 		c.Release("p", waiting.Pause)
 		c.moves(b, p, reports, "", false)
-		if got := c.Waiting("p"); got.Rollouts != 1 || got.Paced != 1 {
+		if got := c.waiting("p"); got.Rollouts != 1 || got.Paced != 1 {
 			t.Errorf("the failed object does not count as moved: %+v", got)
 		}
-		c.Observe(c.now, a, report(a, "6", true))
-		if diff := cmp.Diff(remediation.Waiting{}, c.Waiting("p"), cmpopts.IgnoreFields(remediation.Waiting{}, "Paced")); diff != "" {
+		c.observe(a, report(a, "6", true))
+		if diff := cmp.Diff(remediation.Waiting{}, c.waiting("p"), cmpopts.IgnoreFields(remediation.Waiting{}, "Paced")); diff != "" {
 			t.Errorf("after the object runs (-want +got):\n%s", diff)
 		}
 		c.moves(b, p, reports, "7", true)
@@ -137,15 +137,15 @@ func TestMovesBetweenClusters(t *testing.T) {
 		c.moves(b, p, reports, "", false)
 		c.moves(other, p, reports, "", false)
 		c.now = c.now.Add(time.Minute)
-		if diff := cmp.Diff([]remediation.Key{other}, c.Open(c.now).Keys); diff != "" {
+		if diff := cmp.Diff([]remediation.Key{other}, c.next().keys); diff != "" {
 			t.Errorf("to decide again (-want +got):\n%s", diff)
 		}
 		c.moves(other, p, reports, "6", true)
-		if next := c.Observe(c.now, other, report(other, "7", true)); len(next.Keys) > 0 {
-			t.Errorf("to decide again: %v", next.Keys)
+		if next := c.observe(other, report(other, "7", true)); len(next.keys) > 0 {
+			t.Errorf("to decide again: %v", next.keys)
 		}
 		c.moves(b, p, reports, "", false)
-		if diff := cmp.Diff([]remediation.Key{b}, c.Observe(c.now, a, report(a, "8", true)).Keys); diff != "" {
+		if diff := cmp.Diff([]remediation.Key{b}, c.observe(a, report(a, "8", true)).keys); diff != "" {
 			t.Errorf("to decide again (-want +got):\n%s", diff)
 		}
 	})
@@ -163,7 +163,7 @@ func TestMovesBetweenClusters(t *testing.T) {
 			c.moves(a, p, tc.carrier, "5", true)
 			observed := report(a, "5", false)
 			observed.Serves = tc.carrier.Surges
-			c.Observe(c.now, a, observed)
+			c.observe(a, observed)
 			c.Log(name)
 			c.moves(b, p, tc.carrier, "6", tc.second)
 		}
@@ -173,7 +173,7 @@ func TestMovesBetweenClusters(t *testing.T) {
 		p := c.moving(onlyOne)
 		a, b := c.object("a", "p"), c.object("b", "p")
 		for _, key := range []remediation.Key{a, b} {
-			c.Observe(c.now, key, report(key, "1", false))
+			c.observe(key, report(key, "1", false))
 		}
 		c.moves(a, p, reports, "5", true)
 		c.moves(b, p, reports, "6", true)
@@ -184,8 +184,8 @@ func TestMovesBetweenClusters(t *testing.T) {
 		c.moves(c.object("a", "p"), p, reports, "5", true)
 		due := movesFor(p)
 		due[0].Changes[0].From = new("[]")
-		if ok, _ := c.Spend(c.now, c.object("b", "p"), due, reports); !ok {
-			t.Errorf("it waits: %+v", c.Waiting("p"))
+		if !c.ask(c.object("b", "p"), due, reports) {
+			t.Errorf("it waits: %+v", c.waiting("p"))
 		}
 	})
 	t.Run("wait until it is known what runs", func(t *testing.T) {
@@ -193,20 +193,20 @@ func TestMovesBetweenClusters(t *testing.T) {
 		p := c.moving(onlyOne)
 		c.Unsettle()
 		c.moves(c.object("a", "p"), p, reports, "", false)
-		if got := c.Waiting("p").Settling; got != 1 {
+		if got := c.waiting("p").Settling; got != 1 {
 			t.Errorf("%d objects wait", got)
 		}
 	})
 	t.Run("end when no system reports any more, or with the object", func(t *testing.T) {
 		for name, end := range map[string]func(*budgetCase, remediation.Key){
-			"no report": func(c *budgetCase, key remediation.Key) { c.EndReports(c.now, key) },
+			"no report": func(c *budgetCase, key remediation.Key) { c.EndReports(key) },
 			"deleted":   func(c *budgetCase, key remediation.Key) { c.Forget(c.now, key) },
 		} {
 			c := newBudgetCase(t, remediation.Limits{})
 			p := c.moving(oneMoved)
 			a := c.object("a", "p")
 			c.moves(a, p, reports, "5", true)
-			c.Observe(c.now, a, report(a, "5", false))
+			c.observe(a, report(a, "5", false))
 			// The status of the type's objects says nothing of it.
 			c.ObserveAll(c.now, deployments, nil)
 			c.moves(c.object("b", "p"), p, reports, "", false)
@@ -221,7 +221,7 @@ func TestMovesBetweenClusters(t *testing.T) {
 func TestBudgetsOfGroups(t *testing.T) {
 	policy := func(c *budgetCase, name string, budget placementv1.RemediationBudget) *placement.Policy {
 		p := &placement.Policy{Name: name, Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Budget: budget}
-		c.PolicyChanged(c.now, name, p)
+		c.changed(name, p)
 		c.settle(p)
 		return p
 	}
@@ -234,10 +234,10 @@ func TestBudgetsOfGroups(t *testing.T) {
 		c.moves(a, p, reports, "5", true)
 		c.moves(b, q, reports, "", false)
 		c.moves(c.object("c", "other"), other, reports, "6", true)
-		if got := c.Waiting("q"); got.Paced != 1 || got.Rollouts != 0 {
+		if got := c.waiting("q"); got.Paced != 1 || got.Rollouts != 0 {
 			t.Errorf("waiting: %+v", got)
 		}
-		if diff := cmp.Diff([]remediation.Key{b}, c.Observe(c.now, a, report(a, "7", true)).Keys); diff != "" {
+		if diff := cmp.Diff([]remediation.Key{b}, c.observe(a, report(a, "7", true)).keys); diff != "" {
 			t.Errorf("to decide again (-want +got):\n%s", diff)
 		}
 		c.moves(b, q, reports, "8", true)
@@ -253,12 +253,12 @@ func TestBudgetsOfGroups(t *testing.T) {
 		c.spends(c.object("c", "p"), dueFor(p), false)
 	})
 	t.Run("end with the policy, and with the group", func(t *testing.T) {
-		for name, end := range map[string]func(*budgetCase) remediation.Next{
-			"deleted": func(c *budgetCase) remediation.Next { return c.PolicyChanged(c.now, "p", nil) },
-			"left": func(c *budgetCase) remediation.Next {
+		for name, end := range map[string]func(*budgetCase) follows{
+			"deleted": func(c *budgetCase) follows { return c.changed("p", nil) },
+			"left": func(c *budgetCase) follows {
 				left := bounded
 				left.Group = "another"
-				return c.PolicyChanged(c.now, "p", &placement.Policy{Name: "p", Generation: 2, Budget: left})
+				return c.changed("p", &placement.Policy{Name: "p", Generation: 2, Budget: left})
 			},
 		} {
 			c := newBudgetCase(t, remediation.Limits{})
@@ -266,7 +266,7 @@ func TestBudgetsOfGroups(t *testing.T) {
 			b := c.object("b", "q")
 			c.moves(c.object("a", "p"), p, reports, "5", true)
 			c.moves(b, q, reports, "", false)
-			if diff := cmp.Diff([]remediation.Key{b}, end(c).Keys); diff != "" {
+			if diff := cmp.Diff([]remediation.Key{b}, end(c).keys); diff != "" {
 				t.Errorf("%s: to decide again (-want +got):\n%s", name, diff)
 			}
 		}
@@ -286,14 +286,14 @@ func TestMovesOfEarlierLeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newBudgetCase(t, remediation.Limits{})
 			p := &placement.Policy{Name: "p", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Budget: oneMoved}
-			c.PolicyChanged(c.now, "p", p)
+			c.changed("p", p)
 			c.Resume(c.now, "p", 1, true, tc.failed, "", nil)
 			a, b := c.object("a", "p"), c.object("b", "p")
-			c.Observe(c.now, a, report(a, "5", false))
+			c.observe(a, report(a, "5", false))
 			c.settle(p)
 			c.moves(b, p, reports, "", false)
 			c.now = c.now.Add(time.Hour)
-			c.Open(c.now)
+			c.next()
 			c.moves(b, p, reports, "6", tc.later)
 		})
 	}

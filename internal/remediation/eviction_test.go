@@ -229,64 +229,80 @@ func TestPodReadiness(t *testing.T) {
 	}
 }
 
-// evictingBudget returns a budget of a policy that evicts, which knows the readiness of all Pods.
-func evictingBudget(bounds placementv1.RemediationBudget, matched int) (*remediation.Budget, remediation.Due) {
+// evictingCase returns a scheduler with a policy that evicts and matches all Pods, whose readiness is known.
+func evictingCase(t *testing.T, bounds placementv1.RemediationBudget, matched int) (*budgetCase, remediation.Due) {
+	t.Helper()
 	due := remediation.Due{evicting("p", func(v *placement.Verdict) { v.Changes[1].Immutable = ""; v.Policy.Budget = bounds })}
-	p := due[0].Policy
-	b := remediation.NewBudget(remediation.Limits{}, matches{policies: func(remediation.Key) []string { return []string{"p"} }, matched: matched})
-	b.Begin(midnight)
-	b.PolicyChanged(midnight, "p", p)
-	_, epoch := b.Settled("p")
-	b.Settle(midnight, p, []schema.GroupVersionResource{podKey("").Resource}, epoch)
-	return b, due
+	c := newBudgetCase(t, remediation.Limits{})
+	c.all, c.matched = []string{"p"}, matched
+	c.Begin(midnight)
+	c.changed("p", due[0].Policy)
+	c.settlePods(due[0].Policy)
+	return c, due
+}
+
+func (c *budgetCase) settlePods(p *placement.Policy, more ...schema.GroupVersionResource) {
+	_, epoch := c.Settled(p.Name)
+	c.Settle(c.now, p, append(more, podKey("").Resource), epoch)
+}
+
+// delay returns the delay after which a Pod may be evicted.
+func (c *budgetCase) delay(pod *unstructured.Unstructured, due remediation.Due) time.Duration {
+	ok, retry := c.Ask(c.now, podKey(pod.GetName()), pod, due, remediation.Carrier{})
+	if ok {
+		c.Done(c.now, podKey(pod.GetName()), due, remediation.Patch{})
+	}
+	return retry
+}
+
+// evict evicts a Pod if it may be. It returns the age that the next ones need.
+func (c *budgetCase) evict(pod *unstructured.Unstructured, due remediation.Due) time.Duration {
+	c.Helper()
+	key := podKey(pod.GetName())
+	if ok, retry := c.Ask(c.now, key, pod, due, remediation.Carrier{}); !ok {
+		c.Errorf("%s is held for %s", pod.GetName(), retry)
+	}
+	result := c.Done(c.now, key, due, remediation.Patch{Ending: remediation.Made, Object: pod, UID: pod.GetUID()})
+	c.Forget(c.now, key)
+	return result.Age
 }
 
 // TestEvictionsAreMoves checks that an evicted Pod takes a slot until it is gone.
 func TestEvictionsAreMoves(t *testing.T) {
 	for name, tc := range map[string]struct {
 		// observe is what is observed after the eviction, and free whether the slot is free then.
-		observe func(b *remediation.Budget, now time.Time, key remediation.Key) remediation.Next
+		observe func(c *budgetCase, key remediation.Key)
 		free    bool
 	}{
-		"Nothing": {func(*remediation.Budget, time.Time, remediation.Key) remediation.Next { return remediation.Next{} }, false},
-		"BeforeTheEviction": {func(b *remediation.Budget, now time.Time, key remediation.Key) remediation.Next {
-			return b.Observe(now, key, remediation.Rollout{UID: "u", Generation: 7, Ready: true})
+		"Nothing": {func(*budgetCase, remediation.Key) {}, false},
+		"BeforeTheEviction": {func(c *budgetCase, key remediation.Key) {
+			c.Observe(c.now, key, remediation.Rollout{UID: "u", Generation: 7, Ready: true})
 		}, false},
-		"Terminating": {func(b *remediation.Budget, now time.Time, key remediation.Key) remediation.Next {
-			return b.Observe(now, key, remediation.Rollout{UID: "u", Generation: 8})
+		"Terminating": {func(c *budgetCase, key remediation.Key) {
+			c.Observe(c.now, key, remediation.Rollout{UID: "u", Generation: 8})
 		}, false},
-		"DecidedAgain": {func(b *remediation.Budget, now time.Time, key remediation.Key) remediation.Next {
-			b.Recorded(now, key, nil)
-			return b.Leave(now, key)
-		}, false},
-		"Gone": {func(b *remediation.Budget, now time.Time, key remediation.Key) remediation.Next {
-			return b.Unobserve(now, key)
-		}, true},
-		"Forgotten": {func(b *remediation.Budget, now time.Time, key remediation.Key) remediation.Next {
-			return b.Forget(now, key)
-		}, true},
-		"AnotherOfTheName": {func(b *remediation.Budget, now time.Time, key remediation.Key) remediation.Next {
-			return b.Observe(now, key, remediation.Rollout{UID: "v", Generation: 1})
+		"DecidedAgain": {func(c *budgetCase, key remediation.Key) { c.Decided(key, nil) }, false},
+		"Gone":         {func(c *budgetCase, key remediation.Key) { c.Unobserve(key) }, true},
+		"Forgotten":    {func(c *budgetCase, key remediation.Key) { c.Forget(c.now, key) }, true},
+		"AnotherOfTheName": {func(c *budgetCase, key remediation.Key) {
+			c.Observe(c.now, key, remediation.Rollout{UID: "v", Generation: 1})
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, due := evictingBudget(placementv1.RemediationBudget{MaxConcurrent: 1, MaxUnavailable: new(intstr.FromInt32(100))}, 10)
+			c, due := evictingCase(t, placementv1.RemediationBudget{MaxConcurrent: 1, MaxUnavailable: new(intstr.FromInt32(100))}, 10)
 			first, second := podKey("a"), podKey("b")
-			if ok, _ := b.Spend(midnight, first, due, remediation.Carrier{}); !ok {
-				t.Fatal("the first eviction waits")
-			}
-			if ok, _ := b.Spend(midnight, second, due, remediation.Carrier{}); ok {
-				t.Fatal("the second eviction does not wait")
-			}
-			b.Finish(midnight, first, due, remediation.Patch{Done: true, UID: "u"})
-			if got := b.Waiting("p").Rollouts; got != 1 {
+			c.spends(first, due, true)
+			c.spends(second, due, false)
+			c.done(first, due, remediation.Patch{Ending: remediation.Made, UID: "u"})
+			if got := c.waiting("p").Rollouts; got != 1 {
 				t.Errorf("%d evicted Pods are not gone, want 1", got)
 			}
-			next := tc.observe(b, midnight, first)
-			if free := len(next.Keys) == 1; free != tc.free {
-				t.Errorf("next are %v, want the slot to be free: %v", next.Keys, tc.free)
+			tc.observe(c, first)
+			next := c.next()
+			if free := len(next.keys) == 1; free != tc.free {
+				t.Errorf("next are %v, want the slot to be free: %v", next.keys, tc.free)
 			}
-			if got := b.Waiting("p").Failures; len(got) > 0 {
+			if got := c.waiting("p").Failures; len(got) > 0 {
 				t.Errorf("failures %v, want none", got)
 			}
 		})
@@ -295,27 +311,21 @@ func TestEvictionsAreMoves(t *testing.T) {
 
 // TestEvictionsAndAvailability checks that a Pod in place of an evicted one has to be ready before another one is evicted.
 func TestEvictionsAndAvailability(t *testing.T) {
-	b, due := evictingBudget(placementv1.RemediationBudget{MaxUnavailable: new(intstr.FromString("10%"))}, 10)
-	spend := func(name string, want bool) {
-		t.Helper()
-		if ok, _ := b.Spend(midnight, podKey(name), due, remediation.Carrier{}); ok != want {
-			t.Errorf("%s may be evicted: %v, want %v", name, ok, want)
-		}
-	}
-	spend("a", true)
-	b.Finish(midnight, podKey("a"), due, remediation.Patch{Done: true, UID: "a"})
-	spend("b", false)
+	c, due := evictingCase(t, placementv1.RemediationBudget{MaxUnavailable: new(intstr.FromString("10%"))}, 10)
+	c.spends(podKey("a"), due, true)
+	c.done(podKey("a"), due, remediation.Patch{Ending: remediation.Made, UID: "a"})
+	c.spends(podKey("b"), due, false)
 	// The ReplicaSet creates another one before the first one is gone.
-	b.Observe(midnight, podKey("new"), remediation.Rollout{UID: "new"})
-	b.Unobserve(midnight, podKey("a"))
-	spend("b", false)
-	if diff := cmp.Diff(1, b.Waiting("p").Unavailable); diff != "" {
+	c.observe(podKey("new"), remediation.Rollout{UID: "new"})
+	c.Unobserve(podKey("a"))
+	c.spends(podKey("b"), due, false)
+	if diff := cmp.Diff(1, c.waiting("p").Unavailable); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]remediation.Key{podKey("b")}, b.Observe(midnight, podKey("new"), remediation.Rollout{UID: "new", Ready: true}).Keys); diff != "" {
+	if diff := cmp.Diff([]remediation.Key{podKey("b")}, c.observe(podKey("new"), remediation.Rollout{UID: "new", Ready: true}).keys); diff != "" {
 		t.Errorf("next (-want +got):\n%s", diff)
 	}
-	spend("b", true)
+	c.spends(podKey("b"), due, true)
 }
 
 // TestReadinessOfPodsAndOtherPolicies checks that Pods whose readiness is known because a policy evicts are not counted by a
@@ -326,19 +336,18 @@ func TestReadinessOfPodsAndOtherPolicies(t *testing.T) {
 		v.Policy.Schedules, v.Policy.Budget.MaxUnavailable = true, new(intstr.FromInt32(1))
 		v.Changes = []placement.Change{{Field: "scheduling", Key: "nodeSelector/disk", To: new("ssd")}}
 	})
-	b := remediation.NewBudget(remediation.Limits{}, matches{policies: func(remediation.Key) []string { return []string{"p", "q"} }, matched: 10})
-	b.Begin(midnight)
+	c := newBudgetCase(t, remediation.Limits{})
+	c.all, c.matched = []string{"p", "q"}, 10
 	deployment := remediation.Key{Resource: appsv1.SchemeGroupVersion.WithResource("deployments"), Namespace: "default", Name: "web"}
 	for _, p := range []*placement.Policy{evicts, rolls.Policy} {
-		b.PolicyChanged(midnight, p.Name, p)
-		_, epoch := b.Settled(p.Name)
-		b.Settle(midnight, p, []schema.GroupVersionResource{podKey("").Resource, deployment.Resource}, epoch)
+		c.changed(p.Name, p)
+		c.settlePods(p, deployment.Resource)
 	}
-	b.Observe(midnight, podKey("a"), remediation.Rollout{UID: "a"})
-	if ok, _ := b.Spend(midnight, podKey("b"), remediation.Due{{Policy: evicts, Changes: rolls.Changes}}, remediation.Carrier{}); ok {
+	c.observe(podKey("a"), remediation.Rollout{UID: "a"})
+	if c.ask(podKey("b"), remediation.Due{{Policy: evicts, Changes: rolls.Changes}}, remediation.Carrier{}) {
 		t.Error("a Pod is evicted while another one is not ready")
 	}
-	if ok, _ := b.Spend(midnight, deployment, remediation.Due{rolls}, remediation.Carrier{}); !ok {
+	if !c.ask(deployment, remediation.Due{rolls}, remediation.Carrier{}) {
 		t.Error("a Deployment waits for a Pod of a policy that does not evict")
 	}
 }
@@ -347,39 +356,38 @@ func TestReadinessOfPodsAndOtherPolicies(t *testing.T) {
 func TestNewLeaderCountsUnreadyPods(t *testing.T) {
 	due := remediation.Due{evicting("p", func(v *placement.Verdict) { v.Changes[1].Immutable, v.Policy.Budget.MaxConcurrent = "", 1 })}
 	p := due[0].Policy
-	b := remediation.NewBudget(remediation.Limits{}, matches{policies: func(remediation.Key) []string { return []string{"p"} }, matched: 100, requires: true})
-	b.Resume(midnight, "p", p.Generation, true, nil, "", nil)
-	b.Begin(midnight)
-	b.PolicyChanged(midnight, "p", p)
-	b.Observe(midnight, podKey("terminating"), remediation.Rollout{UID: "t", Generation: 2})
-	_, epoch := b.Settled("p")
-	b.Settle(midnight, p, []schema.GroupVersionResource{podKey("").Resource}, epoch)
-	if ok, _ := b.Spend(midnight, podKey("b"), due, remediation.Carrier{}); ok {
+	c := newBudgetCase(t, remediation.Limits{})
+	c.all, c.matched, c.requires = []string{"p"}, 100, true
+	c.Resume(c.now, "p", p.Generation, true, nil, "", nil)
+	c.Begin(c.now)
+	c.changed("p", p)
+	c.observe(podKey("terminating"), remediation.Rollout{UID: "t", Generation: 2})
+	c.settlePods(p)
+	if c.ask(podKey("b"), due, remediation.Carrier{}) {
 		t.Error("a Pod is evicted while one of the predecessor is not gone")
 	}
-	if diff := cmp.Diff([]remediation.Key{podKey("b")}, b.Unobserve(midnight, podKey("terminating")).Keys); diff != "" {
+	c.Unobserve(podKey("terminating"))
+	if diff := cmp.Diff([]remediation.Key{podKey("b")}, c.next().keys); diff != "" {
 		t.Errorf("next (-want +got):\n%s", diff)
 	}
 }
 
 // TestProtectedPods checks that a Pod waits longer and longer for its PodDisruptionBudget, alone.
 func TestProtectedPods(t *testing.T) {
-	b, due := evictingBudget(placementv1.RemediationBudget{MaxConcurrent: 1}, 100)
-	pod, now := newPod(t, nil), midnight.Add(time.Hour)
+	c, due := evictingCase(t, placementv1.RemediationBudget{MaxConcurrent: 1}, 100)
+	pod, other := newPod(t, nil), newPod(t, func(p *corev1.Pod) { p.Name = "other" })
+	c.now = midnight.Add(time.Hour)
 	var delays []time.Duration
 	for range 8 {
-		if ok, _ := b.Spend(now, podKey("web"), due, remediation.Carrier{}); !ok {
-			t.Fatal("the eviction waits")
-		}
-		b.Finish(now, podKey("web"), due, remediation.Patch{})
-		delays = append(delays, b.Protect(now, podKey("web"), due))
-		if got := b.HoldEviction(now, podKey("web"), pod, due); got != delays[len(delays)-1] {
+		c.spends(podKey("web"), due, true)
+		delays = append(delays, c.Done(c.now, podKey("web"), due, remediation.Patch{Ending: remediation.Protected}).Retry)
+		if got := c.delay(pod, due); got != delays[len(delays)-1] {
 			t.Errorf("held for %s, want %s", got, delays[len(delays)-1])
 		}
-		if got := b.HoldEviction(now, podKey("other"), pod, due); got != 0 {
+		if got := c.delay(other, due); got != 0 {
 			t.Errorf("another Pod is held for %s", got)
 		}
-		now = now.Add(delays[len(delays)-1])
+		c.now = c.now.Add(delays[len(delays)-1])
 	}
 	seconds := func(n ...time.Duration) (out []time.Duration) {
 		for _, s := range n {
@@ -390,76 +398,65 @@ func TestProtectedPods(t *testing.T) {
 	if diff := cmp.Diff(seconds(5, 10, 20, 40, 80, 160, 300, 300), delays); diff != "" {
 		t.Errorf("delays (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(remediation.Waiting{Protected: 1}, b.Waiting("p")); diff != "" {
+	if diff := cmp.Diff(remediation.Waiting{Protected: 1}, c.waiting("p")); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
-	b.Recorded(now, podKey("web"), due)
-	if got := b.Waiting("p").Protected; got != 1 {
+	c.decided(podKey("web"), due)
+	if got := c.waiting("p").Protected; got != 1 {
 		t.Errorf("%d wait after a decision that evicts, want 1", got)
 	}
-	b.Recorded(now, podKey("web"), nil)
-	if diff := cmp.Diff(remediation.Waiting{}, b.Waiting("p")); diff != "" {
+	c.decided(podKey("web"), nil)
+	if diff := cmp.Diff(remediation.Waiting{}, c.waiting("p")); diff != "" {
 		t.Errorf("waiting after a decision that does not evict (-want +got):\n%s", diff)
 	}
 }
 
 // TestProtectedPodsLeaveThePace checks that an eviction that a PodDisruptionBudget does not allow does not use up the pace.
 func TestProtectedPodsLeaveThePace(t *testing.T) {
-	b, due := evictingBudget(placementv1.RemediationBudget{MaxPerMinute: 1}, 100)
-	now := midnight.Add(time.Hour)
+	c, due := evictingCase(t, placementv1.RemediationBudget{MaxPerMinute: 1}, 100)
+	c.now = midnight.Add(time.Hour)
 	spend := func(name string, want bool, result remediation.Patch) {
 		t.Helper()
-		ok, _ := b.Spend(now, podKey(name), due, remediation.Carrier{})
-		if ok != want {
-			t.Fatalf("%s may be evicted: %t", name, ok)
-		}
-		if ok {
-			b.Finish(now, podKey(name), due, result)
+		c.spends(podKey(name), due, want)
+		if want {
+			c.done(podKey(name), due, result)
 		}
 	}
-	spend("a", true, remediation.Patch{Protected: true})
-	spend("b", true, remediation.Patch{Done: true, UID: "b"})
+	spend("a", true, remediation.Patch{Ending: remediation.Protected})
+	spend("b", true, remediation.Patch{Ending: remediation.Made, UID: "b"})
 	spend("c", false, remediation.Patch{})
-	now = now.Add(time.Minute)
-	spend("c", true, remediation.Patch{Protected: true})
+	c.now = c.now.Add(time.Minute)
+	spend("c", true, remediation.Patch{Ending: remediation.Protected})
 	spend("d", true, remediation.Patch{})
 }
 
 // TestRepeatedEvictions checks that a controller whose Pods always violate the decision loses them less and less often.
 func TestRepeatedEvictions(t *testing.T) {
-	b, due := evictingBudget(placementv1.RemediationBudget{}, 10)
+	c, due := evictingCase(t, placementv1.RemediationBudget{}, 10)
 	podAt := func(name string, created time.Time, owner types.UID) *unstructured.Unstructured {
 		return newPod(t, func(p *corev1.Pod) {
 			p.Name, p.CreationTimestamp, p.OwnerReferences[0].UID = name, metav1.NewTime(created), owner
 		})
 	}
-	now := midnight.Add(24 * time.Hour)
-	evict := func(pod *unstructured.Unstructured) time.Duration {
-		t.Helper()
-		key := podKey(pod.GetName())
-		if delay := b.HoldEviction(now, key, pod, due); delay > 0 {
-			t.Errorf("%s is held for %s", pod.GetName(), delay)
-		}
-		return b.Evicted(now, key, pod, due)
-	}
+	c.now = midnight.Add(24 * time.Hour)
 	old := podAt("old", midnight, "loops")
-	if age := evict(old); age != 0 {
+	if age := c.evict(old, due); age != 0 {
 		t.Errorf("new Pods need an age of %s after an old one was evicted", age)
 	}
 	var ages []time.Duration
 	for range 8 {
-		created := now.Add(time.Second)
-		pod := podAt("new", created, "loops")
-		delay := b.HoldEviction(created, podKey("new"), pod, due)
+		c.now = c.now.Add(time.Second)
+		pod := podAt("new", c.now, "loops")
+		delay := c.delay(pod, due)
 		ages = append(ages, delay)
-		if delay := b.HoldEviction(created, podKey("old"), old, due); delay != 0 {
+		if delay := c.delay(old, due); delay != 0 {
 			t.Errorf("an old Pod is held for %s", delay)
 		}
-		if delay := b.HoldEviction(created, podKey("other"), podAt("other", created, "other"), due); delay != 0 {
+		if delay := c.delay(podAt("other", c.now, "other"), due); delay != 0 {
 			t.Errorf("a Pod of another controller is held for %s", delay)
 		}
-		now = created.Add(delay)
-		if age := evict(pod); age != min(2*delay, time.Hour) {
+		c.now = c.now.Add(delay)
+		if age := c.evict(pod, due); age != min(2*delay, time.Hour) {
 			t.Errorf("evicted at an age of %s: the next ones need %s", delay, age)
 		}
 	}
@@ -473,8 +470,8 @@ func TestRepeatedEvictions(t *testing.T) {
 		t.Errorf("ages (-want +got):\n%s", diff)
 	}
 	// The decision changes long after that.
-	now = now.Add(3 * time.Hour)
-	evict(podAt("later", now.Add(-time.Second), "loops"))
+	c.now = c.now.Add(3 * time.Hour)
+	c.evict(podAt("later", c.now.Add(-time.Second), "loops"), due)
 }
 
 // TestEvictionsOfLoopingControllers checks how many Pods a controller loses in twelve hours whose Pods always violate the decision, however
@@ -491,22 +488,23 @@ func TestEvictionsOfLoopingControllers(t *testing.T) {
 		"three Pods that end at once": {3, 10 * time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, due := evictingBudget(placementv1.RemediationBudget{}, tt.pods)
+			c, due := evictingCase(t, placementv1.RemediationBudget{}, tt.pods)
 			created, pods := make([]time.Time, tt.pods), make([]*unstructured.Unstructured, tt.pods)
 			create := func(i int, at time.Time) {
 				created[i], pods[i] = at, newPod(t, func(p *corev1.Pod) {
 					p.Name, p.CreationTimestamp, p.OwnerReferences[0].UID = fmt.Sprint("pod", i), metav1.NewTime(at.Truncate(time.Second)), "loops"
 				})
 			}
-			now, evictions := midnight.Add(time.Hour), 0
+			evictions := 0
+			c.now = midnight.Add(time.Hour)
 			for i := range pods {
 				create(i, midnight)
 			}
-			for end := now.Add(12 * time.Hour); now.Before(end); now = now.Add(tt.pace) {
+			for end := c.now.Add(12 * time.Hour); c.now.Before(end); c.now = c.now.Add(tt.pace) {
 				for i, pod := range pods {
-					if !created[i].After(now) && b.HoldEviction(now, podKey(pod.GetName()), pod, due) == 0 {
-						b.Evicted(now, podKey(pod.GetName()), pod, due)
-						create(i, now.Add(tt.grace))
+					if !created[i].After(c.now) && c.delay(pod, due) == 0 {
+						c.evict(pod, due)
+						create(i, c.now.Add(tt.grace))
 						evictions++
 						break
 					}
@@ -519,27 +517,20 @@ func TestEvictionsOfLoopingControllers(t *testing.T) {
 		})
 	}
 	// A decision that changes is no loop.
-	b, due := evictingBudget(placementv1.RemediationBudget{}, 1)
-	now := midnight.Add(time.Hour)
+	c, due := evictingCase(t, placementv1.RemediationBudget{}, 1)
+	c.now = midnight.Add(time.Hour)
 	for i := range 10 {
 		due[0].Changes = []placement.Change{{Field: "scheduling", Key: "nodeSelector/disk", To: new(fmt.Sprint(i))}}
-		pod := newPod(t, func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now) })
-		if delay := b.HoldEviction(now, podKey("web"), pod, due); delay != 0 {
-			t.Errorf("held for %s", delay)
-		}
-		b.Evicted(now, podKey("web"), pod, due)
+		c.evict(newPod(t, func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(c.now) }), due)
 	}
 }
 
 // TestSiblingsOfEvictedPods checks that Pods that were created before the first eviction do not wait, however young they are.
 func TestSiblingsOfEvictedPods(t *testing.T) {
-	b, due := evictingBudget(placementv1.RemediationBudget{}, 10)
-	now := midnight.Add(2 * time.Second)
+	c, due := evictingCase(t, placementv1.RemediationBudget{}, 10)
+	c.now = midnight.Add(2 * time.Second)
 	for _, name := range []string{"a", "b", "c"} {
-		if delay := b.HoldEviction(now, podKey(name), newPod(t, nil), due); delay != 0 {
-			t.Errorf("%s is held for %s", name, delay)
-		}
-		if age := b.Evicted(now, podKey(name), newPod(t, nil), due); age != 0 {
+		if age := c.evict(newPod(t, func(p *corev1.Pod) { p.Name = name }), due); age != 0 {
 			t.Errorf("new Pods need an age of %s after %s", age, name)
 		}
 	}

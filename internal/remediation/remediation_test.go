@@ -316,50 +316,60 @@ func TestLedgerSideBySide(t *testing.T) {
 func TestObjectsThatDoNotSettle(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	k, other := key("deployments", "a", "b"), key("deployments", "a", "c")
-	b := remediation.NewGate(nil)
+	due := movesFor(enforced("p").Policy)
+	var b *remediation.Scheduler
+	patch := func(after time.Duration, key remediation.Key) {
+		b.Done(start.Add(after), key, due, remediation.Patch{Ending: remediation.Made, Object: &unstructured.Unstructured{Object: map[string]any{}}})
+	}
+	settles := func(after time.Duration, key remediation.Key) bool {
+		return !b.Judge(start.Add(after), key, remediation.Decided{Object: &unstructured.Unstructured{Object: map[string]any{}}, Verdicts: due}).TooOften
+	}
+	renew := func() {
+		b = remediation.NewScheduler(remediation.Limits{}, unmatched{}, func(string) bool { return false })
+	}
+	renew()
 	patches := 0
-	for ; b.Settles(start.Add(time.Duration(patches)*100*time.Millisecond), k); patches++ {
+	for ; settles(time.Duration(patches)*100*time.Millisecond, k); patches++ {
 		if patches > 1000 {
-			t.Fatal("the gate never stops patches")
+			t.Fatal("patches are never stopped")
 		}
-		b.Patched(start.Add(time.Duration(patches)*100*time.Millisecond), k, &unstructured.Unstructured{Object: map[string]any{}}, nil, 0, "")
+		patch(time.Duration(patches)*100*time.Millisecond, k)
 	}
 	// The limit must end a loop within seconds, and exceed the number of legitimate changes of one object in a busy
 	// fleet.
 	if patches < 50 || patches > 200 {
 		t.Errorf("holds after %d patches", patches)
 	}
-	now := start.Add(time.Duration(patches) * 100 * time.Millisecond)
-	if !b.Settles(now, other) {
+	if !settles(time.Duration(patches)*100*time.Millisecond, other) {
 		t.Error("holds another object")
 	}
-	if !b.Settles(start.Add(time.Hour), k) {
+	if !settles(time.Hour, k) {
 		t.Error("holds for ever")
 	}
 	// The patches leave the window one by one.
-	b = remediation.NewGate(nil)
+	renew()
 	for i := range patches {
-		b.Patched(start.Add(time.Duration(i)*100*time.Millisecond), k, &unstructured.Unstructured{Object: map[string]any{}}, nil, 0, "")
+		patch(time.Duration(i)*100*time.Millisecond, k)
 	}
-	if b.Settles(start.Add(59*time.Second), k) {
+	if settles(59*time.Second, k) {
 		t.Error("lets go within the window")
 	}
-	if !b.Settles(start.Add(61*time.Second), k) {
+	if !settles(61*time.Second, k) {
 		t.Error("holds though the first patch is out of the window")
 	}
 	for i := range patches {
-		b.Patched(start.Add(2*time.Minute+time.Duration(i)*time.Millisecond), k, &unstructured.Unstructured{Object: map[string]any{}}, nil, 0, "")
+		patch(2*time.Minute+time.Duration(i)*time.Millisecond, k)
 	}
-	b.Forget(k)
-	if !b.Settles(start.Add(2*time.Minute), k) {
+	b.Forget(start, k)
+	if !settles(2*time.Minute, k) {
 		t.Error("holds an object that was forgotten")
 	}
 	// Patches that are far apart never add up.
 	for i := range 100 {
-		at := start.Add(time.Duration(i) * time.Minute)
-		if !b.Settles(at, other) {
+		at := time.Duration(i) * time.Minute
+		if !settles(at, other) {
 			t.Fatalf("holds a slow object at patch %d", i)
 		}
-		b.Patched(at, other, &unstructured.Unstructured{Object: map[string]any{}}, nil, 0, "")
+		patch(at, other)
 	}
 }

@@ -84,7 +84,7 @@ func DataOf(decisions []*PolicyDecision) uint64 {
 	return max(out, 1)
 }
 
-// histories holds what is known of the recent patches of each object. The Gate's mutex protects it.
+// histories holds what is known of the recent patches of each object. The Scheduler's mutex protects it.
 type histories struct {
 	byKey map[Key]*history
 	// swept is the time when old histories were last removed.
@@ -130,27 +130,24 @@ func newHistories() histories { return histories{byKey: map[Key]*history{}} }
 
 func hashOf[T ~string](text T) uint64 { return maphash.String(dataSeed, string(text)) }
 
-// Settles reports whether an object was not patched too often within a minute. Otherwise it must not be patched.
-func (g *Gate) Settles(now time.Time, key Key) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	h := g.byKey[key]
-	return h == nil || len(h.recent(now)) < maxPatches
+// patched records a patch that changed an object because of a decision. It reports whether the object was patched too often within a
+// minute.
+func (h *histories) patched(now time.Time, key Key, patch Patch, due Due) bool {
+	h.expire(now)
+	obj := patch.Object
+	last := h.byKey[key]
+	if last == nil || last.object != hashOf(obj.GetUID()) {
+		last = &history{object: hashOf(obj.GetUID())}
+		h.byKey[key] = last
+	}
+	last.patched(now, newPatched(now, due, patch.Data), hashOf(obj.GetResourceVersion()), hashOf(patch.Version))
+	return len(last.times) >= maxPatches
 }
 
-// Patched records a patch that changed an object because of a decision. version is the resource version since then.
-func (g *Gate) Patched(now time.Time, key Key, obj *unstructured.Unstructured, due Due, data uint64, version string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.expire(now)
-	h := g.byKey[key]
-	if h == nil || h.object != hashOf(obj.GetUID()) {
-		h = &history{object: hashOf(obj.GetUID())}
-		g.byKey[key] = h
-	}
+// patched records a patch, and the resource versions before and after it.
+func (h *history) patched(now time.Time, next patched, before, version uint64) {
 	h.times = append(h.recent(now), now)
-	h.before, h.version = hashOf(obj.GetResourceVersion()), hashOf(version)
-	next := newPatched(now, due, data)
+	h.before, h.version = before, version
 	if h.last.changes != (unique.Handle[string]{}) {
 		known := func(p patched) bool { return p.changes == next.changes || p.changes == h.last.changes }
 		h.earlier = slices.Insert(slices.DeleteFunc(h.earlier, known), 0, h.last)
@@ -162,6 +159,8 @@ func (g *Gate) Patched(now time.Time, key Key, obj *unstructured.Unstructured, d
 // Judgment is the result of Judge.
 type Judgment struct {
 	Standing Standing
+	// TooOften reports whether the object was patched too often within a minute, so that it must not be patched although it may settle.
+	TooOften bool
 	// Due are the verdicts with changes that are not made any more.
 	Due Due
 	// Began reports whether the object had another standing before.
@@ -177,12 +176,16 @@ type Judgment struct {
 //   - if something else is required although nothing has changed.
 //
 // What is required because of other data does not count.
-func (g *Gate) Judge(now time.Time, key Key, d Decided) Judgment {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	h := g.byKey[key]
-	if h == nil || h.object != hashOf(d.Object.GetUID()) {
+func (s *Scheduler) Judge(now time.Time, key Key, d Decided) Judgment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.byKey[key]
+	if h == nil {
 		return Judgment{}
+	}
+	tooOften := len(h.recent(now)) >= maxPatches && Requires(d.Verdicts)
+	if h.object != hashOf(d.Object.GetUID()) {
+		return Judgment{TooOften: tooOften}
 	}
 	h.rounds = slices.DeleteFunc(h.rounds, func(r round) bool { return now.Sub(r.at) >= roundWindow })
 	required := DueOf(d.Verdicts)
@@ -196,7 +199,7 @@ func (g *Gate) Judge(now time.Time, key Key, d Decided) Judgment {
 		// Otherwise the watch has not delivered the object as it is after the patch.
 		h.count(now, d, required, version != h.version)
 	}
-	var out Judgment
+	out := Judgment{TooOften: tooOften}
 	for _, v := range required {
 		for _, c := range v.Changes {
 			if !possible(c) {
@@ -204,7 +207,7 @@ func (g *Gate) Judge(now time.Time, key Key, d Decided) Judgment {
 			}
 			n, last := h.roundsOf(c)
 			if n < maxRounds {
-				return Judgment{}
+				return Judgment{TooOften: tooOften}
 			}
 			out.Standing = last.standing
 		}
@@ -299,8 +302,8 @@ func (h *histories) expire(now time.Time) {
 }
 
 // ForgetPatches drops the patches of objects for which forgotten returns true: they may settle from now on.
-func (g *Gate) ForgetPatches(forgotten func(Key) bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	maps.DeleteFunc(g.byKey, func(key Key, _ *history) bool { return forgotten(key) })
+func (s *Scheduler) ForgetPatches(forgotten func(Key) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.byKey, func(key Key, _ *history) bool { return forgotten(key) })
 }

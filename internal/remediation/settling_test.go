@@ -26,6 +26,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -34,23 +35,30 @@ import (
 	"github.com/berth-dev/berth/test/budget"
 )
 
+// unmatched matches nothing.
+type unmatched struct{}
+
+func (unmatched) Matching(remediation.Key) []string                 { return nil }
+func (unmatched) Matched(string, []schema.GroupVersionResource) int { return 0 }
+func (unmatched) Requires(string, remediation.Key) bool             { return false }
+
 // subject is one object that remediation patches.
 type subject struct {
-	gate    *remediation.Gate
-	now     time.Time
-	data    *reader
-	value   string
-	version int
-	patches int
-	uid     types.UID
-	policy  *placement.Policy
+	scheduler *remediation.Scheduler
+	now       time.Time
+	data      *reader
+	value     string
+	version   int
+	patches   int
+	uid       types.UID
+	policy    *placement.Policy
 }
 
 func newSubject() *subject {
 	never := func(string) bool { return false }
 	data := &reader{revision: 1}
 	policy := &placement.Policy{Name: "p", Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Evaluator: data}
-	return &subject{gate: remediation.NewGate(never), now: time.Unix(0, 0), data: data, value: "old", uid: "1", policy: policy}
+	return &subject{scheduler: remediation.NewScheduler(remediation.Limits{}, unmatched{}, never), now: time.Unix(0, 0), data: data, value: "old", uid: "1", policy: policy}
 }
 
 // write is a write by another client.
@@ -90,12 +98,12 @@ func (s *subject) act(verdicts []*placement.Verdict) remediation.Judgment {
 		decisions[i] = remediation.NewPolicyDecision(v.Policy)
 	}
 	data := remediation.DataOf(decisions)
-	judged := s.gate.Judge(s.now, k, remediation.Decided{Object: obj, Verdicts: verdicts, Decisions: decisions})
+	judged := s.scheduler.Judge(s.now, k, remediation.Decided{Object: obj, Verdicts: verdicts, Decisions: decisions})
 	due := slices.DeleteFunc(remediation.DueOf(verdicts), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() })
 	if judged.Standing == remediation.Settling && len(due) > 0 {
 		s.write(*due[0].Changes[0].To)
 		s.patches++
-		s.gate.Patched(s.now, k, obj, due, data, fmt.Sprint(s.version))
+		s.scheduler.Done(s.now, k, due, remediation.Patch{Ending: remediation.Made, Object: obj, Data: data, Version: fmt.Sprint(s.version)})
 	}
 	return judged
 }
@@ -175,7 +183,7 @@ func TestStanding(t *testing.T) {
 		}, remediation.Settling, rounds},
 		"the policy changes in between": {func(s *subject, i int) remediation.Judgment {
 			if i%3 == 0 {
-				s.gate.ForgetPatches(func(remediation.Key) bool { return true })
+				s.scheduler.ForgetPatches(func(remediation.Key) bool { return true })
 			}
 			out := s.decide("ours")
 			s.write("theirs")
@@ -183,7 +191,7 @@ func TestStanding(t *testing.T) {
 		}, remediation.Settling, rounds},
 		"it is deleted and created again": {func(s *subject, _ int) remediation.Judgment {
 			out := s.decide("ours")
-			s.gate.Forget(key("configmaps", "shop", "web"))
+			s.scheduler.Forget(s.now, key("configmaps", "shop", "web"))
 			s.write("theirs")
 			return out
 		}, remediation.Settling, rounds},
@@ -229,7 +237,7 @@ func TestStandingEnds(t *testing.T) {
 	stale, verdicts := s.object(), s.due("ours")
 	s.decide("ours")
 	for range 10 {
-		got := s.gate.Judge(s.now, key("configmaps", "shop", "web"), remediation.Decided{Object: stale, Verdicts: verdicts})
+		got := s.scheduler.Judge(s.now, key("configmaps", "shop", "web"), remediation.Decided{Object: stale, Verdicts: verdicts})
 		if diff := cmp.Diff(remediation.Judgment{}, got); diff != "" {
 			t.Fatalf("an old version: %s", diff)
 		}
@@ -284,9 +292,10 @@ func TestStandingOfFields(t *testing.T) {
 		if got := s.act([]*placement.Verdict{satisfied, approved}); got.Standing != remediation.Settling || s.patches != 1 {
 			t.Errorf("a plan that waits: %+v after %d patches", got, s.patches)
 		}
-		s.gate.Patched(s.now, key("configmaps", "shop", "web"), s.object(), remediation.Due{contested}, remediation.DataOf([]*remediation.PolicyDecision{
-			remediation.NewPolicyDecision(contested.Policy), remediation.NewPolicyDecision(approved.Policy),
-		}), fmt.Sprint(s.version+1))
+		s.scheduler.Done(s.now, key("configmaps", "shop", "web"), remediation.Due{contested}, remediation.Patch{
+			Ending: remediation.Made, Object: s.object(), Version: fmt.Sprint(s.version + 1),
+			Data: remediation.DataOf([]*remediation.PolicyDecision{remediation.NewPolicyDecision(contested.Policy), remediation.NewPolicyDecision(approved.Policy)}),
+		})
 		s.version++
 	}
 }

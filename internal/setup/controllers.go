@@ -77,11 +77,12 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 		confirm:     loading.freshness.Confirm,
 	}
 	ledger := remediation.NewLedger()
-	budget := remediation.NewBudget(remediation.Limits{MaxPerMinute: base.options.RemediationMaxPerMinute, MaxConcurrent: base.options.RemediationMaxConcurrent}, ledger)
+	limits := remediation.Limits{MaxPerMinute: base.options.RemediationMaxPerMinute, MaxConcurrent: base.options.RemediationMaxConcurrent}
+	scheduler := remediation.NewScheduler(limits, ledger, remediator.FeedsItself(evaluation.registry))
 	delivering := newDelivery(base, evaluation, loading, ready)
-	remediation := newRemediation(base, evaluation, loading, delivering, ledger, budget, ready)
+	remediation := newRemediation(base, evaluation, loading, delivering, ledger, scheduler, ready)
 	types := newTypeCheck(base, evaluation)
-	status := newStatus(base, evaluation, loading, configurations, ledger, budget, delivering, remediation, types)
+	status := newStatus(base, evaluation, loading, configurations, ledger, scheduler, delivering, remediation, types)
 	namespaceChanged := func(name string, before, after map[string]string) {
 		status.NamespaceChanged(name, before, after)
 		types.NamespaceChanged(name, before, after)
@@ -160,9 +161,9 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 
 // newRemediation returns the controller that remediates existing objects within the budget, and records their violations in
 // ledger.
-func newRemediation(base *base, evaluation *evaluation, loading *loading, deliveries *deliverer.Controller, ledger *remediation.Ledger, budget *remediation.Budget, ready *readiness) *remediator.Controller {
+func newRemediation(base *base, evaluation *evaluation, loading *loading, deliveries *deliverer.Controller, ledger *remediation.Ledger, scheduler *remediation.Scheduler, ready *readiness) *remediator.Controller {
 	c := remediator.New(remediator.Deps{
-		Client: base.served.dynamic, Core: base.served.core, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog, Ledger: ledger, Budget: budget,
+		Client: base.served.dynamic, Core: base.served.core, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog, Ledger: ledger, Scheduler: scheduler,
 		Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{}, Identity: base.served.identity,
 		Ready:      ready.isReady,
 		Tracing:    base.tracing,
@@ -212,13 +213,13 @@ func newTypeCheck(base *base, evaluation *evaluation) *typecheck.Controller {
 }
 
 // newStatus returns the controller that writes the status of policies. It reads facts from all components before it.
-func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller, ledger *remediation.Ledger, budget *remediation.Budget, deliveries *deliverer.Controller, remediation *remediator.Controller, types *typecheck.Controller) *policystatus.Controller {
+func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller, ledger *remediation.Ledger, scheduler *remediation.Scheduler, deliveries *deliverer.Controller, remediation *remediator.Controller, types *typecheck.Controller) *policystatus.Controller {
 	c := policystatus.New(policystatus.Deps{
 		Client: base.mgr.GetClient(), Engine: embedded.Name, RemoteEngine: remote.Name, Registry: evaluation.registry,
 		Ambiguous: evaluation.data.Ambiguous, Stale: loading.replication.Stale,
 		Replication: loading.replication.State, World: loading.replication.PredicateState, Supply: loading.pusher, Settled: evaluation.engines.remote.DataReady,
 		Hook: configurations.State, Targets: remediation.MatchedState, Deciding: remediation.HasUndecided, Assessed: remediation.Assessed, Resuming: remediation.Resuming,
-		Ledger: ledger, Budget: budget, Deliveries: deliveries.Account, DeliveriesSettled: deliveries.Settled, Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{},
+		Ledger: ledger, Scheduler: scheduler, Deliveries: deliveries.Account, DeliveriesSettled: deliveries.Settled, Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{},
 		Served: evaluation.catalog.Served, OwnNamespace: base.options.exemptNamespace(),
 		Types: types.State, Revisions: loading.revisions.Numbered,
 	})

@@ -24,25 +24,35 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/berth-dev/berth/internal/placement"
 )
 
 var deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 
-// crowd is a set of objects whose decisions follow the data of the policies p and q. They are patched when the gate
+// crowd is a set of objects whose decisions follow the data of the policy p. They are patched when the scheduler
 // allows it.
 type crowd struct {
-	t     *testing.T
-	clock *testingclock.FakeClock
-	gate  *Gate
+	t         *testing.T
+	clock     *testingclock.FakeClock
+	scheduler *Scheduler
+	policy    *placement.Policy
 	// wanted is the value of the data, and has is the value in each object.
 	wanted int
 	has    map[Key]int
-	// due contains the times at which Open must be called.
-	due map[time.Time]map[Place]bool
+	// wake is when Schedule must be called; zero for never.
+	wake time.Time
 	// attempts counts the patches. fails reports which of them fail.
 	attempts int
 	fails    func(Key) bool
 }
+
+// unmatched matches nothing.
+type unmatched struct{}
+
+func (unmatched) Matching(Key) []string                             { return nil }
+func (unmatched) Matched(string, []schema.GroupVersionResource) int { return 0 }
+func (unmatched) Requires(string, Key) bool                         { return false }
 
 func everyPatch(Key) bool { return true }
 
@@ -50,42 +60,50 @@ func noPatch(Key) bool { return false }
 
 func newCrowd(t *testing.T, n int) *crowd {
 	clock := testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	c := &crowd{t: t, clock: clock, gate: NewGate(func(string) bool { return false }), has: map[Key]int{}, fails: noPatch, due: map[time.Time]map[Place]bool{}}
+	c := &crowd{t: t, clock: clock, policy: &placement.Policy{Name: "p"}, has: map[Key]int{}, fails: noPatch}
+	c.scheduler = NewScheduler(Limits{}, unmatched{}, func(string) bool { return false })
+	c.scheduler.Begin(clock.Now())
+	c.scheduler.PolicyChanged(clock.Now(), "p", c.policy)
 	for i := range n {
 		c.has[Key{Resource: deployments, Name: fmt.Sprint(i)}] = 0
 	}
 	return c
 }
 
-func (c *crowd) later(at Place) {
-	if at.Delay == 0 {
-		return
-	}
-	when := c.clock.Now().Add(at.Delay)
-	if c.due[when] == nil {
-		c.due[when] = map[Place]bool{}
-	}
-	c.due[when][at] = true
-}
+func (c *crowd) due() Due { return Due{{Policy: c.policy}} }
 
-// reconcile patches an object if its value differs and the gate allows it.
+// reconcile patches an object if its value differs and the scheduler allows it.
 func (c *crowd) reconcile(key Key) {
-	if c.has[key] == c.wanted {
+	if _, exists := c.has[key]; !exists {
+		c.scheduler.Forget(c.clock.Now(), key)
 		return
 	}
-	if held, at := c.gate.Hold(c.clock.Now(), key, "p"); held {
-		c.later(at)
+	if c.has[key] == c.wanted {
+		c.scheduler.Decided(key, nil)
+		return
+	}
+	if ok, _ := c.scheduler.Ask(c.clock.Now(), key, nil, c.due(), Carrier{}); !ok {
 		return
 	}
 	c.attempts++
 	if c.fails(key) {
-		_, at := c.gate.Fail(c.clock.Now(), key, "p")
-		c.later(at)
+		c.scheduler.Done(c.clock.Now(), key, c.due(), Patch{Ending: Failed})
 		return
 	}
 	c.has[key] = c.wanted
-	for _, key := range c.gate.Succeed(key, "p") {
-		c.reconcile(key)
+	c.scheduler.Done(c.clock.Now(), key, c.due(), Patch{Ending: Made})
+}
+
+// schedule reconciles the objects that may go on.
+func (c *crowd) schedule() {
+	for {
+		next := c.scheduler.Schedule(c.clock.Now())
+		if c.wake = next.Wake; len(next.Keys) == 0 {
+			return
+		}
+		for _, key := range next.Keys {
+			c.reconcile(key)
+		}
 	}
 }
 
@@ -93,12 +111,13 @@ func (c *crowd) all() {
 	for key := range c.has {
 		c.reconcile(key)
 	}
+	c.schedule()
 }
 
 // flap changes the data.
 func (c *crowd) flap(to int) {
 	c.wanted = to
-	c.gate.DataChanged("p")
+	c.scheduler.DataChanged("p")
 	c.all()
 }
 
@@ -106,23 +125,9 @@ func (c *crowd) flap(to int) {
 func (c *crowd) pass(d time.Duration) {
 	for end := c.clock.Now().Add(d); c.clock.Now().Before(end); {
 		c.clock.Step(100 * time.Millisecond)
-		for when, places := range c.due {
-			if when.After(c.clock.Now()) {
-				continue
-			}
-			delete(c.due, when)
-			for at := range places {
-				c.open(at)
-			}
+		if passed(c.wake, c.clock.Now()) {
+			c.schedule()
 		}
-	}
-}
-
-func (c *crowd) open(at Place) {
-	keys, at := c.gate.Open(c.clock.Now(), at)
-	c.later(at)
-	for _, key := range keys {
-		c.reconcile(key)
 	}
 }
 
@@ -169,7 +174,7 @@ func TestFlappingDataIsHeldDown(t *testing.T) {
 func TestDataWithoutEffectIsNoFlap(t *testing.T) {
 	c := newCrowd(t, 5)
 	for range 100 {
-		c.gate.DataChanged("p")
+		c.scheduler.DataChanged("p")
 		c.pass(time.Second)
 	}
 	c.flap(1)
@@ -186,9 +191,8 @@ func TestNewVersionIsNotHeldDown(t *testing.T) {
 	if n := c.differing(); n != 5 {
 		t.Fatalf("%d objects differ, want all", n)
 	}
-	for _, key := range c.gate.ForgetPolicy("p") {
-		c.reconcile(key)
-	}
+	c.scheduler.PolicyChanged(c.clock.Now(), "p", c.policy)
+	c.schedule()
 	if n := c.differing(); n > 0 {
 		t.Errorf("%d objects wait", n)
 	}
@@ -255,6 +259,7 @@ func TestObjectsThatHaveNotFailedAreTriedFirst(t *testing.T) {
 			healthy := Key{Resource: deployments, Name: "healthy"}
 			c.has[healthy] = 0
 			c.reconcile(healthy)
+			c.schedule()
 			c.pass(limit)
 			if c.has[healthy] != c.wanted {
 				t.Errorf("the object is not patched after %s", limit)
@@ -306,8 +311,8 @@ func TestFailuresOfManyNamespacesHoldUpOthersShortly(t *testing.T) {
 	}
 }
 
-// TestGateForgets checks that the gate keeps no state of deleted policies and objects.
-func TestGateForgets(t *testing.T) {
+// TestSchedulerForgets checks that the scheduler keeps no state of deleted policies and objects.
+func TestSchedulerForgets(t *testing.T) {
 	c := newCrowd(t, 0)
 	for i := range 100 {
 		c.has[of(fmt.Sprint(i%20), i)] = 0
@@ -315,21 +320,23 @@ func TestGateForgets(t *testing.T) {
 	c.fails = everyPatch
 	c.flap(1)
 	c.pass(time.Hour)
-	if n := len(c.gate.ForgetPolicy("p")); n == 0 {
+	c.scheduler.PolicyChanged(c.clock.Now(), "p", nil)
+	if n := len(c.scheduler.Schedule(c.clock.Now()).Keys); n == 0 {
 		t.Error("no objects waited")
 	}
-	if len(c.gate.policies) > 0 {
-		t.Errorf("remembers %v", c.gate.policies)
+	if len(c.scheduler.policies) > 0 {
+		t.Errorf("remembers %v", c.scheduler.policies)
 	}
 	c.all()
 	c.pass(time.Hour)
 	for key := range c.has {
-		c.gate.Forget(key)
 		delete(c.has, key)
+		c.reconcile(key)
 	}
 	c.pass(time.Hour)
-	if p := c.gate.policies["p"]; len(p.namespaces.members) > 0 || len(p.failing) > 0 || len(p.held) > 0 {
-		t.Errorf("remembers %+v", p)
+	s := c.scheduler
+	if b := s.policies["p"]; len(b.probes.namespaces.members) > 0 || len(b.probes.objects) > 0 || len(s.line.byKey)+len(s.line.classes)+len(s.moving) > 0 {
+		t.Errorf("remembers %+v and %+v", b.probes, s.line)
 	}
 }
 
@@ -338,12 +345,8 @@ func TestFailuresAreReportedOnce(t *testing.T) {
 	c := newCrowd(t, 0)
 	var lines int
 	for i := range 300 {
-		if report, _ := c.gate.Refuse(c.clock.Now(), of("shop", i), "p"); report {
-			lines++
-		}
-		if report, _ := c.gate.Fail(c.clock.Now(), Key{Name: fmt.Sprint(i)}, "p"); report {
-			lines++
-		}
+		lines += count(c.scheduler.Done(c.clock.Now(), of("shop", i), c.due(), Patch{Ending: Refused}).Report)
+		lines += count(c.scheduler.Done(c.clock.Now(), Key{Name: fmt.Sprint(i)}, c.due(), Patch{Ending: Failed}).Report)
 	}
 	if lines != 1 {
 		t.Errorf("%d lines", lines)
@@ -356,8 +359,7 @@ func TestRefusedPatches(t *testing.T) {
 	c := newCrowd(t, 0)
 	web, other := of("shop", 1), of("shop", 2)
 	refuse := func() time.Duration {
-		_, retry := c.gate.Refuse(c.clock.Now(), web, "p")
-		return retry
+		return c.scheduler.Done(c.clock.Now(), web, c.due(), Patch{Ending: Refused}).Retry
 	}
 	var delays []time.Duration
 	for range 8 {
@@ -367,14 +369,14 @@ func TestRefusedPatches(t *testing.T) {
 	if diff := cmp.Diff(want, delays); diff != "" {
 		t.Errorf("delays (-want +got):\n%s", diff)
 	}
-	if held, _ := c.gate.Hold(c.clock.Now(), other, "p"); held {
+	if ok, _ := c.scheduler.Ask(c.clock.Now(), other, nil, c.due(), Carrier{}); !ok {
 		t.Error("another object waits")
 	}
-	c.gate.Succeed(web, "p")
+	c.scheduler.Done(c.clock.Now(), web, c.due(), Patch{Ending: Made})
 	if got := refuse(); got != refusedDelay {
 		t.Errorf("delay %s after a success", got)
 	}
-	c.gate.Forget(web)
+	c.scheduler.Forget(c.clock.Now(), web)
 	if got := refuse(); got != refusedDelay {
 		t.Errorf("delay %s of a new object", got)
 	}

@@ -39,7 +39,7 @@ const (
 	repeatMemory   = 2 * repeatDelayMax
 )
 
-// evictions delays the evictions of single Pods. The Budget's mutex protects it.
+// evictions delays the evictions of single Pods. The Scheduler's mutex protects it.
 type evictions struct {
 	// waiting holds the Pods that PodDisruptionBudgets protect.
 	waiting map[Key]*protectedPod
@@ -74,19 +74,17 @@ func newEvictions() evictions {
 	return evictions{waiting: map[Key]*protectedPod{}, repeats: map[types.UID]repeat{}}
 }
 
-// HoldEviction returns the delay after which a Pod may be evicted; 0 if it may be evicted now. A Pod waits after a
+// delay returns the delay after which a Pod may be evicted; 0 if it may be evicted now. A Pod waits after a
 // PodDisruptionBudget did not allow its eviction. It also waits if it is young, and Berth evicted another Pod of its controller
 // before it was created: a controller whose Pods always violate the decision, for example because the webhook does not place
 // them, must not lose one after the other.
-func (b *Budget) HoldEviction(now time.Time, key Key, pod *unstructured.Unstructured, due Due) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (e *evictions) delay(now time.Time, key Key, pod *unstructured.Unstructured, due Due) time.Duration {
 	var out time.Duration
-	if p := b.evictions.waiting[key]; p != nil {
+	if p := e.waiting[key]; p != nil {
 		out = p.until.Sub(now)
 	}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		if r := b.evictions.repeats[owner.UID]; !r.over(now) && r.concerns(pod, due) {
+		if r := e.repeats[owner.UID]; !r.over(now) && r.concerns(pod, due) {
 			// At least the age lies between two of them, too.
 			out = max(out, pod.GetCreationTimestamp().Add(r.age).Sub(now), r.last.Add(r.age).Sub(now))
 		}
@@ -94,27 +92,22 @@ func (b *Budget) HoldEviction(now time.Time, key Key, pod *unstructured.Unstruct
 	return max(out, 0)
 }
 
-// Protect declares that a PodDisruptionBudget does not allow the eviction of a Pod. It returns the delay before the next attempt.
-func (b *Budget) Protect(now time.Time, key Key, due Due) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p := b.evictions.waiting[key]
+// protect declares that a PodDisruptionBudget does not allow the eviction of a Pod. It returns the delay before the next attempt.
+func (e *evictions) protect(now time.Time, key Key, due Due) time.Duration {
+	p := e.waiting[key]
 	if p == nil {
 		p = &protectedPod{}
-		b.evictions.waiting[key] = p
+		e.waiting[key] = p
 	}
 	p.policies, p.delay = Names(due), min(max(2*p.delay, protectedDelay), protectedDelayMax)
 	p.until = now.Add(p.delay)
 	return p.delay
 }
 
-// Evicted declares that a Pod was evicted at a time, which must not be later than the request. If the Pod was created after an
-// eviction of another Pod of its controller for the same changes, Evicted returns the age that the next ones need before they are
+// evicted declares that a Pod was evicted at a time, which must not be later than the request. If the Pod was created after an
+// eviction of another Pod of its controller for the same changes, evicted returns the age that the next ones need before they are
 // evicted; otherwise 0.
-func (b *Budget) Evicted(at time.Time, key Key, pod *unstructured.Unstructured, due Due) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e := &b.evictions
+func (e *evictions) evicted(at time.Time, key Key, pod *unstructured.Unstructured, due Due) time.Duration {
 	e.forget(key)
 	maps.DeleteFunc(e.repeats, func(_ types.UID, r repeat) bool { return r.over(at) })
 	owner := metav1.GetControllerOfNoCopy(pod)
@@ -136,8 +129,8 @@ func (b *Budget) Evicted(at time.Time, key Key, pod *unstructured.Unstructured, 
 	return r.age
 }
 
-// recorded updates a Pod that waits after it was decided again.
-func (e *evictions) recorded(key Key, due Due) {
+// decided updates a Pod that waits after it was decided again.
+func (e *evictions) decided(key Key, due Due) {
 	if p := e.waiting[key]; p != nil {
 		if p.policies = Names(due); !due.Evicts(key.Resource.GroupResource()) {
 			e.forget(key)
