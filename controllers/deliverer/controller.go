@@ -382,6 +382,9 @@ func (c *Controller) typeChanged(resource schema.GroupVersionResource) {
 	}
 }
 
+// Report returns the account of a policy's deliveries.
+func (c *Controller) Report(policy string) delivery.Report { return c.Account.Report(policy) }
+
 // Settled reports whether the existing objects that versions of a policy deliver have been reconciled since the controller began to
 // watch them, with all that delivery reads of the systems.
 func (c *Controller) Settled(versions ...*placement.Policy) bool {

@@ -20,6 +20,7 @@ package policystatus
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -47,6 +48,7 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/replication"
@@ -67,6 +69,71 @@ type Supply interface {
 	Ambiguous(types []policy.Resource) []replication.Ambiguity
 }
 
+// Replication replicates the data that policies and their predicates read.
+type Replication interface {
+	// State returns the watch state of some fields of a type that policies read, and the number of its objects. PredicateState returns
+	// the same for a type that predicates read.
+	State(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
+	PredicateState(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
+	// Stale returns an error while data that a version of a policy reads is too old for a decision.
+	Stale(*placement.Policy) error
+}
+
+// Clusters know the objects that represent clusters.
+type Clusters interface {
+	// Ambiguous returns the names of clusters that several objects of the inventories have.
+	Ambiguous(inventories []schema.GroupVersionResource) []replication.Ambiguity
+}
+
+// RemoteEngines evaluate policies elsewhere.
+type RemoteEngines interface {
+	// DataReady reports whether a policy's remote engine is known to have everything that the policy needs there.
+	DataReady(*policy.Binding) bool
+}
+
+// Webhooks are the webhook configurations.
+type Webhooks interface {
+	State(policy string) status.WebhookState
+}
+
+// Remediator decides and patches existing objects.
+type Remediator interface {
+	// MatchedState returns the state of the watches on the types that versions of a policy match.
+	MatchedState(...*placement.Policy) watches.State
+	// HasUndecided reports whether existing objects of the types that versions of a policy match still wait for their decision.
+	HasUndecided(...*placement.Policy) bool
+	// Assessed reports whether all existing objects that versions of a policy match have been decided since the versions came into
+	// force. It is used only for policies that come into force in stages.
+	Assessed(...*placement.Policy) bool
+	// Resuming reports whether it is not known yet which policies an earlier leader paused.
+	Resuming() bool
+}
+
+// Deliverer delivers objects to multi-cluster systems.
+type Deliverer interface {
+	// Settled reports whether Report has all existing objects that versions of a policy deliver. Call Report after it.
+	Settled(...*placement.Policy) bool
+	Report(policy string) delivery.Report
+}
+
+// Catalog knows the types that the API server serves.
+type Catalog interface {
+	// Served returns nil if they are not known.
+	Served() *match.ServedTypes
+}
+
+// Revisions are the stored versions of policies that come into force in stages.
+type Revisions interface {
+	// Numbered returns the numbered revisions of a policy, and the last version that was in force everywhere.
+	Numbered(context.Context, *placementv1.PlacementPolicy) (numbered []rollout.Revision, last rollout.Revision, err error)
+}
+
+// TypeChecker checks policies against the schemas of types.
+type TypeChecker interface {
+	// State returns the result for a generation of a policy, or nil while there is none.
+	State(policy string, uid types.UID, generation int64) *status.TypeState
+}
+
 // Deps holds the dependencies of a Controller, from which it reads its facts.
 type Deps struct {
 	Client client.Client
@@ -75,48 +142,25 @@ type Deps struct {
 	Engine       string
 	RemoteEngine string
 
-	Registry    *placement.Registry
-	Replication func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
-	World       func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
-	// Ambiguous returns the names of clusters that several objects of the inventories have.
-	Ambiguous func(inventories []schema.GroupVersionResource) []replication.Ambiguity
-	// Stale returns an error while data that a version of a policy reads is too old for a decision. A nil Stale means that data
-	// never is.
-	Stale func(*placement.Policy) error
-	// Supply pushes to remote engines. Settled reports whether a policy's remote engine is known to have everything
-	// that the policy needs there.
-	Supply  Supply
-	Settled func(*policy.Binding) bool
-	Hook    func(policy string) status.WebhookState
-	// Targets returns the state of the watches on the types that versions of a policy match.
-	Targets func(...*placement.Policy) watches.State
-	// Deciding reports whether existing objects of the types that versions of a policy match still wait for their decision.
-	Deciding func(...*placement.Policy) bool
-	// Assessed reports whether all existing objects that versions of a policy match have been decided since the versions came into
-	// force. It is used only for policies that come into force in stages.
-	Assessed func(...*placement.Policy) bool
-	// Resuming reports whether remediation does not know yet which policies an earlier leader paused.
-	Resuming func() bool
-	Ledger   *remediation.Ledger
+	Registry      *placement.Registry
+	Replication   Replication
+	Clusters      Clusters
+	Supply        Supply
+	RemoteEngines RemoteEngines
+	Webhooks      Webhooks
+	Remediator    Remediator
+	Ledger        *remediation.Ledger
 	// Scheduler knows which objects wait to be patched.
-	Scheduler *remediation.Scheduler
-	// Deliveries knows which objects are delivered.
-	Deliveries *delivery.Account
-	// DeliveriesSettled reports whether Deliveries has all existing objects that versions of a policy deliver.
-	DeliveriesSettled func(...*placement.Policy) bool
-	Metrics           *metrics.Metrics
-	Events            *events.Recorder
-	Clock             clock.PassiveClock
-	// Served returns the types that the API server serves, or nil if they are not known.
-	Served func() *match.ServedTypes
+	Scheduler   *remediation.Scheduler
+	Deliverer   Deliverer
+	Catalog     Catalog
+	Revisions   Revisions
+	TypeChecker TypeChecker
+	Metrics     *metrics.Metrics
+	Events      *events.Recorder
+	Clock       clock.PassiveClock
 	// OwnNamespace is Berth's own namespace, in which no object is matched. It is empty if the served cluster has none.
 	OwnNamespace string
-	// Revisions returns the numbered revisions of a policy that comes into force in stages, and the last version that was in force
-	// everywhere.
-	Revisions func(context.Context, *placementv1.PlacementPolicy) (numbered []rollout.Revision, last rollout.Revision, err error)
-	// Types returns the type checker's result for a generation of a policy, or nil while there is none. A nil Types
-	// means that there is never a result.
-	Types func(policy string, uid types.UID, generation int64) *status.TypeState
 }
 
 // Controller writes the status of PlacementPolicies. Create it with New.
@@ -307,7 +351,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	result := reconcile.Result{RequeueAfter: again}
-	if facts.Supply != nil && !facts.Settled || facts.Held(next.Undecided) || c.counts(obj.Name) {
+	if facts.Health != nil && !facts.Settled || facts.Held(next.Undecided) || c.counts(obj.Name) {
 		// No event reports that the engine has everything, or that the last object is decided. So the controller polls.
 		result.RequeueAfter = settledDelay
 	}
@@ -368,13 +412,18 @@ var matchPath = field.NewPath("spec", "match")
 
 // coverage adds to the facts which served types and existing namespaces the policy can match.
 func (c *Controller) coverage(ctx context.Context, name string, f *status.Facts) error {
-	if f.State == nil || c.Served == nil {
+	if f.State == nil {
 		return nil
 	}
-	served := c.Served()
+	served := c.Catalog.Served()
 	f.Unresponsive = served.Undiscovered()
 	f.Coverage = new(f.State.Policy.Matcher.Coverage(served, matchPath, c.OwnNamespace))
-	f.Meant = served.SuggestPlural
+	f.Meant = map[string]string{}
+	for _, read := range missing(f.State) {
+		if read.Plural != "" {
+			f.Meant[read.Plural] = served.SuggestPlural(read.Plural)
+		}
+	}
 	none, err := c.selectsNone(ctx, f.State.Policy)
 	if err != nil {
 		return err
@@ -390,49 +439,34 @@ func (c *Controller) coverage(ctx context.Context, name string, f *status.Facts)
 	return nil
 }
 
+// missing returns what versions of a policy read that the API server does not serve.
+func missing(s *placement.PolicyState) (out []analysis.Read) {
+	if s.Binding != nil {
+		out = append(out, s.Binding.Missing...)
+	}
+	if waits, ok := errors.AsType[*policy.NotServedError](s.Err); ok {
+		out = append(out, waits.Missing...)
+	}
+	return out
+}
+
 func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	f := status.Facts{
-		Generation:  obj.Generation,
-		Engine:      c.Engine,
-		State:       c.Registry.Get(obj.Name),
-		Replication: c.Replication,
-		World:       c.World,
-		Webhook:     c.Hook(obj.Name),
-		Resuming:    c.Resuming(),
+		Generation: obj.Generation, Engine: c.Engine, State: c.Registry.Get(obj.Name), Webhook: c.Webhooks.State(obj.Name), Resuming: c.Remediator.Resuming(),
 	}
 	if obj.Spec.Rollout != nil {
 		f.State = c.Registry.Published(obj.Name)
 	}
 	if f.State != nil {
-		f.MatchedWatches = c.Targets(f.State.Versions()...)
-		f.Deciding = c.Deciding(f.State.Versions()...)
+		f.MatchedWatches = c.Remediator.MatchedState(f.State.Versions()...)
+		f.Deciding = c.Remediator.HasUndecided(f.State.Versions()...)
 	}
 	// Read the report after Resuming and Deciding: once Resuming returns false, the report contains what an earlier leader paused, and
 	// once Deciding does, it contains all objects.
 	f.Report = c.Ledger.Report(obj.Name)
 	f.Waiting = c.Scheduler.Waiting(c.Clock.Now(), obj.Name)
 	if f.State != nil {
-		if c.Stale != nil {
-			f.Stale = c.Stale(f.State.Policy)
-		}
-		_, remote := f.State.Policy.Remote()
-		if b := f.State.Binding; b != nil && remote {
-			f.Ambiguous = c.Supply.Ambiguous(b.PushedTypes)
-		} else if b != nil {
-			f.Ambiguous = c.Ambiguous(b.Clusters)
-		}
-		if remote {
-			f.Engine = c.RemoteEngine
-			f.Supply = func(r schema.GroupVersionResource) (watches.State, int) { return c.Supply.State(obj.Name, r) }
-			f.SupplyErr = c.Supply.Failure(obj.Name)
-			f.Settled = c.Settled(f.State.Binding)
-		}
-		// Read the report after DeliveriesSettled: once that returns true, the report has all objects.
-		f.DeliverySettled = c.DeliveriesSettled(f.State.Versions()...)
-		f.Delivery = c.Deliveries.Report(obj.Name)
-		if c.Types != nil {
-			f.Types = c.Types(obj.Name, obj.UID, f.State.Generation)
-		}
+		c.loaded(obj, &f)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -448,4 +482,45 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	c.before[obj.Name] = earlier
 	f.RemediatedBefore = earlier.count
 	return f
+}
+
+// loaded adds the facts of a policy that is loaded.
+func (c *Controller) loaded(obj *placementv1.PlacementPolicy, f *status.Facts) {
+	f.Stale = c.Replication.Stale(f.State.Policy)
+	f.Quarantine.Since, _ = f.State.Policy.Quarantined()
+	f.Quarantine.Namespaces = f.State.Policy.QuarantinedNamespaces()
+	remote, isRemote := f.State.Policy.Remote()
+	if isRemote {
+		f.Engine, f.Health = c.RemoteEngine, new(remote.Health())
+		f.SupplyErr, f.Settled = c.Supply.Failure(obj.Name), c.RemoteEngines.DataReady(f.State.Binding)
+	}
+	if b := f.State.Binding; b != nil {
+		c.reads(obj.Name, b, f)
+		if isRemote {
+			f.Ambiguous = c.Supply.Ambiguous(b.PushedTypes)
+		} else {
+			f.Ambiguous = c.Clusters.Ambiguous(b.Clusters)
+		}
+	}
+	// Read the report after Settled: once that returns true, the report has all objects.
+	f.DeliverySettled = c.Deliverer.Settled(f.State.Versions()...)
+	f.Delivery = c.Deliverer.Report(obj.Name)
+	f.Types = c.TypeChecker.State(obj.Name, obj.UID, f.State.Generation)
+}
+
+// reads adds the types that a policy reads.
+func (c *Controller) reads(name string, b *policy.Binding, f *status.Facts) {
+	replica := func(state watches.State, objects int) status.Replica {
+		return status.Replica{State: state, Objects: objects}
+	}
+	f.Replicated, f.World, f.Pushed = map[schema.GroupVersionResource]status.Replica{}, map[schema.GroupVersionResource]status.Replica{}, map[schema.GroupVersionResource]status.Replica{}
+	for _, r := range b.Resources {
+		f.Replicated[r.GroupVersionResource] = replica(c.Replication.State(r.GroupVersionResource, b.Fields[r.GroupVersionResource]))
+	}
+	for r, fields := range b.PredicateReads {
+		f.World[r] = replica(c.Replication.PredicateState(r, fields))
+	}
+	for _, r := range b.PushedTypes {
+		f.Pushed[r.GroupVersionResource] = replica(c.Supply.State(name, r.GroupVersionResource))
+	}
 }

@@ -83,6 +83,11 @@ func TestWorldIsToldNowAndThen(t *testing.T) {
 	}
 }
 
+// noWebhooks knows no webhook.
+type noWebhooks struct{}
+
+func (noWebhooks) State(string) status.WebhookState { return status.WebhookState{} }
+
 // silent emits no Events.
 type silent struct{}
 
@@ -99,8 +104,7 @@ func TestDeletedPoliciesAreForgotten(t *testing.T) {
 	c := New(Deps{
 		Client: policies, Registry: placement.NewRegistry(), Ledger: remediation.NewLedger(), Scheduler: remediation.NewScheduler(remediation.Limits{}, remediation.NewLedger(), func(string) bool { return false }), Events: events.New(silent{}),
 		Clock:    clock.RealClock{},
-		Hook:     func(string) status.WebhookState { return status.WebhookState{} },
-		Resuming: func() bool { return false },
+		Webhooks: noWebhooks{}, Remediator: assessed{},
 	})
 	reconcilePolicy := func() {
 		t.Helper()
@@ -162,8 +166,7 @@ func TestWritesAreBounded(t *testing.T) {
 	c := New(Deps{
 		Client: policies, Registry: placement.NewRegistry(), Ledger: remediation.NewLedger(), Scheduler: remediation.NewScheduler(remediation.Limits{}, remediation.NewLedger(), func(string) bool { return false }), Events: events.New(silent{}),
 		Clock:    now,
-		Hook:     func(string) status.WebhookState { return status.WebhookState{} },
-		Resuming: func() bool { return false },
+		Webhooks: noWebhooks{}, Remediator: assessed{},
 	})
 	const second = 60
 	var requeued time.Duration

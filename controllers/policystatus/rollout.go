@@ -36,7 +36,7 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 		return 0, nil
 	}
 	facts := rollout.Facts{Now: c.Clock.Now(), Spec: obj.Spec.Rollout, Approved: obj.Annotations[placementv1.ApproveStageAnnotation]}
-	if facts.Stored, facts.Fallback, err = c.Revisions(ctx, obj); err != nil {
+	if facts.Stored, facts.Fallback, err = c.Revisions.Numbered(ctx, obj); err != nil {
 		return 0, err
 	}
 	if isLoaded(f.State, obj) {
@@ -67,7 +67,7 @@ func (c *Controller) observe(ctx context.Context, obj *placementv1.PlacementPoli
 	facts.InForce, facts.Candidate = &s.Staged.InForce, s.Staged.Candidate
 	// State was read first, then whether the objects are assessed, and then the counts. So if the objects are decided, it is by the
 	// versions in State, and the counts have them.
-	facts.Busy = f.Resuming || !c.Assessed(s.Versions()...) || f.Waiting.Resuming || f.Waiting.Rollouts > 0 || !f.MatchedWatches.Settled()
+	facts.Busy = f.Resuming || !c.Remediator.Assessed(s.Versions()...) || f.Waiting.Resuming || f.Waiting.Rollouts > 0 || !f.MatchedWatches.Settled()
 	facts.Paused = pausedBecause(f)
 	if u := s.Staged.Unstaged; u != nil && facts.Fallback.Number == 0 {
 		facts.Fallback = rollout.Revision{Number: u.Generation, Version: rollout.VersionDigest(u.Spec)}
@@ -112,7 +112,7 @@ func (c *Controller) stageCounts(ctx context.Context, p *placement.Policy, stage
 	if len(without) > 0 {
 		rest = slices.Min(without)
 	}
-	rest = rollout.DescribeRest(len(without), rest, c.Served != nil && p.Matcher.MayMatchOutsideNamespaces(c.Served()))
+	rest = rollout.DescribeRest(len(without), rest, p.Matcher.MayMatchOutsideNamespaces(c.Catalog.Served()))
 	groupOf := func(namespace string) int {
 		if stage, exists := stageOf[namespace]; exists {
 			return stage

@@ -27,11 +27,33 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/rollout"
 	"github.com/berth-dev/berth/internal/status"
+	"github.com/berth-dev/berth/internal/watches"
 )
+
+// noRevisions stores no revision.
+type noRevisions struct{}
+
+func (noRevisions) Numbered(context.Context, *placementv1.PlacementPolicy) ([]rollout.Revision, rollout.Revision, error) {
+	return nil, rollout.Revision{}, nil
+}
+
+// unknownTypes is a catalog before the API server was asked.
+type unknownTypes struct{}
+
+func (unknownTypes) Served() *match.ServedTypes { return nil }
+
+// assessed has decided all objects.
+type assessed struct{}
+
+func (assessed) MatchedState(...*placement.Policy) watches.State { return watches.State{Synced: true} }
+func (assessed) HasUndecided(...*placement.Policy) bool          { return false }
+func (assessed) Assessed(...*placement.Policy) bool              { return true }
+func (assessed) Resuming() bool                                  { return false }
 
 // TestAnotherSpecOfTheSameGeneration checks that the status waits for the registry if that has another spec of the same
 // generation, as after a restore of the API server's store from a backup.
@@ -48,9 +70,7 @@ func TestAnotherSpecOfTheSameGeneration(t *testing.T) {
 	compiled, _ := rollout.NewStages("p", stages, field.NewPath("spec"))
 	c := &Controller{Deps: Deps{
 		Clock: testclock.NewFakePassiveClock(time.Now()), Ledger: remediation.NewLedger(),
-		Revisions: func(context.Context, *placementv1.PlacementPolicy) ([]rollout.Revision, rollout.Revision, error) {
-			return nil, rollout.Revision{}, nil
-		},
+		Revisions: noRevisions{}, Remediator: assessed{}, Catalog: unknownTypes{},
 	}}
 	facts := status.Facts{State: &placement.PolicyState{
 		Loaded: placement.LoadedVersion{UID: "p", Generation: 3},

@@ -241,8 +241,8 @@ func (b *bounds) blocked(now time.Time, key Key, granted bool) block {
 	self := count(b.moving.Has(key))
 	if most := int(b.limits.MaxConcurrent); most > 0 {
 		selfLate := count(b.late.Has(key))
-		others := b.moving.Len() - self - (b.late.Len() - selfLate)
-		if others >= most || others+b.late.namespaces[key.Namespace]-selfLate >= most {
+		others := b.moving.Len() - self - (b.late.Len() - selfLate) + b.late.namespaces[key.Namespace] - selfLate
+		if others >= most {
 			return block{reason: forSlot, policy: b.name}
 		}
 	}

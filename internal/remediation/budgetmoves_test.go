@@ -243,6 +243,21 @@ func TestBudgetsOfGroups(t *testing.T) {
 		c.moves(b, q, reports, "8", true)
 		c.moves(a, p, reports, "", false)
 	})
+	t.Run("wait until it is known what an earlier leader moved for another one", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p := policy(c, "p", shared)
+		q := &placement.Policy{Name: "q", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Budget: bounded}
+		c.changed("q", q)
+		c.Resume(c.now, "q", 1, true, nil, "", nil)
+		a, b := c.object("a", "q"), c.object("b", "p")
+		c.Observe(c.now, a, report(a, "5", false))
+		c.moves(b, p, reports, "", false)
+		c.settle(q)
+		c.moves(b, p, reports, "", false)
+		if diff := cmp.Diff([]remediation.Key{b}, c.observe(a, report(a, "6", true)).keys); diff != "" {
+			t.Errorf("to decide again (-want +got):\n%s", diff)
+		}
+	})
 	t.Run("share the pace", func(t *testing.T) {
 		c := newBudgetCase(t, remediation.Limits{})
 		p, q := policy(c, "p", placementv1.RemediationBudget{Group: "g", MaxPerMinute: 6}), policy(c, "q", shared)

@@ -216,12 +216,9 @@ func newTypeCheck(base *base, evaluation *evaluation) *typecheck.Controller {
 func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller, ledger *remediation.Ledger, scheduler *remediation.Scheduler, deliveries *deliverer.Controller, remediation *remediator.Controller, types *typecheck.Controller) *policystatus.Controller {
 	c := policystatus.New(policystatus.Deps{
 		Client: base.mgr.GetClient(), Engine: embedded.Name, RemoteEngine: remote.Name, Registry: evaluation.registry,
-		Ambiguous: evaluation.data.Ambiguous, Stale: loading.replication.Stale,
-		Replication: loading.replication.State, World: loading.replication.PredicateState, Supply: loading.pusher, Settled: evaluation.engines.remote.DataReady,
-		Hook: configurations.State, Targets: remediation.MatchedState, Deciding: remediation.HasUndecided, Assessed: remediation.Assessed, Resuming: remediation.Resuming,
-		Ledger: ledger, Scheduler: scheduler, Deliveries: deliveries.Account, DeliveriesSettled: deliveries.Settled, Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{},
-		Served: evaluation.catalog.Served, OwnNamespace: base.options.exemptNamespace(),
-		Types: types.State, Revisions: loading.revisions.Numbered,
+		Replication: loading.replication, Clusters: evaluation.data, Supply: loading.pusher, RemoteEngines: evaluation.engines.remote, Webhooks: configurations,
+		Remediator: remediation, Ledger: ledger, Scheduler: scheduler, Deliverer: deliveries, Catalog: evaluation.catalog, Revisions: loading.revisions, TypeChecker: types,
+		Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{}, OwnNamespace: base.options.exemptNamespace(),
 	})
 	loading.revisions.Subscribe(c.Changed)
 	base.topics.policyFacts.Subscribe(c.Changed)

@@ -75,7 +75,7 @@ func TestWaitingForATypeIsNotStalled(t *testing.T) {
 	f := sound()
 	f.Generation, f.State.Generation = 5, 5
 	f.State.Err = &policy.NotServedError{Missing: []analysis.Read{{Plural: "configmap"}}}
-	f.Meant = func(string) string { return " (did you mean configmaps?)" }
+	f.Meant = map[string]string{"configmap": " (did you mean configmaps?)"}
 	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
 	ready := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady)
 	if ready.Reason != placementv1.ReasonNotServed || got.GenerationInForce != 4 || got.ObservedGeneration != 5 ||

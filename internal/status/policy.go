@@ -52,19 +52,15 @@ type Facts struct {
 	Unresponsive []schema.GroupVersion
 	// State is the policy as this replica has loaded it; nil while it is not loaded.
 	State *placement.PolicyState
-	// Replication returns the watch state of some fields of a type that the policy reads, and the number of its
-	// objects.
-	Replication func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
-	// World returns the same for the types that the policy's predicates read.
-	World func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
+	// Replicated are the types that the policy reads, and World those that its predicates read.
+	Replicated, World map[schema.GroupVersionResource]Replica
 	// Ambiguous are the names of clusters that several objects of the inventories that the policy reads have.
 	Ambiguous []replication.Ambiguity
 	// Stale is the reason why the data that the policy reads is too old to decide; nil if it is current.
 	Stale error
-	// Supply returns the watch state of a type that is pushed to the remote engine, and the number of its objects
-	// there. SupplyErr is the error with which the engine rejects the push. Settled reports whether the engine has
-	// everything. The three are used only for policies with a remote engine.
-	Supply    func(schema.GroupVersionResource) (watches.State, int)
+	// Pushed are the types that are pushed to the remote engine. SupplyErr is the error with which the engine rejects the push. Settled
+	// reports whether the engine has everything. The three are used only for policies with a remote engine.
+	Pushed    map[schema.GroupVersionResource]Replica
 	SupplyErr error
 	Settled   bool
 	Webhook   WebhookState
@@ -72,8 +68,8 @@ type Facts struct {
 	Coverage *match.Coverage
 	// NoNamespaces reports whether the namespace selector selects no existing namespace.
 	NoNamespaces bool
-	// Meant returns a question that suggests a similar plural name, for appending to a message. It may be nil.
-	Meant func(plural string) string
+	// Meant has a question that suggests a similar name for the plural names of missing types, for appending to a message.
+	Meant map[string]string
 	// MatchedWatches is the watch state of the types that the policy matches.
 	MatchedWatches watches.State
 	// Deciding reports whether existing objects of the matched types are about to be decided.
@@ -94,6 +90,23 @@ type Facts struct {
 	// Delivery is the account of the policy's deliveries. DeliverySettled reports whether it has all existing objects.
 	Delivery        delivery.Report
 	DeliverySettled bool
+	Quarantine      Quarantine
+	// Health is that of the remote engine; nil if the policy has none.
+	Health *placement.RemoteHealth
+}
+
+// Replica is the watch state of the fields of a type that a policy reads, and the number of its objects.
+type Replica struct {
+	watches.State
+	Objects int
+}
+
+// Quarantine is where a policy is evaluated only now and then, because evaluations run too long.
+type Quarantine struct {
+	// Since is when the quarantine of the whole policy began; zero if there is none.
+	Since time.Time
+	// Namespaces is the number of namespaces for whose objects alone there is one.
+	Namespaces int
 }
 
 // Limits on texts and lists in a status. They are lower than the schema's limits.
@@ -266,10 +279,10 @@ func (f Facts) replicated() *metav1.Condition {
 	}
 	var waiting []string
 	for _, r := range reads {
-		if err := r.state.Err; err != nil && !r.state.Synced {
+		if err := r.Err; err != nil && !r.Synced {
 			return isFalse(reasonOf(err), explain(r.resource.GroupResource(), err))
 		}
-		if !r.state.Synced {
+		if !r.Synced {
 			waiting = append(waiting, r.resource.GroupResource().String())
 		}
 	}
@@ -331,9 +344,7 @@ func (f Facts) names(missing []analysis.Read) string {
 	texts := make([]string, len(missing))
 	for i, read := range missing {
 		texts[i] = read.Explained()
-		if f.Meant != nil && read.Plural != "" {
-			texts[i] += f.Meant(read.Plural)
-		}
+		texts[i] += f.Meant[read.Plural]
 	}
 	return strings.Join(texts, ", ")
 }
@@ -381,8 +392,7 @@ func targets(err error) (reason, message string) {
 type read struct {
 	resource schema.GroupVersionResource
 	fields   *projection.FieldSet
-	state    watches.State
-	objects  int
+	Replica
 }
 
 // reads returns the types that a bound policy reads or that are pushed to its remote engine, followed by the types that
@@ -391,27 +401,23 @@ func (f Facts) reads() []read {
 	var out []read
 	binding := f.State.Binding
 	for _, r := range binding.PushedTypes {
-		state, objects := f.Supply(r.GroupVersionResource)
-		out = append(out, read{r.GroupVersionResource, nil, state, objects})
+		out = append(out, read{r.GroupVersionResource, nil, f.Pushed[r.GroupVersionResource]})
 	}
 	for _, r := range binding.Resources {
-		fields := binding.Fields[r.GroupVersionResource]
-		state, objects := f.Replication(r.GroupVersionResource, fields)
-		out = append(out, read{r.GroupVersionResource, fields, state, objects})
+		out = append(out, read{r.GroupVersionResource, binding.Fields[r.GroupVersionResource], f.Replicated[r.GroupVersionResource]})
 	}
 	byName := func(a, b schema.GroupVersionResource) int { return strings.Compare(a.String(), b.String()) }
 	for _, r := range slices.SortedFunc(maps.Keys(binding.PredicateReads), byName) {
 		fields := binding.PredicateReads[r]
-		state, objects := f.World(r, fields)
 		at := slices.IndexFunc(out, func(other read) bool { return other.resource == r })
 		if at < 0 {
-			out = append(out, read{r, fields, state, objects})
+			out = append(out, read{r, fields, f.World[r]})
 			continue
 		}
 		out[at].fields = projection.Union(out[at].fields, fields)
 		// The type is synced only when both watches are.
-		if out[at].state.Synced {
-			out[at].state = state
+		if out[at].Synced {
+			out[at].State = f.World[r].State
 		}
 	}
 	return out
@@ -424,12 +430,12 @@ func dependencies(f Facts) []placementv1.Dependency {
 	var out []placementv1.Dependency
 	budget := maxFieldText
 	for _, r := range f.reads() {
-		d := placementv1.Dependency{Resource: r.resource.GroupResource().String(), Version: r.resource.Version, Synced: &r.state.Synced, Fields: fieldNames(r.fields, &budget)}
-		if r.state.Synced {
-			d.Objects = new(int32(r.objects))
+		d := placementv1.Dependency{Resource: r.resource.GroupResource().String(), Version: r.resource.Version, Synced: &r.Synced, Fields: fieldNames(r.fields, &budget)}
+		if r.Synced {
+			d.Objects = new(int32(r.Objects))
 		}
-		if r.state.Err != nil {
-			d.Message = truncate(r.state.Err.Error(), maxDependencyMessage)
+		if r.Err != nil {
+			d.Message = truncate(r.Err.Error(), maxDependencyMessage)
 		}
 		out = append(out, d)
 	}
@@ -463,23 +469,22 @@ func summarize(dependencies []placementv1.Dependency) string {
 
 func (f Facts) enforced() *metav1.Condition {
 	mode := f.State.Policy.Mode
-	since, quarantined := f.State.Policy.Quarantined()
 	switch {
 	case f.Webhook.Generation != f.State.Policy.Generation:
 		return isFalse(placementv1.ReasonWebhookPending, "the webhook configuration does not have the policy's rules yet")
 	case f.Webhook.Rejected != "":
 		return isFalse(placementv1.ReasonWebhookRejected, "the API server refused the policy's rules: "+f.Webhook.Rejected)
-	case quarantined:
+	case !f.Quarantine.Since.IsZero():
 		return isFalse(placementv1.ReasonQuarantined, fmt.Sprintf(
 			"since %s the policy is evaluated only now and then, as it kept running into its deadline; what it matches is %s",
-			since.UTC().Format(time.RFC3339), undecided(f.State.Policy.FailurePolicy)))
+			f.Quarantine.Since.UTC().Format(time.RFC3339), undecided(f.State.Policy.FailurePolicy)))
 	case mode == placementv1.ModeWarn:
 		return isFalse(placementv1.ReasonWarnMode, "the policy warns, and changes and denies nothing")
 	case mode == placementv1.ModeDryRun:
 		return isFalse(placementv1.ReasonDryRunMode, "the policy counts, and changes and denies nothing")
 	default:
 		message := "the API server asks Berth about what the policy matches"
-		if n := f.State.Policy.QuarantinedNamespaces(); n > 0 {
+		if n := f.Quarantine.Namespaces; n > 0 {
 			message += fmt.Sprintf("; in %d namespaces the policy is evaluated only now and then, as it kept running into its deadline on their objects", n)
 		}
 		return isTrue(placementv1.ReasonEnforced, message)

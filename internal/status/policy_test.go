@@ -25,6 +25,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,13 +64,12 @@ var (
 // replicas has the watch states of replicated types.
 type replicas map[policy.Resource]watches.State
 
-func (r replicas) of(resource schema.GroupVersionResource, _ *projection.FieldSet) (watches.State, int) {
-	for known, state := range r {
-		if known.GroupVersionResource == resource {
-			return state, 3
-		}
+func (r replicas) types() map[schema.GroupVersionResource]status.Replica {
+	out := map[schema.GroupVersionResource]status.Replica{}
+	for resource, state := range r {
+		out[resource.GroupVersionResource] = status.Replica{State: state, Objects: 3}
 	}
-	return watches.State{}, 0
+	return out
 }
 
 // fields returns the set of the members with these names.
@@ -79,6 +79,15 @@ func fields(names ...string) *projection.FieldSet {
 		f.AddName(name).AddAll()
 	}
 	return f.Seal()
+}
+
+// TestFactsAreValues checks that no fact asks a live component when the status is computed.
+func TestFactsAreValues(t *testing.T) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[status.Facts]()) {
+		if kind := f.Type.Kind(); kind == reflect.Func || kind == reflect.Chan || kind == reflect.Interface && f.Type != reflect.TypeFor[error]() {
+			t.Errorf("%s is a %s", f.Name, f.Type)
+		}
+	}
 }
 
 // sound returns the facts of a policy without problems.
@@ -92,7 +101,7 @@ func sound() status.Facts {
 				Resources: []policy.Resource{profiles}, Fields: map[schema.GroupVersionResource]*projection.FieldSet{profiles.GroupVersionResource: fields("region")},
 			},
 		},
-		Replication:    replicas{profiles: {Synced: true}, nodes: {Synced: true}}.of,
+		Replicated:     replicas{profiles: {Synced: true}, nodes: {Synced: true}}.types(),
 		Webhook:        status.WebhookState{Generation: 4},
 		MatchedWatches: watches.State{Synced: true},
 		Report:         remediation.Report{Matched: 5},
@@ -102,16 +111,7 @@ func sound() status.Facts {
 // asks adds predicates to the policy, which read nodes.
 func asks(f *status.Facts, state watches.State) {
 	f.State.Binding.PredicateReads = map[schema.GroupVersionResource]*projection.FieldSet{nodes.GroupVersionResource: fields("spec")}
-	f.World = replicas{nodes: state}.of
-}
-
-// sick is an evaluator whose policy is in quarantine.
-type sick struct{ placement.Evaluator }
-
-func (sick) QuarantinedNamespaces() int { return 0 }
-
-func (sick) Quarantined() (time.Time, bool) {
-	return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), true
+	f.World = replicas{nodes: state}.types()
 }
 
 func forbidden() error {
@@ -163,7 +163,7 @@ func TestCompute(t *testing.T) {
 			message: map[string]string{"Compiled": "generation 4 stays in force: bad"},
 		},
 		"Quarantined": {
-			change:  func(f *status.Facts) { f.State.Policy.Evaluator = sick{} },
+			change:  func(f *status.Facts) { f.Quarantine.Since = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) },
 			want:    map[string]string{"Ready": "False Quarantined", "Enforced": "False Quarantined"},
 			message: map[string]string{"Enforced": "since 2026-11-21T12:00:00Z the policy is evaluated only now and then, as it kept running into its deadline; what it matches is denied"},
 		},
@@ -177,34 +177,34 @@ func TestCompute(t *testing.T) {
 			message: map[string]string{"Replicated": "data.kubernetes.carts, data.clusters"},
 		},
 		"Replicating": {
-			change:  func(f *status.Facts) { f.Replication = replicas{}.of },
+			change:  func(f *status.Facts) { f.Replicated = replicas{}.types() },
 			want:    map[string]string{"Ready": "False Replicating", "Replicated": "False Replicating"},
 			message: map[string]string{"Replicated": "waiting for clusterprofiles.multicluster.x-k8s.io"},
 		},
 		"Forbidden": {
-			change:  func(f *status.Facts) { f.Replication = replicas{profiles: {Err: forbidden()}}.of },
+			change:  func(f *status.Facts) { f.Replicated = replicas{profiles: {Err: forbidden()}}.types() },
 			want:    map[string]string{"Ready": "False Forbidden", "Replicated": "False Forbidden"},
 			message: map[string]string{"Replicated": `{apiGroups: ["multicluster.x-k8s.io"], resources: ["clusterprofiles"], verbs: [get, list, watch]}`},
 		},
 		"Uninstalled": {
 			change: func(f *status.Facts) {
-				f.Replication = replicas{profiles: {Err: apierrors.NewNotFound(profiles.GroupResource(), "")}}.of
+				f.Replicated = replicas{profiles: {Err: apierrors.NewNotFound(profiles.GroupResource(), "")}}.types()
 			},
 			want: map[string]string{"Ready": "False NotServed", "Replicated": "False NotServed"},
 		},
 		"WatchFailed": {
-			change: func(f *status.Facts) { f.Replication = replicas{profiles: {Err: errors.New("broken pipe")}}.of },
+			change: func(f *status.Facts) { f.Replicated = replicas{profiles: {Err: errors.New("broken pipe")}}.types() },
 			want:   map[string]string{"Ready": "False WatchFailed", "Replicated": "False WatchFailed"},
 		},
 		"WatchFailedAfterwards": {
 			change: func(f *status.Facts) {
-				f.Replication = replicas{profiles: {Synced: true, Err: errors.New("broken pipe")}}.of
+				f.Replicated = replicas{profiles: {Synced: true, Err: errors.New("broken pipe")}}.types()
 			},
 		},
 		"SecondTypeFails": {
 			change: func(f *status.Facts) {
 				f.State.Binding.Resources = []policy.Resource{nodes, profiles}
-				f.Replication = replicas{nodes: {}, profiles: {Err: forbidden()}}.of
+				f.Replicated = replicas{nodes: {}, profiles: {Err: forbidden()}}.types()
 			},
 			want: map[string]string{"Ready": "False Forbidden", "Replicated": "False Forbidden"},
 		},
@@ -901,7 +901,7 @@ func TestStatusKeepsTheSchemasLimits(t *testing.T) {
 		"Error":     func(f *status.Facts) { f.State.Err = errors.New(long) },
 		"Warnings":  func(f *status.Facts) { f.State.Warnings = []string{long, long} },
 		"Rejected":  func(f *status.Facts) { f.Webhook.Rejected = long },
-		"Watch":     func(f *status.Facts) { f.Replication = replicas{profiles: {Err: errors.New(long)}}.of },
+		"Watch":     func(f *status.Facts) { f.Replicated = replicas{profiles: {Err: errors.New(long)}}.types() },
 		"Targets":   func(f *status.Facts) { f.MatchedWatches = watches.State{Err: errors.New(long)} },
 		"Unsettled": func(f *status.Facts) { f.Report.Unsettled = slices.Repeat([]string{long}, 100) },
 		"Conflicts": func(f *status.Facts) { f.Report.Conflicts = slices.Repeat([]string{long}, 100) },
@@ -967,7 +967,7 @@ func TestEqualFactsEqualStatus(t *testing.T) {
 			maybe(func() { f.Report.Violations = r.IntN(3) })
 			maybe(func() { f.Report.Failed = r.IntN(3) })
 			maybe(func() { f.MatchedWatches = watches.State{} })
-			maybe(func() { f.Replication = replicas{profiles: {Err: forbidden()}}.of })
+			maybe(func() { f.Replicated = replicas{profiles: {Err: forbidden()}}.types() })
 			maybe(func() { f.State.Policy.Mode = placementv1.ModeWarn })
 			return f
 		}
@@ -1099,7 +1099,7 @@ func TestDependenciesOfPredicates(t *testing.T) {
 			change: func(f *status.Facts) {
 				asks(f, watches.State{Synced: true})
 				reads(f, nodes)
-				f.Replication = replicas{profiles: {Synced: true}}.of
+				f.Replicated = replicas{profiles: {Synced: true}}.types()
 			},
 			want: placementv1.Dependency{Resource: "nodes", Version: "v1", Fields: []string{"metadata", "spec"}, Synced: no},
 		},
@@ -1147,12 +1147,12 @@ func TestAmbiguousClustersStay(t *testing.T) {
 	facts.State.Binding.Clusters = []schema.GroupVersionResource{profiles.GroupVersionResource}
 	facts.Ambiguous = []replication.Ambiguity{{Cluster: "prod"}}
 	before := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
-	facts.Ambiguous, facts.Replication = nil, replicas{profiles: {}}.of
+	facts.Ambiguous, facts.Replicated = nil, replicas{profiles: {}}.types()
 	waiting := status.Compute(before, facts)
 	if !meta.IsStatusConditionTrue(waiting.Conditions, placementv1.ConditionClustersAmbiguous) {
 		t.Error("the condition is gone before the inventories are read")
 	}
-	facts.Replication = sound().Replication
+	facts.Replicated = sound().Replicated
 	if after := status.Compute(waiting, facts); meta.FindStatusCondition(after.Conditions, placementv1.ConditionClustersAmbiguous) != nil {
 		t.Error("the condition stays although no name is ambiguous")
 	}

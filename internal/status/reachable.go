@@ -33,13 +33,13 @@ import (
 // reachable returns the condition Reachable for the health of the remote engine, or nil if the policy has no remote
 // engine.
 func (f Facts) reachable(old placementv1.PlacementPolicyStatus) *metav1.Condition {
-	remote, ok := f.State.Policy.Remote()
-	if !ok {
+	h := f.Health
+	if h == nil {
 		return nil
 	}
-	switch h := remote.Health(); {
+	switch {
 	case h.BreakerOpen || h.Err != nil:
-		reason, what := trouble(h)
+		reason, what := trouble(*h)
 		message := fmt.Sprintf("since %s %s; what the policy matches is %s: ", h.Since.UTC().Format(time.RFC3339), what, undecided(f.State.Policy.FailurePolicy))
 		if before := meta.FindStatusCondition(old.Conditions, placementv1.ConditionReachable); before != nil && before.Reason == reason && strings.HasPrefix(before.Message, message) {
 			// Keep the first error of an outage. Later ones differ only in port numbers or in the number of attempts,

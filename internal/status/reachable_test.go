@@ -17,7 +17,6 @@ limitations under the License.
 package status_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -28,29 +27,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/analysis"
-	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/status"
-	"github.com/berth-dev/berth/internal/watches"
 )
 
 const opa = "https://opa.example:8181"
-
-// distant is the evaluator of a policy with a remote engine.
-type distant placement.RemoteHealth
-
-func (distant) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
-	return placement.Decision{}, nil
-}
-func (distant) Revision() uint64                 { return 1 }
-func (distant) Input() *projection.FieldSet      { return projection.AllFields() }
-func (d distant) Health() placement.RemoteHealth { return placement.RemoteHealth(d) }
 
 var dawn = time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
 
@@ -65,10 +51,9 @@ func elsewhere() status.Facts {
 	if err != nil {
 		panic(err)
 	}
-	f.Engine, f.Replication = "Remote", nil
-	f.State.Policy.Evaluator = distant{Endpoint: opa, Queried: true}
+	f.Engine, f.Replicated = "Remote", nil
+	f.Health = &placement.RemoteHealth{Endpoint: opa, Queried: true}
 	f.State.Binding = &policy.Binding{Remote: &policy.Remote{Document: document}}
-	f.Supply = func(schema.GroupVersionResource) (watches.State, int) { return watches.State{}, 0 }
 	f.Settled = true
 	return f
 }
@@ -79,12 +64,12 @@ func supplied(f *status.Facts, types replicas) {
 	for r := range types {
 		f.State.Binding.PushedTypes = append(f.State.Binding.PushedTypes, r)
 	}
-	f.Supply = func(r schema.GroupVersionResource) (watches.State, int) { return types.of(r, nil) }
+	f.Pushed = types.types()
 }
 
 func TestComputeRemote(t *testing.T) {
 	health := func(h placement.RemoteHealth) func(*status.Facts) {
-		return func(f *status.Facts) { f.State.Policy.Evaluator = distant(h) }
+		return func(f *status.Facts) { f.Health = &h }
 	}
 	open := failing(engine.FaultTimeout, "no answer within 1s")
 	open.BreakerOpen = true
@@ -246,7 +231,7 @@ func TestComputeRemote(t *testing.T) {
 func TestReachableIsSteady(t *testing.T) {
 	after := func(old placementv1.PlacementPolicyStatus, h placement.RemoteHealth) placementv1.PlacementPolicyStatus {
 		f := elsewhere()
-		f.State.Policy.Evaluator = distant(h)
+		f.Health = &h
 		return status.Compute(old, f)
 	}
 	port := func(n int) placement.RemoteHealth {

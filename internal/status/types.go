@@ -48,7 +48,7 @@ const maxFindings = 10
 // typeChecked returns the condition TypeChecked, or nil for none, and sets the findings. Until the generation is
 // checked, it keeps the result in the old status if that is for the same generation.
 func (s *setter) typeChecked(old placementv1.PlacementPolicyStatus, f Facts) *metav1.Condition {
-	_, remote := f.State.Policy.Remote()
+	remote := f.Health != nil
 	kept := meta.FindStatusCondition(old.Conditions, placementv1.ConditionTypeChecked)
 	if f.Types == nil {
 		if kept != nil && kept.ObservedGeneration != s.generation || kept == nil && (!remote || old.ObservedGeneration != s.generation) {
