@@ -438,8 +438,9 @@ const (
 	Made
 	// Overtaken means that the object was changed, and has another placement.
 	Overtaken
-	// Refused means that the API server refused to patch this object, and Failed that it did for a reason that other objects may share.
+	// Refused means that the API server refused to patch this object for a reason of its own.
 	Refused
+	// Failed means that it was not patched for a reason that other objects may share.
 	Failed
 	// Protected means that a PodDisruptionBudget does not allow the eviction. It does not count for the pace.
 	Protected
