@@ -219,6 +219,36 @@ func TestFailuresAreTriedByOne(t *testing.T) {
 	}
 }
 
+// TestProbesGoAlone checks that the others wait while a probe is under way, thirty seconds at most, and that all go on when it succeeds.
+func TestProbesGoAlone(t *testing.T) {
+	c := newCrowd(t, 20)
+	c.fails = everyPatch
+	c.flap(1)
+	next := func(wait time.Duration) []Key {
+		c.clock.Step(wait)
+		return c.scheduler.Schedule(c.clock.Now()).Keys
+	}
+	begin := func(keys []Key) {
+		t.Helper()
+		if len(keys) != 1 {
+			t.Fatalf("%d objects may go on, want one", len(keys))
+		}
+		if ok, _ := c.scheduler.Ask(c.clock.Now(), keys[0], nil, c.due(), Carrier{}); !ok {
+			t.Fatal("the probe waits")
+		}
+	}
+	begin(next(retryDelayMax))
+	if keys := next(probeLimit - time.Second); len(keys) > 0 {
+		t.Errorf("%v may go on while a probe is under way", keys)
+	}
+	second := next(2 * time.Second)
+	begin(second)
+	c.scheduler.Done(c.clock.Now(), second[0], c.due(), Patch{Ending: Made})
+	if keys := next(0); len(keys) != 18 {
+		t.Errorf("%d objects may go on after a success, want 18", len(keys))
+	}
+}
+
 // of returns the key of an object in a namespace.
 func of(namespace string, i int) Key {
 	return Key{Resource: deployments, Namespace: namespace, Name: fmt.Sprint(i)}
