@@ -47,9 +47,6 @@ var errNotTaken = errors.New("the API server did not take the placement over; th
 
 // act patches or evicts the object unless it must wait. An object that waits is enqueued again once it may be patched.
 func (c *Controller) act(ctx context.Context, s *scope) (proceed bool, err error) {
-	if c.Ledger.Hold(c.Clock.Now(), s.key, remediation.Names(s.due)...) {
-		return false, nil
-	}
 	if s.due.Evicts(s.key.Resource.GroupResource()) {
 		c.evict(ctx, s)
 		return true, nil

@@ -104,6 +104,9 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 		c.Changed(name)
 	}
 	c.objects.enqueue(result.Released...)
+	if result.Freed {
+		c.Scheduler.Reconsider()
+	}
 	c.releases.enqueue(result.Unsaved...)
 	if result.Unconcluded {
 		c.overdue.request(remediation.AssessmentLimit, func() { c.conclude(context.Background()) })
@@ -207,9 +210,6 @@ func (c *Controller) settle(ctx context.Context, paused, continued []string) {
 			c.settleReadiness(name)
 		}
 		late := c.Clock.Since(began) >= resumeLimit
-		if late {
-			c.Scheduler.StopResuming()
-		}
 		before := len(paused) + len(continued)
 		paused = slices.DeleteFunc(paused, func(name string) bool {
 			decided, gone := c.decided(ctx, name)
@@ -324,8 +324,7 @@ func (r *releases) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	if !ok {
 		return reconcile.Result{}, saved
 	}
-	free, ok := r.Ledger.Release(r.Clock.Now(), p.Name, change)
-	if !ok {
+	if !r.Ledger.Release(r.Clock.Now(), p.Name, change) {
 		if paused := r.Ledger.Report(p.Name).Pause; paused != nil {
 			r.Events.On(p, events.RemediationPaused, fmt.Sprintf("the annotation %s names the change %s, but the policy is paused for the change %s", placementv1.ReleaseBlastRadiusAnnotation, change, paused.Change))
 		}
@@ -333,7 +332,7 @@ func (r *releases) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	}
 	r.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation goes on: change %s was released", change))
 	r.Changed(p.Name)
-	r.objects.enqueue(free...)
+	r.Scheduler.Reconsider()
 	return reconcile.Result{}, saved
 }
 

@@ -36,6 +36,7 @@ type unmatched struct{}
 
 func (unmatched) Matching(remediation.Key) []string                 { return nil }
 func (unmatched) Matched(string, []schema.GroupVersionResource) int { return 0 }
+func (unmatched) Holds(string, string) (time.Time, bool)            { return time.Time{}, false }
 func (unmatched) Requires(string, remediation.Key) bool             { return false }
 
 // BenchmarkSchedule measures a pass of the scheduler while objects of a thousand namespaces wait for one that is being moved.

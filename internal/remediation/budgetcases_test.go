@@ -104,6 +104,7 @@ func (c *budgetCase) waiting(policy string) remediation.Waiting { return c.Waiti
 
 func (c *budgetCase) Matching(key remediation.Key) []string             { return append(c.matching[key], c.all...) }
 func (c *budgetCase) Matched(string, []schema.GroupVersionResource) int { return c.matched }
+func (c *budgetCase) Holds(string, string) (time.Time, bool)            { return time.Time{}, false }
 func (c *budgetCase) Requires(policy string, key remediation.Key) bool  { return c.requires }
 
 // scheduling returns a version of a policy that rolls pods, and brings it into force.

@@ -179,6 +179,9 @@ func (h *history) Matched(policy string, types []schema.GroupVersionResource) (n
 	return n
 }
 
+// Holds makes the history the Matches of the budget.
+func (h *history) Holds(string, string) (time.Time, bool) { return time.Time{}, false }
+
 // Requires makes the history the Matches of the budget.
 func (h *history) Requires(policy string, key remediation.Key) bool {
 	key.Resource = deployments

@@ -190,7 +190,7 @@ func (s *Scheduler) Waiting(now time.Time, policy string) Waiting {
 	for _, c := range s.line.classes {
 		if c.wantedBy(policy) {
 			w := c.first()
-			out.add(c.waiters.Len(), s.blocked(now, w.key, w.claims, false))
+			out.add(c.waiters.Len(), s.blocked(now, w.key, w.claims, w.since, false))
 		}
 	}
 	out.Protected = s.evictions.protected(policy)
@@ -229,8 +229,8 @@ func (w *Waiting) add(n int, by block) {
 		w.Stopped += n
 	case forSettling:
 		w.Settling += n
-	case forProbe, forData:
-		// These are short.
+	case forChange, forProbe, forData:
+		// These are short, or the status has a pause.
 	default:
 		w.Paced += n
 	}

@@ -17,7 +17,6 @@ limitations under the License.
 package remediation
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -147,15 +146,12 @@ type policyGuard struct {
 	unwell int
 	// late are the objects that were not decided when an assessment that includes them ended.
 	late sets.Set[Key]
-	// held are the objects whose patch is held. waited are those whose patch was held and which have not been patched
-	// since. The times say when the wait began.
-	held, waited map[Key]time.Time
 	// open is the number of assessments that are not concluded. began is when the first of them began after a time without
-	// any. long reports whether one began so much later that they may go on for ever.
-	open  int
-	began time.Time
-	long  bool
-	pause *Pause
+	// any, and ended when the last one was concluded. long reports whether one began so much later that they may go on for ever.
+	open         int
+	began, ended time.Time
+	long         bool
+	pause        *Pause
 	// allowed is the number of harmed objects that an earlier leader found harmed before the change.
 	allowed int
 	// resuming reports whether an earlier leader paused the policy and some objects have not been decided since. Then
@@ -198,9 +194,8 @@ type Assessment struct {
 // such as those of a type that can no longer be read.
 const AssessmentLimit = 30 * time.Second
 
-// holdLimit is the maximum time for which an object's patch waits for assessments. New ones may begin whenever data
-// changes.
-const holdLimit = 2 * AssessmentLimit
+// assessmentGap is how long no assessment of a policy is open before the next one does not follow those before.
+const assessmentGap = time.Second
 
 // Assess begins an assessment of the effects of a change on the objects of some policies.
 func (l *Ledger) Assess(now time.Time, cause Cause, policies ...string) *Assessment {
@@ -209,7 +204,7 @@ func (l *Ledger) Assess(now time.Time, cause Cause, policies ...string) *Assessm
 	a := &Assessment{ledger: l, guards: map[string]*policyGuard{}, since: now, pending: map[Key][]string{}, waits: map[string]int{}}
 	for _, name := range policies {
 		g := l.guard(name)
-		if g.open == 0 {
+		if g.open == 0 && now.Sub(g.ended) >= assessmentGap {
 			g.began = now
 		}
 		g.open++
@@ -312,7 +307,6 @@ func (l *Ledger) guard(name string) *policyGuard {
 	if !ok {
 		g = &policyGuard{
 			bound: (*placementv1.BlastRadius)(nil).WithDefaults(), harmed: map[Key]harmed{}, namespaces: map[string]int{}, late: sets.New[Key](),
-			held: map[Key]time.Time{}, waited: map[Key]time.Time{},
 		}
 		l.guards[name] = g
 	}
@@ -329,10 +323,6 @@ func (l *Ledger) count(key Key, v *placement.Verdict, before finding, known bool
 	g := l.guard(name)
 	g.unwell += now.harm.weight() - before.harm.weight()
 	g.bound, g.generation = v.Policy.BlastRadius.WithDefaults(), v.Policy.Generation
-	if v.Err != nil || len(v.Decision.Errors) > 0 || len(v.Changes) == 0 {
-		// There is nothing to patch.
-		delete(g.waited, key)
-	}
 	assessed := l.assesses(name, key) || g.overdue(key)
 	entry, counted := g.harmed[key]
 	switch {
@@ -407,37 +397,26 @@ func (g *policyGuard) pauses(namespace string) bool {
 	return g.pause != nil && g.pause.Scope.Includes(namespace)
 }
 
-// Hold reports whether patching an object for the policies' decisions must wait. ConcludeAssessments returns the object
-// when it may be patched.
-func (l *Ledger) Hold(now time.Time, key Key, policies ...string) bool {
+// Holds implements Matches.
+func (l *Ledger) Holds(policy, namespace string) (assessed time.Time, paused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, name := range policies {
-		g, ok := l.guards[name]
-		if !ok || g.open == 0 && !g.pauses(key.Namespace) {
-			continue
-		}
-		since := cmp.Or(g.held[key], g.waited[key], now)
-		if !g.pauses(key.Namespace) && now.Sub(since) >= holdLimit {
-			continue
-		}
-		g.held[key] = since
-		delete(g.waited, key)
-		return true
+	g := l.guards[policy]
+	if g == nil {
+		return time.Time{}, false
 	}
-	for _, name := range policies {
-		if g, ok := l.guards[name]; ok {
-			delete(g.held, key)
-			delete(g.waited, key)
-		}
+	if g.open > 0 {
+		assessed = g.began
 	}
-	return false
+	return assessed, g.pauses(namespace)
 }
 
 // AssessmentResult is the result of ConcludeAssessments.
 type AssessmentResult struct {
-	// Released are the objects to decide again because their patches are no longer held.
+	// Released are the objects to decide again because of their policy's plan or its approval.
 	Released []Key
+	// Freed reports whether Holds no longer holds back patches that it held back before.
+	Freed bool
 	// Paused are the policies whose remediation was paused, in all namespaces or in some, and Resumed those whose remediation was
 	// resumed.
 	Paused, Resumed []string
@@ -478,7 +457,7 @@ func (l *Ledger) ConcludeAssessments(now time.Time) AssessmentResult {
 				l.late = true
 			}
 			g.open--
-			judged[name] = true
+			g.ended, judged[name] = now, true
 			delete(a.guards, name)
 		}
 		return a.complete && len(a.guards) == 0
@@ -527,9 +506,7 @@ func (l *Ledger) concludePolicy(name string, g *policyGuard, assessed bool, now 
 	}
 	l.plan(name, g, assessed, now, out)
 	narrower := before != nil && g.pause != nil && !g.pause.Scope.Covers(before.Scope)
-	if g.open == 0 && (g.pause == nil || assessed || narrower) {
-		out.Released = append(out.Released, g.free(now)...)
-	}
+	out.Freed = out.Freed || g.open == 0 && (g.pause == nil || assessed || narrower)
 }
 
 // judge begins, continues, or ends the pause. next has the present numbers of harmed objects. over reports whether they exceed the
@@ -605,25 +582,7 @@ func (g *policyGuard) sweep(now time.Time) {
 
 // end ends a pause. Afterwards, patches only wait for assessments.
 func (g *policyGuard) end(now time.Time) {
-	g.pause, g.allowed, g.resuming, g.dirty = nil, 0, false, false
-	for key := range g.held {
-		g.held[key] = now
-	}
-}
-
-// free returns the objects whose patches were held and are not paused, and no longer holds them.
-func (g *policyGuard) free(now time.Time) []Key {
-	maps.DeleteFunc(g.waited, func(_ Key, since time.Time) bool { return now.Sub(since) >= 2*holdLimit })
-	var out []Key
-	for key, since := range g.held {
-		if g.pauses(key.Namespace) {
-			continue
-		}
-		out = append(out, key)
-		g.waited[key] = since
-		delete(g.held, key)
-	}
-	return out
+	g.pause, g.allowed, g.resuming, g.dirty, g.began = nil, 0, false, false, now
 }
 
 // maxExamples is the number of objects that a pause names.
@@ -690,14 +649,13 @@ func (l *Ledger) Settle(policy string) bool {
 	return true
 }
 
-// Release allows a change that paused a policy. It returns the objects to decide again. ok is false if the policy is
-// not paused because of that change.
-func (l *Ledger) Release(now time.Time, policy, change string) (free []Key, ok bool) {
+// Release allows a change that paused a policy. It returns false if the policy is not paused because of that change.
+func (l *Ledger) Release(now time.Time, policy, change string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g := l.guards[policy]
 	if g == nil || g.pause == nil || g.pause.Change != change {
-		return nil, false
+		return false
 	}
 	g.released = g.resuming
 	g.end(now)
@@ -707,8 +665,5 @@ func (l *Ledger) Release(now time.Time, policy, change string) (free []Key, ok b
 			g.drop(key, entry)
 		}
 	}
-	if g.open > 0 {
-		return nil, true
-	}
-	return g.free(now), true
+	return true
 }

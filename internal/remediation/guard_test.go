@@ -36,6 +36,7 @@ import (
 type fleet struct {
 	t *testing.T
 	*remediation.Ledger
+	scheduler  *remediation.Scheduler
 	now        time.Time
 	bound      placementv1.BlastRadius
 	generation int64
@@ -44,7 +45,11 @@ type fleet struct {
 }
 
 func newFleet(t *testing.T) *fleet {
-	return &fleet{t: t, Ledger: remediation.NewLedger(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), generation: 3, version: "1"}
+	l := remediation.NewLedger()
+	return &fleet{
+		t: t, Ledger: l, scheduler: remediation.NewScheduler(remediation.Limits{}, l, func(string) bool { return false }),
+		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), generation: 3, version: "1",
+	}
 }
 
 func object(i int) remediation.Key { return key("deployments", "shop", fmt.Sprintf("o-%03d", i)) }
@@ -68,6 +73,39 @@ func clear(v *placement.Verdict) {
 	v.Changes = []placement.Change{{Field: "annotations", Key: placementv1.ClustersAnnotation, From: new(`["a"]`), To: new(`[]`)}}
 }
 
+// judged is the result of ConcludeAssessments, and the objects that may be patched then.
+type judged struct {
+	remediation.AssessmentResult
+	free []remediation.Key
+}
+
+// conclude calls ConcludeAssessments, and has the scheduler look again.
+func (f *fleet) conclude() (out judged) {
+	if out.AssessmentResult = f.ConcludeAssessments(f.now); out.Freed {
+		f.scheduler.Reconsider()
+	}
+	out.free = f.scheduler.Schedule(f.now).Keys
+	return out
+}
+
+// release releases a change, and returns the objects that may be patched then.
+func (f *fleet) release(change string) (free []remediation.Key, ok bool) {
+	if ok = f.Release(f.now, "p", change); ok {
+		f.scheduler.Reconsider()
+	}
+	return f.scheduler.Schedule(f.now).Keys, ok
+}
+
+// held reports whether an object waits. It is patched otherwise.
+func (f *fleet) held(key remediation.Key) bool {
+	due := dueFor(&placement.Policy{Name: "p"})
+	ok, _ := f.scheduler.Ask(f.now, key, nil, due, remediation.Carrier{})
+	if ok {
+		f.scheduler.Done(f.now, key, due, remediation.Patch{})
+	}
+	return !ok
+}
+
 func (f *fleet) record(i int, s state) { f.recordAt(object(i), s) }
 
 func (f *fleet) recordAt(key remediation.Key, s state) {
@@ -80,7 +118,7 @@ func (f *fleet) recordAt(key remediation.Key, s state) {
 
 // change has total objects decided again in one assessment. An object in states gets its own state. Of the others, the
 // first n get state s, and the rest is fine.
-func (f *fleet) change(total int, states map[int]state, s state, n int) remediation.AssessmentResult {
+func (f *fleet) change(total int, states map[int]state, s state, n int) judged {
 	f.t.Helper()
 	a := f.Assess(f.now, remediation.Cause{}, "p")
 	for i := range total {
@@ -88,7 +126,7 @@ func (f *fleet) change(total int, states map[int]state, s state, n int) remediat
 	}
 	a.Complete()
 	for i := range total {
-		if !f.Hold(f.now, object(i), "p") {
+		if !f.held(object(i)) {
 			f.t.Fatalf("object %d may be patched while %d objects are undecided", i, total-i)
 		}
 		switch own, ok := states[i]; {
@@ -104,10 +142,10 @@ func (f *fleet) change(total int, states map[int]state, s state, n int) remediat
 }
 
 // judge calls ConcludeAssessments, and patches the objects that are free afterwards.
-func (f *fleet) judge() remediation.AssessmentResult {
+func (f *fleet) judge() judged {
 	f.t.Helper()
-	got := f.ConcludeAssessments(f.now)
-	f.patch(got.Released)
+	got := f.conclude()
+	f.patch(got.free)
 	return got
 }
 
@@ -115,19 +153,19 @@ func (f *fleet) judge() remediation.AssessmentResult {
 func (f *fleet) patch(free []remediation.Key) {
 	f.t.Helper()
 	for _, key := range free {
-		if f.Hold(f.now, key, "p") {
+		if f.held(key) {
 			f.t.Fatalf("%s is free and held", key)
 		}
 	}
 }
 
 // settle declares that all objects have been decided.
-func (f *fleet) settle() remediation.AssessmentResult {
+func (f *fleet) settle() judged {
 	f.t.Helper()
 	if !f.Settle("p") {
 		f.t.Fatal("an assessment is not concluded")
 	}
-	return f.ConcludeAssessments(f.now)
+	return f.conclude()
 }
 
 func (f *fleet) pause() *remediation.Pause { return f.Report("p").Pause }
@@ -156,14 +194,14 @@ func TestBlastRadius(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t)
 			f.bound = test.bound
-			if got := f.change(test.total, nil, fine, 0); len(got.Released) != test.total || len(got.Paused) > 0 {
-				t.Fatalf("first: %d objects free, paused %v", len(got.Released), got.Paused)
+			if got := f.change(test.total, nil, fine, 0); len(got.free) != test.total || len(got.Paused) > 0 {
+				t.Fatalf("first: %d objects free, paused %v", len(got.free), got.Paused)
 			}
 			got := f.change(test.total, nil, test.state, test.n)
-			if paused := f.pause() != nil; paused != test.paused || paused != (len(got.Paused) > 0) || paused == (len(got.Released) > 0) {
-				t.Errorf("paused %t, %d objects free, want paused %t", paused, len(got.Released), test.paused)
+			if paused := f.pause() != nil; paused != test.paused || paused != (len(got.Paused) > 0) || paused == (len(got.free) > 0) {
+				t.Errorf("paused %t, %d objects free, want paused %t", paused, len(got.free), test.paused)
 			}
-			if held := f.Hold(f.now, object(0), "p"); held != test.paused {
+			if held := f.held(object(0)); held != test.paused {
 				t.Errorf("patches are held: %t", held)
 			}
 		})
@@ -222,8 +260,8 @@ func TestBlastRadiusHealsAndIsReleased(t *testing.T) {
 	for i := range 40 {
 		f.record(i, fine)
 	}
-	if got := f.judge(); len(got.Released) != 40 || len(got.Resumed) != 1 || f.pause() != nil {
-		t.Errorf("after healing %d objects are free, resumed %v, pause %v", len(got.Released), got.Resumed, f.pause())
+	if got := f.judge(); len(got.free) != 40 || len(got.Resumed) != 1 || f.pause() != nil {
+		t.Errorf("after healing %d objects are free, resumed %v, pause %v", len(got.free), got.Resumed, f.pause())
 	}
 
 	// Making the same change again counts as a new change.
@@ -233,16 +271,16 @@ func TestBlastRadiusHealsAndIsReleased(t *testing.T) {
 	if again == nil || again.Change == p.Change {
 		t.Fatalf("pause %+v after %+v", again, p)
 	}
-	if _, ok := f.Release(f.now, "p", p.Change); ok {
+	if _, ok := f.release(p.Change); ok {
 		t.Error("released by the earlier change's identity")
 	}
-	if free, ok := f.Release(f.now, "p", again.Change); !ok || len(free) != 40 || f.Hold(f.now, object(0), "p") {
+	if free, ok := f.release(again.Change); !ok || len(free) != 40 || f.held(object(0)) {
 		t.Errorf("release: %t, %d objects free", ok, len(free))
 	}
 	for i := range 40 {
 		f.record(i, empty)
 	}
-	if got := f.ConcludeAssessments(f.now); len(got.Paused) > 0 || f.pause() != nil {
+	if got := f.conclude(); len(got.Paused) > 0 || f.pause() != nil {
 		t.Errorf("what was released paused the policy again: %v", got.Paused)
 	}
 
@@ -255,7 +293,7 @@ func TestBlastRadiusHealsAndIsReleased(t *testing.T) {
 		t.Error("the release let the next change through")
 	}
 	f.generation, f.bound = 4, placementv1.BlastRadius{Percent: 100}
-	if got := f.change(40, nil, refuse, 40); len(got.Released) != 40 || f.pause() != nil {
+	if got := f.change(40, nil, refuse, 40); len(got.free) != 40 || f.pause() != nil {
 		t.Error("a raised bound does not release the change")
 	}
 }
@@ -307,8 +345,8 @@ func TestBlastRadiusOutlivesTheLeader(t *testing.T) {
 	for i := 5; i < 40; i++ {
 		next.record(i, fine)
 	}
-	if got := next.ConcludeAssessments(next.now); next.pause() != nil || len(got.Released) != 40 {
-		t.Errorf("healed: pause %+v, %d objects free", next.pause(), len(got.Released))
+	if got := next.conclude(); next.pause() != nil || len(got.free) != 40 {
+		t.Errorf("healed: pause %+v, %d objects free", next.pause(), len(got.free))
 	}
 }
 
@@ -321,7 +359,7 @@ func TestPauseOfAnEarlierLeaderStaysUntilAllIsDecided(t *testing.T) {
 	f.change(0, nil, fine, 0)
 	expect := func(when string) {
 		t.Helper()
-		if p := f.pause(); p == nil || p.Change != "3-earlier" || !f.Hold(f.now, object(0), "p") {
+		if p := f.pause(); p == nil || p.Change != "3-earlier" || !f.held(object(0)) {
 			t.Fatalf("%s: pause %+v", when, p)
 		}
 	}
@@ -352,15 +390,15 @@ func TestPauseOfAnEarlierLeaderStaysUntilAllIsDecided(t *testing.T) {
 	for i := 20; i < 60; i++ {
 		f.record(i, fine)
 	}
-	if got := f.ConcludeAssessments(f.now); len(got.Resumed) != 1 || f.pause() != nil {
+	if got := f.conclude(); len(got.Resumed) != 1 || f.pause() != nil {
 		t.Errorf("healed: %+v", f.pause())
 	}
 
 	healed := newFleet(t)
 	healed.Resume("p", "3-earlier", 0, nil)
 	healed.change(40, nil, fine, 0)
-	if got := healed.settle(); len(got.Resumed) != 1 || len(got.Released) != 40 || healed.pause() != nil {
-		t.Errorf("healed while there was no leader: %+v, %d objects free", healed.pause(), len(got.Released))
+	if got := healed.settle(); len(got.Resumed) != 1 || len(got.free) != 40 || healed.pause() != nil {
+		t.Errorf("healed while there was no leader: %+v, %d objects free", healed.pause(), len(got.free))
 	}
 }
 
@@ -370,7 +408,7 @@ func TestReleaseOfAnEarlierLeadersPause(t *testing.T) {
 	f := newFleet(t)
 	f.Resume("p", "3-earlier", 0, nil)
 	f.change(10, nil, clear, 10)
-	if _, ok := f.Release(f.now, "p", "3-earlier"); !ok {
+	if _, ok := f.release("3-earlier"); !ok {
 		t.Fatal("not released")
 	}
 	f.change(40, nil, clear, 40)
@@ -409,7 +447,7 @@ func TestOwnersDoNotPausePolicies(t *testing.T) {
 }
 
 // spread has n objects of each namespace decided again in one assessment, with the state that the namespace has, and fine otherwise.
-func (f *fleet) spread(n int, states map[string]state, namespaces ...string) remediation.AssessmentResult {
+func (f *fleet) spread(n int, states map[string]state, namespaces ...string) judged {
 	f.t.Helper()
 	a := f.Assess(f.now, remediation.Cause{}, "p")
 	for _, namespace := range namespaces {
@@ -421,7 +459,7 @@ func (f *fleet) spread(n int, states map[string]state, namespaces ...string) rem
 	for _, namespace := range namespaces {
 		for i := range n {
 			k := key("deployments", namespace, fmt.Sprint(i))
-			f.Hold(f.now, k, "p")
+			f.held(k)
 			s, ok := states[namespace]
 			if !ok {
 				s = fine
@@ -429,7 +467,7 @@ func (f *fleet) spread(n int, states map[string]state, namespaces ...string) rem
 			f.recordAt(k, s)
 		}
 	}
-	return f.ConcludeAssessments(f.now)
+	return f.conclude()
 }
 
 // TestBlastRadiusOfNamespaces checks that a change that harms the objects of one or two namespaces holds these alone, and that it
@@ -440,7 +478,7 @@ func TestBlastRadiusOfNamespaces(t *testing.T) {
 		t.Helper()
 		var got []string
 		for _, namespace := range all {
-			if f.Hold(f.now, key("deployments", namespace, "0"), "p") {
+			if f.held(key("deployments", namespace, "0")) {
 				got = append(got, namespace)
 			}
 		}
@@ -452,8 +490,8 @@ func TestBlastRadiusOfNamespaces(t *testing.T) {
 		f := newFleet(t)
 		f.spread(12, nil, all...)
 		got := f.spread(12, map[string]state{"a": refuse}, all...)
-		if len(got.Paused) != 1 || len(got.Released) != 36 {
-			t.Errorf("paused %v, %d objects free", got.Paused, len(got.Released))
+		if len(got.Paused) != 1 || len(got.free) != 36 {
+			t.Errorf("paused %v, %d objects free", got.Paused, len(got.free))
 		}
 		holds(f, "a")
 		p := f.pause()
@@ -475,8 +513,8 @@ func TestBlastRadiusOfNamespaces(t *testing.T) {
 		for i := range 12 {
 			next.recordAt(key("deployments", "a", fmt.Sprint(i)), fine)
 		}
-		if got := next.ConcludeAssessments(next.now); len(got.Resumed) != 1 || len(got.Released) != 12 {
-			t.Errorf("resumed %v, %d objects free", got.Resumed, len(got.Released))
+		if got := next.conclude(); len(got.Resumed) != 1 || len(got.free) != 12 {
+			t.Errorf("resumed %v, %d objects free", got.Resumed, len(got.free))
 		}
 		holds(next)
 	})
@@ -487,18 +525,18 @@ func TestBlastRadiusOfNamespaces(t *testing.T) {
 		holds(f, "a", "b")
 		first := f.pause()
 		f.now = f.now.Add(time.Second)
-		if got := f.spread(12, map[string]state{"a": refuse, "b": empty, "c": fail}, all...); len(got.Paused) != 1 || len(got.Released) != 0 {
-			t.Errorf("paused %v, %d objects free", got.Paused, len(got.Released))
+		if got := f.spread(12, map[string]state{"a": refuse, "b": empty, "c": fail}, all...); len(got.Paused) != 1 || len(got.free) != 0 {
+			t.Errorf("paused %v, %d objects free", got.Paused, len(got.free))
 		}
 		holds(f, all...)
-		if _, ok := f.Release(f.now, "p", first.Change); ok {
+		if _, ok := f.release(first.Change); ok {
 			t.Error("the release of two namespaces releases all")
 		}
 		for i := range 12 {
 			f.recordAt(key("deployments", "c", fmt.Sprint(i)), fine)
 		}
-		if got := f.ConcludeAssessments(f.now); len(got.Resumed) != 0 || len(got.Released) != 24 {
-			t.Errorf("resumed %v, %d objects free", got.Resumed, len(got.Released))
+		if got := f.conclude(); len(got.Resumed) != 0 || len(got.free) != 24 {
+			t.Errorf("resumed %v, %d objects free", got.Resumed, len(got.free))
 		}
 		holds(f, "a", "b")
 	})
@@ -513,7 +551,7 @@ func TestBlastRadiusOfNamespaces(t *testing.T) {
 		f.spread(12, nil, all...)
 		f.spread(12, map[string]state{"a": moves, "b": clear}, all...)
 		holds(f, "b")
-		if free, ok := f.Release(f.now, "p", f.pause().Change); !ok || len(free) != 12 {
+		if free, ok := f.release(f.pause().Change); !ok || len(free) != 12 {
 			t.Errorf("released %t, %d objects free", ok, len(free))
 		}
 		holds(f)
@@ -573,7 +611,7 @@ func TestHoldEnds(t *testing.T) {
 		a.Complete()
 		f.record(1, moves)
 		f.ConcludeAssessments(f.now)
-		if !f.Hold(f.now, object(1), "p") {
+		if !f.held(object(1)) {
 			if wait := f.now.Sub(waited); wait > 2*remediation.AssessmentLimit+10*time.Second {
 				t.Errorf("a patch waited for %s", wait)
 			}
@@ -586,9 +624,9 @@ func TestHoldEnds(t *testing.T) {
 	// The limit does not apply to a pause.
 	f.change(40, nil, fine, 0)
 	f.change(40, nil, empty, 40)
-	f.Hold(f.now, object(1), "p")
+	f.held(object(1))
 	f.now = f.now.Add(time.Hour)
-	if !f.Hold(f.now, object(1), "p") {
+	if !f.held(object(1)) {
 		t.Error("a patch went through a pause")
 	}
 }
@@ -622,17 +660,21 @@ func TestAwaitedObjectsHoldUpTheirOwnPoliciesAlone(t *testing.T) {
 	a := l.Assess(now, remediation.Cause{}, "slow", "quick")
 	a.Add(object(0), object(1))
 	a.Complete()
-	if l.ConcludeAssessments(now); !l.Hold(now, object(1), "quick") {
+	holds := func(policy string) bool {
+		assessed, _ := l.Holds(policy, "shop")
+		return !assessed.IsZero()
+	}
+	if l.ConcludeAssessments(now); !holds("quick") {
 		t.Error("patched while it is not known what the policy says of the others")
 	}
 	l.Await(object(0), "slow")
 	l.Skip(object(1))
-	if got := l.ConcludeAssessments(now); len(got.Released) != 1 || l.Hold(now, object(1), "quick") || !l.Hold(now, object(1), "slow") {
-		t.Errorf("%d objects are free", len(got.Released))
+	if got := l.ConcludeAssessments(now); !got.Freed || holds("quick") || !holds("slow") {
+		t.Errorf("freed: %t, holds quick: %t, slow: %t", got.Freed, holds("quick"), holds("slow"))
 	}
 	l.Await(object(0), "slow", "quick")
 	l.Skip(object(0))
-	if l.ConcludeAssessments(now); l.Hold(now, object(1), "slow") {
+	if l.ConcludeAssessments(now); holds("slow") {
 		t.Error("held by nothing")
 	}
 }
@@ -645,12 +687,12 @@ func TestAssessmentEnds(t *testing.T) {
 	a.Add(object(0), object(1))
 	a.Complete()
 	f.record(0, fine)
-	f.Hold(f.now, object(0), "p")
-	if got := f.ConcludeAssessments(f.now); len(got.Released) > 0 {
+	f.held(object(0))
+	if got := f.conclude(); len(got.free) > 0 {
 		t.Error("free before all objects are decided")
 	}
 	f.now = f.now.Add(remediation.AssessmentLimit)
-	if got := f.ConcludeAssessments(f.now); len(got.Released) != 1 {
+	if got := f.conclude(); len(got.free) != 1 {
 		t.Error("not free after the limit")
 	}
 	a = f.Assess(f.now, remediation.Cause{}, "p")
@@ -659,7 +701,7 @@ func TestAssessmentEnds(t *testing.T) {
 	a.Complete()
 	f.Skip(object(0))
 	f.ConcludeAssessments(f.now)
-	if f.Hold(f.now, object(0), "p") {
+	if f.held(object(0)) {
 		t.Error("a policy that was created again is held by the assessment of its namesake")
 	}
 }

@@ -33,6 +33,8 @@ const (
 	forProbe
 	// forData means that the policy's data changed soon after patches for the change before.
 	forData
+	// forChange means that a change is being assessed, or is not carried out because it would harm too many objects.
+	forChange
 	// forWindow means a window of the policy, and forPace the pace of its patches.
 	forWindow
 	forPace
@@ -56,8 +58,9 @@ type block struct {
 type waiter struct {
 	key    Key
 	claims []claim
-	// place is the object's place in the order in which objects began to wait.
+	// place is the object's place in the order in which objects began to wait, and since when it did.
 	place uint64
+	since time.Time
 	class *class
 	at    *list.Element
 }
@@ -89,19 +92,15 @@ type line struct {
 
 func newLine() line { return line{byKey: map[Key]*waiter{}, classes: map[classID]*class{}} }
 
-// add makes an object wait, which must be put into a class then. One that waits already keeps its place unless it goes to the end.
-func (l *line) add(key Key, claims []claim, toEnd bool) {
-	w := l.byKey[key]
-	if w == nil {
-		w = &waiter{key: key}
-		l.byKey[key] = w
-	}
-	if w.place == 0 || toEnd {
+// put makes an object wait, which must be put into a class then. at is the place that it has already; nil to put it at the end.
+func (l *line) put(now time.Time, key Key, claims []claim, at *waiter) *waiter {
+	if at == nil {
 		l.last++
-		w.place = l.last
-		l.declassify(w)
+		at = &waiter{key: key, place: l.last, since: now}
 	}
-	w.claims = claims
+	at.claims = claims
+	l.byKey[key] = at
+	return at
 }
 
 // classify puts a waiting object into a class, at its place.

@@ -38,8 +38,8 @@ import (
 type movement struct {
 	// patching are the policies for which the object is patched or may be patched now, with what they want.
 	patching map[string]claim
-	// granted reports whether the object may be patched now, and was not asked for yet.
-	granted bool
+	// granted is the place in line that the object had, if it may be patched now and was not asked for yet; otherwise nil.
+	granted *waiter
 	// following are the policies whose patch is followed, from its end until the object is ready. The value reports whether the object is
 	// unavailable meanwhile. uid is the object's UID, and generation and version are its generation and its resource version after the
 	// patch.
@@ -73,6 +73,14 @@ func (m *movement) movesFor(policy string) bool {
 	}
 	_, patching := m.patching[policy]
 	return patching || m.follows(policy)
+}
+
+// policies returns the policies for which the object is patched or moved.
+func (m *movement) policies() (out []string) {
+	if m == nil {
+		return nil
+	}
+	return slices.AppendSeq(slices.Collect(maps.Keys(m.patching)), maps.Keys(m.following))
 }
 
 // claims returns what policies want of the patch, in the order of their names.
@@ -457,14 +465,16 @@ func (s *Scheduler) Resuming() []string {
 	return s.resuming()
 }
 
-// StopResuming declares that it will not be known any more which objects an earlier leader was moving.
-func (s *Scheduler) StopResuming() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// resumeLimit is how long it is tried to find out what an earlier leader was moving.
+const resumeLimit = 10 * time.Minute
+
+// stopResuming gives up to find that out. The caller holds mu.
+func (s *Scheduler) stopResuming() {
+	s.resumeUntil = time.Time{}
 	for _, name := range s.resuming() {
 		s.policies[name].resuming = false
+		s.freed()
 	}
-	s.freed()
 }
 
 // resuming is Resuming. The caller holds mu.
@@ -487,7 +497,7 @@ func (s *Scheduler) Resume(now time.Time, policy string, generation int64, movin
 		b = newBounds(policy, now)
 		s.policies[policy] = b
 	}
-	b.resuming = moving
+	b.resuming, s.resumeUntil = moving, now.Add(resumeLimit).Round(0)
 	if b.version != nil && b.version.Generation != generation {
 		return
 	}

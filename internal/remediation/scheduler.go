@@ -17,6 +17,7 @@ limitations under the License.
 package remediation
 
 import (
+	"cmp"
 	"container/heap"
 	"maps"
 	"slices"
@@ -72,6 +73,8 @@ type Scheduler struct {
 	// moving holds the objects that are moved, and unready those that are not ready.
 	moving  map[Key]*movement
 	unready map[Key]Rollout
+	// counted are the bounds for which an object is moved or unavailable.
+	counted map[Key][]*bounds
 	// late is when the first movement fails that has a deadline; zero if none has.
 	late time.Time
 	// failed holds the objects whose patch or rollout failed, without the version of the resource, by policy.
@@ -80,6 +83,8 @@ type Scheduler struct {
 	refusals  map[Key]time.Duration
 	evictions evictions
 	histories
+	// resumeUntil is when it is given up to find out what an earlier leader was moving; zero if that is known, or given up.
+	resumeUntil time.Time
 	// adoptedUntil is when objects no longer count as moved because an earlier leader may have been moving them; zero if none
 	// do.
 	adoptedUntil time.Time
@@ -95,6 +100,9 @@ type Matches interface {
 	Matched(policy string, types []schema.GroupVersionResource) int
 	// Requires reports whether a policy requires a move of an object. The version of its resource does not matter.
 	Requires(policy string, key Key) bool
+	// Holds returns since when assessments of a policy follow one another, zero if none is open, and whether a change is not carried out in a
+	// namespace because it would harm too many objects.
+	Holds(policy, namespace string) (assessed time.Time, paused bool)
 }
 
 // Limits are bounds for all policies together. 0 means no bound.
@@ -121,7 +129,7 @@ type Next struct {
 func NewScheduler(limits Limits, objects Matches, exempt func(policy string) bool) *Scheduler {
 	s := &Scheduler{
 		objects: objects, exempt: exempt, changes: notify.NewSignal(), policies: map[string]*bounds{}, all: newBounds("", time.Time{}), line: newLine(),
-		moving: map[Key]*movement{}, unready: map[Key]Rollout{}, failed: map[Key]map[string]failure{}, refusals: map[Key]time.Duration{},
+		moving: map[Key]*movement{}, unready: map[Key]Rollout{}, counted: map[Key][]*bounds{}, failed: map[Key]map[string]failure{}, refusals: map[Key]time.Duration{},
 		evictions: newEvictions(), histories: newHistories(),
 	}
 	s.all.apply(&placement.Policy{Budget: placementv1.RemediationBudget{MaxPerMinute: int32(limits.MaxPerMinute), MaxConcurrent: int32(limits.MaxConcurrent)}})
@@ -155,14 +163,19 @@ func (s *Scheduler) Ask(now time.Time, key Key, obj *unstructured.Unstructured, 
 		s.pass(now)
 	}
 	granted := s.cancel(key)
+	place := cmp.Or(granted, s.line.byKey[key])
 	if due.Evicts(key.Resource.GroupResource()) {
 		if retry = s.evictions.delay(now, key, obj, due); retry > 0 {
 			s.line.remove(key)
 			return false, retry
 		}
 	}
-	if blocked := s.blocked(now, key, claims, granted); blocked.reason != forNothing {
-		s.wait(key, claims, blocked, false)
+	since := now
+	if place != nil {
+		since = place.since
+	}
+	if blocked := s.blocked(now, key, claims, since, granted != nil); blocked.reason != forNothing {
+		s.wait(now, key, claims, blocked, place)
 		return false, 0
 	}
 	s.line.remove(key)
@@ -170,7 +183,7 @@ func (s *Scheduler) Ask(now time.Time, key Key, obj *unstructured.Unstructured, 
 		u.earlier, u.last = u.last, now
 	}
 	m := s.reserve(now, key, claims)
-	m.began, m.granted, m.reported = now, false, carrier.Reports
+	m.began, m.reported = now, carrier.Reports
 	for _, c := range claims {
 		s.policies[c.policy.Name].data.act(now)
 	}
@@ -191,10 +204,9 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// wait makes an object wait. One whose patch failed goes to the end of the line. The caller holds mu.
-func (s *Scheduler) wait(key Key, claims []claim, blocked block, failed bool) {
-	s.line.add(key, claims, failed)
-	s.classify(s.line.byKey[key])
+// wait makes an object wait at the place that it had; nil for the end of the line. The caller holds mu.
+func (s *Scheduler) wait(now time.Time, key Key, claims []claim, blocked block, place *waiter) {
+	s.classify(s.line.put(now, key, claims, place))
 	s.wake = earliest(s.wake, blocked.until)
 	s.dirty = s.dirty || blocked.reason == forSettling
 	s.changes.Notify()
@@ -245,12 +257,15 @@ func (s *Scheduler) Schedule(now time.Time) Next {
 	if passed(s.late, now) {
 		s.failLate(now)
 	}
+	if passed(s.resumeUntil, now) {
+		s.stopResuming()
+	}
 	if s.due(now) {
 		s.pass(now)
 	}
 	out := s.news
 	s.news = Next{}
-	out.Wake = earliest(s.wake, earliest(s.adoptedUntil, s.late))
+	out.Wake = earliest(earliest(s.wake, s.resumeUntil), earliest(s.adoptedUntil, s.late))
 	for _, names := range []*[]string{&out.Unsettled, &out.Paused, &out.Changed} {
 		slices.Sort(*names)
 		*names = slices.Compact(*names)
@@ -319,7 +334,7 @@ func (s *Scheduler) postpone(open byTurn) {
 // mayGoOn reports whether nothing keeps back the first object of a class. Otherwise it remembers when that may end. The caller holds mu.
 func (s *Scheduler) mayGoOn(now time.Time, c *class) bool {
 	w := c.first()
-	blocked := s.blocked(now, w.key, w.claims, false)
+	blocked := s.blocked(now, w.key, w.claims, w.since, false)
 	s.wake = earliest(s.wake, blocked.until)
 	if blocked.reason == forSettling {
 		s.news.Unsettled = append(s.news.Unsettled, blocked.policy)
@@ -333,14 +348,13 @@ func (s *Scheduler) grant(now time.Time, w *waiter) {
 	for u := range s.usesOf(w.claims) {
 		u.granted = now
 	}
-	s.reserve(now, w.key, w.claims)
+	s.reserve(now, w.key, w.claims).granted = w
 	s.news.Keys = append(s.news.Keys, w.key)
 }
 
 // reserve makes an object count as moved, and as the probe of its policies. The caller holds mu.
 func (s *Scheduler) reserve(now time.Time, key Key, claims []claim) *movement {
 	m := s.movementOf(key)
-	m.granted = true
 	for _, c := range claims {
 		m.patching[c.policy.Name] = c
 		if b := s.policies[c.policy.Name]; b != nil {
@@ -351,13 +365,13 @@ func (s *Scheduler) reserve(now time.Time, key Key, claims []claim) *movement {
 	return m
 }
 
-// cancel takes back what an object was granted. It reports whether that was anything. The caller holds mu.
-func (s *Scheduler) cancel(key Key) bool {
+// cancel takes back what an object was granted. It returns the place that it had in line; nil if it was granted nothing. The caller holds mu.
+func (s *Scheduler) cancel(key Key) (place *waiter) {
 	m := s.moving[key]
-	if m == nil || !m.granted {
-		return false
+	if m == nil || m.granted == nil {
+		return nil
 	}
-	m.granted = false
+	place, m.granted = m.granted, nil
 	for policy := range m.patching {
 		if b := s.policies[policy]; b != nil {
 			b.probes.end(key)
@@ -366,12 +380,20 @@ func (s *Scheduler) cancel(key Key) bool {
 	clear(m.patching)
 	s.drop(key, m)
 	s.update(key)
-	return true
+	return place
 }
 
-// blocked returns what keeps an object back. granted reports whether it was granted a patch, so that its turn has come. The caller
-// holds mu.
-func (s *Scheduler) blocked(now time.Time, key Key, claims []claim, granted bool) block {
+// holdLimit is the maximum time for which an object waits for assessments. New ones may begin whenever data changes.
+const holdLimit = 2 * AssessmentLimit
+
+// blocked returns what keeps an object back that waits since some time. granted reports whether it was granted a patch, so that its turn has
+// come. The caller holds mu.
+func (s *Scheduler) blocked(now time.Time, key Key, claims []claim, since time.Time, granted bool) block {
+	for _, c := range claims {
+		if out := s.held(now, key, c.policy.Name, since); out.reason != forNothing {
+			return out
+		}
+	}
 	for _, c := range claims {
 		b := s.policies[c.policy.Name]
 		if b == nil || b.version == nil {
@@ -388,6 +410,21 @@ func (s *Scheduler) blocked(now time.Time, key Key, claims []claim, granted bool
 		}
 	}
 	return s.all.blocked(now, key, granted)
+}
+
+// held returns how the ledger keeps an object back that waits since some time. The caller holds mu.
+func (s *Scheduler) held(now time.Time, key Key, policy string, since time.Time) block {
+	assessed, paused := s.objects.Holds(policy, key.Namespace)
+	if paused {
+		return block{reason: forChange, policy: policy}
+	}
+	if assessed.After(since) {
+		since = assessed
+	}
+	if until := since.Add(holdLimit); !assessed.IsZero() && now.Before(until) {
+		return block{forChange, policy, until}
+	}
+	return block{}
 }
 
 // settleInterval is the time after which it is tried again to find out what is ready.
@@ -490,7 +527,8 @@ func (s *Scheduler) Done(now time.Time, key Key, due Due, patch Patch) Result {
 	evicts := patch.Object != nil && due.Evicts(key.Resource.GroupResource())
 	switch {
 	case patch.Ending == Failed:
-		s.wait(key, claims, s.blocked(now, key, claims, false), true)
+		s.line.remove(key)
+		s.wait(now, key, claims, s.blocked(now, key, claims, now, false), nil)
 	case patch.Ending == Protected:
 		out.Retry = s.evictions.protect(now, key, due)
 	case patch.Ending == Made && evicts:
@@ -602,6 +640,13 @@ func (s *Scheduler) Decided(key Key, due Due) {
 	}
 }
 
+// Reconsider declares that Matches no longer holds back objects that it held back before.
+func (s *Scheduler) Reconsider() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.freed()
+}
+
 // Yield gives back what an object was granted, because it can't be patched now. The caller has to try again later.
 func (s *Scheduler) Yield(key Key) {
 	s.mu.Lock()
@@ -704,9 +749,10 @@ func (s *Scheduler) regroup(b *bounds, group string) {
 			break
 		}
 	}
+	before := b.members.UnsortedList()
 	b.share(shared)
 	for key := range s.moving {
-		s.update(key)
+		s.update(key, before...)
 	}
 }
 
@@ -721,16 +767,30 @@ func (s *Scheduler) usesOf(claims []claim) sets.Set[*usage] {
 	return out
 }
 
-// update recomputes what an object is to the bounds of all policies. The caller holds mu.
-func (s *Scheduler) update(key Key) {
+// update recomputes what an object is to the bounds of the policies that match or move it, of those to which it was something before, and of
+// others. The caller holds mu.
+func (s *Scheduler) update(key Key, others ...*bounds) {
 	m := s.moving[key]
 	r, unready := s.unready[key]
 	unready = unready && !r.Serves
 	matching := s.objects.Matching(key)
+	concerned := sets.New(others...).Insert(s.counted[key]...)
+	for _, name := range append(m.policies(), matching...) {
+		if b := s.policies[name]; b != nil {
+			concerned.Insert(b.members.UnsortedList()...)
+		}
+	}
 	freed := s.all.count(key, m, false)
-	for name, b := range s.policies {
-		matched := slices.Contains(matching, name) && (b.countsUnready(key) || r.Version != "")
-		freed = b.count(key, m, (unready || m.rolls()) && (matched || m.movesFor(name))) || freed
+	var counted []*bounds
+	for b := range concerned {
+		matched := slices.Contains(matching, b.name) && (b.countsUnready(key) || r.Version != "")
+		freed = b.count(key, m, (unready || m.rolls()) && (matched || m.movesFor(b.name))) || freed
+		if b.moving.Has(key) || b.unavailable.Has(key) {
+			counted = append(counted, b)
+		}
+	}
+	if s.counted[key] = counted; counted == nil {
+		delete(s.counted, key)
 	}
 	if w := s.line.byKey[key]; w != nil {
 		s.classify(w)

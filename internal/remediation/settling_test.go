@@ -40,6 +40,7 @@ type unmatched struct{}
 
 func (unmatched) Matching(remediation.Key) []string                 { return nil }
 func (unmatched) Matched(string, []schema.GroupVersionResource) int { return 0 }
+func (unmatched) Holds(string, string) (time.Time, bool)            { return time.Time{}, false }
 func (unmatched) Requires(string, remediation.Key) bool             { return false }
 
 // subject is one object that remediation patches.

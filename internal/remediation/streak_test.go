@@ -52,6 +52,7 @@ type unmatched struct{}
 
 func (unmatched) Matching(Key) []string                             { return nil }
 func (unmatched) Matched(string, []schema.GroupVersionResource) int { return 0 }
+func (unmatched) Holds(string, string) (time.Time, bool)            { return time.Time{}, false }
 func (unmatched) Requires(string, Key) bool                         { return false }
 
 func everyPatch(Key) bool { return true }
