@@ -478,3 +478,20 @@ func TestBudgetFollowsMatchedObjects(t *testing.T) {
 		t.Errorf("admitted (-want +got):\n%s", diff)
 	}
 }
+
+// TestGrantedObjectsKeepTheirPlace checks that an object that could go on, and must wait again before it is patched, is still the first.
+func TestGrantedObjectsKeepTheirPlace(t *testing.T) {
+	c := newBudgetCase(t, remediation.Limits{})
+	p := c.scheduling("p", 1, onlyOne)
+	down, first, second := c.object("down", "p"), c.object("first", "p"), c.object("second", "p")
+	c.observe(down, observed(down, 1, false))
+	c.spends(first, rollsFor(p), false)
+	c.spends(second, rollsFor(p), false)
+	for range 2 {
+		if diff := cmp.Diff([]remediation.Key{first}, c.observe(down, observed(down, 1, true)).keys); diff != "" {
+			t.Errorf("to decide again (-want +got):\n%s", diff)
+		}
+		c.observe(down, observed(down, 1, false))
+		c.spends(first, rollsFor(p), false)
+	}
+}
