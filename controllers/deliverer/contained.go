@@ -45,9 +45,6 @@ func (c *Controller) contained(system delivery.System, object, live *unstructure
 			return false
 		}
 	}
-	if n.unobserved {
-		return false
-	}
 	container := keyOf(object)
 	resources := c.resourcesByKind()
 	for _, owner := range c.delivered.owned(system) {

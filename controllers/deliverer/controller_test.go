@@ -426,6 +426,10 @@ func TestReconcile(t *testing.T) {
 	old, doomed := live.DeepCopy(), live.DeepCopy()
 	old.SetCreationTimestamp(metav1.NewTime(started.Add(-20 * time.Second)))
 	doomed.SetDeletionTimestamp(new(metav1.NewTime(started)))
+	elsewhere := live.DeepCopy()
+	if err := unstructured.SetNestedStringSlice(elsewhere.Object, []string{"elsewhere"}, "spec", "placement", "clusterAffinity", "clusterNames"); err != nil {
+		t.Fatal(err)
+	}
 	web = taken(web, live)
 	key := keyOf(web)
 	ends := web.DeepCopy()
@@ -445,20 +449,22 @@ func TestReconcile(t *testing.T) {
 		forgotten bool
 		settled   bool
 	}{
-		"a new object":                 {placed: web, requests: applies, settled: true},
-		"delivered":                    {placed: web, live: live, settled: true},
-		"not answered":                 {placed: web, refusal: apierrors.NewTimeoutError("slow", 1), requests: applies, fails: true, failure: placementv1.ReasonDeliveryFailed, settled: true},
-		"without permission":           {placed: web, refusal: apierrors.NewForbidden(policies.GroupResource(), "", errors.New("no grant")), requests: applies, again: time.Minute, failure: placementv1.ReasonForbidden, settled: true},
-		"before reports are read":      {placed: web, unreported: true, requests: applies},
-		"being deleted":                {placed: ends, forgotten: true, settled: true},
-		"delivered for the first time": {placed: free, requests: applies, settled: true, again: 20 * time.Second},
-		"delivered, not followed":      {placed: free, live: live, settled: true, again: 20 * time.Second},
-		"never followed":               {placed: free, live: old, settled: true, again: time.Minute, failure: placementv1.ReasonDeliveryFailed},
-		"held by a finalizer":          {placed: web, live: doomed},
-		"being deleted, delivered":     {placed: ends, live: live, forgotten: true, settled: true},
-		"gone":                         {live: live, requests: deletes, forgotten: true, settled: true},
-		"gone, not deleted":            {live: live, refusal: apierrors.NewTimeoutError("slow", 1), requests: deletes, fails: true, forgotten: true, settled: true},
-		"perhaps gone":                 {live: live, unread: true},
+		"a new object":                  {placed: web, requests: applies, settled: true},
+		"delivered":                     {placed: web, live: live, settled: true},
+		"not answered":                  {placed: web, refusal: apierrors.NewTimeoutError("slow", 1), requests: applies, fails: true, failure: placementv1.ReasonDeliveryFailed, settled: true},
+		"without permission":            {placed: web, refusal: apierrors.NewForbidden(policies.GroupResource(), "", errors.New("no grant")), requests: applies, again: time.Minute, failure: placementv1.ReasonForbidden, settled: true},
+		"before reports are read":       {placed: web, unreported: true, requests: applies},
+		"in other clusters":             {placed: web, live: elsewhere, requests: applies, settled: true},
+		"moved before reports are read": {placed: web, live: elsewhere, unreported: true},
+		"being deleted":                 {placed: ends, forgotten: true, settled: true},
+		"delivered for the first time":  {placed: free, requests: applies, settled: true, again: 20 * time.Second},
+		"delivered, not followed":       {placed: free, live: live, settled: true, again: 20 * time.Second},
+		"never followed":                {placed: free, live: old, settled: true, again: time.Minute, failure: placementv1.ReasonDeliveryFailed},
+		"held by a finalizer":           {placed: web, live: doomed},
+		"being deleted, delivered":      {placed: ends, live: live, forgotten: true, settled: true},
+		"gone":                          {live: live, requests: deletes, forgotten: true, settled: true},
+		"gone, not deleted":             {live: live, refusal: apierrors.NewTimeoutError("slow", 1), requests: deletes, fails: true, forgotten: true, settled: true},
+		"perhaps gone":                  {live: live, unread: true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -340,6 +340,12 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 		return
 	}
 	live, observed, unread := c.observe(system, object, n)
+	if n.unobserved && live != nil {
+		// What Berth asks of the system depends on where the object is.
+		n.pending = true
+		n.keep(system)
+		return
+	}
 	placed := delivery.ObjectOf(object)
 	if holder := system.HeldBy(placed); holder != "" {
 		n.fail(placementv1.ReasonDeliveryFailed, "%s holds it in %s, so that Berth's object has no effect: delete it, or change it so that it no longer selects the object", holder, system.Title)
