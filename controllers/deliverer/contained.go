@@ -58,7 +58,7 @@ func (c *Controller) contained(system delivery.System, object, live *unstructure
 	}
 	slices.Sort(decision.Contained)
 	decision.Contained = slices.Compact(decision.Contained)
-	n.recheck = containedInterval
+	n.lookAgain(containedInterval)
 	return true
 }
 

@@ -59,7 +59,7 @@ func (c *Controller) deliverersOf(ctx context.Context, object *unstructured.Unst
 			}
 		} else {
 			// The watch may not have it yet, or the reference is wrong, and the garbage collector deletes the object.
-			n.recheck = controllerInterval
+			n.lookAgain(controllerInterval)
 			n.pending = n.pending || !c.isRead(controller.GroupKind, complete)
 			if delivered {
 				continue

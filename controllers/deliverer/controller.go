@@ -93,6 +93,8 @@ type Controller struct {
 	// contests are the delivered objects that other clients change, and foreign those that other clients created.
 	contests *contests
 	foreign  *foreignObjects
+	// changes are the changes of placed objects that systems may not have taken up.
+	changes changes
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[delivery.Key]

@@ -88,6 +88,13 @@ type wanted struct {
 	alone *delivery.Delivered
 }
 
+// lookAgain has the object reconciled again after some time at the latest.
+func (n *need) lookAgain(after time.Duration) {
+	if n.recheck == 0 || after < n.recheck {
+		n.recheck = after
+	}
+}
+
 // fail records a failure. The first one counts.
 func (n *need) fail(reason, format string, args ...any) {
 	if n.failure == nil {
@@ -120,6 +127,7 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 		}
 	} else {
 		c.contests.forget(key)
+		c.changes.forget(key)
 		c.works.forget(key)
 	}
 	err := c.converge(ctx, object, n)
@@ -396,9 +404,7 @@ func (c *Controller) awaitTaking(system delivery.System, placed delivery.Object,
 	}
 	// The creation of the delivered object by this controller is no event for it.
 	if left > 0 {
-		if n.recheck == 0 || left < n.recheck {
-			n.recheck = left
-		}
+		n.lookAgain(left)
 		return
 	}
 	n.fail(placementv1.ReasonDeliveryFailed, "%s does not follow %s for it: its controllers may be down, or it prefers another object of the same priority that selects "+
@@ -498,6 +504,10 @@ func (c *Controller) observe(system delivery.System, object *unstructured.Unstru
 	live = liveIn(system, delivery.NameOf(placed), n.existing)
 	if len(system.ReportKinds()) == 0 && live != nil {
 		observed = new(system.Observe(live))
+		if left := c.changes.left(object, observed.Revision, c.Clock.Now()); observed.Revision != "" && left > 0 {
+			observed.Outdated = true
+			n.lookAgain(left)
+		}
 	}
 	for _, kind := range system.ReportKinds() {
 		if kind.Namespaced == (key.Namespace != "") {

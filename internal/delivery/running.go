@@ -51,12 +51,17 @@ type Observation struct {
 	Present []string
 	// Ending are those of them from which the system is removing the object, whatever it reports, sorted.
 	Ending []string
+	// Revision names the version of the placed object that the system brings to its clusters; "" if the system does not say so. The system gives
+	// each version another name.
+	Revision string
+	// Outdated reports whether the system has not taken up the newest version of the placed object, so that it reports where an earlier one runs.
+	Outdated bool
 }
 
 // Equal reports whether two observations are equal.
 func (o Observation) Equal(other Observation) bool {
 	return o.UID == other.UID && o.Current == other.Current && o.Refused == other.Refused && slices.Equal(o.Requested, other.Requested) && maps.Equal(o.Clusters, other.Clusters) &&
-		slices.Equal(o.Present, other.Present) && slices.Equal(o.Ending, other.Ending)
+		slices.Equal(o.Present, other.Present) && slices.Equal(o.Ending, other.Ending) && o.Revision == other.Revision && o.Outdated == other.Outdated
 }
 
 // RunState reports whether a placed object runs in its clusters.
@@ -194,6 +199,9 @@ func (s System) run(placed Object, final, applied *unstructured.Unstructured, ob
 		if why == "" && !running[name] {
 			why = "cluster " + name + ": " + s.missing(observed, name)
 		}
+	}
+	if why == "" && observed.Outdated {
+		why = s.Title + " has not taken up its last change"
 	}
 	return runIn(wanted, carried, observed.in(placed, running != nil || len(wanted) == 0), why)
 }
@@ -493,6 +501,7 @@ func pickFixedOf(o *unstructured.Unstructured) []string {
 // and came back to.
 func observePlacement(o *unstructured.Unstructured) Observation {
 	out := Observation{Current: true, Clusters: map[string]string{}}
+	out.Revision, _, _ = unstructured.NestedString(o.Object, "status", "observedResourceIndex")
 	list, _, _ := unstructured.NestedSlice(o.Object, "status", "placementStatuses")
 	for _, item := range list {
 		var status struct {

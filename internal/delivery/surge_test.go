@@ -639,6 +639,8 @@ func TestEqualObservations(t *testing.T) {
 		"Clusters":  func(o *delivery.Observation) { o.Clusters = map[string]string{"a": "not ready"} },
 		"Present":   func(o *delivery.Observation) { o.Present = []string{"a"} },
 		"Ending":    func(o *delivery.Observation) { o.Ending = []string{"a"} },
+		"Revision":  func(o *delivery.Observation) { o.Revision = "1" },
+		"Outdated":  func(o *delivery.Observation) { o.Outdated = true },
 	} {
 		other := observation()
 		change(&other)
@@ -735,6 +737,42 @@ func TestPresentInOthers(t *testing.T) {
 				if found != tc.release || found && maximum <= 200 {
 					t.Errorf("maxUnavailable: %d, %t", maximum, found)
 				}
+			}
+		})
+	}
+}
+
+// TestOutdated checks that an object does not run while KubeFleet has not taken up its last change. It leaves a cluster all the same.
+func TestOutdated(t *testing.T) {
+	c := carriers()["kubeFleet"]
+	const outdated = "KubeFleet has not taken up its last change"
+	for what, tc := range map[string]struct {
+		to, live, running []string
+		want              string
+	}{
+		"it runs":               {to: []string{"a", "b"}, live: []string{"a", "b"}, running: []string{"a", "b"}, want: outdated},
+		"it does not run":       {to: []string{"a", "b"}, live: []string{"a", "b"}, running: []string{"a"}, want: "cluster b: condition Available is False: 0 of 1 pods"},
+		"it leaves a cluster":   {to: []string{"b"}, live: []string{"a", "b"}, running: []string{"a", "b"}, want: "it still runs in cluster a"},
+		"it has to run nowhere": {live: []string{"a"}, running: []string{"a"}, want: "it still runs in cluster a"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			before, err := c.system.HandOver(moved, to(tc.live...), c.spec, nil, nil, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			live := before.Objects[0].Object
+			observed := c.report(live, tc.live, tc.running...)
+			observed.Present, observed.Outdated = tc.live, true
+			got, err := c.system.HandOver(moved, to(tc.to...), c.spec, live, observed, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			message, _, _ := strings.Cut(got.Run.Message, "; ")
+			if got.Run.State != delivery.NotRunning || message != tc.want {
+				t.Errorf("%s: %q", got.Run.State, got.Run.Message)
+			}
+			if len(got.Kept) > 0 {
+				t.Errorf("keeps %v", got.Kept)
 			}
 		})
 	}

@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -148,6 +149,73 @@ var fleetMember = framework.Definition{
 	GroupVersionKind: schema.GroupVersionKind{Group: "cluster.kubernetes-fleet.io", Version: "v1beta1", Kind: "MemberCluster"},
 	File:             "cluster.kubernetes-fleet.io_memberclusters.yaml", Plural: "memberclusters", Scope: apiextensionsv1.ClusterScoped, Status: true,
 }
+
+// takeUp plays KubeFleet: it has the only ResourcePlacement of an object report on a snapshot of the object.
+func takeUp(ctx context.Context, namespace, owner, index string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		o, err := only(ctx, resourcePlacement, namespace, owner)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(unstructured.SetNestedField(o.Object, index, "status", "observedResourceIndex")).To(Succeed())
+		g.Expect(f.Client.Status().Update(ctx, o)).To(Succeed())
+	}).Should(Succeed())
+}
+
+// KubeFleet 0.3.1 collects changes for 15 seconds before it makes a snapshot of a workload, and reports on the one before until then
+// (shouldCreateNewResourceSnapshotNow in pkg/utils/controller/resource_snapshot_resolver.go).
+var _ = Describe("A workload whose last change KubeFleet has not taken up", func() {
+	const outdated = "KubeFleet has not taken up its last change"
+
+	It("does not count as running", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKubeFleet, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		web := deploy(ctx, namespace, "web")
+		reportPlaced(ctx, namespace, "web", fl.cluster("a"))
+		takeUp(ctx, namespace, "web", "0")
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
+		base := web.DeepCopy()
+		Expect(unstructured.SetNestedField(web.Object, int64(2), "spec", "replicas")).To(Succeed())
+		Expect(f.Client.Patch(ctx, web, client.MergeFrom(base))).To(Succeed())
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, outdated))
+		Expect(deliveredCondition(ctx, p.Name)).To(beDelivered(1))
+		takeUp(ctx, namespace, "web", "1")
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
+	})
+
+	It("is being moved by a patch of its pods", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKubeFleet, namespace)
+		p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxConcurrent: 1, MaxUnavailable: new(intstr.FromString("100%"))}
+		f.CreateReadyPolicy(ctx, p)
+		workloads := []string{"one", "two"}
+		for _, name := range workloads {
+			deploy(ctx, namespace, name)
+			reportPlaced(ctx, namespace, name, fl.cluster("a"))
+			takeUp(ctx, namespace, name, "0")
+		}
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning, "2 of 2"))
+		patched := func(ctx context.Context) (out []string, err error) {
+			for _, name := range workloads {
+				o, err := f.Get(ctx, framework.Deployment, namespace, name)
+				if err != nil {
+					return nil, err
+				}
+				if _, found, _ := unstructured.NestedString(o.Object, "spec", "template", "spec", "nodeSelector", "example.com/disk"); found {
+					out = append(out, name)
+				}
+			}
+			return out, nil
+		}
+		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rego += "\n\nscheduling.nodeSelector[\"example.com/disk\"] := \"encrypted\""
+		})
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, outdated))
+		Consistently(patched).WithContext(ctx).Should(HaveLen(1))
+		takeUp(ctx, namespace, must(patched(ctx))[0], "1")
+		Eventually(patched).WithContext(ctx).Should(HaveLen(2))
+	})
+})
 
 // join creates a cluster of a fleet as a MemberCluster, or changes whether its agent has joined.
 func (fl fleet) join(ctx context.Context, name, joined string) {
