@@ -447,7 +447,9 @@ func TestReconcile(t *testing.T) {
 		failure            string
 		// forgotten reports whether the object has no result.
 		forgotten bool
-		settled   bool
+		// incomplete reports whether the delivery is not complete, although nothing failed.
+		incomplete bool
+		settled    bool
 	}{
 		"a new object":                  {placed: web, requests: applies, settled: true},
 		"delivered":                     {placed: web, live: live, settled: true},
@@ -460,7 +462,9 @@ func TestReconcile(t *testing.T) {
 		"delivered for the first time":  {placed: free, requests: applies, settled: true, again: 20 * time.Second},
 		"delivered, not followed":       {placed: free, live: live, settled: true, again: 20 * time.Second},
 		"never followed":                {placed: free, live: old, settled: true, again: time.Minute, failure: placementv1.ReasonDeliveryFailed},
-		"held by a finalizer":           {placed: web, live: doomed},
+		"held by a finalizer":           {placed: web, live: doomed, incomplete: true, settled: true},
+		"being deleted, both":           {placed: ends, live: doomed, forgotten: true, settled: true},
+		"gone, held by a finalizer":     {live: doomed, forgotten: true, settled: true},
 		"being deleted, delivered":      {placed: ends, live: live, forgotten: true, settled: true},
 		"gone":                          {live: live, requests: deletes, forgotten: true, settled: true},
 		"gone, not deleted":             {live: live, refusal: apierrors.NewTimeoutError("slow", 1), requests: deletes, fails: true, forgotten: true, settled: true},
@@ -523,6 +527,9 @@ func TestReconcile(t *testing.T) {
 					if failed != tc.failure {
 						t.Errorf("failure %q, want %q", failed, tc.failure)
 					}
+				}
+				if complete := report.Delivered == report.Placed; complete == (tc.incomplete || tc.failure != "") {
+					t.Errorf("delivered %d of %d", report.Delivered, report.Placed)
 				}
 				if settled := r.placed.isSettled(deployments); settled != tc.settled {
 					t.Errorf("settled is %t, want %t", settled, tc.settled)

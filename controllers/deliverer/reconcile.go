@@ -61,9 +61,10 @@ type need struct {
 	// kept are the types of delivered objects that are left alone, because it is not known what has to exist.
 	kept map[schema.GroupVersionResource]bool
 	// pending reports whether a type that the object needs is not read yet, and unobserved whether the reports of a system are not.
-	// unreadable reports whether reading one of them failed, which may be temporary.
-	pending, unobserved, unreadable bool
-	failure                         *delivery.Failure
+	// unreadable reports whether reading one of them failed, which may be temporary. ending reports whether a delivered object is being
+	// deleted: a new one is written when it is gone, which may take as long as its finalizers hold it.
+	pending, unobserved, unreadable, ending bool
+	failure                                 *delivery.Failure
 	// retry is when to try again after a failure, and recheck is when to look again for the object's controller, or for what
 	// it contains; 0 for never.
 	retry, recheck time.Duration
@@ -135,7 +136,7 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 		n.fail(placementv1.ReasonDeliveryFailed, "%v", err)
 	}
 	result := delivery.Result{
-		Resource: resource, Systems: strings.Join(n.systems, ","), Pending: n.pending, Failure: n.failure,
+		Resource: resource, Systems: strings.Join(n.systems, ","), Pending: n.pending || n.ending, Failure: n.failure,
 		Run: n.run, Reports: n.reports, Surges: n.surges, Kept: strings.Join(n.surging(), ","), Note: n.note, Undecided: n.undecided,
 	}
 	c.record(key, n.policies, result, versions)
@@ -637,7 +638,7 @@ func (c *Controller) converge(ctx context.Context, object *unstructured.Unstruct
 		delete(existing, id)
 		if live != nil && live.GetDeletionTimestamp() != nil {
 			// A new one is written when it is gone, of which an event follows. A finalizer may hold it, and the system ignores it.
-			n.pending, incomplete[want.system.Name] = true, true
+			n.ending, incomplete[want.system.Name] = true, true
 		}
 		if incomplete[want.system.Name] {
 			continue

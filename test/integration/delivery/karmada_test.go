@@ -112,4 +112,41 @@ var _ = Describe("A workload that Karmada delivers", func() {
 		Expect(rival{namespace: namespace, name: delivery.NameOf(delivery.ObjectOf(web))}.take(ctx, web)).To(Succeed())
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 	})
+
+	// Karmada's controller keeps its finalizer as long as it can't write the workload, such as while Berth's webhook does not respond.
+	It("does not keep the status of others from changing while its policy is being deleted", func(ctx SpecContext) {
+		fl, namespace, other := newFleet(ctx, "a"), f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
+		p, otherPolicy := fl.policy(toKarmada, namespace), fl.policy(toKarmada, other)
+		f.CreateReadyPolicy(ctx, p)
+		f.CreateReadyPolicy(ctx, otherPolicy)
+		web, shop := deploy(ctx, namespace, "web"), deploy(ctx, other, "shop")
+		bind(ctx, shop, fl.clusters("a"), fl.cluster("a"))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		Eventually(runningCondition).WithContext(ctx).WithArguments(otherPolicy.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
+
+		By("creating the workload again while a finalizer holds the policy of the one before")
+		held, err := only(ctx, propagationPolicy, namespace, "web")
+		Expect(err).NotTo(HaveOccurred())
+		finalizers := func(ctx context.Context, list ...string) {
+			GinkgoHelper()
+			base := held.DeepCopy()
+			held.SetFinalizers(list)
+			Expect(f.Client.Patch(ctx, held, client.MergeFrom(base))).To(Succeed())
+		}
+		finalizers(ctx, "karmada.io/propagation-policy-controller")
+		Expect(f.Client.Delete(ctx, held)).To(Succeed())
+		Expect(f.Client.Delete(ctx, web)).To(Succeed())
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(0))
+		deploy(ctx, namespace, "web")
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "0 of 1 placed objects are delivered"))
+
+		By("taking the other workload out of its cluster")
+		bind(ctx, shop, fl.clusters("a"))
+		Eventually(runningCondition).WithContext(ctx).WithArguments(otherPolicy.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning))
+
+		By("removing the finalizer")
+		finalizers(ctx)
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+	})
 })
