@@ -189,9 +189,6 @@ var _ = Describe("A developer", func() {
 		f.CreateReadyPolicy(ctx, p)
 		deploy(ctx, namespace, "web")
 		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
-		f.MustKubectl(ctx, "", "apply", "-f", guard)
-		DeferCleanup(func(ctx SpecContext) { f.MustKubectl(ctx, "", "delete", "-f", guard) })
-
 		forged := func(labels map[string]string) *unstructured.Unstructured {
 			o := framework.NewObject(propagationPolicy, namespace, "forged", nil)
 			o.SetLabels(labels)
@@ -199,9 +196,16 @@ var _ = Describe("A developer", func() {
 			return o
 		}
 		label := map[string]string{placementv1.DeliveredLabel: "false"}
-		Eventually(func(ctx context.Context) error {
-			return f.Client.Create(ctx, forged(label), client.DryRunAll)
-		}).WithContext(ctx).Should(MatchError(ContainSubstring("only Berth may write the spec")))
+		attempt := func(ctx context.Context) string {
+			return fmt.Sprint(f.Client.Create(ctx, forged(label), client.DryRunAll))
+		}
+		f.MustKubectl(ctx, "", "apply", "-f", guard)
+		DeferCleanup(func(ctx SpecContext) {
+			f.MustKubectl(ctx, "", "delete", "-f", guard)
+			// The API server enforces it for a while.
+			Eventually(attempt).WithContext(ctx).ShouldNot(ContainSubstring("only Berth may write the spec"))
+		})
+		Eventually(attempt).WithContext(ctx).Should(ContainSubstring("only Berth may write the spec"))
 		o := forged(nil)
 		Expect(f.Client.Create(ctx, o)).To(Succeed())
 		base := o.DeepCopy()
