@@ -457,7 +457,7 @@ func TestReconcile(t *testing.T) {
 		"without permission":            {placed: web, refusal: apierrors.NewForbidden(policies.GroupResource(), "", errors.New("no grant")), requests: applies, again: time.Minute, failure: placementv1.ReasonForbidden, settled: true},
 		"before reports are read":       {placed: web, unreported: true, requests: applies},
 		"in other clusters":             {placed: web, live: elsewhere, requests: applies, settled: true},
-		"moved before reports are read": {placed: web, live: elsewhere, unreported: true},
+		"moved before reports are read": {placed: web, live: elsewhere, unreported: true, incomplete: true},
 		"being deleted":                 {placed: ends, forgotten: true, settled: true},
 		"delivered for the first time":  {placed: free, requests: applies, settled: true, again: 20 * time.Second},
 		"delivered, not followed":       {placed: free, live: live, settled: true, again: 20 * time.Second},

@@ -495,3 +495,19 @@ func TestGrantedObjectsKeepTheirPlace(t *testing.T) {
 		c.spends(first, rollsFor(p), false)
 	}
 }
+
+// TestFailedPatchesOfDeletedPolicies checks that an object does not wait for a policy that was deleted while it was patched.
+func TestFailedPatchesOfDeletedPolicies(t *testing.T) {
+	c := newBudgetCase(t, remediation.Limits{})
+	p, other := &placement.Policy{Name: "p", Budget: paced(6)}, &placement.Policy{Name: "other"}
+	x := c.object("x", "p")
+	c.changed("p", p)
+	c.spends(x, dueFor(p, other), true)
+	c.changed("p", nil)
+	if diff := cmp.Diff([]remediation.Key{x}, c.done(x, dueFor(p, other), remediation.Patch{Ending: remediation.Failed}).keys); diff != "" {
+		t.Errorf("to decide again (-want +got):\n%s", diff)
+	}
+	c.now = c.now.Add(time.Hour)
+	c.done(x, dueFor(p), remediation.Patch{})
+	c.next()
+}

@@ -65,6 +65,8 @@ type history struct {
 	names int
 	// led is when the leader began.
 	led time.Time
+	// paused are the policies of which a change is not carried out.
+	paused map[string]bool
 }
 
 // modelPolicy is a version of a policy.
@@ -116,7 +118,7 @@ func (h *history) holdsOut(key remediation.Key, o *modelObject, namespace string
 func (o *modelObject) unavailable() bool { return !o.carrier.Surges }
 
 func newHistory(seed uint64) *history {
-	h := &history{random: rand.New(rand.NewPCG(seed, 0)), now: midnight, objects: map[remediation.Key]*modelObject{}}
+	h := &history{random: rand.New(rand.NewPCG(seed, 0)), now: midnight, objects: map[remediation.Key]*modelObject{}, paused: map[string]bool{}}
 	if h.random.IntN(2) == 0 {
 		h.limits.MaxPerMinute = 1 + h.random.IntN(120)
 	}
@@ -180,7 +182,7 @@ func (h *history) Matched(policy string, types []schema.GroupVersionResource) (n
 }
 
 // Holds makes the history the Matches of the budget.
-func (h *history) Holds(string, string) (time.Time, bool) { return time.Time{}, false }
+func (h *history) Holds(policy, _ string) (time.Time, bool) { return time.Time{}, h.paused[policy] }
 
 // Requires makes the history the Matches of the budget.
 func (h *history) Requires(policy string, key remediation.Key) bool {
@@ -339,6 +341,7 @@ func (h *history) heal() error {
 	for _, p := range h.policies {
 		h.resume(p)
 		h.settle(p)
+		h.pause(p.Name, false)
 	}
 	return nil
 }
@@ -378,14 +381,23 @@ func (h *history) step() error {
 		h.unwatch()
 	case n < 93:
 		h.resume(h.policies[h.random.IntN(len(h.policies))])
-	case n < 97:
+	case n < 96:
 		h.settle(h.policies[h.random.IntN(len(h.policies))])
+	case n < 97:
+		h.pause(h.policies[h.random.IntN(len(h.policies))].Name, h.random.IntN(3) == 0)
 	case n < 98:
 		h.changePolicy(h.random.IntN(len(h.policies)))
 	case n < 99:
 		h.lead()
 	}
 	return nil
+}
+
+// pause pauses a policy, or ends its pause.
+func (h *history) pause(policy string, paused bool) {
+	h.paused[policy] = paused
+	h.budget.Reconsider()
+	h.follow()
 }
 
 // changePolicy brings another generation of a policy into force, which may be a new policy with the same name. It may match other
@@ -619,6 +631,9 @@ func (h *history) allowed(key remediation.Key, o *modelObject) error {
 	}
 	for i, rolls := range o.due {
 		p := h.policies[i]
+		if h.paused[p.Name] {
+			return fmt.Errorf("a patch for policy %s, which is paused", p.Name)
+		}
 		if open, _ := p.Windows.Open(h.now); !open {
 			return fmt.Errorf("a patch for policy %s at %s, when no window is open", p.Name, h.now)
 		}
@@ -731,6 +746,8 @@ func (h *history) finish(key remediation.Key, o *modelObject) error {
 				p.failed[key] = true
 			}
 		}
+	case h.random.IntN(10) == 0:
+		result.Ending = remediation.Failed
 	case h.random.IntN(8) > 0:
 		h.patched(key, o)
 		// The watch may be faster than the answer.

@@ -206,10 +206,16 @@ func earliest(a, b time.Time) time.Time {
 
 // wait makes an object wait at the place that it had; nil for the end of the line. The caller holds mu.
 func (s *Scheduler) wait(now time.Time, key Key, claims []claim, blocked block, place *waiter) {
+	s.changes.Notify()
+	if slices.ContainsFunc(claims, func(c claim) bool { b := s.policies[c.policy.Name]; return b == nil || b.version == nil }) {
+		// The policy was deleted, so its verdict will not be due any more.
+		s.line.remove(key)
+		s.news.Keys = append(s.news.Keys, key)
+		return
+	}
 	s.classify(s.line.put(now, key, claims, place))
 	s.wake = earliest(s.wake, blocked.until)
 	s.dirty = s.dirty || blocked.reason == forSettling
-	s.changes.Notify()
 }
 
 // classify puts a waiting object into its class: what blocked reads of one object is equal for all objects of a class. The caller holds mu.
