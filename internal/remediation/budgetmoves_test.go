@@ -88,6 +88,20 @@ func TestMovesBetweenClusters(t *testing.T) {
 		}
 		c.moves(b, p, reports, "7", true)
 	})
+	t.Run("may go on while others wait for their end", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		budget := oneMoved
+		budget.MaxPerMinute = 6
+		p := c.moving(budget)
+		a, b := c.object("a", "p"), c.object("b", "p")
+		c.moves(a, p, surges, "5", true)
+		c.moves(b, p, surges, "", false)
+		c.moves(a, p, surges, "", false)
+		c.now = c.now.Add(10 * time.Second)
+		if diff := cmp.Diff([]remediation.Key{a}, c.next().keys); diff != "" {
+			t.Errorf("to decide again (-want +got):\n%s", diff)
+		}
+	})
 	t.Run("end with the patch where no system reports", func(t *testing.T) {
 		c := newBudgetCase(t, remediation.Limits{})
 		p := c.moving(oneMoved)

@@ -250,6 +250,24 @@ func TestProbesGoAlone(t *testing.T) {
 	}
 }
 
+// TestProbesTakeTurns checks that an object whose patch fails for ever does not keep others from being the probe.
+func TestProbesTakeTurns(t *testing.T) {
+	c := newCrowd(t, 5)
+	c.fails = everyPatch
+	c.flap(1)
+	c.pass(time.Hour)
+	for name := range 4 {
+		c.fails = func(key Key) bool { return key.Name == fmt.Sprint(name) }
+		c.pass(time.Hour)
+		if n := c.differing(); n != 1 {
+			t.Errorf("%d objects differ while one fails", n)
+		}
+		c.fails = everyPatch
+		c.flap(name + 2)
+		c.pass(time.Hour)
+	}
+}
+
 // of returns the key of an object in a namespace.
 func of(namespace string, i int) Key {
 	return Key{Resource: deployments, Namespace: namespace, Name: fmt.Sprint(i)}
