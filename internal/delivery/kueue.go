@@ -134,6 +134,15 @@ func conditionsOf(workload map[string]any) map[string]metav1.ConditionStatus {
 	return out
 }
 
+// isOrphaned reports whether Kueue finished a Workload because its owner is gone, and not because the owner has finished.
+func isOrphaned(workload map[string]any) bool {
+	conditions, _, _ := unstructured.NestedSlice(workload, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		return condition["type"] == "Finished" && condition["reason"] == "OwnerNotFound"
+	})
+}
+
 // chosenBy returns the cluster that MultiKueue chose for a Workload, or "".
 func chosenBy(workload map[string]any) string {
 	chosen, _, _ := unstructured.NestedString(workload, "status", "clusterName")
@@ -141,7 +150,12 @@ func chosenBy(workload map[string]any) string {
 }
 
 // runOfWorkload reports whether a Workload of Kueue runs in the cluster that MultiKueue chose, and whether that one is decided. MultiKueue
-// never moves a Workload that it dispatched. A Workload that is finished runs nowhere. The condition PodsReady is that of the cluster.
+// never moves a Workload that it dispatched. A Workload that is finished runs nowhere, unless Kueue finished it because its owner is gone.
+// The condition PodsReady is that of the cluster.
+//
+// A Workload loses its owner if a client deletes the Job and orphans its dependents. Usually, Kueue takes the Workload out of its cluster before
+// that. If it did not run, or did not reach the cluster, MultiKueue leaves the Workload there as long as it exists on the manager, because it
+// can't tell any more which kind of object to remove.
 //
 // If a cluster admits a Workload in the moment in which its nomination ends, MultiKueue runs it there, and its webhook refuses that
 // clusterName. So no status says where it runs: a Workload without a chosen cluster never counts as running.
@@ -149,6 +163,9 @@ func runOfWorkload(workload map[string]any, clusters []string) Run {
 	is, chosen := conditionsOf(workload), chosenBy(workload)
 	missing := func(why string) Run { return Run{State: NotRunning, Message: why} }
 	switch {
+	case is["Finished"] == metav1.ConditionTrue && chosen != "" && !slices.Contains(clusters, chosen) && isOrphaned(workload):
+		return Run{State: NotRunning, Remains: true, Message: fmt.Sprintf(
+			"it lost its owner in cluster %s, and MultiKueue may have left its Job there: delete the Workload", chosen)}
 	case is["Finished"] == metav1.ConditionTrue:
 		return Run{}
 	case chosen == "" && len(checksIn("Retry", workload)) > 0:

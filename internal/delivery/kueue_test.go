@@ -76,7 +76,12 @@ func TestRunOfWorkload(t *testing.T) {
 		"Left":            {`{` + chosen + `]}`, []string{"eu-2"}, Run{State: NotRunning, Remains: true, Message: leave}},
 		"LeftWithout":     {`{` + chosen + `]}`, nil, Run{State: NotRunning, Remains: true, Message: leave}},
 		"LeftNotAdmitted": {`{clusterName: eu-1}`, []string{"eu-2"}, Run{State: NotRunning, Remains: true, Message: leave}},
-		"Finished":        {`{` + chosen + `, {type: Finished, status: "True"}]}`, []string{"eu-2"}, Run{}},
+		"Finished":        {`{` + chosen + `, {type: Finished, status: "True", reason: Succeeded}]}`, []string{"eu-2"}, Run{}},
+		"Orphaned": {`{` + chosen + `, {type: Finished, status: "True", reason: OwnerNotFound}]}`, []string{"eu-2"}, Run{
+			State: NotRunning, Remains: true, Message: "it lost its owner in cluster eu-1, and MultiKueue may have left its Job there: delete the Workload",
+		}},
+		"OrphanedThere":  {`{` + chosen + `, {type: Finished, status: "True", reason: OwnerNotFound}]}`, []string{"eu-1"}, Run{}},
+		"OrphanedBefore": {`{nominatedClusterNames: [eu-1], conditions: [{type: Finished, status: "True", reason: OwnerNotFound}]}`, []string{"eu-2"}, Run{}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -123,6 +123,13 @@ func dispatched(cluster string, more ...any) func(map[string]any) {
 	}
 }
 
+// orphaned returns the condition Finished of a Workload that has no owner any more, as Kueue 0.19.2 sets it.
+func orphaned() map[string]any {
+	out := conditionOf("Finished", "True")
+	out["reason"] = "OwnerNotFound"
+	return out
+}
+
 // evict waits until the admission check of a Workload is to be retried, and evicts the Workload, as Kueue does. Then quota is reserved again.
 func evict(ctx context.Context, namespace string) {
 	GinkgoHelper()
@@ -237,6 +244,12 @@ var _ = Describe("Placement objects with a status", func() {
 		Eventually(running).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, remains))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, remains))
 		Expect(nominated(ctx, namespace)).To(BeEmpty())
+
+		By("finishing it because its Job was deleted without its dependents, after which MultiKueue may leave the Job in the cluster")
+		asKueue(ctx, namespace, dispatched(fl.cluster("a"), orphaned()))
+		lost := "it lost its owner in cluster " + fl.cluster("a") + ", and MultiKueue may have left its Job there: delete the Workload"
+		Eventually(running).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, lost))
+		Expect(deliveredCondition(ctx, p.Name)).To(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, lost))
 
 		By("finishing it there")
 		asKueue(ctx, namespace, dispatched(fl.cluster("a"), conditionOf("Finished", "True")))
