@@ -73,6 +73,9 @@ type Deps struct {
 	Ready func(context.Context) bool
 	// Changed is called with each policy whose account changed.
 	Changed func(policy string)
+	// Misplaced reports whether policies decide other clusters for an object now than it has, or deny it, so that it has yet to be
+	// patched.
+	Misplaced func(resource schema.GroupVersionResource, namespace, name string) bool
 }
 
 // Controller keeps delivered objects as the decisions require. Create it with New.
@@ -115,6 +118,9 @@ const (
 	retryInterval = time.Minute
 	// unreadableInterval is the interval at which objects are reconciled again that need a type which Berth fails to read.
 	unreadableInterval = 5 * time.Second
+	// misplacedInterval is the interval at which objects are reconciled again that get no status because they are misplaced: not all that
+	// ends this is a change of the object.
+	misplacedInterval = 5 * time.Second
 	// takingTimeout is how long a system may take to follow a delivered object.
 	takingTimeout = 20 * time.Second
 	// workers is the number of objects that are delivered at the same time.

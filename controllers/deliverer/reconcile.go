@@ -779,6 +779,11 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 	}
 	id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
 	body := want.Withdrawal(object, c.Clock.Now())
+	if body == nil && want.Starts() && c.Misplaced(want.GroupVersionResource, id.namespace, id.name) {
+		// A cluster would start the object before remediation has patched it, which may take minutes in a long queue.
+		n.recheck = misplacedInterval
+		return true, nil
+	}
 	if body == nil && c.contests.repeats(keyOf(object), want.Object.Object["status"]) {
 		if wait := c.contests.wait(id); wait > 0 {
 			n.fail(placementv1.ReasonContested, "another client changed the status of %s %s back each time that Berth wrote it: Berth writes it again in %s", want.Kind.Kind, qualified(want.Object), wait.Round(time.Second))

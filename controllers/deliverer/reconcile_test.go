@@ -55,6 +55,8 @@ type recorder struct {
 	requests []string
 	// changed are the policies whose facts changed.
 	changed []string
+	// misplaced is the name of an object for which policies decide other clusters now than it has.
+	misplaced string
 	// refuse returns the error of a write; nil if the API server accepts it.
 	refuse func(verb string, body *unstructured.Unstructured) error
 }
@@ -99,6 +101,7 @@ func newRecorder(objects ...*unstructured.Unstructured) *recorder {
 		Client: client, Watches: watches.NewHub(client, nil), Registry: registry, Decider: &placement.Decider{Policies: registry, Namespaces: namespaces{}, Keyring: testKeyring()},
 		Catalog: catalog{deployments: "Deployment", policies: "PropagationPolicy"}, Account: delivery.NewAccount(),
 		Clock: clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0)), Changed: func(name string) { r.changed = append(r.changed, name) },
+		Misplaced: func(_ schema.GroupVersionResource, _, name string) bool { return r.misplaced == name },
 	})
 	client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch, body := action.(clienttesting.PatchActionImpl), &unstructured.Unstructured{}
@@ -110,7 +113,7 @@ func newRecorder(objects ...*unstructured.Unstructured) *recorder {
 			request += " at " + version
 		}
 		if options := patch.PatchOptions; patch.PatchType != types.ApplyPatchType || options.FieldManager != FieldManager || options.Force == nil || !*options.Force {
-			request += fmt.Sprintf(" as %s with %s, force %v", options.FieldManager, patch.PatchType, options.Force)
+			request += fmt.Sprintf(" as %s with %s, force %t", options.FieldManager, patch.PatchType, options.Force != nil && *options.Force)
 		}
 		r.requests = append(r.requests, request)
 		body.SetResourceVersion("9")
@@ -417,7 +420,14 @@ func TestStatusOfPlacedObjects(t *testing.T) {
 		requests []string
 		fails    bool
 		reason   string
+		// misplaced reports whether policies decide other clusters now than the object has.
+		misplaced bool
 	}{
+		"misplaced": {misplaced: true},
+		"misplacedAndNominated": {
+			change:    func(o *unstructured.Unstructured) { set(o, []any{"b"}, "status", "nominatedClusterNames") },
+			misplaced: true, requests: []string{"apply workloads/status train at 5 as berth-delivery-withdrawal with application/apply-patch+yaml, force true"},
+		},
 		// The API server compares the resourceVersion, so that another object of the name does not get the status.
 		"waits":     {requests: []string{"apply workloads/status train at 5"}},
 		"nominated": {change: func(o *unstructured.Unstructured) { set(o, []any{"a"}, "status", "nominatedClusterNames") }},
@@ -433,6 +443,9 @@ func TestStatusOfPlacedObjects(t *testing.T) {
 			if tc.change != nil {
 				tc.change(placed)
 			}
+			if tc.misplaced {
+				r.misplaced = "train"
+			}
 			n := &need{existing: map[name]*unstructured.Unstructured{}, objects: []wanted{nominated(t)}}
 			if err := r.converge(t.Context(), placed, n); (err != nil) != tc.fails {
 				t.Errorf("error %v", err)
@@ -442,6 +455,9 @@ func TestStatusOfPlacedObjects(t *testing.T) {
 			}
 			if (n.failure != nil) != (tc.reason != "") || n.failure != nil && n.failure.Reason != tc.reason {
 				t.Errorf("failure %+v, want %s", n.failure, tc.reason)
+			}
+			if again := r.again(n); tc.misplaced && len(tc.requests) == 0 && again != misplacedInterval {
+				t.Errorf("reconciled again after %s", again)
 			}
 		})
 	}

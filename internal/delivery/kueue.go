@@ -75,6 +75,9 @@ func (k Kind) MayApplyStatus(object *unstructured.Unstructured) bool {
 	return k != workloadKind || mayNominate(object.Object)
 }
 
+// Starts reports whether the status of a placed object of the kind makes the system start the object in a cluster that it has not been in.
+func (k Kind) Starts() bool { return k == workloadKind }
+
 // mayNominate reports whether the clusters of a Workload of Kueue may be nominated now: quota is reserved, an admission check is
 // pending, no cluster was chosen, and the Workload is neither evicted nor finished.
 func mayNominate(workload map[string]any) bool {

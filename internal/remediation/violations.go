@@ -18,8 +18,12 @@ package remediation
 
 import (
 	"cmp"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
 )
 
 // Outcome is in what way an object violates a policy.
@@ -89,6 +93,17 @@ func (l *Ledger) ViolatedNamespaces() sets.Set[string] {
 		}
 	}
 	return out
+}
+
+// Misplaced reports whether a policy denies an object, or decides other clusters than the object has, according to the newest decisions. It
+// is known before the object is patched.
+func (l *Ledger) Misplaced(key Key) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.byKey[key], func(policy string) bool {
+		effect := l.accounts[policy].objects[key].result()
+		return effect.denied || slices.ContainsFunc(decodeChanges(effect.changes), func(c placement.Change) bool { return c.Key == placementv1.ClustersAnnotation })
+	})
 }
 
 func compareViolations(a, b Violation) int {

@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
@@ -81,6 +82,31 @@ func TestViolations(t *testing.T) {
 	}
 	if diff := cmp.Diff(sets.New("", "shop"), l.ViolatedNamespaces()); diff != "" {
 		t.Errorf("namespaces (-want +got):\n%s", diff)
+	}
+}
+
+func TestMisplaced(t *testing.T) {
+	moved := change(placementv1.ClustersAnnotation)
+	for name, test := range map[string]struct {
+		verdicts []*placement.Verdict
+		want     bool
+	}{
+		"Compliant": {verdicts: []*placement.Verdict{verdict("p")}},
+		"Moves":     {verdicts: []*placement.Verdict{verdict("p"), verdict("q", change("a"), moved)}, want: true},
+		"Denied":    {verdicts: []*placement.Verdict{deniedBy("p", "no cluster fits")}, want: true},
+		"Otherwise": {verdicts: []*placement.Verdict{verdict("p", change("a"))}},
+		"Undecided": {verdicts: []*placement.Verdict{undecidedBy("p", "no data")}},
+		"Unmatched": {},
+	} {
+		l, web := remediation.NewLedger(), key("deployments", "shop", "web")
+		l.Record(web, "u", "1", test.verdicts, false)
+		if got := l.Misplaced(web); got != test.want {
+			t.Errorf("%s: misplaced is %t, want %t", name, got, test.want)
+		}
+		l.Record(web, "u", "2", []*placement.Verdict{verdict("p")}, false)
+		if l.Misplaced(web) {
+			t.Errorf("%s: misplaced after it was patched", name)
+		}
 	}
 }
 

@@ -79,7 +79,7 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 	ledger := remediation.NewLedger()
 	limits := remediation.Limits{MaxPerMinute: base.options.RemediationMaxPerMinute, MaxConcurrent: base.options.RemediationMaxConcurrent}
 	scheduler := remediation.NewScheduler(limits, ledger, remediator.FeedsItself(evaluation.registry))
-	delivering := newDelivery(base, evaluation, loading, ready)
+	delivering := newDelivery(base, evaluation, loading, ledger, ready)
 	remediation := newRemediation(base, evaluation, loading, delivering, ledger, scheduler, ready)
 	types := newTypeCheck(base, evaluation)
 	status := newStatus(base, evaluation, loading, configurations, ledger, scheduler, delivering, remediation, types)
@@ -183,11 +183,14 @@ func newRemediation(base *base, evaluation *evaluation, loading *loading, delive
 	return c
 }
 
-// newDelivery returns the controller that delivers placed objects to multi-cluster systems.
-func newDelivery(base *base, evaluation *evaluation, loading *loading, ready *readiness) *deliverer.Controller {
+// newDelivery returns the controller that delivers placed objects to multi-cluster systems. ledger has the newest decisions on them.
+func newDelivery(base *base, evaluation *evaluation, loading *loading, ledger *remediation.Ledger, ready *readiness) *deliverer.Controller {
 	return deliverer.New(deliverer.Deps{
 		Client: base.served.dynamic, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog,
 		Account: delivery.NewAccount(), Clock: clock.RealClock{}, Identity: base.served.identity, Ready: ready.isReady, Changed: base.topics.policyFacts.Publish,
+		Misplaced: func(resource schema.GroupVersionResource, namespace, name string) bool {
+			return ledger.Misplaced(remediation.Key{Resource: resource, Namespace: namespace, Name: name})
+		},
 	})
 }
 
