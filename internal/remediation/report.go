@@ -173,6 +173,8 @@ type effect struct {
 	// violation describes the violation. denied reports whether it is a denial by the policy.
 	violation string
 	denied    bool
+	// enforced reports whether the policy is enforced.
+	enforced bool
 	// changes are the changes that a patch can make, as encodeChanges returns them.
 	changes string
 }
@@ -567,6 +569,7 @@ func findingOf(v *placement.Verdict, version string, unsettled bool) finding {
 		e.changes = encodeChanges(v.Changes)
 	}
 	if e.violation = strings.Join(parts, "; "); e != (effect{}) {
+		e.enforced = v.Policy.Mode == placementv1.ModeEnforce
 		f.effect = unique.Make(e)
 	}
 	for _, c := range v.Conflicts {

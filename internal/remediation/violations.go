@@ -95,14 +95,14 @@ func (l *Ledger) ViolatedNamespaces() sets.Set[string] {
 	return out
 }
 
-// Misplaced reports whether a policy denies an object, or decides other clusters than the object has, according to the newest decisions. It
-// is known before the object is patched.
+// Misplaced reports whether a policy that is enforced denies an object, or decides other clusters than the object has, according to the newest
+// decisions. It is known before the object is patched.
 func (l *Ledger) Misplaced(key Key) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.byKey[key], func(policy string) bool {
 		effect := l.accounts[policy].objects[key].result()
-		return effect.denied || slices.ContainsFunc(decodeChanges(effect.changes), func(c placement.Change) bool { return c.Key == placementv1.ClustersAnnotation })
+		return effect.enforced && (effect.denied || slices.ContainsFunc(decodeChanges(effect.changes), func(c placement.Change) bool { return c.Key == placementv1.ClustersAnnotation }))
 	})
 }
 

@@ -87,16 +87,21 @@ func TestViolations(t *testing.T) {
 
 func TestMisplaced(t *testing.T) {
 	moved := change(placementv1.ClustersAnnotation)
+	enforce := func(v *placement.Verdict) *placement.Verdict {
+		v.Policy.Mode = placementv1.ModeEnforce
+		return v
+	}
 	for name, test := range map[string]struct {
 		verdicts []*placement.Verdict
 		want     bool
 	}{
-		"Compliant": {verdicts: []*placement.Verdict{verdict("p")}},
-		"Moves":     {verdicts: []*placement.Verdict{verdict("p"), verdict("q", change("a"), moved)}, want: true},
-		"Denied":    {verdicts: []*placement.Verdict{deniedBy("p", "no cluster fits")}, want: true},
-		"Otherwise": {verdicts: []*placement.Verdict{verdict("p", change("a"))}},
-		"Undecided": {verdicts: []*placement.Verdict{undecidedBy("p", "no data")}},
-		"Unmatched": {},
+		"Compliant":  {verdicts: []*placement.Verdict{verdict("p")}},
+		"Moves":      {verdicts: []*placement.Verdict{verdict("p"), enforce(verdict("q", change("a"), moved))}, want: true},
+		"Denied":     {verdicts: []*placement.Verdict{enforce(deniedBy("p", "no cluster fits"))}, want: true},
+		"OnlyCounts": {verdicts: []*placement.Verdict{verdict("p", moved), deniedBy("q", "no cluster fits")}},
+		"Otherwise":  {verdicts: []*placement.Verdict{enforce(verdict("p", change("a")))}},
+		"Undecided":  {verdicts: []*placement.Verdict{undecidedBy("p", "no data")}},
+		"Unmatched":  {},
 	} {
 		l, web := remediation.NewLedger(), key("deployments", "shop", "web")
 		l.Record(web, "u", "1", test.verdicts, false)
