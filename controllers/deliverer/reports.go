@@ -17,6 +17,7 @@ limitations under the License.
 package deliverer
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -46,8 +47,12 @@ type reports struct {
 // reportTable holds the reports of one type.
 type reportTable struct {
 	reports map[name]report
-	// byKey are the objects that report a placed object, sorted. The first one counts. Usually there is only one.
+	// byKey are the objects that report a placed object, sorted. What counts is the one that the system itself keeps. Clients that may
+	// write such objects add others, by which the system brings the object to more clusters.
 	byKey map[delivery.Key][]name
+	// system keeps the objects, and kind is their kind.
+	system delivery.System
+	kind   string
 }
 
 // report is what an object reports of a placed object.
@@ -78,7 +83,7 @@ func (r *reports) of(resource schema.GroupVersionResource, key delivery.Key) *de
 
 // Replace implements watches.Sink.
 func (r *reports) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
-	next := newReportTable()
+	next := r.newTable(resource)
 	for _, o := range objects {
 		if key, ok := delivery.ReportedBy(o); ok {
 			next.put(name{resource, o.GetNamespace(), o.GetName()}, report{key, r.readers[resource].Observe(o)})
@@ -135,11 +140,11 @@ func (r *reports) Drop(resource schema.GroupVersionResource) {
 func (r *reports) swap(resource schema.GroupVersionResource, next *reportTable) []delivery.Key {
 	before := r.tables[resource]
 	if before == nil {
-		before = newReportTable()
+		before = r.newTable(resource)
 	}
 	if next == nil {
 		delete(r.tables, resource)
-		next = newReportTable()
+		next = r.newTable(resource)
 	} else {
 		r.tables[resource] = next
 	}
@@ -157,16 +162,38 @@ func (r *reports) swap(resource schema.GroupVersionResource, next *reportTable) 
 	return touched
 }
 
-func newReportTable() *reportTable {
-	return &reportTable{reports: map[name]report{}, byKey: map[delivery.Key][]name{}}
+func (r *reports) newTable(resource schema.GroupVersionResource) *reportTable {
+	out := &reportTable{reports: map[name]report{}, byKey: map[delivery.Key][]name{}, system: r.readers[resource]}
+	for _, kind := range out.system.ReportKinds() {
+		if kind.GroupVersionResource == resource {
+			out.kind = kind.Kind
+		}
+	}
+	return out
 }
 
 // of returns the report of a placed object, or nil.
 func (t *reportTable) of(key delivery.Key) *delivery.Observation {
-	if names := t.byKey[key]; len(names) > 0 {
-		return new(t.reports[names[0]].observed)
+	names := t.byKey[key]
+	if len(names) == 0 {
+		return nil
 	}
-	return nil
+	own, out := t.system.ReportOf(key), delivery.Observation{}
+	strays := map[string]string{}
+	for _, id := range names {
+		observed := t.reports[id].observed
+		if id.name == own {
+			out = observed
+			continue
+		}
+		for cluster := range observed.Clusters {
+			strays[cluster] = cmp.Or(strays[cluster], t.kind+" "+id.name)
+		}
+	}
+	if len(strays) > 0 {
+		out.Strays = strays
+	}
+	return &out
 }
 
 // put stores a report, and returns the placed object if its report changed. The object must not have reported another one.

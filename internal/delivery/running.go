@@ -56,12 +56,15 @@ type Observation struct {
 	Revision string
 	// Outdated reports whether the system has not taken up the newest version of the placed object, so that it reports where an earlier one runs.
 	Outdated bool
+	// Strays are the clusters to which other objects than the system's own report bring the placed object, with one of these objects.
+	Strays map[string]string
 }
 
 // Equal reports whether two observations are equal.
 func (o Observation) Equal(other Observation) bool {
 	return o.UID == other.UID && o.Current == other.Current && o.Refused == other.Refused && slices.Equal(o.Requested, other.Requested) && maps.Equal(o.Clusters, other.Clusters) &&
-		slices.Equal(o.Present, other.Present) && slices.Equal(o.Ending, other.Ending) && o.Revision == other.Revision && o.Outdated == other.Outdated
+		slices.Equal(o.Present, other.Present) && slices.Equal(o.Ending, other.Ending) && o.Revision == other.Revision && o.Outdated == other.Outdated &&
+		maps.Equal(o.Strays, other.Strays)
 }
 
 // RunState reports whether a placed object runs in its clusters.
@@ -187,6 +190,11 @@ func ReportedBy(o *unstructured.Unstructured) (key Key, ok bool) {
 	return Key{GroupKind: gv.WithKind(text("kind")).GroupKind(), Namespace: text("namespace"), Name: text("name")}, true
 }
 
+// ReportOf returns the name of the one object of ReportKinds that the system itself keeps for a placed object.
+func (s System) ReportOf(placed Key) string {
+	return s.CarriedAs(Object{GroupVersionKind: placed.WithVersion(""), Name: placed.Name})
+}
+
 // run reports whether a placed object runs where final brings it, and nowhere else. applied is the delivered object as it has to be
 // now. It may have more clusters. Both are nil if there is none. An object that has to run nowhere is only reported if it does.
 func (s System) run(placed Object, final, applied *unstructured.Unstructured, observed *Observation) Run {
@@ -203,7 +211,24 @@ func (s System) run(placed Object, final, applied *unstructured.Unstructured, ob
 	if why == "" && observed.Outdated {
 		why = s.Title + " has not taken up its last change"
 	}
-	return runIn(wanted, carried, observed.in(placed, running != nil || len(wanted) == 0), why)
+	out := runIn(wanted, carried, observed.in(placed, running != nil || len(wanted) == 0), why)
+	if stray, cluster := observed.stray(carried); stray != "" {
+		out = out.And(Run{State: NotRunning, Remains: true, Message: stray + " brings it to cluster " + cluster + ", too: delete it"})
+	}
+	return out
+}
+
+// stray returns an object that brings the placed object to a cluster to which it is not brought now, and the cluster; "" if there is none.
+func (o *Observation) stray(carried []string) (object, cluster string) {
+	if o == nil {
+		return "", ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Strays)) {
+		if !slices.Contains(carried, name) {
+			return o.Strays[name], name
+		}
+	}
+	return "", ""
 }
 
 // runIn reports whether an object that is in some clusters runs in the wanted ones, and in no others. carried are the clusters to which it is

@@ -641,12 +641,53 @@ func TestEqualObservations(t *testing.T) {
 		"Ending":    func(o *delivery.Observation) { o.Ending = []string{"a"} },
 		"Revision":  func(o *delivery.Observation) { o.Revision = "1" },
 		"Outdated":  func(o *delivery.Observation) { o.Outdated = true },
+		"Strays":    func(o *delivery.Observation) { o.Strays = map[string]string{"b": "ResourceBinding other"} },
 	} {
 		other := observation()
 		change(&other)
 		if observation().Equal(other) {
 			t.Errorf("observations with another %s are equal", name)
 		}
+	}
+}
+
+// TestStrays has a client bring an object to more clusters by a binding of their own.
+func TestStrays(t *testing.T) {
+	c := carriers()["karmada"]
+	for what, tc := range map[string]struct {
+		to     []string
+		strays map[string]string
+		want   delivery.Run
+	}{
+		"to a cluster that was not decided": {
+			to: []string{"b"}, strays: map[string]string{"a": "ResourceBinding z"},
+			want: delivery.Run{State: delivery.NotRunning, Message: "ResourceBinding z brings it to cluster a, too: delete it", Remains: true},
+		},
+		"to a decided one":         {to: []string{"b"}, strays: map[string]string{"b": "ResourceBinding z"}, want: delivery.Run{State: delivery.Running}},
+		"if it must run nowhere":   {strays: map[string]string{"a": "ResourceBinding z"}, want: delivery.Run{State: delivery.NotRunning, Message: "ResourceBinding z brings it to cluster a, too: delete it", Remains: true}},
+		"to none":                  {to: []string{"b"}, want: delivery.Run{State: delivery.Running}},
+		"to the first one by name": {to: []string{"b"}, strays: map[string]string{"d": "ResourceBinding y", "c": "ResourceBinding z"}, want: delivery.Run{State: delivery.NotRunning, Message: "ResourceBinding z brings it to cluster c, too: delete it", Remains: true}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			spec := &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+			before, err := c.system.HandOver(moved, to("b"), spec, nil, nil, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			live := before.Objects[0].Object
+			observed := c.report(live, []string{"b"}, "b")
+			if tc.to == nil {
+				observed = &delivery.Observation{}
+			}
+			observed.Strays = tc.strays
+			got, err := c.system.HandOver(moved, to(tc.to...), spec, live, observed, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got.Run); diff != "" {
+				t.Errorf("run (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -19,6 +19,7 @@ package delivery_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -180,6 +181,35 @@ var _ = Describe("A developer", func() {
 		for name := range claims {
 			Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, name).Should(Equal(fl.clusters("a")), name)
 		}
+	})
+
+	// Karmada aggregates its ClusterRole karmada-edit, which permits to write bindings with their status, to edit:
+	// https://github.com/karmada-io/karmada/blob/master/artifacts/deploy/admin-clusterrole-aggregation.yaml. Karmada brings a workload to the
+	// clusters of each binding that names it.
+	It("neither hides a cluster nor passes a workload off as running by bindings of their own", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKarmada, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		web := deploy(ctx, namespace, "web")
+		carryWork(ctx, web, fl.cluster("a"))
+		bind(ctx, web, fl.clusters("a"), fl.cluster("a"))
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
+
+		By("bringing it to another cluster")
+		forge(ctx, web, "web-z", fl.clusters("b"), fl.cluster("b"))
+		stray := "ResourceBinding web-z brings it to cluster " + fl.cluster("b") + ", too: delete it"
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, stray))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, stray))
+		Expect(f.Client.Delete(ctx, framework.NewObject(resourceBinding, namespace, "web-z", nil))).To(Succeed())
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
+
+		By("reporting it as healthy where it is not")
+		bind(ctx, web, fl.clusters("a"))
+		forge(ctx, web, "a-web", fl.clusters("a"), fl.cluster("a"))
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "cluster "+fl.cluster("a")+": its health is Unhealthy"))
+		Consistently(runningCondition).WithContext(ctx).WithArguments(p.Name).WithTimeout(time.Second).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "cluster "+fl.cluster("a")+": its health is Unhealthy"))
 	})
 
 	It("does not exempt a placement object from policies by the label of delivered ones", Serial, func(ctx SpecContext) {

@@ -48,7 +48,12 @@ func asList[T any](items []T, of func(T) any) []any {
 // healthy in some of them.
 func bind(ctx context.Context, owner *unstructured.Unstructured, clusters []string, healthy ...string) {
 	GinkgoHelper()
-	name := owner.GetName() + "-deployment"
+	forge(ctx, owner, owner.GetName()+"-deployment", clusters, healthy...)
+}
+
+// forge writes a binding of any name, which is Karmada's own only with the name that bind gives it.
+func forge(ctx context.Context, owner *unstructured.Unstructured, name string, clusters []string, healthy ...string) {
+	GinkgoHelper()
 	o, err := f.Get(ctx, resourceBinding, owner.GetNamespace(), name)
 	if err != nil {
 		o = framework.NewObject(resourceBinding, owner.GetNamespace(), name, nil)
