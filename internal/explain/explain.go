@@ -164,7 +164,7 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	}
 	out.Keys = keysOf(o.Content, requested, outcome)
 	if o.Exists {
-		describeWaits(out.Keys, outcome.Verdicts)
+		describeWaits(out.Keys, outcome.Verdicts, o.Content.GetDeletionTimestamp() != nil)
 	}
 	if s.Undelivered(o, outcome) {
 		out.Delivery = "no policy decides its clusters, so Berth does not deliver it; what was delivered before stays"
@@ -296,15 +296,19 @@ func keysOf(current, requested *unstructured.Unstructured, outcome *placement.Ou
 }
 
 // describeWaits says of the keys of an existing object that differ from what is decided when they change, as far as the policy's
-// remediation says.
-func describeWaits(keys []Key, verdicts []*placement.Verdict) {
+// remediation says. terminating reports whether the object is being deleted.
+func describeWaits(keys []Key, verdicts []*placement.Verdict, terminating bool) {
 	of := map[string]*placement.Verdict{}
 	for _, v := range verdicts {
 		of[v.Policy.Name] = v
 	}
 	for i := range keys {
 		k := &keys[i]
-		if v := of[k.Policy]; v != nil && k.Kept == "" && !ptr.Equal(k.Current, k.Decided) {
+		switch v := of[k.Policy]; {
+		case v == nil || k.Kept != "" || ptr.Equal(k.Current, k.Decided):
+		case terminating:
+			k.Waits = "the object keeps the current value until it is gone: it is being deleted, so Berth does not patch it. Remove its finalizers if nothing else does"
+		default:
 			k.Waits = waits(v)
 		}
 	}
@@ -331,6 +335,8 @@ func waits(v *placement.Verdict) string {
 	switch {
 	case len(p.Windows) > 0:
 		return fmt.Sprintf("it waits for a window of spec.remediation.windows of %s: status.waiting says until when", p.Name)
+	case b.Group != "":
+		return fmt.Sprintf("it waits for its turn within spec.remediation.budget of %s and of the other policies of the group %s: see status.waiting", p.Name, b.Group)
 	case b.MaxPerMinute+b.MaxConcurrent+b.PerNamespace > 0:
 		return fmt.Sprintf("it waits for its turn within spec.remediation.budget of %s: see status.waiting", p.Name)
 	}

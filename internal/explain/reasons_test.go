@@ -483,9 +483,9 @@ func TestPoliciesAndKeys(t *testing.T) {
 // TestWaits checks what is said of a value that an existing object does not have yet, by the remediation of the policy.
 func TestWaits(t *testing.T) {
 	for name, tc := range map[string]struct {
-		remediation, rego string
-		created           bool
-		want              string
+		remediation, rego    string
+		created, terminating bool
+		want                 string
 	}{
 		"Automatic": {remediation: `{}`},
 		"Approved":  {remediation: `{mode: Approved}`, want: "it waits until the plan of p is approved: the condition Approved has the command"},
@@ -494,12 +494,23 @@ func TestWaits(t *testing.T) {
 		"Off":       {remediation: `{mode: "Off"}`, want: "the object keeps the current value until an update: remediation.mode is Off"},
 		"Window":    {remediation: `{windows: [{start: "0 3 1 1 *", duration: 1h}]}`, want: "it waits for a window of spec.remediation.windows of p: status.waiting says until when"},
 		"Budget":    {remediation: `{budget: {maxPerMinute: 1}}`, want: "it waits for its turn within spec.remediation.budget of p: see status.waiting"},
-		"New":       {remediation: `{mode: Approved}`, created: true},
-		"Denied":    {remediation: `{}`, rego: "\n\nerrors contains \"no\"", want: "the object keeps the current value while p denies it"},
+		"Group": {
+			remediation: `{budget: {group: moves}}`, want: "it waits for its turn within spec.remediation.budget of p and of the other policies of the group moves: see status.waiting",
+		},
+		"Terminating": {
+			remediation: `{budget: {maxPerMinute: 1}}`, terminating: true,
+			want: "the object keeps the current value until it is gone: it is being deleted, so Berth does not patch it. Remove its finalizers if nothing else does",
+		},
+		"New":    {remediation: `{mode: Approved}`, created: true},
+		"Denied": {remediation: `{}`, rego: "\n\nerrors contains \"no\"", want: "the object keeps the current value while p denies it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := strings.Replace(policyOf("p", "package p\n\nlabels.tier := \"gold\"\n\nlabels.region := \"eu\""+tc.rego), "  mode:", "  remediation: "+tc.remediation+"\n  mode:", 1)
-			e := explainAs(t, policy, web, !tc.created, explain.Options{})
+			object := web
+			if tc.terminating {
+				object = strings.Replace(web, "metadata: {", `metadata: {deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [example.com/keep], `, 1)
+			}
+			e := explainAs(t, policy, object, !tc.created, explain.Options{})
 			got := map[string]string{}
 			for _, k := range e.Keys {
 				got[k.Key] = k.Waits

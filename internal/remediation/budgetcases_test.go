@@ -511,3 +511,19 @@ func TestFailedPatchesOfDeletedPolicies(t *testing.T) {
 	c.done(x, dueFor(p), remediation.Patch{})
 	c.next()
 }
+
+// TestWaitingForAnotherPolicy checks what is said of an object that waits because too many objects of another policy that decides it are
+// unavailable.
+func TestWaitingForAnotherPolicy(t *testing.T) {
+	c := newBudgetCase(t, remediation.Limits{})
+	p, q := c.scheduling("p", 1, placementv1.RemediationBudget{MaxConcurrent: 5}), c.scheduling("q", 1, onlyOne)
+	slow, x := c.object("slow", "q"), c.object("x", "p", "q")
+	c.observe(slow, observed(slow, 1, false))
+	c.spends(x, append(rollsFor(p), rollsFor(q)...), false)
+	for _, policy := range []string{"p", "q"} {
+		want := remediation.Waiting{Unavailable: 1, UnavailableNow: 1, MaxUnavailable: 1, FirstUnavailable: slow, UnavailableFor: "q"}
+		if diff := cmp.Diff(want, c.waiting(policy)); diff != "" {
+			t.Errorf("%s waits (-want +got):\n%s", policy, diff)
+		}
+	}
+}

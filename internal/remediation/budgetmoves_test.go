@@ -159,6 +159,9 @@ func TestMovesBetweenClusters(t *testing.T) {
 			t.Errorf("to decide again: %v", next.keys)
 		}
 		c.moves(b, p, reports, "", false)
+		if w := c.waiting("p"); w.Paced != 1 || w.Late != 1 {
+			t.Errorf("waiting: %+v", w)
+		}
 		if diff := cmp.Diff([]remediation.Key{b}, c.observe(a, report(a, "8", true)).keys); diff != "" {
 			t.Errorf("to decide again (-want +got):\n%s", diff)
 		}

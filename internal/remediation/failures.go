@@ -116,9 +116,12 @@ type Waiting struct {
 	// Closed are the objects that wait until a window opens, and Opens is when one does; zero if none ever does.
 	Closed int
 	Opens  time.Time
-	// Unavailable are the objects that wait because too many objects are unavailable: as many as UnavailableNow. At most
-	// MaxUnavailable may be.
+	// Unavailable are the objects that wait because too many objects are unavailable: as many as UnavailableNow, and FirstUnavailable is one
+	// of these. At most MaxUnavailable may be. This counts for the policy UnavailableFor, which may be another one that wants to patch the same
+	// objects.
 	Unavailable, UnavailableNow, MaxUnavailable int
+	FirstUnavailable                            Key
+	UnavailableFor                              string
 	// Stopped are the objects that wait because too many patches failed.
 	Stopped int
 	// Protected are the Pods that wait because a PodDisruptionBudget does not allow their eviction.
@@ -128,6 +131,8 @@ type Waiting struct {
 	// set: an earlier leader was moving objects.
 	Rollouts int
 	Resuming bool
+	// Late are those of them that have failed because they do not run in their new clusters in time, and that count as moved in their namespace.
+	Late int
 	// Failures are the objects whose patch or rollout failed, and Pause identifies the pause because of them; "" for none. PausedIn
 	// is where it stops patches, if there is one.
 	Failures []Failure
@@ -190,7 +195,11 @@ func (s *Scheduler) Waiting(now time.Time, policy string) Waiting {
 	for _, c := range s.line.classes {
 		if c.wantedBy(policy) {
 			w := c.first()
-			out.add(c.waiters.Len(), s.blocked(now, w.key, w.claims, w.since, false))
+			blocked := s.blocked(now, w.key, w.claims, w.since, false)
+			out.add(c.waiters.Len(), blocked)
+			if blocked.reason == forAvailability && out.UnavailableFor == "" {
+				out.UnavailableFor = blocked.policy
+			}
 		}
 	}
 	out.Protected = s.evictions.protected(policy)
@@ -198,13 +207,15 @@ func (s *Scheduler) Waiting(now time.Time, policy string) Waiting {
 	if b == nil {
 		return out
 	}
-	if out.Unavailable > 0 {
-		out.UnavailableNow, out.MaxUnavailable = b.unavailable.Len(), b.maxUnavailable(s.objects.Matched(policy, b.rolled))
+	if by := s.policies[out.UnavailableFor]; by != nil && by.unavailable.Len() > 0 {
+		out.UnavailableNow, out.MaxUnavailable = by.unavailable.Len(), by.maxUnavailable(s.objects.Matched(by.name, by.rolled))
+		out.FirstUnavailable = slices.MinFunc(by.unavailable.UnsortedList(), compareKeys)
 	}
 	out.Resuming = b.resuming
 	for key := range b.moving.Set {
 		if s.moving[key].follows(policy) {
 			out.Rollouts++
+			out.Late += count(b.late.Has(key))
 		}
 	}
 	out.Pause, out.PausedIn = b.pause, b.paused

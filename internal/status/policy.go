@@ -740,7 +740,7 @@ func WaitingFor(s placementv1.PlacementPolicyStatus, reason placementv1.WaitingR
 }
 
 // waitingText describes the objects that wait, for appending to a message; "" if there are none.
-func waitingText(w remediation.Waiting, unapproved int) string {
+func waitingText(w remediation.Waiting, unapproved int, policy *placement.Policy) string {
 	var out string
 	if unapproved > 0 {
 		out = fmt.Sprintf("; %d of them wait until their plan is approved, see the Approved condition", unapproved)
@@ -754,12 +754,23 @@ func waitingText(w remediation.Waiting, unapproved int) string {
 	}
 	if w.Paced > 0 {
 		out += fmt.Sprintf("; %d of them wait because spec.remediation.budget bounds how many are patched a minute or moved at the same time", w.Paced)
+		if group := policy.Budget.Group; group != "" {
+			out += fmt.Sprintf(", counting the objects and bounds of all policies of its group %s", group)
+		}
+		if n := w.Late; n > 0 {
+			out += fmt.Sprintf("; in their namespaces, the %d objects count that do not run in their new clusters, until they run or are deleted: see status.failures", n)
+		}
 	}
 	if w.Settling > 0 {
 		out += fmt.Sprintf("; %d of them wait until all objects are decided and it is known which of them are ready", w.Settling)
 	}
 	if w.Unavailable > 0 {
-		out += fmt.Sprintf("; %d of them wait because %d objects are unavailable, and spec.remediation.budget.maxUnavailable allows %d", w.Unavailable, w.UnavailableNow, w.MaxUnavailable)
+		var of string
+		if w.UnavailableFor != policy.Name {
+			of = " of policy " + w.UnavailableFor + ", which also decides them,"
+		}
+		out += fmt.Sprintf("; %d of them wait because %d objects are unavailable, and spec.remediation.budget.maxUnavailable%s allows %d: the first is %s",
+			w.Unavailable, w.UnavailableNow, of, w.MaxUnavailable, w.FirstUnavailable)
 	}
 	if w.Stopped > 0 {
 		out += fmt.Sprintf("; %d of them wait because too many objects failed, see the Paused condition", w.Stopped)
@@ -798,7 +809,7 @@ func (s *setter) compliant(f Facts) *metav1.Condition {
 		return isFalse(placementv1.ReasonForbiddenTargets, fmt.Sprintf("%d of %d objects differ from what the policy decides%s; grant the permission by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true",
 			r.Violations, r.Matched, obstacleText(r.Obstacle)))
 	case r.Violations > 0:
-		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides%s", r.Violations, r.Matched, waitingText(f.Waiting, WaitingFor(*s.out, placementv1.WaitingForApproval))+obstacleText(r.Obstacle)))
+		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides%s", r.Violations, r.Matched, waitingText(f.Waiting, WaitingFor(*s.out, placementv1.WaitingForApproval), f.State.Policy)+obstacleText(r.Obstacle)))
 	default:
 		return isTrue(placementv1.ReasonCompliant, "every existing object is as the policy decides")
 	}

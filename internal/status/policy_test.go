@@ -629,6 +629,8 @@ func TestBudgetInStatus(t *testing.T) {
 	facts.State.Policy.Name, facts.State.Policy.Remediation = "p", placementv1.RemediationAutomatic
 	facts.Report.Matched, facts.Report.Moved, facts.Report.Violations = 40, 30, 30
 	facts.Waiting = remediation.Waiting{Paced: 1, Unavailable: 2, UnavailableNow: 5, MaxUnavailable: 4, Stopped: 3, Protected: 6, Pause: "7-abc"}
+	facts.Waiting.UnavailableFor = "p"
+	facts.Waiting.FirstUnavailable = remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Namespace: "shop", Name: "slow"}
 	for i := range 12 {
 		facts.Waiting.Failures = append(facts.Waiting.Failures, remediation.Failure{
 			Key:    remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Resource: "deployments"}, Namespace: "shop", Name: fmt.Sprint(i)},
@@ -652,7 +654,7 @@ func TestBudgetInStatus(t *testing.T) {
 		placementv1.ConditionPaused: {"12 objects failed, so Berth patches no more objects of this policy (spec.remediation.budget.pauseAfterFailures), such as deployments.apps shop/0: denied",
 			"kubectl annotate placementpolicy p --overwrite placement.berth.dev/resume-after-failures=7-abc"},
 		placementv1.ConditionCompliant: {"; 1 of them wait because spec.remediation.budget bounds how many are patched a minute or moved at the same time",
-			"; 2 of them wait because 5 objects are unavailable, and spec.remediation.budget.maxUnavailable allows 4", "; 3 of them wait because too many objects failed"},
+			"; 2 of them wait because 5 objects are unavailable, and spec.remediation.budget.maxUnavailable allows 4: the first is deployments.apps shop/slow", "; 3 of them wait because too many objects failed"},
 	} {
 		c := meta.FindStatusCondition(got.Conditions, condition)
 		for _, part := range parts {
@@ -663,6 +665,14 @@ func TestBudgetInStatus(t *testing.T) {
 	}
 	if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionPaused); c.Reason != placementv1.ReasonTooManyFailures {
 		t.Errorf("reason %s", c.Reason)
+	}
+
+	facts.State.Policy.Budget.Group, facts.Waiting.Late, facts.Waiting.UnavailableFor = "moves", 2, "other"
+	told := meta.FindStatusCondition(status.Compute(placementv1.PlacementPolicyStatus{}, facts).Conditions, placementv1.ConditionCompliant).Message
+	if part := "moved at the same time, counting the objects and bounds of all policies of its group moves; in their namespaces, the 2 objects count that do not run in their new clusters, " +
+		"until they run or are deleted: see status.failures; 2 of them wait because 5 objects are unavailable, and " +
+		"spec.remediation.budget.maxUnavailable of policy other, which also decides them, allows 4: the first is"; !strings.Contains(told, part) {
+		t.Errorf("%q does not say %q", told, part)
 	}
 
 	facts.Waiting.PausedIn = containment.Scope{"shop"}
