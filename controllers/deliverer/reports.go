@@ -86,7 +86,7 @@ func (r *reports) Replace(resource schema.GroupVersionResource, _ *projection.Fi
 	next := r.newTable(resource)
 	for _, o := range objects {
 		if key, ok := delivery.ReportedBy(o); ok {
-			next.put(name{resource, o.GetNamespace(), o.GetName()}, report{key, r.readers[resource].Observe(o)})
+			next.add(name{resource, o.GetNamespace(), o.GetName()}, report{key, r.readers[resource].Observe(o)})
 		}
 	}
 	r.mu.Lock()
@@ -198,12 +198,18 @@ func (t *reportTable) of(key delivery.Key) *delivery.Observation {
 
 // put stores a report, and returns the placed object if its report changed. The object must not have reported another one.
 func (t *reportTable) put(id name, r report) []delivery.Key {
-	before, names := t.of(r.key), t.byKey[r.key]
+	before := t.of(r.key)
+	t.add(id, r)
+	return changedOf(r.key, before, t.of(r.key))
+}
+
+// add is put without an answer, which takes the time of all reports of the placed object.
+func (t *reportTable) add(id name, r report) {
+	names := t.byKey[r.key]
 	t.reports[id] = r
 	if at, found := slices.BinarySearchFunc(names, id, compareNames); !found {
 		t.byKey[r.key] = slices.Insert(names, at, id)
 	}
-	return changedOf(r.key, before, t.of(r.key))
 }
 
 // remove drops the report of an object, and returns the placed object if its report changed.
