@@ -516,9 +516,12 @@ func expectGuarded(ctx context.Context, c client.Client, example *unstructured.U
 	By(example.GetKind())
 	// RBAC permits it soon: the message then is that of the admission policy.
 	Eventually(c.Patch).WithContext(ctx).WithArguments(stored.DeepCopy(), specPatches[example.GetKind()]).Should(guarded)
-	changed := stored.DeepCopy()
-	Expect(admin.Patch(ctx, changed, specPatches[example.GetKind()], client.DryRunAll)).To(Succeed())
-	Expect(c.Update(ctx, changed)).To(guarded)
+	// Berth may write the status in between, so that the API server answers with a conflict.
+	Eventually(func(g Gomega) {
+		changed := stored.DeepCopy()
+		g.Expect(admin.Patch(ctx, changed, specPatches[example.GetKind()], client.DryRunAll)).To(Succeed())
+		g.Expect(c.Update(ctx, changed)).To(guarded)
+	}).WithContext(ctx).Should(Succeed())
 	Expect(c.Create(ctx, renamed(stored))).To(guarded)
 	Expect(c.Apply(ctx, client.ApplyConfigurationFromUnstructured(renamed(stored)), client.FieldOwner("somebody"))).To(guarded)
 	Expect(c.Delete(ctx, stored)).To(guarded)
