@@ -781,7 +781,7 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 	body := want.Withdrawal(object, c.Clock.Now())
 	if body == nil && want.Starts() && c.Misplaced(want.GroupVersionResource, id.namespace, id.name) {
 		// A cluster would start the object before remediation has patched it, which may take minutes in a long queue.
-		n.recheck = misplacedInterval
+		n.lookAgain(misplacedInterval)
 		return true, nil
 	}
 	if body == nil && c.contests.repeats(keyOf(object), want.Object.Object["status"]) {

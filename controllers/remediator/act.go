@@ -117,9 +117,7 @@ func (c *Controller) ask(key remediation.Key, obj *unstructured.Unstructured, du
 		return false, undeliveredDelay
 	}
 	if ok, retry = c.Scheduler.Ask(c.Clock.Now(), key, obj, due, carrier); !ok {
-		for _, v := range due {
-			c.Changed(v.Policy.Name)
-		}
+		c.changed(remediation.Names(due))
 	}
 	return ok, retry
 }
@@ -238,9 +236,7 @@ func (c *Controller) failed(ctx context.Context, key remediation.Key, due remedi
 
 // obstruct has the reports of policies say why the patch of an object failed, and whether Berth lacks the permission for it.
 func (c *Controller) obstruct(key remediation.Key, why string, unauthorized bool, policies []string) {
-	for _, policy := range c.Ledger.Obstruct(key, why, unauthorized, policies...) {
-		c.Changed(policy)
-	}
+	c.changed(c.Ledger.Obstruct(key, why, unauthorized, policies...))
 }
 
 // refused reports whether the API server refused a patch for a reason of the object's own, such as a denial by another

@@ -48,7 +48,7 @@ import (
 // leader paused are decided.
 const settleDelay = time.Second
 
-// resumeLimit is how long a leader tries to find out which objects an earlier leader was moving.
+// resumeLimit is how long a leader tries to decide all objects of an earlier leader's plans before it goes on with those plans all the same.
 const resumeLimit = 10 * time.Minute
 
 // enqueueTogether enqueues objects that must be decided again because of one change. A change that concerns several

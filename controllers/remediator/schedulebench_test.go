@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
@@ -31,19 +30,11 @@ import (
 	"github.com/berth-dev/berth/test/growth"
 )
 
-// unmatched matches nothing.
-type unmatched struct{}
-
-func (unmatched) Matching(remediation.Key) []string                 { return nil }
-func (unmatched) Matched(string, []schema.GroupVersionResource) int { return 0 }
-func (unmatched) Holds(string, string) (time.Time, bool)            { return time.Time{}, false }
-func (unmatched) Requires(string, remediation.Key) bool             { return false }
-
 // BenchmarkSchedule measures a pass of the scheduler while objects of a thousand namespaces wait for one that is being moved.
 func BenchmarkSchedule(b *testing.B) {
 	for _, n := range []int{1_000, 100_000} {
 		b.Run(fmt.Sprintf("waiting=%d", n), func(b *testing.B) {
-			s := remediation.NewScheduler(remediation.Limits{}, unmatched{}, func(string) bool { return false })
+			s := remediation.NewScheduler(remediation.Limits{}, remediation.NewLedger(), func(string) bool { return false })
 			start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			s.Begin(start.Add(-time.Hour))
 			p := &placement.Policy{Name: "p", Generation: 1, Budget: placementv1.RemediationBudget{MaxConcurrent: 1, MaxPerMinute: 60_000}}

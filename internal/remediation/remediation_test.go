@@ -325,7 +325,7 @@ func TestObjectsThatDoNotSettle(t *testing.T) {
 		return !b.Judge(start.Add(after), key, remediation.Decided{Object: &unstructured.Unstructured{Object: map[string]any{}}, Verdicts: due}).TooOften
 	}
 	renew := func() {
-		b = remediation.NewScheduler(remediation.Limits{}, unmatched{}, func(string) bool { return false })
+		b = remediation.NewScheduler(remediation.Limits{}, remediation.NewLedger(), func(string) bool { return false })
 	}
 	renew()
 	patches := 0

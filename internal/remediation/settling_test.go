@@ -26,7 +26,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -34,14 +33,6 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/test/budget"
 )
-
-// unmatched matches nothing.
-type unmatched struct{}
-
-func (unmatched) Matching(remediation.Key) []string                 { return nil }
-func (unmatched) Matched(string, []schema.GroupVersionResource) int { return 0 }
-func (unmatched) Holds(string, string) (time.Time, bool)            { return time.Time{}, false }
-func (unmatched) Requires(string, remediation.Key) bool             { return false }
 
 // subject is one object that remediation patches.
 type subject struct {
@@ -59,7 +50,7 @@ func newSubject() *subject {
 	never := func(string) bool { return false }
 	data := &reader{revision: 1}
 	policy := &placement.Policy{Name: "p", Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Evaluator: data}
-	return &subject{scheduler: remediation.NewScheduler(remediation.Limits{}, unmatched{}, never), now: time.Unix(0, 0), data: data, value: "old", uid: "1", policy: policy}
+	return &subject{scheduler: remediation.NewScheduler(remediation.Limits{}, remediation.NewLedger(), never), now: time.Unix(0, 0), data: data, value: "old", uid: "1", policy: policy}
 }
 
 // write is a write by another client.

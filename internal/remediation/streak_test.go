@@ -47,14 +47,6 @@ type crowd struct {
 	fails    func(Key) bool
 }
 
-// unmatched matches nothing.
-type unmatched struct{}
-
-func (unmatched) Matching(Key) []string                             { return nil }
-func (unmatched) Matched(string, []schema.GroupVersionResource) int { return 0 }
-func (unmatched) Holds(string, string) (time.Time, bool)            { return time.Time{}, false }
-func (unmatched) Requires(string, Key) bool                         { return false }
-
 func everyPatch(Key) bool { return true }
 
 func noPatch(Key) bool { return false }
@@ -62,7 +54,7 @@ func noPatch(Key) bool { return false }
 func newCrowd(t *testing.T, n int) *crowd {
 	clock := testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	c := &crowd{t: t, clock: clock, policy: &placement.Policy{Name: "p"}, has: map[Key]int{}, fails: noPatch}
-	c.scheduler = NewScheduler(Limits{}, unmatched{}, func(string) bool { return false })
+	c.scheduler = NewScheduler(Limits{}, NewLedger(), func(string) bool { return false })
 	c.scheduler.Begin(clock.Now())
 	c.scheduler.PolicyChanged(clock.Now(), "p", c.policy)
 	for i := range n {
