@@ -192,31 +192,37 @@ func (m *merger) allowedBefore(entry overwritten, standing bool) (allowed map[st
 	if !standing {
 		return m.intent.applied.Clusters, false
 	}
-	allowed, decided := m.decidedBefore(entry)
-	if decided && len(allowed) == 0 {
-		allowed = map[string][]string{entry.By: m.currentClusters()}
+	by, allowed := m.decidedBefore(entry)
+	if by != "" && len(allowed) == 0 {
+		allowed = map[string][]string{by: m.currentClusters()}
 	}
-	return allowed, !decided
+	return allowed, by == ""
 }
 
-// decidedBefore reports whether policies decided the clusters of an entry for the stored object, and returns what each of them allowed, as
-// far as the record has that. A request may bring an old record of the object. What that says of the developer's request counts; what
-// policies allowed at that time does not.
-func (m *merger) decidedBefore(entry overwritten) (allowed map[string][]string, decided bool) {
+// decidedBefore returns the first policy that decided the clusters of an entry for the stored object, and what each policy allowed, as far
+// as the record has that. by is empty if no policy decided them. A request may bring an old record of the object, or that of an earlier
+// call of the webhook. What it says of the developer's request counts; what it says of policies does not.
+func (m *merger) decidedBefore(entry overwritten) (by string, allowed map[string][]string) {
 	const key = placementv1.ClustersAnnotation
-	before := &m.intent
-	if m.request.Old != m.request.Object {
-		if m.intent.before == nil {
-			return nil, false
-		}
-		before = m.intent.before()
+	before := m.stored()
+	was := before.applied.Annotations[key]
+	// The digest in the entry is too short to tell two texts apart that a client made for that. Remediation brings no text.
+	same := was.Set == entry.Set && ptr.Equal(optional(before.current[fieldAnnotations], key), optional(m.intent.current[fieldAnnotations], key))
+	if was.By == "" || !same && !m.request.AutomaticOnly {
+		return "", nil
 	}
-	// The digest in the entry is too short to tell two texts apart that a client made for that.
-	same := ptr.Equal(optional(before.current[fieldAnnotations], key), optional(m.intent.current[fieldAnnotations], key))
-	if was := before.applied.Annotations[key]; was.By == "" || was.Set != entry.Set || !same {
-		return nil, false
+	return was.By, before.applied.Clusters
+}
+
+// stored returns the intent of the stored object. It is empty if there is none.
+func (m *merger) stored() *intent {
+	switch {
+	case m.request.Old == m.request.Object:
+		return &m.intent
+	case m.intent.before == nil:
+		return &intent{}
 	}
-	return before.applied.Clusters, true
+	return m.intent.before()
 }
 
 // heldShare returns the list that counts for a policy that is held or cannot decide: what the policy allowed when it
@@ -235,9 +241,14 @@ func (m *merger) heldShare(v *Verdict, stood []string, had bool) (s clusterShare
 	return clusterShare{verdict: v, names: sets.List(sets.New(m.currentClusters()...).Insert(v.Decision.Clusters...))}, true
 }
 
-// currentClusters returns the names of the clusters that the object lists now.
+// currentClusters returns the names of the clusters that the object lists now; for remediation, which brings no list, those of the stored
+// object, since an earlier call of the webhook may have changed the list.
 func (m *merger) currentClusters() []string {
-	listed, err := m.askedFor(optional(m.intent.current[fieldAnnotations], placementv1.ClustersAnnotation)).parse()
+	current := &m.intent
+	if m.request.AutomaticOnly {
+		current = m.stored()
+	}
+	listed, err := m.askedFor(optional(current.current[fieldAnnotations], placementv1.ClustersAnnotation)).parse()
 	if err != nil {
 		return nil
 	}
@@ -253,13 +264,8 @@ func (m *merger) currentClusters() []string {
 func (m *merger) leaveClusters(values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	m.leave(fieldAnnotations, key, values)
-	entry, standing := m.next.Annotations[key]
-	if !standing {
-		return
-	}
-	var decided bool
-	if m.next.Clusters, decided = m.decidedBefore(entry); !decided {
-		entry.By = ""
+	if entry, standing := m.next.Annotations[key]; standing {
+		entry.By, m.next.Clusters = m.decidedBefore(entry)
 		m.next.put(fieldAnnotations, key, entry)
 	}
 }

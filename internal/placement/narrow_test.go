@@ -279,9 +279,19 @@ func TestClustersOfExistingObjects(t *testing.T) {
 func remediated(t *testing.T, obj *unstructured.Unstructured, all ...*placement.Policy) *placement.Outcome {
 	t.Helper()
 	d := &placement.Decider{Policies: policies(all), Namespaces: namespaces{}, Keyring: keyring(t, "k"), OwnNamespace: "berth-system"}
-	out, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: obj, Old: obj, AutomaticOnly: true})
-	if err != nil {
-		t.Fatal(err)
+	decide := func(obj, old *unstructured.Unstructured) *placement.Outcome {
+		out, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: obj, Old: old, AutomaticOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	out := decide(obj, obj)
+	if out.Object != nil {
+		// The API server calls the webhook once more if another one changed the object.
+		if diff := cmp.Diff(out.Object, decide(out.Object, obj).Object); diff != "" {
+			t.Errorf("another call of the webhook in the same request changes the object (-first +second):\n%s", diff)
+		}
 	}
 	return out
 }
@@ -304,6 +314,13 @@ func TestClustersThatAreHeld(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, [][]placement.Change{out.Verdicts[0].Changes, out.Verdicts[1].Changes}); diff != "" {
 			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("ManualBesideAnotherThatBeginsToDecide", func(t *testing.T) {
+		stored := decide(t, asking(""), nil, allows(t, "b", []string{"eu", "us"})).Object
+		out := remediated(t, stored, allows(t, "a", []string{"ap", "eu", "us"}), with(allows(t, "b", []string{"ap"}), manual))
+		if got := out.Object.GetAnnotations()[clustersKey]; got != `["eu","us"]` {
+			t.Errorf("annotation %q", got)
 		}
 	})
 	t.Run("ManualWithNothingLeft", func(t *testing.T) {
