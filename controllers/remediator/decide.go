@@ -33,7 +33,7 @@ import (
 
 // decide decides the object. It proceeds if all policies have decided on everything that they read.
 func (c *Controller) decide(ctx context.Context, s *scope) (proceed bool, err error) {
-	s.outcome, err = c.Decider.Decide(ctx, c.request(s.key, s.object, c.evaluator(s)))
+	s.outcome, err = c.Decider.Assess(ctx, c.request(s.key, s.object, c.evaluator(s)))
 	if err != nil {
 		tracing.Fail(trace.SpanFromContext(ctx), err)
 		c.Ledger.Skip(s.key)
@@ -65,14 +65,12 @@ type evaluateFunc = func(ctx context.Context, p *placement.Policy, input map[str
 // request returns the request to decide an existing object as if Berth updated it without a change.
 func (c *Controller) request(key remediation.Key, obj *unstructured.Unstructured, evaluate evaluateFunc) placement.Request {
 	return placement.Request{
-		Resource:      key.Resource,
-		Namespace:     key.Namespace,
-		Object:        obj,
-		Old:           obj,
-		Admission:     placement.AdmissionOf(admissionv1.Update, key.Resource, key.Namespace, obj, c.Identity),
-		AutomaticOnly: true,
-		VerdictsOnly:  true,
-		Evaluate:      evaluate,
+		Resource:  key.Resource,
+		Namespace: key.Namespace,
+		Object:    obj,
+		Old:       obj,
+		Admission: placement.AdmissionOf(admissionv1.Update, key.Resource, key.Namespace, obj, c.Identity),
+		Evaluate:  evaluate,
 	}
 }
 
@@ -112,7 +110,7 @@ func (c *Controller) query(ctx context.Context, asked *placement.Policy, key rem
 	defer span.End()
 	decision := remediation.NewPolicyDecision(asked)
 	var evaluated placement.Decision
-	outcome, err := c.Decider.Decide(ctx, c.request(key, obj, func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+	outcome, err := c.Decider.Assess(ctx, c.request(key, obj, func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 		if p != asked {
 			return placement.Decision{}, errPending
 		}

@@ -264,19 +264,24 @@ type Request struct {
 	Source Source
 	// Admission is the admission request that carries the object, for match conditions that read it.
 	Admission *admissionv1.AdmissionRequest
-	// AutomaticOnly leaves the keys of policies whose remediation mode is not Automatic unchanged. Policies with mode Approved
-	// are followed all the same if Permits returns true for the verdicts that result from that. A nil Permits permits nothing.
-	AutomaticOnly bool
-	Permits       func([]*Verdict) bool
-	// Explain adds to the denial of an object for which no cluster is left why a policy does not give it the clusters that its
-	// developer asks for, where an Explainer knows that. This takes evaluations beside those of the decision.
-	Explain bool
-	// VerdictsOnly omits the object from the outcome. Callers set it if they only need the verdicts.
-	VerdictsOnly bool
 	// Evaluate evaluates a policy; nil selects the policy's own evaluator. Remediation passes a function that caches
-	// decisions. For policies with a Remote, Decide calls it on other goroutines, concurrently with all other calls.
-	// All calls have returned when Decide returns.
+	// decisions. For policies with a Remote, it is called on other goroutines, concurrently with all other calls. All calls have
+	// returned when the decision is made.
 	Evaluate evaluateFunc
+	purpose
+}
+
+// purpose is what a decision is for. The methods of Decider set it.
+type purpose struct {
+	// remediates leaves the keys of policies whose remediation mode is not Automatic unchanged. Policies with mode Approved
+	// are followed all the same if permits returns true for the verdicts that result from that.
+	remediates bool
+	permits    func([]*Verdict) bool
+	// explains adds to the denial of an object for which no cluster is left why a policy does not give it the clusters that its
+	// developer asks for, where an Explainer knows that. This takes evaluations beside those of the decision.
+	explains bool
+	// verdictsOnly omits the object from the outcome.
+	verdictsOnly bool
 }
 
 type evaluateFunc = func(ctx context.Context, p *Policy, input map[string]any) (Decision, error)
@@ -303,8 +308,7 @@ type Source interface {
 
 // Outcome is the merged result of all policies that match an object.
 type Outcome struct {
-	// Object is the object with its placement and its record. It is nil if no policy matches, or if the request set
-	// VerdictsOnly. It shares everything that was not merged with the request's object, so callers must change neither.
+	// Object is the object with its placement and its record. It is nil if no policy matches, and for Assess. It shares everything that was not merged with the request's object, so callers must change neither.
 	Object *unstructured.Unstructured
 	// Paths are the paths that have other values than in the request's object, beside labels and annotations.
 	Paths
@@ -321,10 +325,31 @@ type Outcome struct {
 	Staged bool
 }
 
-// Decide evaluates every policy that matches the object, each on the object as its developer requested it. It then
-// merges the decisions. The result does not depend on the order of the policies. An error of a single policy is in its
-// verdict. Decide itself returns an error only if it could not decide anything.
+// Decide decides a request of a client, or an object that does not exist yet. It evaluates every policy that matches the object, each on
+// the object as its developer requested it. It then merges the decisions. The result does not depend on the order of the policies. An error
+// of a single policy is in its verdict. Decide itself returns an error only if it could not decide anything.
 func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
+	r.purpose = purpose{explains: true}
+	return d.inForce(ctx, r)
+}
+
+// Remediate is Decide for a patch by which remediation has an existing object get what policies decide. It follows the policies with
+// remediation mode Automatic, and those with mode Approved if permits returns true for the verdicts that result from that. A nil permits
+// permits nothing.
+func (d *Decider) Remediate(ctx context.Context, r Request, permits func([]*Verdict) bool) (*Outcome, error) {
+	r.purpose = purpose{remediates: true, permits: permits}
+	return d.inForce(ctx, r)
+}
+
+// Assess is Remediate without an object in the outcome. It finds out what Remediate would do to an existing object, also with every
+// permission (Verdict.Released).
+func (d *Decider) Assess(ctx context.Context, r Request) (*Outcome, error) {
+	r.purpose = purpose{remediates: true, verdictsOnly: true}
+	return d.inForce(ctx, r)
+}
+
+// inForce decides a request by the versions of policies that are in force.
+func (d *Decider) inForce(ctx context.Context, r Request) (*Outcome, error) {
 	if r.Resource.GroupResource() == namespaces {
 		// The API server sets the namespace of a request for a Namespace to the object's own name. Everything else
 		// treats Namespaces as cluster-scoped.
@@ -335,7 +360,7 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 	return d.decide(ctx, r, index)
 }
 
-// decide is Decide with the policies of an index.
+// decide decides a request by the policies of an index.
 func (d *Decider) decide(ctx context.Context, r Request, index *match.Index[*Policy]) (*Outcome, error) {
 	verdicts, staged, err := d.matching(ctx, r, index)
 	list := d.ClusterLists.Of(r.Resource.GroupResource())
@@ -357,7 +382,7 @@ func (d *Decider) decide(ctx context.Context, r Request, index *match.Index[*Pol
 	if err != nil {
 		return &Outcome{}, err
 	}
-	owned := d.templateIsOwned(ctx, &r, &current, verdicts)
+	owned := d.keepOwnedTemplate(ctx, &r, &current, verdicts)
 	d.keepImmutable(&current, &r, id)
 	released := r.release(verdicts)
 	merge := func(verdicts []*Verdict) (map[string]map[string]string, record, error) {
@@ -379,7 +404,7 @@ func (d *Decider) decide(ctx context.Context, r Request, index *match.Index[*Pol
 		switch {
 		case err != nil:
 			return nil, err
-		case r.Permits != nil && r.Permits(released):
+		case r.permits != nil && r.permits(released):
 			verdicts, values, next = released, followed, recorded
 		default:
 			for i, v := range released {
@@ -387,7 +412,7 @@ func (d *Decider) decide(ctx context.Context, r Request, index *match.Index[*Pol
 			}
 		}
 	}
-	if r.VerdictsOnly {
+	if r.verdictsOnly {
 		return &Outcome{Verdicts: verdicts, List: list}, nil
 	}
 	return d.outcome(&current, values, next, id, verdicts)
@@ -410,13 +435,14 @@ func (d *Decider) leftBefore(ctx context.Context, r *Request, index *match.Index
 // before returns the request of the object before an update, as if it was not updated.
 func (r *Request) before() Request {
 	return Request{
-		Resource: r.Resource, Namespace: r.Namespace, Object: r.Old, Old: r.Old, Admission: r.Admission, Evaluate: r.Evaluate, VerdictsOnly: true,
+		Resource: r.Resource, Namespace: r.Namespace, Object: r.Old, Old: r.Old, Admission: r.Admission, Evaluate: r.Evaluate,
+		purpose: purpose{verdictsOnly: true},
 	}
 }
 
 // whyNot returns the function by which a denial says why a policy does not give the object clusters. It is nil if no denial does.
 func (d *Decider) whyNot(ctx context.Context, r *Request, current *intent) func(*Policy, []string) map[string]string {
-	if !r.Explain {
+	if !r.explains {
 		return nil
 	}
 	ctx = WithNamespace(ctx, r.Namespace)
@@ -512,10 +538,10 @@ func (d *Decider) paused(r *Request, p *Policy) bool {
 	return d.Paused != nil && p.Automatic() && r.changesObject() && d.Paused(p.Name, r.Namespace)
 }
 
-// templateIsOwned reports whether a ReplicaSet must keep the pod template that its owner gave it. It looks up the owner
-// only if a policy decides on scheduling, or did so before. If the lookup fails, every policy that may decide on
-// scheduling gets the error in its verdict, and what policies set before stays.
-func (d *Decider) templateIsOwned(ctx context.Context, r *Request, current *intent, verdicts []*Verdict) bool {
+// keepOwnedTemplate reports whether a ReplicaSet must keep the pod template that its owner gave it. It looks up the owner only if a policy
+// decides on scheduling, or did so before. If the lookup fails, every policy that may decide on scheduling gets the error in its verdict,
+// and what policies set before stays.
+func (d *Decider) keepOwnedTemplate(ctx context.Context, r *Request, current *intent, verdicts []*Verdict) bool {
 	schedules := func(v *Verdict) bool { return v.Err == nil && len(v.Decision.Scheduling) > 0 }
 	if !ownedReplicaSet(r) || !slices.ContainsFunc(verdicts, schedules) && len(current.applied.Scheduling) == 0 {
 		return false

@@ -512,7 +512,7 @@ func TestPausedPolicyKeepsPlacement(t *testing.T) {
 	if got := place(stands, stands).Object.GetAnnotations()["k"]; got != "2" {
 		t.Errorf("remediation decides %q", got)
 	}
-	patched, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: stands.DeepCopy(), Old: stands, AutomaticOnly: true})
+	patched, err := d.Remediate(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: stands.DeepCopy(), Old: stands}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -530,15 +530,17 @@ func TestPatchesOfPlansThatNeedAnApproval(t *testing.T) {
 		return p
 	}
 	d := &placement.Decider{Policies: policies{approved("p", "k", "1"), approved("q", "l", "1"), sets(t, "r", 0, "m", "1")}, Namespaces: namespaces{}, Keyring: keyring(t, "k")}
-	decide := func(old *unstructured.Unstructured, automaticOnly bool, permits func([]*placement.Verdict) bool) *placement.Outcome {
+	decide := func(old *unstructured.Unstructured, remediates bool, permits func([]*placement.Verdict) bool) *placement.Outcome {
 		t.Helper()
 		obj := newObject("web", newMetadata())
 		if old != nil {
 			obj = old.DeepCopy()
 		}
-		out, err := d.Decide(t.Context(), placement.Request{
-			Resource: deployments, Namespace: "default", Object: obj, Old: old, AutomaticOnly: automaticOnly, Permits: permits,
-		})
+		request := placement.Request{Resource: deployments, Namespace: "default", Object: obj, Old: old}
+		out, err := d.Decide(t.Context(), request)
+		if remediates {
+			out, err = d.Remediate(t.Context(), request, permits)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -561,9 +563,9 @@ func TestPatchesOfPlansThatNeedAnApproval(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		automaticOnly bool
-		permits       func([]*placement.Verdict) bool
-		want          string
+		remediates bool
+		permits    func([]*placement.Verdict) bool
+		want       string
 	}{
 		"Update":       {false, nil, "112"},
 		"NoPermits":    {true, nil, "112"},
@@ -571,7 +573,7 @@ func TestPatchesOfPlansThatNeedAnApproval(t *testing.T) {
 		"Permitted":    {true, by(true), "222"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out := decide(stands, tc.automaticOnly, tc.permits)
+			out := decide(stands, tc.remediates, tc.permits)
 			if got := annotations(out); got != tc.want {
 				t.Errorf("annotations %s, want %s", got, tc.want)
 			}
@@ -631,26 +633,26 @@ func TestApprovedClusters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &placement.Decider{Policies: policies(tc.before), Namespaces: namespaces{}, Keyring: keyring(t, "k")}
-			decide := func(r placement.Request) *placement.Outcome {
+			must := func(out *placement.Outcome, err error) *placement.Outcome {
 				t.Helper()
-				r.Resource, r.Namespace = deployments, "default"
-				out, err := d.Decide(t.Context(), r)
 				if err != nil {
 					t.Fatal(err)
 				}
 				return out
 			}
-			stands := decide(placement.Request{Object: newObject("web", newMetadata())}).Object
+			request := placement.Request{Resource: deployments, Namespace: "default", Object: newObject("web", newMetadata())}
+			stands := must(d.Decide(t.Context(), request)).Object
+			request.Object, request.Old = stands, stands
 			d.Policies = policies(tc.after)
 			planned := map[string][]placement.Change{}
-			for _, v := range decide(placement.Request{Object: stands, Old: stands, AutomaticOnly: true, VerdictsOnly: true}).Verdicts {
+			for _, v := range must(d.Assess(t.Context(), request)).Verdicts {
 				if v.Released == nil || len(v.Released.Decision.Errors) > 0 {
 					t.Fatalf("policy %s: released %+v", v.Policy.Name, v.Released)
 				}
 				planned[v.Policy.Name] = v.Released.Changes
 			}
 			patched := func(permits func([]*placement.Verdict) bool) string {
-				return decide(placement.Request{Object: stands.DeepCopy(), Old: stands, AutomaticOnly: true, Permits: permits}).Object.GetAnnotations()[placementv1.ClustersAnnotation]
+				return must(d.Remediate(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: stands.DeepCopy(), Old: stands}, permits)).Object.GetAnnotations()[placementv1.ClustersAnnotation]
 			}
 			if got := patched(nil); got != tc.held {
 				t.Errorf("clusters without a permit: %s, want %s", got, tc.held)

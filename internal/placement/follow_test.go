@@ -191,6 +191,10 @@ func TestFollowTaken(t *testing.T) {
 	request.Object.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["a","b"]`})
 	for _, step := range []string{"created", "updated", "remediated"} {
 		out, err := d.Decide(t.Context(), request)
+		if step == "remediated" {
+			request.Old = request.Object
+			out, err = d.Remediate(t.Context(), request, nil)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,9 +202,6 @@ func TestFollowTaken(t *testing.T) {
 			t.Errorf("%s: got %s", step, got)
 		}
 		request.Object, request.Old = out.Object.DeepCopy(), out.Object
-		if step == "updated" {
-			request.Old, request.AutomaticOnly = request.Object, true
-		}
 	}
 }
 
@@ -226,9 +227,9 @@ func TestFollowExisting(t *testing.T) {
 			p := allows(t, "p", []string{"c"})
 			p.Matcher, p.Evaluator, p.Clusters.DeveloperChoice = everything(t), shared{placement.Decision{Clusters: []string{"c"}}}, placementv1.DeveloperChoiceIgnore
 			d := &placement.Decider{Policies: policies{p}, Namespaces: namespaces{}, Keyring: keyring(t, "k"), Owners: &owners{objects: map[string]*unstructured.Unstructured{"Deployment default/web": deployment}}}
-			out, err := d.Decide(t.Context(), placement.Request{
+			out, err := d.Assess(t.Context(), placement.Request{
 				Resource:  schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"},
-				Namespace: "default", Object: o, Old: o, AutomaticOnly: true, VerdictsOnly: true,
+				Namespace: "default", Object: o, Old: o,
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -68,11 +68,11 @@ func (v *Verdict) mayHold() bool {
 }
 
 // changesObject reports whether the request is an update that does not come from remediation.
-func (r *Request) changesObject() bool { return r.Old != nil && r.Old != r.Object && !r.AutomaticOnly }
+func (r *Request) changesObject() bool { return r.Old != nil && r.Old != r.Object && !r.remediates }
 
 // held reports whether the merge must leave the policy's keys as they are in the object.
 func (r *Request) held(v *Verdict) bool {
-	return v.held || r.AutomaticOnly && v.Policy.Remediation != placementv1.RemediationAutomatic && !v.released
+	return v.held || r.remediates && v.Policy.Remediation != placementv1.RemediationAutomatic && !v.released
 }
 
 // release returns copies of the verdicts in which the policies that need an approval are followed. It returns nil if there
@@ -80,7 +80,7 @@ func (r *Request) held(v *Verdict) bool {
 // merge needs its own verdicts.
 func (r *Request) release(verdicts []*Verdict) []*Verdict {
 	needs := func(v *Verdict) bool { return v.Policy.NeedsApproval() }
-	if !r.AutomaticOnly || !r.VerdictsOnly && r.Permits == nil || !slices.ContainsFunc(verdicts, needs) {
+	if !r.remediates || !r.verdictsOnly && r.permits == nil || !slices.ContainsFunc(verdicts, needs) {
 		return nil
 	}
 	out := make([]*Verdict, len(verdicts))
@@ -105,7 +105,7 @@ func (r *Request) mayHold(verdicts []*Verdict) bool {
 // again holds the policies, and setting another value has it decided. What a held policy denies, tolerate decides.
 func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id identity, verdicts []*Verdict) error {
 	for _, v := range verdicts {
-		if r.AutomaticOnly && v.Policy.Remediation == placementv1.RemediationNewOnly {
+		if r.remediates && v.Policy.Remediation == placementv1.RemediationNewOnly {
 			v.DeniesNew, v.Decision.Errors = len(v.Decision.Errors) > 0, nil
 		}
 	}

@@ -293,7 +293,7 @@ func TestDenialsOfNewObjects(t *testing.T) {
 		p := zoned(t, mode, "v1")
 		p.Evaluator.(*fakeEvaluator).errors = []string{"no"}
 		d := &placement.Decider{Policies: policies{p}, Namespaces: namespaces{}, Keyring: keyring(t, "k"), OwnNamespace: "berth-system"}
-		out, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: existing, Old: existing, AutomaticOnly: true, VerdictsOnly: true})
+		out, err := d.Assess(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: existing, Old: existing})
 		if err != nil {
 			t.Fatal(err)
 		}

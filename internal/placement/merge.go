@@ -206,7 +206,7 @@ type merger struct {
 	intent   intent
 	verdicts []*Verdict
 	request  *Request
-	// owned reports whether the object is a ReplicaSet that must keep its template; see Decider.templateIsOwned.
+	// owned reports whether the object is a ReplicaSet that must keep its template; see Decider.keepOwnedTemplate.
 	owned bool
 	// excluded are the policies that match the object only without what policies set; see Decider.excluded.
 	excluded sets.Set[string]

@@ -208,7 +208,7 @@ func (m *merger) decidedBefore(entry overwritten) (by string, allowed map[string
 	was := before.applied.Annotations[key]
 	// The digest in the entry is too short to tell two texts apart that a client made for that. Remediation brings no text.
 	same := was.Set == entry.Set && ptr.Equal(optional(before.current[fieldAnnotations], key), optional(m.intent.current[fieldAnnotations], key))
-	if was.By == "" || !same && !m.request.AutomaticOnly {
+	if was.By == "" || !same && !m.request.remediates {
 		return "", nil
 	}
 	return was.By, before.applied.Clusters
@@ -245,7 +245,7 @@ func (m *merger) heldShare(v *Verdict, stood []string, had bool) (s clusterShare
 // object, since an earlier call of the webhook may have changed the list.
 func (m *merger) currentClusters() []string {
 	current := &m.intent
-	if m.request.AutomaticOnly {
+	if m.request.remediates {
 		current = m.stored()
 	}
 	listed, err := m.askedFor(optional(current.current[fieldAnnotations], placementv1.ClustersAnnotation)).parse()

@@ -111,19 +111,19 @@ func (explaining) WhyNot(ctx context.Context, input map[string]any, clusters []s
 }
 
 // TestDenialsExplain verifies that the denial of an object says why a policy does not give it the clusters that the developer asks
-// for, if the request wants that.
+// for, if a client requests it. Remediation evaluates nothing for that.
 func TestDenialsExplain(t *testing.T) {
 	explains := func(p *placement.Policy) { p.Evaluator = explaining{p.Evaluator} }
 	const asks = "annotation placement.berth.dev/clusters asks for "
 	for name, tc := range map[string]struct {
 		asked    string
-		explain  bool
+		client   bool
 		policies policies
 		want     []string
 	}{
 		"One":          {`["us"]`, true, policies{with(allows(t, "a", []string{"ap"}), explains)}, []string{asks + "us (without us for Deployment in default)"}},
 		"NoReason":     {`["us","jp"]`, true, policies{with(allows(t, "a", []string{"ap"}), explains)}, []string{asks + "jp, us (without us for Deployment in default)"}},
-		"NotWanted":    {`["us"]`, false, policies{with(allows(t, "a", []string{"ap"}), explains)}, []string{asks + "us"}},
+		"Remediation":  {`["us"]`, false, policies{with(allows(t, "a", []string{"ap"}), explains)}, []string{asks + "us"}},
 		"NotExplained": {`["us"]`, true, policies{allows(t, "a", []string{"ap"})}, []string{asks + "us"}},
 		"Others": {`["ap","us"]`, true, policies{with(allows(t, "a", []string{"ap"}), explains), allows(t, "b", []string{"eu"})}, []string{
 			asks + `ap, us (without us for Deployment in default); PlacementPolicy "b" allows eu`, asks + `ap, us; PlacementPolicy "a" allows ap`,
@@ -132,7 +132,12 @@ func TestDenialsExplain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &placement.Decider{Policies: tc.policies, Namespaces: namespaces{}, Keyring: keyring(t, "k")}
-			out, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: asking(tc.asked), Explain: tc.explain})
+			request := placement.Request{Resource: deployments, Namespace: "default", Object: asking(tc.asked)}
+			out, err := d.Decide(t.Context(), request)
+			if !tc.client {
+				request.Old = request.Object
+				out, err = d.Remediate(t.Context(), request, nil)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -280,7 +285,7 @@ func remediated(t *testing.T, obj *unstructured.Unstructured, all ...*placement.
 	t.Helper()
 	d := &placement.Decider{Policies: policies(all), Namespaces: namespaces{}, Keyring: keyring(t, "k"), OwnNamespace: "berth-system"}
 	decide := func(obj, old *unstructured.Unstructured) *placement.Outcome {
-		out, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: obj, Old: old, AutomaticOnly: true})
+		out, err := d.Remediate(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: obj, Old: old}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,7 @@ const (
 // of ValidateJobUpdate (k8s.io/kubernetes/pkg/apis/batch/validation). values are the key's values before and after the
 // change.
 //
-// owned reports whether the object is a ReplicaSet that must keep its template; see Decider.templateIsOwned.
+// owned reports whether the object is a ReplicaSet that must keep its template; see Decider.keepOwnedTemplate.
 func fixed(r *Request, owned bool, key string, values ...*string) string {
 	old := r.Old
 	if owned {

@@ -505,7 +505,7 @@ func TestAffinityByPolicy(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := &placement.Decider{Policies: policies{manual, none("b")}, Namespaces: namespaces{}, Keyring: k}
-		out, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: both, Old: both, AutomaticOnly: true})
+		out, err := d.Remediate(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: both, Old: both}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

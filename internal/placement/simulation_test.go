@@ -452,16 +452,18 @@ func (s *simulation) change() {
 	})
 }
 
-func (s *simulation) decide(all policies, obj, old *unstructured.Unstructured, automaticOnly bool) *placement.Outcome {
+func (s *simulation) decide(all policies, obj, old *unstructured.Unstructured, remediates bool) *placement.Outcome {
 	s.Helper()
 	d := &placement.Decider{
 		Policies: all, Namespaces: namespaces{}, Keyring: s.keyring, OwnNamespace: "berth-system", ClusterLists: s.lists,
 		Paused: func(policy, _ string) bool { return s.paused[policy] },
 	}
 	before := obj.DeepCopy()
-	out, err := d.Decide(s.Context(), placement.Request{
-		Resource: deployments, Namespace: "default", Object: obj, Old: old, AutomaticOnly: automaticOnly,
-	})
+	request := placement.Request{Resource: deployments, Namespace: "default", Object: obj, Old: old}
+	out, err := d.Decide(s.Context(), request)
+	if remediates {
+		out, err = d.Remediate(s.Context(), request, nil)
+	}
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -485,24 +487,24 @@ func refused(out *placement.Outcome) bool {
 
 // admit simulates one request: the API server calls the webhook once or several times and stores the result. It reports
 // whether the request was allowed.
-func (s *simulation) admit(obj *unstructured.Unstructured, automaticOnly bool) bool {
+func (s *simulation) admit(obj *unstructured.Unstructured, remediates bool) bool {
 	s.Helper()
-	first := s.decide(s.live, obj, s.stored, automaticOnly)
-	s.checkOrder(first, obj, automaticOnly)
-	s.checkDecision(first, obj, automaticOnly)
-	s.checkClusters(first, obj, automaticOnly)
+	first := s.decide(s.live, obj, s.stored, remediates)
+	s.checkOrder(first, obj, remediates)
+	s.checkDecision(first, obj, remediates)
+	s.checkClusters(first, obj, remediates)
 	if refused(first) {
 		return false
 	}
 	result := s.patch(obj, first.Object)
 	for range s.rand.IntN(3) {
-		again := s.decide(s.live, result, s.stored, automaticOnly)
+		again := s.decide(s.live, result, s.stored, remediates)
 		if diff := cmp.Diff(result.Object, s.patch(result, again.Object).Object); diff != "" {
 			s.Fatalf("the webhook's second call in a request changed the object:\n%s", diff)
 		}
 	}
 	s.stored = result
-	again := s.decide(s.live, s.stored.DeepCopy(), s.stored, automaticOnly)
+	again := s.decide(s.live, s.stored.DeepCopy(), s.stored, remediates)
 	if patch := placement.Patch(s.stored, again.Object, again.Paths); len(patch) > 0 {
 		s.Fatalf("deciding the outcome again changes it: %v", patch)
 	}
@@ -570,11 +572,11 @@ func viaJSON(t *testing.T, obj *unstructured.Unstructured) *unstructured.Unstruc
 }
 
 // checkOrder checks that the policies in another order give the same decision.
-func (s *simulation) checkOrder(out *placement.Outcome, obj *unstructured.Unstructured, automaticOnly bool) {
+func (s *simulation) checkOrder(out *placement.Outcome, obj *unstructured.Unstructured, remediates bool) {
 	s.Helper()
 	shuffled := slices.Clone(s.live)
 	s.rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	other := s.decide(shuffled, obj, s.stored, automaticOnly)
+	other := s.decide(shuffled, obj, s.stored, remediates)
 	if diff := cmp.Diff(out.Object, other.Object); diff != "" {
 		s.Fatalf("the object depends on the order of the policies:\n%s", diff)
 	}
@@ -597,7 +599,7 @@ func summary(out *placement.Outcome) []string {
 }
 
 // checkDecision compares an outcome with a second, very simple implementation of the contract.
-func (s *simulation) checkDecision(out *placement.Outcome, obj *unstructured.Unstructured, automaticOnly bool) {
+func (s *simulation) checkDecision(out *placement.Outcome, obj *unstructured.Unstructured, remediates bool) {
 	s.Helper()
 	got, current := metadataOf(out.Object), metadataOf(obj)
 	stood := newMetadata()
@@ -614,7 +616,7 @@ func (s *simulation) checkDecision(out *placement.Outcome, obj *unstructured.Uns
 			for key, value := range decided {
 				named[f][key] = value
 				mayHold[f+key] = s.mayHold(v)
-				if automaticOnly && v.Policy.Remediation != placementv1.RemediationAutomatic {
+				if remediates && v.Policy.Remediation != placementv1.RemediationAutomatic {
 					named[f][key] = current[f][key]
 				}
 			}
@@ -634,7 +636,7 @@ func (s *simulation) mayHold(v *placement.Verdict) bool {
 
 // checkClusters checks that an admitted object only has clusters that the developer and the policies allow. If no
 // policy was held or failed, the object must have all of them.
-func (s *simulation) checkClusters(out *placement.Outcome, obj *unstructured.Unstructured, automaticOnly bool) {
+func (s *simulation) checkClusters(out *placement.Outcome, obj *unstructured.Unstructured, remediates bool) {
 	s.Helper()
 	const key = placementv1.ClustersAnnotation
 	if refused(out) {
@@ -652,7 +654,7 @@ func (s *simulation) checkClusters(out *placement.Outcome, obj *unstructured.Uns
 	for _, v := range out.Verdicts {
 		switch {
 		case v.Policy.Mode != placementv1.ModeEnforce:
-		case v.Err != nil || s.mayHold(v) || automaticOnly && v.Policy.Remediation != placementv1.RemediationAutomatic:
+		case v.Err != nil || s.mayHold(v) || remediates && v.Policy.Remediation != placementv1.RemediationAutomatic:
 			all = false
 			ignores = ignores || v.Policy.Clusters.DeveloperChoice == placementv1.DeveloperChoiceIgnore
 		case v.Decision.Clusters != nil:

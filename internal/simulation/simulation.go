@@ -411,6 +411,9 @@ func (s *Simulation) NewObject(content *unstructured.Unstructured, exists bool) 
 
 // Decide decides an object. The outcome contains the placed object.
 func (s *Simulation) Decide(ctx context.Context, o Object) (*placement.Outcome, error) {
+	if o.Exists {
+		return s.decider.Remediate(ctx, s.request(o), nil)
+	}
 	return s.decider.Decide(ctx, s.request(o))
 }
 
@@ -455,10 +458,16 @@ func (s *Simulation) MatchingController(ctx context.Context, c delivery.Controll
 
 // VerdictsBy is like Verdicts and evaluates policies by the function. The function gets the input that the policy sees.
 func (s *Simulation) VerdictsBy(ctx context.Context, o Object, evaluate Evaluate) ([]*placement.Verdict, error) {
-	request := s.request(o)
-	request.VerdictsOnly, request.Evaluate = true, evaluate
-	outcome, err := s.decider.Decide(ctx, request)
-	return outcome.Verdicts, err
+	decide, request := s.decider.Decide, s.request(o)
+	if o.Exists {
+		decide = s.decider.Assess
+	}
+	request.Evaluate = evaluate
+	outcome, err := decide(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return outcome.Verdicts, nil
 }
 
 // Requested returns an existing object as its developer requested it.
@@ -506,12 +515,12 @@ func (s *Simulation) namespaceOf(ctx context.Context, o Object) (name string, la
 
 func (s *Simulation) request(o Object) placement.Request {
 	out := placement.Request{
-		Resource: o.Resource, Namespace: o.Namespace, Object: o.Content, Explain: !o.Exists,
+		Resource: o.Resource, Namespace: o.Namespace, Object: o.Content,
 		Admission: placement.AdmissionOf(admissionv1.Create, o.Resource, o.Namespace, o.Content, s.options.Identity),
 	}
 	switch {
 	case o.Exists:
-		out.Old, out.AutomaticOnly, out.Admission.Operation = o.Content, true, admissionv1.Update
+		out.Old, out.Admission.Operation = o.Content, admissionv1.Update
 	case o.Old != nil:
 		out.Old, out.Admission.Operation = o.Old, admissionv1.Update
 	}

@@ -63,10 +63,10 @@ func BenchmarkRedecide(b *testing.B) {
 		measure(b, func(int) {
 			change()
 			for _, o := range objects {
-				outcome, err := w.decider.Decide(b.Context(), placement.Request{
+				outcome, err := w.decider.Remediate(b.Context(), placement.Request{
 					Resource: fixture.Deployments, Namespace: o.GetNamespace(), Object: o, Old: o,
-					Admission: &admissionv1.AdmissionRequest{Operation: admissionv1.Update}, AutomaticOnly: true,
-				})
+					Admission: &admissionv1.AdmissionRequest{Operation: admissionv1.Update},
+				}, nil)
 				if err != nil || len(outcome.Verdicts) != 1 || outcome.Verdicts[0].Err != nil {
 					b.Fatal(outcome, err)
 				}

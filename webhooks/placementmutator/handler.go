@@ -130,12 +130,16 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 			return h.evaluate(ctx, p, input)
 		},
 	}
-	request.AutomaticOnly, request.Permits = h.Remediation(&req.AdmissionRequest)
-	request.Explain = !request.AutomaticOnly
-	outcome, err := h.decideCurrent(ctx, request)
+	decide := (*placement.Decider).Decide
+	if remediates, permits := h.Remediation(&req.AdmissionRequest); remediates {
+		decide = func(d *placement.Decider, ctx context.Context, r placement.Request) (*placement.Outcome, error) {
+			return d.Remediate(ctx, r, permits)
+		}
+	}
+	outcome, err := h.decideCurrent(ctx, decide, request)
 	matching.End()
 	if err == nil && len(outcome.Verdicts) == 0 && !outcome.Staged && h.Confirm != nil {
-		outcome, err = h.decideLive(ctx, request)
+		outcome, err = h.decideLive(ctx, decide, request)
 	}
 	if err != nil {
 		return h.undecidable(req, obj, err)
@@ -146,13 +150,16 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	return h.respond(ctx, req, obj, outcome)
 }
 
+// decideFunc is the method of a Decider that decides a request.
+type decideFunc func(*placement.Decider, context.Context, placement.Request) (*placement.Outcome, error)
+
 // decideCurrent decides a request. If a version of a policy fails that is no longer in force, it decides once more, by the versions that
 // are in force then. A remote engine may lack what a version needs as soon as the leader has the next one.
-func (h *Handler) decideCurrent(ctx context.Context, request placement.Request) (*placement.Outcome, error) {
-	outcome, err := h.Decider.Decide(ctx, request)
+func (h *Handler) decideCurrent(ctx context.Context, decide decideFunc, request placement.Request) (*placement.Outcome, error) {
+	outcome, err := decide(h.Decider, ctx, request)
 	outdated := func(v *placement.Verdict) bool { return v.Err != nil && !h.InForce(v.Policy) }
 	if err == nil && h.InForce != nil && slices.ContainsFunc(outcome.Verdicts, outdated) {
-		return h.Decider.Decide(ctx, request)
+		return decide(h.Decider, ctx, request)
 	}
 	return outcome, err
 }
@@ -160,13 +167,13 @@ func (h *Handler) decideCurrent(ctx context.Context, request placement.Request) 
 // decideLive decides again a request that no policy matches. The API server should not send such a request, because the
 // webhook configuration is rendered from the policies. Either it still contains rules of a deleted policy, or this
 // replica is behind.
-func (h *Handler) decideLive(ctx context.Context, request placement.Request) (*placement.Outcome, error) {
+func (h *Handler) decideLive(ctx context.Context, decide decideFunc, request placement.Request) (*placement.Outcome, error) {
 	if err := h.Confirm(ctx); err != nil {
 		return nil, fmt.Errorf("no policy of this replica matches the object: %w", err)
 	}
 	live := *h.Decider
 	live.Namespaces = h.LiveNamespaces
-	return live.Decide(ctx, request)
+	return decide(&live, ctx, request)
 }
 
 // evaluate evaluates one policy.

@@ -68,12 +68,13 @@ func (h *Handler) decideSubresource(ctx context.Context, req admission.Request) 
 		return h.undecidable(req, u.after, err)
 	}
 	parent := parentRequest(req, u.after)
-	outcome, err := h.decideCurrent(ctx, placement.Request{
-		Resource: resource, Namespace: req.Namespace, Object: u.after, Old: u.before, Admission: &parent, VerdictsOnly: true, Evaluate: h.evaluate,
+	outcome, err := h.decideCurrent(ctx, (*placement.Decider).Decide, placement.Request{
+		Resource: resource, Namespace: req.Namespace, Object: u.after, Old: u.before, Admission: &parent, Evaluate: h.evaluate,
 	})
 	if err != nil {
 		return h.undecidable(req, u.after, err)
 	}
+	outcome.Object = nil
 	return h.respond(ctx, req, u.after, outcome)
 }
 
