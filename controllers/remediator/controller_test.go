@@ -328,7 +328,7 @@ func TestKeptObjectsAreDecidedTheSame(t *testing.T) {
 			cut++
 		}
 		decide := func(o *unstructured.Unstructured) []string {
-			out, err := l.Decider.Decide(t.Context(), l.request(key, o, l.evaluator(&scope{key: key, object: o})))
+			out, err := l.Decider.Assess(t.Context(), l.request(key, o, l.evaluator(&scope{key: key, object: o})))
 			if err != nil {
 				t.Fatal(err)
 			}
