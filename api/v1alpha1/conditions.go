@@ -33,7 +33,7 @@ const (
 	// ConditionEnforced is True if the API server calls Berth for the objects that the policy matches, and the decision
 	// has an effect.
 	ConditionEnforced = "Enforced"
-	// ConditionCompliant is True if no existing object differs from its placement.
+	// ConditionCompliant is True if no existing object differs from its placement, and Delivered is not False.
 	ConditionCompliant = "Compliant"
 	// ConditionConflicted is True if another policy sets a key of the same object to a different value.
 	ConditionConflicted = "Conflicted"
@@ -242,6 +242,9 @@ const (
 	ReasonCompliant = "Compliant"
 	// ReasonViolations: some existing objects differ from their placement.
 	ReasonViolations = "Violations"
+	// ReasonNotDelivered: the policy is enforced, and the condition Delivered is False: workloads may run in clusters that were not
+	// decided, or not in those that were. The message is that of Delivered.
+	ReasonNotDelivered = "NotDelivered"
 	// ReasonEvaluating: Berth is deciding the existing objects for the first time.
 	ReasonEvaluating = "Evaluating"
 	// ReasonRemediationOff: Berth does not evaluate existing objects.

@@ -77,7 +77,7 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 	case r.First != nil:
 		out = isFalse(r.First.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s: %s", progress, r.Failed, subject(r.First), r.First.Failure.Message))
 	case r.FirstRemaining != nil:
-		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are still in clusters that they have to leave, the first is %s: %s", progress, r.Remaining, subject(r.FirstRemaining), r.FirstRemaining.Run.Message))
+		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are still in clusters that they have to leave, the first is %s: %s; if that lasts, see whether the system reaches the cluster, or delete the workload there", progress, r.Remaining, subject(r.FirstRemaining), r.FirstRemaining.Run.Message))
 	case r.FirstSurging != nil:
 		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d keep clusters that they leave until they run in their new ones and what they contain has left, the first is %s: it keeps %s", progress, r.Surging, subject(r.FirstSurging), firstNames(strings.Split(r.FirstSurging.Kept, ","))))
 	case r.Delivered < r.Placed || !f.DeliverySettled:
@@ -110,6 +110,31 @@ func (f Facts) runningCondition() *metav1.Condition {
 	default:
 		return isTrue(placementv1.ReasonRunning, progress)
 	}
+}
+
+// delivery sets what is known of delivery.
+func (s *setter) delivery(old placementv1.PlacementPolicyStatus, f Facts) {
+	if !f.DeliverySettled && old.Delivery != nil {
+		// A new leader has not looked at all objects yet.
+		s.out.Delivery = old.Delivery
+		return
+	}
+	s.out.Delivery = f.delivered()
+	s.set(placementv1.ConditionDelivered, f.deliveredCondition())
+	s.set(placementv1.ConditionRunning, f.runningCondition())
+}
+
+// asDelivered returns the condition Compliant: compliant, or False if Delivered is. Objects that have their placement may run in clusters
+// that were not decided, or not in those that were, also if existing objects are not looked at.
+func (s *setter) asDelivered(compliant *metav1.Condition, f Facts) *metav1.Condition {
+	delivered := s.find(placementv1.ConditionDelivered)
+	if f.State.Policy.Mode != placementv1.ModeEnforce || delivered == nil || delivered.Status != metav1.ConditionFalse {
+		return compliant
+	}
+	if compliant.Status == metav1.ConditionFalse && compliant.Reason != placementv1.ReasonNotDelivered {
+		return compliant
+	}
+	return isFalse(placementv1.ReasonNotDelivered, "workloads may run in clusters that were not decided, or not in those that were: "+delivered.Message)
 }
 
 // subject names an object in a message.

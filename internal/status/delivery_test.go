@@ -253,6 +253,80 @@ func TestDelivered(t *testing.T) {
 	}
 }
 
+// TestCompliantAsDelivered checks that Compliant is False while Delivered is, and keeps a reason of its own.
+func TestCompliantAsDelivered(t *testing.T) {
+	const (
+		compliant    = "True Compliant"
+		notDelivered = "False NotDelivered"
+		text         = "workloads may run in clusters that were not decided, or not in those that were: 0 of 1 placed objects are delivered"
+	)
+	remains := delivery.Result{Run: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster b", Remains: true}}
+	failed := delivery.Result{Failure: &delivery.Failure{Reason: placementv1.ReasonForeignObject, Message: "written by rival; delete it"}}
+	for name, test := range map[string]struct {
+		result        delivery.Result
+		change        func(*status.Facts)
+		before        string
+		want, message string
+	}{
+		"delivered": {result: delivery.Result{Run: delivery.Run{State: delivery.Running}}, want: compliant, message: "every existing object is as the policy decides"},
+		"starts":    {result: delivery.Result{Run: delivery.Run{State: delivery.NotRunning, Message: "its health is Unhealthy"}}, want: compliant},
+		"undecided": {result: delivery.Result{Undecided: true}, want: compliant},
+		"in another cluster": {
+			result: remains, want: notDelivered,
+			message: text + "; 1 are still in clusters that they have to leave, the first is deployments.apps shop/web: it still runs in cluster b; if that lasts, see whether the system reaches the cluster, or delete the workload there",
+		},
+		"in a cluster that it keeps": {result: delivery.Result{Kept: "b"}, want: notDelivered, message: text + "; 1 keep clusters that they leave until they run in their new ones and what they contain has left, the first is deployments.apps shop/web: it keeps b"},
+		"failed":                     {result: failed, want: notDelivered, message: text + "; 1 failed, the first is deployments.apps shop/web: written by rival; delete it"},
+		"pending":                    {result: delivery.Result{Pending: true}, want: notDelivered, message: text},
+		"not enforced":               {result: remains, change: func(f *status.Facts) { f.State.Policy.Mode = placementv1.ModeDryRun }, want: compliant},
+		"remediation is off":         {result: remains, change: func(f *status.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff }, want: notDelivered},
+		"remediation is off, and it is delivered": {change: func(f *status.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff }, want: "Unknown RemediationOff"},
+		"the objects can't be read":               {result: remains, change: func(f *status.Facts) { f.MatchedWatches.Synced = false }, want: notDelivered},
+		"others differ":                           {result: remains, change: func(f *status.Facts) { f.Report.Violations = 1 }, want: "False Violations", message: "1 of 5 objects differ from what the policy decides"},
+		"the objects are being decided":           {result: remains, change: func(f *status.Facts) { f.Report.Assessing = true }, before: compliant, want: notDelivered},
+		"others differed before they are decided": {result: remains, change: func(f *status.Facts) { f.Report.Assessing = true }, before: "False Violations", want: "False Violations"},
+		"the first decisions":                     {result: remains, change: func(f *status.Facts) { f.Report.Assessing = true }, want: notDelivered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			account := delivery.NewAccount()
+			test.result.Resource = schema.GroupResource{Group: "apps", Resource: "deployments"}
+			account.Record(delivery.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "shop", Name: "web"}, []string{"p"}, test.result)
+			facts, old := sound(), placementv1.PlacementPolicyStatus{}
+			facts.State.Policy.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+			facts.Delivery, facts.DeliverySettled = account.Report("p"), true
+			if test.change != nil {
+				test.change(&facts)
+			}
+			if is, reason, kept := strings.Cut(test.before, " "); kept {
+				old.Conditions = []metav1.Condition{{Type: placementv1.ConditionCompliant, Status: metav1.ConditionStatus(is), Reason: reason}}
+			}
+			got := status.Compute(old, facts)
+			is := meta.FindStatusCondition(got.Conditions, placementv1.ConditionCompliant)
+			if now := string(is.Status) + " " + is.Reason; now != test.want || test.message != "" && is.Message != test.message {
+				t.Errorf("Compliant is %s: %s, want %s: %s", now, is.Message, test.want, test.message)
+			}
+			// Nothing is written while nothing changes.
+			if diff := cmp.Diff(got, status.Compute(got, facts)); diff != "" {
+				t.Errorf("the same facts again (-before +now):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestCompliantIsKeptWithDelivered checks that a new leader, which has not looked at all objects yet, changes neither condition.
+func TestCompliantIsKeptWithDelivered(t *testing.T) {
+	facts := sound()
+	facts.State.Policy.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
+	account := delivery.NewAccount()
+	account.Record(delivery.Key{Name: "a"}, []string{"p"}, delivery.Result{Kept: "b"})
+	facts.Delivery, facts.DeliverySettled = account.Report("p"), true
+	before := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	facts.Delivery, facts.DeliverySettled = delivery.Report{}, false
+	if diff := cmp.Diff(before, status.Compute(before, facts)); diff != "" {
+		t.Errorf("a new leader (-before +now):\n%s", diff)
+	}
+}
+
 // TestNotificationsOfDelivery checks that a failing delivery is reported once for each reason, without the names of objects.
 func TestNotificationsOfDelivery(t *testing.T) {
 	of := func(reason, name, message string) placementv1.PlacementPolicyStatus {

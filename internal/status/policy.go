@@ -154,17 +154,10 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	s.set(placementv1.ConditionReplicated, f.replicated())
 	s.ambiguous(f)
 	s.set(placementv1.ConditionEnforced, f.enforced())
+	s.delivery(old, f)
 	s.objects(old, f)
 	out.Rollout = f.Rollout
 	s.set(placementv1.ConditionRolledOut, rolledOut(out.Rollout, f))
-	if f.DeliverySettled || old.Delivery == nil {
-		out.Delivery = f.delivered()
-		s.set(placementv1.ConditionDelivered, f.deliveredCondition())
-		s.set(placementv1.ConditionRunning, f.runningCondition())
-	} else {
-		// A new leader has not looked at all objects yet.
-		out.Delivery = old.Delivery
-	}
 	s.set(placementv1.ConditionConflicted, f.conflicted())
 	s.set(placementv1.ConditionTypeChecked, s.typeChecked(old, f))
 	s.paused(old, f)
@@ -501,7 +494,7 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 		if s.out.Failures = old.Failures; !f.Resuming {
 			s.out.Failures = failures(f.Waiting)
 		}
-		s.set(placementv1.ConditionCompliant, s.compliant(f))
+		s.set(placementv1.ConditionCompliant, s.asDelivered(s.compliant(f), f))
 		s.set(placementv1.ConditionApproved, f.approved(s.out.Plan))
 		return
 	}
@@ -509,8 +502,13 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 	s.out.Matched, s.out.Violations, s.out.WouldDeny, s.out.WouldMove = old.Matched, old.Violations, old.WouldDeny, old.WouldMove
 	s.out.Undecided, s.out.Conflicted, s.out.ViolationSample = old.Undecided, old.Conflicted, old.ViolationSample
 	s.out.Waiting, s.out.Plan, s.out.Failures, s.out.UsedApproval = old.Waiting, old.Plan, old.Failures, old.UsedApproval
-	if s.find(placementv1.ConditionCompliant) == nil {
-		s.set(placementv1.ConditionCompliant, isUnknown(placementv1.ReasonEvaluating, "existing objects are being decided"))
+	known := s.find(placementv1.ConditionCompliant)
+	compliant := known
+	if known == nil {
+		compliant = isUnknown(placementv1.ReasonEvaluating, "existing objects are being decided")
+	}
+	if next := s.asDelivered(compliant, f); next != known {
+		s.set(placementv1.ConditionCompliant, next)
 	}
 }
 

@@ -153,6 +153,10 @@ func deliveredCondition(ctx context.Context, policy string) (metav1.Condition, e
 	return f.Condition(ctx, policy, placementv1.ConditionDelivered)
 }
 
+func compliantCondition(ctx context.Context, policy string) (metav1.Condition, error) {
+	return f.Condition(ctx, policy, placementv1.ConditionCompliant)
+}
+
 // beDelivered matches the condition of a policy that has delivered all of n objects.
 func beDelivered(n int) OmegaMatcher {
 	return framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonDelivered, fmt.Sprintf("%d of %[1]d placed objects are delivered", n))

@@ -64,11 +64,13 @@ var _ = Describe("A workload that Karmada delivers", func() {
 		still := "it still runs in cluster " + fl.cluster("b")
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, still))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, still))
+		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotDelivered, "deployments.apps "+namespace+"/web: "+still, "or delete the workload there"))
 
 		By("removing the Work, as Karmada does when it reaches the cluster again")
 		removed()
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonCompliant))
 	})
 
 	It("keeps the other cluster until an earlier copy is removed in a cluster that can be reached again", func(ctx SpecContext) {
@@ -107,6 +109,7 @@ var _ = Describe("A workload that Karmada delivers", func() {
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).WithTimeout(30 * time.Second).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed, "Karmada does not follow PropagationPolicy "+namespace+"/", "see the Events of the placed object"))
+		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotDelivered, namespace+"/web: Karmada does not follow"))
 
 		By("giving it to Berth's policy when the other one is gone")
 		Expect(rival{namespace: namespace, name: delivery.NameOf(delivery.ObjectOf(web))}.take(ctx, web)).To(Succeed())

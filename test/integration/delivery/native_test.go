@@ -265,6 +265,7 @@ var _ = Describe("Placement objects with a status", func() {
 		remains := "it still runs in cluster " + fl.cluster("a") + ", and MultiKueue moves no Workload: delete the Job that owns it, and create it again"
 		Eventually(running).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, remains))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, remains))
+		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotDelivered, namespace+"/train: "+remains))
 		Expect(nominated(ctx, namespace)).To(BeEmpty())
 
 		By("finishing it because its Job was deleted without its dependents, after which MultiKueue may leave the Job in the cluster")
@@ -276,6 +277,7 @@ var _ = Describe("Placement objects with a status", func() {
 		By("finishing it there")
 		asKueue(ctx, namespace, dispatched(fl.cluster("a"), conditionOf("Finished", "True")))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonCompliant))
 	})
 
 	It("of Kueue that a rival dispatched elsewhere are not taken for delivered", func(ctx SpecContext) {

@@ -151,6 +151,7 @@ var _ = Describe("A move to other clusters", func() {
 		Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a", "b")))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "1 keep clusters that they leave until they run in their new ones", "web: it keeps "+fl.cluster("a")))
+		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotDelivered, "web: it keeps "+fl.cluster("a")))
 		Eventually(f.Get).WithContext(ctx).WithArguments(framework.Deployment, namespace, "web").
 			Should(HaveField("GetAnnotations()", HaveKeyWithValue(placementv1.ClustersAnnotation, fmt.Sprintf("[%q]", fl.cluster("b")))))
 

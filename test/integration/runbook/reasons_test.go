@@ -396,6 +396,14 @@ annotations["example.com/n"] := n
 	}, after: func(ctx context.Context) {
 		f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = oneCluster })
 	}, shows: "KubeFleet places an object in at most 100"},
+	placementv1.ReasonNotDelivered: {condition: placementv1.ConditionCompliant, do: func(ctx context.Context) {
+		policy(ctx, "zones", oneCluster, toKarmada)
+		// Before that, Berth has not looked at the object, and the command prints another reason.
+		Eventually(condition).WithContext(ctx).WithArguments(placementv1.ConditionDelivered).WithTimeout(2 * framework.Timeout).Should(HaveField("Reason", placementv1.ReasonNotServed))
+	}, after: func(ctx context.Context) {
+		installKarmada(ctx)
+		f.MustKubectl(ctx, "", "apply", "-f", "config/rbac/delivery/karmada.yaml")
+	}, shows: "NotServed"},
 	placementv1.ReasonConflict: {condition: placementv1.ConditionConflicted, do: func(ctx context.Context) {
 		policy(ctx, "zones", zone)
 		policy(ctx, "zones-rival", strings.ReplaceAll(zone, `"a"`, `"b"`))
