@@ -76,6 +76,9 @@ type Deps struct {
 	// Misplaced reports whether policies decide other clusters for an object now than it has, or deny it, so that it has yet to be
 	// patched.
 	Misplaced func(resource schema.GroupVersionResource, namespace, name string) bool
+	// Undecided reports whether one of some policies, which look at existing objects, has not decided an object yet since this process became the
+	// leader, so that Misplaced does not know it. resources are the versions of its type in which the object is read.
+	Undecided func(policies []string, namespace, name string, resources ...schema.GroupVersionResource) bool
 }
 
 // Controller keeps delivered objects as the decisions require. Create it with New.
@@ -96,8 +99,9 @@ type Controller struct {
 	// contests are the delivered objects that other clients change, and foreign those that other clients created.
 	contests *contests
 	foreign  *foreignObjects
-	// changes are the changes of placed objects that systems may not have taken up.
+	// changes are the changes of placed objects that systems may not have taken up, and awaited the placed objects that wait for a decision.
 	changes changes
+	awaited awaited
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[delivery.Key]
@@ -118,8 +122,8 @@ const (
 	retryInterval = time.Minute
 	// unreadableInterval is the interval at which objects are reconciled again that need a type which Berth fails to read.
 	unreadableInterval = 5 * time.Second
-	// misplacedInterval is the interval at which objects are reconciled again that get no status because they are misplaced: not all that
-	// ends this is a change of the object.
+	// misplacedInterval is the interval at which objects are reconciled again that get no status because they are misplaced, or not decided: not
+	// all that ends this is a change of the object, or a decision on it.
 	misplacedInterval = 5 * time.Second
 	// takingTimeout is how long a system may take to follow a delivered object.
 	takingTimeout = 20 * time.Second

@@ -55,7 +55,10 @@ const hashAnnotation = "placement.berth.dev/delivered-hash"
 // need is what has to exist for one object.
 type need struct {
 	policies, systems []string
-	objects           []wanted
+	// resources are the versions of its type in which the object is read, and decidedBy are those of policies that look at existing objects.
+	resources []schema.GroupVersionResource
+	decidedBy []string
+	objects   []wanted
 	// existing are the objects that are delivered for it.
 	existing map[name]*unstructured.Unstructured
 	// kept are the types of delivered objects that are left alone, because it is not known what has to exist.
@@ -109,7 +112,11 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 	if len(versions) == 0 && !c.isGone(key, complete) {
 		return reconcile.Result{}, nil
 	}
+	c.awaited.remove(key)
 	n := &need{existing: c.delivered.of(key), kept: map[schema.GroupVersionResource]bool{}, retry: retryInterval}
+	for _, v := range versions {
+		n.resources = append(n.resources, v.resource)
+	}
 	var object *unstructured.Unstructured
 	var resource schema.GroupResource
 	if len(versions) > 0 {
@@ -278,6 +285,11 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 	}
 	routes, names := delivery.RoutesOf(matching, kind)
 	n.policies = names
+	for _, p := range matching {
+		if p.RemediatesExisting() && slices.Contains(names, p.Name) {
+			n.decidedBy = append(n.decidedBy, p.Name)
+		}
+	}
 	for _, route := range routes {
 		n.systems = append(n.systems, route.Name)
 		n.reports = n.reports || !n.undecided && c.mayRead(route.System, object.GetNamespace() != "")
@@ -779,8 +791,8 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 	}
 	id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
 	body := want.Withdrawal(object, c.Clock.Now())
-	if body == nil && want.Starts() && c.Misplaced(want.GroupVersionResource, id.namespace, id.name) {
-		// A cluster would start the object before remediation has patched it, which may take minutes in a long queue.
+	if body == nil && want.Starts() && c.awaitsDecision(keyOf(object), n) {
+		// A cluster would start the object before remediation has decided and patched it, which may take minutes in a long queue.
 		n.lookAgain(misplacedInterval)
 		return true, nil
 	}

@@ -36,7 +36,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
@@ -57,6 +59,8 @@ type recorder struct {
 	changed []string
 	// misplaced is the name of an object for which policies decide other clusters now than it has.
 	misplaced string
+	// decidedBy are the policies that have decided all objects since the start.
+	decidedBy []string
 	// refuse returns the error of a write; nil if the API server accepts it.
 	refuse func(verb string, body *unstructured.Unstructured) error
 }
@@ -102,6 +106,9 @@ func newRecorder(objects ...*unstructured.Unstructured) *recorder {
 		Catalog: catalog{deployments: "Deployment", policies: "PropagationPolicy"}, Account: delivery.NewAccount(),
 		Clock: clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0)), Changed: func(name string) { r.changed = append(r.changed, name) },
 		Misplaced: func(_ schema.GroupVersionResource, _, name string) bool { return r.misplaced == name },
+		Undecided: func(policies []string, _, _ string, _ ...schema.GroupVersionResource) bool {
+			return slices.ContainsFunc(policies, func(name string) bool { return !slices.Contains(r.decidedBy, name) })
+		},
 	})
 	client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch, body := action.(clienttesting.PatchActionImpl), &unstructured.Unstructured{}
@@ -446,7 +453,7 @@ func TestStatusOfPlacedObjects(t *testing.T) {
 			if tc.misplaced {
 				r.misplaced = "train"
 			}
-			n := &need{existing: map[name]*unstructured.Unstructured{}, objects: []wanted{nominated(t)}}
+			n := &need{existing: map[name]*unstructured.Unstructured{}, objects: []wanted{nominated(t)}, resources: []schema.GroupVersionResource{workloads.WithVersion("v1beta2")}}
 			if err := r.converge(t.Context(), placed, n); (err != nil) != tc.fails {
 				t.Errorf("error %v", err)
 			}
@@ -458,6 +465,90 @@ func TestStatusOfPlacedObjects(t *testing.T) {
 			}
 			if again := r.again(n); tc.misplaced && len(tc.requests) == 0 && again != misplacedInterval {
 				t.Errorf("reconciled again after %s", again)
+			}
+		})
+	}
+}
+
+// TestNominationAwaitsDecisions checks that an object gets no status that lets clusters start it before the policies have decided it that look at
+// existing objects, and that no other policy holds it back.
+func TestNominationAwaitsDecisions(t *testing.T) {
+	workloads := schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"}
+	looking := func(mode placementv1.RemediationMode, change ...func(*placement.Policy)) *placement.Policy {
+		p := delivering(t, workloads, "")
+		p.Name, p.Delivery, p.Remediation = strings.ToLower(string(mode)), nil, mode
+		for _, change := range change {
+			change(p)
+		}
+		return p
+	}
+	in := func(mode placementv1.Mode) func(*placement.Policy) {
+		return func(p *placement.Policy) { p.Mode = mode }
+	}
+	others := func(p *placement.Policy) { p.Matcher = delivering(t, deployments, "").Matcher }
+	never := func(p *placement.Policy) { p.Matcher = delivering(t, workloads, "false").Matcher }
+	for what, tc := range map[string]struct {
+		policies  []*placement.Policy
+		decidedBy []string
+		waits     bool
+	}{
+		"not decided":                  {policies: []*placement.Policy{looking(placementv1.RemediationAutomatic)}, waits: true},
+		"not decided, and not patched": {policies: []*placement.Policy{looking(placementv1.RemediationManual)}, waits: true},
+		"not decided, nor approved":    {policies: []*placement.Policy{looking(placementv1.RemediationApproved)}, waits: true},
+		"decided":                      {policies: []*placement.Policy{looking(placementv1.RemediationAutomatic)}, decidedBy: []string{"automatic"}},
+		"decided by one of two":        {policies: []*placement.Policy{looking(placementv1.RemediationAutomatic), looking(placementv1.RemediationManual)}, decidedBy: []string{"manual"}, waits: true},
+		"off":                          {policies: []*placement.Policy{looking(placementv1.RemediationOff)}},
+		"new objects alone":            {policies: []*placement.Policy{looking(placementv1.RemediationNewOnly)}},
+		"decided, and off": {
+			policies: []*placement.Policy{looking(placementv1.RemediationAutomatic), looking(placementv1.RemediationOff)}, decidedBy: []string{"automatic"},
+		},
+		"only warns":    {policies: []*placement.Policy{looking(placementv1.RemediationOff), looking(placementv1.RemediationAutomatic, in(placementv1.ModeWarn))}},
+		"only counts":   {policies: []*placement.Policy{looking(placementv1.RemediationOff), looking(placementv1.RemediationAutomatic, in(placementv1.ModeDryRun))}},
+		"another type":  {policies: []*placement.Policy{looking(placementv1.RemediationOff), looking(placementv1.RemediationAutomatic, others)}},
+		"other objects": {policies: []*placement.Policy{looking(placementv1.RemediationOff), looking(placementv1.RemediationAutomatic, never)}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := newRecorder()
+			r.Catalog.(catalog)[workloads] = "Workload"
+			r.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[delivery.Key]())
+			defer r.queue.ShutDown()
+			for _, p := range tc.policies {
+				r.Registry.Set(p.Name, &placement.PolicyState{Binding: &policy.Binding{}, Generation: 1, Policy: p})
+			}
+			r.decidedBy = tc.decidedBy
+			o := waiting(t)
+			o.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["a"]`})
+			o = decided(t, o)
+			r.placed.Replace(workloads, projection.AllFields(), []*unstructured.Unstructured{o})
+			reconciled := func() reconcile.Result {
+				t.Helper()
+				key, _ := r.queue.Get()
+				got, err := r.Reconcile(t.Context(), key)
+				if r.queue.Done(key); err != nil {
+					t.Fatal(err)
+				}
+				return got
+			}
+			got := reconciled()
+			if waits := len(r.requests) == 0; waits != tc.waits || waits && got.RequeueAfter != misplacedInterval {
+				t.Errorf("requests %v, reconciled again after %s", r.requests, got.RequeueAfter)
+			}
+			r.decidedBy = []string{"automatic", "manual", "approved"}
+			r.ObjectDecided(workloads, "default", "other")
+			r.ObjectDecided(workloads, "default", "train")
+			if queued := r.queue.Len() == 1; queued != tc.waits {
+				t.Fatalf("%d objects are queued by the decision", r.queue.Len())
+			}
+			if !tc.waits {
+				return
+			}
+			reconciled()
+			if diff := cmp.Diff([]string{"apply workloads/status train at 5"}, r.requests); diff != "" {
+				t.Errorf("requests after the decision (-want +got):\n%s", diff)
+			}
+			r.ObjectDecided(workloads, "default", "train")
+			if r.queue.Len() > 0 {
+				t.Error("the object waits after it was nominated")
 			}
 		})
 	}

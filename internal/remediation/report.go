@@ -122,6 +122,8 @@ type Ledger struct {
 	planned   time.Time
 	// violations has the namespaces whose violations change.
 	violations notify.Topic[string]
+	// recorded has the objects whose findings were recorded.
+	recorded notify.Topic[Key]
 }
 
 // account holds the findings of one policy, by object.
@@ -255,6 +257,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 		delete(l.byKey, key)
 	}
 	l.decided(key, unsettled)
+	l.recorded.Publish(key)
 	if violates {
 		l.violations.Publish(key.Namespace)
 	}

@@ -106,6 +106,23 @@ func (l *Ledger) Misplaced(key Key) bool {
 	})
 }
 
+// Undecided reports whether the ledger has no finding yet of one of some policies, which look at existing objects, on an object. keys are the
+// object in the versions of its type in which it is read. An object that can't be decided for now does not count: it may never be.
+func (l *Ledger) Undecided(policies []string, keys ...Key) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if slices.ContainsFunc(keys, l.skipped.Has) {
+		return false
+	}
+	return slices.ContainsFunc(policies, func(policy string) bool {
+		return !slices.ContainsFunc(keys, func(key Key) bool { return slices.Contains(l.byKey[key], policy) })
+	})
+}
+
+// SubscribeDecided registers f, which is called with each object whose findings were recorded. The ledger is locked meanwhile: f must return
+// quickly and must not call the ledger.
+func (l *Ledger) SubscribeDecided(f func(Key)) { l.recorded.Subscribe(f) }
+
 func compareViolations(a, b Violation) int {
 	return cmp.Or(compareKeys(a.Key, b.Key), cmp.Compare(a.Policy, b.Policy))
 }

@@ -115,6 +115,54 @@ func TestMisplaced(t *testing.T) {
 	}
 }
 
+func TestUndecided(t *testing.T) {
+	enforce := func(policies ...string) (out []*placement.Verdict) {
+		for _, name := range policies {
+			out = append(out, verdict(name))
+		}
+		return out
+	}
+	off := func(v *placement.Verdict) *placement.Verdict {
+		v.Policy.Remediation = placementv1.RemediationOff
+		return v
+	}
+	web, older := key("deployments", "shop", "web"), key("deployments", "shop", "web")
+	older.Resource.Version = "v1beta1"
+	for name, test := range map[string]struct {
+		before   func(*remediation.Ledger)
+		policies []string
+		want     bool
+	}{
+		"Never":            {before: func(*remediation.Ledger) {}, policies: []string{"p"}, want: true},
+		"Nobody":           {before: func(*remediation.Ledger) {}},
+		"Decided":          {before: func(l *remediation.Ledger) { l.Record(web, "u", "1", enforce("p", "q"), false) }, policies: []string{"p", "q"}},
+		"InAnotherVersion": {before: func(l *remediation.Ledger) { l.Record(older, "u", "1", enforce("p"), false) }, policies: []string{"p"}},
+		"ByOne":            {before: func(l *remediation.Ledger) { l.Record(web, "u", "1", enforce("p"), false) }, policies: []string{"p", "q"}, want: true},
+		"NotRecorded":      {before: func(l *remediation.Ledger) { l.Record(web, "u", "1", []*placement.Verdict{off(verdict("p"))}, false) }, policies: []string{"p"}, want: true},
+		"Failed": {before: func(l *remediation.Ledger) {
+			l.Record(web, "u", "1", []*placement.Verdict{undecidedBy("p", "no data")}, false)
+		}, policies: []string{"p"}},
+		"Skipped":       {before: func(l *remediation.Ledger) { l.Skip(web) }, policies: []string{"p"}},
+		"Awaited":       {before: func(l *remediation.Ledger) { l.Await(web, "p") }, policies: []string{"p"}, want: true},
+		"AnotherObject": {before: func(l *remediation.Ledger) { l.Record(key("deployments", "shop", "db"), "u", "1", enforce("p"), false) }, policies: []string{"p"}, want: true},
+		"Forgotten": {before: func(l *remediation.Ledger) {
+			l.Record(web, "u", "1", enforce("p"), false)
+			l.ForgetPolicy("p")
+		}, policies: []string{"p"}, want: true},
+	} {
+		l := remediation.NewLedger()
+		var told []remediation.Key
+		l.SubscribeDecided(func(key remediation.Key) { told = append(told, key) })
+		test.before(l)
+		if got := l.Undecided(test.policies, older, web); got != test.want {
+			t.Errorf("%s: undecided is %t, want %t", name, got, test.want)
+		}
+		if recorded := len(l.Matching(web))+len(l.Matching(older)) > 0; recorded && len(told) == 0 {
+			t.Errorf("%s: nobody is told of the decision", name)
+		}
+	}
+}
+
 func TestSubscribeViolations(t *testing.T) {
 	l := remediation.NewLedger()
 	var got []string

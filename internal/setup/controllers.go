@@ -185,13 +185,22 @@ func newRemediation(base *base, evaluation *evaluation, loading *loading, delive
 
 // newDelivery returns the controller that delivers placed objects to multi-cluster systems. ledger has the newest decisions on them.
 func newDelivery(base *base, evaluation *evaluation, loading *loading, ledger *remediation.Ledger, ready *readiness) *deliverer.Controller {
-	return deliverer.New(deliverer.Deps{
+	c := deliverer.New(deliverer.Deps{
 		Client: base.served.dynamic, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog,
 		Account: delivery.NewAccount(), Clock: clock.RealClock{}, Identity: base.served.identity, Ready: ready.isReady, Changed: base.topics.policyFacts.Publish,
 		Misplaced: func(resource schema.GroupVersionResource, namespace, name string) bool {
 			return ledger.Misplaced(remediation.Key{Resource: resource, Namespace: namespace, Name: name})
 		},
+		Undecided: func(policies []string, namespace, name string, resources ...schema.GroupVersionResource) bool {
+			keys := make([]remediation.Key, len(resources))
+			for i, resource := range resources {
+				keys[i] = remediation.Key{Resource: resource, Namespace: namespace, Name: name}
+			}
+			return ledger.Undecided(policies, keys...)
+		},
 	})
+	ledger.SubscribeDecided(func(key remediation.Key) { c.ObjectDecided(key.Resource, key.Namespace, key.Name) })
+	return c
 }
 
 // newFinder returns what finds probable mistakes in policies, in the status and at apply.

@@ -19,7 +19,11 @@ package delivery_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -235,6 +239,55 @@ var _ = Describe("Placement objects with a status", func() {
 		Consistently(nominated).WithContext(ctx).WithArguments(namespace).WithTimeout(2 * time.Second).Should(BeEmpty())
 
 		By("having it patched")
+		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Remediation.Mode = placementv1.RemediationAutomatic })
+		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("b")))
+	})
+
+	// For 20 seconds after a kill of Berth, Berth nominated Workloads for the clusters of earlier decisions. In this spec, a policy whose engine
+	// does not respond keeps Berth from deciding the Workload again.
+	It("of Kueue are not nominated after a restart before they are decided", Serial, func(ctx SpecContext) {
+		var held atomic.Bool
+		asked, release := make(chan struct{}, 100), make(chan struct{})
+		engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if held.Load() {
+				asked <- struct{}{}
+				select {
+				case <-release:
+				case <-r.Context().Done():
+				}
+			}
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"result": {"labels": {}}}`)
+		}))
+		respond := sync.OnceFunc(func() {
+			held.Store(false)
+			close(release)
+		})
+		DeferCleanup(func() {
+			respond()
+			engine.Close()
+		})
+		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
+		p, slow := fl.native(workload, "workloads", namespace), fl.native(workload, "workloads", namespace)
+		p.Spec.Remediation.Mode = placementv1.RemediationManual
+		slow.Name, slow.Spec.Rego, slow.Spec.Remote = framework.NewName("slow"), "", &placementv1.Remote{URL: engine.URL + "/v1/data/placement", Insecure: true}
+		f.CreateReadyPolicy(ctx, p)
+		f.CreateReadyPolicy(ctx, slow)
+		train(ctx, namespace)
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		fl.move(ctx, "a", "us")
+		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, "1 of 1"))
+		operator.Stop()
+		asKueue(ctx, namespace, reserved)
+
+		By("starting Berth, and letting it wait for the engine")
+		held.Store(true)
+		operator = f.StartReadyManager(ctx)
+		Eventually(asked).WithContext(ctx).Should(Receive())
+		Consistently(nominated).WithContext(ctx).WithArguments(namespace).WithTimeout(2 * time.Second).Should(BeEmpty())
+
+		By("deciding it, and having it patched")
+		respond()
 		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Remediation.Mode = placementv1.RemediationAutomatic })
 		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("b")))
 	})
