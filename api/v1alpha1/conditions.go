@@ -82,7 +82,7 @@ const (
 	// ReasonDelivered: the objects of each system are as the decisions require.
 	ReasonDelivered = "Delivered"
 	// ReasonDelivering: Berth has not written all objects yet, objects keep clusters that they leave until they run in their new
-	// ones, or a system still has objects in clusters that they have to leave.
+	// ones, a system still has objects in clusters that they have to leave, or has not brought them to all of their clusters for 20 seconds.
 	ReasonDelivering = "Delivering"
 	// ReasonForeignObject: an object that Berth has to write exists and belongs to another client. Berth never changes it. The
 	// message names the object and its manager.

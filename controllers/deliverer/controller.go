@@ -102,6 +102,8 @@ type Controller struct {
 	// changes are the changes of placed objects that systems may not have taken up, and awaited the placed objects that wait for a decision.
 	changes changes
 	awaited awaited
+	// absences are the placed objects that systems have not brought to all of their clusters.
+	absences absences
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[delivery.Key]
@@ -125,7 +127,8 @@ const (
 	// misplacedInterval is the interval at which objects are reconciled again that get no status because they are misplaced, or not decided: not
 	// all that ends this is a change of the object, or a decision on it.
 	misplacedInterval = 5 * time.Second
-	// takingTimeout is how long a system may take to follow a delivered object.
+	// takingTimeout is how long a system may take to follow a delivered object, and to bring the placed object to a cluster, before the object
+	// does not count as delivered.
 	takingTimeout = 20 * time.Second
 	// workers is the number of objects that are delivered at the same time.
 	workers = 4

@@ -451,18 +451,18 @@ func TestReconcile(t *testing.T) {
 		incomplete bool
 		settled    bool
 	}{
-		"a new object":                  {placed: web, requests: applies, settled: true},
-		"delivered":                     {placed: web, live: live, settled: true},
+		"a new object":                  {placed: web, requests: applies, settled: true, again: takingTimeout},
+		"delivered":                     {placed: web, live: live, settled: true, again: takingTimeout},
 		"not answered":                  {placed: web, refusal: apierrors.NewTimeoutError("slow", 1), requests: applies, fails: true, failure: placementv1.ReasonDeliveryFailed, settled: true},
 		"without permission":            {placed: web, refusal: apierrors.NewForbidden(policies.GroupResource(), "", errors.New("no grant")), requests: applies, again: time.Minute, failure: placementv1.ReasonForbidden, settled: true},
 		"before reports are read":       {placed: web, unreported: true, requests: applies},
-		"in other clusters":             {placed: web, live: elsewhere, requests: applies, settled: true},
+		"in other clusters":             {placed: web, live: elsewhere, requests: applies, settled: true, again: takingTimeout},
 		"moved before reports are read": {placed: web, live: elsewhere, unreported: true, incomplete: true},
 		"being deleted":                 {placed: ends, forgotten: true, settled: true},
 		"delivered for the first time":  {placed: free, requests: applies, settled: true, again: 20 * time.Second},
 		"delivered, not followed":       {placed: free, live: live, settled: true, again: 20 * time.Second},
 		"never followed":                {placed: free, live: old, settled: true, again: time.Minute, failure: placementv1.ReasonDeliveryFailed},
-		"held by a finalizer":           {placed: web, live: doomed, incomplete: true, settled: true},
+		"held by a finalizer":           {placed: web, live: doomed, incomplete: true, settled: true, again: takingTimeout},
 		"being deleted, both":           {placed: ends, live: doomed, forgotten: true, settled: true},
 		"gone, held by a finalizer":     {live: doomed, forgotten: true, settled: true},
 		"being deleted, delivered":      {placed: ends, live: live, forgotten: true, settled: true},

@@ -133,10 +133,16 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 		if read, err := c.needOf(ctx, versions, n); err != nil || !read {
 			return reconcile.Result{}, err
 		}
+		if left := c.absences.left(key, n.run.Absent, c.Clock.Now()); left > 0 {
+			// Every new object, and every move, takes a moment.
+			n.run.Absent = false
+			n.lookAgain(left)
+		}
 	} else {
 		c.contests.forget(key)
 		c.changes.forget(key)
 		c.works.forget(key)
+		c.absences.left(key, false, c.Clock.Now())
 	}
 	err := c.converge(ctx, object, n)
 	if err != nil {
@@ -554,9 +560,13 @@ func (c *Controller) observeWorks(system delivery.System, key delivery.Key, obse
 			if missing[name] = at.Missing; at.Ending {
 				observed.Ending = append(observed.Ending, name)
 			}
+			if at.Absent && !system.Reports() {
+				observed.Absent = append(observed.Absent, name)
+			}
 		}
 		slices.Sort(observed.Ending)
 		if !system.Reports() {
+			slices.Sort(observed.Absent)
 			c.addUnavailable(system, missing)
 			observed.Clusters = missing
 		}

@@ -87,7 +87,7 @@ func (w *works) byCluster(what name) map[string]delivery.Carried {
 	out := map[string]delivery.Carried{}
 	for _, carried := range w.clusters[what] {
 		if before, known := out[carried.Cluster]; known {
-			carried.Missing, carried.Ending = max(before.Missing, carried.Missing), before.Ending && carried.Ending
+			carried.Missing, carried.Ending, carried.Absent = max(before.Missing, carried.Missing), before.Ending && carried.Ending, before.Absent && carried.Absent
 		}
 		out[carried.Cluster] = carried
 	}

@@ -162,8 +162,9 @@ type Report struct {
 	Running, Reported int
 	// Surging is the number of objects that keep clusters until they run in their new ones.
 	Surging int
-	// Remaining is the number of objects that are still in a cluster that was neither decided nor kept.
-	Remaining int
+	// Remaining is the number of objects that are still in a cluster that was neither decided nor kept, and Absent of those that a system has not
+	// brought to all of their clusters for a while.
+	Remaining, Absent int
 	// Noted is the number of objects of whose decision a system does not get a part.
 	Noted int
 	// Undecided is the number of objects whose clusters no policy decided. They are not counted elsewhere, unless their delivery failed.
@@ -174,8 +175,8 @@ type Report struct {
 	// that keeps clusters, FirstRemaining the first one that is still in another one, FirstNoted the first one with a note, FirstNotRunning the first one that does not run, and FirstUnknown
 	// the first one whose reports Berth can't read.
 	First, FirstSurging, FirstRemaining, FirstNoted, FirstNotRunning, FirstUnknown *ReportedObject
-	// FirstUndecided is the first one whose clusters no policy decided.
-	FirstUndecided *ReportedObject
+	// FirstUndecided is the first one whose clusters no policy decided, and FirstAbsent the first one that is not in all of its clusters.
+	FirstUndecided, FirstAbsent *ReportedObject
 }
 
 // Runs reports whether it is known how many objects run: a system reports it, and Berth can read the reports.
@@ -207,12 +208,16 @@ func (a *Account) Report(policy string) Report {
 		case result.Failure != nil:
 			out.Failed++
 			first(&out.First, key, result)
-		case !result.Pending && result.Kept == "" && !result.Run.Remains:
+		case !result.Pending && result.Kept == "" && !result.Run.Remains && !result.Run.Absent:
 			out.Delivered++
 		}
 		if result.Run.Remains {
 			out.Remaining++
 			first(&out.FirstRemaining, key, result)
+		}
+		if result.Run.Absent {
+			out.Absent++
+			first(&out.FirstAbsent, key, result)
 		}
 		if result.Kept != "" {
 			out.Surging++

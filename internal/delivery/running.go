@@ -56,6 +56,9 @@ type Observation struct {
 	Revision string
 	// Outdated reports whether the system has not taken up the newest version of the placed object, so that it reports where an earlier one runs.
 	Outdated bool
+	// Absent are those of Clusters to which the system has not brought the object, as far as it reports. In the others, an object that does not run
+	// lacks something else.
+	Absent []string
 	// Strays are the clusters to which other objects than the system's own report bring the placed object, with one of these objects.
 	Strays map[string]string
 }
@@ -64,7 +67,7 @@ type Observation struct {
 func (o Observation) Equal(other Observation) bool {
 	return o.UID == other.UID && o.Current == other.Current && o.Refused == other.Refused && slices.Equal(o.Requested, other.Requested) && maps.Equal(o.Clusters, other.Clusters) &&
 		slices.Equal(o.Present, other.Present) && slices.Equal(o.Ending, other.Ending) && o.Revision == other.Revision && o.Outdated == other.Outdated &&
-		maps.Equal(o.Strays, other.Strays)
+		maps.Equal(o.Strays, other.Strays) && slices.Equal(o.Absent, other.Absent)
 }
 
 // RunState reports whether a placed object runs in its clusters.
@@ -90,16 +93,18 @@ type Run struct {
 	Message string
 	// Remains reports whether the object is still in a cluster that was neither decided nor kept. Then the state is NotRunning.
 	Remains bool
+	// Absent reports whether a system has not brought the object to all clusters that were decided. Then the state is NotRunning.
+	Absent bool
 }
 
 // And combines the reports of two systems. The worse one counts.
 func (r Run) And(other Run) Run {
 	rank := map[RunState]int{NotReported: 0, Running: 1, NotRunning: 2, RunUnknown: 3}
-	remains := r.Remains || other.Remains
+	remains, absent := r.Remains || other.Remains, r.Absent || other.Absent
 	if rank[other.State] > rank[r.State] || rank[other.State] == rank[r.State] && other.Remains {
 		r = other
 	}
-	r.Remains = remains
+	r.Remains, r.Absent = remains, absent
 	return r
 }
 
@@ -135,8 +140,10 @@ type Carried struct {
 	Cluster         string
 	// Ending reports whether the object of WorkKinds is being deleted, and what it carries is therefore removed from the cluster.
 	Ending bool
-	// Missing says what the object lacks to run in the cluster; "" if nothing, or if the object does not say so.
+	// Missing says what the object lacks to run in the cluster; "" if nothing, or if the object does not say so. Absent reports whether it is
+	// not there at all, as far as the object says so.
 	Missing string
+	Absent  bool
 }
 
 // CarriedBy returns what an object of WorkKinds carries. ok is false if it does not say so.
@@ -212,10 +219,17 @@ func (s System) run(placed Object, final, applied *unstructured.Unstructured, ob
 		why = s.Title + " has not taken up its last change"
 	}
 	out := runIn(wanted, carried, observed.in(placed, running != nil || len(wanted) == 0), why)
+	out.Absent = slices.ContainsFunc(wanted, func(name string) bool { return !running[name] && (running == nil || observed.lacks(name)) })
 	if stray, cluster := observed.stray(carried); stray != "" {
 		out = out.And(Run{State: NotRunning, Remains: true, Message: stray + " brings it to cluster " + cluster + ", too: delete it"})
 	}
 	return out
+}
+
+// lacks reports whether the system has not brought the placed object to a cluster.
+func (o *Observation) lacks(cluster string) bool {
+	_, brought := o.Clusters[cluster]
+	return !brought || slices.Contains(o.Absent, cluster)
 }
 
 // stray returns an object that brings the placed object to a cluster to which it is not brought now, and the cluster; "" if there is none.
@@ -273,7 +287,9 @@ func (s System) runAsCarried(decision Decision, observed *Observation) Run {
 			why = "cluster " + name + ": " + cmp.Or(missing, s.Title+" has not brought it there")
 		}
 	}
-	return runIn(decision.Clusters, decision.Clusters, observed.Present, why)
+	out := runIn(decision.Clusters, decision.Clusters, observed.Present, why)
+	out.Absent = slices.ContainsFunc(decision.Clusters, observed.lacks)
+	return out
 }
 
 // in returns the clusters in which a placed object is, sorted: those in which the system has it, or, where that is not known and the
@@ -408,6 +424,7 @@ func observeBinding(o *unstructured.Unstructured) Observation {
 	for _, name := range chosen {
 		out.Clusters[name] = "Karmada has not applied it yet"
 	}
+	out.Absent = slices.Sorted(slices.Values(chosen))
 	list, _, _ := unstructured.NestedSlice(o.Object, "status", "aggregatedStatus")
 	for _, item := range list {
 		members, _ := item.(map[string]any)
@@ -415,6 +432,7 @@ func observeBinding(o *unstructured.Unstructured) Observation {
 		switch message, _ := members["appliedMessage"].(string); {
 		case members["applied"] != true:
 			out.Clusters[name] = cmp.Or(firstLine(message), "Karmada has not applied it yet")
+			continue
 		case members["health"] != "Healthy":
 			health, _ := members["health"].(string)
 			out.Clusters[name] = "its health is " + cmp.Or(health, "Unknown")
@@ -423,6 +441,7 @@ func observeBinding(o *unstructured.Unstructured) Observation {
 		default:
 			out.Clusters[name] = "Karmada is removing it"
 		}
+		out.Absent = slices.DeleteFunc(out.Absent, func(chosen string) bool { return chosen == name })
 	}
 	return out
 }
@@ -482,6 +501,7 @@ func carriedByManifestWork(o *unstructured.Unstructured) (out Carried, ok bool) 
 	// What can't be decoded is missing, so the object does not count as running.
 	_ = numeral.FromUnstructured(members, &status)
 	out.Missing = cmp.Or(missingIn(ocmTitle, status.Conditions, o.GetGeneration()), status.unready())
+	out.Absent = !meta.IsStatusConditionTrue(status.Conditions, "Applied")
 	return out, ok && out.Name != ""
 }
 
@@ -538,6 +558,9 @@ func observePlacement(o *unstructured.Unstructured) Observation {
 		_ = numeral.FromUnstructured(members, &status)
 		if status.ClusterName != "" {
 			out.Clusters[status.ClusterName] = missingIn("KubeFleet", status.Conditions, o.GetGeneration())
+			if !meta.IsStatusConditionTrue(status.Conditions, "Applied") {
+				out.Absent = append(out.Absent, status.ClusterName)
+			}
 		}
 	}
 	return out

@@ -365,7 +365,7 @@ func TestHandOverKeepsNothingOfAnotherObjectOfTheName(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := delivery.Run{State: delivery.NotRunning, Message: c.system.Title + " has not reported anything of it"}
+			want := delivery.Run{State: delivery.NotRunning, Message: c.system.Title + " has not reported anything of it", Absent: true}
 			if diff := cmp.Diff([]string{"b"}, c.named(got.Objects[0].Object)); diff != "" || len(got.Kept) > 0 || got.Run != want {
 				t.Errorf("Kept %v, %+v, clusters (-want +got):\n%s", got.Kept, got.Run, diff)
 			}
@@ -565,6 +565,61 @@ func TestRunsInOthers(t *testing.T) {
 	}
 }
 
+// TestAbsent checks that an object is absent if a system has not brought it to a decided cluster, and not if it only lacks something there.
+func TestAbsent(t *testing.T) {
+	entry := func(applied bool, health string) []any {
+		return []any{map[string]any{"clusterName": "a", "applied": applied, "health": health}, map[string]any{"clusterName": "b", "applied": true, "health": "Healthy"}}
+	}
+	condition := func(kind, status string) map[string]any {
+		return map[string]any{"type": kind, "status": status, "observedGeneration": int64(2)}
+	}
+	placed := func(conditions ...any) []any {
+		return []any{
+			map[string]any{"clusterName": "a", "conditions": conditions},
+			map[string]any{"clusterName": "b", "conditions": []any{condition("Applied", "True"), condition("Available", "True")}},
+		}
+	}
+	for what, tc := range map[string]struct {
+		system string
+		list   []any
+		change func(*unstructured.Unstructured)
+		want   bool
+	}{
+		"Karmada has not applied it":       {system: "karmada", list: entry(false, "Unknown"), want: true},
+		"Karmada reports one cluster":      {system: "karmada", list: entry(true, "Healthy")[1:], want: true},
+		"Karmada reports none":             {system: "karmada", want: true},
+		"Karmada found no clusters":        {system: "karmada", change: func(o *unstructured.Unstructured) { set(o, int64(1), "status", "schedulerObservedGeneration") }, want: true},
+		"it is not healthy in Karmada":     {system: "karmada", list: entry(true, "Unhealthy")},
+		"it is healthy in Karmada":         {system: "karmada", list: entry(true, "Healthy")},
+		"KubeFleet could not apply it":     {system: "kubeFleet", list: placed(condition("Applied", "False")), want: true},
+		"KubeFleet has not applied it":     {system: "kubeFleet", list: placed(), want: true},
+		"KubeFleet reports one cluster":    {system: "kubeFleet", list: placed()[1:], want: true},
+		"KubeFleet reports none":           {system: "kubeFleet", want: true},
+		"it is not available in KubeFleet": {system: "kubeFleet", list: placed(condition("Applied", "True"), condition("Available", "False"))},
+		"it is available in KubeFleet":     {system: "kubeFleet", list: placed(condition("Applied", "True"), condition("Available", "True"))},
+	} {
+		c := carriers()[tc.system]
+		alone, err := c.system.HandOver(moved, to("a", "b"), c.spec, nil, nil, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		live := alone.Objects[0].Object
+		report, list := binding([]string{"a", "b"}), "aggregatedStatus"
+		if tc.system == "kubeFleet" {
+			report, list = live.DeepCopy(), "placementStatuses"
+			report.SetGeneration(2)
+		}
+		set(report, tc.list, "status", list)
+		if tc.change != nil {
+			tc.change(report)
+		}
+		got, err := c.system.HandOver(moved, to("a", "b"), c.spec, live, new(c.system.Observe(report)), noon)
+		if err != nil || got.Run.Absent != tc.want || got.Run.Absent && got.Run.State != delivery.NotRunning {
+			t.Errorf("%s: %+v, error %v, want absent %t", what, got.Run, err, tc.want)
+		}
+	}
+}
+
 func TestWithoutReplicasAndClusters(t *testing.T) {
 	karmada := carriers()["karmada"]
 	without := func(replicas int64) delivery.Run {
@@ -637,6 +692,7 @@ func TestEqualObservations(t *testing.T) {
 		"Requested": func(o *delivery.Observation) { o.Requested = []string{"b"} },
 		"Current":   func(o *delivery.Observation) { o.Current = false },
 		"Clusters":  func(o *delivery.Observation) { o.Clusters = map[string]string{"a": "not ready"} },
+		"Absent":    func(o *delivery.Observation) { o.Absent = []string{"a"} },
 		"Present":   func(o *delivery.Observation) { o.Present = []string{"a"} },
 		"Ending":    func(o *delivery.Observation) { o.Ending = []string{"a"} },
 		"Revision":  func(o *delivery.Observation) { o.Revision = "1" },
@@ -747,8 +803,8 @@ func TestPresentInOthers(t *testing.T) {
 		"in another":              {to: []string{"b"}, live: []string{"b"}, running: []string{"b"}, present: []string{"a", "b"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a", Remains: true}, release: true},
 		"in another alone":        {to: []string{"b"}, live: []string{"b"}, present: []string{"a"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a; cluster b: condition Available is False: 0 of 1 pods", Remains: true}, release: true},
 		"without a decided one":   {to: nil, present: []string{"a"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a", Remains: true}},
-		"before it is placed":     {to: []string{"b"}, present: []string{"a"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a; KubeFleet has not reported anything of it", Remains: true}, release: true},
-		"in one that is kept":     {to: []string{"b"}, spec: c.spec, live: []string{"a"}, running: []string{"a"}, present: []string{"a"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a; cluster b: KubeFleet has not brought it there"}},
+		"before it is placed":     {to: []string{"b"}, present: []string{"a"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a; KubeFleet has not reported anything of it", Remains: true, Absent: true}, release: true},
+		"in one that is kept":     {to: []string{"b"}, spec: c.spec, live: []string{"a"}, running: []string{"a"}, present: []string{"a"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a; cluster b: KubeFleet has not brought it there", Absent: true}},
 		"in one that is given up": {to: []string{"b"}, spec: c.spec, live: []string{"a", "b"}, running: []string{"a", "b"}, present: []string{"a", "b"}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster a", Remains: true}, release: true},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -966,18 +1022,19 @@ func TestManifestWorks(t *testing.T) {
 		status  map[string]any
 		deleted bool
 		missing string
+		absent  bool
 		ok      bool
 	}{
 		"applied and available":                {labels: labels, status: conditions(2, "True", "True"), ok: true},
-		"not reported yet":                     {labels: labels, missing: "Open Cluster Management has not reported the condition Applied yet", ok: true},
+		"not reported yet":                     {labels: labels, missing: "Open Cluster Management has not reported the condition Applied yet", absent: true, ok: true},
 		"of an earlier version":                {labels: labels, status: conditions(1, "True", "True"), missing: "Open Cluster Management has not reported the condition Applied yet", ok: true},
-		"refused by the cluster":               {labels: labels, status: conditions(2, "False", "True"), missing: "condition Applied is False: because", ok: true},
+		"refused by the cluster":               {labels: labels, status: conditions(2, "False", "True"), missing: "condition Applied is False: because", absent: true, ok: true},
 		"not available":                        {labels: labels, status: conditions(2, "True", "False"), missing: "condition Available is False: because", ok: true},
 		"with all replicas":                    {labels: labels, status: reported(map[string]any{"Replicas": int64(2), "ReadyReplicas": int64(2)}), ok: true},
 		"with one of two replicas":             {labels: labels, status: reported(map[string]any{"Replicas": int64(2), "ReadyReplicas": int64(1)}), missing: "1 of 2 replicas are ready", ok: true},
 		"with no replica, which is left out":   {labels: labels, status: reported(map[string]any{"Replicas": int64(2)}), missing: "0 of 2 replicas are ready", ok: true},
 		"scaled to zero":                       {labels: labels, status: reported(nil), ok: true},
-		"with a status of another form":        {labels: labels, status: map[string]any{"conditions": "none"}, missing: "Open Cluster Management has not reported the condition Applied yet", ok: true},
+		"with a status of another form":        {labels: labels, status: map[string]any{"conditions": "none"}, missing: "Open Cluster Management has not reported the condition Applied yet", absent: true, ok: true},
 		"being removed":                        {labels: labels, status: conditions(2, "True", "True"), deleted: true, missing: "Open Cluster Management is removing it", ok: true},
 		"of a user":                            {status: conditions(2, "True", "True")},
 		"of a ManifestWorkReplicaSet, alone":   {labels: map[string]string{"work.open-cluster-management.io/manifestworkreplicaset": "shop.web"}, status: conditions(2, "True", "True")},
@@ -999,7 +1056,7 @@ func TestManifestWorks(t *testing.T) {
 		if ok != tc.ok {
 			t.Errorf("%s: %+v, %t", what, got, ok)
 		}
-		if want := (delivery.Carried{Namespace: "shop", Name: "web-1", Cluster: "eu-1", Missing: tc.missing, Ending: tc.deleted}); ok && got != want {
+		if want := (delivery.Carried{Namespace: "shop", Name: "web-1", Cluster: "eu-1", Missing: tc.missing, Absent: tc.absent, Ending: tc.deleted}); ok && got != want {
 			t.Errorf("%s: %+v, want %+v", what, got, want)
 		}
 	}
@@ -1016,10 +1073,10 @@ func TestRunsAsCarried(t *testing.T) {
 	}{
 		"without a consumer":                       {to: []string{"a"}},
 		"in its clusters":                          {to: []string{"a", "b"}, in: map[string]string{"a": "", "b": ""}, want: delivery.Run{State: delivery.Running}},
-		"not in one of them":                       {to: []string{"a", "b"}, in: map[string]string{"a": ""}, want: delivery.Run{State: delivery.NotRunning, Message: "cluster b: Open Cluster Management has not brought it there"}},
+		"not in one of them":                       {to: []string{"a", "b"}, in: map[string]string{"a": ""}, want: delivery.Run{State: delivery.NotRunning, Message: "cluster b: Open Cluster Management has not brought it there", Absent: true}},
 		"not ready in one of them":                 {to: []string{"a", "b"}, in: map[string]string{"a": "", "b": unready}, want: delivery.Run{State: delivery.NotRunning, Message: "cluster b: " + unready}},
 		"in another one":                           {to: []string{"a"}, in: map[string]string{"a": "", "b": unready}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster b", Remains: true}},
-		"in another one alone":                     {to: []string{"a"}, in: map[string]string{"b": ""}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster b; cluster a: Open Cluster Management has not brought it there", Remains: true}},
+		"in another one alone":                     {to: []string{"a"}, in: map[string]string{"b": ""}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster b; cluster a: Open Cluster Management has not brought it there", Remains: true, Absent: true}},
 		"in a cluster although none is decided":    {in: map[string]string{"b": ""}, want: delivery.Run{State: delivery.NotRunning, Message: "it still runs in cluster b", Remains: true}},
 		"in no cluster, of which none is decided":  {},
 		"in no cluster, and not in a decided one ": {to: []string{"a"}, in: map[string]string{}},

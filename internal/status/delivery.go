@@ -80,6 +80,8 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are still in clusters that they have to leave, the first is %s: %s; if that lasts, see whether the system reaches the cluster, or delete the workload there", progress, r.Remaining, subject(r.FirstRemaining), r.FirstRemaining.Run.Message))
 	case r.FirstSurging != nil:
 		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d keep clusters that they leave until they run in their new ones and what they contain has left, the first is %s: it keeps %s", progress, r.Surging, subject(r.FirstSurging), firstNames(strings.Split(r.FirstSurging.Kept, ","))))
+	case r.FirstAbsent != nil:
+		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are not in all of their clusters, the first is %s: %s; if that lasts, see what keeps the system from bringing it there, or have the policy decide another cluster", progress, r.Absent, subject(r.FirstAbsent), r.FirstAbsent.Run.Message))
 	case r.Delivered < r.Placed || !f.DeliverySettled:
 		out = isFalse(placementv1.ReasonDelivering, progress)
 	default:

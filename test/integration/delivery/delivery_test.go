@@ -494,6 +494,7 @@ var _ = Describe("Delivery", func() {
 			}
 			Eventually(clustersIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(want))
 		}
+		bind(ctx, web, fl.clusters("a", "b"), fl.clusters("a", "b")...)
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 		before := writes()
 		annotate := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/note":"a"}}}`))

@@ -113,6 +113,7 @@ var _ = Describe("A workload that Karmada delivers", func() {
 
 		By("giving it to Berth's policy when the other one is gone")
 		Expect(rival{namespace: namespace, name: delivery.NameOf(delivery.ObjectOf(web))}.take(ctx, web)).To(Succeed())
+		bind(ctx, web, fl.clusters("a"), fl.cluster("a"))
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 	})
 

@@ -131,6 +131,24 @@ var _ = Describe("A workload that KubeFleet still has in another cluster", func(
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 	})
 
+	It("is reported if KubeFleet does not bring it to its cluster", func(ctx SpecContext) {
+		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
+		p := fl.policy(toKubeFleet, namespace)
+		f.CreateReadyPolicy(ctx, p)
+		deploy(ctx, namespace, "web")
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		missing := namespace + "/web: cluster " + fl.cluster("a") + ": KubeFleet has not brought it there"
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).WithTimeout(30 * time.Second).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "1 are not in all of their clusters", missing))
+		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotDelivered, missing))
+		Expect(runningCondition(ctx, p.Name)).To(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, missing))
+
+		By("bringing it there")
+		reportPlaced(ctx, namespace, "web", fl.cluster("a"))
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
+		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonCompliant))
+	})
+
 	It("says when Works are not served", Serial, func(ctx SpecContext) {
 		framework.KubeFleetWorks.Uninstall(ctx, f)
 		DeferCleanup(func(ctx SpecContext) { framework.KubeFleetWorks.Install(ctx, f) })
