@@ -752,6 +752,13 @@ type PlacementPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Waiting []WaitingObjects `json:"waiting,omitempty"`
 
+	// moving lists the first of the objects that Berth moved to other clusters and that do not run there yet, as far as a system of
+	// spec.delivery reports it, ordered by resource, namespace and name. A new leader goes on with these moves. At most 100 items.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Moving []MovingObject `json:"moving,omitempty"`
+
 	// plan is what Berth last had to do to existing objects, as it was known before the first of them was patched. It is
 	// absent until an object has to be patched. If Berth patches none because of remediation.mode or mode, it is what
 	// Berth would do.
@@ -1226,6 +1233,35 @@ type FailedMove struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
+}
+
+// MovingObject is an object that Berth moved to other clusters and that does not run there yet.
+type MovingObject struct {
+	// resource is the resource type of the object, such as "deployments.apps".
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Resource string `json:"resource,omitempty"`
+
+	// namespace is the namespace of the object. It is empty for cluster-scoped objects.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// name is the name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// since is when the object was moved.
+	// +required
+	Since metav1.Time `json:"since,omitzero"`
+
+	// deadline is when the object fails if it does not run in its new clusters by then: remediation.budget.moveTimeout after since. It is
+	// absent if the object has failed for that reason.
+	// +optional
+	Deadline *metav1.Time `json:"deadline,omitempty"`
 }
 
 // MoveFailure is what failed of a move.

@@ -26,8 +26,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,9 +49,6 @@ import (
 // settleDelay is how long a leader waits after progress before it checks whether all objects of policies that an earlier
 // leader paused are decided.
 const settleDelay = time.Second
-
-// resumeLimit is how long a leader tries to decide all objects of an earlier leader's plans before it goes on with those plans all the same.
-const resumeLimit = 10 * time.Minute
 
 // enqueueTogether enqueues objects that must be decided again because of one change. A change that concerns several
 // objects is assessed.
@@ -146,7 +145,10 @@ func (c *Controller) restore(ctx context.Context) (paused, continued []string, e
 	}
 	for _, p := range policies.Items {
 		pause, namespaces := pauseOf(p.Status.Failures)
-		c.Scheduler.Resume(c.Clock.Now(), p.Name, p.Status.GenerationInForce, carriesOut(p.Status.Plan), failuresOf(p.Status.Failures), pause, namespaces)
+		c.Scheduler.Resume(c.Clock.Now(), p.Name, remediation.Left{
+			Generation: p.Status.GenerationInForce, Moving: carriesOut(p.Status.Plan), Moves: movesOf(p.Status.Moving),
+			Failed: failuresOf(p.Status.Failures), Pause: pause, PausedIn: namespaces,
+		})
 		if p.Status.Paused != nil {
 			c.Ledger.Resume(p.Name, p.Status.Paused.Change, int(p.Status.Paused.Before), p.Status.Paused.Namespaces)
 			paused = append(paused, p.Name)
@@ -171,14 +173,26 @@ func carriesOut(p *placementv1.RemediationPlan) bool {
 	return p != nil && (p.State == placementv1.PlanInProgress || p.Rollouts > 0)
 }
 
+// movesOf returns the objects that an earlier leader moved to other clusters, as far as the status names them.
+func movesOf(moving []placementv1.MovingObject) (out []remediation.Move) {
+	for _, o := range moving {
+		out = append(out, remediation.Move{Key: keyIn(o.Resource, o.Namespace, o.Name), Since: o.Since.Time, Deadline: ptr.Deref(o.Deadline, metav1.Time{}).Time})
+	}
+	return out
+}
+
+// keyIn returns the object that a status names, without the version of its resource.
+func keyIn(resource, namespace, name string) remediation.Key {
+	return remediation.Key{Resource: schema.ParseGroupResource(resource).WithVersion(""), Namespace: namespace, Name: name}
+}
+
 // failuresOf returns the objects that failed under an earlier leader, as far as the status names them.
 func failuresOf(f *placementv1.MoveFailures) (out []remediation.Failure) {
 	if f == nil {
 		return nil
 	}
 	for _, o := range f.Sample {
-		key := remediation.Key{Resource: schema.ParseGroupResource(o.Resource).WithVersion(""), Namespace: o.Namespace, Name: o.Name}
-		out = append(out, remediation.Failure{Key: key, Reason: o.Message, Rollout: o.Reason == placementv1.RolloutFailed})
+		out = append(out, remediation.Failure{Key: keyIn(o.Resource, o.Namespace, o.Name), Reason: o.Message, Rollout: o.Reason == placementv1.RolloutFailed})
 	}
 	return out
 }
@@ -209,7 +223,7 @@ func (c *Controller) settle(ctx context.Context, paused, continued []string) {
 		for _, name := range c.Scheduler.Resuming() {
 			c.settleReadiness(name)
 		}
-		late := c.Clock.Since(began) >= resumeLimit
+		late := c.Clock.Since(began) >= remediation.ResumeLimit
 		before := len(paused) + len(continued)
 		paused = slices.DeleteFunc(paused, func(name string) bool {
 			decided, gone := c.decided(ctx, name)
@@ -227,7 +241,7 @@ func (c *Controller) settle(ctx context.Context, paused, continued []string) {
 		select {
 		case <-ctx.Done():
 		case <-c.progress:
-		case <-c.Clock.After(resumeLimit):
+		case <-c.Clock.After(remediation.ResumeLimit):
 		}
 	}
 }

@@ -54,6 +54,8 @@ type bounds struct {
 	// settled reports whether all objects that the policy matches have been observed. resuming reports whether an earlier
 	// leader was carrying out a plan of the policy, so that objects whose rollouts are not complete are being moved.
 	settled, resuming bool
+	// left are the moves of an earlier leader to other clusters that are known, until it is known which of the objects run there.
+	left map[Key]Move
 	// rolled are the types of matched objects whose rollouts are observed.
 	rolled []schema.GroupVersionResource
 	// most is how many objects may be unavailable, as mayHaveMore found last.

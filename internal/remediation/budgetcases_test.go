@@ -196,7 +196,7 @@ func TestBudgetOfNewLeader(t *testing.T) {
 	p := &placement.Policy{Name: "p", Generation: 1, Budget: paced(1)}
 	c.changed("p", p)
 	c.Begin(midnight)
-	c.Resume(midnight, "p", 1, false, nil, "", nil)
+	c.Resume(midnight, "p", remediation.Left{Generation: 1})
 	c.spends(podKey("a"), dueFor(p), false)
 	if diff := cmp.Diff(time.Minute, c.next().wake); diff != "" {
 		t.Errorf("wake (-want +got):\n%s", diff)
@@ -208,7 +208,7 @@ func TestBudgetAdoptsForSomeTime(t *testing.T) {
 	c := newBudgetCase(t, remediation.Limits{})
 	p := &placement.Policy{Name: "p", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Schedules: true, Budget: oneMoved}
 	c.changed("p", p)
-	c.Resume(c.now, "p", 1, true, nil, "", nil)
+	c.Resume(c.now, "p", remediation.Left{Generation: 1, Moving: true})
 	x, y := c.object("x", "p"), c.object("y", "p")
 	c.observe(x, observed(x, 1, false))
 	c.settle(p)
@@ -310,7 +310,7 @@ func TestFailuresOfMoves(t *testing.T) {
 			key.Resource.Version = ""
 			failed = append(failed, remediation.Failure{Key: key, Reason: "late", Rollout: true})
 		}
-		c.Resume(c.now, "p", 1, false, failed, "1-a", nil)
+		c.Resume(c.now, "p", remediation.Left{Generation: 1, Failed: failed, Pause: "1-a"})
 		c.observe(x, remediation.Rollout{UID: "x", Generation: 2, Failure: "late"})
 		c.decided(x, nil)
 		failures(c, 3)
@@ -372,7 +372,7 @@ func TestFailuresOfNamespaces(t *testing.T) {
 		// Another leader keeps that.
 		next := newBudgetCase(t, remediation.Limits{})
 		next.changed("p", p)
-		next.Resume(next.now, "p", 1, false, w.Failures, w.Pause, w.PausedIn)
+		next.Resume(next.now, "p", remediation.Left{Generation: 1, Failed: w.Failures, Pause: w.Pause, PausedIn: w.PausedIn})
 		stops(next, p, "a")
 		if got := next.waiting("p").Pause; got != w.Pause {
 			t.Errorf("pause %s, and %s with the leader before", got, w.Pause)

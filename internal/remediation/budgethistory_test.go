@@ -88,7 +88,8 @@ type modelObject struct {
 	// rollout is its state, seen the state that the budget observed last, and late are the states after that.
 	rollout, seen remediation.Rollout
 	late          []remediation.Rollout
-	// moved are the policies whose rollout is not over. movedBefore is set if an earlier leader patched the object.
+	// moved are the policies whose rollout is not over. movedBefore is set if an earlier leader patched the object, and the present one can't
+	// know that.
 	moved       map[int]bool
 	movedBefore bool
 	// movedAt is when the object was moved last.
@@ -241,6 +242,11 @@ func (h *history) lead() {
 		}
 	}
 	for key, o := range h.objects {
+		// The status has the objects that were moved to other clusters, but not what happened since it was written.
+		var known map[int]bool
+		if o.carrier.Reports && !o.movedBefore {
+			known = maps.Clone(o.moved)
+		}
 		if o.patching != nil {
 			if h.random.IntN(2) == 0 {
 				h.patched(key, o)
@@ -248,9 +254,9 @@ func (h *history) lead() {
 			// An earlier move may have failed. Its failure is known to the new leader, and this one is not.
 			o.patching, o.movedAt = nil, time.Time{}
 		}
-		o.late, o.movedBefore = nil, true
-		// It can't know that a policy moved an object that it does not match any more.
-		maps.DeleteFunc(o.moved, func(i int, _ bool) bool { return !slices.Contains(o.policies, i) })
+		o.late, o.movedBefore = nil, len(known) == 0
+		// It can't find out that a policy moved an object that it does not match any more.
+		maps.DeleteFunc(o.moved, func(i int, _ bool) bool { return !known[i] && !slices.Contains(o.policies, i) })
 	}
 	h.led = h.now
 	h.wake, h.budget = time.Time{}, remediation.NewScheduler(h.limits, h, func(string) bool { return false })
@@ -262,7 +268,7 @@ func (h *history) lead() {
 	h.budget.Begin(h.now)
 	for _, p := range h.policies {
 		s := status[p.Name]
-		h.budget.Resume(h.now, p.Name, p.Generation, true, s.Failures, s.Pause, s.PausedIn)
+		h.budget.Resume(h.now, p.Name, remediation.Left{Generation: p.Generation, Moving: true, Moves: s.Moves, Failed: s.Failures, Pause: s.Pause, PausedIn: s.PausedIn})
 	}
 	h.observeAll(func(*modelObject) bool { return true })
 	h.ready = h.keys(func(o *modelObject) bool { return len(o.due) > 0 })
@@ -406,11 +412,11 @@ func (h *history) changePolicy(i int) {
 	old := h.policies[i]
 	h.policies[i] = h.policy(i, old.Generation+1)
 	if h.random.IntN(3) == 0 {
-		for _, key := range h.keys(func(o *modelObject) bool { return o.due[i] || slices.Contains(o.policies, i) }) {
+		for _, key := range h.keys(func(o *modelObject) bool { return o.due[i] || o.moved[i] || slices.Contains(o.policies, i) }) {
 			o := h.objects[key]
 			delete(o.due, i)
 			o.policies = slices.DeleteFunc(o.policies, func(p int) bool { return p == i })
-			if o.movedBefore {
+			if o.movedBefore || !o.movedAt.After(h.led) {
 				delete(o.moved, i)
 			}
 			h.recorded(key, o)
@@ -426,7 +432,7 @@ func (h *history) changePolicy(i int) {
 		if matches := slices.Contains(o.policies, i); matches {
 			o.policies = slices.DeleteFunc(o.policies, func(p int) bool { return p == i })
 			delete(o.due, i)
-			if o.movedBefore {
+			if o.movedBefore || !o.movedAt.After(h.led) {
 				// As for lead: the present leader may not have known of the move yet.
 				delete(o.moved, i)
 			}
@@ -668,7 +674,8 @@ func (h *history) allowed(key remediation.Key, o *modelObject) error {
 	return nil
 }
 
-// knows reports whether the leader counts a move: it does not count for ever what an earlier one may have been moving.
+// knows reports whether the leader counts a move: it does not count for ever what an earlier one may have been moving, unless the status says
+// that it was moved.
 func (h *history) knows(o *modelObject) bool {
 	return !o.movedBefore || h.now.Sub(h.led) < 10*time.Minute
 }

@@ -265,7 +265,7 @@ func TestBudgetsOfGroups(t *testing.T) {
 		p := policy(c, "p", shared)
 		q := &placement.Policy{Name: "q", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Budget: bounded}
 		c.changed("q", q)
-		c.Resume(c.now, "q", 1, true, nil, "", nil)
+		c.Resume(c.now, "q", remediation.Left{Generation: 1, Moving: true})
 		a, b := c.object("a", "q"), c.object("b", "p")
 		c.Observe(c.now, a, report(a, "5", false))
 		c.moves(b, p, reports, "", false)
@@ -305,28 +305,113 @@ func TestBudgetsOfGroups(t *testing.T) {
 	})
 }
 
-// TestMovesOfEarlierLeader checks that a new leader counts the objects that its predecessor moved and that do not run yet, for ever if it is
-// known that they failed.
+// TestMovesOfEarlierLeader checks what becomes of an object that an earlier leader moved, or may have moved, and that does not run yet.
 func TestMovesOfEarlierLeader(t *testing.T) {
+	timeout := 5 * time.Minute
+	budget := oneMoved
+	budget.MoveTimeout, budget.PauseAfterFailures = &metav1.Duration{Duration: timeout}, new(intstr.FromInt32(1))
+	object := remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Resource: "deployments"}, Namespace: "default", Name: "a"}
+	moved := func(since, deadline time.Time) []remediation.Move {
+		return []remediation.Move{{Key: object, Since: since, Deadline: deadline}}
+	}
+	since := midnight.Add(-2 * time.Minute)
 	for name, tc := range map[string]struct {
-		failed []remediation.Failure
-		later  bool
+		left remediation.Left
+		// settles reports whether it becomes known what runs.
+		settles bool
+		// fails is when the object fails under the new leader; 0 for never. goesOn is whether another object of the namespace may be moved
+		// after an hour.
+		fails  time.Duration
+		goesOn bool
 	}{
-		"being moved": {later: true},
-		"failed":      {failed: []remediation.Failure{{Key: remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Resource: "deployments"}, Namespace: "default", Name: "a"}, Rollout: true}}},
+		"perhaps moved":                               {remediation.Left{Moving: true}, true, 0, true},
+		"moved":                                       {remediation.Left{Moving: true, Moves: moved(since, since.Add(timeout))}, true, 3 * time.Minute, false},
+		"moved by a completed plan":                   {remediation.Left{Moves: moved(since, since.Add(timeout))}, true, 3 * time.Minute, false},
+		"moved, by another generation":                {remediation.Left{Generation: 7, Moves: moved(since, since.Add(timeout))}, true, 3 * time.Minute, false},
+		"moved, with its time over meanwhile":         {remediation.Left{Moves: moved(midnight.Add(-time.Hour), midnight.Add(timeout-time.Hour))}, true, time.Nanosecond, false},
+		"moved, and it never becomes known what runs": {remediation.Left{Moves: moved(since, since.Add(timeout))}, false, remediation.ResumeLimit, false},
+		"failed":                   {remediation.Left{Failed: []remediation.Failure{{Key: object, Rollout: true}}}, true, 0, false},
+		"failed, and was released": {remediation.Left{Moves: moved(since, time.Time{})}, true, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newBudgetCase(t, remediation.Limits{})
-			p := &placement.Policy{Name: "p", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Budget: oneMoved}
+			p := &placement.Policy{Name: "p", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Budget: budget}
 			c.changed("p", p)
-			c.Resume(c.now, "p", 1, true, tc.failed, "", nil)
+			tc.left.Generation = max(tc.left.Generation, 1)
+			c.Resume(c.now, "p", tc.left)
 			a, b := c.object("a", "p"), c.object("b", "p")
 			c.observe(a, report(a, "5", false))
-			c.settle(p)
+			if tc.settles {
+				c.settle(p)
+			}
 			c.moves(b, p, reports, "", false)
-			c.now = c.now.Add(time.Hour)
-			c.next()
-			c.moves(b, p, reports, "6", tc.later)
+			failures := func(want int) {
+				t.Helper()
+				c.next()
+				if got := c.waiting("p").Failures; len(got) != want {
+					t.Errorf("after %s: %d failures and not %d: %v", c.now.Sub(midnight), len(got), want, got)
+				}
+			}
+			before := len(tc.left.Failed)
+			if tc.fails > 1 {
+				c.now = midnight.Add(tc.fails - time.Second)
+				failures(before)
+			}
+			if tc.fails > 0 {
+				c.now = midnight.Add(tc.fails)
+				failures(before + 1)
+				w := c.waiting("p")
+				if w.Pause == "" || w.Late != 1 || w.Rollouts != 1 || !w.Moves[0].Deadline.IsZero() {
+					t.Errorf("waiting: %+v", w)
+				}
+			}
+			c.now = midnight.Add(time.Hour)
+			failures(before + count(tc.fails > 0))
+			c.Release("p", c.waiting("p").Pause)
+			c.settle(p)
+			c.moves(b, p, reports, "6", tc.goesOn)
+			if !tc.goesOn {
+				c.observe(a, report(a, "7", true))
+				c.moves(b, p, reports, "8", true)
+			}
 		})
 	}
+	t.Run("known from one of two policies", func(t *testing.T) {
+		for _, order := range [][]string{{"p", "q"}, {"q", "p"}} {
+			c := newBudgetCase(t, remediation.Limits{})
+			versions := map[string]*placement.Policy{}
+			for _, name := range order {
+				versions[name] = &placement.Policy{Name: name, Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Budget: budget}
+				c.changed(name, versions[name])
+				left := remediation.Left{Generation: 1, Moving: true}
+				if name == "q" {
+					left.Moves = moved(since, since.Add(timeout))
+				}
+				c.Resume(c.now, name, left)
+			}
+			c.observe(c.object("a", "p", "q"), report(c.object("a", "p", "q"), "5", false))
+			for _, name := range order {
+				c.settle(versions[name])
+			}
+			c.now = midnight.Add(time.Hour)
+			c.next()
+			if w := c.waiting("q"); len(w.Failures) != 1 || w.Late != 1 {
+				t.Errorf("in the order %v: %+v", order, w)
+			}
+		}
+	})
+	t.Run("moved again", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		p := &placement.Policy{Name: "p", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Budget: budget}
+		c.changed("p", p)
+		a := c.object("a", "p")
+		c.Resume(c.now, "p", remediation.Left{Generation: 1, Moves: moved(since, since.Add(timeout))})
+		c.observe(a, report(a, "5", false))
+		c.settle(p)
+		c.moves(a, p, reports, "6", true)
+		want := []remediation.Move{{Key: object, Since: c.now, Deadline: c.now.Add(timeout)}}
+		if diff := cmp.Diff(want, c.waiting("p").Moves); diff != "" {
+			t.Errorf("moves (-want +got):\n%s", diff)
+		}
+	})
 }

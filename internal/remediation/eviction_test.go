@@ -358,7 +358,7 @@ func TestNewLeaderCountsUnreadyPods(t *testing.T) {
 	p := due[0].Policy
 	c := newBudgetCase(t, remediation.Limits{})
 	c.all, c.matched, c.requires = []string{"p"}, 100, true
-	c.Resume(c.now, "p", p.Generation, true, nil, "", nil)
+	c.Resume(c.now, "p", remediation.Left{Generation: p.Generation, Moving: true})
 	c.Begin(c.now)
 	c.changed("p", p)
 	c.observe(podKey("terminating"), remediation.Rollout{UID: "t", Generation: 2})

@@ -18,6 +18,7 @@ package remediation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -131,6 +132,9 @@ type Waiting struct {
 	// set: an earlier leader was moving objects.
 	Rollouts int
 	Resuming bool
+	// Moves are those of them that were moved to other clusters and do not run there yet, as far as a system reports that, sorted. While Resuming
+	// is set, they include all that the earlier leader left.
+	Moves []Move
 	// Late are those of them that have failed because they do not run in their new clusters in time, and that count as moved in their namespace.
 	Late int
 	// Failures are the objects whose patch or rollout failed, and Pause identifies the pause because of them; "" for none. PausedIn
@@ -178,6 +182,15 @@ func (w *Waiting) pauseMessage(policy, example string) string {
 		cause, where, example, correct, policy, placementv1.ResumeAfterFailuresAnnotation, w.Pause)
 }
 
+// Move is an object that was moved to other clusters.
+type Move struct {
+	// Key is the object, without the version of its resource.
+	Key
+	// Since is when it was moved. Deadline is when it has failed if it does not run in its clusters by then; zero if it has failed for that
+	// reason.
+	Since, Deadline time.Time
+}
+
 // Failure is an object whose patch the API server refused, or whose rollout failed after a patch.
 type Failure struct {
 	// Key is the object, without the version of its resource.
@@ -212,10 +225,17 @@ func (s *Scheduler) Waiting(now time.Time, policy string) Waiting {
 		out.FirstUnavailable = slices.MinFunc(by.unavailable.UnsortedList(), compareKeys)
 	}
 	out.Resuming = b.resuming
+	moves := map[Key]Move{}
+	maps.Copy(moves, b.left)
 	for key := range b.moving.Set {
-		if s.moving[key].follows(policy) {
-			out.Rollouts++
-			out.Late += count(b.late.Has(key))
+		m := s.moving[key]
+		if !m.follows(policy) {
+			continue
+		}
+		out.Rollouts++
+		out.Late += count(b.late.Has(key))
+		if !m.moved.IsZero() {
+			moves[unversioned(key)] = Move{unversioned(key), m.moved, m.deadline()}
 		}
 	}
 	out.Pause, out.PausedIn = b.pause, b.paused
@@ -225,6 +245,7 @@ func (s *Scheduler) Waiting(now time.Time, policy string) Waiting {
 		}
 	}
 	slices.SortFunc(out.Failures, func(a, b Failure) int { return compareKeys(a.Key, b.Key) })
+	out.Moves = slices.SortedFunc(maps.Values(moves), func(a, b Move) int { return compareKeys(a.Key, b.Key) })
 	return out
 }
 

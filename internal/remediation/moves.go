@@ -47,12 +47,12 @@ type movement struct {
 	uid        types.UID
 	generation int64
 	version    string
-	// reported is set if only a report of a system says that the object is ready. deadline is when the object has failed if it is not ready
-	// by then; zero if it has, or if there is none. timeout is the time from the patch until then.
+	// reported is set if only a report of a system says that the object is ready. moved is when the patch was over that moved the object to other
+	// clusters, zero if none did, and timeout is how long the object may take from then on until it is ready.
 	reported bool
-	deadline time.Time
+	moved    time.Time
 	timeout  time.Duration
-	// late is set once it has failed for that reason.
+	// late is set once the object has failed because it took longer.
 	late bool
 	// seen is the newest progress since the object began to be moved, which may be newer than the patch.
 	seen Rollout
@@ -64,6 +64,14 @@ type movement struct {
 	evicted bool
 	// adopted is set if it is not known whether an earlier leader was moving the object.
 	adopted bool
+}
+
+// deadline returns when the object has failed if it is not ready by then; zero if it has, or if there is none.
+func (m *movement) deadline() time.Time {
+	if m.moved.IsZero() || m.late {
+		return time.Time{}
+	}
+	return m.moved.Add(m.timeout)
 }
 
 // movesFor reports whether the object is patched or moved for a policy.
@@ -199,8 +207,8 @@ func (s *Scheduler) follow(now time.Time, m *movement) {
 		}
 	}
 	if m.reported && timeout > 0 {
-		m.timeout, m.deadline, m.late = timeout, now.Add(timeout).Round(0), false
-		s.late = earliest(s.late, m.deadline)
+		m.moved, m.timeout, m.late = now.Round(0), timeout, false
+		s.late = earliest(s.late, m.deadline())
 		s.changes.Notify()
 	}
 }
@@ -260,7 +268,7 @@ func (s *Scheduler) conclude(now time.Time, key Key, r Rollout) {
 func (s *Scheduler) endRollout(m *movement) {
 	s.changed(slices.Collect(maps.Keys(m.following))...)
 	clear(m.following)
-	m.adopted, m.deadline, m.late = false, time.Time{}, false
+	m.adopted, m.moved, m.late = false, time.Time{}, false
 }
 
 // changed has Schedule return policies whose rollouts or failures changed. The caller holds mu.
@@ -378,6 +386,7 @@ func (s *Scheduler) Settle(now time.Time, version *placement.Policy, rolled []sc
 	}
 	b.settled, b.rolled = true, rolled
 	if b.resuming {
+		s.goOn(b)
 		s.takeOver(now, b)
 	}
 	b.resuming = false
@@ -392,8 +401,30 @@ func (s *Scheduler) Settle(now time.Time, version *placement.Policy, rolled []sc
 	s.freed()
 }
 
-// takeOver goes on with what an earlier leader left of a policy: objects that it may have been moving count as moved for some
-// time, and failures that are over do not count any more. The caller holds mu.
+// goOn goes on with the moves of an earlier leader to other clusters that are known, as far as the objects do not run there yet: they fail when
+// they would have under that leader. The caller holds mu and calls update.
+func (s *Scheduler) goOn(b *bounds) {
+	for key, r := range s.unready {
+		move, known := b.left[unversioned(key)]
+		if !known || r.Version == "" {
+			continue
+		}
+		m := s.movementOf(key)
+		m.following[b.name] = !r.Serves
+		if m.uid == r.UID && !m.adopted {
+			// This leader moved it again, or the move is also one for another policy.
+			continue
+		}
+		m.uid, m.generation, m.version, m.reported, m.adopted = r.UID, r.Generation, r.Version, true, false
+		m.moved, m.timeout, m.late = move.Since, move.Deadline.Sub(move.Since), move.Deadline.IsZero()
+		s.late = earliest(s.late, m.deadline())
+	}
+	b.left = nil
+	s.changed(b.name)
+}
+
+// takeOver goes on with what else an earlier leader left of a policy: objects that it may have been moving count as moved for some
+// time, and failures that are over do not count any more. The caller holds mu and calls update.
 func (s *Scheduler) takeOver(now time.Time, b *bounds) {
 	for key, failed := range s.failed {
 		if _, known := failed[b.name]; known && !s.objects.Requires(b.name, key) && !s.unreadyInAnyVersion(key) {
@@ -442,11 +473,11 @@ func (s *Scheduler) abandon() {
 func (s *Scheduler) failLate(now time.Time) {
 	s.late = time.Time{}
 	for key, m := range s.moving {
-		if !passed(m.deadline, now) {
-			s.late = earliest(s.late, m.deadline)
+		if !passed(m.deadline(), now) {
+			s.late = earliest(s.late, m.deadline())
 			continue
 		}
-		m.deadline, m.late = time.Time{}, true
+		m.late = true
 		reason := fmt.Sprintf("it does not run in its clusters %s after it was moved", m.timeout)
 		if m.seen.Missing != "" {
 			reason += ": " + m.seen.Missing
@@ -465,15 +496,19 @@ func (s *Scheduler) Resuming() []string {
 	return s.resuming()
 }
 
-// resumeLimit is how long it is tried to find out what an earlier leader was moving.
-const resumeLimit = 10 * time.Minute
+// ResumeLimit is how long a new leader tries to find out what an earlier one left.
+const ResumeLimit = 10 * time.Minute
 
 // stopResuming gives up to find that out. The caller holds mu.
 func (s *Scheduler) stopResuming() {
 	s.resumeUntil = time.Time{}
 	for _, name := range s.resuming() {
 		s.policies[name].resuming = false
+		s.goOn(s.policies[name])
 		s.freed()
+	}
+	for key := range s.moving {
+		s.update(key)
 	}
 }
 
@@ -487,9 +522,22 @@ func (s *Scheduler) resuming() (out []string) {
 	return out
 }
 
-// Resume declares what an earlier leader left of a generation of a policy: whether it may be moving objects, which objects
-// failed, which pause of the policy's patches lasts, "" for none, and where. Call it before Ask.
-func (s *Scheduler) Resume(now time.Time, policy string, generation int64, moving bool, failed []Failure, pause string, paused containment.Scope) {
+// Left is what an earlier leader left of a policy.
+type Left struct {
+	// Generation is the generation of the policy that was in force.
+	Generation int64
+	// Moving reports whether the leader may have been moving objects. Moves are those to other clusters that are known.
+	Moving bool
+	Moves  []Move
+	// Failed are the objects that failed. Pause identifies the pause of the policy's patches that lasts, "" for none, and PausedIn is where
+	// it stops them.
+	Failed   []Failure
+	Pause    string
+	PausedIn containment.Scope
+}
+
+// Resume declares what an earlier leader left of a policy. Call it before Ask.
+func (s *Scheduler) Resume(now time.Time, policy string, left Left) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.policies[policy]
@@ -497,13 +545,17 @@ func (s *Scheduler) Resume(now time.Time, policy string, generation int64, movin
 		b = newBounds(policy, now)
 		s.policies[policy] = b
 	}
-	b.resuming, s.resumeUntil = moving, now.Add(resumeLimit).Round(0)
-	if b.version != nil && b.version.Generation != generation {
+	b.resuming, s.resumeUntil = left.Moving || len(left.Moves) > 0, now.Add(ResumeLimit).Round(0)
+	b.left = make(map[Key]Move, len(left.Moves))
+	for _, m := range left.Moves {
+		b.left[m.Key] = m
+	}
+	if b.version != nil && b.version.Generation != left.Generation {
 		return
 	}
-	b.generation, b.pause, b.paused = generation, pause, paused
-	b.resuming = b.resuming || len(failed) > 0
-	for _, f := range failed {
+	b.generation, b.pause, b.paused = left.Generation, left.Pause, left.PausedIn
+	b.resuming = b.resuming || len(left.Failed) > 0
+	for _, f := range left.Failed {
 		s.fail(now, f.Key, policy, failure{f.Reason, f.Rollout})
 	}
 }

@@ -260,11 +260,11 @@ func (s *Scheduler) Schedule(now time.Time) Next {
 	if passed(s.adoptedUntil, now) {
 		s.abandon()
 	}
-	if passed(s.late, now) {
-		s.failLate(now)
-	}
 	if passed(s.resumeUntil, now) {
 		s.stopResuming()
+	}
+	if passed(s.late, now) {
+		s.failLate(now)
 	}
 	if s.due(now) {
 		s.pass(now)
@@ -705,7 +705,7 @@ func (s *Scheduler) PolicyChanged(now time.Time, name string, version *placement
 		s.pardon(name)
 		s.regroup(b, "")
 		// A policy that is created again has no generation in common with this one.
-		b.settled, b.resuming, b.version, b.generation = false, false, nil, -1
+		b.settled, b.resuming, b.left, b.version, b.generation = false, false, nil, nil, -1
 		s.tidy(now, b)
 	case b == nil:
 		s.know(version)

@@ -124,6 +124,7 @@ const (
 	maxUser              = 512
 	maxDigest            = 64
 	maxFailures          = 100
+	maxMoving            = 100
 )
 
 // Compute returns the policy's status for the facts. From the old status it keeps the transition times. It also keeps
@@ -487,6 +488,9 @@ func (f Facts) enforced() *metav1.Condition {
 // objects sets what is known of existing objects: their numbers, the plan, and the condition Compliant. While they are being
 // decided again, it keeps the findings from before. So no client reads, and no Event reports, a part of the findings.
 func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
+	if s.out.Moving = old.Moving; !f.Resuming {
+		s.out.Moving = moving(f.Waiting)
+	}
 	if !f.Report.Assessing || !f.State.Policy.RemediatesExisting() {
 		s.counts(f, old.Undecided)
 		s.out.Plan, s.out.UsedApproval = f.plan(old.Plan), f.usedApproval(old.UsedApproval)
@@ -705,6 +709,18 @@ func waiting(w remediation.Waiting, plan *placementv1.RemediationPlan) []placeme
 	}
 	if w.Protected > 0 {
 		out = append(out, placementv1.WaitingObjects{Reason: placementv1.WaitingForDisruptionBudget, Objects: int32(w.Protected)})
+	}
+	return out
+}
+
+// moving lists the objects that were moved to other clusters and do not run there yet.
+func moving(w remediation.Waiting) (out []placementv1.MovingObject) {
+	for _, m := range w.Moves[:min(len(w.Moves), maxMoving)] {
+		next := placementv1.MovingObject{Resource: m.Resource.GroupResource().String(), Namespace: m.Namespace, Name: m.Name, Since: metav1.NewTime(m.Since.Truncate(time.Second))}
+		if !m.Deadline.IsZero() {
+			next.Deadline = new(metav1.NewTime(m.Deadline.Truncate(time.Second)))
+		}
+		out = append(out, next)
 	}
 	return out
 }

@@ -700,6 +700,41 @@ func TestBudgetInStatus(t *testing.T) {
 	}
 }
 
+// TestMoving checks what the status says of objects that were moved to other clusters and do not run there yet.
+func TestMoving(t *testing.T) {
+	at := time.Date(2026, 1, 1, 12, 0, 0, 700, time.UTC)
+	deployment := schema.GroupVersionResource{Group: "apps", Resource: "deployments"}
+	facts := sound()
+	facts.Waiting.Moves = []remediation.Move{
+		{Key: remediation.Key{Resource: deployment, Namespace: "shop", Name: "late"}, Since: at.Add(-time.Hour)},
+		{Key: remediation.Key{Resource: deployment, Namespace: "shop", Name: "web"}, Since: at, Deadline: at.Add(10 * time.Minute)},
+	}
+	want := []placementv1.MovingObject{
+		{Resource: "deployments.apps", Namespace: "shop", Name: "late", Since: metav1.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC)},
+		{Resource: "deployments.apps", Namespace: "shop", Name: "web", Since: metav1.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), Deadline: new(metav1.Date(2026, 1, 1, 12, 10, 0, 0, time.UTC))},
+	}
+	old := placementv1.PlacementPolicyStatus{Moving: want[:1]}
+	many := slices.Repeat(facts.Waiting.Moves, 60)
+	for name, tc := range map[string]struct {
+		change func(*status.Facts)
+		want   []placementv1.MovingObject
+	}{
+		"Moving":        {func(*status.Facts) {}, want},
+		"WhileDeciding": {func(f *status.Facts) { f.Report.Assessing = true }, want},
+		"None":          {func(f *status.Facts) { f.Waiting.Moves = nil }, nil},
+		"NewLeader":     {func(f *status.Facts) { f.Waiting, f.Resuming = remediation.Waiting{}, true }, old.Moving},
+		"Many":          {func(f *status.Facts) { f.Waiting.Moves = many }, slices.Repeat(want, 50)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := facts
+			tc.change(&changed)
+			if diff := cmp.Diff(tc.want, status.Compute(old, changed).Moving); diff != "" {
+				t.Errorf("moving (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestApproved checks what the status says of a plan that needs an approval.
 func TestApproved(t *testing.T) {
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -161,6 +161,19 @@ clusters contains name if {
 			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning, fmt.Sprintf("%d of %[1]d placed objects run in their clusters", workloads)))
 	}
 
+	// release lets the patches go on that stopped after failures.
+	release := func(ctx context.Context) {
+		GinkgoHelper()
+		Eventually(func(g Gomega) {
+			now, err := f.Policy(ctx, p.Name)
+			g.Expect(err).NotTo(HaveOccurred())
+			now.Annotations = map[string]string{placementv1.ResumeAfterFailuresAnnotation: now.Status.Failures.Pause}
+			g.Expect(f.Client.Update(ctx, now)).To(Succeed())
+		}).Should(Succeed())
+		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).Should(
+			HaveField("Status.Waiting", ConsistOf(And(HaveField("Reason", placementv1.WaitingForBudget), HaveField("Objects", BeEquivalentTo(workloads-2))))))
+	}
+
 	It("stop where nothing becomes ready in the new cluster", func(ctx SpecContext) {
 		begin(ctx, placementv1.RemediationBudget{
 			MaxConcurrent: 2, PauseAfterFailures: new(intstr.FromInt32(1)), MoveTimeout: &metav1.Duration{Duration: 2 * time.Second},
@@ -184,14 +197,7 @@ clusters contains name if {
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, fmt.Sprintf("%d of %d placed objects run in their clusters", workloads-2, workloads)))
 
 		By("staying there after the release, because the two hold their places")
-		Eventually(func(g Gomega) {
-			now, err := f.Policy(ctx, p.Name)
-			g.Expect(err).NotTo(HaveOccurred())
-			now.Annotations = map[string]string{placementv1.ResumeAfterFailuresAnnotation: now.Status.Failures.Pause}
-			g.Expect(f.Client.Update(ctx, now)).To(Succeed())
-		}).Should(Succeed())
-		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).Should(
-			HaveField("Status.Waiting", ConsistOf(And(HaveField("Reason", placementv1.WaitingForBudget), HaveField("Objects", BeEquivalentTo(workloads-2))))))
+		release(ctx)
 		Expect(leftFor(ctx, "b")).To(Equal(2))
 
 		By("going on when they run")
@@ -200,6 +206,53 @@ clusters contains name if {
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
 		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).Should(And(
 			HaveField("Status.Plan.State", placementv1.PlanCompleted), HaveField("Status.Failures", BeNil()),
+		))
+	})
+
+	It("fail in time also under a new leader, which does not undo the release by the one before", func(ctx SpecContext) {
+		begin(ctx, placementv1.RemediationBudget{
+			MaxConcurrent: 2, PauseAfterFailures: new(intstr.FromInt32(1)), MoveTimeout: &metav1.Duration{Duration: 15 * time.Second},
+		})
+		choose(ctx, "us")
+		underWay := And(HaveField("Resource", "deployments.apps"), HaveField("Namespace", namespace), HaveField("Since.Time", Not(BeZero())), HaveField("Deadline", Not(BeNil())))
+		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).Should(HaveField("Status.Moving", HaveExactElements(underWay, underWay)))
+		operator.Stop()
+		Expect(f.Policy(ctx, p.Name)).To(And(HaveField("Status.Moving", HaveLen(2)), HaveField("Status.Failures", BeNil())))
+		operator = f.StartReadyManager(ctx)
+		failed := HaveField("Deadline", BeNil())
+		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).WithTimeout(time.Minute).Should(And(
+			HaveField("Status.Failures.Objects", HaveValue(BeEquivalentTo(2))),
+			HaveField("Status.Failures.Sample", HaveEach(And(
+				HaveField("Reason", placementv1.RolloutFailed),
+				HaveField("Message", ContainSubstring("it does not run in its clusters 15s after it was moved: cluster "+fl.cluster("b")+": its health is Unhealthy")),
+			))),
+			HaveField("Status.Failures.PausedNamespaces", ConsistOf(namespace)),
+			HaveField("Status.Plan.State", placementv1.PlanInProgress),
+			HaveField("Status.Plan.Rollouts", BeEquivalentTo(2)),
+			HaveField("Status.Moving", HaveExactElements(failed, failed)),
+			HaveField("Status.Waiting", ConsistOf(And(HaveField("Reason", placementv1.WaitingAfterFailures), HaveField("Objects", BeEquivalentTo(workloads-2))))),
+		))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionPaused).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNamespacesPaused, "2 objects failed"))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompliant).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, fmt.Sprintf("%d of them wait because too many objects failed", workloads-2)))
+
+		By("going on to count the two after the release, under the next leader")
+		release(ctx)
+		operator.Stop()
+		operator = f.StartReadyManager(ctx)
+		Eventually(operator.Series).WithContext(ctx).WithArguments("berth_policy_waiting", fmt.Sprintf("policy=%q", p.Name), `reason="budget"`).Should(HaveEach(BeEquivalentTo(workloads - 2)))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompliant).Should(framework.BeCondition(
+			metav1.ConditionFalse, placementv1.ReasonViolations, "in their namespaces, the 2 objects count that do not run in their new clusters"))
+		Expect(f.Policy(ctx, p.Name)).To(And(
+			HaveField("Status.Failures", BeNil()), HaveField("Status.Plan.State", placementv1.PlanInProgress), HaveField("Status.Plan.Rollouts", BeEquivalentTo(2)),
+		))
+		Expect(leftFor(ctx, "b")).To(Equal(2))
+
+		By("going on when they run")
+		system.heal(fl.clusters("a", "b")...)
+		Eventually(leftFor).WithContext(ctx).WithArguments("b").WithTimeout(time.Minute).Should(Equal(workloads))
+		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).Should(And(
+			HaveField("Status.Plan.State", placementv1.PlanCompleted), HaveField("Status.Moving", BeEmpty()), HaveField("Status.Failures", BeNil()),
 		))
 	})
 
