@@ -40,7 +40,7 @@ import (
 // TestBudgetIsNeverExceeded runs random histories of objects that are due, patches that succeed, fail, and roll pods, objects
 // that become unready, observations that come late, policies that change, and leaders that change. No minute has more patches
 // than a budget allows, no patch is outside of a window, no more objects are moved or unavailable than allowed, nothing is
-// patched in a namespace after too many failures, and no object waits for ever.
+// patched in a namespace after too many failures, each move between clusters fails in time, and no object waits for ever.
 func TestBudgetIsNeverExceeded(t *testing.T) {
 	for seed := range uint64(budget.Rounds(400)) {
 		if err := newHistory(seed).run(); err != nil {
@@ -395,6 +395,26 @@ func (h *history) step() error {
 		h.changePolicy(h.random.IntN(len(h.policies)))
 	case n < 99:
 		h.lead()
+	default:
+		return h.expire()
+	}
+	return nil
+}
+
+// expire lets time pass until each object has failed that was moved to other clusters and does not run there, under whatever leader. It returns
+// an error if one has not.
+func (h *history) expire() error {
+	h.now = h.now.Add(placementv1.DefaultMoveTimeout)
+	h.follow()
+	for i, p := range h.policies {
+		moves := h.budget.Waiting(h.now, p.Name).Moves
+		for _, key := range h.keys(func(o *modelObject) bool {
+			return o.moved[i] && o.carrier.Reports && !o.movedBefore && !o.movedAt.IsZero() && o.patching == nil
+		}) {
+			if !slices.ContainsFunc(moves, func(m remediation.Move) bool { return m.Name == key.Name && m.Deadline.IsZero() }) {
+				return fmt.Errorf("policy %s moved %s at %s, and it has not failed by %s", p.Name, key, h.objects[key].movedAt, h.now)
+			}
+		}
 	}
 	return nil
 }
