@@ -72,7 +72,7 @@ type Surge struct {
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="must be from 1s to 24h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(h|m|s|ms|us|ns))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="must be from 1s to 24h, in hours, minutes, and seconds, such as 90s or 1h30m"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 

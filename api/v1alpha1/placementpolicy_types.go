@@ -243,7 +243,7 @@ type PlacementPolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="must be from 5s to 24h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(h|m|s|ms|us|ns))+$') && duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="must be from 5s to 24h, in hours, minutes, and seconds, such as 90s or 1h30m"
 	MaxStaleness *metav1.Duration `json:"maxStaleness,omitempty"`
 
 	// mode is the effect of decisions on requests. Enforce changes and denies requests. Warn admits requests unchanged
@@ -338,7 +338,7 @@ type RolloutStage struct {
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="must be from 0s to 720h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(h|m|s|ms|us|ns))+$') && duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="must be from 0s to 720h, in hours, minutes, and seconds, such as 90m or 24h"
 	Soak *metav1.Duration `json:"soak,omitempty"`
 
 	// pauseAfterFailures is the number of objects that failed in the stage from which on the rollout does not go on to the next
@@ -386,7 +386,7 @@ type ClustersRule struct {
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="must be from 0s to 720h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(h|m|s|ms|us|ns))+$') && duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="must be from 0s to 720h, in hours, minutes, and seconds, such as 90m or 24h"
 	LeaveUnreadyAfter *metav1.Duration `json:"leaveUnreadyAfter,omitempty"`
 }
 
@@ -626,7 +626,7 @@ type RemediationBudget struct {
 	// +default="10m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="must be from 1s to 24h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(h|m|s|ms|us|ns))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="must be from 1s to 24h, in hours, minutes, and seconds, such as 90s or 1h30m"
 	MoveTimeout *metav1.Duration `json:"moveTimeout,omitempty"`
 }
 
@@ -643,7 +643,7 @@ type RemediationWindow struct {
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be from 1m to 168h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(h|m|s|ms|us|ns))+$') && duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be from 1m to 168h, in hours, minutes, and seconds, such as 90m or 24h"
 	Duration metav1.Duration `json:"duration,omitzero"`
 
 	// timeZone is the time zone of start: a name in the IANA time zone database, such as Europe/Berlin. Defaults to UTC.

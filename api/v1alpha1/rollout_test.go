@@ -77,8 +77,8 @@ func TestSchemaOfRollout(t *testing.T) {
 		"nothing":               {want: []string{"spec.rollout: Invalid value: 0: spec.rollout in body should have at least 1 properties"}},
 		"no percent":            {rollout: stage("percent: 0"), want: []string{"spec.rollout.stages[0].percent: Invalid value: 0: spec.rollout.stages[0].percent in body should be greater than or equal to 1"}},
 		"more than all":         {rollout: stage("percent: 101"), want: []string{"spec.rollout.stages[0].percent: Invalid value: 101: spec.rollout.stages[0].percent in body should be less than or equal to 100"}},
-		"negative soak":         {rollout: stage("percent: 1, soak: -1s"), want: []string{`spec.rollout.stages[0].soak: Invalid value: "-1s": must be from 0s to 720h`}},
-		"soak too long":         {rollout: stage("percent: 1, soak: 721h"), want: []string{`spec.rollout.stages[0].soak: Invalid value: "721h": must be from 0s to 720h`}},
+		"negative soak":         {rollout: stage("percent: 1, soak: -1s"), want: []string{`spec.rollout.stages[0].soak: Invalid value: "-1s": must be from 0s to 720h, in hours, minutes, and seconds, such as 90m or 24h`}},
+		"soak too long":         {rollout: stage("percent: 1, soak: 721h"), want: []string{`spec.rollout.stages[0].soak: Invalid value: "721h": must be from 0s to 720h, in hours, minutes, and seconds, such as 90m or 24h`}},
 		"negative failures":     {rollout: stage("percent: 1, pauseAfterFailures: -1"), want: []string{"spec.rollout.stages[0].pauseAfterFailures: Invalid value: -1: must be a number from 0 to 10000, or Never"}},
 		"too many failures":     {rollout: stage("percent: 1, pauseAfterFailures: 10001"), want: []string{"spec.rollout.stages[0].pauseAfterFailures: Invalid value: 10001: must be a number from 0 to 10000, or Never"}},
 		"name":                  {rollout: "stages: [{name: Canary_1, percent: 1}]", want: []string{"spec.rollout.stages[0].name: Invalid value: \"Canary_1\": spec.rollout.stages[0].name in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'"}},
@@ -103,5 +103,37 @@ func TestSchemaOfRollout(t *testing.T) {
 				t.Errorf("errors (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestSchemaOfDurations checks that the API server says how to write a duration, in every field that is one.
+func TestSchemaOfDurations(t *testing.T) {
+	policy := schemas(t)["PlacementPolicy/v1alpha1"]
+	schema, err := apischema.New(&policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field, tc := range map[string]struct{ spec, bounds string }{
+		"spec.maxStaleness":                    {"maxStaleness: %s", "from 5s to 24h, in hours, minutes, and seconds, such as 90s or 1h30m"},
+		"spec.clusters.leaveUnreadyAfter":      {"clusters: {leaveUnreadyAfter: %s}", "from 0s to 720h, in hours, minutes, and seconds, such as 90m or 24h"},
+		"spec.rollout.stages[0].soak":          {"rollout: {stages: [{name: a, percent: 1, soak: %s}]}", "from 0s to 720h, in hours, minutes, and seconds, such as 90m or 24h"},
+		"spec.remediation.budget.moveTimeout":  {"remediation: {budget: {moveTimeout: %s}}", "from 1s to 24h, in hours, minutes, and seconds, such as 90s or 1h30m"},
+		"spec.remediation.windows[0].duration": {"remediation: {windows: [{start: '0 22 * * *', duration: %s}]}", "from 1m to 168h, in hours, minutes, and seconds, such as 90m or 24h"},
+		"spec.delivery.surge.timeout":          {"delivery: {karmada: {}, surge: {timeout: %s}}", "from 1s to 24h, in hours, minutes, and seconds, such as 90s or 1h30m"},
+	} {
+		for text, sound := range map[string]bool{
+			"90m": true, "1h30m": true, "1.5h": true, "5400s": true, "1h0m0s": true, "3600000ms": true,
+			"1d": false, "5min": false, "1h 30m": false, "2 hours": false, "''": false, "'90'": false, "-90m": false, "1.2.3h": false, "PT90M": false, "9999h": false,
+		} {
+			var want []string
+			if !sound {
+				want = []string{fmt.Sprintf("%s: Invalid value: %q: must be %s", field, strings.Trim(text, "'"), tc.bounds)}
+			}
+			got := refusals(t, schema, "{apiVersion: placement.berth.dev/v1alpha1, kind: PlacementPolicy, metadata: {name: p}, spec: {"+
+				"match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}, rego: package p, "+fmt.Sprintf(tc.spec, text)+"}}")
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: %s (-want +got):\n%s", field, text, diff)
+			}
+		}
 	}
 }
