@@ -133,6 +133,8 @@ type Finder struct {
 	OwnNamespace string
 	// ClusterPredicates lists the manager's predicates that evaluate clusters.
 	ClusterPredicates []string
+	// Groups returns the groups of the budgets of all policies but one. If it is nil, groups are not compared.
+	Groups func(except string) []string
 	// Templates finds the pod templates of kinds; nil for the built-in kinds.
 	Templates *workload.Templates
 	// Compiler compiles within a deadline. If it is nil, there is none.
@@ -182,7 +184,7 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 	}
 	out := slices.Concat(
 		f.findingsOfNamespaces(ctx, module, p.Binding), ambiguous, findingsOfUndefined(spec), f.findingsOfSubresources(ctx, m, module),
-		findingsOfClusters(spec, module), f.findingsOfDelivery(spec, m, module, specPath.Child("delivery")), findingsOfRemediation(spec), findingsOfMoves(spec, module), findingsOfEviction(spec, m, module),
+		findingsOfClusters(spec, module), f.findingsOfDelivery(spec, m, module, specPath.Child("delivery")), findingsOfRemediation(spec), f.findingsOfBudget(p.Name, spec), findingsOfMoves(spec, module), findingsOfEviction(spec, m, module),
 		f.findingsOfTypes(spec, m, module), f.findingsOfGaps(spec, m, module), findingsOfCopies(spec, m, module), f.findingsOfKinds(m, module), findingsOfAbsentLabels(m, module), findingsOfUnused(module),
 		f.findingsOfConstants(ctx, spec.WithDefaults(), module, p.Binding), findingsOfPredicates(module, f.ClusterPredicates))
 	if !module.FromRules() {

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -28,6 +29,7 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/lint"
+	"github.com/berth-dev/berth/internal/suggest"
 )
 
 // findingsOfPredicates finds predicates that evaluate only nodes in a policy that evaluates predicates only on
@@ -64,22 +66,51 @@ func findingsOfUnused(module *policy.Module) []Finding {
 // findingsOfRemediation finds bounds of remediation other than the defaults in a mode that does not patch existing
 // objects automatically.
 func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
-	r := spec.WithDefaults().Remediation
-	if r.Mode == placementv1.RemediationAutomatic {
-		return nil
-	}
-	approved := r.Mode == placementv1.RemediationApproved
+	spec = spec.WithDefaults()
+	r := spec.Remediation
+	enforced := spec.Mode == placementv1.ModeEnforce
+	automatic, approved := enforced && r.Mode == placementv1.RemediationAutomatic, enforced && r.Mode == placementv1.RemediationApproved
 	var out []Finding
 	for _, bound := range []struct {
 		field, bounds string
 		set           bool
 	}{
-		{"blastRadius", "mode Automatic does", r.BlastRadius != nil && *r.BlastRadius != (*placementv1.BlastRadius)(nil).WithDefaults()},
-		{"budget", "the modes Automatic and Approved do", r.Budget != nil && !approved},
-		{"windows", "the modes Automatic and Approved do", len(r.Windows) > 0 && !approved},
+		{"blastRadius", "mode Automatic does", r.BlastRadius != nil && *r.BlastRadius != (*placementv1.BlastRadius)(nil).WithDefaults() && !automatic},
+		{"budget", "the modes Automatic and Approved do", r.Budget != nil && !automatic && !approved},
+		{"windows", "the modes Automatic and Approved do", len(r.Windows) > 0 && !automatic && !approved},
 	} {
-		if bound.set {
+		switch {
+		case !bound.set:
+		case enforced:
 			out = append(out, advice("spec.remediation.%s has no effect in mode %s: it bounds what %s", bound.field, r.Mode, bound.bounds))
+		default:
+			out = append(out, advice("spec.remediation.%s has no effect in mode %s: Berth patches no object before spec.mode is Enforce", bound.field, spec.Mode))
+		}
+	}
+	return out
+}
+
+// minMoveTimeout is a time in which no workload starts to run in another cluster: its system takes up the decision, pulls images, and reports.
+const minMoveTimeout = 10 * time.Second
+
+// findingsOfBudget finds bounds in spec.remediation.budget that do not bound what the author means.
+func (f *Finder) findingsOfBudget(name string, spec placementv1.PlacementPolicySpec) []Finding {
+	b := spec.Remediation.Budget
+	if b == nil {
+		return nil
+	}
+	const path = "spec.remediation.budget"
+	var out []Finding
+	if b.MaxConcurrent > 0 && b.PerNamespace > b.MaxConcurrent {
+		out = append(out, advice("%s.perNamespace: %d has no effect, because maxConcurrent allows %d in all namespaces together. Set a smaller number, or remove it", path, b.PerNamespace, b.MaxConcurrent))
+	}
+	if b.MoveTimeout != nil && b.MoveTimeout.Duration < minMoveTimeout {
+		out = append(out, advice("%s.moveTimeout: hardly any workload runs in another cluster after %s, so that moves fail that only take longer. Set some minutes", path, b.MoveTimeout.Duration))
+	}
+	if f.Groups != nil && b.Group != "" {
+		// A group that nothing is similar to may be the first of its policies.
+		if near, similar := suggest.Nearest(b.Group, f.Groups(name)); similar && len(b.Group) >= minSimilar {
+			out = append(out, notice("%s.group: no other policy has the group %q; did you mean %q?", path, b.Group, near))
 		}
 	}
 	return out

@@ -318,6 +318,16 @@ func (r *Registry) InUse() iter.Seq2[string, *PolicyState] {
 // InForce returns the versions that decide, sorted by name. For a policy that comes into force in stages, these may be two. Callers must not change the slice.
 func (r *Registry) InForce() []*Policy { return r.current.Load().inForce }
 
+// Groups returns the groups of the budgets of the policies in force, except for those of one policy. It may return a group several times.
+func (r *Registry) Groups(except string) (out []string) {
+	for _, p := range r.InForce() {
+		if p.Name != except && p.Budget.Group != "" {
+			out = append(out, p.Budget.Group)
+		}
+	}
+	return out
+}
+
 // Get returns a policy's state; nil if the policy is not known.
 func (r *Registry) Get(name string) *PolicyState { return r.current.Load().get(name) }
 

@@ -87,6 +87,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 			Namespaces: base.namespaces, OwnNamespace: base.options.exemptNamespace(),
 			Prober:            evaluation.engines.remote,
 			Bound:             evaluation.registry.BindingsInForce,
+			Groups:            evaluation.registry.Groups,
 			Clusters:          &watches.Clusters{Client: base.served.dynamic, Catalog: evaluation.catalog},
 			ClusterPredicates: base.settings.predicates.NamesOf(predicates.Clusters),
 			Compiler:          compilation.New(maxCompilations, compilation.RequestDeadline, policy.Compile),

@@ -93,6 +93,8 @@ type Validator struct {
 	ClusterPredicates []string
 	// Clusters reads the existing clusters. If it is nil, they are not checked.
 	Clusters findings.Clusters
+	// Groups returns the groups of the budgets of all policies but one. If it is nil, groups are not checked.
+	Groups func(except string) []string
 	// Templates finds the pod templates of kinds; nil for the built-in kinds.
 	Templates *workload.Templates
 	// Compiler compiles within a deadline. If it is nil, there is none.
@@ -261,7 +263,7 @@ func sourceField(spec placementv1.PlacementPolicySpec) string {
 func (v *Validator) finder() *findings.Finder {
 	return &findings.Finder{
 		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, OwnNamespace: v.OwnNamespace,
-		ClusterPredicates: v.ClusterPredicates, Templates: v.Templates, Compiler: v.Compiler,
+		ClusterPredicates: v.ClusterPredicates, Groups: v.Groups, Templates: v.Templates, Compiler: v.Compiler,
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -193,6 +194,72 @@ func TestValidate(t *testing.T) {
 				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxConcurrent: 2}
 			},
 		},
+		"BudgetInDryRun": {
+			rego: "package p\nlabels := {}", warning: "spec.remediation.budget has no effect in mode DryRun: Berth patches no object before spec.mode is Enforce",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Mode, p.Spec.Remediation.Budget = placementv1.ModeDryRun, &placementv1.RemediationBudget{MaxPerMinute: 30}
+			},
+		},
+		"WindowsInWarn": {
+			rego: "package p\nlabels := {}", warning: "spec.remediation.windows has no effect in mode Warn: Berth patches no object before spec.mode is Enforce",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Mode, p.Spec.Remediation.Windows = placementv1.ModeWarn, []placementv1.RemediationWindow{{Start: "0 22 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
+			},
+		},
+		"BlastRadiusInWarn": {
+			rego: "package p\nlabels := {}", warning: "spec.remediation.blastRadius has no effect in mode Warn",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Mode, p.Spec.Remediation.BlastRadius = placementv1.ModeWarn, &placementv1.BlastRadius{Percent: 5}
+			},
+		},
+		"PerNamespaceAboveAll": {
+			rego: "package p\nlabels := {}", warning: "spec.remediation.budget.perNamespace: 5 has no effect, because maxConcurrent allows 2 in all namespaces together. Set a smaller number, or remove it",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxConcurrent: 2, PerNamespace: 5}
+			},
+		},
+		"PerNamespaceAlone": {
+			rego: "package p\nlabels := {}",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{PerNamespace: 5}
+			},
+		},
+		"ShortMoveTimeout": {
+			rego: "package p\nlabels := {}", warning: "spec.remediation.budget.moveTimeout: hardly any workload runs in another cluster after 9s, so that moves fail that only take longer. Set some minutes",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MoveTimeout: &metav1.Duration{Duration: 9 * time.Second}}
+			},
+		},
+		"MoveTimeout": {
+			rego: "package p\nlabels := {}",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MoveTimeout: &metav1.Duration{Duration: 10 * time.Second}}
+			},
+		},
+		"MisspeltGroup": {
+			rego: "package p\nlabels := {}", warning: `spec.remediation.budget.group: no other policy has the group "karmda"; did you mean "karmada"?`,
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{Group: "karmda"}
+			},
+		},
+		"Group": {
+			rego: "package p\nlabels := {}",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{Group: "karmada"}
+			},
+		},
+		"FirstOfItsGroup": {
+			rego: "package p\nlabels := {}",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{Group: "databases"}
+			},
+		},
+		"ShortGroup": {
+			rego: "package p\nlabels := {}",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Remediation.Budget = &placementv1.RemediationBudget{Group: "b"}
+			},
+		},
 		"EvictManual": {
 			rego: "package p\nscheduling.nodeSelector.disk := \"ssd\"", warning: "spec.remediation.evict has no effect in mode Manual: Berth evicts Pods in the modes Automatic and Approved",
 			change: func(p *placementv1.PlacementPolicy) {
@@ -287,7 +354,7 @@ func TestValidate(t *testing.T) {
 			before := p.DeepCopy()
 			v := &policyvalidator.Validator{
 				Catalog: &catalog{}, Checker: allows("NodeAffinity", "TaintToleration", "NodePorts", "VolumeZone"), Scales: definitions{resources: []string{"deployments"}},
-				ClusterPredicates: []string{"NodeAffinity", "TaintToleration"},
+				ClusterPredicates: []string{"NodeAffinity", "TaintToleration"}, Groups: func(string) []string { return []string{"karmada", "b2"} },
 			}
 			warnings, err := v.ValidateCreate(t.Context(), p)
 			if (err != nil) != (len(tc.want) > 0) || (err != nil && !apierrors.IsInvalid(err)) {
