@@ -164,7 +164,7 @@ func printPolicy(p *printer, policy explain.Policy) {
 		}
 		p.line("  reads %s (%s%s)", read.Resource, objects(read.Objects), revision)
 	}
-	for _, text := range slices.Concat(policy.AmbiguousClusters, policy.Stays) {
+	for _, text := range slices.Concat(policy.AmbiguousClusters, policy.Stays, policy.Moves) {
 		p.line("  %s", text)
 	}
 	if policy.Error != "" {

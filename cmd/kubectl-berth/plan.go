@@ -23,7 +23,9 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/whatif"
 )
@@ -76,6 +78,9 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 		p.line("No object has to be patched for PlacementPolicy %s.", policy)
 	} else {
 		p.line("Plan %s of PlacementPolicy %s: %d objects to patch", plan.Digest, policy, len(plan.Moves))
+	}
+	if begun := s.Policy(policy).Object.Status.Plan; begun != nil && begun.Digest != plan.Digest && begun.State == placementv1.PlanInProgress && ptr.Deref(begun.Done, 0) > 0 {
+		p.line("The digest in status.plan is %s: it is that of all %d objects of the plan, of which %d no longer have to be patched", begun.Digest, begun.Moves, *begun.Done)
 	}
 	if o.output == "wide" && len(plan.Moves) > 0 {
 		p.table([]string{"RESOURCE", "NAMESPACE", "NAME", "UID", "FIELD", "KEY", "FROM", "TO"}, changesOf(plan.Moves))

@@ -215,6 +215,17 @@ metadata: {name: wide}
 kind: Deployment
 metadata: {name: nobody, namespace: shop, labels: {region: eu}}
 `,
+	"moving.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: moving}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rego: "package moving\n\nclusters := {\"eu-1\"}\n"
+status:
+  plan: {digest: 0123456789abcdef0123456789abcdef, state: InProgress, moves: 3, done: 2}
+  moving: [{resource: deployments.apps, namespace: shop, name: web, since: "2026-01-01T12:00:00Z", deadline: "2026-01-01T12:10:00Z"}]
+  failures: {objects: 1, sample: [{resource: deployments.apps, namespace: shop, name: nobody, reason: PatchRefused, message: "denied\n::error::forged"}]}
+`,
 	"region_test.yaml": `apiVersion: config.berth.dev/v1alpha1
 kind: PolicyTest
 policies: [policy.yaml]
@@ -609,6 +620,23 @@ func TestPlan(t *testing.T) {
 	want := "RESOURCE NAMESPACE NAME UID FIELD KEY FROM TO\ndeployments.apps shop web (none) annotations placement.berth.dev/clusters (none) [\"eu-1\"]\n"
 	if err != nil || !strings.HasPrefix(stdout, "Plan "+plan.Digest+" ") || !strings.Contains(columns(stdout), want) {
 		t.Errorf("output %s, error %v, want %s", stdout, err, want)
+	}
+}
+
+// TestMoving checks what commands say of a plan of which a part is done, and of the moves that the status names.
+func TestMoving(t *testing.T) {
+	const from = "--from=moving.yaml,clusters.yaml,web.yaml,nobody.yaml"
+	stdout, _, err := command(t, "plan", "moving", from)
+	if want := "\nThe digest in status.plan is 0123456789abcdef0123456789abcdef: it is that of all 3 objects of the plan, of which 2 no longer have to be patched\n"; err != nil || !strings.Contains(stdout, want) {
+		t.Errorf("output %s, error %v, want %s", stdout, err, want)
+	}
+	for object, want := range map[string]string{
+		"deploy/web":    "\n  Berth moved it to other clusters at 2026-01-01T12:00:00Z, where it does not run yet; it fails at 2026-01-01T12:10:00Z\n",
+		"deploy/nobody": "\n  the API server refused the last patch of it: denied\\n::error::forged\n",
+	} {
+		if stdout, _, err = command(t, "explain", object, "-n", "shop", from); err != nil || !strings.Contains(stdout, want) {
+			t.Errorf("output %s, error %v, want %s", stdout, err, want)
+		}
 	}
 }
 

@@ -80,6 +80,8 @@ type Policy struct {
 	Follows string `json:"follows,omitempty"`
 	// Stays are sentences about the clusters in which the object stays although they are not ready.
 	Stays []string `json:"stays,omitempty"`
+	// Moves are sentences about a move of the object that is under way, or that failed, as the status of the policy has it.
+	Moves []string `json:"moves,omitempty"`
 	// Reads is the data that the policy reads.
 	Reads []Read `json:"reads,omitempty"`
 	// AmbiguousClusters are sentences about the names of clusters that several objects of the inventories have.
@@ -151,6 +153,9 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		if p.Rollout, err = s.Explain(ctx, s.Policy(p.Name), o); err != nil {
 			return nil, err
 		}
+		if o.Exists {
+			p.Moves = movesOf(s.Policy(p.Name).Object.Status, o)
+		}
 		out.Policies = append(out.Policies, p)
 	}
 	if out.Mismatches, err = mismatches(ctx, s, o, outcome.Verdicts); err != nil {
@@ -208,6 +213,36 @@ func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
 	out.Decision = &Decision{Annotations: d.Annotations, Labels: d.Labels, Scheduling: d.Scheduling, Errors: d.Errors, Warnings: d.Warnings}
 	if d.Clusters != nil {
 		out.Decision.Clusters = &d.Clusters
+	}
+	return out
+}
+
+// movesOf returns what the status of a policy says of moves of an object.
+func movesOf(status placementv1.PlacementPolicyStatus, o simulation.Object) (out []string) {
+	names := func(resource, namespace, name string) bool {
+		return resource == o.Resource.GroupResource().String() && namespace == o.Namespace && name == o.Content.GetName()
+	}
+	if status.Failures != nil {
+		for _, f := range status.Failures.Sample {
+			switch {
+			case !names(f.Resource, f.Namespace, f.Name):
+			case f.Reason == placementv1.PatchRefused:
+				out = append(out, "the API server refused the last patch of it: "+f.Message)
+			default:
+				out = append(out, "the last move of it failed: "+f.Message)
+			}
+		}
+	}
+	for _, m := range status.Moving {
+		text := fmt.Sprintf("Berth moved it to other clusters at %s, where it ", m.Since.UTC().Format(time.RFC3339))
+		switch {
+		case !names(m.Resource, m.Namespace, m.Name):
+		case m.Deadline != nil:
+			out = append(out, text+"does not run yet; it fails at "+m.Deadline.UTC().Format(time.RFC3339))
+		case len(out) == 0:
+			// The failure was released.
+			out = append(out, text+"did not run in time")
+		}
 	}
 	return out
 }

@@ -559,3 +559,35 @@ spec: {placement: {clusterAffinity: {clusterNames: [us-1, eu-1]}}}`
 		t.Errorf("%d clusters are chosen", e.Clusters.Chosen)
 	}
 }
+
+// TestMoves checks what is said of moves of an object by the status of a policy.
+func TestMoves(t *testing.T) {
+	const object = "resource: deployments.apps, namespace: shop, name: web"
+	for name, tc := range map[string]struct {
+		status string
+		exists bool
+		want   []string
+	}{
+		"none": {"{}", true, nil},
+		"under way": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z", deadline: "2026-01-01T12:10:00Z"}]}`, true,
+			[]string{"Berth moved it to other clusters at 2026-01-01T12:00:00Z, where it does not run yet; it fails at 2026-01-01T12:10:00Z"}},
+		"failed": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z"}], failures: {objects: 1, sample: [{` + object + `, reason: RolloutFailed, message: too late}]}}`, true,
+			[]string{"the last move of it failed: too late"}},
+		"failed, and was released": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z"}]}`, true,
+			[]string{"Berth moved it to other clusters at 2026-01-01T12:00:00Z, where it did not run in time"}},
+		"refused":         {`{failures: {objects: 1, sample: [{` + object + `, reason: PatchRefused, message: denied}]}}`, true, []string{"the API server refused the last patch of it: denied"}},
+		"of another":      {`{failures: {objects: 1, sample: [{resource: deployments.apps, namespace: shop, name: other, reason: PatchRefused, message: denied}]}}`, true, nil},
+		"of another type": {`{failures: {objects: 1, sample: [{resource: statefulsets.apps, namespace: shop, name: web, reason: PatchRefused, message: denied}]}}`, true, nil},
+		"created anew":    {`{failures: {objects: 1, sample: [{` + object + `, reason: PatchRefused, message: denied}]}}`, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := explainAs(t, fleet+"\n---\n"+policyOf("region", newRego)+"status: "+tc.status+"\n", web, tc.exists, explain.Options{})
+			if len(got.Policies) != 1 {
+				t.Fatalf("policies %+v", got.Policies)
+			}
+			if diff := cmp.Diff(tc.want, got.Policies[0].Moves); diff != "" {
+				t.Errorf("moves (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
