@@ -99,9 +99,8 @@ type Controller struct {
 	// contests are the delivered objects that other clients change, and foreign those that other clients created.
 	contests *contests
 	foreign  *foreignObjects
-	// changes are the changes of placed objects that systems may not have taken up, and awaited the placed objects that wait for a decision.
+	// changes are the changes of placed objects that systems may not have taken up.
 	changes changes
-	awaited awaited
 	// absences are the placed objects that systems have not brought to all of their clusters.
 	absences absences
 
@@ -354,6 +353,13 @@ func (c *Controller) enqueue(keys ...delivery.Key) {
 	}
 	for _, key := range keys {
 		queue.Add(key)
+	}
+}
+
+// ObjectDecided enqueues a placed object that policies have just decided, if its delivery may have waited for that; see awaitsDecision.
+func (c *Controller) ObjectDecided(resource schema.GroupVersionResource, namespace, objectName string) {
+	if delivery.StartsByStatus(resource.GroupResource()) {
+		c.enqueue(delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
 	}
 }
 

@@ -112,7 +112,6 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 	if len(versions) == 0 && !c.isGone(key, complete) {
 		return reconcile.Result{}, nil
 	}
-	c.awaited.remove(key)
 	n := &need{existing: c.delivered.of(key), kept: map[schema.GroupVersionResource]bool{}, retry: retryInterval}
 	for _, v := range versions {
 		n.resources = append(n.resources, v.resource)
@@ -794,6 +793,15 @@ func (d content) statusIsIn(live *unstructured.Unstructured) bool {
 	return covers(live.Object["status"], want) || d.answer != nil && agrees(live.Object["status"], d.answer.Object["status"], want)
 }
 
+// awaitsDecision reports whether an object must not get a status that lets clusters start it: its clusters are those of an earlier decision, or
+// it is not known yet whether they are. Then ObjectDecided enqueues it.
+func (c *Controller) awaitsDecision(object *unstructured.Unstructured, n *need) bool {
+	return c.Undecided(n.decidedBy, object.GetNamespace(), object.GetName(), n.resources...) ||
+		slices.ContainsFunc(n.resources, func(r schema.GroupVersionResource) bool {
+			return c.Misplaced(r, object.GetNamespace(), object.GetName())
+		})
+}
+
 // applyStatus applies the status of the placed object itself if it differs.
 func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstructured.Unstructured, n *need) (written bool, err error) {
 	if covers(object.Object["status"], want.Object.Object["status"]) || !want.MayApplyStatus(object) {
@@ -801,7 +809,7 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 	}
 	id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
 	body := want.Withdrawal(object, c.Clock.Now())
-	if body == nil && want.Starts() && c.awaitsDecision(keyOf(object), n) {
+	if body == nil && delivery.StartsByStatus(want.GroupVersionResource.GroupResource()) && c.awaitsDecision(object, n) {
 		// A cluster would start the object before remediation has decided and patched it, which may take minutes in a long queue.
 		n.lookAgain(misplacedInterval)
 		return true, nil

@@ -75,8 +75,10 @@ func (k Kind) MayApplyStatus(object *unstructured.Unstructured) bool {
 	return k != workloadKind || mayNominate(object.Object)
 }
 
-// Starts reports whether the status of a placed object of the kind makes the system start the object in a cluster that it has not been in.
-func (k Kind) Starts() bool { return k == workloadKind }
+// StartsByStatus reports whether the status of a placed object of a type makes a system start the object in a cluster that it has not been in.
+func StartsByStatus(resource schema.GroupResource) bool {
+	return resource == workloadKind.GroupResource()
+}
 
 // mayNominate reports whether the clusters of a Workload of Kueue may be nominated now: quota is reserved, an admission check is
 // pending, no cluster was chosen, and the Workload is neither evicted nor finished.
