@@ -462,7 +462,7 @@ func TestReconcile(t *testing.T) {
 		"delivered for the first time":  {placed: free, requests: applies, settled: true, again: 20 * time.Second},
 		"delivered, not followed":       {placed: free, live: live, settled: true, again: 20 * time.Second},
 		"never followed":                {placed: free, live: old, settled: true, again: time.Minute, failure: placementv1.ReasonDeliveryFailed},
-		"held by a finalizer":           {placed: web, live: doomed, incomplete: true, settled: true, again: takingTimeout},
+		"held by a finalizer":           {placed: web, live: doomed, incomplete: true, settled: true},
 		"being deleted, both":           {placed: ends, live: doomed, forgotten: true, settled: true},
 		"gone, held by a finalizer":     {live: doomed, forgotten: true, settled: true},
 		"being deleted, delivered":      {placed: ends, live: live, forgotten: true, settled: true},

@@ -132,16 +132,10 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 		if read, err := c.needOf(ctx, versions, n); err != nil || !read {
 			return reconcile.Result{}, err
 		}
-		if left := c.absences.left(key, n.run.Absent, c.Clock.Now()); left > 0 {
-			// Every new object, and every move, takes a moment.
-			n.run.Absent = false
-			n.lookAgain(left)
-		}
 	} else {
 		c.contests.forget(key)
 		c.changes.forget(key)
 		c.works.forget(key)
-		c.absences.left(key, false, c.Clock.Now())
 	}
 	err := c.converge(ctx, object, n)
 	if err != nil {
@@ -150,6 +144,11 @@ func (c *Controller) Reconcile(ctx context.Context, key delivery.Key) (reconcile
 	result := delivery.Result{
 		Resource: resource, Systems: strings.Join(n.systems, ","), Pending: n.pending || n.ending, Failure: n.failure,
 		Run: n.run, Reports: n.reports, Surges: n.surges, Kept: strings.Join(n.surging(), ","), Note: n.note, Undecided: n.undecided,
+	}
+	if left := c.absences.left(key, n.run.Absent && n.failure == nil && !result.Pending, c.Clock.Now()); left > 0 {
+		// Every new object, and every move, takes a moment.
+		result.Run.Absent = false
+		n.lookAgain(left)
 	}
 	c.record(key, n.policies, result, versions)
 	if !n.pending && !n.unobserved {
