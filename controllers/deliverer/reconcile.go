@@ -288,12 +288,7 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 		return false, err
 	}
 	routes, names := delivery.RoutesOf(matching, kind)
-	n.policies = names
-	for _, p := range matching {
-		if p.RemediatesExisting() && slices.Contains(names, p.Name) {
-			n.decidedBy = append(n.decidedBy, p.Name)
-		}
-	}
+	n.policies, n.decidedBy = names, remediating(matching, names)
 	for _, route := range routes {
 		n.systems = append(n.systems, route.Name)
 		n.reports = n.reports || !n.undecided && c.mayRead(route.System, object.GetNamespace() != "")
@@ -309,6 +304,16 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 	}
 	slices.Sort(n.systems)
 	return true, nil
+}
+
+// remediating returns the names of those of some policies that look at existing objects.
+func remediating(policies []*placement.Policy, names []string) (out []string) {
+	for _, p := range policies {
+		if p.RemediatesExisting() && slices.Contains(names, p.Name) {
+			out = append(out, p.Name)
+		}
+	}
+	return out
 }
 
 // matching returns the policies that match an object in one of its versions, in order of precedence, and those whose match conditions
@@ -808,7 +813,7 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 	}
 	id := name{want.GroupVersionResource, want.Object.GetNamespace(), want.Object.GetName()}
 	body := want.Withdrawal(object, c.Clock.Now())
-	if body == nil && delivery.StartsByStatus(want.GroupVersionResource.GroupResource()) && c.awaitsDecision(object, n) {
+	if body == nil && delivery.StartsByStatus(want.GroupResource()) && c.awaitsDecision(object, n) {
 		// A cluster would start the object before remediation has decided and patched it, which may take minutes in a long queue.
 		n.lookAgain(misplacedInterval)
 		return true, nil
