@@ -23,19 +23,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -50,11 +46,9 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/compilation"
-	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
-	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/rollout"
 )
 
@@ -117,46 +111,21 @@ type Controller struct {
 	// while a version waits.
 	served, data chan event.GenericEvent
 
-	// compiled holds the newest version of each policy that compiled. good holds the last version in force of which all
-	// types were served. waiting holds the versions that wait for their data. mu guards all three. Reconciles of one
-	// policy never overlap.
-	mu       sync.Mutex
-	compiled map[string]compiled
-	good     map[string]compiled
-	waiting  map[string]waiting
-	// staged holds the versions of each policy that comes into force in stages.
-	staged map[string][]preparedVersion
+	// mu guards what follows. entries has what this replica keeps of each policy; it is nil before the policies are listed that existed at
+	// the start. waiting is the number of entries that wait for data, and byState the number in each state.
+	mu      sync.Mutex
+	entries map[string]entry
+	waiting int
+	byState map[string]int
 
-	states *stateCounts
-	clock  clock.PassiveClock
-
-	// pending holds the policies that existed at the start and are not loaded yet. It is nil before they are listed.
-	pendingMu sync.Mutex
-	pending   sets.Set[string]
-}
-
-// compiled is a compiled version of a policy. Its spec has the default values. Its bindings are nil before the first
-// binding.
-type compiled struct {
-	policy.Revision
-	module  *policy.Module
-	matcher *match.Matcher
-	// invalid lists the clauses of contract rules that can never have a valid value; nil if there are none. Such a
-	// version is refused unless it is in force already.
-	invalid error
-}
-
-// waiting is a version that comes into force once the data that it reads is complete, or at the time until.
-type waiting struct {
-	state *placement.PolicyState
-	until time.Time
+	clock clock.PassiveClock
 }
 
 // New returns a controller.
 func New(d Deps) *Controller {
 	c := &Controller{
 		Deps: d, served: make(chan event.GenericEvent, 1), data: make(chan event.GenericEvent, 1),
-		compiled: map[string]compiled{}, good: map[string]compiled{}, waiting: map[string]waiting{}, staged: map[string][]preparedVersion{}, states: newStateCounts(d.Metrics.Policies), clock: clock.RealClock{},
+		byState: map[string]int{}, clock: clock.RealClock{},
 	}
 	d.Catalog.Subscribe(func() { wake(c.served) })
 	return c
@@ -165,7 +134,10 @@ func New(d Deps) *Controller {
 // DataChanged enqueues the policies with versions that wait for their data, because the state of replicated data
 // changed. It does not block.
 func (c *Controller) DataChanged() {
-	if len(c.waitingPolicies(context.Background(), nil)) > 0 {
+	c.mu.Lock()
+	waiting := c.waiting
+	c.mu.Unlock()
+	if waiting > 0 {
 		wake(c.data)
 	}
 }
@@ -237,8 +209,10 @@ func (c *Controller) waitingPolicies(context.Context, client.Object) []reconcile
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []reconcile.Request
-	for name := range c.waiting {
-		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	for name, e := range c.entries {
+		if e.next != nil {
+			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+		}
 	}
 	return out
 }
@@ -259,26 +233,17 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if err != nil {
 		c.forget(req.Name)
-		c.loaded(req.Name)
 		return reconcile.Result{}, nil
 	}
-	// versions ignores the versions of a deleted policy of the same name.
-	known := len(c.versions(obj)) > 0
-	state, err := c.load(ctx, obj)
+	state, waits, err := c.newLoading(obj).run(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
-	}
-	state.Loaded = placement.LoadedVersion{UID: obj.UID, Generation: obj.Generation}
-	waits := false
-	if known {
-		state, waits = c.awaitData(req.Name, state)
 	}
 	c.Metrics.AddPolicy(req.Name)
 	if differs(c.Registry.Get(req.Name), state) {
 		c.Registry.Set(req.Name, state)
-		c.states.set(req.Name, stateOf(state))
 	}
-	c.loaded(req.Name)
+	c.update(req.Name, func(e *entry) { e.state, e.pending = stateOf(state), false })
 	var again time.Duration
 	switch {
 	case waits && state.Next.Remote != nil:
@@ -296,344 +261,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // compilation may end.
 func mayRecover(s *placement.PolicyState) bool {
 	_, notServed := errors.AsType[*policy.NotServedError](s.Err)
-	return notServed || policy.IsAmbiguous(s.Err) || policy.IsUnfinished(s.Err) || errors.Is(s.Err, errNotStored) || slices.ContainsFunc(s.InForce(), func(b *policy.Binding) bool { return len(b.Missing) > 0 })
-}
-
-// awaitData returns the registry entry that is to be in force: next, or the current entry while the data that next reads
-// is incomplete. In the second case the entry records what next waits for. A new version that reads more must not cause
-// denied requests until its data is complete.
-//
-// The registry has what next reads before awaitData checks the data. Otherwise data that the version before last left behind could be
-// complete at the check, and be dropped right after.
-func (c *Controller) awaitData(name string, next *placement.PolicyState) (state *placement.PolicyState, waits bool) {
-	old := c.Registry.Get(name)
-	mayWait := c.Settled != nil && old != nil && old.Policy != next.Policy && bound(old) && bound(next) && c.Settled(old.Binding)
-	if !c.wait(name, next, mayWait) {
-		return next, false
-	}
-	held := *old
-	held.Next, held.Loaded = next.Binding, next.Loaded
-	held.Staged = heldStages(old.Staged, next.Staged)
-	if !old.Reads(next.Binding) {
-		c.Registry.Set(name, &held)
-	}
-	if c.Settled(next.Binding) {
-		c.wait(name, next, false)
-		return next, false
-	}
-	return &held, true
-}
-
-// wait records whether a version waits for its data. It returns false if it does not, or has waited for too long.
-func (c *Controller) wait(name string, next *placement.PolicyState, waits bool) bool {
-	now := c.clock.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	w, waited := c.waiting[name]
-	if !waited {
-		w.until = now.Add(maxWait)
-	}
-	if !waits || !now.Before(w.until) {
-		delete(c.waiting, name)
-		return false
-	}
-	w.state = next
-	c.waiting[name] = w
-	return true
-}
-
-// bound reports whether the policy of a registry entry can decide once its data is complete.
-func bound(s *placement.PolicyState) bool { return !s.Broken && len(s.Binding.Missing) == 0 }
-
-// load compiles and binds a policy. If that fails, it falls back to an earlier version that compiled and whose types
-// are served. An error means that the caller must retry.
-func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy) (*placement.PolicyState, error) {
-	known := len(c.versions(obj)) > 0
-	next, binding, reason, err := c.candidate(ctx, obj)
-	if err != nil {
-		return nil, err
-	}
-	if obj.Spec.Rollout != nil {
-		return c.loadStaged(ctx, obj, next, binding, reason)
-	}
-	if reason == nil {
-		return c.putInForce(ctx, obj, next, binding)
-	}
-	state, err := c.fallBack(ctx, obj, reason, binding == nil)
-	if state != nil || err != nil {
-		return state, err
-	}
-	if binding != nil {
-		return c.putInForce(ctx, obj, next, binding)
-	}
-	if state := c.Registry.Get(obj.Name); state != nil && !state.Broken && known {
-		// The version in force compiles but can't be bound any more. It remains in force with its bindings.
-		kept := *state
-		kept.Generation, kept.Err, kept.Next = obj.Generation, reason, nil
-		return &kept, nil
-	}
-	return broken(obj, reason), nil
-}
-
-// candidate returns the newest version of a policy with its binding. reason says why it can't decide; nil if it can. If it only
-// reads types that are not served, it has a binding all the same. An error means that the caller must retry.
-func (c *Controller) candidate(ctx context.Context, obj *placementv1.PlacementPolicy) (next compiled, binding *policy.Binding, reason, err error) {
-	if next, reason, err = c.newest(ctx, obj); err != nil {
-		return next, nil, nil, err
-	}
-	if reason == nil && next.invalid != nil {
-		inForce, err := c.regoInForce(ctx, obj)
-		if err != nil {
-			return next, nil, nil, err
-		}
-		if !inForce {
-			reason = next.invalid
-		}
-	}
-	if reason != nil {
-		return next, nil, reason, nil
-	}
-	binding, err = c.bindNewest(ctx, obj, next)
-	if _, refused := errors.AsType[*policy.CompileError](err); refused {
-		return next, nil, err, nil
-	}
-	if err != nil {
-		return next, nil, nil, err
-	}
-	next.Bindings = binding.Bindings
-	if len(binding.Missing) > 0 {
-		c.remember(obj, next, false)
-		return next, binding, &policy.NotServedError{Missing: binding.Missing}, nil
-	}
-	return next, binding, nil, nil
-}
-
-// newest returns the compiled newest version of a policy. It compiles the version unless that was done before. reason says why the
-// version does not compile. An error means that the caller must retry.
-func (c *Controller) newest(ctx context.Context, obj *placementv1.PlacementPolicy) (version compiled, reason, err error) {
-	for _, known := range c.versions(obj) {
-		if known.Generation == obj.Generation && equality.Semantic.DeepEqual(known.Spec, obj.Spec.WithDefaults()) {
-			return known, nil, nil
-		}
-	}
-	version, reason = c.compile(ctx, obj.Name, policy.Revision{UID: obj.UID, Generation: obj.Generation, Spec: obj.Spec})
-	return version, reason, ctx.Err()
-}
-
-// fallBack puts an earlier version in force because of an error of the newest one. It returns nil if there is none.
-// Among the versions that this replica knows, it prefers the last one of which all types are served. If anyhow is true,
-// the newest version can't be in force at all, and any version that compiled will do.
-func (c *Controller) fallBack(ctx context.Context, obj *placementv1.PlacementPolicy, reason error, anyhow bool) (*placement.PolicyState, error) {
-	candidates := slices.DeleteFunc(c.versions(obj), func(v compiled) bool { return v.Generation == obj.Generation })
-	if len(candidates) == 0 {
-		kept, ok, err := c.storedVersion(ctx, obj)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			candidates = append(candidates, kept)
-		}
-	}
-	for _, complete := range []bool{true, false} {
-		for _, v := range candidates {
-			binding, err := c.bind(ctx, obj.Name, v)
-			if err != nil || (len(binding.Missing) > 0) == complete {
-				continue
-			}
-			state, err := c.putInForce(ctx, obj, v, binding)
-			if err != nil {
-				continue
-			}
-			state.Generation, state.Err = obj.Generation, reason
-			return state, nil
-		}
-		if !anyhow {
-			break
-		}
-	}
-	return nil, nil
-}
-
-// bindNewest binds a version to the groups that its source was bound to before, in this replica or in another one, as
-// the leader recorded it.
-func (c *Controller) bindNewest(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled) (*policy.Binding, error) {
-	if text.Bindings == nil && text.module.ReadsByPluralOnly() {
-		var err error
-		if text.Bindings, err = c.recorded(ctx, obj, text.module); err != nil {
-			return nil, err
-		}
-	}
-	return c.bind(ctx, obj.Name, text)
-}
-
-// recorded returns the bindings that are recorded for a policy's source. It returns nil for a source that was never
-// bound.
-func (c *Controller) recorded(ctx context.Context, obj *placementv1.PlacementPolicy, text *policy.Module) (policy.Bindings, error) {
-	for _, known := range c.versions(obj) {
-		if known.Bindings != nil && policy.SameRegoAndReplicate(known.Spec, obj.Spec) {
-			return known.Bindings, nil
-		}
-	}
-	revision, ok, err := c.revision(ctx, obj)
-	if err != nil || !ok || !policy.SameRegoAndReplicate(revision.Spec, obj.Spec) {
-		return nil, err
-	}
-	return bindingsOf(revision, obj, text), nil
-}
-
-// bindingsOf returns the bindings of a stored revision. Older versions of Berth recorded bindings only in the policy's
-// status.
-func bindingsOf(revision policy.Revision, obj *placementv1.PlacementPolicy, text *policy.Module) policy.Bindings {
-	if revision.Bindings != nil {
-		return revision.Bindings
-	}
-	return text.BindingsFromStatus(obj.Status.Dependencies)
-}
-
-// compile compiles one generation of a policy. If only spec.match is invalid, it returns a result besides the error.
-// That result leaves out the invalid parts of the match, so it matches more objects and never fewer.
-func (c *Controller) compile(ctx context.Context, name string, source policy.Revision) (compiled, error) {
-	out := compiled{Revision: source}
-	out.Spec = source.Spec.WithDefaults()
-	var err error
-	out.module, err = c.Compiler.Compile(ctx, name, out.Spec)
-	if errors.Is(err, compilation.ErrBusy) {
-		err = policy.Unfinished(name, out.Spec, err.Error()+"; Berth tries again")
-	}
-	if err != nil {
-		if list, ok := errors.AsType[*policy.CompileError](err); !ok || !list.ContractOnly() {
-			return compiled{}, err
-		}
-		out.invalid = err
-	}
-	var errs field.ErrorList
-	if out.matcher, errs = match.New(out.Spec.Match, matchPath); len(errs) > 0 {
-		return out, errs.ToAggregate()
-	}
-	return out, nil
-}
-
-// regoInForce reports whether the policy's source was accepted before: by this replica, or by an older version of Berth
-// that did not check the values of contract rules, as the stored revision shows. Such a version remains in force, and
-// the policy's status reports the errors.
-func (c *Controller) regoInForce(ctx context.Context, obj *placementv1.PlacementPolicy) (bool, error) {
-	spec := obj.Spec.WithDefaults()
-	if versions := c.versions(obj); len(versions) > 0 {
-		return slices.ContainsFunc(versions, func(v compiled) bool { return policy.SameRegoAndData(v.Spec, spec) }), nil
-	}
-	revision, ok, err := c.revision(ctx, obj)
-	return ok && policy.SameRegoAndData(revision.Spec.WithDefaults(), spec), err
-}
-
-var matchPath = field.NewPath("spec", "match")
-
-// revision returns the last version of a policy that was in force everywhere, as the leader stored it. ok is false if there is none.
-func (c *Controller) revision(ctx context.Context, obj *placementv1.PlacementPolicy) (revision policy.Revision, ok bool, err error) {
-	return c.readRevision(ctx, obj, policy.RevisionName(obj.Name))
-}
-
-// readRevision returns the version of a policy in a stored object. ok is false if there is none.
-func (c *Controller) readRevision(ctx context.Context, obj *placementv1.PlacementPolicy, name string) (revision policy.Revision, ok bool, err error) {
-	object := &appsv1.ControllerRevision{}
-	if err := c.Revisions.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, object); err != nil {
-		return policy.Revision{}, false, client.IgnoreNotFound(err)
-	}
-	revision, err = policy.DecodeRevision(object.Data.Raw)
-	// Ignore a revision that can't be decoded or that belongs to another policy.
-	return revision, err == nil && revision.UID == obj.UID, nil
-}
-
-// storedVersion returns the last version that compiled before this replica started. It returns false if none is stored
-// or it does not compile any more.
-func (c *Controller) storedVersion(ctx context.Context, obj *placementv1.PlacementPolicy) (compiled, bool, error) {
-	revision, ok, err := c.revision(ctx, obj)
-	if err != nil || !ok || revision.Generation >= obj.Generation {
-		// A revision that is not older than the newest version, which can't be in force, does not help.
-		return compiled{}, false, err
-	}
-	// This version of Berth may refuse a source that an older one accepted.
-	out, _ := c.compile(ctx, obj.Name, revision)
-	if out.module == nil {
-		return compiled{}, false, nil
-	}
-	out.Bindings = bindingsOf(revision, obj, out.module)
-	return out, true, nil
-}
-
-// putInForce returns the registry entry for a compiled version and its binding.
-func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled, binding *policy.Binding) (*placement.PolicyState, error) {
-	// After a restore of the API server's store from a backup, two sources can have the same generation.
-	known := slices.ContainsFunc(c.versions(obj), func(v compiled) bool { return v.module == text.module })
-	text.Bindings = binding.Bindings
-	c.remember(obj, text, len(binding.Missing) == 0)
-	warnings := slices.Concat(text.module.Warnings, binding.AmbiguousNames(c.Catalog))
-	if known {
-		for _, old := range c.prepared(obj.Name) {
-			if old.Policy.Generation == text.Generation && reflect.DeepEqual(old.Binding, binding) {
-				same := *old
-				same.Generation, same.Err, same.Next, same.Warnings = obj.Generation, text.invalid, nil, warnings
-				return &same, nil
-			}
-		}
-	}
-	evaluator, err := c.evaluatorOf(ctx, obj.Name, text.module, binding)
-	if err != nil {
-		return nil, err
-	}
-	return &placement.PolicyState{
-		Policy:     placement.NewPolicy(obj.Name, text.Generation, text.Spec, text.matcher, evaluator, text.module.Schedules()),
-		Generation: obj.Generation,
-		Err:        text.invalid,
-		Binding:    binding,
-		Warnings:   warnings,
-
-		DecidesNothing: text.module.DecidesNothing(),
-		ModuleDigest:   text.module.RulesDigest(),
-	}, nil
-}
-
-// evaluatorOf prepares the evaluator of a version. It takes over what the versions before have decided, as far as that still holds.
-func (c *Controller) evaluatorOf(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
-	out, err := c.Engine.Prepare(ctx, name, m, b)
-	if next, ok := out.(placement.Successor); ok && err == nil {
-		for _, state := range c.prepared(name) {
-			for _, earlier := range state.Versions() {
-				next.TakeOver(ctx, earlier.Evaluator)
-			}
-		}
-	}
-	return out, err
-}
-
-func (c *Controller) bind(ctx context.Context, name string, text compiled) (*policy.Binding, error) {
-	if err := c.Engine.Check(text.module); err != nil {
-		return nil, err
-	}
-	binding, err := policy.BindToCurrent(ctx, name, text.module, text.Spec.Replicate, c.Catalog, text.Bindings)
-	if err == nil && text.module.Nodes {
-		binding.PredicateReads = predicates.Reads()
-	}
-	if err == nil {
-		binding.MaxStaleness = defaultMaxStaleness
-		if text.Spec.MaxStaleness != nil {
-			binding.MaxStaleness = text.Spec.MaxStaleness.Duration
-		}
-	}
-	return binding, err
-}
-
-// broken returns the registry entry of a policy of which no version ever compiled.
-func broken(obj *placementv1.PlacementPolicy, err error) *placement.PolicyState {
-	spec := obj.Spec.WithDefaults()
-	// The errors of the match were reported before. Without the invalid parts the policy matches, and denies, more
-	// objects.
-	matcher, _ := match.New(spec.Match, matchPath)
-	return &placement.PolicyState{
-		Policy:     placement.NewPolicy(obj.Name, obj.Generation, spec, matcher, placement.NewFailing(fmt.Errorf("the policy does not compile: %w", err)), false),
-		Generation: obj.Generation,
-		Err:        err,
-		Broken:     true,
-	}
+	return notServed || policy.IsAmbiguous(s.Err) || policy.IsUnfinished(s.Err) || errors.Is(s.Err, rollout.ErrNotStored) || slices.ContainsFunc(s.InForce(), func(b *policy.Binding) bool { return len(b.Missing) > 0 })
 }
 
 // differs reports whether subscribers must be notified of a new registry entry. Entries of the same generation in force
@@ -648,60 +276,51 @@ func differs(old, next *placement.PolicyState) bool {
 	return old.Policy != next.Policy || old.Loaded != next.Loaded || old.Next != next.Next || !sameStages(old.Staged, next.Staged) || old.Generation != next.Generation || (old.Err == nil) != (next.Err == nil) || !slices.Equal(old.Warnings, next.Warnings)
 }
 
-// prepared returns a policy's registry entry, unless it is broken, and the entry that waits for its data.
-func (c *Controller) prepared(name string) []*placement.PolicyState {
-	var out []*placement.PolicyState
-	if s := c.Registry.Get(name); s != nil && !s.Broken {
-		out = append(out, s)
+// sameStages reports whether two states have the same rollout.
+func sameStages(old, next *placement.StagedVersions) bool {
+	if old == nil || next == nil {
+		return old == next
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w, ok := c.waiting[name]; ok {
-		out = append(out, w.state)
-	}
-	return out
+	return old.InForce == next.InForce && old.Candidate == next.Candidate && old.Before == next.Before
 }
 
-// versions returns the versions of a policy that this replica knows: the last one in force of which all types were
-// served, and the newest one that compiled, if it is another one.
-func (c *Controller) versions(obj *placementv1.PlacementPolicy) []compiled {
+func (c *Controller) entryOf(name string) entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []compiled
-	for _, all := range []map[string]compiled{c.good, c.compiled} {
-		// A policy that was deleted and created again under the same name has no earlier versions.
-		if v, ok := all[obj.Name]; ok && v.UID == obj.UID && !slices.ContainsFunc(out, func(o compiled) bool { return o.module == v.module }) {
-			out = append(out, v)
-		}
-	}
-	return out
+	return c.entries[name]
 }
 
-// remember stores a compiled version. complete means that the version is in force and that all types that it reads are
-// served.
-func (c *Controller) remember(obj *placementv1.PlacementPolicy, text compiled, complete bool) {
+// update changes the entry of a policy, and counts.
+func (c *Controller) update(name string, change func(*entry)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if text.Generation == obj.Generation || !complete {
-		c.compiled[obj.Name] = text
+	before, after := c.entries[name], c.entries[name]
+	change(&after)
+	c.entries[name] = after
+	if after.uid == "" && !after.pending {
+		delete(c.entries, name)
 	}
-	if complete {
-		c.good[obj.Name] = text
+	switch waited := before.next != nil; {
+	case waited && after.next == nil:
+		c.waiting--
+	case !waited && after.next != nil:
+		c.waiting++
+	}
+	if before.state != after.state {
+		c.byState[before.state]--
+		c.byState[after.state]++
+		// A policy that was never loaded has no state.
+		delete(c.byState, "")
+		c.Metrics.Policies(c.byState)
 	}
 }
 
 func (c *Controller) forget(name string) {
-	c.mu.Lock()
-	delete(c.compiled, name)
-	delete(c.good, name)
-	delete(c.waiting, name)
-	delete(c.staged, name)
-	c.mu.Unlock()
+	c.update(name, func(e *entry) { *e = entry{} })
 	if c.Registry.Get(name) != nil {
 		c.Registry.Remove(name)
 	}
 	c.Metrics.ForgetPolicy(name)
-	c.states.set(name, "")
 }
 
 func stateOf(state *placement.PolicyState) string {
@@ -715,71 +334,34 @@ func stateOf(state *placement.PolicyState) string {
 	}
 }
 
-// stateCounts counts policies by state and publishes the counts. It is safe for concurrent use.
-type stateCounts struct {
-	publish func(byState map[string]int)
-
-	mu      sync.Mutex
-	states  map[string]string
-	byState map[string]int
-}
-
-func newStateCounts(publish func(byState map[string]int)) *stateCounts {
-	return &stateCounts{publish: publish, states: map[string]string{}, byState: map[string]int{}}
-}
-
-// set records the state of a policy. An empty state removes the policy.
-func (t *stateCounts) set(policy, state string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if before, known := t.states[policy]; known {
-		t.byState[before]--
-	}
-	if state == "" {
-		delete(t.states, policy)
-	} else {
-		t.states[policy] = state
-		t.byState[state]++
-	}
-	t.publish(t.byState)
-}
-
 // expectPending lists, once, the policies that must be loaded before this replica may decide.
 //
 // It lists without holding the lock. A list waits until the cache is filled, and a caller that waited for the lock
 // could not give up at its own deadline. If several lists run at once, the first to finish counts. It may be older than
 // the others: every policy in it is still to be loaded, because no policy is loaded before a list has finished.
 func (c *Controller) expectPending(ctx context.Context) error {
-	if c.expected() {
+	if c.isListed() {
 		return nil
 	}
 	list := &placementv1.PlacementPolicyList{}
 	if err := c.Policies.List(ctx, list); err != nil {
 		return fmt.Errorf("listing policies: %w", err)
 	}
-	names := sets.New[string]()
-	for _, p := range list.Items {
-		names.Insert(p.Name)
-	}
-	c.pendingMu.Lock()
-	defer c.pendingMu.Unlock()
-	if c.pending == nil {
-		c.pending = names
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries == nil {
+		c.entries = map[string]entry{}
+		for _, p := range list.Items {
+			c.entries[p.Name] = entry{pending: true}
+		}
 	}
 	return nil
 }
 
-// expected reports whether expectPending has listed the policies.
-func (c *Controller) expected() bool {
-	c.pendingMu.Lock()
-	defer c.pendingMu.Unlock()
-	return c.pending != nil
-}
-
-func (c *Controller) loaded(name string) {
-	c.pendingMu.Lock()
-	defer c.pendingMu.Unlock()
-	c.pending.Delete(name)
+func (c *Controller) isListed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.entries != nil
 }
 
 // Loaded reports whether every policy that existed when this replica started has been processed.
@@ -787,7 +369,12 @@ func (c *Controller) Loaded(ctx context.Context) bool {
 	if err := c.expectPending(ctx); err != nil {
 		return false
 	}
-	c.pendingMu.Lock()
-	defer c.pendingMu.Unlock()
-	return len(c.pending) == 0
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.entries {
+		if e.pending {
+			return false
+		}
+	}
+	return true
 }

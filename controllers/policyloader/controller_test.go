@@ -93,7 +93,7 @@ func TestPendingIsTheFirstList(t *testing.T) {
 		if err := <-first; err != nil {
 			t.Fatal(err)
 		}
-		c.loaded("a")
+		c.update("a", func(e *entry) { e.pending = false })
 		if c.Loaded(t.Context()) {
 			t.Error("loaded, although b is not")
 		}
@@ -102,9 +102,9 @@ func TestPendingIsTheFirstList(t *testing.T) {
 		if err := <-late; err != nil {
 			t.Fatal(err)
 		}
-		c.loaded("b")
+		c.update("b", func(e *entry) { e.pending = false })
 		if !c.Loaded(t.Context()) {
-			t.Errorf("still pending: %v", c.pending)
+			t.Errorf("still pending: %v", c.entries)
 		}
 	})
 }

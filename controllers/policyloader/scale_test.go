@@ -213,7 +213,7 @@ func TestLoadsManyAtOnce(t *testing.T) {
 		t.Errorf("policy %s decides after it was deleted", of[0].Name)
 	}
 	want = map[string]int{metrics.StateInForce: 58, metrics.StateLastGood: 1, metrics.StateBroken: 0}
-	if diff := cmp.Diff(want, c.states.byState); diff != "" {
+	if diff := cmp.Diff(want, c.byState); diff != "" {
 		t.Errorf("policies are counted by state (-want +got):\n%s", diff)
 	}
 }

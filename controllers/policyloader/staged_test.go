@@ -499,3 +499,61 @@ func TestAnotherStagedPolicyOfTheSameName(t *testing.T) {
 	r.load(t)
 	r.want(t, 7, none, none, none)
 }
+
+// TestStagesAreRemoved checks that a version is no longer limited to stages once the policy has none, even if the version in the spec
+// does not compile.
+func TestStagesAreRemoved(t *testing.T) {
+	s := newStore()
+	s.storeRevision(1, 1)
+	s.set(2, stagesOf("0"))
+	s.progress(1, 2, 1)
+	r := newReplica(t, s, newMetrics(t))
+	r.load(t)
+	r.want(t, 2, 1, 1, 1)
+	s.change(func(p *placementv1.PlacementPolicy) {
+		p.Spec.Rego, p.Spec.Priority, p.Spec.Rollout = compilesNot, 3, nil
+	})
+	r.catchUp()
+	r.load(t)
+	r.want(t, 2, 2, 2, 2)
+	if state := r.registry.Get(staged); state.Staged != nil || state.Err == nil {
+		t.Errorf("the state has the stages %+v, error %v", state.Staged, state.Err)
+	}
+}
+
+// TestLostRevisionIsForgotten checks that a revision that was lost in an earlier rollout does not count once another version is in
+// force.
+func TestLostRevisionIsForgotten(t *testing.T) {
+	s := newStore()
+	s.set(2, stagesOf("0"))
+	s.progress(1, 2, 1)
+	r := newReplica(t, s, newMetrics(t))
+	r.load(t)
+	r.want(t, 2, failClosed, failClosed, failClosed)
+	s.set(2, nil)
+	r.catchUp()
+	r.load(t)
+	r.want(t, 2, 2, 2, 2)
+	s.set(3, stagesOf("0", "1"))
+	r.catchUp()
+	r.load(t)
+	r.want(t, 2, 2, 2, 2)
+}
+
+// TestVersionThatLacksTypesGetsStages checks that a version that reads types that are not served counts as the one that is in force
+// when the policy gets stages, so that it decides where no stage is reached.
+func TestVersionThatLacksTypesGetsStages(t *testing.T) {
+	s := newStore()
+	s.policies[0].Spec.Rego = carts
+	r := newReplica(t, s, newMetrics(t))
+	r.load(t)
+	s.change(func(p *placementv1.PlacementPolicy) {
+		p.Spec.Rego, p.Spec.Priority, p.Spec.Rollout = compiles, 2, stagesOf("0")
+	})
+	r.catchUp()
+	r.load(t)
+	r.want(t, 1, 1, 1, 1)
+	if u := r.registry.Get(staged).Staged.Unstaged; u == nil || u.Generation != 1 {
+		t.Errorf("in force is %+v", u)
+	}
+}

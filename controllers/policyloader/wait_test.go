@@ -70,7 +70,7 @@ func TestUpdatesWaitForData(t *testing.T) {
 				}
 				then(c, &settled)
 				load(t, c, "policy-0")
-				if got := registry.Get("policy-0"); got.Policy.Generation != 3 || got.Generation != 3 || got.Next != nil || len(c.waiting) > 0 {
+				if got := registry.Get("policy-0"); got.Policy.Generation != 3 || got.Generation != 3 || got.Next != nil || c.entryOf("policy-0").next != nil {
 					t.Errorf("in force is generation %d, observed %d, awaited %v", got.Policy.Generation, got.Generation, got.Next)
 				}
 			})
@@ -131,7 +131,7 @@ func TestKeepsDataBeforeItCounts(t *testing.T) {
 		from.policies["policy-0"].Generation, from.policies["policy-0"].Spec.Rego = int64(i+2), text(1)+tc.rego
 		changes = 0
 		load(t, c, "policy-0")
-		if got := registry.Get("policy-0"); got.Policy.Generation != int64(i+2) || got.Next != nil || len(c.waiting) > 0 || changes != tc.changes {
+		if got := registry.Get("policy-0"); got.Policy.Generation != int64(i+2) || got.Next != nil || c.entryOf("policy-0").next != nil || changes != tc.changes {
 			t.Errorf("in force is generation %d, awaited %v, after %d changes; want generation %d after %d", got.Policy.Generation, got.Next, changes, i+2, tc.changes)
 		}
 	}
@@ -242,5 +242,29 @@ func TestVersionsTakeOver(t *testing.T) {
 			t.Errorf("generation %d takes over from others: %s", generation+1, diff)
 		}
 		before = []placement.Evaluator{got}
+	}
+}
+
+// TestAnotherPolicyDoesNotWait checks that a policy that was deleted and created again does not wait for data of the earlier one, and that
+// its own first wait is not shorter.
+func TestAnotherPolicyDoesNotWait(t *testing.T) {
+	from := policiesOf(1, text)
+	c, registry := newController(t, from)
+	load(t, c, "policy-0")
+	first := registry.Get("policy-0")
+	c.Settled = func(b *policy.Binding) bool { return b == first.Binding }
+	from.change("policy-0", "policy-0", text(1)+"\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n")
+	load(t, c, "policy-0")
+	if got := c.waitingPolicies(t.Context(), nil); len(got) != 1 {
+		t.Fatalf("%v wait", got)
+	}
+	from.policies["policy-0"].UID = "another"
+	load(t, c, "policy-0")
+	if got := c.waitingPolicies(t.Context(), nil); len(got) > 0 || registry.Get("policy-0").Next != nil {
+		t.Errorf("%v wait", got)
+	}
+	c.DataChanged()
+	if len(c.data) != 0 {
+		t.Error("a change of data has an effect while no version waits")
 	}
 }

@@ -24,52 +24,49 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Revisions of an Assignment that are not the number of a stored revision.
-const (
-	// NoRevision stands for no version: the policy matches nothing.
-	NoRevision int64 = 0
-	// NewestRevision stands for the version in the policy's spec.
-	NewestRevision int64 = -1
-)
-
 // Assignment says which versions of a policy decide, and where, as a replica finds it that starts with the policy's status. It
 // is immutable.
 type Assignment struct {
-	// Target is the revision that decides in the stages that are reached, and Before the one that decides everywhere else. They
-	// are equal if the revision decides everywhere.
-	Target, Before int64
+	// Target is the version that decides in the stages that are reached, and Before the one that decides everywhere else. They
+	// are equal if one version decides everywhere.
+	Target, Before Ref
 
+	reached  int
 	stages   *Stages
 	spec     *placementv1.PolicyRollout
 	position Position
 	why      string
 }
 
-// Assign returns which versions of a policy decide. A policy without status.rollout, such as one in a file, is decided by its
-// spec as if its rollout were complete, unless spec.rollout.revision selects another version.
+// Assign returns which versions of a policy decide if all of them can be loaded. A policy without status.rollout, such as one in a
+// file, is decided by its spec as if its rollout were complete, unless spec.rollout.revision selects another version.
 func Assign(obj *placementv1.PlacementPolicy) Assignment {
-	spec := obj.Spec.Rollout
-	if spec == nil {
-		return Assignment{Target: NewestRevision, Before: NewestRevision}
+	out := Assignment{spec: obj.Spec.Rollout, position: PositionOf(obj.Status.Rollout)}
+	f := ChoiceFacts{Staged: out.spec != nil, Versions: map[Ref]VersionFacts{Newest: {}}}
+	if f.Staged {
+		// A stage with an invalid selector selects nothing.
+		out.stages, _ = NewStages(obj.Name, out.spec.Stages, field.NewPath("spec", "rollout", "stages"))
+		f.Digest, f.Revision, f.Position = Digest(obj.Spec), out.spec.Revision, out.position
+		switch {
+		case f.Revision != 0:
+			out.why = "spec.rollout.revision selects it for all namespaces"
+		case obj.Status.Rollout == nil:
+			f.Position, out.why = Position{Digest: f.Digest, Complete: true}, "the policy has no status.rollout"
+		case !f.Position.Concerns(f.Digest):
+			// The leader ends the rollout of another version as soon as it sees the spec.
+			f.Position, out.why = Position{Revision: f.Position.Everywhere(), rolledBack: true}, "the rollout of the version in the spec has not begun"
+		default:
+			out.why = "its rollout is complete"
+		}
 	}
-	out := Assignment{spec: spec, position: PositionOf(obj.Status.Rollout)}
-	// A stage with an invalid selector selects nothing.
-	out.stages, _ = NewStages(obj.Name, spec.Stages, field.NewPath("spec", "rollout", "stages"))
-	everywhere := func(revision int64, why string) Assignment {
-		out.Target, out.Before, out.why = revision, revision, why
-		return out
+	choice := Choose(f)
+	for ; choice.Load != None; choice = Choose(f) {
+		f.Versions[choice.Load] = VersionFacts{}
 	}
-	switch {
-	case spec.Revision != 0:
-		return everywhere(spec.Revision, "spec.rollout.revision selects it for all namespaces")
-	case obj.Status.Rollout == nil:
-		return everywhere(NewestRevision, "the policy has no status.rollout")
-	case !out.position.Concerns(Digest(obj.Spec)):
-		return everywhere(out.position.Everywhere(), "the rollout of the version in the spec has not begun")
-	case out.position.Complete:
-		return everywhere(NewestRevision, "its rollout is complete")
+	out.Target, out.Before, out.reached = choice.Target, choice.Before, choice.InForce.Reached
+	if choice.InForce.Complete {
+		out.Before = out.Target
 	}
-	out.Target, out.Before = NewestRevision, out.position.Previous
 	return out
 }
 
@@ -79,13 +76,13 @@ func (a Assignment) Partial() bool { return a.Target != a.Before }
 // Reached reports whether Target decides in a namespace. The name of the namespace is empty for objects without one.
 func (a Assignment) Reached(namespace string, labels map[string]string) bool {
 	if !a.Partial() {
-		return a.Target != NoRevision
+		return a.Target != None
 	}
-	return a.stages.Of(namespace, labels) < a.position.Reached
+	return a.stages.Of(namespace, labels) < a.reached
 }
 
 // Of returns the revision that decides in a namespace.
-func (a Assignment) Of(namespace string, labels map[string]string) int64 {
+func (a Assignment) Of(namespace string, labels map[string]string) Ref {
 	if a.Reached(namespace, labels) {
 		return a.Target
 	}
@@ -102,9 +99,9 @@ func (a Assignment) Explain(namespace string, labels map[string]string) string {
 		why = a.stageOf(namespace, labels)
 	}
 	switch revision := a.Of(namespace, labels); {
-	case revision == NoRevision:
+	case revision == None:
 		return "no version decides: " + why + ", and there is no version before"
-	case revision != NewestRevision:
+	case revision != Newest:
 		return fmt.Sprintf("revision %d decides: %s", revision, why)
 	case a.position.Revision != 0:
 		return fmt.Sprintf("revision %d decides, which is the version in the spec: %s", a.position.Revision, why)
@@ -121,7 +118,7 @@ func (a Assignment) stageOf(namespace string, labels map[string]string) string {
 		return "objects without a namespace follow after the last stage"
 	case stage == a.stages.Len():
 		return fmt.Sprintf("namespace %s is in no stage and follows after the last one", namespace)
-	case stage < a.position.Reached:
+	case stage < a.reached:
 		return fmt.Sprintf("namespace %s is in stage %s, which is reached", namespace, a.spec.Stages[stage].Name)
 	default:
 		return fmt.Sprintf("namespace %s is in stage %s, which is not reached", namespace, a.spec.Stages[stage].Name)

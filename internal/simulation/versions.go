@@ -46,7 +46,7 @@ func (s *Simulation) compile(ctx context.Context, obj *placementv1.PlacementPoli
 		return nil, err
 	}
 	out.Version = *target
-	if assigned.Partial() && assigned.Before != rollout.NoRevision {
+	if assigned.Partial() && assigned.Before != rollout.None {
 		notReached := func(namespace string, labels map[string]string) bool { return !assigned.Reached(namespace, labels) }
 		out.Before, err = s.version(ctx, obj, assigned.Before, notReached)
 	}
@@ -54,12 +54,12 @@ func (s *Simulation) compile(ctx context.Context, obj *placementv1.PlacementPoli
 }
 
 // version returns a version of a policy, which decides in the namespaces for which within returns true.
-func (s *Simulation) version(ctx context.Context, obj *placementv1.PlacementPolicy, revision int64, within func(string, map[string]string) bool) (*Version, error) {
+func (s *Simulation) version(ctx context.Context, obj *placementv1.PlacementPolicy, revision rollout.Ref, within func(string, map[string]string) bool) (*Version, error) {
 	newest := obj.Spec.WithDefaults()
 	source := policy.Revision{Spec: newest}
 	var missing error
-	if revision > 0 {
-		stored, reason, err := s.stored(ctx, obj, revision)
+	if revision > rollout.None {
+		stored, reason, err := s.stored(ctx, obj, int64(revision))
 		if err != nil {
 			return nil, err
 		}

@@ -90,7 +90,7 @@ func (q *question) stages(ctx context.Context, p *simulation.Policy) []Finding {
 // everywhere returns the version that was in force everywhere last; nil if there was none.
 func everywhere(p *simulation.Policy) *simulation.Version {
 	switch {
-	case p == nil || p.Assignment.Before == rollout.NoRevision:
+	case p == nil || p.Assignment.Before == rollout.None:
 		return nil
 	case p.Assignment.Partial():
 		return p.Before

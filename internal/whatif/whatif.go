@@ -297,7 +297,7 @@ func alike(before, after *simulation.Policy) bool {
 		spec.Rules, spec.Rego, spec.RegoVersion, spec.Data, spec.Replicate = nil, "", "", nil, nil
 		return spec
 	}
-	decides := func(p *simulation.Policy) bool { return p.Err == nil && p.Assignment.Target != rollout.NoRevision }
+	decides := func(p *simulation.Policy) bool { return p.Err == nil && p.Assignment.Target != rollout.None }
 	return decides(before) && decides(after) && !before.NeedsNamespaces() && !after.NeedsNamespaces() &&
 		before.Schedules == after.Schedules && before.Evaluator.Input().Covers(after.Evaluator.Input()) &&
 		equality.Semantic.DeepEqual(text(before.Spec), text(after.Spec))
