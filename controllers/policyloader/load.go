@@ -78,15 +78,8 @@ func (l *loading) keep() { l.update(l.obj.Name, func(e *entry) { *e = l.entry })
 
 // compiled returns the versions to which the policy can go back, the last complete one first.
 func (e *entry) compiled() []*version {
-	if e.newest == e.complete {
-		return without(nil, e.newest)
-	}
-	return without(nil, e.complete, e.newest)
-}
-
-// without returns the versions that are neither nil nor v.
-func without(v *version, versions ...*version) []*version {
-	return slices.DeleteFunc(versions, func(of *version) bool { return of == nil || of == v })
+	known := slices.DeleteFunc([]*version{e.complete, e.newest}, func(v *version) bool { return v == nil })
+	return slices.Compact(known)
 }
 
 // loading is one load of a policy.
@@ -191,7 +184,9 @@ func (l *loading) prepare(ctx context.Context, ref rollout.Ref) error {
 	v := l.versions[ref]
 	evaluator, err := l.Engine.Prepare(ctx, l.obj.Name, v.module, v.binding)
 	if err != nil {
-		return l.failed(ref, err)
+		facts := l.facts.Versions[ref]
+		facts.Err = err
+		return l.record(ref, facts)
 	}
 	if to, ok := evaluator.(placement.Successor); ok {
 		for _, state := range []*placement.PolicyState{l.Registry.Get(l.obj.Name), l.next} {
@@ -207,33 +202,33 @@ func (l *loading) prepare(ctx context.Context, ref rollout.Ref) error {
 	return nil
 }
 
-// failed records why a version can't decide. It returns the error if the caller must retry instead.
-func (l *loading) failed(ref rollout.Ref, err error) error {
-	_, refused := errors.AsType[*policy.CompileError](err)
-	if !refused && !errors.Is(err, rollout.ErrNotStored) && (l.facts.Staged || ref == rollout.Newest) {
-		return err
+// record records what came of loading a version. It returns an error if the caller must retry, because it says nothing about the version.
+func (l *loading) record(ref rollout.Ref, facts rollout.VersionFacts) error {
+	_, refused := errors.AsType[*policy.CompileError](facts.Err)
+	if facts.Err != nil && !refused && !errors.Is(facts.Err, rollout.ErrNotStored) && (l.facts.Staged || ref == rollout.Newest) {
+		return facts.Err
 	}
-	v := l.facts.Versions[ref]
-	v.Err = err
-	l.facts.Versions[ref] = v
+	l.facts.Versions[ref] = facts
 	return nil
 }
 
-// found records a version, and binds it.
+// found binds a version and records it.
 func (l *loading) found(ctx context.Context, ref rollout.Ref, v *version) error {
 	l.versions[ref] = v
-	facts := rollout.VersionFacts{Number: v.Generation, Version: rollout.VersionDigest(v.Spec)}
-	l.facts.Versions[ref] = facts
+	var facts rollout.VersionFacts
+	if ref > rollout.None || ref == rollout.LastInForce {
+		facts.Number, facts.Version = v.Generation, rollout.VersionDigest(v.Spec)
+	}
 	binding, err := l.bind(ctx, v)
 	if err != nil {
-		return l.failed(ref, err)
+		facts.Err = err
+		return l.record(ref, facts)
 	}
 	if !reflect.DeepEqual(v.binding, binding) {
 		v.binding, v.evaluator = binding, nil
 	}
 	v.Bindings, facts.Incomplete = binding.Bindings, len(binding.Missing) > 0
-	l.facts.Versions[ref] = facts
-	return nil
+	return l.record(ref, facts)
 }
 
 // bind binds a version to the types that the API server serves.
@@ -256,34 +251,31 @@ func (l *loading) bind(ctx context.Context, v *version) (*policy.Binding, error)
 }
 
 // findNewest loads the version in the spec. It compiles the version unless that was done before.
-func (l *loading) findNewest(ctx context.Context) error {
-	refused := func(err error) { l.facts.Versions[rollout.Newest] = rollout.VersionFacts{Err: err} }
+func (l *loading) findNewest(ctx context.Context) (err error) {
 	var newest *version
-	for _, v := range l.compiled() {
-		if v.Generation == l.obj.Generation && equality.Semantic.DeepEqual(v.Spec, l.obj.Spec.WithDefaults()) {
-			newest = v
-			break
-		}
+	var reason error
+	known := slices.IndexFunc(l.compiled(), func(v *version) bool {
+		return v.Generation == l.obj.Generation && equality.Semantic.DeepEqual(v.Spec, l.obj.Spec.WithDefaults())
+	})
+	if known >= 0 {
+		newest = l.compiled()[known]
+	} else if newest, reason = l.compile(ctx, policy.Revision{UID: l.obj.UID, Generation: l.obj.Generation, Spec: l.obj.Spec}); ctx.Err() != nil {
+		return ctx.Err()
 	}
-	if newest == nil {
-		var err error
-		newest, err = l.compile(ctx, policy.Revision{UID: l.obj.UID, Generation: l.obj.Generation, Spec: l.obj.Spec})
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	if reason == nil && newest.invalid != nil {
+		inForce, err := l.regoInForce(ctx)
 		if err != nil {
-			refused(err)
-			return nil
-		}
-	}
-	if newest.invalid != nil {
-		if inForce, err := l.regoInForce(ctx); err != nil || !inForce {
-			refused(newest.invalid)
 			return err
 		}
+		if !inForce {
+			reason = newest.invalid
+		}
+	}
+	if reason != nil {
+		l.facts.Versions[rollout.Newest] = rollout.VersionFacts{Err: reason}
+		return nil
 	}
 	if newest.Bindings == nil && newest.module.ReadsByPluralOnly() {
-		var err error
 		if newest.Bindings, err = l.recorded(ctx, newest.module); err != nil {
 			return err
 		}
@@ -322,9 +314,9 @@ func (l *loading) find(ctx context.Context, ref rollout.Ref) error {
 	case err != nil && ref == rollout.LastInForce:
 		return err
 	case err != nil:
-		return l.failed(ref, err)
+		return l.record(ref, rollout.VersionFacts{Err: err})
 	case v == nil || ref < rollout.None && v.Generation == l.obj.Generation:
-		return l.failed(ref, rollout.ErrNotStored)
+		return l.record(ref, rollout.VersionFacts{Err: rollout.ErrNotStored})
 	}
 	return l.found(ctx, ref, v)
 }

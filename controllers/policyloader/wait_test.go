@@ -164,6 +164,13 @@ func TestAnotherPolicyOfTheSameName(t *testing.T) {
 	if registry.Get("policy-0").Policy == first.Policy {
 		t.Error("the policy that was deleted stays in force")
 	}
+	// No version of the earlier policies decides in place of one that does not compile.
+	from.policies["policy-0"].UID, from.policies["policy-0"].Spec.Rego = "a third", "package p\nlabels := x"
+	from.policies["policy-0"].Generation++
+	load(t, c, "policy-0")
+	if got := registry.Get("policy-0"); !got.Broken {
+		t.Errorf("in force is generation %d of another policy", got.Policy.Generation)
+	}
 }
 
 // elsewhere is a remote engine that has the modules of the given digests.
@@ -266,5 +273,29 @@ func TestAnotherPolicyDoesNotWait(t *testing.T) {
 	c.DataChanged()
 	if len(c.data) != 0 {
 		t.Error("a change of data has an effect while no version waits")
+	}
+}
+
+// TestWaitsBeforeItsDataIsChecked checks that a version counts as waiting when its data is checked. Otherwise DataChanged would not find it
+// if its data became complete right after the check.
+func TestWaitsBeforeItsDataIsChecked(t *testing.T) {
+	from := policiesOf(1, text)
+	c, registry := newController(t, from)
+	load(t, c, "policy-0")
+	first, checks := registry.Get("policy-0"), 0
+	c.Settled = func(b *policy.Binding) bool {
+		if b == first.Binding {
+			return true
+		}
+		checks++
+		if c.DataChanged(); len(c.data) != 1 || registry.Get("policy-0").Next != b {
+			t.Error("the version does not count as waiting")
+		}
+		return false
+	}
+	from.change("policy-0", "policy-0", text(1)+"\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n")
+	load(t, c, "policy-0")
+	if checks != 1 {
+		t.Errorf("%d checks", checks)
 	}
 }
