@@ -557,3 +557,25 @@ func TestVersionThatLacksTypesGetsStages(t *testing.T) {
 		t.Errorf("in force is %+v", u)
 	}
 }
+
+// TestStagesAreRemovedAfterACompleteRollout checks that the version that was complete decides, and not a later one that was in force
+// nowhere.
+func TestStagesAreRemovedAfterACompleteRollout(t *testing.T) {
+	s := newStore()
+	s.storeRevision(1, 1)
+	s.set(1, stagesOf("0"))
+	s.progress(1, 1, 0)
+	s.change(func(p *placementv1.PlacementPolicy) { p.Status.Rollout.State = placementv1.RolloutComplete })
+	r := newReplica(t, s, newMetrics(t))
+	r.load(t)
+	s.set(2, stagesOf("0"))
+	r.catchUp()
+	r.load(t)
+	r.want(t, 1, 1, 1, 1)
+	s.change(func(p *placementv1.PlacementPolicy) {
+		p.Spec.Rego, p.Spec.Priority, p.Spec.Rollout = compilesNot, 3, nil
+	})
+	r.catchUp()
+	r.load(t)
+	r.want(t, 1, 1, 1, 1)
+}
