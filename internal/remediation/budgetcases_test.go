@@ -400,6 +400,23 @@ func TestFailuresOfNamespaces(t *testing.T) {
 			t.Errorf("waiting %+v", w)
 		}
 	})
+	t.Run("one, while an object that failed waits", func(t *testing.T) {
+		c := newBudgetCase(t, remediation.Limits{})
+		one := budget
+		one.MaxConcurrent = 1
+		p := c.scheduling("p", 1, one)
+		fail(c, p, "a", 5)
+		c.spends(in("a", 5), dueFor(p), true)
+		c.spends(in("a", last), dueFor(p), false)
+		c.spends(in("a", 0), dueFor(p), false)
+		next := c.done(in("a", 5), dueFor(p), remediation.Patch{Ending: remediation.Refused, Reason: "no"})
+		if got := namesOf(next.keys); !cmp.Equal(next.paused, []string{"p"}) || !cmp.Equal(got, []string{"a-0"}) {
+			t.Errorf("paused %v, to decide again: %v", next.paused, got)
+		}
+		if w := c.waiting("p"); w.Stopped != 1 {
+			t.Errorf("waiting %+v", w)
+		}
+	})
 	t.Run("two", func(t *testing.T) {
 		c := newBudgetCase(t, remediation.Limits{})
 		p := c.scheduling("p", 1, budget)

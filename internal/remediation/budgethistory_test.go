@@ -297,6 +297,9 @@ func (h *history) run() error {
 		if err := h.step(); err != nil {
 			return err
 		}
+		if keys := h.budget.Misfiled(); len(keys) > 0 {
+			return fmt.Errorf("objects wait by other rules than their own: %v", keys)
+		}
 	}
 	return h.rest()
 }

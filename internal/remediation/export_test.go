@@ -35,3 +35,15 @@ func (g *Groups) Members(p *placement.Policy) []Key {
 
 // EncodeChanges and DecodeChanges are for tests.
 var EncodeChanges, DecodeChanges = encodeChanges, decodeChanges
+
+// Misfiled returns the waiting objects that are in another class than their state says.
+func (s *Scheduler) Misfiled() (out []Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, w := range s.line.byKey {
+		if w.class == nil || w.class.id != s.classOf(w) {
+			out = append(out, key)
+		}
+	}
+	return out
+}

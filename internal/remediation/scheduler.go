@@ -218,8 +218,11 @@ func (s *Scheduler) wait(now time.Time, key Key, claims []claim, blocked block, 
 	s.dirty = s.dirty || blocked.reason == forSettling
 }
 
-// classify puts a waiting object into its class: what blocked reads of one object is equal for all objects of a class. The caller holds mu.
-func (s *Scheduler) classify(w *waiter) {
+// classify puts a waiting object into its class. The caller holds mu, and calls it whenever classOf changes.
+func (s *Scheduler) classify(w *waiter) { s.line.classify(w, s.classOf(w)) }
+
+// classOf returns the class of a waiting object: what blocked reads of one object is equal for all objects of a class. The caller holds mu.
+func (s *Scheduler) classOf(w *waiter) classID {
 	id := classID{namespace: w.key.Namespace}
 	if s.moving[w.key] != nil {
 		id.own = w.key
@@ -229,12 +232,12 @@ func (s *Scheduler) classify(w *waiter) {
 		b := s.policies[c.policy.Name]
 		// No name contains a slash.
 		text.WriteString(c.policy.Name)
-		for _, differs := range []bool{c.follows, c.rolls, b.unavailable.Has(w.key), b.probes.has(w.key), s.mayBeMended(b, w.key)} {
+		for _, differs := range []bool{c.follows, c.rolls, b.unavailable.Has(w.key), b.probes.has(w.key), s.refusedFor(b, w.key)} {
 			text.WriteByte(byte('/' + count(differs)))
 		}
 	}
 	id.claims = text.String()
-	s.line.classify(w, id)
+	return id
 }
 
 // reclassify puts all waiting objects into their classes. The caller holds mu.
@@ -466,9 +469,12 @@ func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, b *bounds, grante
 
 // mayBeMended reports whether the patch of an object is tried again although the patches of its namespace stopped: that ends when what
 // was refused is accepted. A stop of all patches lasts until it is released. The caller holds mu.
-func (s *Scheduler) mayBeMended(b *bounds, key Key) bool {
+func (s *Scheduler) mayBeMended(b *bounds, key Key) bool { return !b.paused.All() && s.refusedFor(b, key) }
+
+// refusedFor reports whether the last patch of an object for the policy was refused. The caller holds mu.
+func (s *Scheduler) refusedFor(b *bounds, key Key) bool {
 	f, failed := s.failed[unversioned(key)][b.name]
-	return failed && !f.rollout && !b.paused.All()
+	return failed && !f.rollout
 }
 
 // Ending is how a patch or an eviction ended.
@@ -587,7 +593,11 @@ func (s *Scheduler) learn(now time.Time, key Key, due Due, patch Patch) (out Res
 		case Refused:
 			out.Report = b.probes.report(now) || out.Report
 		case Made:
-			b.probes.succeed(key)
+			for other := range b.probes.succeed(key) {
+				if w := s.line.byKey[other]; w != nil {
+					s.classify(w)
+				}
+			}
 		}
 		s.tidy(now, b)
 	}

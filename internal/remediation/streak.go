@@ -153,10 +153,15 @@ func (f *failing) fail(now time.Time, key Key) {
 	f.namespaces.fail(now, key.Namespace, policyRetryDelayMax)
 }
 
-// succeed declares that the patch of an object succeeded.
-func (f *failing) succeed(key Key) {
+// succeed declares that the patch of an object succeeded. It returns the objects that had failed in its namespace.
+func (f *failing) succeed(key Key) sets.Set[Key] {
 	f.namespaces = streak[string]{}
+	t := f.objects[key.Namespace]
 	delete(f.objects, key.Namespace)
+	if t == nil {
+		return nil
+	}
+	return t.members
 }
 
 // forget declares that an object does not exist any more.
