@@ -469,7 +469,9 @@ func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, b *bounds, grante
 
 // mayBeMended reports whether the patch of an object is tried again although the patches of its namespace stopped: that ends when what
 // was refused is accepted. A stop of all patches lasts until it is released. The caller holds mu.
-func (s *Scheduler) mayBeMended(b *bounds, key Key) bool { return !b.paused.All() && s.refusedFor(b, key) }
+func (s *Scheduler) mayBeMended(b *bounds, key Key) bool {
+	return !b.paused.All() && s.refusedFor(b, key)
+}
 
 // refusedFor reports whether the last patch of an object for the policy was refused. The caller holds mu.
 func (s *Scheduler) refusedFor(b *bounds, key Key) bool {

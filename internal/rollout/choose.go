@@ -32,9 +32,10 @@ const (
 	Newest
 	// LastInForce is the version that was in force everywhere last, as the leader stored it.
 	LastInForce
-	// LastComplete is the version that this replica had in force everywhere last while all types that it reads were served, and
-	// LastCompiled the last one that compiled here. Neither is the version in the spec.
+	// LastComplete is the version that this replica had in force everywhere last while all types that it reads were served. It is not
+	// the version in the spec.
 	LastComplete
+	// LastCompiled is the last version that compiled here. It is not the version in the spec.
 	LastCompiled
 	// Kept stands for all that this replica has in force.
 	Kept
@@ -232,7 +233,7 @@ func (f *ChoiceFacts) stay(reason error) Choice {
 			reason = fmt.Errorf("%w; %w", reason, v.Err)
 		}
 	}
-	last, lost, missing := f.lastInForce()
+	last, missing, lost := f.lastInForce()
 	switch {
 	case missing != None:
 		return load(missing)
@@ -247,20 +248,20 @@ func (f *ChoiceFacts) stay(reason error) Choice {
 	return Choice{Target: None}
 }
 
-// lastInForce returns the version that was in force everywhere last; None if there was none. lost says why it can't be loaded.
-// missing is a version of which it has to know more.
-func (f *ChoiceFacts) lastInForce() (last Ref, lost error, missing Ref) {
+// lastInForce returns the version that was in force everywhere last; None if there was none. missing is a version of which it has to
+// know more. lost says why the last one can't be loaded.
+func (f *ChoiceFacts) lastInForce() (last, missing Ref, lost error) {
 	number := Ref(f.Position.Everywhere())
 	if number == None && f.Position != (Position{}) {
-		return None, nil, None
+		return None, None, nil
 	}
 	if number != None {
 		v, loaded := f.Versions[number]
 		switch {
 		case !loaded:
-			return None, nil, number
+			return None, number, nil
 		case v.Err == nil:
-			return number, nil, None
+			return number, None, nil
 		}
 		lost = v.Err
 	}
@@ -269,11 +270,11 @@ func (f *ChoiceFacts) lastInForce() (last Ref, lost error, missing Ref) {
 	isLast := number == None || v.Number == int64(number) || v.Version == f.Position.Version()
 	switch {
 	case !loaded:
-		return None, nil, LastInForce
+		return None, LastInForce, nil
 	case !isLast || errors.Is(v.Err, ErrNotStored):
-		return None, lost, None
+		return None, None, lost
 	case v.Err != nil:
-		return None, v.Err, None
+		return None, None, v.Err
 	}
-	return LastInForce, nil, None
+	return LastInForce, None, nil
 }
