@@ -19,8 +19,11 @@ package policyloader
 import (
 	"context"
 	"errors"
+	"fmt"
+	goruntime "runtime"
 	"strings"
 	"testing"
+	"weak"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +33,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/rollout"
 )
 
 // changing is an API server that serves carts in the given groups.
@@ -213,4 +217,51 @@ func TestUpdatesKeepBindings(t *testing.T) {
 	if got := registry.Get("policy-0"); !policy.IsAmbiguous(got.Err) || got.Policy.Generation != 2 {
 		t.Errorf("error %v, in force is generation %d", got.Err, got.Policy.Generation)
 	}
+}
+
+// inStages returns a policy with two stages of which one is reached.
+func inStages(from *cluster) *placementv1.PlacementPolicy {
+	obj := from.policies["policy-0"]
+	obj.Generation = 2
+	obj.Spec.Rollout = &placementv1.PolicyRollout{Stages: []placementv1.RolloutStage{{Name: "canary"}, {Name: "rest"}}}
+	obj.Status.Rollout = &placementv1.RolloutStatus{Digest: rollout.Digest(obj.Spec), Revision: 2, Reached: new(int32(1)), State: placementv1.RolloutProgressing}
+	return obj
+}
+
+// TestStoredVersionThatFails checks that a policy fails whose version that was in force last does not compile any more, and says so.
+// Without a version, it would match nothing.
+func TestStoredVersionThatFails(t *testing.T) {
+	from := policiesOf(1, text)
+	obj := inStages(from)
+	obj.Status.Rollout = nil
+	c, registry := newController(t, from)
+	spec := *obj.Spec.DeepCopy()
+	spec.Rego, spec.Rollout = "package p\nlabels := x", nil
+	c.Revisions = kept{revision: &policy.Revision{UID: obj.UID, Generation: 1, Spec: spec}}
+	load(t, c, "policy-0")
+	got := registry.Get("policy-0")
+	if !got.Broken || !strings.Contains(fmt.Sprint(got.Err), "the version that was in force last: ") {
+		t.Errorf("broken: %t, error %v", got.Broken, got.Err)
+	}
+}
+
+// TestEarlierStatesAreFreed checks that what is in force does not keep in memory what was in force before.
+func TestEarlierStatesAreFreed(t *testing.T) {
+	from := policiesOf(1, text)
+	obj := inStages(from)
+	c, registry := newController(t, from)
+	load(t, c, "policy-0")
+	first := weak.Make(registry.Get("policy-0"))
+	if first.Value().Staged.InForce.Reached != 1 {
+		t.Fatalf("in force is %+v", first.Value())
+	}
+	for reached := range int32(2) {
+		obj.Status.Rollout.Reached = new(2 - reached)
+		load(t, c, "policy-0")
+	}
+	goruntime.GC()
+	if first.Value() != nil {
+		t.Error("the first state is in memory still")
+	}
+	goruntime.KeepAlive(registry)
 }

@@ -185,7 +185,7 @@ func (l *loading) prepare(ctx context.Context, ref rollout.Ref) error {
 	evaluator, err := l.Engine.Prepare(ctx, l.obj.Name, v.module, v.binding)
 	if err != nil {
 		facts := l.facts.Versions[ref]
-		facts.Err = err
+		facts.Err, facts.Incomplete = err, false
 		return l.record(ref, facts)
 	}
 	if to, ok := evaluator.(placement.Successor); ok {
@@ -297,7 +297,7 @@ func (l *loading) findNewest(ctx context.Context) (err error) {
 // find loads an earlier version.
 func (l *loading) find(ctx context.Context, ref rollout.Ref) error {
 	var v *version
-	var err error
+	var reason error
 	switch ref {
 	case rollout.LastComplete:
 		v = l.complete
@@ -306,15 +306,19 @@ func (l *loading) find(ctx context.Context, ref rollout.Ref) error {
 			v = l.newest
 		}
 	case rollout.LastInForce:
-		v, err = l.lastInForce(ctx)
+		revision, ok, err := l.last(ctx)
+		if err != nil {
+			return err
+		}
+		if ok {
+			v, reason = l.lastInForce(ctx, revision)
+		}
 	default:
-		v, err = l.numbered(ctx, int64(ref))
+		v, reason = l.numbered(ctx, int64(ref))
 	}
 	switch {
-	case err != nil && ref == rollout.LastInForce:
-		return err
-	case err != nil:
-		return l.record(ref, rollout.VersionFacts{Err: err})
+	case reason != nil:
+		return l.record(ref, rollout.VersionFacts{Err: reason})
 	case v == nil || ref < rollout.None && v.Generation == l.obj.Generation:
 		return l.record(ref, rollout.VersionFacts{Err: rollout.ErrNotStored})
 	}
@@ -344,17 +348,16 @@ func (l *loading) numbered(ctx context.Context, number int64) (*version, error) 
 	return v, nil
 }
 
-// lastInForce returns the last version that was in force everywhere before this replica started; nil if none is stored or it does not
-// compile any more. A version that is not older than the newest one, which can't be in force, does not help.
-func (l *loading) lastInForce(ctx context.Context) (*version, error) {
-	revision, ok, err := l.last(ctx)
-	if err != nil || !ok || revision.Generation >= l.obj.Generation {
-		return nil, err
+// lastInForce returns the version that was in force everywhere last, given its revision; nil if it is not older than the version in the spec.
+func (l *loading) lastInForce(ctx context.Context, revision policy.Revision) (*version, error) {
+	if revision.Generation >= l.obj.Generation {
+		return nil, nil
 	}
-	v, _ := l.compile(ctx, revision)
-	if v != nil {
-		v.Bindings = l.bindingsOf(revision, v.module)
+	v, err := l.compile(ctx, revision)
+	if v == nil {
+		return nil, fmt.Errorf("the version that was in force last: %w", err)
 	}
+	v.Bindings = l.bindingsOf(revision, v.module)
 	return v, nil
 }
 
@@ -534,9 +537,9 @@ func (l *loading) deciding(c rollout.Choice) placement.PolicyState {
 
 // reached returns a function that reports whether a namespace is in a stage that a choice has reached.
 func (l *loading) reached(c rollout.Choice) func(namespace string, labels map[string]string) bool {
-	return func(namespace string, labels map[string]string) bool {
-		return l.stages.Of(namespace, labels) < c.InForce.Reached
-	}
+	// The function stays as long as the policy is in force, so it must not refer to the load, which has what was in force before.
+	stages, reached := l.stages, c.InForce.Reached
+	return func(namespace string, labels map[string]string) bool { return stages.Of(namespace, labels) < reached }
 }
 
 // policyOf returns a version as the decider needs it, in the namespaces for which within returns true, or in all if it is nil. A version

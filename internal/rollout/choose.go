@@ -162,6 +162,9 @@ func (f *ChoiceFacts) unstaged() Choice {
 	if f.Kept.Exists {
 		return f.everywhere(Kept, newest.Err)
 	}
+	if last := f.Versions[LastInForce]; last.Err != nil && !errors.Is(last.Err, ErrNotStored) {
+		return f.everywhere(Lost, fmt.Errorf("%w; %w", newest.Err, last.Err))
+	}
 	return f.everywhere(Lost, newest.Err)
 }
 
@@ -202,8 +205,11 @@ func (f *ChoiceFacts) inStages(target Ref, reason error) Choice {
 		return out
 	}
 	out.Err = fmt.Errorf("%w; it decides in stages that are not reached: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout", v.Err)
+	if reason != nil {
+		out.Err = fmt.Errorf("%w; %w", reason, out.Err)
+	}
 	if f.Kept.Exists && !f.Kept.Lost && (!f.Kept.Staged || f.Kept.Digest != f.Position.Digest) {
-		return f.stay(out.Err)
+		return f.everywhere(Kept, out.Err)
 	}
 	out.Before = Lost
 	return out
@@ -229,7 +235,10 @@ func (f *ChoiceFacts) stay(reason error) Choice {
 		case v.Err == nil:
 			return f.inStages(target, reason)
 		}
-		if reached = f.Position.Reached; reason != nil {
+		reached = f.Position.Reached
+		if reason == nil {
+			reason = v.Err
+		} else {
 			reason = fmt.Errorf("%w; %w", reason, v.Err)
 		}
 	}

@@ -78,18 +78,22 @@ func TestChooseWithoutStages(t *testing.T) {
 		versions versions
 		want     Choice
 	}{
-		"the newest":                                  {kept, versions{Newest: decides, LastComplete: decides}, inAll(Newest)},
-		"asks for earlier ones":                       {kept, versions{Newest: refused}, load(LastComplete)},
-		"asks for another one":                        {kept, versions{Newest: refused, LastComplete: incomplete}, load(LastCompiled)},
-		"asks for the stored one":                     {kept, versions{Newest: refused, LastComplete: absent, LastCompiled: absent}, load(LastInForce)},
-		"does not ask for it if others are known":     {kept, versions{Newest: refused, LastComplete: refused, LastCompiled: absent}, because(inAll(Kept), errBroken)},
-		"the last complete":                           {kept, versions{Newest: refused, LastComplete: decides}, because(inAll(LastComplete), errBroken)},
-		"the last that compiled":                      {kept, versions{Newest: refused, LastComplete: incomplete, LastCompiled: decides}, because(inAll(LastCompiled), errBroken)},
-		"the stored one":                              {kept, versions{Newest: refused, LastComplete: absent, LastCompiled: absent, LastInForce: decides}, because(inAll(LastInForce), errBroken)},
-		"an incomplete one":                           {kept, versions{Newest: refused, LastComplete: incomplete, LastCompiled: incomplete}, because(inAll(LastComplete), errBroken)},
-		"an incomplete stored one":                    {kept, versions{Newest: refused, LastComplete: absent, LastCompiled: absent, LastInForce: incomplete}, because(inAll(LastInForce), errBroken)},
-		"what is in force":                            {kept, versions{Newest: refused, LastComplete: refused, LastCompiled: refused}, because(inAll(Kept), errBroken)},
-		"nothing":                                     {KeptFacts{}, versions{Newest: refused, LastComplete: absent, LastCompiled: absent, LastInForce: absent}, because(inAll(Lost), errBroken)},
+		"the newest":                              {kept, versions{Newest: decides, LastComplete: decides}, inAll(Newest)},
+		"asks for earlier ones":                   {kept, versions{Newest: refused}, load(LastComplete)},
+		"asks for another one":                    {kept, versions{Newest: refused, LastComplete: incomplete}, load(LastCompiled)},
+		"asks for the stored one":                 {kept, versions{Newest: refused, LastComplete: absent, LastCompiled: absent}, load(LastInForce)},
+		"does not ask for it if others are known": {kept, versions{Newest: refused, LastComplete: refused, LastCompiled: absent}, because(inAll(Kept), errBroken)},
+		"the last complete":                       {kept, versions{Newest: refused, LastComplete: decides}, because(inAll(LastComplete), errBroken)},
+		"the last that compiled":                  {kept, versions{Newest: refused, LastComplete: incomplete, LastCompiled: decides}, because(inAll(LastCompiled), errBroken)},
+		"the stored one":                          {kept, versions{Newest: refused, LastComplete: absent, LastCompiled: absent, LastInForce: decides}, because(inAll(LastInForce), errBroken)},
+		"an incomplete one":                       {kept, versions{Newest: refused, LastComplete: incomplete, LastCompiled: incomplete}, because(inAll(LastComplete), errBroken)},
+		"an incomplete stored one":                {kept, versions{Newest: refused, LastComplete: absent, LastCompiled: absent, LastInForce: incomplete}, because(inAll(LastInForce), errBroken)},
+		"what is in force":                        {kept, versions{Newest: refused, LastComplete: refused, LastCompiled: refused}, because(inAll(Kept), errBroken)},
+		"nothing":                                 {KeptFacts{}, versions{Newest: refused, LastComplete: absent, LastCompiled: absent, LastInForce: absent}, because(inAll(Lost), errBroken)},
+		"nothing, and the stored one fails": {
+			KeptFacts{}, versions{Newest: refused, LastComplete: absent, LastCompiled: absent, LastInForce: {Err: errors.New("it was: busy")}},
+			because(inAll(Lost), errors.New("does not compile; it was: busy")),
+		},
 		"a complete one rather than the newest":       {kept, versions{Newest: notServed, LastComplete: decides}, because(inAll(LastComplete), notServed.Err)},
 		"a stored one rather than the newest":         {kept, versions{Newest: notServed, LastComplete: absent, LastCompiled: absent, LastInForce: decides}, because(inAll(LastInForce), notServed.Err)},
 		"the newest rather than an incomplete one":    {kept, versions{Newest: notServed, LastComplete: incomplete, LastCompiled: absent}, inAll(Newest)},
@@ -159,11 +163,15 @@ func TestChooseInStages(t *testing.T) {
 		"no status, and the stored one can't decide": {
 			0, Position{}, KeptFacts{}, versions{Newest: decides, LastInForce: refused}, because(inAll(Lost), errors.New("does not compile"+lostAtAll)),
 		},
-		"the first version":                        {0, Position{}, KeptFacts{}, versions{Newest: decides, LastInForce: absent}, Choice{Target: None}},
-		"the first version fails":                  {0, Position{}, KeptFacts{}, versions{Newest: refused, LastInForce: absent}, because(Choice{Target: Lost}, errBroken)},
-		"the first one failed in another's stages": {0, Position{Digest: "w-s", Revision: 2, Reached: 1}, KeptFacts{}, versions{Newest: refused, 2: absent}, because(Choice{Target: Lost, InForce: InForce{Reached: 1}}, errors.New("does not compile; "+notStored1))},
-		"another first one":                        {0, Position{Digest: "w-t", Revision: 2, Reached: 1}, KeptFacts{}, versions{Newest: decides}, Choice{Target: None}},
-		"a status without a revision":              {0, Position{Digest: "w-s", Reached: 1}, KeptFacts{}, versions{Newest: decides}, Choice{Target: None}},
+		"the first version":                         {0, Position{}, KeptFacts{}, versions{Newest: decides, LastInForce: absent}, Choice{Target: None}},
+		"the first version fails":                   {0, Position{}, KeptFacts{}, versions{Newest: refused, LastInForce: absent}, because(Choice{Target: Lost}, errBroken)},
+		"the first one failed in another's stages":  {0, Position{Digest: "w-s", Revision: 2, Reached: 1}, KeptFacts{}, versions{Newest: refused, 2: absent}, because(Choice{Target: Lost, InForce: InForce{Reached: 1}}, errors.New("does not compile; "+notStored1))},
+		"the first one is lost in another's stages": {0, Position{Digest: "w-s", Revision: 2, Reached: 1}, KeptFacts{}, versions{Newest: decides, 2: absent}, because(Choice{Target: Lost, InForce: InForce{Reached: 1}}, absent.Err)},
+		"the newest fails, and one is lost in another's stages": {
+			0, inMidst, KeptFacts{}, versions{Newest: refused, 2: decides, 1: absent}, because(reaches(2, Lost, "w-s"), errors.New("does not compile; "+notStored1+elsewhere)),
+		},
+		"another first one":           {0, Position{Digest: "w-t", Revision: 2, Reached: 1}, KeptFacts{}, versions{Newest: decides}, Choice{Target: None}},
+		"a status without a revision": {0, Position{Digest: "w-s", Reached: 1}, KeptFacts{}, versions{Newest: decides}, because(Choice{Target: Lost, InForce: InForce{Reached: 1}}, errors.New("revision 0: the revision is not stored"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			compare(t, tc.want, Choose(ChoiceFacts{Staged: true, Digest: "v-s", Revision: tc.revision, Position: tc.position, Kept: tc.kept, Versions: tc.versions}))
