@@ -154,7 +154,7 @@ func (n *neededFields) widened() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if policies := n.registry.InForce(); !identical(policies, n.policies) {
-		// Don't keep references to policies that are no longer in force: after the last policy, of is never called
+		// Don't keep references to policies that are no longer in force: after the last policy, forType is never called
 		// again.
 		n.renew(policies)
 	}

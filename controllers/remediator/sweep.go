@@ -203,7 +203,7 @@ func (c *Controller) policyChanged(p placement.PolicyChange) {
 	for _, before := range p.Before {
 		c.matched.forget(before)
 	}
-	// settle must find it here when the scheduler knows of it.
+	// settleReadiness must find it here when the scheduler knows of it.
 	if c.objects.started() {
 		c.backlog.add(func(b *changes) { b.policies = append(append(b.policies, p.Before...), p.After...) })
 	}

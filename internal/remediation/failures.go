@@ -107,7 +107,7 @@ func (s *Scheduler) Release(policy, pause string) bool {
 	return true
 }
 
-// Waiting are the numbers of objects that a policy has to patch and that wait for its budget.
+// Waiting are the numbers of objects that a policy has to patch and that wait for the scheduler.
 type Waiting struct {
 	// Paced are the objects that wait because of the number of patches a minute, or of objects that are moved at the same
 	// time.

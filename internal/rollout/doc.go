@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package rollout brings versions of policies into force in stages. It finds the stage of a namespace, and decides when a
-// rollout goes on to its next stage.
+// Package rollout decides which version of a policy is in force (Choose; docs/versions.md), and brings versions into force in stages: it
+// finds the stage of a namespace, and decides when a rollout goes on to its next stage (Next).
 //
 // A version is a policy's spec without spec.rollout and spec.remediation, which apply at once. At most two versions decide at
 // the same time: the one that is rolled out, in the namespaces of the stages that are reached, and the one before everywhere
