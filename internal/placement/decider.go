@@ -308,7 +308,8 @@ type Source interface {
 
 // Outcome is the merged result of all policies that match an object.
 type Outcome struct {
-	// Object is the object with its placement and its record. It is nil if no policy matches, and for Assess. It shares everything that was not merged with the request's object, so callers must change neither.
+	// Object is the object with its placement and its record. It is nil if no policy matches, and for Assess. It shares
+	// everything that was not merged with the request's object, so callers must change neither.
 	Object *unstructured.Unstructured
 	// Paths are the paths that have other values than in the request's object, beside labels and annotations.
 	Paths
