@@ -26,6 +26,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -161,7 +162,7 @@ func (o *checkOptions) validator(ctx context.Context, objects []*unstructured.Un
 		if cluster, _, err = o.cluster(ctx); err != nil {
 			return nil, nil, err
 		}
-		out.Clusters, out.Namespaces = clustersOf{cluster}, namespacesOf{cluster}
+		out.Clusters, out.Namespaces, out.Nodes, out.PriorityClasses = clustersOf{cluster}, namespacesOf{cluster}, nodesOf{cluster}, classesOf{cluster}
 	} else {
 		// Directories also have files of other tools, without objects.
 		others := slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool {
@@ -187,6 +188,10 @@ func check(ctx context.Context, cluster simulation.Cluster, v *policyvalidator.V
 	}
 	warnings, err := v.ValidateCreate(ctx, p)
 	out.Warnings, out.Errors = warnings, messagesOf(err)
+	if obj.GetNamespace() != "" {
+		// The API server drops it without a word.
+		out.Warnings = append(out.Warnings, "metadata.namespace has no effect: a PlacementPolicy is in no namespace, and matches the objects of all. Select namespaces in spec.match.namespaceSelector")
+	}
 	if err != nil {
 		return out
 	}
@@ -317,6 +322,33 @@ func (n namespacesOf) All(ctx context.Context) (iter.Seq2[string, map[string]str
 			}
 		}
 	}, nil
+}
+
+// nodesOf implements policyvalidator.Nodes.
+type nodesOf struct{ simulation.Cluster }
+
+// All returns the name and the labels of each node.
+func (n nodesOf) All(ctx context.Context) ([]map[string]any, error) {
+	objects, err := n.List(ctx, corev1.SchemeGroupVersion.WithResource("nodes"), nil)
+	out := make([]map[string]any, len(objects))
+	for i, obj := range objects {
+		labels, _, _ := unstructured.NestedMap(obj.Object, "metadata", "labels")
+		out[i] = map[string]any{"name": obj.GetName(), "labels": labels}
+	}
+	return out, err
+}
+
+// classesOf lists the priority classes.
+type classesOf struct{ simulation.Cluster }
+
+// Names returns the names of all priority classes, with those that each API server has.
+func (c classesOf) Names(ctx context.Context) ([]string, error) {
+	objects, err := c.List(ctx, schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"), nil)
+	out := []string{"system-cluster-critical", "system-node-critical"}
+	for _, obj := range objects {
+		out = append(out, obj.GetName())
+	}
+	return out, err
 }
 
 // scalesOf implements policyvalidator.Scales.

@@ -29,6 +29,7 @@ import (
 
 var (
 	_ findings.Clusters = (*recent)(nil)
+	_ findings.Nodes    = (*recentNodes)(nil)
 	_ findings.Scales   = (*recent)(nil)
 )
 
@@ -81,4 +82,28 @@ func (r *recent) ReplicasPath(ctx context.Context, resource schema.GroupVersionR
 
 func (r *recent) isRecent(read time.Time) bool {
 	return !read.IsZero() && r.clock.Since(read) < recentPeriod
+}
+
+// recentNodes are the nodes that were read last.
+type recentNodes struct {
+	source findings.Nodes
+	clock  clock.PassiveClock
+
+	mu    sync.Mutex
+	read  time.Time
+	nodes []map[string]any
+}
+
+// All implements findings.Nodes.
+func (r *recentNodes) All(ctx context.Context) ([]map[string]any, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.read.IsZero() && r.clock.Since(r.read) < recentPeriod {
+		return r.nodes, nil
+	}
+	nodes, err := r.source.All(ctx)
+	if err == nil {
+		r.nodes, r.read = nodes, r.clock.Now()
+	}
+	return nodes, err
 }

@@ -115,6 +115,18 @@ type Namespaces interface {
 	All(ctx context.Context) (iter.Seq2[string, map[string]string], error)
 }
 
+// Nodes reads the nodes of the served cluster.
+type Nodes interface {
+	// All returns the name and the labels of each node in the form of data.clusters[name]. It returns none if there are too many to read.
+	All(ctx context.Context) ([]map[string]any, error)
+}
+
+// Classes lists the classes of one kind, such as PriorityClass.
+type Classes interface {
+	// Names returns the names of all classes.
+	Names(ctx context.Context) ([]string, error)
+}
+
 // Scales finds the field of an object that its scale subresource sets.
 type Scales interface {
 	// ReplicasPath returns the path of the field. ok is false if the path is not known.
@@ -129,6 +141,10 @@ type Finder struct {
 	Namespaces Namespaces
 	// Clusters reads the existing clusters. If it is nil, they are not compared.
 	Clusters Clusters
+	// Nodes reads the nodes. If it is nil, they are not compared.
+	Nodes Nodes
+	// PriorityClasses lists the priority classes. If it is nil, they are not compared.
+	PriorityClasses Classes
 	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is matched; "" for none.
 	OwnNamespace string
 	// ClusterPredicates lists the manager's predicates that evaluate clusters.
@@ -171,7 +187,8 @@ func (f *Finder) All(ctx context.Context, name string, spec placementv1.Placemen
 		return nil, false
 	}
 	out := slices.Concat(f.match(ctx, spec.Match, matcher), f.Stages(ctx, name, spec, matcher), f.Policy(ctx, Policy{name, spec, matcher, module, binding}))
-	namespaces = len(module.Keyed) > 0 || spec.Rollout != nil && len(spec.Rollout.Stages) > 0
+	namespaces = len(module.Keyed) > 0 || spec.Rollout != nil && len(spec.Rollout.Stages) > 0 || matcher.SelectsNamespaces() ||
+		slices.ContainsFunc(spec.Rules, func(r placementv1.Rule) bool { return r.When != nil && r.When.NamespaceSelector != nil })
 	return slices.DeleteFunc(out, func(found Finding) bool { return found.Level == Notice }), namespaces
 }
 
@@ -186,7 +203,8 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 		f.findingsOfNamespaces(ctx, module, p.Binding), ambiguous, findingsOfUndefined(spec), f.findingsOfSubresources(ctx, m, module),
 		findingsOfClusters(spec, module), f.findingsOfDelivery(spec, m, module, specPath.Child("delivery")), findingsOfRemediation(spec), f.findingsOfBudget(p.Name, spec), findingsOfMoves(spec, module), findingsOfEviction(spec, m, module),
 		f.findingsOfTypes(spec, m, module), f.findingsOfGaps(spec, m, module), findingsOfCopies(spec, m, module), f.findingsOfKinds(m, module), findingsOfAbsentLabels(m, module), findingsOfUnused(module),
-		f.findingsOfConstants(ctx, spec.WithDefaults(), module, p.Binding), findingsOfPredicates(module, f.ClusterPredicates))
+		f.findingsOfConstants(ctx, spec.WithDefaults(), module, p.Binding), f.findingsOfNodes(ctx, spec), f.findingsOfClasses(ctx, spec),
+		f.findingsOfWhen(ctx, spec, m), findingsOfPredicates(module, f.ClusterPredicates))
 	if !module.FromRules() {
 		return out
 	}

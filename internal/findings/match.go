@@ -18,8 +18,10 @@ package findings
 
 import (
 	"context"
+	"slices"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/absent"
 	"github.com/berth-dev/berth/internal/match"
 )
 
@@ -66,8 +68,50 @@ func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Mat
 	if err != nil {
 		return append(out, notice("%s: whether any namespace is selected is not known: %v", path.Child("namespaceSelector"), err))
 	}
+	problems := absent.LabelsOf("namespace", namespaces).Selector(spec.NamespaceSelector, path.Child("namespaceSelector"))
 	if m.SelectsNoneOf(namespaces, f.OwnNamespace) {
-		out = append(out, notice("%s selects none of the namespaces that there are", path.Child("namespaceSelector")))
+		var why string
+		if len(problems) > 0 {
+			why = ": " + problems[0].Text
+		}
+		return append(out, notice("%s selects none of the namespaces that there are%s", path.Child("namespaceSelector"), why))
+	}
+	return append(out, advices(problems)...)
+}
+
+// findingsOfWhen finds values in the namespace selectors of rules that no namespace has which the policy matches.
+func (f *Finder) findingsOfWhen(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
+	selects := func(r placementv1.Rule) bool { return r.When != nil && r.When.NamespaceSelector != nil }
+	if f.Namespaces == nil || !slices.ContainsFunc(spec.Rules, selects) {
+		return nil
+	}
+	namespaces, err := f.Namespaces.All(ctx)
+	if err != nil {
+		return []Finding{notice("spec.rules: whether the rules apply to any namespace is not known: %v", err)}
+	}
+	matched := absent.LabelsOf("matched namespace", func(yield func(string, map[string]string) bool) {
+		for name, labels := range namespaces {
+			if name != f.OwnNamespace && m.SelectsNamespace(name, labels) && !yield(name, labels) {
+				return
+			}
+		}
+	})
+	if matched.Empty() {
+		return nil
+	}
+	var out []Finding
+	for i, rule := range spec.Rules {
+		if !selects(rule) {
+			continue
+		}
+		out = append(out, advices(matched.Selector(rule.When.NamespaceSelector, specPath.Child("rules").Index(i).Child("when", "namespaceSelector")))...)
+	}
+	return out
+}
+
+func advices(problems []absent.Problem) (out []Finding) {
+	for _, p := range problems {
+		out = append(out, advice("%s: %s", p.Field, p.Text))
 	}
 	return out
 }

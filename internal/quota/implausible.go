@@ -24,6 +24,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
@@ -58,6 +59,8 @@ func (e *Evaluators) ImplausibleAmounts(spec *placementv1.QuotaSpec) []string {
 			why = implausibleBytes(bare, amount)
 		case bare == corev1.ResourceCPU:
 			why = implausibleCPU(amount)
+		case amount.Format == resource.BinarySI && strings.HasSuffix(amount.String(), "i") && helper.IsExtendedResourceName(bare):
+			why = fmt.Sprintf("is %s of them: a plain number is probably meant", decimal(amount))
 		case !whole(amount, resource.Scale(0)):
 			why = fmt.Sprintf("is %s, and objects take whole numbers only", decimal(amount))
 		}
@@ -134,4 +137,18 @@ func decimal(amount resource.Quantity) string {
 		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
 	}
 	return text
+}
+
+// Extended returns the names of extended resources in a quota's hard, sorted, but for those of which DeviceClasses provide devices.
+func (e *Evaluators) Extended(spec *placementv1.QuotaSpec) (out []corev1.ResourceName) {
+	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
+		bare := bareName(name)
+		if bare == name || !slices.Contains(e.counted(name), pods) || !helper.IsExtendedResourceName(bare) || meantDevices(name) != "" {
+			continue
+		}
+		if e.devices.Classes == nil || e.devices.Classes.GetDeviceClass(bare) == nil {
+			out = append(out, name)
+		}
+	}
+	return out
 }

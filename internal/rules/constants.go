@@ -20,92 +20,114 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/numeral"
 )
 
-// Constant is a value in rules that values of clusters are compared with.
-type Constant struct {
-	// Field is the field of the rules.
+// Compared is a requirement or a preference of a rule.
+type Compared struct {
+	placementv1.Requirement
+	// Field is the field of the requirement.
 	Field *field.Path
-	Value string
-	// Path is the path below data.clusters[name] of the value of clusters. If there is a list, its members are compared. It is empty
-	// for the name of clusters.
-	Path []string
+	// Preferred reports whether it is a preference, and OfNodes whether it is of nodes and not of clusters.
+	Preferred, OfNodes bool
 }
 
 // Key is the key of a member of clusters that rules read.
 type Key struct {
 	// Field is the field of the rules.
 	Field *field.Path
-	// Document is the field of data.clusters[name] that has the member: "labels" or "properties".
+	// Document is the field of data.clusters[name] that has the member: "labels", "annotations", or "properties".
 	Document, Name string
-	// NoEffect is what the requirement does not do while no cluster has the member, such as "excludes no cluster"; "" if objects are
-	// denied then, or if that can be meant.
-	NoEffect string
 }
 
-// Constants returns the values that rules compare values of clusters with by In and NotIn, and the labels and properties of clusters
-// that they read, in the order of the rules.
-func Constants(rules []placementv1.Rule) (constants []Constant, keys []Key) {
-	requirement := func(q placementv1.Requirement, at *field.Path, noEffect string) {
-		for _, k := range keysOf(q.Label, q.Property, at) {
-			k.NoEffect = noEffect
-			keys = append(keys, k)
-		}
-		path, ok := comparedPath(q.Subject)
-		if !ok || q.Operator != placementv1.OperatorIn && q.Operator != placementv1.OperatorNotIn {
-			return
-		}
-		for i, value := range q.Values {
-			constants = append(constants, Constant{Field: at.Child("values").Index(i), Value: value, Path: path})
-		}
-	}
+// Comparisons returns the requirements and preferences of rules, in the order of the rules.
+func Comparisons(rules []placementv1.Rule) (out []Compared) {
 	for i, rule := range rules {
-		if rule.Candidates == placementv1.RuleCandidatesNodes {
-			continue
-		}
-		at := field.NewPath("spec", "rules").Index(i)
+		at, nodes := field.NewPath("spec", "rules").Index(i), rule.Candidates == placementv1.RuleCandidatesNodes
 		for j, q := range rule.Require {
-			noEffect := ""
-			if q.Operator == placementv1.OperatorNotIn {
-				noEffect = "excludes no cluster"
-			}
-			requirement(q, at.Child("require").Index(j), noEffect)
+			out = append(out, Compared{q, at.Child("require").Index(j), false, nodes})
 		}
 		for j, p := range rule.Prefer {
-			requirement(p.Requirement, at.Child("prefer").Index(j), "makes no cluster better than others")
-		}
-		if s := rule.Spread; s != nil {
-			keys = append(keys, keysOf(s.Label, s.Property, at.Child("spread"))...)
+			out = append(out, Compared{p.Requirement, at.Child("prefer").Index(j), true, nodes})
 		}
 	}
-	return constants, keys
+	return out
 }
 
-func keysOf(label, property string, at *field.Path) []Key {
-	switch {
-	case label != "":
-		return []Key{{Field: at.Child("label"), Document: "labels", Name: label}}
-	case property != "":
-		return []Key{{Field: at.Child("property"), Document: "properties", Name: property}}
+// Spreads returns the labels and properties of clusters over whose values rules spread objects, in the order of the rules.
+func Spreads(rules []placementv1.Rule) (out []Key) {
+	for i, rule := range rules {
+		if s := rule.Spread; s != nil && rule.Candidates != placementv1.RuleCandidatesNodes {
+			at := field.NewPath("spec", "rules").Index(i).Child("spread")
+			if key, ok := keyOf(placementv1.Subject{Label: s.Label, Property: s.Property}, at); ok {
+				out = append(out, key)
+			}
+		}
 	}
-	return nil
+	return out
 }
 
-// comparedPath returns the path below data.clusters[name] of a value that is a string, or a list of strings. ok is false for other
-// values.
-func comparedPath(s placementv1.Subject) (path []string, ok bool) {
-	switch {
+// Key returns the key that the comparison reads; ok is false if it reads a field or a resource.
+func (c Compared) Key() (key Key, ok bool) { return keyOf(c.Subject, c.Field) }
+
+func keyOf(s placementv1.Subject, at *field.Path) (key Key, ok bool) {
+	for _, one := range []struct{ name, document, key string }{
+		{"label", "labels", s.Label}, {"annotation", "annotations", s.Annotation}, {"property", "properties", s.Property},
+	} {
+		if one.key != "" {
+			return Key{at.Child(one.name), one.document, one.key}, true
+		}
+	}
+	return Key{}, false
+}
+
+// Path returns the path of the compared value below data.clusters[name], or in a node: of a list, the members are compared. Free quantities, of which
+// clusters have only the parts, have the path of what is allocatable.
+func (c Compared) Path() []string {
+	switch s := c.Subject; {
+	case c.OfNodes && s.Field != placementv1.ClusterFieldName:
+		return []string{"labels", nodeLabel(s)}
 	case s.Label != "":
-		return []string{"labels", s.Label}, true
+		return []string{"labels", s.Label}
 	case s.Annotation != "":
-		return []string{"annotations", s.Annotation}, true
+		return []string{"annotations", s.Annotation}
 	case s.Property != "":
-		return []string{"properties", s.Property}, true
-	case s.Field == placementv1.ClusterFieldName:
-		return nil, true
+		return []string{"properties", s.Property}
+	case s.Allocatable != "" || s.Free != "":
+		return []string{"allocatable", s.Allocatable + s.Free}
 	case s.Field == placementv1.ClusterFieldZone:
-		return []string{"zones"}, true
+		return []string{"zones"}
 	default:
-		return []string{string(s.Field)}, s.Field != "" && s.Field != placementv1.ClusterFieldReady
+		return []string{string(s.Field)}
+	}
+}
+
+// Noun names what is compared, as in "label env" or "field region".
+func (c Compared) Noun() string {
+	for _, one := range []struct{ noun, key string }{
+		{"label", c.Label}, {"annotation", c.Annotation}, {"property", c.Property}, {"allocatable", c.Allocatable}, {"free", c.Free},
+	} {
+		if one.key != "" {
+			return one.noun + " " + one.key
+		}
+	}
+	return "field " + string(c.Requirement.Field)
+}
+
+// Ordered reports whether the comparison is by order, and as what it reads values then.
+func (c Compared) Ordered() (as placementv1.ValueType, ok bool) {
+	return valueType(c.Requirement), requirementIsOrdered(c.Operator)
+}
+
+// Reads reports whether a comparison by order can read a value of a cluster.
+func Reads(as placementv1.ValueType, text string) bool {
+	switch as {
+	case placementv1.ValueTypeVersion:
+		return isVersion(text)
+	case placementv1.ValueTypeQuantity:
+		_, err := numeral.Quantity(text)
+		return err == nil && quantities.MatchString(text)
+	default:
+		return numbers.MatchString(text)
 	}
 }

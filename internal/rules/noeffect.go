@@ -22,11 +22,14 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/celexpression"
+	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
@@ -139,9 +142,29 @@ func (v *validator) unlikely(rule placementv1.Rule, path *field.Path) {
 	}
 }
 
+// bytesOf are the resources of clusters that are measured in bytes, beside huge pages.
+var bytesOf = []string{string(corev1.ResourceMemory), string(corev1.ResourceStorage), string(corev1.ResourceEphemeralStorage)}
+
+// fewBytes is less than any cluster has.
+var fewBytes = resource.MustParse("1Mi")
+
+// fewerBytes warns of a number of bytes whose unit is missing.
+func (v *validator) fewerBytes(q placementv1.Requirement, path *field.Path) {
+	name := q.Allocatable + q.Free
+	if !slices.Contains(bytesOf, name) && !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) {
+		return
+	}
+	for i, value := range q.Values {
+		if amount, err := numeral.Quantity(value); err == nil && amount.Sign() > 0 && amount.Cmp(fewBytes) < 0 {
+			v.warn(path.Index(i), "%s is %s bytes, less than any cluster has: write a unit, as in %sGi", value, amount.AsDec().String(), strings.TrimRight(value, "mk"))
+		}
+	}
+}
+
 // unlikelyValues warns of values that In and NotIn compare with, and that fields and labels of clusters never have: patterns,
 // placeholders, and parts of versions.
 func (v *validator) unlikelyValues(q placementv1.Requirement, path *field.Path) {
+	v.fewerBytes(q, path)
 	if q.Operator != placementv1.OperatorIn && q.Operator != placementv1.OperatorNotIn || q.Field == "" && q.Label == "" {
 		return
 	}

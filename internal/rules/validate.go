@@ -239,6 +239,8 @@ func (v *validator) requirement(q placementv1.Requirement, path *field.Path, nod
 		v.errs = append(v.errs, field.NotSupported(path.Child("operator"), q.Operator, []string{"In", "NotIn", "Exists", "DoesNotExist"}))
 	case ordered:
 		v.compared(q, path)
+	case q.Field == placementv1.ClusterFieldReady && q.Operator == placementv1.OperatorExists:
+		v.forbid(path.Child("operator"), "clusters that are not ready meet Exists, too: set operator: In, values: [\"true\"]")
 	case q.Field == placementv1.ClusterFieldReady:
 		for i, value := range q.Values {
 			if value != "true" && value != "false" {

@@ -207,7 +207,8 @@ func newDelivery(base *base, evaluation *evaluation, loading *loading, ledger *r
 func newFinder(base *base, evaluation *evaluation, scales findings.Scales) *findings.Finder {
 	return &findings.Finder{
 		Catalog: evaluation.catalog, Scales: scales, Namespaces: base.namespaces, OwnNamespace: base.options.exemptNamespace(),
-		Clusters:          &watches.Clusters{Client: base.served.dynamic, Catalog: evaluation.catalog},
+		Clusters: &watches.Clusters{Client: base.served.dynamic, Catalog: evaluation.catalog},
+		Nodes:    &watches.Nodes{Client: base.served.dynamic}, PriorityClasses: &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},
 		ClusterPredicates: base.settings.predicates.NamesOf(predicates.Clusters), Templates: base.settings.templates,
 		Compiler: compilation.New(maxCompilations, compilation.RequestDeadline, policy.Compile),
 	}

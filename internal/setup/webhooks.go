@@ -89,6 +89,8 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 			Bound:             evaluation.registry.BindingsInForce,
 			Groups:            evaluation.registry.Groups,
 			Clusters:          &watches.Clusters{Client: base.served.dynamic, Catalog: evaluation.catalog},
+			Nodes:             &watches.Nodes{Client: base.served.dynamic},
+			PriorityClasses:   &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},
 			ClusterPredicates: base.settings.predicates.NamesOf(predicates.Clusters),
 			Compiler:          compilation.New(maxCompilations, compilation.RequestDeadline, policy.Compile),
 		}).Handler))
@@ -97,6 +99,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 		Catalog: evaluation.catalog, Evaluators: evaluation.quotaEvaluators, Namespaces: base.namespaces,
 		Classes:                 &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},
 		StorageClasses:          &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.StorageClass},
+		Nodes:                   &watches.Nodes{Client: base.served.dynamic},
 		VolumeAttributesClasses: &watches.Classes{Reader: base.mgr.GetAPIReader(), Kind: watches.VolumeAttributesClass},
 		OwnNamespace:            base.options.exemptNamespace(), Decoder: admission.NewDecoder(base.mgr.GetScheme()),
 		Live: base.mgr.GetAPIReader(), Cache: base.mgr.GetClient(),

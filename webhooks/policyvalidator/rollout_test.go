@@ -369,7 +369,7 @@ func TestWarnOfStages(t *testing.T) {
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "staging"}}
 			},
-			want: []string{"spec.match.namespaceSelector selects none of the namespaces that there are"},
+			want: []string{`spec.match.namespaceSelector selects none of the namespaces that there are: no namespace has the value "staging" of label env now, so that this selects no namespace; there are "dev", "prod", "system"`},
 		},
 		"Earlier": {
 			stages: []placementv1.RolloutStage{labeled("prod", "env=prod"), labeled("canary", "canary=true"), percentage("rest", 100)},

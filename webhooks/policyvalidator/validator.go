@@ -93,6 +93,10 @@ type Validator struct {
 	ClusterPredicates []string
 	// Clusters reads the existing clusters. If it is nil, they are not checked.
 	Clusters findings.Clusters
+	// Nodes reads the nodes, and PriorityClasses lists the priority classes. What rules compare of nodes, and the classes that they set, are not
+	// compared with them if they are nil.
+	Nodes           findings.Nodes
+	PriorityClasses findings.Classes
 	// Groups returns the groups of the budgets of all policies but one. If it is nil, groups are not checked.
 	Groups func(except string) []string
 	// Templates finds the pod templates of kinds; nil for the built-in kinds.
@@ -262,8 +266,8 @@ func sourceField(spec placementv1.PlacementPolicySpec) string {
 // finder returns what finds the mistakes that do not keep a policy from being stored.
 func (v *Validator) finder() *findings.Finder {
 	return &findings.Finder{
-		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, OwnNamespace: v.OwnNamespace,
-		ClusterPredicates: v.ClusterPredicates, Groups: v.Groups, Templates: v.Templates, Compiler: v.Compiler,
+		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, Nodes: v.Nodes, PriorityClasses: v.PriorityClasses,
+		OwnNamespace: v.OwnNamespace, ClusterPredicates: v.ClusterPredicates, Groups: v.Groups, Templates: v.Templates, Compiler: v.Compiler,
 	}
 }
 

@@ -75,7 +75,7 @@ func TestCoverage(t *testing.T) {
 		"a shared one covers":     {[]spec{{limited, "l", podsLimited}, {cluster, "r", `{hard: {count/pods: 1}}`}}, spec{scoped, "q", tried}, nil},
 		"a shared one elsewhere":  {[]spec{{limited, "l", podsLimited}, {cluster, "r", `{hard: {count/pods: 1}, namespaceSelector: {matchLabels: {team: none}}}`}}, spec{scoped, "q", tried}, []string{"ScopedQuota q"}},
 		"limit holds elsewhere":   {[]spec{{limited, "l", `{resource: pods, matchContains: [count/pods], namespaceSelector: {matchLabels: {team: platform}}}`}}, spec{scoped, "q", tried}, nil},
-		"shared quota":            {[]spec{{limited, "l", podsLimited}}, spec{cluster, "q", tried}, []string{"in namespace shop what ClusterScopedQuota q would cover"}},
+		"shared quota":            {[]spec{{limited, "l", podsLimited}}, spec{cluster, "q", `{mode: Warn, hard: {count/pods: 1}, namespaceSelector: {}}`}, []string{"in namespace shop what ClusterScopedQuota q would cover"}},
 		"others' gaps are theirs": {[]spec{{limited, "l", podsLimited}, {scoped, "q", tried}}, spec{scoped, "r", `{mode: Warn, hard: {count/configmaps: 1}}`}, nil},
 		"at most three are named": {[]spec{{limited, "a", podsLimited}, {limited, "b", podsLimited}, {limited, "c", podsLimited}, {limited, "d", podsLimited}}, spec{scoped, "q", tried},
 			[]string{"LimitedResource a", "LimitedResource b", "LimitedResource c"}},

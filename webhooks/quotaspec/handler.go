@@ -25,15 +25,19 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/absent"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/suggest"
@@ -49,6 +53,12 @@ type Catalog interface {
 type Namespaces interface {
 	// All yields the name and labels of each existing namespace. Callers must not modify the labels.
 	All(ctx context.Context) (iter.Seq2[string, map[string]string], error)
+}
+
+// Nodes reads the nodes of the served cluster.
+type Nodes interface {
+	// All returns the allocatable resources of each node in the form of data.clusters[name]. It returns none if there are too many to read.
+	All(ctx context.Context) ([]map[string]any, error)
 }
 
 // Classes lists the classes of one kind, such as PriorityClass or StorageClass.
@@ -70,6 +80,8 @@ type Handler struct {
 	Classes Classes
 	// StorageClasses and VolumeAttributesClasses may be nil. Classes of that kind are then not checked.
 	StorageClasses, VolumeAttributesClasses Classes
+	// Nodes reads the nodes. If it is nil, extended resources are not compared with theirs.
+	Nodes Nodes
 	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is counted. It is empty if there is
 	// none.
 	OwnNamespace string
@@ -100,7 +112,11 @@ func (h *Handler) warnings(ctx context.Context, r admission.Request) ([]string, 
 		if err := h.Decoder.Decode(r, q); err != nil {
 			return nil, err
 		}
-		return slices.Concat(h.warnOfQuota(ctx, q.QuotaSpec()), h.warnOfSelector(ctx, q.Spec.NamespaceSelector), h.warnOfCoverage(ctx, q)), nil
+		out := h.warnOfQuota(ctx, q.QuotaSpec())
+		if q.Spec.NamespaceSelector == nil {
+			out = append(out, "spec.namespaceSelector is not set: all namespaces share the amounts of spec.hard. Select the namespaces that share them, or set namespaceSelector: {} for all")
+		}
+		return slices.Concat(out, h.warnOfSelector(ctx, q.Spec.NamespaceSelector), h.warnOfCoverage(ctx, q)), nil
 	case quota.KindLimitedResource:
 		l := &placementv1.LimitedResource{}
 		if err := h.Decoder.Decode(r, l); err != nil {
@@ -142,6 +158,7 @@ func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) 
 		out = append(out, fmt.Sprintf("spec.hard: there is no DeviceClass %s: no device is allocated of it until it is created", name))
 	}
 	out = append(out, h.Evaluators.MisspeltDevices(spec)...)
+	out = append(out, h.warnOfExtended(ctx, spec)...)
 	if spec.ScopeSelector != nil {
 		out = append(out, h.warnOfClasses(ctx, spec.ScopeSelector.MatchExpressions, "spec.scopeSelector")...)
 	}
@@ -206,22 +223,78 @@ func (h *Handler) warnOfSelector(ctx context.Context, s *placementv1.NamespaceSe
 	if s == nil {
 		return nil
 	}
-	const field = "spec.namespaceSelector"
+	fieldPath := field.NewPath("spec", "namespaceSelector")
 	if why := match.ReasonSelectsNone(s.Upstream(), h.OwnNamespace); why != "" {
-		return []string{field + ": " + why}
+		return []string{fmt.Sprintf("%s: %s", fieldPath, why)}
 	}
 	selector, err := quota.NamespaceSelector(s)
 	if err != nil {
-		return []string{fmt.Sprintf("%s: %v", field, err)}
+		return []string{fmt.Sprintf("%s: %v", fieldPath, err)}
 	}
 	all, err := h.Namespaces.All(ctx)
 	if err != nil {
-		return []string{fmt.Sprintf("%s: whether any namespace is selected is not known: %v", field, err)}
+		return []string{fmt.Sprintf("%s: whether any namespace is selected is not known: %v", fieldPath, err)}
 	}
-	for name, of := range all {
-		if !match.IsProtectedNamespace(name, h.OwnNamespace) && selector.Matches(labels.Set(of)) {
-			return nil
+	selected := false
+	known := absent.LabelsOf("namespace", func(yield func(string, map[string]string) bool) {
+		for name, of := range all {
+			if match.IsProtectedNamespace(name, h.OwnNamespace) {
+				continue
+			}
+			selected = selected || selector.Matches(labels.Set(of))
+			if !yield(name, of) {
+				return
+			}
+		}
+	})
+	problems := known.Selector(s.Upstream(), fieldPath)
+	var out []string
+	switch {
+	case selected:
+		for _, p := range problems {
+			out = append(out, fmt.Sprintf("%s: %s", p.Field, p.Text))
+		}
+	case len(problems) > 0:
+		out = append(out, fmt.Sprintf("%s selects none of the namespaces that there are: %s", fieldPath, problems[0].Text))
+	default:
+		out = append(out, fmt.Sprintf("%s selects none of the namespaces that there are", fieldPath))
+	}
+	return out
+}
+
+// warnOfExtended warns about extended resources in spec.hard that no node has, if there are nodes.
+func (h *Handler) warnOfExtended(ctx context.Context, spec *placementv1.QuotaSpec) []string {
+	names := h.Evaluators.Extended(spec)
+	if h.Nodes == nil || len(names) == 0 {
+		return nil
+	}
+	nodes, err := h.Nodes.All(ctx)
+	if err != nil {
+		return []string{fmt.Sprintf("spec.hard: cannot check that nodes have the resources: %v", err)}
+	}
+	known := sets.New[string]()
+	for _, node := range nodes {
+		allocatable, _ := node["allocatable"].(map[string]any)
+		for name := range allocatable {
+			if strings.Contains(name, "/") {
+				known.Insert(name)
+			}
 		}
 	}
-	return []string{field + " selects none of the namespaces that there are"}
+	var out []string
+	for _, name := range names {
+		bare := strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
+		if len(nodes) == 0 || known.Has(bare) {
+			continue
+		}
+		text := fmt.Sprintf("spec.hard[%s]: no node has the resource %s now", name, bare)
+		if others := sets.List(known); len(others) > 0 {
+			text += "; there are " + strings.Join(others[:min(len(others), maxNamed)], ", ")
+		}
+		out = append(out, text)
+	}
+	return out
 }
+
+// maxNamed is how many resources a warning names.
+const maxNamed = 8

@@ -63,6 +63,14 @@ func (world) All(context.Context) (iter.Seq2[string, map[string]string], error) 
 
 func (world) Names(context.Context) ([]string, error) { return []string{"gold"}, nil }
 
+func (world) nodes() nodes {
+	return nodes{{"name": "n", "allocatable": map[string]any{"cpu": "4", "nvidia.com/gpu": "8", "nvidia.com/mig-1g.10gb": "1"}}}
+}
+
+type nodes []map[string]any
+
+func (n nodes) All(context.Context) ([]map[string]any, error) { return n, nil }
+
 // names are the names of existing classes.
 type names []string
 
@@ -76,6 +84,7 @@ func TestWarnings(t *testing.T) {
 	h := &quotaspec.Handler{
 		Catalog: world{}, Evaluators: quota.NewEvaluators(clock.RealClock{}, quota.Devices{}), Namespaces: world{}, Classes: world{},
 		StorageClasses: names{"fast-sdd", "standard"}, VolumeAttributesClasses: names{"gold"},
+		Nodes:        world{}.nodes(),
 		OwnNamespace: "berth-system", Decoder: admission.NewDecoder(scheme), Live: fake.NewClientBuilder().WithScheme(scheme).Build(),
 	}
 	const scoped, cluster, limited = "ScopedQuota", "ClusterScopedQuota", "LimitedResource"
@@ -88,7 +97,7 @@ func TestWarnings(t *testing.T) {
 		"singular":          {scoped, `{hard: {count/deployment.apps: 2}}`, "spec.hard[count/deployment.apps]: the API server serves no deployment.apps in namespaces (did you mean deployments.apps?)"},
 		"unserved":          {scoped, `{hard: {count/widgets.example.com: 2}}`, "serves no widgets.example.com in namespaces: nothing is counted"},
 		"no group":          {scoped, `{hard: {count/deployments: 2}}`, "(did you mean deployments.apps?)"},
-		"other group":       {cluster, `{hard: {count/pods.core: 2}}`, "(did you mean pods?)"},
+		"other group":       {cluster, `{hard: {count/pods.core: 2}, namespaceSelector: {}}`, "(did you mean pods?)"},
 		"version":           {scoped, `{hard: {count/jobs.v1.batch: 2}}`, "(did you mean jobs.batch?)"},
 		"cluster-scoped":    {scoped, `{hard: {count/persistentvolumes: 2}}`, "spec.hard[count/persistentvolumes]: the API server serves no persistentvolumes in namespaces: nothing is counted until it does"},
 		"never: events":     {scoped, `{hard: {count/events: 2}}`, "spec.hard[count/events]: Berth counts nothing under this name: events are never counted, so that a full quota can't stop the cluster. Remove it"},
@@ -127,6 +136,10 @@ func TestWarnings(t *testing.T) {
 		"core in v1":        {scoped, `{hard: {count/pods.v1: 2}}`, "(did you mean pods?)"},
 		"all namespaces":    {cluster, `{hard: {pods: 2}, namespaceSelector: {}}`, ""},
 		"some namespaces":   {cluster, `{hard: {pods: 2}, namespaceSelector: {matchLabels: {team: retail}}}`, ""},
+		"selector not set":  {cluster, `{hard: {pods: 2}}`, "spec.namespaceSelector is not set: all namespaces share the amounts of spec.hard"},
+		"one misspelt":      {cluster, `{hard: {pods: 2}, namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [shop, shopp]}]}}`, `spec.namespaceSelector.matchExpressions[0]: no namespace has the value "shopp" of label kubernetes.io/metadata.name now; there are "shop"`},
+		"no node has it":    {scoped, `{hard: {requests.nvidia.com/gpus: 4}}`, "spec.hard[requests.nvidia.com/gpus]: no node has the resource nvidia.com/gpus now; there are nvidia.com/gpu, nvidia.com/mig-1g.10gb"},
+		"GPUs in bytes":     {scoped, `{hard: {requests.nvidia.com/gpu: 4Gi}}`, "spec.hard[requests.nvidia.com/gpu]: 4Gi is 4294967296 of them: a plain number is probably meant"},
 		"no namespaces":     {cluster, `{hard: {pods: 2}, namespaceSelector: {matchLabels: {team: payments}}}`, "spec.namespaceSelector selects none of the namespaces that there are"},
 		"protected only":    {cluster, `{hard: {pods: 2}, namespaceSelector: {matchLabels: {team: platform}}}`, "selects none of the namespaces"},
 		"protected by name": {cluster, `{hard: {pods: 2}, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: berth-system}}}`, "it selects berth-system only"},

@@ -37,9 +37,6 @@ eligible_fields contains name if {
 	cluster.ready in {true}
 
 	# spec.rules[0].require[9]
-	cluster.ready in {false, true}
-
-	# spec.rules[0].require[10]
 	version(cluster.version) < [1, 34, 1]
 
 	# spec.rules[0].tolerate
@@ -80,8 +77,6 @@ lacks_fields[name] := found[0] if {
 		# spec.rules[0].require[8]
 		["with ready not true" | count([1 | cluster.ready in {true}]) == 0],
 		# spec.rules[0].require[9]
-		["without ready" | count([1 | cluster.ready in {false, true}]) == 0],
-		# spec.rules[0].require[10]
 		["with version not below v1.34.1" | count([1 | version(cluster.version) < [1, 34, 1]]) == 0],
 		# spec.rules[0].tolerate
 		["with a taint that is not tolerated" | name in repelled],

@@ -1,0 +1,494 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package findings
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/absent"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/lint"
+	"github.com/berth-dev/berth/internal/rules"
+	"github.com/berth-dev/berth/internal/suggest"
+)
+
+// mentions are what a policy compares of clusters, or of nodes.
+type mentions struct {
+	comparisons []comparison
+	keys        []key
+}
+
+// comparison compares a value of clusters or nodes.
+type comparison struct {
+	// at is its place, and each are those of its values.
+	at   place
+	each []place
+	// noun names what is compared, as in "label env", and path is where members of the population have it. If there is a list, its members are
+	// compared.
+	noun string
+	path []string
+	// operator is empty in Rego. as is what an operator of order reads.
+	operator placementv1.RequirementOperator
+	as       placementv1.ValueType
+	values   []string
+	// given reports whether the values are names of clusters that the policy gives.
+	given bool
+	// free reports whether a free quantity is compared. path is that of what is allocatable.
+	free bool
+	// none is what follows as long as no member has any of the values; "" for nothing that is known.
+	none string
+}
+
+// key is the name of a member of a document of clusters or nodes, such as labels or properties.
+type key struct {
+	rules.Key
+	at place
+	// none is what follows as long as nothing has the member; "" if that can be meant. noEffect reports whether the comparison then has no effect.
+	none     string
+	noEffect bool
+}
+
+// place is the field of a rule, or a position in the Rego.
+type place struct {
+	field string
+	lint.Position
+}
+
+func placeOf(path *field.Path) place { return place{field: path.String()} }
+
+// finding returns a finding at a place.
+func (at place) finding(level Level, message string) Finding {
+	if at.field != "" {
+		return Finding{Message: at.field + ": " + message, Level: level}
+	}
+	return Finding{Position: at.Position, Message: message, Level: level}
+}
+
+// mentionsIn returns what a policy with rules or Rego compares of clusters.
+func mentionsIn(spec placementv1.PlacementPolicySpec, module *policy.Module) mentions {
+	var out mentions
+	if len(spec.Rules) > 0 {
+		return mentionsInRules(spec.Rules, false)
+	}
+	for _, c := range lint.ClusterConstants(module.Compiler) {
+		at, path, noun := place{Position: c.Position}, c.Field, "field "+strings.Join(c.Field, ".")
+		switch {
+		case len(path) == 0:
+			path, noun = []string{"name"}, absent.Name
+		case len(path) == 2 && documents[path[0]] != "":
+			noun = documents[path[0]] + " " + path[1]
+		}
+		out.comparisons = append(out.comparisons, comparison{at: at, each: []place{at}, noun: noun, path: path, values: []string{c.Value}, given: c.Given})
+	}
+	for _, p := range lint.ClusterProperties(module.Compiler) {
+		at := place{Position: p.Position}
+		out.keys = append(out.keys, key{Key: rules.Key{Document: "properties", Name: p.Name}, at: at})
+	}
+	return out
+}
+
+// documents are the fields of clusters that have members with names of their own, with what a member is called.
+var documents = map[string]string{"labels": "label", "annotations": "annotation", "properties": "property"}
+
+// mentionsInRules returns what rules for clusters, or those for nodes, compare.
+func mentionsInRules(list []placementv1.Rule, ofNodes bool) (out mentions) {
+	for _, c := range rules.Comparisons(list) {
+		if c.OfNodes == ofNodes {
+			out.add(c)
+		}
+	}
+	if ofNodes {
+		return out
+	}
+	for _, k := range rules.Spreads(list) {
+		out.keys = append(out.keys, key{Key: k, at: placeOf(k.Field), none: noneEligible})
+	}
+	for i, rule := range list {
+		if s := rule.Spread; s != nil && s.Field != "" && rule.Candidates != placementv1.RuleCandidatesNodes {
+			at := specPath.Child("rules").Index(i).Child("spread")
+			c := rules.Compared{Requirement: placementv1.Requirement{Subject: placementv1.Subject{Field: s.Field}, Operator: placementv1.OperatorExists}, Field: at}
+			out.add(c)
+		}
+	}
+	return out
+}
+
+const noneEligible = "so that no cluster is eligible"
+
+// add adds a requirement or a preference.
+func (m *mentions) add(c rules.Compared) {
+	none, noEffect := noneEligible, false
+	switch {
+	case c.Preferred && !c.OfNodes:
+		none, noEffect = "so that this makes no cluster better than others", true
+	case c.Preferred:
+		none, noEffect = "so that this makes no node better than others", true
+	case c.Operator == placementv1.OperatorNotIn && !c.OfNodes:
+		none, noEffect = "so that this excludes no cluster", true
+	case c.Operator == placementv1.OperatorNotIn:
+		none, noEffect = "so that this excludes no node", true
+	case c.Operator == placementv1.OperatorDoesNotExist:
+		none = ""
+	case c.OfNodes:
+		none = "so that the pods stay pending"
+	}
+	if k, ok := c.Key(); ok {
+		m.keys = append(m.keys, key{k, placeOf(k.Field), none, noEffect})
+	}
+	as, ordered := c.Ordered()
+	if !ordered {
+		as = ""
+	}
+	out := comparison{at: placeOf(c.Field), noun: c.Noun(), path: c.Path(), operator: c.Operator, as: as, free: c.Free != "", none: none}
+	if c.Requirement.Field == placementv1.ClusterFieldName {
+		out.noun = absent.Name
+	}
+	if c.Requirement.Field == placementv1.ClusterFieldReady {
+		return
+	}
+	for i, value := range c.Values {
+		out.values, out.each = append(out.values, value), append(out.each, placeOf(c.Field.Child("values").Index(i)))
+	}
+	m.comparisons = append(m.comparisons, out)
+}
+
+// population are all clusters, or all nodes, in the form of data.clusters[name].
+type population struct {
+	// noun is what one of them is called.
+	noun    string
+	members []map[string]any
+}
+
+// findings returns the findings in what a policy compares with the population.
+func (p population) findings(m mentions) []Finding {
+	var out []Finding
+	for _, c := range m.comparisons {
+		out = append(out, p.compare(c)...)
+	}
+	for _, k := range m.keys {
+		out = append(out, p.look(k)...)
+	}
+	return out
+}
+
+// compare returns the findings in a comparison. What concerns the key of a document is left to look.
+func (p population) compare(c comparison) []Finding {
+	known := valuesOf(p.members, c.path)
+	if c.given {
+		if text := unknownCluster(c.values[0], known); text != "" {
+			return []Finding{c.at.finding(Mistake, text)}
+		}
+		return nil
+	}
+	switch {
+	case len(known) == 0 && documents[c.path[0]] != "":
+		return nil
+	case c.free && !slices.ContainsFunc(p.members, func(m map[string]any) bool { _, reports := m["allocated"]; return reports }):
+		known = nil
+	}
+	switch {
+	case c.as != "":
+		return p.read(c, known)
+	case c.operator == placementv1.OperatorExists:
+		return p.exist(c, known)
+	case c.operator == placementv1.OperatorDoesNotExist:
+		return nil
+	}
+	var out []Finding
+	var rest []string
+	for i, value := range c.values {
+		if near := misspelt(value, known); near != "" {
+			out = append(out, c.each[i].finding(Mistake, fmt.Sprintf("no %s has %s; did you mean %q?", p.noun, absent.Subject(c.noun, strconv.Quote(value)), near)))
+			continue
+		}
+		rest = append(rest, value)
+	}
+	if text := absent.Values(p.noun, c.noun, rest, known, c.none); text != "" {
+		out = append(out, c.at.finding(Advice, text))
+	}
+	return out
+}
+
+// exist returns the findings in a comparison that only asks whether there is a value.
+func (p population) exist(c comparison, known []string) []Finding {
+	if len(known) == 0 {
+		return []Finding{c.at.finding(Advice, absent.Any(p.noun, c.noun, c.none))}
+	}
+	if i := slices.IndexFunc(known, func(v string) bool { return strings.EqualFold(v, "false") }); i >= 0 && len(known) == 2 {
+		if yes := known[1-i]; strings.EqualFold(yes, "true") {
+			return []Finding{c.at.finding(Advice, fmt.Sprintf("%s has the values %q and %q, and both meet Exists; did you mean operator: In, values: [%q]?", c.noun, known[i], yes, yes))}
+		}
+	}
+	return nil
+}
+
+// read returns the findings in a comparison by order: clusters without a value that it can read never meet it.
+func (p population) read(c comparison, known []string) []Finding {
+	if len(known) == 0 {
+		return []Finding{c.at.finding(Advice, absent.Any(p.noun, c.noun, c.none))}
+	}
+	if !slices.ContainsFunc(known, func(v string) bool { return !rules.Reads(c.as, v) }) {
+		return nil
+	}
+	var names []string
+	var example string
+	for _, member := range p.members {
+		for _, value := range valuesOf([]map[string]any{member}, c.path) {
+			if !rules.Reads(c.as, value) {
+				name, _ := member["name"].(string)
+				names, example = append(names, name), cmp.Or(example, value)
+			}
+		}
+	}
+	which := fmt.Sprintf("%s %s", p.noun, names[0])
+	if more := len(names) - 1; more > 0 {
+		which = fmt.Sprintf("%s, and of %d more,", which, more)
+	}
+	return []Finding{c.at.finding(Advice, fmt.Sprintf("%s of %s is no %s: %q never meets this%s", c.noun, which, strings.ToLower(string(c.as)), example, readable(known)))}
+}
+
+// readable suggests how values can be compared, as the end of a sentence; "" for nothing.
+func readable(values []string) string {
+	for _, as := range []placementv1.ValueType{placementv1.ValueTypeNumber, placementv1.ValueTypeQuantity, placementv1.ValueTypeVersion} {
+		if !slices.ContainsFunc(values, func(v string) bool { return !rules.Reads(as, v) }) {
+			return fmt.Sprintf(". Set as: %s", as)
+		}
+	}
+	if len(values) <= maxListed {
+		return fmt.Sprintf(". Compare with In; there are %s", strings.Join(quotedAll(values), ", "))
+	}
+	return ""
+}
+
+func quotedAll(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, text := range texts {
+		out[i] = strconv.Quote(text)
+	}
+	return out
+}
+
+// clusterFields are the fields of clusters that rules compare.
+var clusterFields = []placementv1.ClusterField{
+	placementv1.ClusterFieldName, placementv1.ClusterFieldRegion, placementv1.ClusterFieldZone, placementv1.ClusterFieldProvider,
+	placementv1.ClusterFieldVersion, placementv1.ClusterFieldReady,
+}
+
+// look returns the finding in a key that no member of the population has.
+func (p population) look(k key) []Finding {
+	known, what := keysOf(p.members, k.Document), documents[k.Document]
+	if slices.Contains(known, k.Name) {
+		return nil
+	}
+	unknown := fmt.Sprintf("no %s has the %s %q", p.noun, what, k.Name)
+	near := cmp.Or(misspelt(k.Name, known), similarLabel(k.Name, known))
+	switch {
+	case k.Document == "properties":
+		return []Finding{k.at.finding(Mistake, unknown+suggestion(k.Name, known))}
+	case near != "":
+		return []Finding{k.at.finding(Mistake, fmt.Sprintf("%s; did you mean %q?", unknown, near))}
+	case slices.Contains(clusterFields, placementv1.ClusterField(k.Name)):
+		return []Finding{k.at.finding(Mistake, fmt.Sprintf("%s; did you mean field: %s?", unknown, k.Name))}
+	}
+	for _, document := range slices.Sorted(maps.Keys(documents)) {
+		if slices.Contains(keysOf(p.members, document), k.Name) {
+			return []Finding{k.at.finding(Mistake, fmt.Sprintf("%s; did you mean %s: %s?", unknown, documents[document], k.Name))}
+		}
+	}
+	switch {
+	case k.none == "":
+		return nil
+	case k.noEffect:
+		return []Finding{k.at.finding(Mistake, unknown+", "+k.none)}
+	default:
+		return []Finding{k.at.finding(Advice, unknown+" now, "+k.none)}
+	}
+}
+
+// minSimilar is the length from which names with other characters count as misspelt: cpu and gpu are two names.
+const minSimilar = 4
+
+// similarLabel returns the label with the same prefix whose name is the most similar one, or "" if none is similar.
+func similarLabel(label string, known []string) string {
+	prefix, name := splitLabel(label)
+	if len(name) < minSimilar {
+		return ""
+	}
+	var names []string
+	for _, k := range known {
+		if p, n := splitLabel(k); p == prefix {
+			names = append(names, n)
+		}
+	}
+	near, _ := suggest.Nearest(name, names)
+	if near == "" {
+		return ""
+	}
+	return prefix + near
+}
+
+// splitLabel splits the key of a label after the slash.
+func splitLabel(label string) (prefix, name string) {
+	i := strings.LastIndex(label, "/") + 1
+	return label[:i], label[i:]
+}
+
+// keysOf returns the sorted names of the members that a document of clusters has.
+func keysOf(clusters []map[string]any, document string) []string {
+	seen := sets.New[string]()
+	for _, cluster := range clusters {
+		members, _ := cluster[document].(map[string]any)
+		for name := range members {
+			seen.Insert(name)
+		}
+	}
+	return sets.List(seen)
+}
+
+// unknownCluster returns the problem with the name of a cluster, or "" if the cluster exists.
+func unknownCluster(name string, names []string) string {
+	if slices.Contains(names, name) {
+		return ""
+	}
+	text := suggestion(name, names)
+	if text == "" && len(names) <= maxListed {
+		text = ", but " + strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("the inventories have no cluster %q%s", name, text)
+}
+
+// suggestion returns a question that suggests a known name in place of an unknown one, for example `; did you mean
+// "eu-1"?`. It returns "" if none is similar.
+func suggestion(name string, known []string) string {
+	near := misspelt(name, known)
+	if near == "" {
+		near, _ = suggest.Nearest(name, known)
+	}
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", near)
+}
+
+// misspelt returns the known value that differs from a constant only in case and separators. It returns "" if there is
+// not exactly one such value, or if the constant itself is known. Names that differ in other characters don't count:
+// us-east-1 and us-west-1 are two regions.
+func misspelt(constant string, known []string) string {
+	if slices.Contains(known, constant) {
+		return ""
+	}
+	near := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return spelling(k) != spelling(constant) })
+	if len(near) != 1 {
+		return ""
+	}
+	return near[0]
+}
+
+// spelling returns a text in lower case without separators.
+func spelling(text string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("-_. /", r) {
+			return -1
+		}
+		return r
+	}, strings.ToLower(text))
+}
+
+// valuesOf returns the sorted values that clusters have at a path, as texts. If there is an array, it returns those of the array.
+func valuesOf(clusters []map[string]any, path []string) []string {
+	seen := sets.New[string]()
+	for _, cluster := range clusters {
+		var value any = cluster
+		for _, name := range path {
+			object, _ := value.(map[string]any)
+			value = object[name]
+		}
+		members, isArray := value.([]any)
+		if !isArray {
+			members = []any{value}
+		}
+		for _, member := range members {
+			switch v := member.(type) {
+			case string:
+				seen.Insert(v)
+			case bool, int64, float64:
+				seen.Insert(fmt.Sprint(v))
+			}
+		}
+	}
+	return sets.List(seen)
+}
+
+// findingsOfNodes finds what rules compare of nodes, and node selectors that they set, and no node has.
+func (f *Finder) findingsOfNodes(ctx context.Context, spec placementv1.PlacementPolicySpec) []Finding {
+	mentioned := mentionsInRules(spec.Rules, true)
+	for i, rule := range spec.Rules {
+		if rule.Set == nil {
+			continue
+		}
+		at := specPath.Child("rules").Index(i).Child("set", "nodeSelector")
+		for _, label := range slices.Sorted(maps.Keys(rule.Set.NodeSelector)) {
+			mentioned.add(rules.Compared{
+				Requirement: placementv1.Requirement{Subject: placementv1.Subject{Label: label}, Operator: placementv1.OperatorIn, Values: []string{string(rule.Set.NodeSelector[label])}},
+				Field:       at, OfNodes: true,
+			})
+		}
+	}
+	if f.Nodes == nil || len(mentioned.comparisons) == 0 {
+		return nil
+	}
+	nodes, err := f.Nodes.All(ctx)
+	if err != nil {
+		return []Finding{notice("spec.rules: cannot check that nodes have what the rules compare: %v", err)}
+	}
+	if len(nodes) == 0 {
+		return nil
+	}
+	return population{"node", nodes}.findings(mentioned)
+}
+
+// findingsOfClasses finds priority classes that rules set and that do not exist.
+func (f *Finder) findingsOfClasses(ctx context.Context, spec placementv1.PlacementPolicySpec) []Finding {
+	var out []Finding
+	var known []string
+	for i, rule := range spec.Rules {
+		if f.PriorityClasses == nil || rule.Set == nil || rule.Set.PriorityClassName == "" {
+			continue
+		}
+		at := specPath.Child("rules").Index(i).Child("set", "priorityClassName")
+		if known == nil {
+			var err error
+			if known, err = f.PriorityClasses.Names(ctx); err != nil {
+				return []Finding{notice("%s: cannot check that the class exists: %v", at, err)}
+			}
+		}
+		if text := absent.Values("PriorityClass", absent.Name, []string{rule.Set.PriorityClassName}, known, "so that no pod of an object that the rule decides can be created"); text != "" {
+			out = append(out, advice("%s: %s", at, text))
+		}
+	}
+	return out
+}

@@ -1,0 +1,54 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package watches
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+)
+
+// Nodes reads the nodes of a cluster. It reads from the API server each time, because nodes are watched only while a policy reads them. It is
+// safe for concurrent use.
+type Nodes struct{ Client dynamic.Interface }
+
+// maxNodes is how many nodes are read.
+const maxNodes = 1000
+
+// All returns the name, the labels, and the allocatable resources of each node. It returns none if there are more than maxNodes.
+func (n *Nodes) All(ctx context.Context) ([]map[string]any, error) {
+	ctx, cancel := context.WithTimeout(ctx, clustersTimeout)
+	defer cancel()
+	list, err := n.Client.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).List(ctx, metav1.ListOptions{Limit: maxNodes})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	if list.GetContinue() != "" {
+		return nil, nil
+	}
+	out := make([]map[string]any, len(list.Items))
+	for i, node := range list.Items {
+		labels, _, _ := unstructured.NestedMap(node.Object, "metadata", "labels")
+		allocatable, _, _ := unstructured.NestedMap(node.Object, "status", "allocatable")
+		out[i] = map[string]any{"name": node.GetName(), "labels": labels, "allocatable": allocatable}
+	}
+	return out, nil
+}
