@@ -171,6 +171,12 @@ func printPolicy(p *printer, policy explain.Policy) {
 		p.line("  can't decide: %s", paragraph(policy.Error))
 		return
 	}
+	switch {
+	case policy.Rule != "":
+		p.line("  rule %s decides it", policy.Rule)
+	case policy.HasRules:
+		p.line("  none of its rules applies to it")
+	}
 	printDecision(p, policy.Decision)
 	if policy.Follows != "" {
 		p.line("  leaves it the clusters of %s, which controls it", policy.Follows)
@@ -199,14 +205,26 @@ func printCandidates(p *printer, title string, c *explain.Candidates) {
 	p.line("%s: %d of %d chosen", p.style(bold, title), c.Chosen, c.Total)
 	for _, candidate := range c.Listed {
 		if candidate.Chosen {
-			p.line("  %s", p.style(green, candidate.Name+" is chosen"))
+			p.line("  %s%s", p.style(green, candidate.Name+" is chosen"), rankOf(candidate))
 			continue
 		}
-		p.line("  %s", p.style(red, candidate.Name))
+		p.line("  %s%s", p.style(red, candidate.Name), rankOf(candidate))
 		for i := range candidate.Reasons {
 			printReason(p, "    ", &candidate.Reasons[i])
 		}
 	}
+}
+
+// rankOf says how good a candidate is for the rules that choose among the eligible ones.
+func rankOf(c explain.Candidate) string {
+	texts := make([]string, len(c.Ranks))
+	for i, r := range c.Ranks {
+		texts[i] = fmt.Sprintf("%s: rank %d of %d in rule %s, score %d, level %d", r.Policy, r.Rank, r.Of, r.Rule, r.Score, r.Level)
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(texts, "; ") + ")"
 }
 
 func printReason(p *printer, indent string, r *explain.Reason) {

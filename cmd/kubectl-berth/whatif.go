@@ -34,6 +34,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/simulation"
@@ -368,6 +369,10 @@ func qualifiedName(namespace, name string) string {
 func keyName(field, key string) string {
 	if field == "clusters" {
 		return key
+	}
+	if podscheduling.IsContribution(key) {
+		// Each policy adds its own part to the one affinity.
+		key = podscheduling.Affinity
 	}
 	return strings.TrimSuffix(field, "s") + " " + key
 }

@@ -36,8 +36,22 @@ import (
 type Candidate struct {
 	Name   string `json:"name"`
 	Chosen bool   `json:"chosen"`
+	// Ranks say how good it is for the rules that choose among the eligible clusters.
+	Ranks []Rank `json:"ranks,omitempty"`
 	// Reasons are why it is not chosen.
 	Reasons []Reason `json:"reasons,omitempty"`
+}
+
+// Rank is how good an eligible cluster is for the rule of a policy that decides the object.
+type Rank struct {
+	Policy string `json:"policy"`
+	Rule   string `json:"rule"`
+	// Rank counts the eligible clusters from 1, the best one, and Of is their number.
+	Rank int `json:"rank"`
+	Of   int `json:"of"`
+	// Score is the sum of the weights of the preferences that it meets, and Level how many steps of minGain it is below the best one.
+	Score int `json:"score"`
+	Level int `json:"level"`
 }
 
 // Candidates are the candidates of one kind.
@@ -64,13 +78,16 @@ type explainer struct {
 	object     simulation.Object
 	requested  *unstructured.Unstructured
 	outcome    *placement.Outcome
+	keys       []Key
 	searches   map[string]*search
 	reports    map[string][]*predicates.Report
 }
 
 // clusters explains the clusters, if a policy restricts them. The error says that --why-not names no cluster.
 func (e *explainer) clusters(ctx context.Context) (*Candidates, error) {
-	restricts := func(v *placement.Verdict) bool { return v.Err == nil && v.Decision.Clusters != nil }
+	restricts := func(v *placement.Verdict) bool {
+		return v.Err == nil && v.Decision.Clusters != nil || e.findsTooFew(ctx, v)
+	}
 	if !slices.ContainsFunc(e.outcome.Verdicts, restricts) {
 		return nil, nil
 	}
@@ -93,7 +110,7 @@ func (e *explainer) clusters(ctx context.Context) (*Candidates, error) {
 	out := &Candidates{Total: len(names), Chosen: len(chosen)}
 	explained := 0
 	for _, name := range names {
-		candidate := Candidate{Name: name, Chosen: slices.Contains(chosen, name)}
+		candidate := Candidate{Name: name, Chosen: slices.Contains(chosen, name), Ranks: e.ranksOf(ctx, name)}
 		switch {
 		case e.options.WhyNot != "" && name != e.options.WhyNot:
 			continue
@@ -128,7 +145,7 @@ func (e *explainer) lost(ctx context.Context, name string) []Reason {
 		switch {
 		case v.Err != nil:
 			out = append(out, Reason{Policy: v.Policy.Name, Message: "can't decide: " + v.Err.Error()})
-		case v.Decision.Clusters != nil && !slices.Contains(v.Decision.Clusters, name):
+		case v.Decision.Clusters != nil && !slices.Contains(v.Decision.Clusters, name), e.findsTooFew(ctx, v):
 			out = append(out, e.notAllowed(ctx, v, name)...)
 		}
 	}
@@ -142,7 +159,44 @@ func (e *explainer) lost(ctx context.Context, name string) []Reason {
 		}
 	}
 	if len(out) == 0 {
-		out = append(out, Reason{Message: "the object keeps its current clusters"})
+		out = append(out, Reason{Message: e.kept()})
+	}
+	return out
+}
+
+// kept says why an object is not in a cluster that all policies allow.
+func (e *explainer) kept() string {
+	out := "the object keeps its current clusters"
+	if len(e.outcome.ClusterNames(e.object.Content)) == 0 {
+		out = "the object has no clusters yet"
+	}
+	field, name, _ := e.outcome.ClustersIn(e.object.Content)
+	if i := slices.IndexFunc(e.keys, func(k Key) bool { return k.Field == field && k.Key == name }); i >= 0 && e.keys[i].Waits != "" {
+		out += ": " + e.keys[i].Waits
+	}
+	return out
+}
+
+// findsTooFew reports whether a policy denies the object by a rule for clusters.
+func (e *explainer) findsTooFew(ctx context.Context, v *placement.Verdict) bool {
+	if v.Err != nil || len(v.Decision.Errors) == 0 || v.Decision.Clusters != nil {
+		return false
+	}
+	s := e.searchIn(v.Policy)
+	return s != nil && s.choosesClusters(ctx)
+}
+
+// ranksOf returns how good a cluster is for the policies that choose among the eligible ones.
+func (e *explainer) ranksOf(ctx context.Context, name string) (out []Rank) {
+	for _, v := range e.outcome.Verdicts {
+		s := e.searchIn(v.Policy)
+		if v.Err != nil || s == nil {
+			continue
+		}
+		rule, ranking := s.ranking(ctx)
+		if i := slices.IndexFunc(ranking, func(r ranked) bool { return r.Name == name }); i >= 0 {
+			out = append(out, Rank{v.Policy.Name, rule, i + 1, len(ranking), ranking[i].Score, ranking[i].Level})
+		}
 	}
 	return out
 }
@@ -194,7 +248,7 @@ func (e *explainer) searchIn(p *placement.Policy) *search {
 	if err != nil {
 		return nil
 	}
-	e.searches[p.Name] = newSearch(inspection, p.Name, own.Module, module, e.requested.Object)
+	e.searches[p.Name] = newSearch(inspection, p.Name, own, module, e.requested.Object)
 	return e.searches[p.Name]
 }
 

@@ -33,6 +33,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/simulation"
 )
@@ -70,6 +71,9 @@ type Policy struct {
 	Generation int64            `json:"generation"`
 	Priority   int32            `json:"priority"`
 	Mode       placementv1.Mode `json:"mode"`
+	// Rule is the rule of spec.rules that decides the object. It is empty if none applies, and for a policy without rules; HasRules tells these apart.
+	Rule     string `json:"rule,omitempty"`
+	HasRules bool   `json:"hasRules,omitempty"`
 	// Rollout says which version decides the object, and why. It is empty for a policy without spec.rollout.
 	Rollout string `json:"rollout,omitempty"`
 	// Decision is what the policy decides; nil if Error is set.
@@ -131,7 +135,8 @@ type Key struct {
 	Requested *string `json:"requested"`
 	Current   *string `json:"current"`
 	Decided   *string `json:"decided"`
-	// Policy is the policy that determines the value; empty if the developer's value is used.
+	// Policy is the policy that determines the value, or that adds it to the affinity, to which each policy adds its own; empty if the developer's
+	// value is used.
 	Policy string `json:"policy,omitempty"`
 	// Overrides are the policies that set the key to another value and lost.
 	Overrides []string `json:"overrides,omitempty"`
@@ -167,7 +172,7 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 			return nil, err
 		}
 	}
-	out.Keys = keysOf(o.Content, requested, outcome)
+	out.Keys = keysOf(values{o.Content, s.Scheduling(o.Resource, o.Content)}, values{requested, s.Scheduling(o.Resource, requested)}, outcome)
 	if o.Exists {
 		describeWaits(out.Keys, outcome.Verdicts, o.Content.GetDeletionTimestamp() != nil)
 	}
@@ -175,7 +180,13 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		out.Delivery = "no policy decides its clusters, so Berth does not deliver it; what was delivered before stays"
 	}
 	e := &explainer{
-		simulation: s, options: options, object: o, requested: requested, outcome: outcome, searches: map[string]*search{}, reports: map[string][]*predicates.Report{},
+		simulation: s, options: options, object: o, requested: requested, outcome: outcome, keys: out.Keys, searches: map[string]*search{}, reports: map[string][]*predicates.Report{},
+	}
+	for i, v := range outcome.Verdicts {
+		if search := e.searchIn(v.Policy); search != nil && len(search.spec) > 0 {
+			rule, _ := search.decidingRule(ctx)
+			out.Policies[i].Rule, out.Policies[i].HasRules = rule.Name, true
+		}
 	}
 	out.Nodes = e.nodes(ctx)
 	out.Clusters, err = e.clusters(ctx)
@@ -282,21 +293,38 @@ func selectsPlural(p *simulation.Policy, resource schema.GroupVersionResource) b
 
 type keyName struct{ field, key string }
 
+// values are the values of an object: its content, and its scheduling fields by merge key.
+type values struct {
+	*unstructured.Unstructured
+	scheduling map[string]string
+}
+
+// at returns the value of a key; nil if the object does not have it. What a policy adds to the affinity is part of the whole one.
+func (o values) at(field, name string, outcome *placement.Outcome) *string {
+	switch field {
+	case "scheduling":
+		if podscheduling.IsContribution(name) {
+			name = podscheduling.Affinity
+		}
+		if value, ok := o.scheduling[name]; ok {
+			return &value
+		}
+		return nil
+	case "clusters":
+		_, _, value := outcome.ClustersIn(o.Unstructured)
+		return value
+	default:
+		return valueAt(o.Unstructured, field, name)
+	}
+}
+
 // keysOf returns the keys that the verdicts decide or change.
-func keysOf(current, requested *unstructured.Unstructured, outcome *placement.Outcome) []Key {
+func keysOf(current, requested values, outcome *placement.Outcome) []Key {
 	keys := map[keyName]*Key{}
 	get := func(field, name string) *Key {
 		k, ok := keys[keyName{field, name}]
 		if !ok {
-			k = &Key{Field: field, Key: name}
-			switch field {
-			case "scheduling":
-			case "clusters":
-				_, _, k.Current = outcome.ClustersIn(current)
-				_, _, k.Requested = outcome.ClustersIn(requested)
-			default:
-				k.Current, k.Requested = valueAt(current, field, name), valueAt(requested, field, name)
-			}
+			k = &Key{Field: field, Key: name, Current: current.at(field, name, outcome), Requested: requested.at(field, name, outcome)}
 			k.Decided = k.Current
 			keys[keyName{field, name}] = k
 		}
@@ -308,6 +336,9 @@ func keysOf(current, requested *unstructured.Unstructured, outcome *placement.Ou
 		}
 		for field, decided := range map[string]map[string]string{"annotations": v.Decision.Annotations, "labels": v.Decision.Labels, "scheduling": v.Decision.Scheduling} {
 			for name, value := range decided {
+				if field == "scheduling" && name == podscheduling.Affinity {
+					name = podscheduling.AffinityKey(v.Policy.Name)
+				}
 				k := get(field, name)
 				if k.Policy == "" {
 					k.Policy, k.Decided = v.Policy.Name, &value
@@ -317,17 +348,28 @@ func keysOf(current, requested *unstructured.Unstructured, outcome *placement.Ou
 			}
 		}
 		if v.Decision.Clusters != nil {
-			field, name, _ := outcome.ClustersIn(current)
+			field, name, _ := outcome.ClustersIn(current.Unstructured)
 			if k := get(field, name); k.Policy == "" {
 				k.Policy = v.Policy.Name
 			}
 		}
 		for _, c := range v.Changes {
 			k := get(c.Field, c.Key)
-			k.Policy, k.Current, k.Decided, k.Kept = v.Policy.Name, c.From, c.To, c.Immutable
+			k.Policy, k.Decided, k.Kept = v.Policy.Name, c.To, c.Immutable
+			if !k.adds() {
+				k.Current = c.From
+			}
 		}
 	}
 	return slices.SortedFunc(valuesOf(maps.Values(keys)), func(a, b Key) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) })
+}
+
+// adds reports whether the decided value is added to the current one.
+func (k *Key) adds() bool { return k.Field == "scheduling" && podscheduling.IsContribution(k.Key) }
+
+// settled reports whether the object has the decided value.
+func (k *Key) settled() bool {
+	return ptr.Equal(k.Current, k.Decided) || k.adds() && k.Decided != nil && podscheduling.Implied(k.Current, *k.Decided)
 }
 
 // describeWaits says of the keys of an existing object that differ from what is decided when they change, as far as the policy's
@@ -340,7 +382,7 @@ func describeWaits(keys []Key, verdicts []*placement.Verdict, terminating bool) 
 	for i := range keys {
 		k := &keys[i]
 		switch v := of[k.Policy]; {
-		case v == nil || k.Kept != "" || ptr.Equal(k.Current, k.Decided):
+		case v == nil || k.Kept != "" || k.settled():
 		case terminating:
 			k.Waits = "the object keeps the current value until it is gone: it is being deleted, so Berth does not patch it. Remove its finalizers if nothing else does"
 		default:

@@ -18,15 +18,18 @@ package explain
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/rules"
+	"github.com/berth-dev/berth/internal/simulation"
 )
 
 // Reason is why a policy does not choose a candidate.
@@ -70,12 +73,18 @@ type search struct {
 	input      map[string]any
 	// rules are the policy's rules by name.
 	rules map[string][]*ast.Rule
+	// spec are the rules of the policy's spec. deciding is the name of the one that decides the object, and order its eligible clusters, best
+	// first; they are set by decidingRule and ranking.
+	spec     []placementv1.Rule
+	deciding string
+	decided  bool
+	order    []ranked
 	// renamed counts the bodies of functions whose variables were renamed.
 	renamed int
 }
 
-func newSearch(inspection *embedded.Inspection, name string, compiled *policy.Module, module *ast.Module, input map[string]any) *search {
-	s := &search{inspection: inspection, policy: name, compiled: compiled, module: module, input: input, rules: map[string][]*ast.Rule{}}
+func newSearch(inspection *embedded.Inspection, name string, version *simulation.Version, module *ast.Module, input map[string]any) *search {
+	s := &search{inspection: inspection, policy: name, compiled: version.Module, spec: version.Spec.Rules, module: module, input: input, rules: map[string][]*ast.Rule{}}
 	for _, rule := range module.Rules {
 		if rule.Default {
 			continue
@@ -332,25 +341,108 @@ func isBuiltin(v ast.Var) bool {
 }
 
 // notChosen returns why the policy does not give the object a cluster. For a policy with spec.rules, that is what the cluster lacks for
-// the rule that decides the object, or that the rule chooses others; it is nothing if no rule decides.
+// the rule that decides the object, and for those before it that left the object to it, or that the rule chooses others; it is nothing if no rule
+// decides.
 func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
 	if !s.compiled.FromRules() {
 		return s.notIn(ctx, "clusters", candidate, 0)
 	}
-	deciding, ok := s.inspection.DecidingRule(ctx)
+	deciding, ok := s.decidingRule(ctx)
 	if !ok {
 		return nil
 	}
-	if reasons := s.notIn(ctx, rules.Eligible(deciding), candidate, 0); len(reasons) > 0 {
-		return innermost(reasons)
+	var out []Reason
+	for _, rule := range s.spec {
+		if rule.Name == deciding.Name {
+			break
+		}
+		if rule.Otherwise == placementv1.RuleOtherwiseNextRule && s.applies(ctx, rule.Name) {
+			out = append(out, innermost(s.notIn(ctx, rules.Eligible(rule.Name), candidate, 0))...)
+		}
 	}
-	chosen := s.rules[rules.Chosen(deciding)]
+	if reasons := s.notIn(ctx, rules.Eligible(deciding.Name), candidate, 0); len(reasons) > 0 {
+		return append(out, innermost(reasons)...)
+	}
+	chosen := s.rules[rules.Chosen(deciding.Name)]
 	if len(chosen) == 0 {
-		return nil
+		return out
 	}
-	out := s.reasonAt(rules.Chosen(deciding), chosen[0].Location, nil)
-	out.Message = "chooses other clusters"
-	return []Reason{*out}
+	last := s.reasonAt(rules.Chosen(deciding.Name), chosen[0].Location, nil)
+	last.Message = "chooses other clusters"
+	return append(out, *last)
+}
+
+// decidingRule returns the rule of spec.rules that decides the object. ok is false if none does.
+func (s *search) decidingRule(ctx context.Context) (rule placementv1.Rule, ok bool) {
+	if !s.decided {
+		s.deciding, _ = s.inspection.DecidingRule(ctx)
+		s.decided = true
+	}
+	i := slices.IndexFunc(s.spec, func(r placementv1.Rule) bool { return r.Name == s.deciding })
+	if i < 0 {
+		return placementv1.Rule{}, false
+	}
+	return s.spec[i], true
+}
+
+// applies reports whether a rule of spec.rules applies to the object.
+func (s *search) applies(ctx context.Context, rule string) bool {
+	name := rules.Applies(rule)
+	if len(s.rules[name]) == 0 {
+		return true
+	}
+	_, ok, err := s.inspection.Solve(ctx, ast.NewBody(ast.NewExpr(ast.VarTerm(name))), s.module.Imports)
+	return ok && err == nil
+}
+
+// choosesClusters reports whether what decides the object is a rule for clusters.
+func (s *search) choosesClusters(ctx context.Context) bool {
+	if !s.compiled.FromRules() {
+		return len(s.rules["clusters"]) > 0
+	}
+	rule, ok := s.decidingRule(ctx)
+	return ok && len(s.rules[rules.Eligible(rule.Name)]) > 0
+}
+
+// ranked is an eligible cluster.
+type ranked struct {
+	Name         string
+	Score, Level int
+}
+
+// ranking returns the rule that decides the object, and its eligible clusters, best first; none if it chooses all of them, or the policy has no rules.
+func (s *search) ranking(ctx context.Context) (name string, best []ranked) {
+	rule, ok := s.decidingRule(ctx)
+	if !ok {
+		return "", nil
+	}
+	expression, chooses := rules.Ranking(rule)
+	if !chooses || s.order != nil {
+		return rule.Name, s.order
+	}
+	s.order = []ranked{}
+	body, err := ast.ParseBodyWithOpts("ranking := "+expression, ast.ParserOptions{RegoVersion: ast.RegoV1})
+	if err != nil {
+		return rule.Name, nil
+	}
+	solution, _, err := s.inspection.Solve(ctx, body, s.module.Imports)
+	if err != nil {
+		return rule.Name, nil
+	}
+	list, _ := solution["ranking"].([]any)
+	for _, one := range list {
+		member, _ := one.(map[string]any)
+		name, _ := member["name"].(string)
+		s.order = append(s.order, ranked{name, number(member["score"]), number(member["level"])})
+	}
+	return rule.Name, s.order
+}
+
+// number returns an integer that was decoded from JSON.
+func number(value any) int {
+	n, _ := value.(json.Number)
+	out, _ := n.Int64()
+	return int(out)
 }
 
 // innermost returns the reasons without those that they follow from. An author of rules knows their fields, and not the Rego in

@@ -368,6 +368,93 @@ spec:
 	}
 }
 
+// TestRanks checks what is said of each eligible cluster, which rule decides, and why the rules before it lost a cluster.
+func TestRanks(t *testing.T) {
+	world := fleet + `---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: p}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  rules:
+  - name: primary
+    require: [{label: region, operator: In, values: [eu]}, {label: pci, operator: In, values: ["9"]}]
+    otherwise: NextRule
+  - name: backup
+    when: {objectSelector: {matchLabels: {region: eu}}}
+    require: [{label: region, operator: Exists}]
+    prefer: [{label: pci, operator: In, values: ["1"], weight: 10}]
+    limit: 1
+`
+	e := explainObject(t, world, web, explain.Options{Limit: 10})
+	type candidate struct {
+		Chosen  bool
+		Rank    explain.Rank
+		Reasons []string
+	}
+	got := map[string]candidate{}
+	for _, c := range e.Clusters.Listed {
+		one := candidate{Chosen: c.Chosen}
+		if len(c.Ranks) == 1 {
+			one.Rank = c.Ranks[0]
+		}
+		for _, r := range c.Reasons {
+			one.Reasons = append(one.Reasons, strings.TrimSpace(r.Field+" "+r.Expression+r.Message))
+		}
+		got[c.Name] = one
+	}
+	best := got["eu-2"]
+	if e.Policies[0].Rule != "backup" || !best.Chosen || best.Rank != (explain.Rank{Policy: "p", Rule: "backup", Rank: 1, Of: 3, Score: 10, Level: 0}) {
+		t.Errorf("rule %q decides, and the best cluster is %+v", e.Policies[0].Rule, best)
+	}
+	other := got["eu-1"]
+	want := []string{`spec.rules[0].require[1] cluster.labels.pci in {"9"}`, "spec.rules[1].limit chooses other clusters"}
+	if diff := cmp.Diff(want, other.Reasons); diff != "" || other.Rank.Score != 0 || other.Rank.Level != 10 {
+		t.Errorf("rank %+v, reasons (-want +got):\n%s", other.Rank, diff)
+	}
+}
+
+// TestDenied checks that clusters are explained to an object that a rule for clusters denies, and that an unknown one is an error.
+func TestDenied(t *testing.T) {
+	world := fleet + `---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: p}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  rules:
+  - {name: none, require: [{label: pci, operator: In, values: ["9"]}]}
+`
+	e := explainObject(t, world, web, explain.Options{WhyNot: "eu-1", Limit: 1})
+	if e.Clusters == nil || len(e.Clusters.Listed) != 1 || e.Clusters.Listed[0].Chosen || len(e.Clusters.Listed[0].Reasons) != 1 ||
+		e.Clusters.Listed[0].Reasons[0].Field != "spec.rules[0].require[0]" {
+		t.Errorf("clusters %+v", e.Clusters)
+	}
+}
+
+// TestSchedulingValues checks the requested and current values of scheduling fields, and that affinities are added and override nothing.
+func TestSchedulingValues(t *testing.T) {
+	const affinity = `scheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms := [{"matchExpressions": [{"key": "KEY", "operator": "Exists"}]}]`
+	world := policyOf("a", "package a\n\nscheduling.nodeSelector.pci := \"3\"\n\n"+strings.Replace(affinity, "KEY", "a", 1)) + "---\n" +
+		policyOf("b", "package b\n\n"+strings.Replace(affinity, "KEY", "b", 1))
+	text := func(value *string) string {
+		if value == nil {
+			return "-"
+		}
+		return *value
+	}
+	var got []string
+	for _, k := range explainObject(t, world, pinned, explain.Options{}).Keys {
+		got = append(got, strings.Join([]string{k.Key, k.Policy, text(k.Requested), text(k.Current), fmt.Sprint(k.Overrides)}, " "))
+	}
+	want := []string{"affinity/a a - - []", "affinity/b b - - []", "nodeSelector/pci a 2 2 []"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+}
+
 // TestPredicates checks that the reasons of predicates are explained, for clusters and for nodes.
 func TestPredicates(t *testing.T) {
 	policy := strings.Replace(policyOf("fits", "package fits\n\nclusters contains name if {\n  some name, c in data.clusters\n  c.labels.region == \"eu\"\n}"),

@@ -185,6 +185,21 @@ func (r *ruleText) renderChosen() {
 	}
 }
 
+// Ranking returns a Rego expression that lists the eligible clusters of a rule as objects with the members name, score, and level, best first. ok is
+// false if the rule chooses all eligible clusters, or none.
+func Ranking(rule placementv1.Rule) (expression string, ok bool) {
+	r := &ruleText{generator: &generator{helpers: map[string]bool{}}, rule: rule}
+	if !choosesClusters(rule) || !r.chooses() {
+		return "", false
+	}
+	score := "0"
+	if len(rule.Prefer) > 0 {
+		score = r.name("score") + "[name]"
+	}
+	each, level := r.ranked()
+	return fmt.Sprintf(`[{"name": name, "score": %s, "level": level} | some [level, _, name] in sort([[%s, %s, name] | %s])]`, score, level, r.rank("name"), each), true
+}
+
 // spread returns the operand that clusters are grouped by; nil if the rule has no spread.
 func (r *ruleText) spread() *operand {
 	s := r.rule.Spread

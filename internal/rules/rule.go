@@ -69,6 +69,7 @@ func nameOf(what, rule string) string { return what + "_" + strings.ReplaceAll(r
 const (
 	// Decides is the Rego rule with the name of the rule that decides the object.
 	Decides        = "decides"
+	partApplies    = "applies"
 	partEligible   = "eligible"
 	partChosen     = "chosen"
 	partLacks      = "lacks"
@@ -77,6 +78,9 @@ const (
 
 // Eligible returns the name of the Rego rule with the names of the clusters that are eligible for a rule.
 func Eligible(rule string) string { return nameOf(partEligible, rule) }
+
+// Applies returns the name of the Rego rule that is true if a rule applies to the object. A rule that applies to all objects has none.
+func Applies(rule string) string { return nameOf(partApplies, rule) }
 
 // Chosen returns the name of the Rego rule with the names of the clusters that a rule chooses.
 func Chosen(rule string) string { return nameOf(partChosen, rule) }
@@ -100,7 +104,7 @@ func (r *ruleText) applies() []string {
 	if len(r.when()) == 0 {
 		return nil
 	}
-	return []string{r.name("applies")}
+	return []string{r.name(partApplies)}
 }
 
 // finds returns an expression that is true if the rule finds enough clusters.
@@ -135,7 +139,7 @@ func (r *ruleText) renderWhen() {
 		return
 	}
 	r.comment(r.path.Child("when"), fmt.Sprintf("the objects to which rule %s applies.", r.rule.Name))
-	r.printf("%s if {\n%s\n}\n", r.name("applies"), strings.Join(expressions, "\n"))
+	r.printf("%s if {\n%s\n}\n", r.name(partApplies), strings.Join(expressions, "\n"))
 }
 
 // when returns the expressions of the rule's condition.

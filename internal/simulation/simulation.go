@@ -39,6 +39,7 @@ import (
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
@@ -580,6 +581,24 @@ func (s *Simulation) inputFields(resource schema.GroupVersionResource) *projecti
 		}
 	}
 	return projection.Union(sets...)
+}
+
+// Scheduling returns the scheduling fields of an object of a type by merge key (package podscheduling). It returns none if the type has no pod
+// template, or the object's is malformed.
+func (s *Simulation) Scheduling(resource schema.GroupVersionResource, o *unstructured.Unstructured) map[string]string {
+	path, ok := s.options.Templates.Path(resource.GroupResource())
+	if !ok {
+		return nil
+	}
+	spec, err := podscheduling.PodSpecOf(o.Object, path)
+	if err != nil {
+		return nil
+	}
+	out, err := podscheduling.Flatten(spec)
+	if err != nil {
+		return nil
+	}
+	return out
 }
 
 // namespaceLabels are the labels of the namespaces.
