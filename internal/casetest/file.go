@@ -36,6 +36,7 @@ import (
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/input"
 )
 
@@ -117,6 +118,22 @@ type Expectation struct {
 	WhyNot map[string]string `json:"whyNot,omitempty"`
 }
 
+// empty reports whether nothing is expected.
+func (e Expectation) empty() bool {
+	return e.Matched == nil && len(e.Annotations)+len(e.Labels)+len(e.PodSpec)+len(e.WhyNot) == 0 && e.Clusters == nil && e.Denied == nil && e.Warnings == nil && e.Error == ""
+}
+
+// vacuous reports whether the expectation is met whenever no policy matches the object, without a word of that.
+func (e Expectation) vacuous() bool {
+	if e.Denied != nil && len(*e.Denied) == 0 {
+		e.Denied = nil
+	}
+	if e.Warnings != nil && len(*e.Warnings) == 0 {
+		e.Warnings = nil
+	}
+	return e.empty()
+}
+
 // Object is a Kubernetes object.
 type Object struct{ Content map[string]any }
 
@@ -171,10 +188,16 @@ func Load(path string) (*File, error) {
 		return nil, err
 	}
 	out.loaded = append(out.loaded, contents(out.Objects)...)
-	for _, names := range out.Alternatives {
+	if len(out.Alternatives) == 0 && !slices.ContainsFunc(out.loaded, isPolicy) {
+		return nil, fmt.Errorf("%s: policies: there is no PlacementPolicy in %s", path, strings.Join(out.Policies, ", "))
+	}
+	for i, names := range out.Alternatives {
 		objects, err := out.read(names)
 		if err != nil {
 			return nil, err
+		}
+		if !slices.ContainsFunc(slices.Concat(out.loaded, objects), isPolicy) {
+			return nil, fmt.Errorf("%s: alternatives[%d]: there is no PlacementPolicy in %s", path, i, strings.Join(names, ", "))
 		}
 		out.alternatives = append(out.alternatives, objects)
 	}
@@ -229,6 +252,10 @@ func (f *File) validate(unknown []error) error {
 			return fmt.Errorf("cases[%d].name: %q is the name of another case", i, c.Name)
 		case c.Object.Content == nil:
 			return fmt.Errorf("case %q: object is required", c.Name)
+		case c.Expect.empty() && c.Then == nil:
+			return fmt.Errorf("case %q: expect is required, with what becomes of the object, such as clusters: [eu-1] or denied: []", c.Name)
+		case c.Then != nil && c.Then.Expect.empty():
+			return fmt.Errorf("case %q: then.expect is required, with what becomes of the object", c.Name)
 		}
 		names[c.Name] = true
 	}
@@ -256,6 +283,10 @@ func readObjects(path string) ([]*unstructured.Unstructured, error) {
 			out = append(out, &unstructured.Unstructured{Object: object.Content})
 		}
 	}
+}
+
+func isPolicy(obj *unstructured.Unstructured) bool {
+	return obj.GroupVersionKind() == placementv1.GroupVersion.WithKind("PlacementPolicy")
 }
 
 func contents(objects []Object) []*unstructured.Unstructured {

@@ -194,6 +194,17 @@ func TestFailing(t *testing.T) {
 	}
 }
 
+// TestNothingTested checks that a case fails whose object no policy matches, unless it says so.
+func TestNothingTested(t *testing.T) {
+	const object = "  object: {apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: shop}}\n"
+	for expect, passes := range map[string]bool{"denied: []": false, "denied: [], warnings: []": false, "matched: [], denied: []": true, "denied: [], annotations: {a: null}": true} {
+		got, err := run(t, header+"- name: a\n"+object+"  expect: {"+expect+"}\n", casetest.Options{})
+		if err != nil || (len(got["a"]) == 0) != passes {
+			t.Errorf("%s: %q, error %v", expect, got["a"], err)
+		}
+	}
+}
+
 // TestBadFiles checks that the errors say what is wrong, and in which case.
 func TestBadFiles(t *testing.T) {
 	for cases, want := range map[string]string{
@@ -204,10 +215,14 @@ func TestBadFiles(t *testing.T) {
 		header + "- {name: a, object: {}, expected: {}}\n":                                                                               `unknown field "cases[0].expected"`,
 		header + "- {name: a, object: {}, then: []}\n":                                                                                   `cases.then: must be an object, is a list`,
 		header + "- {object: {apiVersion: v1}}\n":                                                                                        "cases[0].name is required",
-		header + "- {name: a}\n": `case "a": object is required`,
-		header + "- {name: a, object: {a: b}}\n- {name: a, object: {a: b}}\n":       `cases[1].name: "a" is the name of another case`,
-		header + "- {name: a, object: {apiVersion: x.y/v1, kind: Z, metadata: {}}}": `case "a": the kind Z of x.y/v1 is not known`,
-		strings.Replace(passing, "world.yaml", "none.yaml", 1):                      "none.yaml: no such file",
+		header + "- {name: a}\n":                                                                          `case "a": object is required`,
+		header + "- {name: a, object: {a: b}}\n":                                                          `case "a": expect is required`,
+		header + "- {name: a, object: {a: b}, expect: {}}\n":                                              `case "a": expect is required`,
+		header + "- {name: a, object: {a: b}, expect: {denied: []}, then: {objects: []}}\n":               `case "a": then.expect is required`,
+		strings.Replace(passing, "policies: [policies.yaml]", "policies: [world.yaml]", 1):                "there is no PlacementPolicy in world.yaml",
+		header + "- {name: a, object: {a: b}, expect: {denied: []}}\n- {name: a, object: {a: b}}\n":       `cases[1].name: "a" is the name of another case`,
+		header + "- {name: a, object: {apiVersion: x.y/v1, kind: Z, metadata: {}}, expect: {denied: []}}": `case "a": the kind Z of x.y/v1 is not known`,
+		strings.Replace(passing, "world.yaml", "none.yaml", 1):                                            "none.yaml: no such file",
 		strings.Replace(passing, "delete:\n    - {apiVersion: multicluster.x-k8s.io/v1alpha1, kind: ClusterProfile, metadata: {name: eu-1", "delete:\n    - {apiVersion: v1, kind: Node, metadata: {name: n1", 1): "there is no Node fleet/n1",
 	} {
 		if _, err := run(t, cases, casetest.Options{}); err == nil || !strings.Contains(err.Error(), want) {
