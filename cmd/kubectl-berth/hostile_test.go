@@ -33,11 +33,13 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/yaml"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/cleanup"
 	"github.com/berth-dev/berth/internal/doctor"
 	"github.com/berth-dev/berth/internal/input"
@@ -390,7 +392,7 @@ func TestHostileStructures(t *testing.T) {
 // TestEveryCommandIsHostile checks that the tests of this file run each command.
 func TestEveryCommandIsHostile(t *testing.T) {
 	// These read an API server: see TestHostileReports. snapshot prints nothing of objects.
-	tested := sets.New("kubectl berth doctor", "kubectl berth cleanup", "kubectl berth snapshot")
+	tested := sets.New("kubectl berth doctor", "kubectl berth cleanup", "kubectl berth approve", "kubectl berth snapshot")
 	root := newCommand(genericiooptions.NewTestIOStreamsDiscard())
 	for _, line := range hostileCommands {
 		if cmd, _, err := root.Find(strings.Fields(line)); err == nil {
@@ -425,6 +427,18 @@ func TestHostileReports(t *testing.T) {
 			s.print(cleanup.Target{Key: key(value)}, &placement.UndoResult{Changes: []placement.Change{{Field: "labels", Key: value, From: &value, To: &value, Immutable: value}}})
 			s.options.warn("%s: %v", cleanup.Target{Key: key(value)}, value)
 			if err := s.options.confirm(1, value); err == nil {
+				t.Error("confirmed")
+			}
+		},
+		"approve": func(out io.Writer, value string) {
+			o := &approveOptions{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}}
+			policy := &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: placementv1.PlacementPolicyStatus{Plan: &placementv1.RemediationPlan{
+				Digest: "d", State: placementv1.PlanWaitingForApproval, Moves: 1, Message: value, Transitions: []placementv1.PlanTransition{{Field: value, From: &value, To: &value, Objects: 1}},
+			}}}
+			for _, line := range waitingIn(policy)[0].lines {
+				newPrinter(out).line("%s", line)
+			}
+			if err := o.confirm(value); err == nil {
 				t.Error("confirmed")
 			}
 		},

@@ -1,0 +1,190 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/numeral"
+	"github.com/berth-dev/berth/internal/printable"
+)
+
+const approveLong = `Approve what a policy waits for: its plan, with remediation mode Approved, or the next stage of its rollout. The command
+shows what happens then, asks, and sets the annotation that approves exactly that. If the plan changes meanwhile, its approval does not count.
+
+Berth records who set the annotation of a plan in the annotation placement.berth.dev/approved-by.`
+
+const approveExample = `  # Show the plan of a policy, and approve it
+  kubectl berth approve data-residency
+
+  # In a script that has looked at the plan
+  kubectl berth approve data-residency --id="$DIGEST" --yes`
+
+// approveOptions are the flags of the approve command.
+type approveOptions struct {
+	genericiooptions.IOStreams
+	flags *genericclioptions.ConfigFlags
+	id    string
+	yes   bool
+}
+
+func newApprove(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &approveOptions{IOStreams: streams, flags: flags}
+	cmd := &cobra.Command{
+		Use:     "approve POLICY",
+		Short:   "Approve the plan, or the next stage, that a policy waits for",
+		Long:    approveLong,
+		Example: approveExample,
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
+	}
+	cmd.ValidArgsFunction = (&simulationFlags{IOStreams: streams, flags: flags}).completePolicies
+	f := cmd.Flags()
+	f.StringVar(&o.id, "id", "", "Approve only this: the digest of the plan (status.plan.digest), or the ID of the stage (status.rollout.approvalID).")
+	f.BoolVarP(&o.yes, "yes", "y", false, "Do not ask for confirmation.")
+	return cmd
+}
+
+// awaited is something that a policy waits to be approved.
+type awaited struct {
+	// annotation with the value id approves it.
+	annotation, id string
+	// lines describe what then happens.
+	lines []string
+}
+
+func (o *approveOptions) run(ctx context.Context, name string) error {
+	config, err := o.flags.ToRESTConfig()
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	policies := client.Resource(placementv1.GroupVersion.WithResource("placementpolicies"))
+	object, err := policies.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	policy := &placementv1.PlacementPolicy{}
+	if err := numeral.FromUnstructured(object.Object, policy); err != nil {
+		return err
+	}
+	found, err := o.choose(policy)
+	if err != nil {
+		return err
+	}
+	p := newPrinter(o.Out)
+	for _, line := range found.lines {
+		p.line("%s", line)
+	}
+	if p.err != nil {
+		return p.err
+	}
+	if err := o.confirm(name); err != nil {
+		return err
+	}
+	// Marshaling does not fail: all values are strings.
+	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{found.annotation: found.id}}})
+	if _, err := policies.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl-berth"}); err != nil {
+		return err
+	}
+	p.line("placementpolicy/%s approved: %s=%s", name, found.annotation, found.id)
+	return p.err
+}
+
+// choose returns what is to be approved. It is an error if nothing is, or if it is not what --id names.
+func (o *approveOptions) choose(policy *placementv1.PlacementPolicy) (awaited, error) {
+	waiting := waitingIn(policy)
+	for _, w := range waiting {
+		if o.id == "" || o.id == w.id {
+			return w, nil
+		}
+	}
+	if len(waiting) > 0 {
+		return awaited{}, fmt.Errorf("placementPolicy %s does not wait for an approval of %s, but of %s: look at it with kubectl berth plan %s, and approve that",
+			policy.Name, o.id, waiting[0].id, policy.Name)
+	}
+	return awaited{}, fmt.Errorf("placementPolicy %s does not wait for an approval: %s", policy.Name, notWaiting(policy))
+}
+
+// waitingIn returns what a policy waits to be approved: the next stage of its rollout, and its plan.
+func waitingIn(policy *placementv1.PlacementPolicy) (out []awaited) {
+	if r := policy.Status.Rollout; r != nil && r.State == placementv1.RolloutWaitingForApproval && r.ApprovalID != "" {
+		out = append(out, awaited{placementv1.ApproveStageAnnotation, r.ApprovalID, []string{
+			fmt.Sprintf("PlacementPolicy %s: revision %d comes into force in the next stage.", policy.Name, r.Revision), r.Message,
+		}})
+	}
+	plan := policy.Status.Plan
+	if plan == nil || plan.State != placementv1.PlanWaitingForApproval {
+		return out
+	}
+	lines := []string{fmt.Sprintf("Plan %s of PlacementPolicy %s: %s to patch, because %s", plan.Digest, policy.Name, objects(int(plan.Moves)), cmp.Or(plan.Message, "it differs from what is decided"))}
+	for _, t := range plan.Transitions {
+		lines = append(lines, fmt.Sprintf("  %s: %s from %s to %s", objects(int(t.Objects)), t.Field, plainText(t.From), plainText(t.To)))
+	}
+	lines = append(lines, fmt.Sprintf("All of them: kubectl berth plan %s", policy.Name))
+	return append(out, awaited{placementv1.ApproveAnnotation, plan.Digest, lines})
+}
+
+// notWaiting says why a policy does not wait for an approval.
+func notWaiting(policy *placementv1.PlacementPolicy) string {
+	switch plan, r := policy.Status.Plan, policy.Status.Rollout; {
+	case plan != nil && plan.State == placementv1.PlanInProgress && plan.Approval != nil:
+		return fmt.Sprintf("plan %s is approved, and is being carried out", plan.Digest)
+	case plan != nil && plan.State == placementv1.PlanCompleted && plan.Approval != nil:
+		return fmt.Sprintf("plan %s is carried out", plan.Digest)
+	case r != nil && r.State != placementv1.RolloutComplete:
+		return "its rollout: " + cmp.Or(r.Message, string(r.State))
+	case policy.Spec.Remediation.Mode != placementv1.RemediationApproved:
+		return fmt.Sprintf("spec.remediation.mode is %s", policy.Spec.WithDefaults().Remediation.Mode)
+	default:
+		return "no existing object has to be patched for it"
+	}
+}
+
+// confirm asks the user for confirmation.
+func (o *approveOptions) confirm(name string) error {
+	if o.yes {
+		return nil
+	}
+	if _, err := fmt.Fprintf(o.ErrOut, "Approve this for PlacementPolicy %s? [y/N] ", printable.Text(name)); err != nil {
+		return fmt.Errorf("asking: %w", err)
+	}
+	// An input that ends without an answer is a no.
+	answer, _ := bufio.NewReader(o.In).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("nothing is approved: answer y, or pass --yes")
+}
