@@ -72,7 +72,6 @@ func newMigrateConfigMaps(flags *genericclioptions.ConfigFlags, streams generici
 	o := &migrateOptions{IOStreams: streams, flags: flags}
 	cmd := &cobra.Command{
 		Use:     "configmaps",
-		Aliases: []string{"configmap", "cm"},
 		Short:   "Turn ConfigMaps of OPA and kube-mgmt into PlacementPolicies",
 		Long:    migrateLong,
 		Example: migrateExample,

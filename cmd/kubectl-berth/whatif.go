@@ -69,7 +69,6 @@ type whatifOptions struct {
 	simulationFlags
 	files       resource.FilenameOptions
 	deleted     []string
-	removed     []string
 	assignments []string
 	output      string
 	maxMoves    int
@@ -94,7 +93,6 @@ func newWhatif(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 	f.StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with objects that are created or replaced.")
 	f.BoolVarP(&o.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
 	f.StringArrayVar(&o.deleted, "delete", nil, "An object that is deleted, as TYPE/[NAMESPACE/]NAME, for example policy/pci. Without the namespace, the name must be unique.")
-	f.StringArrayVar(&o.removed, "remove", nil, "The same as --delete.")
 	f.StringArrayVar(&o.assignments, "set", nil, "A field that is set, as TYPE/[NAMESPACE/]NAME:PATH=VALUE. Names with dots are in brackets, as in metadata.labels['a.b/c']=d. "+
 		"Without =VALUE the field is removed.")
 	f.IntVar(&o.maxMoves, "max-moves", 0, "How many objects may get other values at once for the exit code 0.")
@@ -165,7 +163,7 @@ func (o *whatifOptions) exit(r *whatif.Report) error {
 // changes parses the flags.
 func (o *whatifOptions) changes(ctx context.Context, cluster simulation.Cluster) (whatif.Changes, error) {
 	var out whatif.Changes
-	if len(o.files.Filenames)+len(o.deleted)+len(o.removed)+len(o.assignments) == 0 {
+	if len(o.files.Filenames)+len(o.deleted)+len(o.assignments) == 0 {
 		return out, errors.New("name a change: -f policy.yaml, --delete TYPE/NAME, or --set TYPE/NAME:PATH=VALUE")
 	}
 	var err error
@@ -174,7 +172,7 @@ func (o *whatifOptions) changes(ctx context.Context, cluster simulation.Cluster)
 			return out, err
 		}
 	}
-	for _, text := range slices.Concat(o.deleted, o.removed) {
+	for _, text := range o.deleted {
 		r, err := parseReference(ctx, cluster, text)
 		if err != nil {
 			return out, fmt.Errorf("--delete: %w", err)
