@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -159,7 +160,7 @@ func TestController(t *testing.T) {
 	var notified sync.Map
 	c.Subscribe(func(policy string) { notified.Store(policy, true) })
 	set := func(name string, b, next *policy.Binding) {
-		registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name}, Binding: b, Next: next})
+		registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name}, Binding: b, Next: slices.DeleteFunc([]*policy.Binding{next}, func(b *policy.Binding) bool { return b == nil })})
 	}
 	set("a", bindingAt(t, server.URL, nodes), nil)
 	if state, _ := c.State("a", nodes.GroupVersionResource); state.Synced || c.Failure("a") != nil {

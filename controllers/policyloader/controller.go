@@ -22,17 +22,17 @@ package policyloader
 import (
 	"context"
 	"errors"
-	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -69,20 +69,19 @@ type Engine interface {
 	Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error)
 }
 
-// missingInterval is how often the controller runs discovery while a policy reads a type that is not served. An extension
-// API server can become available without a change of any object that Berth watches.
-const missingInterval = 2 * time.Second
-
 const (
+	// missingInterval is how often the controller runs discovery while a policy reads a type that is not served. An extension
+	// API server can become available without a change of any object that Berth watches.
+	missingInterval = 2 * time.Second
 	// maxWait is how long a new version waits at most for the data that it reads. The earlier version decides
 	// meanwhile.
 	maxWait = 30 * time.Second
-	// remoteInterval is the interval at which the controller checks whether a remote engine has what a version needs. No
-	// event reports that: the engine is asked when the result is needed.
-	remoteInterval = 50 * time.Millisecond
-	// dataInterval is the interval at which the controller checks replicated data besides the calls of DataChanged. No
-	// call reports that a type failed so often that it counts as unavailable, or that maxWait is over.
-	dataInterval = time.Second
+	// dataInterval is the interval at which the controller checks whether the data of a version that waits are complete. It becomes
+	// longer with the wait.
+	dataInterval = 50 * time.Millisecond
+	// defaultMaxStaleness is how long data may be unconfirmed if a policy does not set spec.maxStaleness. The API server
+	// confirms a watch without events about once a minute.
+	defaultMaxStaleness = time.Minute
 )
 
 // Deps holds the dependencies of a Controller.
@@ -107,112 +106,67 @@ type Deps struct {
 // Controller loads PlacementPolicies into the registry. Create it with New.
 type Controller struct {
 	Deps
-	// served receives an event when the API server serves other types than before, and data when replicated data changed
-	// while a version waits.
-	served, data chan event.GenericEvent
+	// served receives an event when the API server serves other types than before.
+	served chan event.GenericEvent
+	clock  clock.PassiveClock
 
-	// mu guards what follows. entries has what this replica keeps of each policy; it is nil before the policies are listed that existed at
-	// the start. waiting is the number of entries that wait for data, and byState the number in each state.
+	// loaded reports whether all policies were loaded that existed at some time after the start.
+	loaded atomic.Bool
+
+	// mu guards what follows. entries has what this replica keeps of each policy, and byState the number of policies in each state.
 	mu      sync.Mutex
 	entries map[string]entry
-	waiting int
 	byState map[string]int
-
-	clock clock.PassiveClock
 }
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	c := &Controller{
-		Deps: d, served: make(chan event.GenericEvent, 1), data: make(chan event.GenericEvent, 1),
-		byState: map[string]int{}, clock: clock.RealClock{},
-	}
-	d.Catalog.Subscribe(func() { wake(c.served) })
+	c := &Controller{Deps: d, served: make(chan event.GenericEvent, 1), entries: map[string]entry{}, byState: map[string]int{}, clock: clock.RealClock{}}
+	d.Catalog.Subscribe(func() {
+		select {
+		case c.served <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
+		default:
+			// An event is pending.
+		}
+	})
 	return c
-}
-
-// DataChanged enqueues the policies with versions that wait for their data, because the state of replicated data
-// changed. It does not block.
-func (c *Controller) DataChanged() {
-	c.mu.Lock()
-	waiting := c.waiting
-	c.mu.Unlock()
-	if waiting > 0 {
-		wake(c.data)
-	}
-}
-
-// wake sends an event to a channel, unless an event is pending.
-func wake(events chan<- event.GenericEvent) {
-	select {
-	case events <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
-	default:
-	}
 }
 
 // SetupWithManager adds the controller to a manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	definitions := &metav1.PartialObjectMetadata{}
 	definitions.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	changed := predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
 	return builder.ControllerManagedBy(mgr).
 		Named("policy").
-		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(specChanged)).
-		Watches(definitions, c.invalidate(), builder.OnlyMetadata).
+		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, positionChanged))).
+		Watches(definitions, handler.EnqueueRequestsFromMapFunc(c.invalidate), builder.OnlyMetadata, builder.WithPredicates(changed)).
 		WatchesRawSource(source.Channel(c.served, handler.EnqueueRequestsFromMapFunc(c.allPolicies))).
-		WatchesRawSource(source.Channel(c.data, handler.EnqueueRequestsFromMapFunc(c.waitingPolicies))).
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: Workers()}).
 		Complete(c)
 }
 
-// specChanged passes events that change a policy's spec, or how far it is rolled out. It compares specs and not only generations:
-// after a restore of the API server's store from a backup, two specs can have the same generation.
-var specChanged = predicate.TypedFuncs[client.Object]{UpdateFunc: func(e event.UpdateEvent) bool {
+// positionChanged passes updates that change how far a policy is rolled out, or replace it by another one of the same name.
+var positionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, known := e.ObjectOld.(*placementv1.PlacementPolicy)
 	after, ok := e.ObjectNew.(*placementv1.PlacementPolicy)
-	return !known || !ok || before.UID != after.UID || before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
-		rollout.PositionOf(before.Status.Rollout) != rollout.PositionOf(after.Status.Rollout)
+	return !known || !ok || before.UID != after.UID || rollout.PositionOf(before.Status.Rollout) != rollout.PositionOf(after.Status.Rollout)
 }}
-
-// defaultMaxStaleness is how long data may be unconfirmed if a policy does not set spec.maxStaleness. The API server
-// confirms a watch without events about once a minute.
-const defaultMaxStaleness = time.Minute
 
 // Workers returns how many policies are loaded at once. Compilation keeps a processor busy, and a policy that waits for
 // the API server must not block all others.
 func Workers() int { return max(2, runtime.GOMAXPROCS(0)) }
 
-// invalidate returns an event handler that requests a new discovery when a CustomResourceDefinition changes. A type
-// that a policy reads may be served or not served from then on, or another group may have a type of the same name.
-func (c *Controller) invalidate() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) {
-			if !e.IsInInitialList {
-				c.Catalog.Invalidate()
-			}
-		},
-		UpdateFunc: func(context.Context, event.UpdateEvent, queue) { c.Catalog.Invalidate() },
-		DeleteFunc: func(context.Context, event.DeleteEvent, queue) { c.Catalog.Invalidate() },
-	}
+// invalidate requests a new discovery when a CustomResourceDefinition changes. A type that a policy reads may be served or not served
+// from then on, or another group may have a type of the same name.
+func (c *Controller) invalidate(context.Context, client.Object) []reconcile.Request {
+	c.Catalog.Invalidate()
+	return nil
 }
 
-func (c *Controller) allPolicies(context.Context, client.Object) []reconcile.Request {
-	var out []reconcile.Request
+func (c *Controller) allPolicies(context.Context, client.Object) (out []reconcile.Request) {
 	for name := range c.Registry.All() {
 		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
-	}
-	return out
-}
-
-// waitingPolicies returns the policies with versions that wait for their data.
-func (c *Controller) waitingPolicies(context.Context, client.Object) []reconcile.Request {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var out []reconcile.Request
-	for name, e := range c.entries {
-		if e.next != nil {
-			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
-		}
 	}
 	return out
 }
@@ -223,104 +177,63 @@ func (c *Controller) waitingPolicies(context.Context, client.Object) []reconcile
 // Reconcile loads one policy. It takes a request instead of the object because it also removes deleted policies from
 // the registry.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	if err := c.expectPending(ctx); err != nil {
-		return reconcile.Result{}, err
-	}
 	obj := &placementv1.PlacementPolicy{}
-	err := c.Policies.Get(ctx, req.NamespacedName, obj)
-	if client.IgnoreNotFound(err) != nil {
+	switch err := c.Policies.Get(ctx, req.NamespacedName, obj); {
+	case apierrors.IsNotFound(err):
+		c.keep(req.Name, entry{})
+		if c.Registry.Get(req.Name) != nil {
+			c.Registry.Remove(req.Name)
+		}
+		c.Metrics.ForgetPolicy(req.Name)
+		return reconcile.Result{}, nil
+	case err != nil:
 		return reconcile.Result{}, err
 	}
-	if err != nil {
-		c.forget(req.Name)
-		return reconcile.Result{}, nil
-	}
-	state, waits, err := c.newLoading(obj).run(ctx)
+	l := c.newLoading(obj)
+	state, err := l.run(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	c.Metrics.AddPolicy(req.Name)
-	if differs(c.Registry.Get(req.Name), state) {
+	// What both states share is compared by pointers.
+	if !reflect.DeepEqual(c.Registry.Get(req.Name), state) {
 		c.Registry.Set(req.Name, state)
 	}
-	c.update(req.Name, func(e *entry) { e.state, e.pending = stateOf(state), false })
-	var again time.Duration
-	switch {
-	case waits && state.Next.Remote != nil:
-		again = remoteInterval
-	case waits:
-		again = dataInterval
-	case mayRecover(state):
-		again = missingInterval
-	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	l.state = stateOf(state)
+	c.keep(req.Name, l.entry)
+	return reconcile.Result{RequeueAfter: l.again(state)}, nil
 }
 
-// mayRecover reports whether the policy's state may improve without a change of any object that Berth watches. A missing
-// type may be served, the leader may record what the policy's types are bound to, the cache may get a stored revision, or a
-// compilation may end.
-func mayRecover(s *placement.PolicyState) bool {
+// again returns after which time a policy has to be loaded again although no object changes that Berth watches; 0 for never.
+func (l *loading) again(s *placement.PolicyState) time.Duration {
+	lacksTypes := func(b *policy.Binding) bool { return len(b.Missing) > 0 }
 	_, notServed := errors.AsType[*policy.NotServedError](s.Err)
-	return notServed || policy.IsAmbiguous(s.Err) || policy.IsUnfinished(s.Err) || errors.Is(s.Err, rollout.ErrNotStored) || slices.ContainsFunc(s.InForce(), func(b *policy.Binding) bool { return len(b.Missing) > 0 })
+	switch {
+	case l.waits():
+		waited := maxWait - l.until.Sub(l.facts.Now)
+		return max(dataInterval, waited/10)
+	case notServed, policy.IsAmbiguous(s.Err), policy.IsUnfinished(s.Err), errors.Is(s.Err, rollout.ErrNotStored), slices.ContainsFunc(s.InForce(), lacksTypes):
+		// A missing type may be served, the leader may record what the policy's types are bound to, a compilation may end, or the cache
+		// may get a stored revision.
+		return missingInterval
+	}
+	return 0
 }
 
-// differs reports whether subscribers must be notified of a new registry entry. Entries of the same generation in force
-// share the Policy pointer.
-func differs(old, next *placement.PolicyState) bool {
-	if old == nil {
-		return true
-	}
-	if old.Broken && next.Broken {
-		return old.Loaded != next.Loaded || old.Err.Error() != next.Err.Error()
-	}
-	return old.Policy != next.Policy || old.Loaded != next.Loaded || old.Next != next.Next || !sameStages(old.Staged, next.Staged) || old.Generation != next.Generation || (old.Err == nil) != (next.Err == nil) || !slices.Equal(old.Warnings, next.Warnings)
-}
-
-// sameStages reports whether two states have the same rollout.
-func sameStages(old, next *placement.StagedVersions) bool {
-	if old == nil || next == nil {
-		return old == next
-	}
-	return old.InForce == next.InForce && old.Candidate == next.Candidate && old.Before == next.Before
-}
-
-func (c *Controller) entryOf(name string) entry {
+// keep keeps the entry of a policy for its next load, and counts the policy. It forgets the policy if the entry is empty.
+func (c *Controller) keep(name string, e entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.entries[name]
-}
-
-// update changes the entry of a policy, and counts.
-func (c *Controller) update(name string, change func(*entry)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before, after := c.entries[name], c.entries[name]
-	change(&after)
-	c.entries[name] = after
-	if after.uid == "" && !after.pending {
-		delete(c.entries, name)
-	}
-	switch waited := before.next != nil; {
-	case waited && after.next == nil:
-		c.waiting--
-	case !waited && after.next != nil:
-		c.waiting++
-	}
-	if before.state != after.state {
-		c.byState[before.state]--
-		c.byState[after.state]++
+	if before := c.entries[name].state; before != e.state {
+		c.byState[before]--
+		c.byState[e.state]++
 		// A policy that was never loaded has no state.
 		delete(c.byState, "")
 		c.Metrics.Policies(c.byState)
 	}
-}
-
-func (c *Controller) forget(name string) {
-	c.update(name, func(e *entry) { *e = entry{} })
-	if c.Registry.Get(name) != nil {
-		c.Registry.Remove(name)
+	if c.entries[name] = e; e.uid == "" {
+		delete(c.entries, name)
 	}
-	c.Metrics.ForgetPolicy(name)
 }
 
 func stateOf(state *placement.PolicyState) string {
@@ -334,47 +247,21 @@ func stateOf(state *placement.PolicyState) string {
 	}
 }
 
-// expectPending lists, once, the policies that must be loaded before this replica may decide.
-//
-// It lists without holding the lock. A list waits until the cache is filled, and a caller that waited for the lock
-// could not give up at its own deadline. If several lists run at once, the first to finish counts. It may be older than
-// the others: every policy in it is still to be loaded, because no policy is loaded before a list has finished.
-func (c *Controller) expectPending(ctx context.Context) error {
-	if c.isListed() {
-		return nil
-	}
-	list := &placementv1.PlacementPolicyList{}
-	if err := c.Policies.List(ctx, list); err != nil {
-		return fmt.Errorf("listing policies: %w", err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.entries == nil {
-		c.entries = map[string]entry{}
-		for _, p := range list.Items {
-			c.entries[p.Name] = entry{pending: true}
-		}
-	}
-	return nil
-}
-
-func (c *Controller) isListed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.entries != nil
-}
-
 // Loaded reports whether every policy that existed when this replica started has been processed.
 func (c *Controller) Loaded(ctx context.Context) bool {
-	if err := c.expectPending(ctx); err != nil {
+	if c.loaded.Load() {
+		return true
+	}
+	// A list waits until the cache is filled. A caller that waited for the lock could not give up at its own deadline.
+	list := &placementv1.PlacementPolicyList{}
+	if err := c.Policies.List(ctx, list); err != nil {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range c.entries {
-		if e.pending {
-			return false
-		}
+	isMissing := func(p placementv1.PlacementPolicy) bool { return c.entries[p.Name].uid == "" }
+	if !slices.ContainsFunc(list.Items, isMissing) {
+		c.loaded.Store(true)
 	}
-	return true
+	return c.loaded.Load()
 }

@@ -58,7 +58,7 @@ func start[T any](r *slowReader, f func() T) (result chan T, list chan []string)
 func TestLoadedWaitsForNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowReader{lists: make(chan chan []string)}
-		c := &Controller{Deps: Deps{Policies: r}}
+		c := &Controller{Deps: Deps{Policies: r}, entries: map[string]entry{}}
 		loaded := func(ctx context.Context) func() bool { return func() bool { return c.Loaded(ctx) } }
 
 		slow, list := start(r, loaded(t.Context()))
@@ -81,48 +81,38 @@ func TestLoadedWaitsForNobodyElse(t *testing.T) {
 	})
 }
 
-func TestPendingIsTheFirstList(t *testing.T) {
+// TestLoadedOnce checks that a replica is loaded once all listed policies are, and that an older list that ends later changes nothing.
+func TestLoadedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowReader{lists: make(chan chan []string)}
-		c := &Controller{Deps: Deps{Policies: r}}
-		expect := func() error { return c.expectPending(t.Context()) }
-
-		late, lateList := start(r, expect)
-		first, firstList := start(r, expect)
-		firstList <- []string{"a", "b"}
-		if err := <-first; err != nil {
-			t.Fatal(err)
+		c := &Controller{Deps: Deps{Policies: r}, entries: map[string]entry{}}
+		loaded := func() bool { return c.Loaded(t.Context()) }
+		late, lateList := start(r, loaded)
+		c.keep("a", entry{uid: "a"})
+		for _, want := range []bool{false, true} {
+			got, list := start(r, loaded)
+			list <- []string{"a", "b"}
+			if <-got != want {
+				t.Errorf("loaded is %t, want %t", !want, want)
+			}
+			c.keep("b", entry{uid: "b"})
 		}
-		c.update("a", func(e *entry) { e.pending = false })
-		if c.Loaded(t.Context()) {
-			t.Error("loaded, although b is not")
-		}
-		// An older list that finishes later must not change the pending policies.
 		lateList <- []string{"a", "c"}
-		if err := <-late; err != nil {
-			t.Fatal(err)
-		}
-		c.update("b", func(e *entry) { e.pending = false })
-		if !c.Loaded(t.Context()) {
-			t.Errorf("still pending: %v", c.entries)
+		if !<-late || !c.Loaded(t.Context()) {
+			t.Error("not loaded any more")
 		}
 	})
 }
 
-func TestPendingIsListedAgainAfterAnError(t *testing.T) {
+func TestNotLoadedAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowReader{lists: make(chan chan []string)}
-		c := &Controller{Deps: Deps{Policies: r}}
+		c := &Controller{Deps: Deps{Policies: r}, entries: map[string]entry{}}
 		ctx, cancel := context.WithCancel(t.Context())
-		failing, _ := start(r, func() error { return c.expectPending(ctx) })
+		failing, _ := start(r, func() bool { return c.Loaded(ctx) })
 		cancel()
-		if err := <-failing; err == nil {
-			t.Fatal("no error")
-		}
-		again, list := start(r, func() bool { return c.Loaded(t.Context()) })
-		list <- []string{"a"}
-		if <-again {
-			t.Error("loaded, although a is not")
+		if <-failing {
+			t.Error("loaded, although the list failed")
 		}
 	})
 }

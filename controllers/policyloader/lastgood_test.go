@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"testing"
 	"weak"
@@ -29,23 +30,30 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/rollout"
 )
 
-// changing is an API server that serves carts in the given groups.
+// changing is an API server that serves types of the given plural names in the given groups; carts, if there are none. refresh is the error
+// of its discovery.
 type changing struct {
 	*cluster
-	groups []string
+	plurals []string
+	groups  []string
+	refresh error
 }
+
+func (c *changing) Refresh(context.Context) error { return c.refresh }
 
 func (c *changing) ByPlural(plural string) []policy.Resource {
 	var out []policy.Resource
 	for _, group := range c.groups {
-		if plural == "carts" {
+		if slices.Contains(c.plurals, plural) || c.plurals == nil && plural == "carts" {
 			out = append(out, policy.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}})
 		}
 	}
@@ -80,10 +88,10 @@ func TestUpdatesThatReadWhatIsNotServed(t *testing.T) {
 	first := registry.Get("policy-0")
 	from.change("policy-0", "policy-0", carts)
 	for range 2 {
-		load(t, c, "policy-0")
+		result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "policy-0"}})
 		got := registry.Get("policy-0")
-		if _, waits := errors.AsType[*policy.NotServedError](got.Err); !waits || got.Policy != first.Policy || got.Generation != 2 || !mayRecover(got) {
-			t.Fatalf("in force is generation %d, observed %d, error %v", got.Policy.Generation, got.Generation, got.Err)
+		if _, waits := errors.AsType[*policy.NotServedError](got.Err); err != nil || !waits || got.Policy != first.Policy || got.Generation != 2 || result.RequeueAfter != missingInterval {
+			t.Fatalf("in force is generation %d, observed %d, errors %v and %v, loaded again after %s", got.Policy.Generation, got.Generation, got.Err, err, result.RequeueAfter)
 		}
 	}
 	// Load a version that does not compile, and then one that does.
@@ -107,6 +115,65 @@ func TestUpdatesThatReadWhatIsNotServed(t *testing.T) {
 	}
 }
 
+// TestVersionsThatLackTypes checks that a version goes back to the one in force last, even if an older one was complete once, and that the
+// error is published again when it has another text.
+func TestVersionsThatLackTypes(t *testing.T) {
+	from := policiesOf(1, func(int) string { return carts })
+	c, registry := newController(t, from)
+	world := &changing{cluster: from, groups: []string{"a.example"}}
+	c.Catalog = world
+	load(t, c, "policy-0")
+	world.groups = nil
+	from.change("policy-0", "policy-0", "package p\n\nlabels.boats := \"x\" if count(data.kubernetes.boats) > 0\n")
+	load(t, c, "policy-0")
+	inForce := func(generation int64, missing int) {
+		t.Helper()
+		if got := registry.Get("policy-0"); got.Policy.Generation != generation || len(got.Binding.Missing) != missing {
+			t.Errorf("in force is generation %d, missing %v", got.Policy.Generation, got.Binding.Missing)
+		}
+	}
+	inForce(2, 1)
+	from.change("policy-0", "policy-0", "package p\nlabels := x")
+	load(t, c, "policy-0")
+	inForce(2, 1)
+	world.plurals, world.groups = []string{"boats"}, []string{"a.example"}
+	load(t, c, "policy-0")
+	inForce(2, 0)
+
+	from.change("policy-0", "policy-0", carts+"labels.oxen := \"x\" if count(data.kubernetes.oxen) > 0\n")
+	load(t, c, "policy-0")
+	before := registry.Get("policy-0").Err.Error()
+	// Only the text of the error is another one.
+	world.plurals = []string{"boats", "carts"}
+	load(t, c, "policy-0")
+	if after := registry.Get("policy-0").Err.Error(); !strings.Contains(before, "carts") || strings.Contains(after, "carts") || !strings.Contains(after, "oxen") {
+		t.Errorf("error %q, was %q", after, before)
+	}
+}
+
+// TestStoredVersionThatCannotBeBoundYet checks that a load is repeated if discovery fails when an earlier version is bound. That says
+// nothing about the version.
+func TestStoredVersionThatCannotBeBoundYet(t *testing.T) {
+	from := policiesOf(1, func(int) string { return "package p\nlabels := x" })
+	obj := from.policies["policy-0"]
+	obj.Generation = 2
+	c, registry := newController(t, from)
+	world := &changing{cluster: from, refresh: errors.New("down")}
+	c.Catalog = world
+	spec := *obj.Spec.DeepCopy()
+	spec.Rego = carts
+	c.Revisions = kept{revision: &policy.Revision{UID: obj.UID, Generation: 1, Spec: spec}}
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: "policy-0"}}
+	if _, err := c.Reconcile(t.Context(), request); !errors.Is(err, world.refresh) || registry.Get("policy-0") != nil {
+		t.Errorf("error %v, state %+v", err, registry.Get("policy-0"))
+	}
+	world.refresh = nil
+	load(t, c, "policy-0")
+	if got := registry.Get("policy-0"); got.Broken || got.Policy.Generation != 1 {
+		t.Errorf("broken: %t, error %v", got.Broken, got.Err)
+	}
+}
+
 func TestTheFirstVersionThatReadsWhatIsNotServed(t *testing.T) {
 	from := policiesOf(1, func(int) string { return carts })
 	c, registry := newController(t, from)
@@ -126,18 +193,14 @@ func TestRestartsKeepBindings(t *testing.T) {
 		revision func(*policy.Revision)
 		group    string
 		missing  bool
-		broken   bool
 	}{
-		"alone":                  {[]string{"a.example"}, nil, "a.example", false, false},
-		"a namesake":             {[]string{"a.example", "b.example"}, nil, "a.example", false, false},
-		"a namesake first":       {[]string{"0.example", "a.example"}, nil, "a.example", false, false},
-		"the namesake alone":     {[]string{"b.example"}, nil, "", true, false},
-		"an older revision":      {[]string{"a.example"}, func(r *policy.Revision) { r.Bindings = nil }, "a.example", false, false},
-		"an older, and namesake": {[]string{"a.example", "b.example"}, func(r *policy.Revision) { r.Bindings = nil }, "", false, true},
-		"an older, and status":   {[]string{"a.example", "b.example"}, func(r *policy.Revision) { r.Bindings = nil }, "b.example", false, false},
-		"of another policy":      {[]string{"b.example"}, func(r *policy.Revision) { r.UID = "another" }, "b.example", false, false},
-		"of another text":        {[]string{"b.example"}, func(r *policy.Revision) { r.Generation, r.Spec.Rego = 1, text(1) }, "b.example", false, false},
-		"of an earlier version":  {[]string{"a.example", "b.example"}, func(r *policy.Revision) { r.Generation, r.Spec.Priority = 1, 7 }, "a.example", false, false},
+		"alone":                 {[]string{"a.example"}, nil, "a.example", false},
+		"a namesake":            {[]string{"a.example", "b.example"}, nil, "a.example", false},
+		"a namesake first":      {[]string{"0.example", "a.example"}, nil, "a.example", false},
+		"the namesake alone":    {[]string{"b.example"}, nil, "", true},
+		"of another policy":     {[]string{"b.example"}, func(r *policy.Revision) { r.UID = "another" }, "b.example", false},
+		"of another text":       {[]string{"b.example"}, func(r *policy.Revision) { r.Generation, r.Spec.Rego = 1, text(1) }, "b.example", false},
+		"of an earlier version": {[]string{"a.example", "b.example"}, func(r *policy.Revision) { r.Generation, r.Spec.Priority = 1, 7 }, "a.example", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := policiesOf(1, func(int) string { return carts })
@@ -150,17 +213,11 @@ func TestRestartsKeepBindings(t *testing.T) {
 				tc.revision(revision)
 			}
 			c.Revisions = kept{revision: revision}
-			if strings.HasSuffix(name, "status") {
-				obj.Status.Dependencies = []placementv1.Dependency{{Resource: "namespaces", Version: "v1"}, {Resource: "carts.b.example", Version: "v1"}}
-			}
 			for range 2 {
 				load(t, c, "policy-0")
 				got := registry.Get("policy-0")
-				if got.Broken != tc.broken {
-					t.Fatalf("broken: %t (%v)", got.Broken, got.Err)
-				}
-				if tc.broken {
-					continue
+				if got.Broken {
+					t.Fatal(got.Err)
 				}
 				if (len(got.Binding.Missing) > 0) != tc.missing {
 					t.Fatalf("missing %v", got.Binding.Missing)
@@ -173,18 +230,16 @@ func TestRestartsKeepBindings(t *testing.T) {
 	}
 }
 
-// TestFallingBackKeepsTheBindingsOfOlderVersions checks that a revision that an older Berth stored without bindings is
-// bound as the policy's status says.
-func TestFallingBackKeepsTheBindingsOfOlderVersions(t *testing.T) {
+// TestFallingBackKeepsBindings checks that a stored version that decides in place of the newest one keeps its bindings.
+func TestFallingBackKeepsBindings(t *testing.T) {
 	from := policiesOf(1, func(int) string { return "package p\nlabels := x" })
 	obj := from.policies["policy-0"]
 	obj.Generation = 2
-	obj.Status.Dependencies = []placementv1.Dependency{{Resource: "carts.b.example", Version: "v1"}}
 	c, registry := newController(t, from)
 	c.Catalog = &changing{cluster: from, groups: []string{"a.example", "b.example"}}
 	spec := *obj.Spec.DeepCopy()
 	spec.Rego = carts
-	c.Revisions = kept{revision: &policy.Revision{UID: obj.UID, Generation: 1, Spec: spec}}
+	c.Revisions = kept{revision: &policy.Revision{UID: obj.UID, Generation: 1, Spec: spec, Bindings: policy.Bindings{"carts": "b.example"}}}
 	load(t, c, "policy-0")
 	if got := registry.Get("policy-0"); got.Broken || got.Binding.Paths[0].Resource.Group != "b.example" {
 		t.Errorf("broken: %t, error %v", got.Broken, got.Err)

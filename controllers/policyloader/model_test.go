@@ -335,7 +335,7 @@ func (w *replicas) next() {
 	if f.Stored, f.Fallback, err = leader.revisions.Numbered(w.t.Context(), p); err != nil {
 		w.t.Fatal(err)
 	}
-	if s := leader.registry.Get(staged); s.Staged != nil && s.Loaded.Generation == p.Generation {
+	if s := leader.registry.Get(staged); !s.Broken && s.Staged != nil && s.Loaded.Generation == p.Generation {
 		f.InForce, f.Candidate, f.Counts = &s.Staged.InForce, s.Staged.Candidate, make([]rollout.Counts, s.Staged.Stages.Len())
 	}
 	before := p.Status.Rollout

@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -110,20 +111,13 @@ func (c *cache) List(_ context.Context, out client.ObjectList, o ...client.ListO
 	case *appsv1.ControllerRevisionList:
 		options := (&client.ListOptions{}).ApplyOptions(o)
 		for _, r := range c.store.revisions[c.revision] {
-			if options.LabelSelector == nil || options.LabelSelector.Matches(asLabels(r.Labels)) {
+			if options.FieldSelector.Requirements()[0].Value == r.Annotations["placement.berth.dev/policy"] {
 				out.Items = append(out.Items, *r)
 			}
 		}
 	}
 	return nil
 }
-
-// asLabels is a set of labels.
-type asLabels map[string]string
-
-func (l asLabels) Has(label string) bool              { _, ok := l[label]; return ok }
-func (l asLabels) Get(label string) string            { return l[label] }
-func (l asLabels) Lookup(label string) (string, bool) { v, ok := l[label]; return v, ok }
 
 func (c *cache) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
 	if _, ok := c.store.revisions[len(c.store.revisions)-1][object.GetName()]; ok {
@@ -231,6 +225,14 @@ func (r *replica) everywhere(t testing.TB) []int {
 	return out
 }
 
+// numbered returns the numbers of the versions that the leader has to store.
+func (r *replica) numbered() (out []int64) {
+	for _, v := range r.registry.Get(staged).Numbered {
+		out = append(out, v.Generation)
+	}
+	return out
+}
+
 func newStore() *store {
 	p := newPolicy(staged, "", "package p\n")
 	p.Spec.Match.NamespaceSelector, p.Spec.Priority = nil, 1
@@ -256,8 +258,12 @@ func newMetrics(t testing.TB) *metrics.Metrics {
 
 // storeRevision stores the version in the spec under a number.
 func (s *store) storeRevision(number int64, priority int32) {
+	s.storeText(number, priority, "package p\n")
+}
+
+func (s *store) storeText(number int64, priority int32, rego string) {
 	spec := s.newest().Spec.DeepCopy()
-	spec.Rego, spec.Priority = "package p\n", priority
+	spec.Rego, spec.Priority = rego, priority
 	text, err := policy.EncodeRevision(policy.Revision{UID: s.newest().UID, Generation: number, Spec: *spec})
 	if err != nil {
 		panic(err)
@@ -455,7 +461,7 @@ func TestWhatIsInForceStays(t *testing.T) {
 	r.want(t, 2, 1, 1, 1)
 }
 
-// TestUnstagedVersion checks that the entry of a policy that gets stages has the version that is in force, until its rollout begins.
+// TestUnstagedVersion checks that the version that is in force when a policy gets stages is to be stored under its number.
 func TestUnstagedVersion(t *testing.T) {
 	s := newStore()
 	r := newReplica(t, s, newMetrics(t))
@@ -465,8 +471,8 @@ func TestUnstagedVersion(t *testing.T) {
 		r.catchUp()
 		r.load(t)
 		r.want(t, 1, 1, 1, 1)
-		if u := r.registry.Get(staged).Staged.Unstaged; u == nil || u.Generation != 1 || u.Spec.Priority != 1 {
-			t.Errorf("in force is %+v", u)
+		if diff := cmp.Diff([]int64{1, 2}, r.numbered()); diff != "" {
+			t.Errorf("versions to store: %s", diff)
 		}
 	}
 	s.storeRevision(1, 1)
@@ -474,8 +480,75 @@ func TestUnstagedVersion(t *testing.T) {
 	r.catchUp()
 	r.load(t)
 	r.want(t, 2, 1, 1, 1)
-	if u := r.registry.Get(staged).Staged.Unstaged; u != nil {
-		t.Errorf("in force is %+v after the rollout began", u)
+	if diff := cmp.Diff([]int64{2, 1}, r.numbered()); diff != "" {
+		t.Errorf("versions to store after the rollout began: %s", diff)
+	}
+}
+
+// readsClusters is a text that reads data.
+const readsClusters = "package p\n\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n"
+
+// TestBothVersionsWaitForData checks that what is in force decides on until the data of the version before are complete, too.
+func TestBothVersionsWaitForData(t *testing.T) {
+	s := newStore()
+	r := newReplica(t, s, newMetrics(t))
+	complete := false
+	r.loader.Settled = func(b *policy.Binding) bool { return complete || len(b.Resources) == 0 }
+	r.load(t)
+	s.storeText(2, 2, readsClusters)
+	s.set(3, stagesOf("0"))
+	s.progress(1, 3, 2)
+	r.catchUp()
+	for range 2 {
+		if again := r.load(t); again == 0 {
+			t.Error("the data are not checked again")
+		}
+		r.want(t, 1, 1, 1, 1)
+	}
+	if next := r.registry.Get(staged).Next; len(next) != 2 || len(next[1].Resources) == 0 {
+		t.Errorf("the registry has not what the version before reads: %v", next)
+	}
+	complete = true
+	r.load(t)
+	r.want(t, 3, 2, 2, 2)
+}
+
+// TestStagesWhileAVersionWaits checks that the version in force stays known while another one waits for its data, so that it is stored
+// when the policy gets stages.
+func TestStagesWhileAVersionWaits(t *testing.T) {
+	s := newStore()
+	r := newReplica(t, s, newMetrics(t))
+	r.loader.Settled = func(b *policy.Binding) bool { return len(b.Resources) == 0 }
+	r.load(t)
+	s.change(func(p *placementv1.PlacementPolicy) { p.Spec.Rego, p.Spec.Priority = readsClusters, 2 })
+	r.catchUp()
+	r.load(t)
+	s.set(3, stagesOf("0"))
+	r.catchUp()
+	r.load(t)
+	r.want(t, 1, 1, 1, 1)
+	if diff := cmp.Diff([]int64{1, 3}, r.numbered()); diff != "" {
+		t.Errorf("versions to store: %s", diff)
+	}
+}
+
+// TestReachedStagesOfWhatFails checks that a policy of which no version can be loaded fails in further stages as soon as these are reached.
+func TestReachedStagesOfWhatFails(t *testing.T) {
+	s := newStore()
+	s.set(2, stagesOf("0", "1"))
+	s.progress(1, 2, 0)
+	s.change(func(p *placementv1.PlacementPolicy) { p.Spec.Rego = compilesNot })
+	r := newReplica(t, s, newMetrics(t))
+	r.load(t)
+	r.want(t, failClosed, none, none, none)
+	s.change(func(p *placementv1.PlacementPolicy) { *p.Status.Rollout.Reached = 2 })
+	r.catchUp()
+	r.load(t)
+	r.want(t, failClosed, failClosed, none, none)
+	before := r.registry.Get(staged)
+	r.load(t)
+	if r.registry.Get(staged) != before {
+		t.Error("the registry changes although nothing else is reached")
 	}
 }
 
@@ -553,8 +626,8 @@ func TestVersionThatLacksTypesGetsStages(t *testing.T) {
 	r.catchUp()
 	r.load(t)
 	r.want(t, 1, 1, 1, 1)
-	if u := r.registry.Get(staged).Staged.Unstaged; u == nil || u.Generation != 1 {
-		t.Errorf("in force is %+v", u)
+	if diff := cmp.Diff([]int64{1, 2}, r.numbered()); diff != "" {
+		t.Errorf("versions to store: %s", diff)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestUpdatesWaitForData(t *testing.T) {
 				}
 				then(c, &settled)
 				load(t, c, "policy-0")
-				if got := registry.Get("policy-0"); got.Policy.Generation != 3 || got.Generation != 3 || got.Next != nil || c.entryOf("policy-0").next != nil {
+				if got := registry.Get("policy-0"); got.Policy.Generation != 3 || got.Generation != 3 || got.Next != nil || c.entries["policy-0"].waits() {
 					t.Errorf("in force is generation %d, observed %d, awaited %v", got.Policy.Generation, got.Generation, got.Next)
 				}
 			})
@@ -78,32 +78,26 @@ func TestUpdatesWaitForData(t *testing.T) {
 	}
 }
 
-// TestDataChanged checks that a version that waits for replicated data is checked when data changes, and otherwise only
-// now and then.
-func TestDataChanged(t *testing.T) {
+// TestWaitIsChecked checks how often the data are checked for which a version waits: less often, the longer it waits.
+func TestWaitIsChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		from := policiesOf(2, text)
+		from := policiesOf(1, text)
 		c, registry := newController(t, from)
 		loadAll(t, c, from)
-		first, settled := registry.Get("policy-0"), false
-		c.Settled = func(b *policy.Binding) bool { return b == first.Binding || settled }
-		if c.DataChanged(); len(c.data) != 0 {
-			t.Error("a change of data has an effect while no version waits")
+		first, checks := registry.Get("policy-0"), 0
+		c.Settled = func(b *policy.Binding) bool { return b == first.Binding }
+		from.change("policy-0", "policy-0", text(1)+"\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n")
+		began, again := time.Now(), dataInterval
+		for ; again > 0; checks++ {
+			result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "policy-0"}})
+			if err != nil || checks == 0 && result.RequeueAfter != dataInterval {
+				t.Fatalf("got %+v, %v", result, err)
+			}
+			again = result.RequeueAfter
+			<-time.After(again)
 		}
-		from.policies["policy-0"].Generation++
-		from.policies["policy-0"].Spec.Rego = text(1) + "\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n"
-		request := reconcile.Request{NamespacedName: types.NamespacedName{Name: "policy-0"}}
-		if result, err := c.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != dataInterval {
-			t.Errorf("got %+v, %v; want another check after %s", result, err, dataInterval)
-		}
-		c.DataChanged()
-		c.DataChanged()
-		if got := c.waitingPolicies(t.Context(), nil); len(c.data) != 1 || !slices.Equal(got, []reconcile.Request{request}) {
-			t.Errorf("%d events for %v; want 1 for %v", len(c.data), got, request)
-		}
-		settled = true
-		if result, err := c.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != 0 || registry.Get("policy-0").Policy == first.Policy {
-			t.Errorf("got %+v, %v; want the new version in force", result, err)
+		if took := time.Since(began); checks > 100 || took < maxWait || took > maxWait*11/10 || registry.Get("policy-0").Policy == first.Policy {
+			t.Errorf("%d checks in %s", checks, took)
 		}
 	})
 }
@@ -131,7 +125,7 @@ func TestKeepsDataBeforeItCounts(t *testing.T) {
 		from.policies["policy-0"].Generation, from.policies["policy-0"].Spec.Rego = int64(i+2), text(1)+tc.rego
 		changes = 0
 		load(t, c, "policy-0")
-		if got := registry.Get("policy-0"); got.Policy.Generation != int64(i+2) || got.Next != nil || c.entryOf("policy-0").next != nil || changes != tc.changes {
+		if got := registry.Get("policy-0"); got.Policy.Generation != int64(i+2) || got.Next != nil || c.entries["policy-0"].waits() || changes != tc.changes {
 			t.Errorf("in force is generation %d, awaited %v, after %d changes; want generation %d after %d", got.Policy.Generation, got.Next, changes, i+2, tc.changes)
 		}
 	}
@@ -208,12 +202,12 @@ func TestUpdatesWaitForModules(t *testing.T) {
 	from.policies["policy-0"].Generation++
 	load(t, c, "policy-0")
 	waits := registry.Get("policy-0")
-	if waits.Policy != first.Policy || waits.Next == nil || waits.Next.Remote.ModulesDigest == first.Binding.Remote.ModulesDigest {
+	if waits.Policy != first.Policy || waits.Next == nil || waits.Next[0].Remote.ModulesDigest == first.Binding.Remote.ModulesDigest {
 		t.Fatalf("in force is generation %d, awaited %+v", waits.Policy.Generation, waits.Next)
 	}
-	e.held[waits.Next.Remote.ModulesDigest] = true
+	e.held[waits.Next[0].Remote.ModulesDigest] = true
 	load(t, c, "policy-0")
-	if got := registry.Get("policy-0"); got.Policy.Generation != 2 || got.Next != nil || got.Binding.Remote.ModulesDigest != waits.Next.Remote.ModulesDigest {
+	if got := registry.Get("policy-0"); got.Policy.Generation != 2 || got.Next != nil || got.Binding.Remote.ModulesDigest != waits.Next[0].Remote.ModulesDigest {
 		t.Errorf("in force is generation %d, awaited %v", got.Policy.Generation, got.Next)
 	}
 }
@@ -262,40 +256,12 @@ func TestAnotherPolicyDoesNotWait(t *testing.T) {
 	c.Settled = func(b *policy.Binding) bool { return b == first.Binding }
 	from.change("policy-0", "policy-0", text(1)+"\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n")
 	load(t, c, "policy-0")
-	if got := c.waitingPolicies(t.Context(), nil); len(got) != 1 {
-		t.Fatalf("%v wait", got)
+	if !c.entries["policy-0"].waits() {
+		t.Fatal("the new version does not wait")
 	}
 	from.policies["policy-0"].UID = "another"
 	load(t, c, "policy-0")
-	if got := c.waitingPolicies(t.Context(), nil); len(got) > 0 || registry.Get("policy-0").Next != nil {
-		t.Errorf("%v wait", got)
-	}
-	c.DataChanged()
-	if len(c.data) != 0 {
-		t.Error("a change of data has an effect while no version waits")
-	}
-}
-
-// TestWaitsBeforeItsDataIsChecked checks that a version counts as waiting when its data is checked. Otherwise DataChanged would not find it
-// if its data became complete right after the check.
-func TestWaitsBeforeItsDataIsChecked(t *testing.T) {
-	from := policiesOf(1, text)
-	c, registry := newController(t, from)
-	load(t, c, "policy-0")
-	first, checks := registry.Get("policy-0"), 0
-	c.Settled = func(b *policy.Binding) bool {
-		if b == first.Binding {
-			return true
-		}
-		checks++
-		if c.DataChanged(); len(c.data) != 1 || registry.Get("policy-0").Next != b {
-			t.Error("the version does not count as waiting")
-		}
-		return false
-	}
-	from.change("policy-0", "policy-0", text(1)+"\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n")
-	load(t, c, "policy-0")
-	if checks != 1 {
-		t.Errorf("%d checks", checks)
+	if c.entries["policy-0"].waits() || registry.Get("policy-0").Next != nil {
+		t.Error("another policy waits")
 	}
 }

@@ -27,7 +27,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -58,7 +57,6 @@ type fixture struct {
 
 	policies client.Client
 	obj      *placementv1.PlacementPolicy
-	lists    int
 	writes   []string
 }
 
@@ -73,13 +71,8 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{T: t, policies: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&placementv1.PlacementPolicy{}).Build()}
 	changed := func(object client.Object) {
 		f.writes = append(f.writes, object.GetName())
-		f.policyOf(t.Context(), object)
 	}
-	revisions := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
-			f.lists++
-			return c.List(ctx, list, o...)
-		},
+	revisions := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&appsv1.ControllerRevision{}, indexPolicy, policiesOf).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.CreateOption) error {
 			// The fake client sets no UIDs.
 			object.SetUID(types.UID(fmt.Sprint("revision-", len(f.writes))))
@@ -141,11 +134,21 @@ func (f *fixture) rollOut(s placementv1.RolloutState, revision, previous int64) 
 // load loads the newest version, in force as far as the status says, and reconciles until nothing changes.
 func (f *fixture) load() {
 	f.Helper()
-	s := &placement.PolicyState{Policy: &placement.Policy{Name: name, Generation: f.obj.Generation}, Generation: f.obj.Generation, Binding: &policy.Binding{}}
+	newest := &policy.Revision{UID: f.obj.UID, Generation: f.obj.Generation, Spec: *f.obj.Spec.DeepCopy()}
+	s := &placement.PolicyState{Last: newest}
 	if f.obj.Spec.Rollout != nil {
-		position := rollout.PositionOf(f.obj.Status.Rollout)
-		s.Staged = &placement.StagedVersions{Candidate: rollout.Digest(f.obj.Spec), InForce: rollout.InForce{Digest: position.Digest, Complete: position.Complete}}
+		s.Numbered = []*policy.Revision{newest}
+		if position := rollout.PositionOf(f.obj.Status.Rollout); !position.Complete || !position.Concerns(rollout.Digest(f.obj.Spec)) {
+			s.Last = nil
+		}
 	}
+	f.set(s)
+}
+
+// set sets the registry's entry of the version in the spec, and reconciles until nothing changes.
+func (f *fixture) set(s *placement.PolicyState) {
+	f.Helper()
+	s.Policy, s.Loaded = &placement.Policy{Name: name}, placement.LoadedVersion{UID: f.obj.UID, Generation: f.obj.Generation}
 	f.registry.Set(name, s)
 	f.reconcile()
 }
@@ -208,13 +211,11 @@ func TestEachVersionIsStoredOnce(t *testing.T) {
 	f := newFixture(t)
 	f.load()
 	f.stored(map[string]string{"last": "1 uid package a"})
-	if f.lists > 1 {
-		t.Errorf("%d lists of the revisions of a policy without stages", f.lists-1)
-	}
 
 	// The version in force gets a number, once.
+	first := f.registry.Get(name).Last
 	f.change(f.stages)
-	f.load()
+	f.set(&placement.PolicyState{Numbered: []*policy.Revision{first, {UID: f.obj.UID, Generation: 2, Spec: f.obj.Spec}}})
 	f.numbers(1)
 	f.stored(map[string]string{"last": "1 uid package a", "1": "1 uid package a"})
 	f.rollOut(placementv1.RolloutComplete, 1, 0)
@@ -250,56 +251,18 @@ func TestEachVersionIsStoredOnce(t *testing.T) {
 	f.change(func(s *placementv1.PlacementPolicySpec) { s.Rollout = nil })
 	f.load()
 	f.stored(map[string]string{"last": "7 uid package b"})
-	before := f.lists
-	f.load()
-	if f.lists != before {
-		t.Error("the revisions of a policy that has no stages any more are listed again")
+}
+
+// TestAnotherSpecIsNotStored checks that nothing is stored of an entry of the registry that is that of another spec, or of another policy.
+func TestAnotherSpecIsNotStored(t *testing.T) {
+	f := newFixture(t)
+	f.change(f.stages)
+	for _, loaded := range []placement.LoadedVersion{{}, {UID: "uid", Generation: 1}, {UID: "another", Generation: 2}} {
+		revision := &policy.Revision{UID: loaded.UID, Generation: loaded.Generation}
+		f.registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name}, Loaded: loaded, Last: revision, Numbered: []*policy.Revision{revision}})
+		f.reconcile()
+		f.stored(map[string]string{})
 	}
-}
-
-// TestWhatIsNotInForceIsNotStored checks that no version is stored that can't decide, that is pinned, or that is loaded in another
-// spec.
-func TestWhatIsNotInForceIsNotStored(t *testing.T) {
-	f := newFixture(t)
-	f.change(f.stages)
-	f.registry.Set(name, &placement.PolicyState{
-		Policy: &placement.Policy{Name: name, Generation: 2}, Generation: 2, Binding: &policy.Binding{},
-		Staged: &placement.StagedVersions{InForce: rollout.InForce{Complete: true}},
-	})
-	f.reconcile()
-	f.stored(map[string]string{})
-	f.registry.Get(name).Staged.Candidate = "another"
-	f.reconcile()
-	f.stored(map[string]string{})
-	f.load()
-	f.rollOut(placementv1.RolloutComplete, 2, 0)
-	f.load()
-	f.version("b")
-	f.load()
-	f.change(func(s *placementv1.PlacementPolicySpec) { s.Rollout.Revision = 2 })
-	f.rollOut(placementv1.RolloutRolledBack, 2, 0)
-	f.load()
-	f.registry.Get(name).Staged.InForce = rollout.InForce{Digest: rollout.VersionDigest(f.obj.Spec), Complete: true, Revision: 2}
-	f.reconcile()
-	f.stored(map[string]string{"last": "2 uid package a", "2": "2 uid package a", "3": "3 uid package b"})
-}
-
-// TestUnstagedVersionIsStored checks that the version that is in force when a policy gets stages is stored even if it was not stored
-// before the policy got them: otherwise no version would decide in stages that are not reached.
-func TestUnstagedVersionIsStored(t *testing.T) {
-	f := newFixture(t)
-	before := f.obj.DeepCopy()
-	f.change(f.stages)
-	f.version("b")
-	f.registry.Set(name, &placement.PolicyState{
-		Policy: &placement.Policy{Name: name, Generation: 1}, Generation: f.obj.Generation, Binding: &policy.Binding{}, Next: &policy.Binding{},
-		Staged: &placement.StagedVersions{
-			Candidate: rollout.Digest(f.obj.Spec), InForce: rollout.InForce{Complete: true},
-			Unstaged: &policy.Revision{UID: before.UID, Generation: 1, Spec: before.Spec},
-		},
-	})
-	f.reconcile()
-	f.stored(map[string]string{"1": "1 uid package a", "3": "3 uid package b"})
 }
 
 // TestPrune checks that ten revisions are kept, and those that decide or that spec.rollout.revision selects.
@@ -353,22 +316,21 @@ func TestRemovedWithThePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The initial list of the watch has the revisions.
-	f.mu.Lock()
-	f.numbered = sets.New[string]()
-	f.mu.Unlock()
-	list, err := f.list(t.Context(), name)
-	if err != nil || len(list) != 1 {
+	list, err := f.Controller.stored(t.Context(), name)
+	if err != nil || len(list) != 2 {
 		t.Fatalf("revisions %v, error %v", list, err)
 	}
-	if got := f.policyOf(t.Context(), &list[0]); len(got) != 1 || got[0].Name != name {
-		t.Errorf("a revision enqueues %v", got)
+	for _, r := range list {
+		if got := policiesOf(&r); !slices.Equal(got, []string{name}) {
+			t.Errorf("a revision enqueues %v", got)
+		}
 	}
 	f.reconcile()
 	f.stored(map[string]string{})
 }
 
-// TestAnotherVersionUnderTheSameNumber checks that a version is stored although there is a revision of its generation, as after a
-// restore of the policies from a backup while the revisions are in another cluster.
+// TestAnotherVersionUnderTheSameNumber checks that a version replaces another one of its number, as after a restore of the policies from
+// a backup while the revisions are in another cluster.
 func TestAnotherVersionUnderTheSameNumber(t *testing.T) {
 	f := newFixture(t)
 	f.change(f.stages)
@@ -391,13 +353,12 @@ func TestAnotherVersionUnderTheSameNumber(t *testing.T) {
 
 // TestOtherObjects checks that other ControllerRevisions in the namespace enqueue no policy.
 func TestOtherObjects(t *testing.T) {
-	f := newFixture(t)
 	for _, object := range []metav1.ObjectMeta{
 		{Name: policy.RevisionName(name)},
 		{Name: "another", Annotations: map[string]string{annotationPolicy: name}},
-		{Name: policy.NumberedRevisionName(name, 1), Labels: map[string]string{labelNumbered: policy.RevisionName("another")}, Annotations: map[string]string{annotationPolicy: name}},
+		{Name: policy.NumberedRevisionName("another", 1), Annotations: map[string]string{annotationPolicy: name}},
 	} {
-		if got := f.policyOf(t.Context(), &appsv1.ControllerRevision{ObjectMeta: object}); len(got) > 0 {
+		if got := policiesOf(&appsv1.ControllerRevision{ObjectMeta: object}); len(got) > 0 {
 			t.Errorf("%s enqueues %v", object.Name, got)
 		}
 	}

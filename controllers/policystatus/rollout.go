@@ -58,7 +58,7 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 
 // isLoaded reports whether a registry entry is that of the newest spec.
 func isLoaded(s *placement.PolicyState, obj *placementv1.PlacementPolicy) bool {
-	return s != nil && s.Staged != nil && s.Loaded.UID == obj.UID && s.Loaded.Generation == obj.Generation && isOf(s.Staged.Candidate, obj.Spec)
+	return s != nil && !s.Broken && s.Staged != nil && s.Loaded.UID == obj.UID && s.Loaded.Generation == obj.Generation
 }
 
 // observe adds what the leader has in force, and the state of existing objects.
@@ -69,19 +69,10 @@ func (c *Controller) observe(ctx context.Context, obj *placementv1.PlacementPoli
 	// versions in State, and the counts have them.
 	facts.Busy = f.Resuming || !c.Remediator.Assessed(s.Versions()...) || f.Waiting.Resuming || f.Waiting.Rollouts > 0 || !f.MatchedWatches.Settled()
 	facts.Paused = pausedBecause(f)
-	if u := s.Staged.Unstaged; u != nil && facts.Fallback.Number == 0 {
-		facts.Fallback = rollout.Revision{Number: u.Generation, Version: rollout.VersionDigest(u.Spec)}
-	}
 	if !facts.Settled(obj.Status.Rollout) {
 		facts.Counts, facts.Rest, err = c.stageCounts(ctx, s.Policy, s.Staged.Stages, f)
 	}
 	return err
-}
-
-// isOf reports whether a digest that the registry has is that of a spec. After a restore of the API server's store from a backup,
-// two specs can have the same generation. The digest is empty for a version that can't decide.
-func isOf(digest string, spec placementv1.PlacementPolicySpec) bool {
-	return digest == "" || digest == rollout.Digest(spec)
 }
 
 // pausedBecause returns why remediation of the policy is paused; empty if it is not.

@@ -55,9 +55,8 @@ func (assessed) HasUndecided(...*placement.Policy) bool          { return false 
 func (assessed) Assessed(...*placement.Policy) bool              { return true }
 func (assessed) Resuming() bool                                  { return false }
 
-// TestAnotherSpecOfTheSameGeneration checks that the status waits for the registry if that has another spec of the same
-// generation, as after a restore of the API server's store from a backup.
-func TestAnotherSpecOfTheSameGeneration(t *testing.T) {
+// TestAnotherSpecIsLoaded checks that the status waits for the registry if that has another spec.
+func TestAnotherSpecIsLoaded(t *testing.T) {
 	stages := []placementv1.RolloutStage{{Name: "canary", Percent: 10}, {Name: "rest", Percent: 100}}
 	obj := &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", Generation: 3}}
 	obj.Spec.Rollout = &placementv1.PolicyRollout{Stages: stages}
@@ -73,7 +72,7 @@ func TestAnotherSpecOfTheSameGeneration(t *testing.T) {
 		Revisions: noRevisions{}, Remediator: assessed{}, Catalog: unknownTypes{},
 	}}
 	facts := status.Facts{State: &placement.PolicyState{
-		Loaded: placement.LoadedVersion{UID: "p", Generation: 3},
+		Loaded: placement.LoadedVersion{UID: "p", Generation: 2},
 		Staged: &placement.StagedVersions{InForce: rollout.InForce{Digest: digest, Reached: 2}, Candidate: digest, Stages: compiled},
 	}}
 	again, err := c.rollOut(t.Context(), obj, &facts)

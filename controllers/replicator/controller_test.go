@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -222,7 +223,7 @@ func (r *replica) changes() map[string]int {
 }
 
 func (r *replica) set(name string, binding, next *policy.Binding) {
-	r.registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name}, Binding: binding, Next: next})
+	r.registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name}, Binding: binding, Next: slices.DeleteFunc([]*policy.Binding{next}, func(b *policy.Binding) bool { return b == nil })})
 	synctest.Wait()
 }
 

@@ -17,7 +17,6 @@ limitations under the License.
 package placement
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 	"strings"
@@ -47,9 +46,9 @@ type PolicyState struct {
 	Broken bool
 	// Binding is the data that Policy reads; nil if Broken.
 	Binding *policy.Binding
-	// Next is the data that a newer version reads. That version takes over once this data is replicated. It is nil if
-	// no version is waiting.
-	Next *policy.Binding
+	// Next is the data that newer versions read. They take over once this data is replicated, or once their rollout begins. It is empty
+	// if no version is waiting.
+	Next []*policy.Binding
 	// DecidesNothing reports whether Policy can have no effect, because it has no rule of the decision contract.
 	DecidesNothing bool
 	// ModuleDigest is the digest of the module to which the rules of Policy are compiled; empty if it has no rules.
@@ -60,6 +59,10 @@ type PolicyState struct {
 	Loaded LoadedVersion
 	// Staged describes the versions of a policy with spec.rollout; nil for other policies.
 	Staged *StagedVersions
+	// Last is the newest version if the leader stores it as the last one in force everywhere; nil otherwise. Numbered are the versions
+	// that it stores under their numbers. See rollout.Store.
+	Last     *policy.Revision
+	Numbered []*policy.Revision
 }
 
 // StagedVersions are the versions of a policy that comes into force in stages. PolicyState.Policy is the version that decides in
@@ -75,9 +78,6 @@ type StagedVersions struct {
 	// does.
 	Before        *Policy
 	BeforeBinding *policy.Binding
-	// Unstaged is the version that decides everywhere if the policy had no stages when it came into force; nil otherwise. It may not
-	// be stored yet.
-	Unstaged *policy.Revision
 }
 
 // LoadedVersion identifies a version of a policy.
@@ -121,16 +121,8 @@ func (s *PolicyState) InForce() []*policy.Binding {
 	return slices.DeleteFunc(out, func(b *policy.Binding) bool { return b == nil })
 }
 
-// NewestBinding returns the data that the newest version that can decide reads: Next, or Binding if no version waits.
-func (s *PolicyState) NewestBinding() *policy.Binding { return cmp.Or(s.Next, s.Binding) }
-
-// Bindings returns the bindings of the versions that decide, and then Next unless it is nil.
-func (s *PolicyState) Bindings() []*policy.Binding {
-	if s.Next == nil {
-		return s.InForce()
-	}
-	return append(s.InForce(), s.Next)
-}
+// Bindings returns the bindings of the versions that decide, and then Next.
+func (s *PolicyState) Bindings() []*policy.Binding { return append(s.InForce(), s.Next...) }
 
 // Reads reports whether a version that decides, or a version that waits for its data, reads everything that b is bound to.
 func (s *PolicyState) Reads(b *policy.Binding) bool {

@@ -14,12 +14,25 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package rollout decides which version of a policy is in force (Choose; docs/versions.md), and brings versions into force in stages: it
+// finds the stage of a namespace, and decides when a rollout goes on to its next stage (Next).
+//
+// A version is a policy's spec without spec.rollout and spec.remediation, which apply at once. At most two versions decide at
+// the same time: the one that is rolled out, in the namespaces of the stages that are reached, and the one before everywhere
+// else. Every replica finds the version for a namespace from the policy's status, which only the leader writes. A replica that
+// has not read the newest status yet has reached fewer stages, never more.
 package rollout
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
 // Ref names a version of a policy: a stored revision by its number, or one of the constants.
@@ -32,11 +45,9 @@ const (
 	Newest
 	// LastInForce is the version that was in force everywhere last, as the leader stored it.
 	LastInForce
-	// LastComplete is the version that this replica had in force everywhere last while all types that it reads were served. It is not
-	// the version in the spec.
-	LastComplete
-	// LastCompiled is the last version that compiled here. It is not the version in the spec.
-	LastCompiled
+	// Earlier is the version that this replica had in force everywhere last, of which all types were served if there was such a one. It
+	// is not the version in the spec.
+	Earlier
 	// Kept stands for all that this replica has in force.
 	Kept
 	// Lost stands for a version that can't be loaded. It fails whenever it has to decide.
@@ -61,14 +72,15 @@ type ChoiceFacts struct {
 	// Now is the time, and Data what is known of the data that the versions read.
 	Now  time.Time
 	Data DataFacts
+
+	// load is the first version of which Choose has to know more.
+	load Ref
 }
 
 // KeptFacts describes what a replica has in force of a policy. The zero value stands for nothing.
 type KeptFacts struct {
-	Exists bool
-	// Staged reports whether it came into force in stages, of the rollout that Digest identifies.
-	Staged bool
-	Digest string
+	Exists  bool
+	InForce InForce
 	// Lost reports whether a version of it is Lost.
 	Lost bool
 }
@@ -110,74 +122,78 @@ type Choice struct {
 // Without spec.rollout, the newest version decides everywhere, or an earlier one while it can't. With spec.rollout, versions decide as far
 // as the position says, which only the leader moves, so that no replica is ahead of it. What can't be decided by the right version
 // is decided by what the replica has in force, and else fails.
-func Choose(f ChoiceFacts) Choice {
-	var out Choice
+func Choose(f ChoiceFacts) (out Choice) {
 	if f.Staged {
 		out = f.staged()
 	} else {
 		out = f.unstaged()
 	}
+	if f.load != None {
+		return Choice{Load: f.load}
+	}
 	out.Waits = f.Data.Held && !f.Data.Complete && f.Now.Before(f.Data.Until)
 	return out
 }
 
-func load(ref Ref) Choice { return Choice{Load: ref} }
+// version returns what came of loading a version. If that is not known, the choice does not count, and asks for the version.
+func (f *ChoiceFacts) version(ref Ref) VersionFacts {
+	v, loaded := f.Versions[ref]
+	if !loaded && f.load == None {
+		f.load = ref
+	}
+	return v
+}
 
-// everywhere chooses a version for all namespaces.
+// everywhere chooses a version for all namespaces, or Kept for those in which that is in force.
 func (f *ChoiceFacts) everywhere(ref Ref, err error) Choice {
 	out := Choice{Target: ref, InForce: InForce{Complete: true}, Err: err}
-	if f.Staged {
+	switch {
+	case ref == Kept:
+		out.InForce = f.Kept.InForce
+	case f.Staged:
 		out.InForce.Digest = f.Versions[ref].Version
 	}
 	return out
 }
 
+// both returns an error for two, each of which may be nil.
+func both(a, b error) error {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	return fmt.Errorf("%w; %w", a, b)
+}
+
 // unstaged prefers versions of which all types are served, and the newest one over all others that lack a type.
 func (f *ChoiceFacts) unstaged() Choice {
-	newest, known := f.Versions[Newest], false
+	newest := f.version(Newest)
 	if newest.Err == nil {
 		return f.everywhere(Newest, nil)
 	}
-	earlier := []Ref{LastComplete, LastCompiled, LastInForce}
-	for _, ref := range earlier {
-		v, loaded := f.Versions[ref]
-		switch {
-		case ref == LastInForce && known:
-			// What this replica knows is not older than what is stored.
-		case !loaded:
-			return load(ref)
-		case v.Err == nil && !v.Incomplete:
-			return f.everywhere(ref, newest.Err)
-		}
-		known = known || !errors.Is(v.Err, ErrNotStored)
+	ref, earlier := Earlier, f.version(Earlier)
+	if errors.Is(earlier.Err, ErrNotStored) {
+		// What this replica knows is not older than what is stored.
+		ref, earlier = LastInForce, f.version(LastInForce)
 	}
-	if newest.Incomplete {
+	switch {
+	case newest.Incomplete && (earlier.Err != nil || earlier.Incomplete):
 		return f.everywhere(Newest, nil)
-	}
-	for _, ref := range earlier {
-		if v, loaded := f.Versions[ref]; loaded && v.Err == nil {
-			return f.everywhere(ref, newest.Err)
-		}
-	}
-	if f.Kept.Exists {
+	case earlier.Err == nil:
+		return f.everywhere(ref, newest.Err)
+	case f.Kept.Exists:
 		return f.everywhere(Kept, newest.Err)
-	}
-	if last := f.Versions[LastInForce]; last.Err != nil && !errors.Is(last.Err, ErrNotStored) {
-		return f.everywhere(Lost, fmt.Errorf("%w; %w", newest.Err, last.Err))
+	case ref == LastInForce && !errors.Is(earlier.Err, ErrNotStored):
+		return f.everywhere(Lost, both(newest.Err, earlier.Err))
 	}
 	return f.everywhere(Lost, newest.Err)
 }
 
 func (f *ChoiceFacts) staged() Choice {
-	reason := f.Versions[Newest].Err
+	reason := f.version(Newest).Err
 	switch selected := Ref(f.Revision); {
 	case selected != None:
-		v, loaded := f.Versions[selected]
-		switch {
-		case !loaded:
-			return load(selected)
-		case v.Err != nil:
-			return f.stay(fmt.Errorf("spec.rollout.revision: %w; status.rollout.revisions has the revisions that are stored", v.Err))
+		if err := f.version(selected).Err; err != nil {
+			return f.stay(fmt.Errorf("spec.rollout.revision: %w; status.rollout.revisions has the revisions that are stored", err))
 		}
 		out := f.everywhere(selected, reason)
 		out.InForce.Revision = f.Revision
@@ -196,19 +212,13 @@ func (f *ChoiceFacts) inStages(target Ref, reason error) Choice {
 	if f.Position.Complete || before == None {
 		return out
 	}
-	v, loaded := f.Versions[before]
-	switch {
-	case !loaded:
-		return load(before)
-	case v.Err == nil:
+	err := f.version(before).Err
+	if err == nil {
 		out.Before = before
 		return out
 	}
-	out.Err = fmt.Errorf("%w; it decides in stages that are not reached: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout", v.Err)
-	if reason != nil {
-		out.Err = fmt.Errorf("%w; %w", reason, out.Err)
-	}
-	if f.Kept.Exists && !f.Kept.Lost && (!f.Kept.Staged || f.Kept.Digest != f.Position.Digest) {
+	out.Err = both(reason, fmt.Errorf("%w; it decides in stages that are not reached: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout", err))
+	if f.Kept.Exists && !f.Kept.Lost && f.Kept.InForce.Digest != f.Position.Digest {
 		return f.everywhere(Kept, out.Err)
 	}
 	out.Before = Lost
@@ -221,69 +231,207 @@ func (f *ChoiceFacts) stay(reason error) Choice {
 	if f.Kept.Exists && !f.Kept.Lost {
 		return f.everywhere(Kept, reason)
 	}
-	reached := 0
-	if f.Position.IsOfStages(f.Digest) {
-		target := Ref(f.Position.Revision)
-		v, loaded := f.Versions[target]
+	reached, failed := 0, error(nil)
+	if target := Ref(f.Position.Revision); f.Position.IsOfStages(f.Digest) {
 		if target == None {
 			// Another client wrote the status.
-			v, loaded = VersionFacts{Err: fmt.Errorf("revision 0: %w", ErrNotStored)}, true
-		}
-		switch {
-		case !loaded:
-			return load(target)
-		case v.Err == nil:
+			failed = fmt.Errorf("revision 0: %w", ErrNotStored)
+		} else if failed = f.version(target).Err; failed == nil {
 			return f.inStages(target, reason)
 		}
 		reached = f.Position.Reached
-		if reason == nil {
-			reason = v.Err
-		} else {
-			reason = fmt.Errorf("%w; %w", reason, v.Err)
-		}
 	}
-	last, missing, lost := f.lastInForce()
-	switch {
-	case missing != None:
-		return load(missing)
+	switch last, lost := f.lastInForce(); {
 	case lost != nil:
 		return f.everywhere(Lost, fmt.Errorf("%w; it was in force everywhere: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout to put the version in the spec in force everywhere", lost))
 	case last != None:
-		return f.everywhere(last, reason)
-	case reason != nil:
-		return Choice{Target: Lost, InForce: InForce{Reached: reached}, Err: reason}
+		return f.everywhere(last, cmp.Or(reason, failed))
+	case reason != nil || failed != nil:
+		return Choice{Target: Lost, InForce: InForce{Reached: reached}, Err: both(reason, failed)}
 	}
 	// No version was ever in force everywhere, and none is ahead of the status.
 	return Choice{Target: None}
 }
 
-// lastInForce returns the version that was in force everywhere last; None if there was none. missing is a version of which it has to
-// know more. lost says why the last one can't be loaded.
-func (f *ChoiceFacts) lastInForce() (last, missing Ref, lost error) {
-	number := Ref(f.Position.Everywhere())
-	if number == None && f.Position != (Position{}) {
-		return None, None, nil
-	}
-	if number != None {
-		v, loaded := f.Versions[number]
-		switch {
-		case !loaded:
-			return None, number, nil
-		case v.Err == nil:
-			return number, None, nil
+// lastInForce returns the version that was in force everywhere last; None if there was none. lost says why it can't be loaded.
+func (f *ChoiceFacts) lastInForce() (last Ref, lost error) {
+	switch number := Ref(f.Position.Everywhere()); {
+	case number != None:
+		if lost = f.version(number).Err; lost == nil {
+			return number, nil
 		}
-		lost = v.Err
+	case f.Position != (Position{}):
+		return None, nil
 	}
-	v, loaded := f.Versions[LastInForce]
+	v := f.version(LastInForce)
 	// The version that was in force before a rollback is stored, too.
-	isLast := number == None || v.Number == int64(number) || v.Version == f.Position.Version()
+	isLast := lost == nil || v.Number == f.Position.Everywhere() || f.Position.IsSingle() && v.Version == versionOf(f.Position.Digest)
 	switch {
-	case !loaded:
-		return None, LastInForce, nil
 	case !isLast || errors.Is(v.Err, ErrNotStored):
-		return None, None, lost
+		return None, lost
 	case v.Err != nil:
-		return None, None, v.Err
+		return None, v.Err
 	}
-	return LastInForce, None, nil
+	return LastInForce, nil
+}
+
+// Stores reports what the leader stores after a choice by the facts: last, whether Newest becomes LastInForce, and numbered, whether
+// Newest is stored under its number. Of a policy with spec.rollout, it stores what is in force under numbers, too.
+func (f *ChoiceFacts) Stores(c Choice) (last, numbered bool) {
+	decides := f.Versions[Newest].Err == nil
+	return decides && c.Target == Newest && c.InForce.Complete && !c.Waits, decides && f.Staged
+}
+
+// Position is the part of a rollout's status by which replicas decide. The zero value stands for no status.
+type Position struct {
+	// Digest identifies the rollout, and Revision its version.
+	Digest   string
+	Revision int64
+	// Reached is the number of stages in which the version decides. Complete reports whether it decides everywhere.
+	Reached  int
+	Complete bool
+	// Previous is the revision that decides where the version does not; 0 for none.
+	Previous int64
+	// rolledBack reports whether spec.rollout.revision selected the version.
+	rolledBack bool
+}
+
+// PositionOf returns the position in a status, which may be nil.
+func PositionOf(s *placementv1.RolloutStatus) Position {
+	if s == nil {
+		return Position{}
+	}
+	return Position{
+		Digest: s.Digest, Revision: s.Revision, Previous: s.PreviousRevision, Reached: int(ptr.Deref(s.Reached, 0)),
+		Complete: s.State == placementv1.RolloutComplete, rolledBack: s.State == placementv1.RolloutRolledBack,
+	}
+}
+
+// IsSingle reports whether a single version is in force everywhere.
+func (p Position) IsSingle() bool { return p.Complete || p.rolledBack }
+
+// Concerns reports whether the position is that of a rollout, given its digest. The stages of a complete rollout do not matter.
+func (p Position) Concerns(digest string) bool {
+	switch {
+	case p.Digest == "" || p.rolledBack:
+		return false
+	case p.Complete:
+		return versionOf(p.Digest) == versionOf(digest)
+	default:
+		return p.Digest == digest
+	}
+}
+
+// IsOfStages reports whether the position is that of a rollout that is not complete, with the stages in the digest of a rollout.
+func (p Position) IsOfStages(digest string) bool {
+	return p.Digest != "" && !p.IsSingle() && stagesOf(p.Digest) == stagesOf(digest)
+}
+
+// Everywhere returns the revision that was in force everywhere last; 0 if there was none.
+func (p Position) Everywhere() int64 {
+	if p.IsSingle() {
+		return p.Revision
+	}
+	return p.Previous
+}
+
+// Assignment says which versions of a policy decide, and where, as a replica finds it that starts with the policy's status. It
+// is immutable.
+type Assignment struct {
+	// Target is the version that decides in the stages that are reached, and Before the one that decides everywhere else. They
+	// are equal if one version decides everywhere.
+	Target, Before Ref
+
+	reached  int
+	stages   *Stages
+	spec     *placementv1.PolicyRollout
+	position Position
+	why      string
+}
+
+// Assign returns which versions of a policy decide if all of them can be loaded. A policy without status.rollout, such as one in a
+// file, is decided by its spec as if its rollout were complete, unless spec.rollout.revision selects another version.
+func Assign(obj *placementv1.PlacementPolicy) Assignment {
+	out := Assignment{spec: obj.Spec.Rollout, position: PositionOf(obj.Status.Rollout)}
+	f := ChoiceFacts{Staged: out.spec != nil, Versions: map[Ref]VersionFacts{Newest: {}}}
+	if f.Staged {
+		// A stage with an invalid selector selects nothing.
+		out.stages, _ = NewStages(obj.Name, out.spec.Stages, field.NewPath("spec", "rollout", "stages"))
+		f.Digest, f.Revision, f.Position = Digest(obj.Spec), out.spec.Revision, out.position
+		switch {
+		case f.Revision != 0:
+			out.why = "spec.rollout.revision selects it for all namespaces"
+		case obj.Status.Rollout == nil:
+			f.Position, out.why = Position{Digest: f.Digest, Complete: true}, "the policy has no status.rollout"
+		case !f.Position.Concerns(f.Digest):
+			// The leader ends the rollout of another version as soon as it sees the spec.
+			f.Position, out.why = Position{Revision: f.Position.Everywhere(), rolledBack: true}, "the rollout of the version in the spec has not begun"
+		default:
+			out.why = "its rollout is complete"
+		}
+	}
+	choice := Choose(f)
+	for ; choice.Load != None; choice = Choose(f) {
+		f.Versions[choice.Load] = VersionFacts{}
+	}
+	out.Target, out.Before, out.reached = choice.Target, choice.Before, choice.InForce.Reached
+	if choice.InForce.Complete {
+		out.Before = out.Target
+	}
+	return out
+}
+
+// Partial reports whether different versions decide in different namespaces, so that labels of namespaces matter.
+func (a Assignment) Partial() bool { return a.Target != a.Before }
+
+// Reached reports whether Target decides in a namespace. The name of the namespace is empty for objects without one.
+func (a Assignment) Reached(namespace string, labels map[string]string) bool {
+	if !a.Partial() {
+		return a.Target != None
+	}
+	return a.stages.Of(namespace, labels) < a.reached
+}
+
+// Of returns the revision that decides in a namespace.
+func (a Assignment) Of(namespace string, labels map[string]string) Ref {
+	if a.Reached(namespace, labels) {
+		return a.Target
+	}
+	return a.Before
+}
+
+// Explain returns which version decides in a namespace, and why. It returns "" for a policy without spec.rollout.
+func (a Assignment) Explain(namespace string, labels map[string]string) string {
+	if a.spec == nil {
+		return ""
+	}
+	why := a.why
+	if a.Partial() {
+		why = a.stageOf(namespace, labels)
+	}
+	switch revision := a.Of(namespace, labels); {
+	case revision == None:
+		return "no version decides: " + why + ", and there is no version before"
+	case revision != Newest:
+		return fmt.Sprintf("revision %d decides: %s", revision, why)
+	case a.position.Revision != 0:
+		return fmt.Sprintf("revision %d decides, which is the version in the spec: %s", a.position.Revision, why)
+	default:
+		return "the version in the spec decides: " + why
+	}
+}
+
+// stageOf says which stage a namespace belongs to, and whether the stage is reached.
+func (a Assignment) stageOf(namespace string, labels map[string]string) string {
+	stage := a.stages.Of(namespace, labels)
+	switch {
+	case namespace == "":
+		return "objects without a namespace follow after the last stage"
+	case stage == a.stages.Len():
+		return fmt.Sprintf("namespace %s is in no stage and follows after the last one", namespace)
+	case stage < a.reached:
+		return fmt.Sprintf("namespace %s is in stage %s, which is reached", namespace, a.spec.Stages[stage].Name)
+	default:
+		return fmt.Sprintf("namespace %s is in stage %s, which is not reached", namespace, a.spec.Stages[stage].Name)
+	}
 }

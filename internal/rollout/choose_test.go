@@ -51,6 +51,8 @@ var (
 	otherStages   = Position{Digest: "w-t", Revision: 2, Reached: 1, Previous: 1}
 )
 
+func load(ref Ref) Choice { return Choice{Load: ref} }
+
 func inAll(ref Ref) Choice { return Choice{Target: ref, InForce: InForce{Complete: true}} }
 
 // of returns a choice with the digest of the version that is in force everywhere.
@@ -72,32 +74,30 @@ const (
 )
 
 func TestChooseWithoutStages(t *testing.T) {
-	kept := KeptFacts{Exists: true}
+	kept := KeptFacts{Exists: true, InForce: InForce{Complete: true}}
 	for name, tc := range map[string]struct {
 		kept     KeptFacts
 		versions versions
 		want     Choice
 	}{
-		"the newest":                              {kept, versions{Newest: decides, LastComplete: decides}, inAll(Newest)},
-		"asks for earlier ones":                   {kept, versions{Newest: refused}, load(LastComplete)},
-		"asks for another one":                    {kept, versions{Newest: refused, LastComplete: incomplete}, load(LastCompiled)},
-		"asks for the stored one":                 {kept, versions{Newest: refused, LastComplete: absent, LastCompiled: absent}, load(LastInForce)},
-		"does not ask for it if others are known": {kept, versions{Newest: refused, LastComplete: refused, LastCompiled: absent}, because(inAll(Kept), errBroken)},
-		"the last complete":                       {kept, versions{Newest: refused, LastComplete: decides}, because(inAll(LastComplete), errBroken)},
-		"the last that compiled":                  {kept, versions{Newest: refused, LastComplete: incomplete, LastCompiled: decides}, because(inAll(LastCompiled), errBroken)},
-		"the stored one":                          {kept, versions{Newest: refused, LastComplete: absent, LastCompiled: absent, LastInForce: decides}, because(inAll(LastInForce), errBroken)},
-		"an incomplete one":                       {kept, versions{Newest: refused, LastComplete: incomplete, LastCompiled: incomplete}, because(inAll(LastComplete), errBroken)},
-		"an incomplete stored one":                {kept, versions{Newest: refused, LastComplete: absent, LastCompiled: absent, LastInForce: incomplete}, because(inAll(LastInForce), errBroken)},
-		"what is in force":                        {kept, versions{Newest: refused, LastComplete: refused, LastCompiled: refused}, because(inAll(Kept), errBroken)},
-		"nothing":                                 {KeptFacts{}, versions{Newest: refused, LastComplete: absent, LastCompiled: absent, LastInForce: absent}, because(inAll(Lost), errBroken)},
+		"the newest":                              {kept, versions{Newest: decides, Earlier: decides}, inAll(Newest)},
+		"asks for earlier ones":                   {kept, versions{Newest: refused}, load(Earlier)},
+		"asks for the stored one":                 {kept, versions{Newest: refused, Earlier: absent}, load(LastInForce)},
+		"does not ask for it if others are known": {kept, versions{Newest: refused, Earlier: refused}, because(inAll(Kept), errBroken)},
+		"the earlier one":                         {kept, versions{Newest: refused, Earlier: decides}, because(inAll(Earlier), errBroken)},
+		"the stored one":                          {kept, versions{Newest: refused, Earlier: absent, LastInForce: decides}, because(inAll(LastInForce), errBroken)},
+		"an incomplete one":                       {kept, versions{Newest: refused, Earlier: incomplete}, because(inAll(Earlier), errBroken)},
+		"an incomplete stored one":                {kept, versions{Newest: refused, Earlier: absent, LastInForce: incomplete}, because(inAll(LastInForce), errBroken)},
+		"what is in force":                        {kept, versions{Newest: refused, Earlier: refused}, because(inAll(Kept), errBroken)},
+		"nothing":                                 {KeptFacts{}, versions{Newest: refused, Earlier: absent, LastInForce: absent}, because(inAll(Lost), errBroken)},
 		"nothing, and the stored one fails": {
-			KeptFacts{}, versions{Newest: refused, LastComplete: absent, LastCompiled: absent, LastInForce: {Err: errors.New("it was: busy")}},
+			KeptFacts{}, versions{Newest: refused, Earlier: absent, LastInForce: {Err: errors.New("it was: busy")}},
 			because(inAll(Lost), errors.New("does not compile; it was: busy")),
 		},
-		"a complete one rather than the newest":       {kept, versions{Newest: notServed, LastComplete: decides}, because(inAll(LastComplete), notServed.Err)},
-		"a stored one rather than the newest":         {kept, versions{Newest: notServed, LastComplete: absent, LastCompiled: absent, LastInForce: decides}, because(inAll(LastInForce), notServed.Err)},
-		"the newest rather than an incomplete one":    {kept, versions{Newest: notServed, LastComplete: incomplete, LastCompiled: absent}, inAll(Newest)},
-		"the newest although it lacks types, at last": {KeptFacts{}, versions{Newest: notServed, LastComplete: absent, LastCompiled: absent, LastInForce: absent}, inAll(Newest)},
+		"a complete one rather than the newest":       {kept, versions{Newest: notServed, Earlier: decides}, because(inAll(Earlier), notServed.Err)},
+		"a stored one rather than the newest":         {kept, versions{Newest: notServed, Earlier: absent, LastInForce: decides}, because(inAll(LastInForce), notServed.Err)},
+		"the newest rather than an incomplete one":    {kept, versions{Newest: notServed, Earlier: incomplete}, inAll(Newest)},
+		"the newest although it lacks types, at last": {KeptFacts{}, versions{Newest: notServed, Earlier: absent, LastInForce: absent}, inAll(Newest)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			compare(t, tc.want, Choose(ChoiceFacts{Kept: tc.kept, Versions: tc.versions}))
@@ -106,7 +106,9 @@ func TestChooseWithoutStages(t *testing.T) {
 }
 
 func TestChooseInStages(t *testing.T) {
-	unstaged, staged := KeptFacts{Exists: true}, KeptFacts{Exists: true, Staged: true, Digest: "w-s"}
+	unstaged := KeptFacts{Exists: true, InForce: InForce{Digest: "u", Complete: true}}
+	staged := KeptFacts{Exists: true, InForce: InForce{Digest: "w-s", Reached: 1}}
+	keeps := func(f KeptFacts, err error) Choice { return Choice{Target: Kept, InForce: f.InForce, Err: err} }
 	selected := func(err string) Choice {
 		c := of(inAll(1), "v")
 		c.InForce.Revision = 1
@@ -129,26 +131,26 @@ func TestChooseInStages(t *testing.T) {
 		"asks for a selected revision":              {1, midst, staged, versions{Newest: decides}, load(1)},
 		"a selected revision":                       {1, midst, staged, versions{Newest: decides, 1: decides}, selected("")},
 		"a selected revision, while newest fails":   {1, midst, staged, versions{Newest: refused, 1: decides}, selected("does not compile")},
-		"a selected revision is lost":               {1, midst, staged, versions{Newest: decides, 1: absent}, because(inAll(Kept), notSelected)},
+		"a selected revision is lost":               {1, midst, staged, versions{Newest: decides, 1: absent}, keeps(staged, notSelected)},
 		"a selected revision is lost at the start":  {1, done, KeptFacts{}, versions{Newest: decides, 1: absent, 2: decides}, because(of(inAll(2), "v"), notSelected)},
 		"the newest is complete":                    {0, done, staged, versions{Newest: decides}, Choice{Target: Newest, InForce: InForce{Digest: "v-s", Reached: 3, Complete: true}}},
 		"the newest in stages, no version before":   {0, begun, staged, versions{Newest: decides}, reaches(Newest, None, "v-s")},
 		"asks for the version before":               {0, midst, staged, versions{Newest: decides}, load(1)},
 		"the newest in stages":                      {0, midst, staged, versions{Newest: decides, 1: decides}, reaches(Newest, 1, "v-s")},
 		"the version before is lost at the start":   {0, midst, KeptFacts{}, versions{Newest: decides, 1: absent}, because(reaches(Newest, Lost, "v-s"), errors.New(notStored1+elsewhere))},
-		"the version before is lost, something is":  {0, midst, unstaged, versions{Newest: decides, 1: absent}, because(inAll(Kept), errors.New(notStored1+elsewhere))},
-		"and another rollout is in force":           {0, midst, staged, versions{Newest: decides, 1: absent}, because(inAll(Kept), errors.New(notStored1+elsewhere))},
-		"and the same rollout is in force":          {0, midst, KeptFacts{Exists: true, Staged: true, Digest: "v-s"}, versions{Newest: decides, 1: absent}, because(reaches(Newest, Lost, "v-s"), errors.New(notStored1+elsewhere))},
-		"and what is in force is lost, too":         {0, midst, KeptFacts{Exists: true, Staged: true, Digest: "w-s", Lost: true}, versions{Newest: decides, 1: absent}, because(reaches(Newest, Lost, "v-s"), errors.New(notStored1+elsewhere))},
-		"the status is not of the newest":           {0, inMidst, staged, versions{Newest: decides}, inAll(Kept)},
-		"after a rollback":                          {0, back, staged, versions{Newest: decides}, inAll(Kept)},
-		"the newest fails":                          {0, midst, staged, versions{Newest: refused}, because(inAll(Kept), errBroken)},
-		"the newest lacks types":                    {0, midst, staged, versions{Newest: notServed}, because(inAll(Kept), notServed.Err)},
+		"the version before is lost, something is":  {0, midst, unstaged, versions{Newest: decides, 1: absent}, keeps(unstaged, errors.New(notStored1+elsewhere))},
+		"and another rollout is in force":           {0, midst, staged, versions{Newest: decides, 1: absent}, keeps(staged, errors.New(notStored1+elsewhere))},
+		"and the same rollout is in force":          {0, midst, KeptFacts{Exists: true, InForce: InForce{Digest: "v-s"}}, versions{Newest: decides, 1: absent}, because(reaches(Newest, Lost, "v-s"), errors.New(notStored1+elsewhere))},
+		"and what is in force is lost, too":         {0, midst, KeptFacts{Exists: true, InForce: InForce{Digest: "w-s"}, Lost: true}, versions{Newest: decides, 1: absent}, because(reaches(Newest, Lost, "v-s"), errors.New(notStored1+elsewhere))},
+		"the status is not of the newest":           {0, inMidst, staged, versions{Newest: decides}, keeps(staged, nil)},
+		"after a rollback":                          {0, back, staged, versions{Newest: decides}, keeps(staged, nil)},
+		"the newest fails":                          {0, midst, staged, versions{Newest: refused}, keeps(staged, errBroken)},
+		"the newest lacks types":                    {0, midst, staged, versions{Newest: notServed}, keeps(staged, notServed.Err)},
 		"started in the midst of another":           {0, inMidst, KeptFacts{}, versions{Newest: decides, 2: decides, 1: decides}, reaches(2, 1, "w-s")},
 		"asks for the version of another rollout":   {0, inMidst, KeptFacts{}, versions{Newest: decides}, load(2)},
 		"asks for the version before another":       {0, inMidst, KeptFacts{}, versions{Newest: decides, 2: decides}, load(1)},
 		"started while a version is lost":           {0, inMidst, KeptFacts{Exists: true, Lost: true}, versions{Newest: decides, 2: decides, 1: absent}, because(reaches(2, Lost, "w-s"), errors.New(notStored1+elsewhere))},
-		"of another, only the one before is stored": {0, inMidst, KeptFacts{}, versions{Newest: refused, 2: refused, 1: decides}, because(of(inAll(1), "v"), errors.New("does not compile; does not compile"))},
+		"of another, only the one before is stored": {0, inMidst, KeptFacts{}, versions{Newest: refused, 2: refused, 1: decides}, because(of(inAll(1), "v"), errBroken)},
 		"started with other stages":                 {0, otherStages, KeptFacts{}, versions{Newest: decides, 1: decides}, of(inAll(1), "v")},
 		"started after a complete rollout":          {0, afterComplete, KeptFacts{}, versions{Newest: decides, 2: decides}, of(inAll(2), "v")},
 		"asks for the version of a complete one":    {0, afterComplete, KeptFacts{}, versions{Newest: decides}, load(2)},
@@ -197,6 +199,32 @@ func TestChooseWaitsForData(t *testing.T) {
 	}
 }
 
+// TestStores checks that the leader stores what decides everywhere, and what can decide.
+func TestStores(t *testing.T) {
+	for name, tc := range map[string]struct {
+		staged         bool
+		newest         VersionFacts
+		choice         Choice
+		last, numbered bool
+	}{
+		"in force everywhere":           {false, decides, inAll(Newest), true, false},
+		"although it lacks types":       {false, notServed, inAll(Newest), false, false},
+		"it waits":                      {false, decides, Choice{Target: Newest, InForce: InForce{Complete: true}, Waits: true}, false, false},
+		"another one decides":           {false, refused, inAll(Earlier), false, false},
+		"its rollout is complete":       {true, decides, inAll(Newest), true, true},
+		"in the midst":                  {true, decides, Choice{Target: Newest, Before: 1}, false, true},
+		"a revision is selected":        {true, decides, inAll(1), false, true},
+		"it can't decide, with stages":  {true, refused, inAll(Kept), false, false},
+		"it lacks types, with stages":   {true, notServed, inAll(Kept), false, false},
+		"it has not begun, with stages": {true, decides, inAll(Kept), false, true},
+	} {
+		f := ChoiceFacts{Staged: tc.staged, Versions: versions{Newest: tc.newest}}
+		if last, numbered := f.Stores(tc.choice); last != tc.last || numbered != tc.numbered {
+			t.Errorf("%s: got %t and %t, want %t and %t", name, last, numbered, tc.last, tc.numbered)
+		}
+	}
+}
+
 func compare(t *testing.T, want, got Choice) {
 	t.Helper()
 	text := cmp.Transformer("text", func(err error) string { return err.Error() })
@@ -215,7 +243,7 @@ func TestChooseNamesOnlyWhatIsLoaded(t *testing.T) {
 		found := []VersionFacts{decides, incomplete, refused, absent}
 		f := ChoiceFacts{
 			Staged: r.IntN(2) == 0, Digest: "v-s", Revision: int64(r.IntN(2)), Position: positions[r.IntN(len(positions))],
-			Kept:     KeptFacts{Exists: r.IntN(2) == 0, Staged: r.IntN(2) == 0, Lost: r.IntN(3) == 0, Digest: []string{"v-s", "w-s"}[r.IntN(2)]},
+			Kept:     KeptFacts{Exists: r.IntN(2) == 0, InForce: InForce{Digest: []string{"v-s", "w-s", "u"}[r.IntN(3)]}, Lost: r.IntN(3) == 0},
 			Versions: versions{Newest: []VersionFacts{decides, refused, notServed}[r.IntN(3)]},
 		}
 		choice := Choose(f)
@@ -247,7 +275,7 @@ func TestChooseNamesOnlyWhatIsLoaded(t *testing.T) {
 			t.Errorf("seed %d: fails without a reason: %+v", seed, f)
 		}
 	}
-	for _, ref := range []Ref{None, Newest, LastInForce, LastComplete, LastCompiled, Kept, Lost, 1, 2} {
+	for _, ref := range []Ref{None, Newest, LastInForce, Earlier, Kept, Lost, 1, 2} {
 		if seen[ref] < 20 {
 			t.Errorf("version %d is chosen only %d times", ref, seen[ref])
 		}

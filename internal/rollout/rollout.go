@@ -46,7 +46,7 @@ type Revision struct {
 
 // InForce is what a replica has in force of a policy with a rollout.
 type InForce struct {
-	// Digest identifies the rollout of the version that decides in the stages that are reached.
+	// Digest identifies the version that decides in the stages that are reached, or its rollout.
 	Digest string
 	// Reached is the number of these stages. Complete reports whether the version decides everywhere.
 	Reached  int
@@ -125,8 +125,8 @@ type Facts struct {
 	Candidate string
 	// InForce is what this process, the leader, has in force. It is nil while the newest spec is not loaded.
 	InForce *InForce
-	// Stored are the stored revisions, the newest first. Fallback is the last version that was in force everywhere, for a policy
-	// that had no rollout before.
+	// Stored are the stored revisions, the newest first. Fallback is the last version in force everywhere that was stored. It counts if
+	// neither the status nor InForce says which version that was.
 	Stored   []Revision
 	Fallback Revision
 	// Busy reports whether the counts may be about to change: existing objects wait for their decision, or rollouts of patched
@@ -152,9 +152,12 @@ func Next(old *placementv1.RolloutStatus, f Facts) (next *placementv1.RolloutSta
 	if f.Spec == nil {
 		return nil, time.Time{}
 	}
-	next = old.DeepCopy()
-	if next != nil && everywhere(next) {
-		next.Message = ""
+	if next = old.DeepCopy(); next != nil {
+		// Another client may have written the status.
+		next.Reached = new(min(max(ptr.Deref(next.Reached, 0), 0), int32(len(next.Stages))))
+		if everywhere(next) {
+			next.Message = ""
+		}
 	}
 	switch {
 	case f.InForce == nil:
@@ -168,7 +171,7 @@ func Next(old *placementv1.RolloutStatus, f Facts) (next *placementv1.RolloutSta
 		return nil, time.Time{}
 	}
 	next.Revisions = f.listed(next)
-	if f.Spec.Revision == 0 && !everywhere(next) && f.Candidate == next.Digest {
+	if f.Spec.Revision == 0 && !everywhere(next) && !f.supersedes(next) {
 		again = f.advance(next)
 	}
 	f.summarize(next)
@@ -210,7 +213,7 @@ func (f *Facts) supersedes(s *placementv1.RolloutStatus) bool {
 	if s.State == placementv1.RolloutComplete {
 		return versionOf(f.Candidate) != versionOf(s.Digest)
 	}
-	return f.Candidate != s.Digest
+	return f.Candidate != s.Digest || len(s.Stages) != len(f.Spec.Stages)
 }
 
 // rolledBack returns the status of a policy whose revision is in spec.rollout.revision.
@@ -243,7 +246,7 @@ func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 	for _, stage := range f.Spec.Stages {
 		out.Stages = append(out.Stages, placementv1.RolloutStageStatus{Name: stage.Name})
 	}
-	if s != nil && !everywhere(s) && stagesOf(s.Digest) == stagesOf(f.Candidate) {
+	if s != nil && !everywhere(s) && stagesOf(s.Digest) == stagesOf(f.Candidate) && len(s.Stages) == len(out.Stages) {
 		// Objects of these stages are still decided by the version that is superseded.
 		for i := range out.Stages {
 			out.Stages[i].DeniedBefore, out.Stages[i].DeniedBeforeIn = s.Stages[i].DeniedBefore, s.Stages[i].DeniedBeforeIn
@@ -252,21 +255,18 @@ func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 	return out
 }
 
-// before returns the version that was in force everywhere last. known is false while it is not stored. Where no version was, it
-// returns the zero Revision.
+// before returns the version that was in force everywhere last; the zero Revision if none was. known is false while it is not stored.
 func (f *Facts) before(s *placementv1.RolloutStatus) (before Revision, known bool) {
 	// Each version is stored once. So it may be stored under another number than that of the generation that was in force.
 	switch {
+	case s == nil && f.InForce.Complete && f.InForce.Revision == 0 && f.InForce.Digest != "":
+		return f.revisionOf(versionOf(f.InForce.Digest))
 	case s == nil && f.Fallback.Number == 0, s != nil && !everywhere(s) && s.PreviousRevision == 0:
 		return Revision{}, true
 	case s == nil:
 		return f.revisionOf(f.Fallback.Version)
 	case everywhere(s):
-		if r, ok := f.revisionOf(versionOf(s.Digest)); ok {
-			return r, true
-		}
-		// Another version of Berth may have made the digest.
-		return f.find(s.Revision)
+		return f.revisionOf(versionOf(s.Digest))
 	default:
 		return f.find(s.PreviousRevision)
 	}
@@ -327,18 +327,13 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 			}
 		}
 	}
-	if reached == len(s.Stages) {
-		// The approval of the last stage was not for more than that stage.
-		if f.asksForRest() && !f.approved(s, restName) {
-			wait(placementv1.RolloutWaitingForApproval, fmt.Sprintf("%s wait for an approval of their own: set the annotation %s to %s%s", f.Rest, placementv1.ApproveStageAnnotation, s.ApprovalID, f.mistaken()))
-			return time.Time{}
-		}
-		complete(s)
+	next := f.step(reached)
+	if next.approval && !f.approved(s, next.name) {
+		wait(placementv1.RolloutWaitingForApproval, fmt.Sprintf("%s: set the annotation %s to %s%s%s", next.waits, placementv1.ApproveStageAnnotation, s.ApprovalID, f.mistaken(), f.after(reached)))
 		return time.Time{}
 	}
-	stage := f.Spec.Stages[reached]
-	if stage.Approval && !f.approved(s, stage.Name) {
-		wait(placementv1.RolloutWaitingForApproval, fmt.Sprintf("stage %s waits for its approval: set the annotation %s to %s%s", stage.Name, placementv1.ApproveStageAnnotation, s.ApprovalID, f.mistaken()+f.after(reached)))
+	if reached == len(s.Stages) {
+		complete(s)
 		return time.Time{}
 	}
 	s.ApprovalID = ""
@@ -348,7 +343,7 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 		denied := f.Counts[reached].Denied
 		s.Stages[reached].DeniedBefore, s.Stages[reached].DeniedBeforeIn = new(int32(sum(denied))), first(denied)
 	}
-	wait(placementv1.RolloutProgressing, fmt.Sprintf("objects of stage %s are being decided", stage.Name))
+	wait(placementv1.RolloutProgressing, fmt.Sprintf("objects of stage %s are being decided", next.name))
 	return time.Time{}
 }
 
@@ -364,9 +359,6 @@ func (f *Facts) mistaken() string {
 	return fmt.Sprintf(" (its value %.64q approves nothing)", f.Approved)
 }
 
-// restName stands for what no stage has in the identity of its approval. It is not the name of a stage.
-const restName = "_rest"
-
 // DescribeRest returns a description of what no stage has, for the beginning of a sentence: a number of namespaces, of which one is named,
 // and cluster-scoped objects. It returns "" for nothing.
 func DescribeRest(namespaces int, example string, clusterScoped bool) string {
@@ -380,9 +372,23 @@ func DescribeRest(namespaces int, example string, clusterScoped bool) string {
 	return strings.Join(parts, " and ")
 }
 
-// asksForRest reports whether what no stage has needs an approval, because the last stage does.
-func (f *Facts) asksForRest() bool {
-	return f.Rest != "" && len(f.Spec.Stages) > 0 && f.Spec.Stages[len(f.Spec.Stages)-1].Approval
+// step is what a rollout reaches at once: a stage, or what no stage has. waits and follows are for messages.
+type step struct {
+	name, waits, follows string
+	approval             bool
+}
+
+// step returns the step after a number of steps; the zero value if there is none.
+func (f *Facts) step(reached int) step {
+	switch stages := f.Spec.Stages; {
+	case reached < len(stages):
+		stage := stages[reached]
+		return step{stage.Name, fmt.Sprintf("stage %s waits for its approval", stage.Name), fmt.Sprintf("stage %s follows", stage.Name), stage.Approval}
+	case reached == len(stages) && f.Rest != "":
+		// The approval of the last stage is not for more than that stage. Its name is not the name of a stage.
+		return step{"_rest", f.Rest + " wait for an approval of their own", f.Rest + " follow", len(stages) > 0 && stages[reached-1].Approval}
+	}
+	return step{}
 }
 
 // approved reports whether a stage, or the rest, has its approval. If not, it sets the identity of the approval in the status.
@@ -395,21 +401,16 @@ func (f *Facts) approved(s *placementv1.RolloutStatus, name string) bool {
 	return false
 }
 
-// after returns what follows a stage, for appending to a message; "" for nothing.
-func (f *Facts) after(stage int) string {
-	how := func(approval bool) string {
-		if approval {
-			return "after another approval"
-		}
-		return "without an approval"
+// after returns what follows the next step, for appending to a message; "" for nothing.
+func (f *Facts) after(reached int) string {
+	switch next := f.step(reached + 1); {
+	case next.name == "":
+		return ""
+	case next.approval:
+		return fmt.Sprintf("; after it, %s after another approval", next.follows)
+	default:
+		return fmt.Sprintf("; after it, %s without an approval", next.follows)
 	}
-	switch next := stage + 1; {
-	case next < len(f.Spec.Stages):
-		return fmt.Sprintf("; after it, stage %s follows %s", f.Spec.Stages[next].Name, how(f.Spec.Stages[next].Approval))
-	case f.Rest != "":
-		return fmt.Sprintf("; after it, %s follow %s", f.Rest, how(f.asksForRest()))
-	}
-	return ""
 }
 
 // holds returns why a rollout can't go on before the soak of its present stage; an empty state if it can.

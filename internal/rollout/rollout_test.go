@@ -471,6 +471,35 @@ func TestDenied(t *testing.T) {
 	step(s, placementv1.RolloutProgressing, 2)
 }
 
+// TestForeignStatus checks that a rollout begins again if another client wrote a status whose stages are not those of the spec.
+func TestForeignStatus(t *testing.T) {
+	for name, change := range map[string]func(*placementv1.RolloutStatus){
+		"no stages":       func(s *placementv1.RolloutStatus) { s.Stages, s.Reached = nil, new(int32(1)) },
+		"fewer stages":    func(s *placementv1.RolloutStatus) { s.Stages = s.Stages[:1] },
+		"more stages":     func(s *placementv1.RolloutStatus) { s.Stages = append(s.Stages, s.Stages...) },
+		"too many":        func(s *placementv1.RolloutStatus) { s.Stages, s.Reached = s.Stages[:1], new(int32(7)) },
+		"another rollout": func(s *placementv1.RolloutStatus) { s.Stages, s.Digest = nil, digestOf("c", twoStages()) },
+		"none reached":    func(s *placementv1.RolloutStatus) { s.Stages, s.Reached = nil, nil },
+	} {
+		r := twoStages()
+		old := at(r, 1)
+		change(old)
+		for _, candidate := range []string{digestOf("b", r), ""} {
+			f := facts(r, 1)
+			f.Candidate = candidate
+			next, _ := rollout.Next(old, f)
+			if begun := len(next.Stages) == 2 && *next.Reached <= 1; begun != (candidate != "") || int(*next.Reached) > len(next.Stages) {
+				t.Errorf("%s: got %+v", name, next)
+			}
+		}
+	}
+	old := at(twoStages(), 2)
+	*old.Reached = -1
+	if next, _ := rollout.Next(old, facts(twoStages(), 2)); *next.Reached != 1 {
+		t.Errorf("%d stages are reached", *next.Reached)
+	}
+}
+
 // TestListedRevisions checks that a status lists no more revisions than its schema allows, and those that it mentions in any case.
 func TestListedRevisions(t *testing.T) {
 	r := twoStages()

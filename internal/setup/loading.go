@@ -20,8 +20,6 @@ import (
 	"cmp"
 	"context"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/berth-dev/berth/controllers/enginepusher"
 	"github.com/berth-dev/berth/controllers/policyloader"
 	"github.com/berth-dev/berth/controllers/policyrevision"
@@ -60,9 +58,6 @@ func newLoading(ctx context.Context, base *base, evaluation *evaluation) (*loadi
 			return replication.SettledFor(binding) && evaluation.engines.remote.DataReady(binding)
 		},
 	})
-	dataChanged := func(schema.GroupVersionResource) { policies.DataChanged() }
-	replication.Subscribe(dataChanged)
-	replication.SubscribePredicates(dataChanged, dataChanged)
 	pauses, err := watchPauses(ctx, base.mgr)
 	if err != nil {
 		return nil, err
