@@ -221,8 +221,8 @@ func movedMessage(bound schema.GroupResource, others []Resource) string {
 	return note
 }
 
-// BindingsFromStatus derives the bindings from a policy's status, for policies that were bound by a version of Berth that
-// did not record bindings. It omits plural names whose group the status does not determine.
+// BindingsFromStatus derives the bindings of the version in force from a policy's status, for clients that may not read its stored
+// revision. It omits plural names whose group the status does not determine.
 func (m *Module) BindingsFromStatus(dependencies []placementv1.Dependency) Bindings {
 	groups := map[string][]string{}
 	for _, d := range dependencies {

@@ -35,12 +35,6 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// ContractOnly reports whether all errors concern clauses of contract rules that can never have a valid value. Such a
-// policy compiles, and it decides every object for which those clauses have no value.
-func (e *CompileError) ContractOnly() bool {
-	return !slices.ContainsFunc(e.Diagnostics, func(d Diagnostic) bool { return !d.contract })
-}
-
 // contractChecker finds the clauses of contract rules that can never have a valid value. It uses the types that OPA
 // infers. Values that depend on the input, or on documents without a schema, may have any type and are not checked.
 type contractChecker struct {
@@ -176,9 +170,7 @@ func spread(tpe types.Type, left *int) []types.Type {
 }
 
 func (c *contractChecker) fail(format string, args ...any) {
-	d := diagnostic(textFile, c.clause.Location, codeContract, fmt.Sprintf(format, args...))
-	d.contract = true
-	c.found = append(c.found, d)
+	c.found = append(c.found, diagnostic(textFile, c.clause.Location, codeContract, fmt.Sprintf(format, args...)))
 }
 
 // check examines the type of a clause's value. A null value means that the policy has no opinion.

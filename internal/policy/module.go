@@ -100,8 +100,6 @@ type Diagnostic struct {
 	// Field is the path of the invalid field, such as "spec.predicates.names[0]"; empty for spec.rego and spec.data.
 	Field string
 
-	// contract reports whether the policy compiles despite the error. See CompileError.ContractOnly.
-	contract bool
 	// rule is the error about a field of spec.rules; nil for other errors.
 	rule *field.Error
 }
@@ -163,8 +161,8 @@ const (
 )
 
 // Compile parses, compiles, and analyses a policy. The parameter name is used as the file name in messages. An error is
-// a *CompileError. If all its diagnostics concern clauses of contract rules (CompileError.ContractOnly), Compile also
-// returns the module, for callers that already have the same Rego in force.
+// a *CompileError. If all its diagnostics concern clauses of contract rules that can never have a valid value, Compile also
+// returns the module, whose warnings may explain them.
 //
 // Policies with equal Rego share the compilation for as long as one of their modules is in use.
 func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error) {

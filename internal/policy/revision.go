@@ -38,16 +38,11 @@ type Revision struct {
 	UID        types.UID                       `json:"uid"`
 	Generation int64                           `json:"generation"`
 	Spec       placementv1.PlacementPolicySpec `json:"spec"`
-	// Bindings are the API groups that references by plural name alone were bound to. Revisions that older versions of
-	// Berth wrote have none.
+	// Bindings are the API groups that references by plural name alone were bound to; nil if there are none.
 	Bindings Bindings `json:"bindings,omitempty"`
 }
 
-// SameRegoAndData reports whether two specs have the same Rego, language version, and data. Rules count as Rego.
-func SameRegoAndData(a, b placementv1.PlacementPolicySpec) bool {
-	return sameRego(a, b) && equality.Semantic.DeepEqual(a.Data, b.Data)
-}
-
+// sameRego reports whether two specs have the same Rego and language version. Rules count as Rego.
 func sameRego(a, b placementv1.PlacementPolicySpec) bool {
 	return a.Rego == b.Rego && cmp.Or(a.RegoVersion, placementv1.RegoV1) == cmp.Or(b.RegoVersion, placementv1.RegoV1) &&
 		equality.Semantic.DeepEqual(a.Rules, b.Rules)

@@ -141,10 +141,6 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 	if _, compiled := errors.AsType[*policy.CompileError](err); err != nil && !compiled {
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the policy was not compiled: %v; try again", err), 1)
 	}
-	if list, ok := errors.AsType[*policy.CompileError](err); ok && list.ContractOnly() && old != nil && policy.SameRegoAndData(old.Spec.WithDefaults(), spec) {
-		// A source that an earlier version of Berth accepted must not be refused because of a change of another field.
-		warnings, err = append(warnings, list.Error()), nil
-	}
 	bound := v.boundTo(old, spec)
 	if module != nil {
 		// A source that is refused for its clauses has compiled, and a warning may explain the cause.
@@ -207,7 +203,8 @@ func leavesAlone(old, next placementv1.PlacementPolicySpec, d policy.Diagnostic,
 	if equality.Semantic.DeepEqual(old, next) {
 		return true
 	}
-	return d.Field == "" && policy.SameRegoAndReplicate(old, next) && (ambiguous || equality.Semantic.DeepEqual(old.Data, next.Data))
+	inSource := d.Field == "" || strings.HasPrefix(d.Field, "spec.rules")
+	return inSource && policy.SameRegoAndReplicate(old, next) && (ambiguous || equality.Semantic.DeepEqual(old.Data, next.Data))
 }
 
 // asWarnings returns warnings for errors in parts that an update does not change, and for which it is not refused.

@@ -391,8 +391,8 @@ func TestValidateUpdate(t *testing.T) {
 	}
 }
 
-// TestContractIsJudgedWhereTextsChange checks that a source that an earlier version accepted is not refused for a
-// change of another field.
+// TestContractIsJudgedWhereTextsChange checks that a stored source whose contract rule can never be valid is not refused for a change of
+// another field.
 func TestContractIsJudgedWhereTextsChange(t *testing.T) {
 	v := &policyvalidator.Validator{Catalog: &catalog{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}}
 	stored := newPolicy("package p\nerrors := count(data.clusters) == 0\n")
@@ -406,6 +406,26 @@ func TestContractIsJudgedWhereTextsChange(t *testing.T) {
 		t.Errorf("error %v, warnings %q", err, warnings)
 	}
 	changed.Spec.Rego += "\nlabels := {}\n"
+	if _, err := v.ValidateUpdate(t.Context(), stored, changed); !apierrors.IsInvalid(err) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestRulesAreJudgedWhereTheyChange checks that stored rules that do not compile are not refused for a change of another field.
+func TestRulesAreJudgedWhereTheyChange(t *testing.T) {
+	v := &policyvalidator.Validator{Catalog: &catalog{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}}
+	stored := newPolicy("")
+	stored.Spec.Rules = []placementv1.Rule{{Name: "a", Deny: "{unknown}"}}
+	const want = "spec.rules[0].deny: "
+	if _, err := v.ValidateCreate(t.Context(), stored); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v", err)
+	}
+	changed := stored.DeepCopy()
+	changed.Spec.Priority = 7
+	if warnings, err := v.ValidateUpdate(t.Context(), stored, changed); err != nil || len(warnings) == 0 || !strings.Contains(warnings[0], want) {
+		t.Errorf("error %v, warnings %q", err, warnings)
+	}
+	changed.Spec.Rules[0].Name = "b"
 	if _, err := v.ValidateUpdate(t.Context(), stored, changed); !apierrors.IsInvalid(err) {
 		t.Errorf("error %v", err)
 	}
