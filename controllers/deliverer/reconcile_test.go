@@ -102,7 +102,7 @@ func newRecorder(objects ...*unstructured.Unstructured) *recorder {
 	r := &recorder{refuse: func(string, *unstructured.Unstructured) error { return nil }, client: client}
 	registry := placement.NewRegistry()
 	r.Controller = New(Deps{
-		Client: client, Watches: watches.NewHub(client, nil), Registry: registry, Decider: &placement.Decider{Policies: registry, Namespaces: namespaces{}, Keyring: testKeyring()},
+		Client: client, Watches: watches.NewHub(client), Registry: registry, Decider: &placement.Decider{Policies: registry, Namespaces: namespaces{}, Keyring: testKeyring()},
 		Catalog: catalog{deployments: "Deployment", policies: "PropagationPolicy"}, Account: delivery.NewAccount(),
 		Clock: clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0)), Changed: func(name string) { r.changed = append(r.changed, name) },
 		Misplaced: func(_ schema.GroupVersionResource, _, name string) bool { return r.misplaced == name },

@@ -154,7 +154,7 @@ func TestController(t *testing.T) {
 	registry := placement.NewRegistry()
 	var loaded atomic.Bool
 	c := enginepusher.New(enginepusher.Deps{
-		Watches: watches.NewHub(client, nil), Registry: registry, Clients: opaclient.NewPool(opaclient.Options{}), Inventories: replication.Known(),
+		Watches: watches.NewHub(client), Registry: registry, Clients: opaclient.NewPool(opaclient.Options{}), Inventories: replication.Known(),
 		Loaded: func(context.Context) bool { return loaded.Load() }, ContentChanged: func(...string) {}, Observer: observer{},
 	})
 	var notified sync.Map

@@ -189,7 +189,7 @@ func start(t *testing.T) *replica {
 		server: &apiServer{asked: map[string]int{}, forbidden: map[schema.GroupVersionResource]bool{}, open: map[schema.GroupVersionResource]*watch.FakeWatcher{}},
 		told:   map[string]int{}, states: map[string]int{},
 	}
-	r.Controller = replicator.New(watches.NewHub(r.server, nil), r.registry, embedded.NewData(), r.world, replication.Known())
+	r.Controller = replicator.New(watches.NewHub(r.server), r.registry, embedded.NewData(), r.world, replication.Known())
 	count := func(counts map[string]int) func(schema.GroupVersionResource) {
 		return func(g schema.GroupVersionResource) {
 			r.mu.Lock()

@@ -31,7 +31,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -61,8 +60,9 @@ type Options struct {
 	// Bound is the maximum age of the last confirmation for this replica to count as current. The timeout of a request
 	// to the API server is a third of it. The interval between requests is at most a quarter of it.
 	Bound time.Duration
-	// Rewound is called when the API server's store has returned to an earlier state. It must return quickly.
-	Rewound func()
+	// Compare is called with the resource versions of two successive lists. It returns an error if the API server's store went back to an
+	// earlier state. Then the policies of this replica are not confirmed.
+	Compare func(first, second string) error
 }
 
 // Monitor confirms that this replica has the API server's policies. It is safe for concurrent use.
@@ -217,14 +217,10 @@ func (m *Monitor) list(ctx context.Context) ([]metav1.PartialObjectMetadata, err
 		}
 		return nil, err
 	}
-	// The requests are sequential, and the API server answers each from its newest state. A lower version means that
-	// the store was restored to an earlier state.
-	if order, err := resourceversion.CompareResourceVersion(list.ResourceVersion, m.version); err == nil && order < 0 && m.options.Rewound != nil {
-		ctrllog.FromContext(ctx).Info("The API server's store has gone back to an earlier state; listing every type again", "from", m.version, "to", list.ResourceVersion)
-		m.options.Rewound()
-	}
+	// The requests are sequential, and the API server answers each from its newest state.
+	err := m.options.Compare(m.version, list.ResourceVersion)
 	m.version = list.ResourceVersion
-	return list.Items, nil
+	return list.Items, err
 }
 
 // loaded returns the policies that this replica has loaded.

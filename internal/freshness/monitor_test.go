@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/restore"
 )
 
 func policy(name string, uid types.UID, generation int64) metav1.PartialObjectMetadata {
@@ -97,12 +98,13 @@ func (s *server) List(ctx context.Context, list client.ObjectList, _ ...client.L
 	return nil
 }
 
-func fixture(bound time.Duration) (*Monitor, *server, *placement.Registry, *atomic.Int64) {
-	s, r, rewound := &server{}, placement.NewRegistry(), &atomic.Int64{}
+func fixture(bound time.Duration) (*Monitor, *server, *placement.Registry) {
+	s, r := &server{}, placement.NewRegistry()
 	s.version.Store(100)
 	s.generation.Store(1)
 	load(r, 1)
-	return New(Options{Live: s, Registry: r, Bound: bound, Rewound: func() { rewound.Add(1) }}), s, r, rewound
+	compare := func(first, second string) error { return restore.NewDetector().Compare(restore.Served, first, second) }
+	return New(Options{Live: s, Registry: r, Bound: bound, Compare: compare}), s, r
 }
 
 func load(r *placement.Registry, generation int64) {
@@ -112,7 +114,7 @@ func load(r *placement.Registry, generation int64) {
 // TestConfirmShares checks that concurrent calls share a request, and never one that began before the call.
 func TestConfirmShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, s, r, _ := fixture(20 * time.Second)
+		m, s, r := fixture(20 * time.Second)
 		results := make(chan error, 101)
 		go func() { results <- m.Confirm(t.Context()) }()
 		synctest.Wait()
@@ -141,7 +143,7 @@ func TestConfirmShares(t *testing.T) {
 
 func TestBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, s, r, _ := fixture(20 * time.Second)
+		m, s, r := fixture(20 * time.Second)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- m.Start(ctx) }()
@@ -186,17 +188,17 @@ func TestBound(t *testing.T) {
 	})
 }
 
-// TestRewound checks that a list with an older version than the previous list is detected as a restored store.
-func TestRewound(t *testing.T) {
+// TestStoreWentBack checks that a list with an older version than the previous list does not confirm the policies.
+func TestStoreWentBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, s, _, rewound := fixture(20 * time.Second)
-		for i, version := range []int64{100, 100, 101, 50, 50, 51} {
+		m, s, _ := fixture(20 * time.Second)
+		for i, version := range []int64{100, 100, 101, 50} {
 			s.version.Store(version)
-			if err := m.Confirm(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if want := int64(0); i < 3 && rewound.Load() != want || i >= 3 && rewound.Load() != 1 {
-				t.Errorf("version %d: found %d times", version, rewound.Load())
+			before := m.Confirmed()
+			<-time.After(time.Second)
+			err := m.Confirm(t.Context())
+			if wentBack := i == 3; (err != nil) != wentBack || m.Confirmed().Equal(before) != wentBack {
+				t.Errorf("version %d: %v, confirmed at %s", version, err, m.Confirmed())
 			}
 		}
 		synctest.Wait()

@@ -23,11 +23,9 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +36,7 @@ import (
 	"github.com/berth-dev/berth/controllers/writers"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/restore"
 	"github.com/berth-dev/berth/internal/tracing"
 	"github.com/berth-dev/berth/internal/watches"
 )
@@ -52,7 +51,8 @@ type base struct {
 	mgr      manager.Manager
 	topics   *topics
 
-	restoreDetector *watches.RestoreDetector
+	// restores ends this replica when a store went back to an earlier state.
+	restores *restore.Detector
 	// hub has the watches of the types that policies and quotas name.
 	hub *watches.Hub
 	// namespaces reads from the cache first, and liveNamespaces only from the API server.
@@ -64,8 +64,7 @@ type base struct {
 
 // newBase creates the manager and what needs nothing else.
 func newBase(o Options, s *settings, provider *tracing.Provider, served *servedCluster, own *state) (*base, error) {
-	detector := watches.NewRestoreDetector()
-	mgr, err := newManager(o, served, own, detector)
+	mgr, err := newManager(o, served, own)
 	if err != nil {
 		return nil, err
 	}
@@ -80,12 +79,12 @@ func newBase(o Options, s *settings, provider *tracing.Provider, served *servedC
 	}
 	return &base{
 		options: o, settings: s, tracing: provider, served: served, state: own, mgr: mgr, topics: &topics{},
-		restoreDetector: detector,
-		hub:             watches.NewHub(served.dynamic, detector),
-		namespaces:      &watches.Namespaces{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()},
-		liveNamespaces:  &watches.Namespaces{Cached: mgr.GetAPIReader(), Live: mgr.GetAPIReader()},
-		metrics:         m,
-		events:          events.New(mgr.GetEventRecorder("berth")),
+		restores:       restore.NewDetector(),
+		hub:            watches.NewHub(served.dynamic),
+		namespaces:     &watches.Namespaces{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()},
+		liveNamespaces: &watches.Namespaces{Cached: mgr.GetAPIReader(), Live: mgr.GetAPIReader()},
+		metrics:        m,
+		events:         events.New(mgr.GetEventRecorder("berth")),
 	}, nil
 }
 
@@ -123,7 +122,7 @@ func connect(ctx context.Context, cfg *rest.Config) (*servedCluster, error) {
 }
 
 // newManager returns a manager of the served cluster. It also runs the connection to the host cluster, if there is one.
-func newManager(o Options, served *servedCluster, own *state, detector *watches.RestoreDetector) (manager.Manager, error) {
+func newManager(o Options, served *servedCluster, own *state) (manager.Manager, error) {
 	if err := o.checkElection(); err != nil {
 		return nil, err
 	}
@@ -150,7 +149,6 @@ func newManager(o Options, served *servedCluster, own *state, detector *watches.
 			ReaderFailOnMissingInformer: false,
 			DefaultTransform:            cache.TransformStripManagedFields(),
 			ByObject:                    byObject,
-			NewInformer:                 newInformer(detector),
 		},
 	})
 	if err != nil {
@@ -172,14 +170,6 @@ func newManager(o Options, served *servedCluster, own *state, detector *watches.
 // graceful shutdown timeout, and release its lease that much later.
 func controllerOptions() config.Controller {
 	return config.Controller{SkipNameValidation: new(true), UsePriorityQueue: new(false)}
-}
-
-// newInformer returns the constructor of the informers of a cache. They list their types again when the API server's
-// store was set back to an earlier state.
-func newInformer(detector *watches.RestoreDetector) func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
-	return func(lw toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-		return toolscache.NewSharedIndexInformer(detector.Wrap(lw), object, resync, indexers)
-	}
 }
 
 // nilIfZero returns nil for 0, which selects controller-runtime's default.

@@ -75,6 +75,7 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 		adopted:     adopter.Done,
 		current:     loading.freshness.Current,
 		confirm:     loading.freshness.Confirm,
+		restored:    base.restores.Err,
 	}
 	ledger := remediation.NewLedger()
 	limits := remediation.Limits{MaxPerMinute: base.options.RemediationMaxPerMinute, MaxConcurrent: base.options.RemediationMaxConcurrent}
@@ -86,6 +87,9 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 	namespaceChanged := func(name string, before, after map[string]string) {
 		status.NamespaceChanged(name, before, after)
 		types.NamespaceChanged(name, before, after)
+	}
+	if err := watchRestores(ctx, base); err != nil {
+		return nil, err
 	}
 	if err := watchNamespaces(ctx, base.mgr, namespaceChanged, remediation.NamespaceChanged, delivering.NamespaceChanged); err != nil {
 		return nil, err
@@ -147,11 +151,9 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 		Namespaces:     base.namespaces,
 		LiveNamespaces: base.liveNamespaces,
 		Compiler:       evaluation.quotaCompiler, OwnNamespace: base.options.exemptNamespace(),
-		Unsettled:     usage.Unsettled,
-		StoreRestored: base.restoreDetector.ReportRestore,
-		Clock:         clock.RealClock{}, ReservationTTL: base.options.ReservationTTL, OnConflict: base.metrics.QuotaConflict,
+		Unsettled: usage.Unsettled,
+		Clock:     clock.RealClock{}, ReservationTTL: base.options.ReservationTTL, OnConflict: base.metrics.QuotaConflict,
 	}
-	base.restoreDetector.Subscribe(charger.ForgetAll)
 	synced, err := watchQuotas(ctx, base, charger)
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ import (
 	"github.com/berth-dev/berth/internal/freshness"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/restore"
 	"github.com/berth-dev/berth/internal/watches"
 )
 
@@ -73,8 +74,9 @@ func newLoading(ctx context.Context, base *base, evaluation *evaluation) (*loadi
 			ContentChanged: evaluation.engines.remote.PushedDataChanged, Observer: base.metrics.Remote, Loaded: policies.Loaded,
 		}),
 		freshness: freshness.New(freshness.Options{
-			Live: base.mgr.GetAPIReader(), Registry: evaluation.registry, Rewound: base.restoreDetector.ReportRestore,
-			Bound: cmp.Or(base.options.PolicyMaxStaleness, freshness.DefaultBound),
+			Live: base.mgr.GetAPIReader(), Registry: evaluation.registry,
+			Compare: func(first, second string) error { return base.restores.Compare(restore.Served, first, second) },
+			Bound:   cmp.Or(base.options.PolicyMaxStaleness, freshness.DefaultBound),
 		}),
 		decider: &placement.Decider{
 			Policies:     evaluation.registry,

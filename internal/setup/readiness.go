@@ -36,7 +36,8 @@ import (
 //   - The quotas and the DeviceClasses are cached.
 //   - Its ClusterRoles own the webhook configurations, so that these remain when an earlier version is removed.
 //
-// Once the replica was ready it remains so: a policy that is created later can't decide until its own data is complete.
+// Once the replica was ready it remains so until it ends: a policy that is created later can't decide until its own data is complete. A
+// replica that ends because a store went back to an earlier state is not ready.
 type readiness struct {
 	certificate func() bool
 	tokens      func() bool
@@ -48,11 +49,16 @@ type readiness struct {
 	// confirmation now.
 	current func() bool
 	confirm func(context.Context) error
+	// restored returns an error if the API server's store went back to an earlier state, so that this replica must not decide any more.
+	restored func() error
 
 	reached atomic.Bool
 }
 
 func (r *readiness) isReady(ctx context.Context) bool {
+	if r.restored() != nil {
+		return false
+	}
 	if r.reached.Load() {
 		return true
 	}
@@ -72,6 +78,10 @@ const confirmTimeout = 3 * time.Second
 // first request that it can.
 func (r *readiness) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if err := r.restored(); err != nil {
+			http.Error(w, "Berth is ending: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
 		if !r.isReady(request.Context()) {
 			http.Error(w, "Berth is starting: policies, their data or quotas are not loaded yet", http.StatusServiceUnavailable)
 			return
@@ -110,6 +120,9 @@ func (c *controllers) loaded(r *http.Request) error {
 	// Without a timeout, a probe that waits for a cache would look like a hanging process.
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
+	if err := c.readiness.restored(); err != nil {
+		return err
+	}
 	if !c.readiness.isReady(ctx) {
 		return errors.New("policies or their data are not loaded yet")
 	}

@@ -18,20 +18,36 @@ package setup
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 )
 
+// TestGuard checks that a webhook responds only while its replica may decide, and that only such a replica is Ready.
 func TestGuard(t *testing.T) {
-	for _, ready := range []bool{true, false} {
-		t.Run(fmt.Sprint(ready), func(t *testing.T) {
+	tests := map[string]struct {
+		restored      error
+		loaded, ready bool
+	}{
+		"Ready":                     {loaded: true, ready: true},
+		"QuotasAreNotCached":        {},
+		"StoreWentBack":             {restored: errors.New("the store went back"), loaded: true},
+		"StoreWentBackWhileLoading": {restored: errors.New("the store went back")},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
 			yes := func() bool { return true }
+			var restored error
 			r := &readiness{
 				certificate: yes, tokens: yes, policies: func(context.Context) bool { return true }, data: yes,
-				quotas: func() bool { return ready }, adopted: yes, current: yes,
+				quotas: func() bool { return test.loaded }, adopted: yes, current: yes, restored: func() error { return restored },
 			}
+			// A replica may have been ready before.
+			if got := r.isReady(t.Context()); got != test.loaded {
+				t.Errorf("ready: %t", got)
+			}
+			restored = test.restored
 			reached := false
 			recorder := httptest.NewRecorder()
 			r.guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -39,11 +55,14 @@ func TestGuard(t *testing.T) {
 				w.WriteHeader(http.StatusOK)
 			})).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/quota", nil))
 			want := http.StatusOK
-			if !ready {
+			if !test.ready {
 				want = http.StatusServiceUnavailable
 			}
-			if recorder.Code != want || reached != ready {
+			if recorder.Code != want || reached != test.ready {
 				t.Errorf("status %d, reached = %t", recorder.Code, reached)
+			}
+			if got := r.isReady(t.Context()); got != test.ready {
+				t.Errorf("ready: %t, want %t", got, test.ready)
 			}
 		})
 	}

@@ -60,9 +60,6 @@ func newNamedSecret(base *base, name string) (cluster.Cluster, error) {
 			base.options.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name)},
 		}}},
 	}
-	if base.state.host == nil {
-		o.NewInformer = newInformer(base.restoreDetector)
-	}
 	out := &namedSecret{Cluster: state}
 	var err error
 	if out.cache, err = cache.New(state.GetConfig(), o); err != nil {

@@ -421,12 +421,11 @@ func TestHubRandomly(t *testing.T) {
 func playRandomly(t *testing.T, r *rand.Rand, resources []schema.GroupVersionResource) {
 	server, sets := newHistory(t), fieldSets()
 	server.streams = r.IntN(2) == 0
-	detector := NewRestoreDetector()
-	hub := NewHub(server, detector)
+	hub := NewHub(server)
 	var players, ended []*player
 	for range 150 {
 		resource := resources[r.IntN(len(resources))]
-		switch r.IntN(12) {
+		switch r.IntN(11) {
 		case 0:
 			if len(players) < 5 {
 				p := join(t, hub, r.IntN(2) == 0)
@@ -454,8 +453,6 @@ func playRandomly(t *testing.T, r *rand.Rand, resources []schema.GroupVersionRes
 			errs := []error{nil, nil, apierrors.NewServiceUnavailable("down"), apierrors.NewForbidden(resource.GroupResource(), "", nil)}
 			server.fail(resource, errs[r.IntN(4)], errs[r.IntN(4)])
 		case 7:
-			detector.ReportRestore()
-		case 8:
 			if len(players) > 0 {
 				players[r.IntN(len(players))].Reopen(resource)
 			}
@@ -508,7 +505,7 @@ func play(t *testing.T, n int, test func(t *testing.T, server *history, players 
 				server.streams = streams
 				server.write(pods, "a", "1")
 				server.write(pods, "b", "2")
-				hub := NewHub(server, nil)
+				hub := NewHub(server)
 				var players []*player
 				for i := range n {
 					players = append(players, join(t, hub, i == 1))
@@ -687,7 +684,7 @@ func (*blocking) Drop(schema.GroupVersionResource) {}
 func TestHubSetDoesNotWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newHistory(t)
-		hub := NewHub(server, nil)
+		hub := NewHub(server)
 		p := join(t, hub, false)
 		p.want(podsWith(labels("read")))
 		later()

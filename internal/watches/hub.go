@@ -44,18 +44,16 @@ import (
 // Hub runs one list-watch for each resource type that at least one of its consumers wants. It decodes an object once,
 // and gives each consumer its own projection. It keeps no objects. It is safe for concurrent use.
 type Hub struct {
-	client   dynamic.Interface
-	detector *RestoreDetector
+	client dynamic.Interface
 
 	mu sync.Mutex
 	// types holds the newest list-watch of each type, until it has ended.
 	types map[schema.GroupVersionResource]*typeWatch
 }
 
-// NewHub returns a hub that reads from client. When the detector reports that the API server's store was set back to an
-// earlier state, the hub lists every type again. The detector may be nil.
-func NewHub(client dynamic.Interface, detector *RestoreDetector) *Hub {
-	return &Hub{client: client, detector: detector, types: map[schema.GroupVersionResource]*typeWatch{}}
+// NewHub returns a hub that reads from client.
+func NewHub(client dynamic.Interface) *Hub {
+	return &Hub{client: client, types: map[schema.GroupVersionResource]*typeWatch{}}
 }
 
 // typeWatch is a list-watch of one type. If a consumer joins the type or wants more fields, another list-watch replaces
@@ -158,11 +156,7 @@ func (t *typeWatch) run(ctx context.Context, previous *typeWatch) {
 	log := ctrllog.FromContext(ctx).WithName("watches").WithValues("resource", t.resource.String())
 	log.V(2).Info("Starting watch")
 	lw := &cache.ListWatch{ListWithContextFunc: t.list, WatchFuncWithContext: t.open}
-	var source cache.ListerWatcher = lw
-	if t.hub.detector != nil {
-		source = t.hub.detector.Wrap(lw)
-	}
-	reflector := cache.NewReflectorWithOptions(source, &unstructured.Unstructured{}, sinkStore{t}, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(lw, &unstructured.Unstructured{}, sinkStore{t}, cache.ReflectorOptions{
 		Name:            "berth",
 		TypeDescription: t.resource.String(),
 		Backoff:         &wait.Backoff{Duration: minBackoff, Factor: 2, Jitter: 0.2, Steps: 10, Cap: maxBackoff},

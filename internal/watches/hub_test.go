@@ -265,7 +265,7 @@ func run(t *testing.T, test func(t *testing.T, ctx context.Context, server *faul
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		server, sink := newFaulty(), &recording{content: map[schema.GroupVersionResource][]string{}}
-		m := NewHub(server, nil).NewConsumer(sink, sink.changed)
+		m := NewHub(server).NewConsumer(sink, sink.changed)
 		test(t, ctx, server, sink, m)
 		cancel()
 		m.Set(ctx, nil)
@@ -508,7 +508,7 @@ func TestHubEnds(t *testing.T) {
 		server, sink := newFaulty(), &recording{content: map[schema.GroupVersionResource][]string{}}
 		changed := map[string]int{}
 		var mu sync.Mutex
-		m := NewHub(server, nil).NewConsumer(sink, func(r schema.GroupVersionResource) {
+		m := NewHub(server).NewConsumer(sink, func(r schema.GroupVersionResource) {
 			mu.Lock()
 			defer mu.Unlock()
 			changed[r.Resource]++

@@ -239,7 +239,7 @@ func startWatched(b testing.TB, cluster *watchedCluster) *watchedReplica {
 	registry.Set("reader", &placement.PolicyState{Policy: &placement.Policy{Name: "reader"}, Binding: binding})
 	data, world := embedded.NewData(), predicates.NewNodeCache()
 	meter := quota.NewMeter(quota.NewEvaluators(clock.RealClock{}, quota.Devices{}), clock.RealClock{})
-	hub := watches.NewHub(client, nil)
+	hub := watches.NewHub(client)
 	controller := replicator.New(hub, registry, data, world, replication.Known())
 	controller.Subscribe(func(r schema.GroupVersionResource) { content(r); stateChanged(r) })
 	controller.SubscribePredicates(content, stateChanged)

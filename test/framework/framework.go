@@ -237,6 +237,8 @@ type Manager struct {
 	// done is closed when the replica has ended, by err.
 	done chan struct{}
 	err  error
+	// awaited is set if the replica was to end by itself.
+	awaited bool
 }
 
 // StartManager starts a replica as the command does, with options that tune may change. It is not Ready yet. If it
@@ -338,7 +340,15 @@ func (m *Manager) Ready(ctx context.Context) error {
 // hangs is after which time a replica that does not end shows what it waits for. Replicas give themselves 30 seconds.
 const hangs = 20 * time.Second
 
-// Stop stops the replica and waits for its end. It may be called twice.
+// AwaitEnd waits until the replica has ended by itself, and returns its error.
+func (m *Manager) AwaitEnd(ctx context.Context) error {
+	ginkgo.GinkgoHelper()
+	gomega.Eventually(m.done).WithContext(ctx).WithTimeout(time.Minute).Should(gomega.BeClosed(), "the replica goes on")
+	m.awaited = true
+	return m.err
+}
+
+// Stop stops the replica and waits for its end. It may be called twice, and after AwaitEnd.
 func (m *Manager) Stop() {
 	ginkgo.GinkgoHelper()
 	m.cancel()
@@ -348,7 +358,7 @@ func (m *Manager) Stop() {
 		gomega.Expect(pprof.Lookup("goroutine").WriteTo(ginkgo.GinkgoWriter, 1)).To(gomega.Succeed())
 	}
 	gomega.Eventually(m.done).WithTimeout(time.Minute).Should(gomega.BeClosed())
-	gomega.Expect(errors.Is(m.err, context.Canceled) || m.err == nil).To(gomega.BeTrue(), "%v", m.err)
+	gomega.Expect(m.awaited || m.err == nil || errors.Is(m.err, context.Canceled)).To(gomega.BeTrue(), "%v", m.err)
 }
 
 // FreePort returns a port that was free a moment ago; see process.FreePorts.

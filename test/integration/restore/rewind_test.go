@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -28,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -43,12 +45,24 @@ func configMap(namespace, name, key string) *unstructured.Unstructured {
 	return out
 }
 
-// A backup of etcd is restored, and Berth is not restarted: it has seen resource versions, generations and objects of a
-// history that the API server no longer has.
+// churn writes more revisions than an API server does when it starts.
+func churn(ctx context.Context, f *framework.Framework) {
+	GinkgoHelper()
+	object := configMap("default", "churn", "any")
+	Expect(f.Client.Create(ctx, object)).To(Succeed())
+	for i := range 500 {
+		object.SetAnnotations(map[string]string{"example.com/round": fmt.Sprint(i)})
+		Expect(f.Client.Update(ctx, object)).To(Succeed())
+	}
+}
+
+// A backup of etcd is restored under a running Berth, which has seen resource versions, generations and objects of a history that the API
+// server no longer has. So it ends, and is started again as Kubernetes starts a container that has ended.
 var _ = Describe("A store that goes back to an earlier state", Ordered, func() {
 	const counted = "count/configmaps"
 	var (
 		f            *framework.Framework
+		m            *framework.Manager
 		quotas, free string
 		quota        *placementv1.ScopedQuota
 	)
@@ -62,16 +76,15 @@ var _ = Describe("A store that goes back to an earlier state", Ordered, func() {
 	// afterwards waits for what follows from the restore by itself.
 	afterwards := func(ctx context.Context, key string, result OmegaMatcher) {
 		GinkgoHelper()
-		// While the API server is away, the watches try again less and less often, finally every 30 seconds.
-		Eventually(trial).WithContext(ctx).WithTimeout(3*framework.Timeout).WithArguments(free, key).Should(result)
+		Eventually(trial).WithContext(ctx).WithArguments(free, key).Should(result)
 	}
 
 	BeforeAll(func(ctx SpecContext) {
 		backup := filepath.Join(GinkgoT().TempDir(), "etcd")
 		f = framework.Start(ctx)
 		DeferCleanup(f.Stop)
-		m := f.StartReadyManager(ctx)
-		DeferCleanup(m.Stop)
+		m = f.StartReadyManager(ctx)
+		DeferCleanup(func() { m.Stop() })
 		quotas, free = f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
 		quota = framework.NewScopedQuota(quotas, "maps", placementv1.QuotaSpec{Hard: framework.Hard(counted, "3")})
 		Expect(f.Client.Create(ctx, quota)).To(Succeed())
@@ -92,15 +105,11 @@ var _ = Describe("A store that goes back to an earlier state", Ordered, func() {
 		Expect(f.Client.Create(ctx, framework.NewPolicy("gone", denying("second"), "", "configmaps", free))).To(Succeed())
 		f.AwaitReady(ctx, "gone")
 		Expect(trial(ctx, free, "lost")).NotTo(Succeed())
-		churn := configMap("default", "churn", "any")
-		Expect(f.Client.Create(ctx, churn)).To(Succeed())
-		for i := range 500 {
-			churn.SetAnnotations(map[string]string{"example.com/round": fmt.Sprint(i)})
-			Expect(f.Client.Update(ctx, churn)).To(Succeed())
-		}
+		churn(ctx, f)
 
 		Expect(f.Plane.RestoreStore(ctx, backup)).To(Succeed())
-		Expect(m.Ready(ctx)).To(Or(Succeed(), MatchError(ContainSubstring("not ready"))), "the replica still runs")
+		Expect(m.AwaitEnd(ctx)).To(MatchError(ContainSubstring("the API server's store of the served cluster went back from resource version ")))
+		m = f.StartReadyManager(ctx)
 	})
 
 	It("charges quotas as they are stored", func(ctx SpecContext) {
@@ -126,5 +135,25 @@ var _ = Describe("A store that goes back to an earlier state", Ordered, func() {
 		f.ChangePolicy(ctx, "kept", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = denying("new") })
 		afterwards(ctx, "new", MatchError(ContainSubstring("new is denied")))
 		afterwards(ctx, "first", Succeed())
+	})
+
+	It("ends the process in the host cluster, too", func(ctx SpecContext) {
+		backup := filepath.Join(GinkgoT().TempDir(), "etcd")
+		host := framework.StartEmpty(ctx)
+		DeferCleanup(host.Stop)
+		host.MustKubectl(ctx, "", "create", "namespace", framework.OperatorNamespace)
+		fromHost := func(o *setup.Options) {
+			o.StateCluster, o.HostKubeconfig = setup.StateClusterHost, host.Kubeconfig
+		}
+		m.Stop()
+		m = f.StartReadyManager(ctx, fromHost)
+		Expect(host.Plane.SaveStore(ctx, backup)).To(Succeed())
+		churn(ctx, host)
+		By("waiting until the replica has listed what is lost, every 6 seconds at the latest")
+		Consistently(m.Ready).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
+		Expect(host.Plane.RestoreStore(ctx, backup)).To(Succeed())
+		Expect(m.AwaitEnd(ctx)).To(MatchError(ContainSubstring("the API server's store of the host cluster went back from resource version ")))
+		m = f.StartReadyManager(ctx, fromHost)
+		afterwards(ctx, "new", MatchError(ContainSubstring("new is denied")))
 	})
 })
