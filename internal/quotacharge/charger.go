@@ -91,9 +91,6 @@ type Charger struct {
 	Unsettled func(placementv1.Quota) []placementv1.Reservation
 	// OnConflict is called after each round whose writes conflicted.
 	OnConflict func()
-	// StoreRestored is called when a read shows that the API server's store was set back to an earlier state, for example
-	// by a restore from a backup. It may be nil. It must return quickly and may call ForgetAll.
-	StoreRestored func()
 
 	// mu guards the fields below. Methods of Charger hold it only to read or change them, never during a call of the API
 	// server or of a field above.
@@ -129,13 +126,6 @@ func (c *Charger) Forget(uid types.UID) {
 	delete(c.written, uid)
 }
 
-// ForgetAll drops the written versions of all quotas, because the API server's store may have lost them.
-func (c *Charger) ForgetAll() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	clear(c.written)
-}
-
 // recordWritten keeps a quota as this process wrote it.
 func (c *Charger) recordWritten(q placementv1.Quota) {
 	c.mu.Lock()
@@ -146,7 +136,7 @@ func (c *Charger) recordWritten(q placementv1.Quota) {
 	c.written[q.GetUID()] = q
 }
 
-// newest returns the version of a quota that this process wrote, if it is newer than the version that was read.
+// newest returns the version of a quota that this process wrote, if it is newer than the version that the cache has.
 func (c *Charger) newest(read placementv1.Quota) placementv1.Quota {
 	c.mu.Lock()
 	defer c.mu.Unlock()

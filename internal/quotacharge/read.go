@@ -23,7 +23,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -154,7 +153,6 @@ func (r *round) selects(ctx context.Context, selector *placementv1.NamespaceSele
 // reread gets a quota from the API server. It returns nil if the quota does not exist or does not select the namespace
 // any more.
 func (r *round) reread(ctx context.Context, namespace string, q placementv1.Quota) (placementv1.Quota, error) {
-	known := r.newest(q).GetResourceVersion()
 	var fresh placementv1.Quota = &placementv1.ScopedQuota{}
 	if _, isCluster := q.(*placementv1.ClusterScopedQuota); isCluster {
 		fresh = &placementv1.ClusterScopedQuota{}
@@ -164,13 +162,6 @@ func (r *round) reread(ctx context.Context, namespace string, q placementv1.Quot
 			return nil, nil
 		}
 		return nil, fmt.Errorf("reading quota %s: %w", q.GetName(), err)
-	}
-	// A read from the API server can't return an older version than was stored before the read began.
-	if order, err := resourceversion.CompareResourceVersion(fresh.GetResourceVersion(), known); err == nil && order < 0 {
-		r.ForgetAll()
-		if r.StoreRestored != nil {
-			r.StoreRestored()
-		}
 	}
 	if cluster, ok := fresh.(*placementv1.ClusterScopedQuota); ok {
 		if selects, err := r.selects(ctx, cluster.Spec.NamespaceSelector, namespace); err != nil || !selects {

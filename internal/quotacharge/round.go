@@ -77,7 +77,9 @@ func (r *round) accountsIn(ctx context.Context, namespace string) ([]*quota.Acco
 	for _, q := range quotas {
 		account, ok := r.accounts[q.GetUID()]
 		if !ok {
-			q = r.newest(q)
+			if r.freshness == cached {
+				q = r.newest(q)
+			}
 			rules, err := r.Compiler.Quota(ctx, q)
 			if err != nil {
 				return nil, fmt.Errorf("%w: %w", errModule, err)
