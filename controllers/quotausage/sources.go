@@ -20,7 +20,6 @@ import (
 	"context"
 	"maps"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
@@ -29,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/watches"
@@ -47,23 +45,12 @@ func (c *Controller) quotaEvents() events {
 			c.quotaChanged(e.Object, true)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], _ workQueue) {
-			c.quotaChanged(e.ObjectNew, !sameSpec(e.ObjectOld, e.ObjectNew))
+			c.quotaChanged(e.ObjectNew, e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID())
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], _ workQueue) {
 			c.quotaChanged(e.Object, true)
 		},
 	}
-}
-
-// sameSpec reports whether two versions of an object have the same spec. It compares more than generations: after a
-// restore of the API server's store from a backup, two specs of a quota can have the same generation.
-func sameSpec(a, b client.Object) bool {
-	if a.GetGeneration() != b.GetGeneration() || a.GetUID() != b.GetUID() {
-		return false
-	}
-	before, isQuota := a.(placementv1.Quota)
-	after, _ := b.(placementv1.Quota)
-	return !isQuota || equality.Semantic.DeepEqual(before.QuotaSpec(), after.QuotaSpec())
 }
 
 // quotaChanged enqueues a quota or a LimitedResource. If its spec changed, the controller computes the watched types

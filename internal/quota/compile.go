@@ -20,7 +20,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
@@ -57,26 +56,6 @@ type specVersion struct {
 	generation int64
 }
 
-// compiledRules are the rules of a spec, with a copy of that spec.
-type compiledRules struct {
-	rules *Rules
-	spec  copyableSpec
-}
-
-// copyableSpec is a spec that can be copied. The cache needs copies, because the owner of an object may change its
-// spec.
-type copyableSpec interface{ copied() copyableSpec }
-
-type quotaSpec struct{ *placementv1.QuotaSpec }
-
-func (s quotaSpec) copied() copyableSpec { return quotaSpec{s.DeepCopy()} }
-
-type limitSpec struct {
-	*placementv1.LimitedResourceSpec
-}
-
-func (s limitSpec) copied() copyableSpec { return limitSpec{s.DeepCopy()} }
-
 // ruleNames are the names of the rules that are evaluated together, by the field of prepared that holds them.
 type ruleNames struct {
 	scope, admit, messages, count []string
@@ -92,26 +71,24 @@ var (
 
 // Quota returns the compiled rules of a quota.
 func (c *Compiler) Quota(ctx context.Context, q placementv1.Quota) (*Rules, error) {
-	return c.rules(ctx, q, quotaSpec{q.QuotaSpec()}, func() string { return generateQuota(q.QuotaSpec()) }, quotaRuleNames)
+	return c.rules(ctx, q, func() string { return generateQuota(q.QuotaSpec()) }, quotaRuleNames)
 }
 
 // Limit returns the compiled rules of a LimitedResource, which say what it matches and whether a quota covers that. Equal specs
 // share one compilation.
 func (c *Compiler) Limit(ctx context.Context, l *placementv1.LimitedResource) (*Rules, error) {
-	return c.rules(ctx, l, limitSpec{&l.Spec}, func() string { return generateLimit(&l.Spec) }, limitRuleNames)
+	return c.rules(ctx, l, func() string { return generateLimit(&l.Spec) }, limitRuleNames)
 }
 
 func (c *Compiler) rules(ctx context.Context, object interface {
 	runtime.Object
 	GetUID() types.UID
 	GetGeneration() int64
-}, spec copyableSpec, generate func() string, names ruleNames) (*Rules, error) {
+}, generate func() string, names ruleNames) (*Rules, error) {
 	key := specVersion{uid: object.GetUID(), generation: object.GetGeneration()}
 	if cached, ok := c.byObject.Get(key); ok {
-		// After the API server's storage was restored from a backup, two specs may have the same generation.
-		if known, _ := cached.(compiledRules); equality.Semantic.DeepEqual(known.spec, spec) {
-			return known.rules, nil
-		}
+		known, _ := cached.(*Rules)
+		return known, nil
 	}
 	named, _ := KeyOf(object)
 	text := generate()
@@ -123,7 +100,10 @@ func (c *Compiler) rules(ctx context.Context, object interface {
 	if rules.prepared, err = c.compile(ctx, rules.Module.Digest, text, names); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", named.Kind, named.Name, err)
 	}
-	c.byObject.Add(key, compiledRules{rules: rules, spec: spec.copied()})
+	// Objects that are not stored have no UID.
+	if key.uid != "" {
+		c.byObject.Add(key, rules)
+	}
 	return rules, nil
 }
 
