@@ -27,7 +27,6 @@ import (
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,6 +37,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -132,7 +132,7 @@ func New(d Deps) *Controller {
 		rewatch: notify.NewSignal(), resumed: make(chan struct{}), progress: notify.NewSignal(),
 	}
 	c.objects = newObjectCache(c.listed)
-	c.remoteQueue = newRemoteQueue(c.objects, c.query, c.patch, d.Tracing)
+	c.remoteQueue = newRemoteQueue(c.objects, c.reconcileRemote)
 	c.watches = d.Watches.NewConsumer(c.objects, c.watchChanged)
 	c.releases = &releases{Controller: c}
 	c.rollouts = d.Watches.NewConsumer(rollouts{c}, func(schema.GroupVersionResource) { c.progress.Notify() })
@@ -171,16 +171,19 @@ type scope struct {
 	decisions []*remediation.PolicyDecision
 	// due are the verdicts that require a patch. record sets it.
 	due remediation.Due
-	// waits reports whether the object waits for a remote engine. decide and act set it. asked reports whether the scheduler was asked
-	// for its patch. act sets it.
+	// task is not nil if the phases are passed in the remoteQueue. responses are what engines responded to it.
+	task      *remoteTask
+	responses map[*placement.Policy]*remediation.PolicyDecision
+	// waits reports whether others decide the object. decide sets it. asked reports whether the scheduler was asked for its patch. act
+	// sets it.
 	waits, asked bool
 	// result says when the object must be decided again even if nothing changes. Every phase may set it.
 	result reconcile.Result
 }
 
-// retryWithin makes sure that the object is decided again after a delay at the latest.
+// retryWithin makes sure that the object is decided again after a delay at the latest, unless the delay is 0.
 func (s *scope) retryWithin(delay time.Duration) {
-	if at := &s.result.RequeueAfter; *at == 0 || delay < *at {
+	if at := &s.result.RequeueAfter; delay > 0 && (*at == 0 || delay < *at) {
 		*at = delay
 	}
 }
@@ -193,19 +196,36 @@ type phase func(context.Context, *scope) (proceed bool, err error)
 
 // Reconcile decides one object and patches it if the policies require that.
 func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconcile.Result, error) {
-	s := &scope{key: key}
+	return c.reconcile(ctx, &scope{key: key})
+}
+
+// reconcileRemote is Reconcile for an object that remote engines decide.
+func (c *Controller) reconcileRemote(ctx context.Context, t *remoteTask) time.Duration {
+	result, err := c.reconcile(ctx, &scope{key: t.key, task: t, responses: map[*placement.Policy]*remediation.PolicyDecision{}})
+	if err != nil {
+		ctrllog.FromContext(ctx).Error(err, "Deciding with remote engines", "object", t.key.String())
+		return incompleteDelay
+	}
+	return result.RequeueAfter
+}
+
+// reconcile passes the object of a scope through the phases.
+func (c *Controller) reconcile(ctx context.Context, s *scope) (reconcile.Result, error) {
 	// An object that may be patched now, and is not, leaves that to others.
 	defer func() {
 		if !s.waits && !s.asked {
-			c.Scheduler.Yield(key)
+			c.Scheduler.Yield(s.key)
 		}
 	}()
 	if !c.gather(ctx, s) {
 		return s.result, nil
 	}
 	// There is no trace of objects that are not decided.
-	ctx, span := startTrace(ctx, c.Tracing, "remediation", key)
+	ctx, span := c.Tracing.Root(ctx, "remediation")
 	defer span.End()
+	if span.IsRecording() {
+		span.SetAttributes(tracing.Resource.String(tracing.ResourceName(s.key.Resource)), tracing.Namespace.String(s.key.Namespace), tracing.Object.String(s.key.Name))
+	}
 	for _, next := range []phase{c.decide, c.record, c.act} {
 		proceed, err := next(ctx, s)
 		if err != nil {
@@ -216,13 +236,4 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 		}
 	}
 	return s.result, nil
-}
-
-// startTrace starts a trace of the work for an object. The caller must end the span.
-func startTrace(ctx context.Context, t *tracing.Provider, name string, key remediation.Key) (context.Context, trace.Span) {
-	ctx, span := t.Root(ctx, name)
-	if span.IsRecording() {
-		span.SetAttributes(tracing.Resource.String(tracing.ResourceName(key.Resource)), tracing.Namespace.String(key.Namespace), tracing.Object.String(key.Name))
-	}
-	return ctx, span
 }

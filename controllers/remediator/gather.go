@@ -17,9 +17,7 @@ limitations under the License.
 package remediator
 
 import (
-	"context"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,37 +26,6 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 )
-
-// incompleteDelay is the delay before an object is decided again of which some policy reads fields that are not fetched
-// yet. When they are fetched, the object is enqueued anyway. The delay is for the case that the policy is deleted
-// before that.
-const incompleteDelay = time.Second
-
-// gather takes the newest version of the object. It reports whether the object can be decided now.
-func (c *Controller) gather(ctx context.Context, s *scope) bool {
-	s.object, s.fields = c.objects.take(s.key)
-	if s.object == nil {
-		c.forget(ctx, s.key)
-		return false
-	}
-	if c.Decider.RecordsScheduling(s.object, s.key.Namespace) && c.neededFields.schedule(s.key.Resource) {
-		c.rewatch.Notify()
-	}
-	if !s.fields.Covers(c.neededFields.forType(s.key.Resource)) {
-		s.result.RequeueAfter = incompleteDelay
-		return false
-	}
-	s.waits = c.remoteQueue.patching(s.key)
-	return !s.waits
-}
-
-// forget drops all state of an object that does not exist any more.
-func (c *Controller) forget(ctx context.Context, key remediation.Key) {
-	c.groups.Forget(key)
-	c.Scheduler.Forget(c.Clock.Now(), key)
-	c.remoteQueue.forget(key)
-	c.conclude(ctx, c.Ledger.Forget(key)...)
-}
 
 // neededFields computes the field set of each type that decisions need. It is safe for concurrent use.
 type neededFields struct {

@@ -19,28 +19,31 @@ package remediator
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
-	"github.com/berth-dev/berth/internal/placement"
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// TestPanicInLane checks that after a panic in a queue, where no worker recovers it, the process runs on and the object
-// is retried.
-func TestPanicInLane(t *testing.T) {
-	r := newRemoteQueue(newObjectCache(nil), nil, nil, nil)
-	r.start(t.Context())
-	key := remediation.Key{Name: "web"}
-	q := &remoteQuery{policy: &placement.Policy{Name: "p"}, key: key, task: &task{}}
-	r.queries[key] = []*remoteQuery{q}
-	over := make(chan struct{})
-	r.tasks.add("e", func(ctx context.Context) {
-		defer close(over)
-		r.guarded(ctx, key, func() { panic("of a test") })
+// TestPanicOfTask checks that after a panic in a task, where no worker recovers it, the process runs on and the object is decided again.
+func TestPanicOfTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		objects, work := newObjectCache(nil), &queue{in: map[remediation.Key]bool{}}
+		objects.start(work)
+		r := newRemoteQueue(objects, func(context.Context, *remoteTask) time.Duration { panic("of a test") })
+		r.start(t.Context())
+		key := remediation.Key{Name: "web"}
+		if !r.takeOver(key, "https://e") {
+			t.Error("the task was not taken over")
+		}
+		synctest.Wait()
+		if len(r.tasks)+len(r.queues) > 0 {
+			t.Errorf("left are %d tasks in %d queues", len(r.tasks), len(r.queues))
+		}
+		if diff := cmp.Diff([]time.Duration{failureDelay}, work.after[key]); diff != "" {
+			t.Errorf("decided again after (-want +got):\n%s", diff)
+		}
 	})
-	<-over
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.queries) > 0 {
-		t.Error("the object waits for an answer for ever")
-	}
 }

@@ -125,8 +125,8 @@ func (l *leader) start() {
 	ctx, stop := context.WithCancel(l.t.Context())
 	// Drop the backlog: there were no objects when the policies were added.
 	l.backlog.take()
-	l.objects.start(queue)
 	l.remoteQueue.start(ctx)
+	l.objects.start(queue)
 	go l.follow(ctx)
 	go l.schedule(ctx)
 	for range 4 {
@@ -191,22 +191,20 @@ func (l *leader) expect(when, policy string, matched, violations, failed int) {
 	}
 }
 
-// waiting returns the number of waiting tasks in a queue.
-func (l *leader) waiting(taskQueue string) int {
-	l.remoteQueue.tasks.mu.Lock()
-	defer l.remoteQueue.tasks.mu.Unlock()
-	return l.remoteQueue.tasks.byName[taskQueue].waiting.Len()
+// waiting returns the number of tasks that wait in a queue.
+func (l *leader) waiting(endpoints string) int {
+	l.remoteQueue.mu.Lock()
+	defer l.remoteQueue.mu.Unlock()
+	return l.remoteQueue.queues[endpoints].waiting.Len()
 }
 
-// nothingLeft checks that no query, patch or queue is left.
+// nothingLeft checks that the remote queue holds no object any more.
 func (l *leader) nothingLeft() {
 	l.t.Helper()
 	l.remoteQueue.mu.Lock()
 	defer l.remoteQueue.mu.Unlock()
-	l.remoteQueue.tasks.mu.Lock()
-	defer l.remoteQueue.tasks.mu.Unlock()
-	if len(l.remoteQueue.queries)+len(l.remoteQueue.patches)+len(l.remoteQueue.tasks.byName) > 0 {
-		l.t.Errorf("left are %d questions, %d patches, %d task queues", len(l.remoteQueue.queries), len(l.remoteQueue.patches), len(l.remoteQueue.tasks.byName))
+	if len(l.remoteQueue.tasks)+len(l.remoteQueue.queues) > 0 {
+		l.t.Errorf("left are %d tasks in %d queues", len(l.remoteQueue.tasks), len(l.remoteQueue.queues))
 	}
 }
 

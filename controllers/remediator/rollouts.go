@@ -18,7 +18,6 @@ package remediator
 
 import (
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -62,9 +61,6 @@ func (r rollouts) Delete(resource schema.GroupVersionResource, namespace, name s
 func (r rollouts) Drop(resource schema.GroupVersionResource) {
 	r.Scheduler.Unwatch(resource)
 }
-
-// undeliveredDelay is the delay before an object is tried again that has not been delivered yet.
-const undeliveredDelay = time.Second
 
 // carrierOf returns what is known of the systems that carry an object to clusters. If they report where it runs, its own status does not
 // count: it may lack what kstatus reads, or show what controllers beside its clusters make of the object.
