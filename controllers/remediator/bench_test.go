@@ -188,6 +188,7 @@ func newLeader(t testing.TB) *leader {
 		Ready: func(context.Context) bool { return true }, Changed: func(string) {},
 	})
 	l.objects.start(l.work)
+	t.Cleanup(l.releases.queue.ShutDown)
 	return l
 }
 
@@ -234,7 +235,7 @@ func (l *leader) apply(name string, spec placementv1.PlacementPolicySpec) {
 
 // fill makes the objects the complete content of a type, cut like the watches do it.
 func (l *leader) fill(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) {
-	fields := l.neededFields.forType(resource)
+	fields := l.types.fields(resource)
 	for _, o := range objects {
 		l.cut(fields, o)
 	}
@@ -410,7 +411,7 @@ func BenchmarkClusterChanges(b *testing.B) {
 	l.catchUp(b.Context())
 	before := heap()
 	list := make([]*unstructured.Unstructured, objects)
-	fields := l.neededFields.forType(deployments)
+	fields := l.types.fields(deployments)
 	for i := range list {
 		list[i] = l.placed(workload(b, i))
 		l.cut(fields, list[i])

@@ -14,22 +14,25 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package remediator provides the controller that decides existing objects again when a policy, its data or the object
-// changes. It patches objects that violate their placement. It runs on the leader.
+// Package remediator provides the controller that decides existing objects again when a policy, its data or the object changes. It patches
+// objects that violate their placement. It runs on the leader.
 //
-// Each object passes the phases gather, decide, record, and act; each has a file of its own. The other files contain
-// what runs beside them: the cache of objects, the watches, the sweeps after changes, the pauses, and the work for
+// Each object passes the phases gather, decide, and record in decide.go, and act in act.go. The other files contain what runs beside
+// them: the cache of objects, the watches, the sweeps after changes, what an earlier leader left, the approved plans, and the queues for
 // remote engines.
 package remediator
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -106,18 +109,15 @@ type Controller struct {
 	objects *objectCache
 	watches *watches.Consumer
 	// rollouts receives the readiness of the objects of policies that watch rollouts.
-	rollouts     *watches.Consumer
-	neededFields *neededFields
-	matched      *matchedTypes
-	groups       *remediation.Groups
-	remoteQueue  *remoteQueue
-	backlog      *backlog
+	rollouts    *watches.Consumer
+	types       *typeCache
+	groups      *remediation.Groups
+	remoteQueue *remoteQueue
+	backlog     *backlog
 	// rewatch wakes watch when the set of watched types or fields may change.
 	rewatch notify.Signal
-	// resumed is closed once it is known which policies an earlier leader paused. progress wakes settlePauses when those
-	// pauses may have become unnecessary.
-	resumed  chan struct{}
-	progress notify.Signal
+	// resumed is closed once it is known which policies an earlier leader paused.
+	resumed chan struct{}
 	// releases reconciles policies that administrators approve or release.
 	releases *releases
 	// overdue concludes assessments that take too long. unplanned makes plans that are to be made.
@@ -127,15 +127,14 @@ type Controller struct {
 // New returns a controller.
 func New(d Deps) *Controller {
 	c := &Controller{
-		Deps: d, neededFields: &neededFields{registry: d.Registry, decider: d.Decider}, matched: &matchedTypes{catalog: d.Catalog},
-		groups: remediation.NewGroups(), backlog: newBacklog(),
-		rewatch: notify.NewSignal(), resumed: make(chan struct{}), progress: notify.NewSignal(),
+		Deps: d, types: newTypeCache(d), groups: remediation.NewGroups(), rewatch: notify.NewSignal(), resumed: make(chan struct{}),
+		backlog: &backlog{due: notify.NewSignal(), changes: changes{types: sets.New[schema.GroupVersionResource]()}},
 	}
 	c.objects = newObjectCache(c.listed)
 	c.remoteQueue = newRemoteQueue(c.objects, c.reconcileRemote)
+	c.releases = newReleases(c)
 	c.watches = d.Watches.NewConsumer(c.objects, c.watchChanged)
-	c.releases = &releases{Controller: c}
-	c.rollouts = d.Watches.NewConsumer(rollouts{c}, func(schema.GroupVersionResource) { c.progress.Notify() })
+	c.rollouts = d.Watches.NewConsumer(rollouts{c}, func(schema.GroupVersionResource) {})
 	d.Registry.Subscribe(c.policyChanged)
 	return c
 }
@@ -150,7 +149,14 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	if err := ctl.Watch(source.TypedFunc[remediation.Key](c.start)); err != nil {
+	start := func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[remediation.Key]) error {
+		c.Scheduler.Begin(c.Clock.Now())
+		c.remoteQueue.start(ctx)
+		c.objects.start(queue)
+		go c.lead(ctx)
+		return nil
+	}
+	if err := ctl.Watch(source.TypedFunc[remediation.Key](start)); err != nil {
 		return err
 	}
 	return c.releases.SetupWithManager(mgr)
@@ -236,4 +242,35 @@ func (c *Controller) reconcile(ctx context.Context, s *scope) (reconcile.Result,
 		}
 	}
 	return s.result, nil
+}
+
+// HasUndecided reports whether existing objects of the types that versions of a policy match wait for their decision.
+func (c *Controller) HasUndecided(versions ...*placement.Policy) bool {
+	return slices.ContainsFunc(versions, func(p *placement.Policy) bool {
+		queued, _ := c.objects.pending(c.types.matched(p))
+		return queued > 0
+	})
+}
+
+// Assessed reports whether all existing objects that versions of a policy match have been decided since the versions came into force.
+func (c *Controller) Assessed(versions ...*placement.Policy) bool {
+	return !c.backlog.has(versions...) && !c.HasUndecided(versions...) && c.Ledger.Assessed(versions[0].Name)
+}
+
+// Settled reports whether the ledger has a decision on every existing object that a policy in force matches. It does not wait for types
+// that can't be read. It is false until this replica is the leader and watches the types.
+func (c *Controller) Settled() bool {
+	return !c.Resuming() && !slices.ContainsFunc(c.Registry.InForce(), func(p *placement.Policy) bool {
+		state := c.MatchedState(p)
+		_, unrecorded := c.objects.pending(c.types.matched(p))
+		return !state.Synced && state.Err == nil || unrecorded > 0
+	})
+}
+
+// UID returns the UID of an existing object that a policy matches; "" if there is none.
+func (c *Controller) UID(key remediation.Key) types.UID {
+	if object, _ := c.objects.get(key); object != nil {
+		return object.GetUID()
+	}
+	return ""
 }

@@ -49,10 +49,10 @@ func (c *Controller) gather(ctx context.Context, s *scope) bool {
 		c.forget(ctx, s.key)
 		return false
 	}
-	if c.Decider.RecordsScheduling(s.object, s.key.Namespace) && c.neededFields.schedule(s.key.Resource) {
+	if c.Decider.RecordsScheduling(s.object, s.key.Namespace) && c.types.schedule(s.key.Resource) {
 		c.rewatch.Notify()
 	}
-	if !s.fields.Covers(c.neededFields.forType(s.key.Resource)) {
+	if !s.fields.Covers(c.types.fields(s.key.Resource)) {
 		s.result.RequeueAfter = incompleteDelay
 		return false
 	}
@@ -78,7 +78,7 @@ func (c *Controller) decide(ctx context.Context, s *scope) (proceed bool, err er
 	}
 	verdicts := s.outcome.Verdicts
 	lacks := func(v *placement.Verdict) bool { return !s.fields.Covers(v.Policy.Evaluator.Input()) }
-	if !s.fields.Covers(c.neededFields.forType(s.key.Resource)) || slices.ContainsFunc(verdicts, lacks) {
+	if !s.fields.Covers(c.types.fields(s.key.Resource)) || slices.ContainsFunc(verdicts, lacks) {
 		// A policy was added meanwhile, or reads more than the analysis found, and may have seen an incomplete object.
 		c.FieldsReadChanged()
 		s.result.RequeueAfter = incompleteDelay

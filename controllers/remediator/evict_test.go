@@ -119,7 +119,7 @@ func TestNeedsOfEvictions(t *testing.T) {
 			spec.Remediation.Evict = evict
 			l.apply("p", spec)
 			for resource, want := range map[string]bool{"pods": evict, "services": false} {
-				fields := l.neededFields.forType(corev1.SchemeGroupVersion.WithResource(resource))
+				fields := l.types.fields(corev1.SchemeGroupVersion.WithResource(resource))
 				if got := fields.Covers(projection.Union(remediation.EvictionFields())); got != want {
 					t.Errorf("%s: %v, want %v", resource, got, want)
 				}

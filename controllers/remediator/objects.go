@@ -35,12 +35,12 @@ import (
 
 var _ watches.Sink = (*objectCache)(nil)
 
-// objectCache holds the existing objects of every type that some policy matches, as the API server last sent them, with the
-// needed fields. Objects are never modified: the same pointer means the same version. It enqueues objects that change,
-// and knows which are queued, so that each is queued once. It is safe for concurrent use.
+// objectCache holds the existing objects of every type that some policy matches, as the API server last sent them, with the needed
+// fields. Objects are never modified: the same pointer means the same version. It enqueues objects that change, and knows which are
+// queued. It is safe for concurrent use.
 type objectCache struct {
-	// listed is called with the objects that were added, changed or deleted when the content of a type was replaced or
-	// dropped. It must enqueue them.
+	// listed is called with the objects that were added, changed or deleted when the content of a type was replaced or dropped. It must
+	// enqueue them.
 	listed func(schema.GroupVersionResource, []remediation.Key)
 
 	mu     sync.RWMutex
@@ -60,10 +60,18 @@ type typeTable struct {
 
 type cachedObject struct {
 	object *unstructured.Unstructured
-	// queued is set while the object is in the workqueue and no worker has taken it.
-	queued bool
-	// recorded is set once a decision on the object was recorded.
-	recorded bool
+	// queued is set while the object is in the workqueue and no worker has taken it. recorded is set once a decision on it was recorded.
+	queued, recorded bool
+}
+
+// add adds an object, or adds -1 times one, to the counters.
+func (t *typeTable) add(o *cachedObject, n int) {
+	if o.queued {
+		t.queued += n
+	}
+	if !o.recorded {
+		t.unrecorded += n
+	}
 }
 
 func newObjectCache(listed func(schema.GroupVersionResource, []remediation.Key)) *objectCache {
@@ -108,14 +116,12 @@ func (t *objectCache) Replace(resource schema.GroupVersionResource, fields *proj
 		}
 	}
 	for key, now := range next.objects {
-		before, known := old.objects[key]
-		if now.queued = known && before.queued; now.queued {
-			next.queued++
+		before := old.objects[key]
+		if before != nil {
+			now.queued, now.recorded = before.queued, before.recorded
 		}
-		if now.recorded = known && before.recorded; !now.recorded {
-			next.unrecorded++
-		}
-		if known && same(before.object, now.object) && !grown {
+		next.add(now, 1)
+		if before != nil && same(before.object, now.object) && !grown {
 			next.objects[key] = before
 		} else {
 			changed = append(changed, key)
@@ -126,8 +132,8 @@ func (t *objectCache) Replace(resource schema.GroupVersionResource, fields *proj
 	t.listed(resource, changed)
 }
 
-// same reports whether two objects are the same version. It compares contents, too: after a restore of the API server's
-// store from a backup, two versions of an object can have the same resource version.
+// same reports whether two objects are the same version. It compares contents, too: after a restore of the API server's store from a
+// backup, two versions of an object can have the same resource version.
 func same(a, b *unstructured.Unstructured) bool {
 	return a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion() && equality.Semantic.DeepEqual(a.Object, b.Object)
 }
@@ -142,12 +148,11 @@ func (t *objectCache) Put(resource schema.GroupVersionResource, o *unstructured.
 		t.tables[resource] = at
 	}
 	trim(at.fields, o)
-	if state, ok := at.objects[key]; ok {
-		state.object = o
-	} else {
-		at.objects[key] = &cachedObject{object: o}
-		at.unrecorded++
+	if at.objects[key] == nil {
+		at.objects[key] = &cachedObject{}
+		at.add(at.objects[key], 1)
 	}
+	at.objects[key].object = o
 	t.mu.Unlock()
 	t.enqueue(key)
 }
@@ -156,11 +161,8 @@ func (t *objectCache) Put(resource schema.GroupVersionResource, o *unstructured.
 func (t *objectCache) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	key := remediation.Key{Resource: resource, Namespace: namespace, Name: name}
 	t.mu.Lock()
-	if at := t.tables[resource]; at != nil {
-		if o := at.objects[key]; o != nil {
-			at.queued -= count(o.queued)
-			at.unrecorded -= count(!o.recorded)
-		}
+	if o, at := t.find(key); o != nil {
+		at.add(o, -1)
 		delete(at.objects, key)
 	}
 	t.mu.Unlock()
@@ -178,13 +180,6 @@ func (t *objectCache) Drop(resource schema.GroupVersionResource) {
 	}
 }
 
-func count(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // find returns an object and the table that contains it, or nil. The caller holds mu.
 func (t *objectCache) find(key remediation.Key) (*cachedObject, *typeTable) {
 	at := t.tables[key.Resource]
@@ -194,54 +189,52 @@ func (t *objectCache) find(key remediation.Key) (*cachedObject, *typeTable) {
 	return at.objects[key], at
 }
 
-// take returns an object and its field set; nil if the object does not exist. The key may be enqueued again from now on.
-func (t *objectCache) take(key remediation.Key) (*unstructured.Unstructured, *projection.FieldSet) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	o, at := t.find(key)
-	if o == nil {
-		return nil, nil
-	}
-	if o.queued {
-		at.queued--
-	}
-	o.queued = false
-	return o.object, at.fields
-}
-
-// get returns the same as take, but leaves the object queued.
+// get returns an object and its field set; nil if the object does not exist.
 func (t *objectCache) get(key remediation.Key) (*unstructured.Unstructured, *projection.FieldSet) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	o, at := t.find(key)
-	if o == nil {
-		return nil, nil
+	if o, at := t.find(key); o != nil {
+		return o.object, at.fields
 	}
-	return o.object, at.fields
+	return nil, nil
+}
+
+// take returns the same as get. The key may be enqueued again from now on.
+func (t *objectCache) take(key remediation.Key) (*unstructured.Unstructured, *projection.FieldSet) {
+	t.mark(key, func(o *cachedObject) { o.queued = false })
+	return t.get(key)
 }
 
 // recorded declares that a decision on an object was recorded, or that it can't be decided for now.
 func (t *objectCache) recorded(key remediation.Key) {
+	t.mark(key, func(o *cachedObject) { o.recorded = true })
+}
+
+// mark changes the marks of an object, if it exists.
+func (t *objectCache) mark(key remediation.Key, change func(*cachedObject)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if o, at := t.find(key); o != nil && !o.recorded {
-		o.recorded = true
-		at.unrecorded--
+	if o, at := t.find(key); o != nil {
+		at.add(o, -1)
+		change(o)
+		at.add(o, 1)
 	}
 }
 
-// allRecorded reports whether a decision was recorded for each object of some types.
-func (t *objectCache) allRecorded(resources []schema.GroupVersionResource) bool {
+// pending returns how many objects of some types are queued, and of how many no decision was recorded yet.
+func (t *objectCache) pending(resources []schema.GroupVersionResource) (queued, unrecorded int) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return !slices.ContainsFunc(resources, func(r schema.GroupVersionResource) bool {
-		at := t.tables[r]
-		return at != nil && at.unrecorded > 0
-	})
+	for _, r := range resources {
+		if at := t.tables[r]; at != nil {
+			queued, unrecorded = queued+at.queued, unrecorded+at.unrecorded
+		}
+	}
+	return queued, unrecorded
 }
 
-// enqueue adds those objects to the workqueue that are not queued. It does nothing before start: the watches, which
-// start later, will enqueue every object.
+// enqueue adds those objects to the workqueue that are not queued. It does nothing before start: the watches, which start later, will
+// enqueue every object.
 func (t *objectCache) enqueue(keys ...remediation.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -263,21 +256,10 @@ func (t *objectCache) enqueue(keys ...remediation.Key) {
 // enqueueAfter adds an object to the workqueue after a delay.
 func (t *objectCache) enqueueAfter(key remediation.Key, d time.Duration) {
 	t.mu.RLock()
-	queue := t.workqueue
-	t.mu.RUnlock()
-	if queue != nil {
-		queue.AddAfter(key, d)
-	}
-}
-
-// deciding reports whether an object of one of the types is queued.
-func (t *objectCache) deciding(resources []schema.GroupVersionResource) bool {
-	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return slices.ContainsFunc(resources, func(r schema.GroupVersionResource) bool {
-		at := t.tables[r]
-		return at != nil && at.queued > 0
-	})
+	if t.workqueue != nil {
+		t.workqueue.AddAfter(key, d)
+	}
 }
 
 // idle returns the objects that are not queued, of the types that selects selects, by type and namespace.
@@ -289,22 +271,20 @@ func (t *objectCache) idle(selects func(schema.GroupVersionResource) bool) map[s
 		if !selects(resource) {
 			continue
 		}
-		byNamespace := map[string][]*unstructured.Unstructured{}
+		out[resource] = map[string][]*unstructured.Unstructured{}
 		for key, o := range at.objects {
 			if !o.queued {
-				byNamespace[key.Namespace] = append(byNamespace[key.Namespace], o.object)
+				out[resource][key.Namespace] = append(out[resource][key.Namespace], o.object)
 			}
 		}
-		out[resource] = byNamespace
 	}
 	return out
 }
 
 // within returns the objects of a namespace.
-func (t *objectCache) within(namespace string) []remediation.Key {
+func (t *objectCache) within(namespace string) (out []remediation.Key) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	var out []remediation.Key
 	for _, at := range t.tables {
 		for key := range at.objects {
 			if key.Namespace == namespace {
@@ -315,8 +295,8 @@ func (t *objectCache) within(namespace string) []remediation.Key {
 	return out
 }
 
-// trim removes from an object with the given field set what a field set can't exclude and no decision needs. It also
-// shares strings that are equal in many objects.
+// trim removes from an object with the given field set what a field set can't exclude and no decision needs. It also shares strings that
+// are equal in many objects.
 func trim(fields *projection.FieldSet, o *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
 	if fields.IsAll() {
@@ -325,34 +305,17 @@ func trim(fields *projection.FieldSet, o *unstructured.Unstructured) {
 	if !fields.Covers(withCopy) {
 		unstructured.RemoveNestedField(o.Object, "metadata", "annotations", lastApplied)
 	}
-	share(o.Object)
+	share("", o.Object)
 }
 
-// maxShared is the length of the longest string that is shared. Longer ones, such as records of requested values, are
-// hardly ever equal.
+// maxShared is the length of the longest string that is shared. Longer ones, such as records of requested values, are hardly ever equal.
 const maxShared = 40
 
 // own holds the members of metadata that are different in every object.
 var own = map[string]bool{"name": true, "uid": true, "resourceVersion": true}
 
-// share replaces strings in an object by shared ones.
-func share(object map[string]any) {
-	metadata, _ := object["metadata"].(map[string]any)
-	for key, value := range object {
-		if key != "metadata" {
-			value = shareValue(value)
-		}
-		object[shared(key).(string)] = value
-	}
-	for key, value := range metadata {
-		if !own[key] {
-			value = shareValue(value)
-		}
-		metadata[shared(key).(string)] = value
-	}
-}
-
-func shareValue(value any) any {
+// share replaces the strings in the value of a member by shared ones.
+func share(member string, value any) any {
 	switch v := value.(type) {
 	case string:
 		if len(v) <= maxShared {
@@ -360,16 +323,19 @@ func shareValue(value any) any {
 		}
 	case []any:
 		for i := range v {
-			v[i] = shareValue(v[i])
+			v[i] = share("", v[i])
 		}
 	case map[string]any:
-		for key, member := range v {
-			v[shared(key).(string)] = shareValue(member)
+		for key, inner := range v {
+			if member != "metadata" || !own[key] {
+				inner = share(key, inner)
+			}
+			v[shared(key).(string)] = inner
 		}
 	}
 	return value
 }
 
-// shared returns the shared interface value of a string. Besides the string it saves the 16 bytes that each interface
-// value would allocate.
+// shared returns the shared interface value of a string. Besides the string it saves the 16 bytes that each interface value would
+// allocate.
 func shared(text string) any { return unique.Make(any(text)).Value() }

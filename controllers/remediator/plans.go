@@ -21,21 +21,149 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/remediation"
 )
+
+// releases reconciles policies to release the changes, and to approve and store the plans, that their annotations name.
+type releases struct {
+	*Controller
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+func newReleases(c *Controller) *releases {
+	// conclude may enqueue policies before the controller starts.
+	limiter := workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
+	return &releases{c, workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: "release"})}
+}
+
+// SetupWithManager adds the controller to a manager.
+func (r *releases) SetupWithManager(mgr ctrl.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("release").
+		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.Or(predicate.AnnotationChangedPredicate{}, planStateChanged))).
+		WithOptions(controller.Options{
+			NewQueue: func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+				return r.queue
+			},
+		}).
+		Complete(r)
+}
+
+// planStateChanged selects updates of a policy that change the state of its plan: a completed plan need not be stored.
+var planStateChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return stateOfPlan(e.ObjectOld) != stateOfPlan(e.ObjectNew)
+}}
+
+func stateOfPlan(o client.Object) placementv1.PlanState {
+	if p, ok := o.(*placementv1.PlacementPolicy); ok && p.Status.Plan != nil {
+		return p.Status.Plan.State
+	}
+	return ""
+}
+
+// enqueue has policies reconciled.
+func (r *releases) enqueue(policies ...string) {
+	for _, name := range policies {
+		r.queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+	}
+}
+
+// Reconcile approves the plan and releases the change that a policy's annotations name.
+func (r *releases) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	// A pause of an earlier leader can't be released before it is restored.
+	select {
+	case <-ctx.Done():
+		return reconcile.Result{}, ctx.Err()
+	case <-r.resumed:
+	}
+	p := &placementv1.PlacementPolicy{}
+	if err := r.Policies.Get(ctx, req.NamespacedName, p); err != nil {
+		if apierrors.IsNotFound(err) {
+			return reconcile.Result{}, r.Plans.remove(ctx, req.Name)
+		}
+		return reconcile.Result{}, err
+	}
+	r.objects.enqueue(r.Ledger.Approve(p.Name, approvalOf(p))...)
+	r.Changed(p.Name)
+	r.conclude(ctx)
+	// A plan that can't be stored does not keep what follows from taking effect.
+	saved := r.save(ctx, p)
+	if pause, set := p.Annotations[placementv1.ResumeAfterFailuresAnnotation]; set {
+		if r.Scheduler.Release(p.Name, pause) {
+			r.Events.On(p, events.RemediationResumed, "remediation goes on: the pause "+pause+" after failures was released")
+			r.Changed(p.Name)
+		}
+	}
+	change, ok := p.Annotations[placementv1.ReleaseBlastRadiusAnnotation]
+	if !ok {
+		return reconcile.Result{}, saved
+	}
+	if !r.Ledger.Release(r.Clock.Now(), p.Name, change) {
+		if paused := r.Ledger.Report(p.Name).Pause; paused != nil {
+			r.Events.On(p, events.RemediationPaused, fmt.Sprintf("the annotation %s names the change %s, but the policy is paused for the change %s", placementv1.ReleaseBlastRadiusAnnotation, change, paused.Change))
+		}
+		return reconcile.Result{}, saved
+	}
+	r.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation goes on: change %s was released", change))
+	r.Changed(p.Name)
+	r.Scheduler.Reconsider()
+	return reconcile.Result{}, saved
+}
+
+// save stores the plan of a policy if it is approved, and removes a stored plan that is of no more use.
+func (r *releases) save(ctx context.Context, p *placementv1.PlacementPolicy) error {
+	if r.Ledger.Unsave(p.Name, p.Status.UsedApproval) {
+		if err := r.Plans.remove(ctx, p.Name); err != nil {
+			return err
+		}
+	}
+	plan := r.Ledger.Unsaved(p.Name)
+	if plan == nil {
+		return nil
+	}
+	if err := r.Plans.save(ctx, p, plan); err != nil {
+		r.Events.On(p, events.RemediationStopped, fmt.Sprintf("plan %s is approved, but it is not carried out before it is stored in namespace %s; Berth tries again: %v", plan.Digest, r.Plans.Namespace, err))
+		return err
+	}
+	r.objects.enqueue(r.Ledger.Saved(p.Name, plan.Digest)...)
+	return nil
+}
+
+// approvalOf returns the approval in a policy's annotations, or nil if there is none.
+func approvalOf(p *placementv1.PlacementPolicy) *remediation.Approval {
+	digest, ok := p.Annotations[placementv1.ApproveAnnotation]
+	if !ok {
+		return nil
+	}
+	var by placementv1.Approver
+	out := &remediation.Approval{Digest: digest, Used: p.Status.UsedApproval == digest}
+	if err := json.Unmarshal([]byte(p.Annotations[placementv1.ApprovedByAnnotation]), &by); err == nil && by.Digest == digest {
+		out.By, out.At = by.User, by.Time.Time
+	}
+	// Otherwise the webhook did not see the request that approved the plan.
+	return out
+}
 
 // labelApprovedPlan is the label of the ControllerRevisions that store an approved plan. Its value is the name of the revision of
 // the plan's policy, because a policy's name may be too long for a label.
@@ -44,8 +172,8 @@ const labelApprovedPlan = "placement.berth.dev/approved-plan"
 // maxPartMoves is the number of moves in one ControllerRevision: 800 KB in base64. etcd takes 1.5 MB by default.
 const maxPartMoves = 40_000
 
-// PlanStore stores approved plans until they are carried out, as ControllerRevisions in Berth's own namespace. It is safe for
-// concurrent use.
+// PlanStore stores approved plans until they are carried out, as ControllerRevisions in Berth's own namespace. load must end before save
+// and remove are called, by one goroutine.
 type PlanStore struct {
 	// Client reads and writes without a cache.
 	Client client.Client
@@ -55,8 +183,7 @@ type PlanStore struct {
 	// cluster.
 	Owned bool
 
-	mu sync.Mutex
-	// stored are the names of the policies whose plans may be stored.
+	// stored are the names of the policies whose plans may be stored. load creates it.
 	stored sets.Set[string]
 }
 
@@ -92,8 +219,8 @@ func (s *PlanStore) load(ctx context.Context) (map[string]storedPlan, error) {
 		whole[part.Policy] = part
 	}
 	out := map[string]storedPlan{}
+	s.stored = sets.KeySet(whole)
 	for name, p := range whole {
-		s.remember(name, true)
 		plan, err := remediation.DecodeApprovedPlan(p.Digest, p.Moves)
 		if err != nil {
 			ctrllog.FromContext(ctx).Info("An approved plan can't be read; its rest has to be approved again", "policy", name, "reason", err.Error())
@@ -109,7 +236,7 @@ func (s *PlanStore) save(ctx context.Context, p *placementv1.PlacementPolicy, pl
 	if err := s.remove(ctx, p.Name); err != nil {
 		return err
 	}
-	s.remember(p.Name, true)
+	s.stored.Insert(p.Name)
 	part := int64(0)
 	for moves := range slices.Chunk(plan.Encode(), maxPartMoves*remediation.MoveBytes) {
 		part++
@@ -138,10 +265,7 @@ func (s *PlanStore) save(ctx context.Context, p *placementv1.PlacementPolicy, pl
 
 // remove removes the plan of a policy, if one may be stored.
 func (s *PlanStore) remove(ctx context.Context, policyName string) error {
-	s.mu.Lock()
-	stored := s.stored.Has(policyName)
-	s.mu.Unlock()
-	if !stored {
+	if !s.stored.Has(policyName) {
 		return nil
 	}
 	list := &appsv1.ControllerRevisionList{}
@@ -153,19 +277,6 @@ func (s *PlanStore) remove(ctx context.Context, policyName string) error {
 			return fmt.Errorf("removing the approved plan of PlacementPolicy %q: %w", policyName, err)
 		}
 	}
-	s.remember(policyName, false)
+	s.stored.Delete(policyName)
 	return nil
-}
-
-func (s *PlanStore) remember(policyName string, stored bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !stored {
-		s.stored.Delete(policyName)
-		return
-	}
-	if s.stored == nil {
-		s.stored = sets.New[string]()
-	}
-	s.stored.Insert(policyName)
 }

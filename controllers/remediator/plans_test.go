@@ -88,6 +88,9 @@ func TestPlanStore(t *testing.T) {
 		return out
 	}
 	s := &PlanStore{Client: c, Namespace: "berth-system", Owned: true}
+	if got, err := s.load(ctx); err != nil || len(got) != 0 {
+		t.Fatalf("plans %v, %v", got, err)
+	}
 	zones := &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "zones", UID: "1"}}
 	tiers := &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "tiers", UID: "2"}}
 	small, large := approvedPlan(t, 3), approvedPlan(t, maxPartMoves+1)

@@ -124,7 +124,7 @@ func (l *leader) start() {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](100*time.Millisecond, time.Minute))
 	ctx, stop := context.WithCancel(l.t.Context())
 	// Drop the backlog: there were no objects when the policies were added.
-	l.backlog.take()
+	l.backlog.take(len(l.backlog.policies()))
 	l.remoteQueue.start(ctx)
 	l.objects.start(queue)
 	go l.follow(ctx)

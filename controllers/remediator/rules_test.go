@@ -80,7 +80,7 @@ func newThresholdLeader(t testing.TB, objects int, mode placementv1.RemediationM
 	l.data.Load(profiles, projection.AllFields(), clusters)
 	l.apply("p", thresholds(t, "2", mode))
 	l.catchUp(t.Context())
-	fields := l.neededFields.forType(deployments)
+	fields := l.types.fields(deployments)
 	list := make([]*unstructured.Unstructured, objects)
 	for i := range list {
 		list[i] = l.placed(workload(t, i))

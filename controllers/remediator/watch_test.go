@@ -17,9 +17,11 @@ limitations under the License.
 package remediator
 
 import (
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -37,27 +39,27 @@ func TestNeedsOfPlacementObjects(t *testing.T) {
 		{Group: "policy.karmada.io", Version: "v1", Resource: "propagationpolicies"}: true,
 		{Group: "apps", Version: "v1", Resource: "deployments"}:                      false,
 	} {
-		if got := l.neededFields.forType(resource).Covers(projection.Fields("spec.placement.**")); got != want {
+		if got := l.types.fields(resource).Covers(projection.Fields("spec.placement.**")); got != want {
 			t.Errorf("%s: %t, want %t", resource.Resource, got, want)
 		}
 	}
 }
 
-// TestNeedsKeepNoPolicy checks that the last deleted policy is not referenced any more. It would keep its evaluator and
-// its connections.
+// TestNeedsKeepNoPolicy checks that the last deleted policy is not referenced any more. It would keep its evaluator and its connections.
 func TestNeedsKeepNoPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)
-		l.put("p", "a", manual, newDistant("https://e", time.Millisecond))
+		p := weak.Make(l.put("p", "a", manual, newDistant("https://e", time.Millisecond)))
 		l.start()
-		pass(t, time.Second)
-		if n := len(l.neededFields.policies); n != 1 {
-			t.Fatalf("%d policies are known", n)
+		if len(l.wanted()) != 1 {
+			t.Fatal("the policy matches no type")
 		}
+		pass(t, time.Second)
 		l.Registry.Remove("p")
 		pass(t, time.Second)
-		if n := len(l.neededFields.policies); n != 0 {
-			t.Errorf("%d policies are kept", n)
+		runtime.GC()
+		if p.Value() != nil {
+			t.Error("the policy is kept")
 		}
 	})
 }

@@ -26,7 +26,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
@@ -35,15 +38,13 @@ import (
 )
 
 const (
-	// predicateSettle is how long changes of nodes and pods are collected before predicates are evaluated again, and
-	// changes of remote engines' data before those are queried again. In a busy cluster hundreds of pods come and go in
-	// a second, and each sweep evaluates everything that a decision depends on. Remediation can wait that long to find a
-	// violation; admission does not wait.
+	// predicateSettle is how long changes of nodes and pods are collected before predicates are evaluated again, and changes of remote
+	// engines' data before those are queried again. In a busy cluster hundreds of pods come and go in a second, and each sweep evaluates
+	// everything that a decision depends on. Remediation can wait that long to find a violation; admission does not wait.
 	predicateSettle = time.Second
-	// settle is how long changes of policies and data are collected after a sweep.
+	// settle is the minimum time between two sweeps, and between two updates of the watches: policies are often created together.
 	settle = 20 * time.Millisecond
-	// sweepers is how many policies are swept concurrently after a change of data, so that a slow policy does not delay
-	// all others.
+	// sweepers is how many policies are swept concurrently after a change of data, so that a slow policy does not delay all others.
 	sweepers = 4
 )
 
@@ -56,26 +57,18 @@ type backlog struct {
 
 	mu      sync.Mutex
 	changes changes
-	// assessing are the policies of the changes that take returned last, until assessed is called.
-	assessing []*placement.Policy
 }
 
 // changes is the content of a backlog.
 type changes struct {
-	// policies are policies that came into force or are no longer in force.
+	// policies came into force or are no longer in force, and the objects that they match have not been enqueued since.
 	policies []*placement.Policy
 	// types are the types of the replicated objects that changed.
 	types sets.Set[schema.GroupVersionResource]
-	// predicateData is set when nodes or pods changed at least predicateSettle ago.
-	predicateData bool
-	// remoteRevision is set when policies with a remote engine must be decided again. The change was at least
-	// predicateSettle ago.
-	remoteRevision bool
-	// all is set when every policy must be decided again.
-	all bool
+	// predicateData is set when nodes or pods changed, and remoteRevision when policies with a remote engine must be decided again, both at
+	// least predicateSettle ago. all is set when every policy must be decided again.
+	predicateData, remoteRevision, all bool
 }
-
-func newBacklog() *backlog { return &backlog{due: notify.NewSignal()} }
 
 // add adds a change to the backlog.
 func (b *backlog) add(change func(*changes)) {
@@ -85,32 +78,30 @@ func (b *backlog) add(change func(*changes)) {
 	b.due.Notify()
 }
 
-// unassessed reports whether a policy came into force and the objects that it matches have not been enqueued since.
-func (b *backlog) unassessed(p *placement.Policy) bool {
+// policies returns the policies of the changes.
+func (b *backlog) policies() []*placement.Policy {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Contains(b.changes.policies, p) || slices.Contains(b.assessing, p)
+	return b.changes.policies
 }
 
-// assessed declares that the objects are enqueued that the policies match that take returned last.
-func (b *backlog) assessed() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.assessing = nil
+// has reports whether the changes contain one of some policies.
+func (b *backlog) has(policies ...*placement.Policy) bool {
+	changed := b.policies()
+	return slices.ContainsFunc(policies, func(p *placement.Policy) bool { return slices.Contains(changed, p) })
 }
 
-// take returns the changes and empties the backlog.
-func (b *backlog) take() changes {
+// take returns the changes and empties the backlog, except for all but the first n policies.
+func (b *backlog) take(n int) changes {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := b.changes
-	b.changes, b.assessing = changes{}, out.policies
+	b.changes = changes{types: sets.New[schema.GroupVersionResource](), policies: append([]*placement.Policy{}, out.policies[n:]...)}
 	return out
 }
 
-// concerns reports whether a policy must be decided again because of the backlog. A policy that evaluates predicates
-// waits for predicateSettle, unless other data that it reads changed. A policy with a remote engine is concerned only by
-// remoteRevision.
+// concerns reports whether a policy must be decided again because of the changes. A policy that evaluates predicates waits for
+// predicateSettle, unless other data that it reads changed. A policy with a remote engine is concerned only by remoteRevision.
 func (b *changes) concerns(p *placement.Policy, state *placement.PolicyState) bool {
 	if b.all || !state.Decides(p) {
 		return true
@@ -119,21 +110,27 @@ func (b *changes) concerns(p *placement.Policy, state *placement.PolicyState) bo
 		return b.remoteRevision
 	}
 	binding := state.BindingOf(p)
-	return b.predicateData || !usesPredicates(binding) ||
-		slices.ContainsFunc(binding.Resources, func(r policy.Resource) bool { return b.types.Has(r.GroupVersionResource) })
+	return b.predicateData || !usesPredicates(binding) || len(b.read(binding)) > 0
+}
+
+// read returns the types that changed and that a binding reads.
+func (b *changes) read(binding *policy.Binding) sets.Set[string] {
+	out := sets.New[string]()
+	if binding == nil {
+		return out
+	}
+	for _, r := range binding.Resources {
+		if b.types.Has(r.GroupVersionResource) {
+			out.Insert(r.GroupResource().String())
+		}
+	}
+	return out
 }
 
 // cause returns which of the changes concern a version of a policy.
 func (b *changes) cause(p *placement.Policy, state *placement.PolicyState) remediation.Cause {
-	out := sets.New[string]()
 	binding := state.BindingOf(p)
-	if binding != nil {
-		for _, r := range binding.Resources {
-			if b.types.Has(r.GroupVersionResource) {
-				out.Insert(r.GroupResource().String())
-			}
-		}
-	}
+	out := b.read(binding)
 	if b.predicateData && usesPredicates(binding) {
 		out.Insert("the nodes or pods that the policy's predicates read")
 	}
@@ -150,27 +147,25 @@ type delayedCall struct{ scheduled atomic.Bool }
 
 // request calls do after the delay, unless a call is scheduled already.
 func (d *delayedCall) request(delay time.Duration, do func()) {
-	if !d.scheduled.CompareAndSwap(false, true) {
-		return
+	if d.scheduled.CompareAndSwap(false, true) {
+		time.AfterFunc(delay, func() {
+			// do may miss whatever happens from now on, so that must schedule another call.
+			d.scheduled.Store(false)
+			do()
+		})
 	}
-	time.AfterFunc(delay, func() {
-		// do may miss whatever happens from now on, so that must schedule another call.
-		d.scheduled.Store(false)
-		do()
-	})
 }
 
 // FieldsReadChanged requests that all policies are decided again because some read more than the analysis found.
-func (c *Controller) FieldsReadChanged() { c.backlog.add(func(b *changes) { b.all = true }) }
+func (c *Controller) FieldsReadChanged() {
+	c.types.fieldsChanged()
+	c.rewatch.Notify()
+	c.backlog.add(func(b *changes) { b.all = true })
+}
 
 // DataChanged requests that the policies that read a type are decided again. It does not block.
 func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
-	c.backlog.add(func(b *changes) {
-		if b.types == nil {
-			b.types = sets.New[schema.GroupVersionResource]()
-		}
-		b.types.Insert(resource)
-	})
+	c.backlog.add(func(b *changes) { b.types.Insert(resource) })
 }
 
 // PredicateDataChanged requests that the policies that evaluate predicates are decided again, once for all changes within
@@ -179,8 +174,8 @@ func (c *Controller) PredicateDataChanged() {
 	c.collect(&c.backlog.predicates, func(b *changes) { b.predicateData = true })
 }
 
-// RemoteRevisionChanged requests that the policies with a remote engine whose revision changed are decided again, once
-// for all changes within predicateSettle.
+// RemoteRevisionChanged requests that the policies with a remote engine whose revision changed are decided again, once for all changes
+// within predicateSettle.
 func (c *Controller) RemoteRevisionChanged() {
 	c.collect(&c.backlog.revisions, func(b *changes) { b.remoteRevision = true })
 }
@@ -200,16 +195,13 @@ func (c *Controller) policyChanged(p placement.PolicyChange) {
 	if len(p.After) == 0 {
 		c.Ledger.ForgetPolicy(p.Name)
 	}
-	for _, before := range p.Before {
-		c.matched.forget(before)
-	}
+	c.types.fieldsChanged(p.Before...)
 	// settleReadiness must find it here when the scheduler knows of it.
 	if c.objects.started() {
 		c.backlog.add(func(b *changes) { b.policies = append(append(b.policies, p.Before...), p.After...) })
 	}
 	c.Scheduler.PolicyChanged(c.Clock.Now(), p.Name, budgeted(p.After))
 	c.rewatch.Notify()
-	c.progress.Notify()
 }
 
 // budgeted returns the version whose settings the budget of a policy has; nil if none decides. The versions of a policy have the same
@@ -231,35 +223,35 @@ func (c *Controller) NamespaceChanged(namespace string) {
 
 // listed enqueues objects that were added, changed or deleted when a type was listed.
 func (c *Controller) listed(resource schema.GroupVersionResource, keys []remediation.Key) {
-	var policies []*placement.Policy
+	c.enqueueTogether(remediation.Cause{}, c.selecting(resource), keys)
+}
+
+// selecting returns the policies in force that select a type.
+func (c *Controller) selecting(resource schema.GroupVersionResource) (out []*placement.Policy) {
 	for _, p := range c.Registry.InForce() {
 		if p.Matcher.SelectsResource(resource) {
-			policies = append(policies, p)
+			out = append(out, p)
 		}
 	}
-	c.enqueueTogether(remediation.Cause{}, policies, keys)
+	return out
 }
 
 // follow processes changes of policies and data until ctx ends.
 func (c *Controller) follow(ctx context.Context) {
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		select {
 		case <-ctx.Done():
-			return
 		case <-c.backlog.due:
+			c.catchUp(ctx)
 		}
-		c.catchUp(ctx)
-		if !sleep(ctx, settle) {
-			return
-		}
-	}
+	}, settle)
 }
 
 // catchUp enqueues the objects whose policies or data changed since the last call.
 func (c *Controller) catchUp(ctx context.Context) {
-	changes := c.backlog.take()
-	c.policiesChanged(ctx, changes.policies)
-	c.backlog.assessed()
+	policies := c.backlog.policies()
+	c.policiesChanged(ctx, policies)
+	changes := c.backlog.take(len(policies))
 	c.sweep(ctx, &changes)
 }
 
@@ -276,7 +268,7 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 	c.assess(ctx, remediation.Cause{Policy: true}, policies, func(enqueue func([]remediation.Key)) {
 		for resource, byNamespace := range c.objects.idle(selects) {
 			for namespace, objects := range byNamespace {
-				matchers := c.selecting(ctx, policies, resource, namespace)
+				matchers := c.matchers(ctx, policies, resource, namespace)
 				var keys []remediation.Key
 				for _, o := range objects {
 					l := o.GetLabels()
@@ -290,14 +282,13 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 	})
 }
 
-// selecting returns the matchers of those policies that select a type in a namespace.
-func (c *Controller) selecting(ctx context.Context, policies []*placement.Policy, resource schema.GroupVersionResource, namespace string) []*match.Matcher {
+// matchers returns the matchers of those policies that select a type in a namespace.
+func (c *Controller) matchers(ctx context.Context, policies []*placement.Policy, resource schema.GroupVersionResource, namespace string) (out []*match.Matcher) {
 	var labels map[string]string
 	var err error
 	if namespace != "" {
 		labels, err = c.Decider.Namespaces.Labels(ctx, namespace)
 	}
-	var out []*match.Matcher
 	for _, p := range policies {
 		// If the namespace's labels are unknown, the decision finds out whether the policy matches.
 		// A Namespace, which has no namespace either, is matched by its own labels.
@@ -310,13 +301,11 @@ func (c *Controller) selecting(ctx context.Context, policies []*placement.Policy
 
 // sweep decides again each group of every policy whose data changed.
 func (c *Controller) sweep(ctx context.Context, changes *changes) {
-	if c.neededFields.widened() {
-		c.rewatch.Notify()
-	}
 	var group errgroup.Group
 	group.SetLimit(sweepers)
 	for _, p := range c.Registry.InForce() {
-		if !c.groups.Stale(p) || !changes.concerns(p, c.Registry.Get(p.Name)) {
+		state := c.Registry.Get(p.Name)
+		if !c.groups.Stale(p) || !changes.concerns(p, state) {
 			continue
 		}
 		group.Go(func() error {
@@ -326,11 +315,67 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 			evaluate := func(namespace string, input map[string]any) (placement.Decision, error) {
 				return c.evaluate(placement.WithNamespace(ctx, namespace), p, input)
 			}
-			c.assess(ctx, changes.cause(p, c.Registry.Get(p.Name)), []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.groups.Sweep(p, evaluate, enqueue) })
+			c.assess(ctx, changes.cause(p, state), []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.groups.Sweep(p, evaluate, enqueue) })
 			return nil
 		})
 	}
 	_ = group.Wait()
+}
+
+// enqueueTogether enqueues objects that must be decided again because of one change. A change that concerns several objects is assessed.
+func (c *Controller) enqueueTogether(cause remediation.Cause, policies []*placement.Policy, keys []remediation.Key) {
+	if len(keys) > 1 {
+		c.assess(context.Background(), cause, policies, func(enqueue func([]remediation.Key)) { enqueue(keys) })
+	} else {
+		c.objects.enqueue(keys...)
+	}
+}
+
+// assess enqueues the objects that find passes to its argument. Patches for the policies wait until all these objects are decided. Then
+// the ledger knows what the change that causes the decisions requires, and whether it would harm too many objects.
+func (c *Controller) assess(ctx context.Context, cause remediation.Cause, policies []*placement.Policy, find func(enqueue func([]remediation.Key))) {
+	remediated := sets.New[string]()
+	for _, p := range policies {
+		if p.RemediatesExisting() && c.Registry.Get(p.Name).Decides(p) {
+			remediated.Insert(p.Name)
+		}
+	}
+	assessment := c.Ledger.Assess(c.Clock.Now(), cause, sets.List(remediated)...)
+	find(func(keys []remediation.Key) {
+		assessment.Add(keys...)
+		c.objects.enqueue(keys...)
+	})
+	assessment.Complete()
+	c.conclude(ctx)
+}
+
+// conclude reports policies whose account in the ledger changed. Then it pauses the policies whose change exceeds their blast radius, and
+// enqueues the objects of other policies that waited for their assessment.
+func (c *Controller) conclude(ctx context.Context, changed ...string) {
+	result := c.Ledger.ConcludeAssessments(c.Clock.Now())
+	for _, name := range result.Paused {
+		if pause := c.Ledger.Report(name).Pause; pause != nil {
+			ctrllog.FromContext(ctx).Info("Remediation is paused: a change would harm too many objects", "policy", name, "where", pause.Scope.String(), "change", pause.Change, "objects", pause.Objects(), "matched", pause.Matched)
+			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, pause.Note(name))
+		}
+	}
+	for _, name := range result.Resumed {
+		c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationResumed, "remediation goes on: what the change would do is within the bound again")
+	}
+	c.changed(changed)
+	c.changed(result.Changed)
+	c.objects.enqueue(result.Released...)
+	if result.Freed {
+		c.Scheduler.Reconsider()
+	}
+	c.releases.enqueue(result.Unsaved...)
+	again := func() { c.conclude(context.Background()) }
+	if result.Unconcluded {
+		c.overdue.request(remediation.AssessmentLimit, again)
+	}
+	if result.Unplanned {
+		c.unplanned.request(remediation.PlanInterval, again)
+	}
 }
 
 // FeedsItself returns a function that reports whether what a policy writes is also data that it reads, directly or through one other policy.
