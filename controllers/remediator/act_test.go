@@ -139,7 +139,7 @@ func TestRefusedForTheObjectsOwnSake(t *testing.T) {
 		"TooManyAtATime": {apierrors.NewTooManyRequests("later", 1), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := refused(test.err); got != test.want {
+			if got := endingOf(test.err) == remediation.Refused; got != test.want {
 				t.Errorf("refused: %t, want %t", got, test.want)
 			}
 		})

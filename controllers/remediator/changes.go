@@ -20,7 +20,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -52,8 +51,6 @@ const (
 type backlog struct {
 	// due wakes follow when there are changes.
 	due notify.Signal
-	// predicates and revisions delay changes until predicateSettle has passed.
-	predicates, revisions delayedCall
 
 	mu      sync.Mutex
 	changes changes
@@ -142,15 +139,12 @@ func (b *changes) cause(p *placement.Policy, state *placement.PolicyState) remed
 
 func usesPredicates(b *policy.Binding) bool { return b != nil && len(b.PredicateReads) > 0 }
 
-// delayedCall calls a function once for all requests within a delay. It is safe for concurrent use.
-type delayedCall struct{ scheduled atomic.Bool }
-
-// request calls do after the delay, unless a call is scheduled already.
-func (d *delayedCall) request(delay time.Duration, do func()) {
-	if d.scheduled.CompareAndSwap(false, true) {
+// after calls do after a delay, once for all requests with a name until then. It is safe for concurrent use.
+func (c *Controller) after(name string, delay time.Duration, do func()) {
+	if _, scheduled := c.scheduled.LoadOrStore(name, true); !scheduled {
 		time.AfterFunc(delay, func() {
 			// do may miss whatever happens from now on, so that must schedule another call.
-			d.scheduled.Store(false)
+			c.scheduled.Delete(name)
 			do()
 		})
 	}
@@ -171,19 +165,19 @@ func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
 // PredicateDataChanged requests that the policies that evaluate predicates are decided again, once for all changes within
 // predicateSettle.
 func (c *Controller) PredicateDataChanged() {
-	c.collect(&c.backlog.predicates, func(b *changes) { b.predicateData = true })
+	c.collect("predicates", func(b *changes) { b.predicateData = true })
 }
 
 // RemoteRevisionChanged requests that the policies with a remote engine whose revision changed are decided again, once for all changes
 // within predicateSettle.
 func (c *Controller) RemoteRevisionChanged() {
-	c.collect(&c.backlog.revisions, func(b *changes) { b.remoteRevision = true })
+	c.collect("revisions", func(b *changes) { b.remoteRevision = true })
 }
 
 // collect adds a change to the backlog after predicateSettle.
-func (c *Controller) collect(delayed *delayedCall, change func(*changes)) {
+func (c *Controller) collect(name string, change func(*changes)) {
 	if c.objects.started() {
-		delayed.request(predicateSettle, func() { c.backlog.add(change) })
+		c.after(name, predicateSettle, func() { c.backlog.add(change) })
 	}
 }
 
@@ -284,15 +278,17 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 
 // matchers returns the matchers of those policies that select a type in a namespace.
 func (c *Controller) matchers(ctx context.Context, policies []*placement.Policy, resource schema.GroupVersionResource, namespace string) (out []*match.Matcher) {
+	// A Namespace, which has no namespace either, is matched by its own labels. If the namespace's labels are unknown, the decision finds out
+	// whether the policy matches.
+	all := namespace == ""
 	var labels map[string]string
-	var err error
-	if namespace != "" {
+	if !all {
+		var err error
 		labels, err = c.Decider.Namespaces.Labels(ctx, namespace)
+		all = err != nil
 	}
 	for _, p := range policies {
-		// If the namespace's labels are unknown, the decision finds out whether the policy matches.
-		// A Namespace, which has no namespace either, is matched by its own labels.
-		if p.Matcher.SelectsResource(resource) && (err != nil || namespace == "" || p.Matcher.SelectsNamespace(namespace, labels)) {
+		if p.Matcher.SelectsResource(resource) && (all || p.Matcher.SelectsNamespace(namespace, labels)) {
 			out = append(out, p.Matcher)
 		}
 	}
@@ -371,10 +367,10 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 	c.releases.enqueue(result.Unsaved...)
 	again := func() { c.conclude(context.Background()) }
 	if result.Unconcluded {
-		c.overdue.request(remediation.AssessmentLimit, again)
+		c.after("overdue", remediation.AssessmentLimit, again)
 	}
 	if result.Unplanned {
-		c.unplanned.request(remediation.PlanInterval, again)
+		c.after("unplanned", remediation.PlanInterval, again)
 	}
 }
 
@@ -384,11 +380,8 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 func FeedsItself(registry *placement.Registry) func(policy string) bool {
 	return func(policy string) bool {
 		p := registry.Get(policy)
-		if p == nil {
-			return false
-		}
 		for _, other := range registry.All() {
-			if reads(p, other) && reads(other, p) {
+			if p != nil && reads(p, other) && reads(other, p) {
 				return true
 			}
 		}

@@ -17,9 +17,8 @@ limitations under the License.
 // Package remediator provides the controller that decides existing objects again when a policy, its data or the object changes. It patches
 // objects that violate their placement. It runs on the leader.
 //
-// Each object passes the phases gather, decide, and record in decide.go, and act in act.go. The other files contain what runs beside
-// them: the cache of objects, the watches, the sweeps after changes, what an earlier leader left, the approved plans, and the queues for
-// remote engines.
+// Each object passes the phases gather, decide, record, and act in phases.go. The other files contain what runs beside them: the objects
+// and their watches, the sweeps after changes, what a new leader restores and the approved plans, and the queues for remote engines.
 package remediator
 
 import (
@@ -120,8 +119,8 @@ type Controller struct {
 	resumed chan struct{}
 	// releases reconciles policies that administrators approve or release.
 	releases *releases
-	// overdue concludes assessments that take too long. unplanned makes plans that are to be made.
-	overdue, unplanned delayedCall
+	// scheduled holds the names of the calls that after delays.
+	scheduled sync.Map
 }
 
 // New returns a controller.
@@ -151,7 +150,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	start := func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[remediation.Key]) error {
 		c.Scheduler.Begin(c.Clock.Now())
-		c.remoteQueue.start(ctx)
+		c.remoteQueue.ctx = ctx
 		c.objects.start(queue)
 		go c.lead(ctx)
 		return nil
@@ -183,40 +182,41 @@ type scope struct {
 	// waits reports whether others decide the object. decide sets it. asked reports whether the scheduler was asked for its patch. act
 	// sets it.
 	waits, asked bool
-	// result says when the object must be decided again even if nothing changes. Every phase may set it.
-	result reconcile.Result
+	// delay is when the object must be decided again even if nothing changes; 0 for never. Every phase may set it. err is why the object
+	// can't be decided. decide sets it.
+	delay time.Duration
+	err   error
 }
 
 // retryWithin makes sure that the object is decided again after a delay at the latest, unless the delay is 0.
 func (s *scope) retryWithin(delay time.Duration) {
-	if at := &s.result.RequeueAfter; delay > 0 && (*at == 0 || delay < *at) {
-		*at = delay
+	if delay > 0 && (s.delay == 0 || delay < s.delay) {
+		s.delay = delay
 	}
 }
-
-// phase does one step for an object: it gathers, asks the domain, or acts. It reports whether the next phase follows.
-type phase func(context.Context, *scope) (proceed bool, err error)
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile decides one object and patches it if the policies require that.
 func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconcile.Result, error) {
-	return c.reconcile(ctx, &scope{key: key})
+	s := &scope{key: key}
+	c.pass(ctx, s)
+	return reconcile.Result{RequeueAfter: s.delay}, s.err
 }
 
 // reconcileRemote is Reconcile for an object that remote engines decide.
 func (c *Controller) reconcileRemote(ctx context.Context, t *remoteTask) time.Duration {
-	result, err := c.reconcile(ctx, &scope{key: t.key, task: t, responses: map[*placement.Policy]*remediation.PolicyDecision{}})
-	if err != nil {
-		ctrllog.FromContext(ctx).Error(err, "Deciding with remote engines", "object", t.key.String())
+	s := &scope{key: t.key, task: t, responses: map[*placement.Policy]*remediation.PolicyDecision{}}
+	if c.pass(ctx, s); s.err != nil {
+		ctrllog.FromContext(ctx).Error(s.err, "Deciding with remote engines", "object", t.key.String())
 		return incompleteDelay
 	}
-	return result.RequeueAfter
+	return s.delay
 }
 
-// reconcile passes the object of a scope through the phases.
-func (c *Controller) reconcile(ctx context.Context, s *scope) (reconcile.Result, error) {
+// pass passes the object of a scope through the phases.
+func (c *Controller) pass(ctx context.Context, s *scope) {
 	// An object that may be patched now, and is not, leaves that to others.
 	defer func() {
 		if !s.waits && !s.asked {
@@ -224,7 +224,7 @@ func (c *Controller) reconcile(ctx context.Context, s *scope) (reconcile.Result,
 		}
 	}()
 	if !c.gather(ctx, s) {
-		return s.result, nil
+		return
 	}
 	// There is no trace of objects that are not decided.
 	ctx, span := c.Tracing.Root(ctx, "remediation")
@@ -232,24 +232,24 @@ func (c *Controller) reconcile(ctx context.Context, s *scope) (reconcile.Result,
 	if span.IsRecording() {
 		span.SetAttributes(tracing.Resource.String(tracing.ResourceName(s.key.Resource)), tracing.Namespace.String(s.key.Namespace), tracing.Object.String(s.key.Name))
 	}
-	for _, next := range []phase{c.decide, c.record, c.act} {
-		proceed, err := next(ctx, s)
-		if err != nil {
-			return reconcile.Result{}, err
-		}
-		if !proceed {
-			break
-		}
+	if c.decide(ctx, s) && c.record(ctx, s) {
+		c.act(ctx, s)
 	}
-	return s.result, nil
+}
+
+// pending returns how many existing objects of the types that versions of a policy match are queued, and of how many no decision was recorded.
+func (c *Controller) pending(versions ...*placement.Policy) (queued, unrecorded int) {
+	for _, p := range versions {
+		q, u := c.objects.pending(c.types.matched(p))
+		queued, unrecorded = queued+q, unrecorded+u
+	}
+	return queued, unrecorded
 }
 
 // HasUndecided reports whether existing objects of the types that versions of a policy match wait for their decision.
 func (c *Controller) HasUndecided(versions ...*placement.Policy) bool {
-	return slices.ContainsFunc(versions, func(p *placement.Policy) bool {
-		queued, _ := c.objects.pending(c.types.matched(p))
-		return queued > 0
-	})
+	queued, _ := c.pending(versions...)
+	return queued > 0
 }
 
 // Assessed reports whether all existing objects that versions of a policy match have been decided since the versions came into force.
@@ -262,7 +262,7 @@ func (c *Controller) Assessed(versions ...*placement.Policy) bool {
 func (c *Controller) Settled() bool {
 	return !c.Resuming() && !slices.ContainsFunc(c.Registry.InForce(), func(p *placement.Policy) bool {
 		state := c.MatchedState(p)
-		_, unrecorded := c.objects.pending(c.types.matched(p))
+		_, unrecorded := c.pending(p)
 		return !state.Synced && state.Err == nil || unrecorded > 0
 	})
 }

@@ -248,8 +248,8 @@ func TestReadsMoreThanWasFound(t *testing.T) {
 		t.Error("nobody is told")
 	}
 	l.catchUp(t.Context())
-	if fields := l.wanted()[deployments]; !fields.IsAll() {
-		t.Errorf("wanted are %v", fields.Paths())
+	if objects, _ := l.wanted(); !objects[deployments].IsAll() {
+		t.Errorf("wanted are %v", objects[deployments].Paths())
 	}
 }
 
@@ -328,7 +328,7 @@ func TestKeptObjectsAreDecidedTheSame(t *testing.T) {
 			cut++
 		}
 		decide := func(o *unstructured.Unstructured) []string {
-			out, err := l.Decider.Assess(t.Context(), l.request(key, o, l.evaluator(&scope{key: key, object: o})))
+			out, err := l.Decider.Assess(t.Context(), l.request(&scope{key: key, object: o}))
 			if err != nil {
 				t.Fatal(err)
 			}

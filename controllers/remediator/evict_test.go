@@ -38,35 +38,34 @@ import (
 func TestPostEviction(t *testing.T) {
 	protected := apierrors.NewTooManyRequests("no", 10).ErrStatus
 	protected.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause}}
-	type outcome struct{ Evicted, Gone, Conflict, Protected, Refused bool }
 	for name, tc := range map[string]struct {
 		code   int
 		status metav1.Status
-		want   outcome
+		want   remediation.Ending
 	}{
-		"Evicted":   {http.StatusCreated, metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated}, outcome{Evicted: true}},
-		"Gone":      {http.StatusNotFound, apierrors.NewNotFound(corev1.Resource("pods"), "web").ErrStatus, outcome{Gone: true, Refused: true}},
-		"Conflict":  {http.StatusConflict, apierrors.NewConflict(corev1.Resource("pods"), "web", nil).ErrStatus, outcome{Conflict: true, Refused: true}},
-		"Protected": {http.StatusTooManyRequests, protected, outcome{Protected: true}},
-		"Overload":  {http.StatusTooManyRequests, apierrors.NewTooManyRequests("later", 10).ErrStatus, outcome{}},
+		"Evicted":   {http.StatusCreated, metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated}, remediation.Made},
+		"Gone":      {http.StatusNotFound, apierrors.NewNotFound(corev1.Resource("pods"), "web").ErrStatus, remediation.Unmade},
+		"Conflict":  {http.StatusConflict, apierrors.NewConflict(corev1.Resource("pods"), "web", nil).ErrStatus, remediation.Unmade},
+		"Protected": {http.StatusTooManyRequests, protected, remediation.Protected},
+		"Overload":  {http.StatusTooManyRequests, apierrors.NewTooManyRequests("later", 10).ErrStatus, remediation.Failed},
 		"TwoBudgets": {
 			http.StatusInternalServerError, metav1.Status{Status: metav1.StatusFailure, Message: "This pod has more than one PodDisruptionBudget", Code: http.StatusInternalServerError},
-			outcome{Refused: true},
+			remediation.Refused,
 		},
 		"TwoBudgetsAsResult": {
 			http.StatusCreated, metav1.Status{Status: metav1.StatusFailure, Message: "This pod has more than one PodDisruptionBudget", Code: http.StatusInternalServerError},
-			outcome{Refused: true},
+			remediation.Refused,
 		},
-		"WebhookDown": {http.StatusInternalServerError, apierrors.NewInternalError(http.ErrServerClosed).ErrStatus, outcome{}},
+		"WebhookDown": {http.StatusInternalServerError, apierrors.NewInternalError(http.ErrServerClosed).ErrStatus, remediation.Failed},
 		"NoPermission": {
 			http.StatusForbidden,
 			metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: `User "berth" cannot create resource "pods/eviction" in API group ""`},
-			outcome{},
+			remediation.Failed,
 		},
 		"Denied": {
 			http.StatusForbidden,
 			metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: `admission webhook "other.example.com" denied the request: no`},
-			outcome{Refused: true},
+			remediation.Refused,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,10 +92,9 @@ func TestPostEviction(t *testing.T) {
 			pod := running("web", 1, "a")
 			pod.SetResourceVersion("7")
 			c := &Controller{Deps: Deps{Core: client.RESTClient()}}
-			err = c.postEviction(t.Context(), pod)
-			got := outcome{err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err), isProtected(err), err != nil && refused(err)}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%v (-want +got):\n%s", err, diff)
+			patch, err := c.evict(t.Context(), &scope{key: keyOf(pods, pod), object: pod})
+			if patch.Ending != tc.want || (err == nil) != (tc.want == remediation.Made) {
+				t.Errorf("ending %v with %v, want %v", patch.Ending, err, tc.want)
 			}
 			if diff := cmp.Diff([]string{"POST /api/v1/namespaces/shop/pods/web/eviction"}, requests); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)

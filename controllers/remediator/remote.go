@@ -86,9 +86,10 @@ type remoteQueue struct {
 	// failures is the backoff of objects that could not be decided.
 	failures workqueue.TypedRateLimiter[remediation.Key]
 
-	mu sync.Mutex
-	// ctx is the context of the tasks. start sets it.
+	// ctx is the context of the tasks. When it ends, tasks that wait never run. It is set before any task is added.
 	ctx context.Context
+
+	mu sync.Mutex
 	// tasks holds the task of each object that waits or runs.
 	tasks map[remediation.Key]*remoteTask
 	// queues holds the queues that have such tasks, by the endpoints of the engines.
@@ -123,13 +124,6 @@ func newRemoteQueue(objects *objectCache, reconcile func(context.Context, *remot
 		tasks:    map[remediation.Key]*remoteTask{}, queues: map[string]*taskQueue{}, slots: map[string]*semaphore.Weighted{},
 		undecided: map[remediation.Key][]string{},
 	}
-}
-
-// start lets tasks run until ctx ends. Tasks that still wait then never run.
-func (r *remoteQueue) start(ctx context.Context) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ctx = ctx
 }
 
 // takeOver reports whether the queue decides an object from now on, and a worker must not: engines at the endpoints decide it, or a task

@@ -33,7 +33,7 @@ func TestPanicOfTask(t *testing.T) {
 		objects, work := newObjectCache(nil), &queue{in: map[remediation.Key]bool{}}
 		objects.start(work)
 		r := newRemoteQueue(objects, func(context.Context, *remoteTask) time.Duration { panic("of a test") })
-		r.start(t.Context())
+		r.ctx = t.Context()
 		key := remediation.Key{Name: "web"}
 		if !r.takeOver(key, "https://e") {
 			t.Error("the task was not taken over")

@@ -125,7 +125,7 @@ func (l *leader) start() {
 	ctx, stop := context.WithCancel(l.t.Context())
 	// Drop the backlog: there were no objects when the policies were added.
 	l.backlog.take(len(l.backlog.policies()))
-	l.remoteQueue.start(ctx)
+	l.remoteQueue.ctx = ctx
 	l.objects.start(queue)
 	go l.follow(ctx)
 	go l.schedule(ctx)

@@ -51,7 +51,7 @@ func TestNeedsKeepNoPolicy(t *testing.T) {
 		l := newLeader(t)
 		p := weak.Make(l.put("p", "a", manual, newDistant("https://e", time.Millisecond)))
 		l.start()
-		if len(l.wanted()) != 1 {
+		if objects, _ := l.wanted(); len(objects) != 1 {
 			t.Fatal("the policy matches no type")
 		}
 		pass(t, time.Second)

@@ -20,15 +20,20 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,10 +45,203 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/remediation"
 )
+
+const (
+	// readyInterval is the interval at which a new leader checks whether it is ready. Readiness has many parts, among them caches and files,
+	// and no signal for their sum: probes and webhooks also compute it when they need it.
+	readyInterval = 200 * time.Millisecond
+	// settleInterval is the interval at which a leader checks whether all objects of policies are decided that an earlier leader paused.
+	settleInterval = time.Second
+)
+
+// lead begins to watch and to decide objects once this leader is ready, until ctx ends.
+//
+// No object may be decided before all policies and data are loaded. So lead begins no watch before that: policies that are loaded later
+// would need other fields, and the types would be listed again.
+func (c *Controller) lead(ctx context.Context) {
+	var left []string
+	err := wait.PollUntilContextCancel(ctx, readyInterval, true, func(ctx context.Context) (ready bool, err error) {
+		if !c.Ready(ctx) {
+			return false, nil
+		}
+		if left, err = c.restore(ctx); err != nil {
+			ctrllog.FromContext(ctx).Info("Reading what an earlier leader left failed; it is tried again", "reason", err.Error())
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		// ctx ended.
+		return
+	}
+	close(c.resumed)
+	go c.settle(ctx, left)
+	go c.follow(ctx)
+	go c.schedule(ctx)
+	c.watch(ctx)
+}
+
+// restore restores the pauses of an earlier leader from the policies' status, and the approved plans that it was carrying out. It returns
+// the names of the policies that have either.
+func (c *Controller) restore(ctx context.Context) (left []string, err error) {
+	policies := &placementv1.PlacementPolicyList{}
+	if err := c.Policies.List(ctx, policies); err != nil {
+		return nil, err
+	}
+	plans, err := c.Plans.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range policies.Items {
+		approval, stored := approvalOf(&p), plans[p.Name]
+		c.Scheduler.Resume(c.Clock.Now(), p.Name, leftOf(&p))
+		c.Ledger.Approve(p.Name, approval)
+		continues := stored.plan != nil && approval != nil && !approval.Used && approval.Digest == stored.plan.Digest && p.UID == stored.uid &&
+			p.Spec.WithDefaults().Remediation.Mode == placementv1.RemediationApproved
+		if continues {
+			c.Ledger.Continue(p.Name, stored.plan)
+		}
+		if p.Status.Paused != nil {
+			c.Ledger.Resume(p.Name, p.Status.Paused.Change, int(p.Status.Paused.Before), p.Status.Paused.Namespaces)
+		}
+		if continues || p.Status.Paused != nil {
+			left = append(left, p.Name)
+		}
+		delete(plans, p.Name)
+	}
+	// The rest belongs to policies that were deleted.
+	c.releases.enqueue(slices.Collect(maps.Keys(plans))...)
+	return left, nil
+}
+
+// leftOf returns what an earlier leader left of a policy, as far as the status names it.
+func leftOf(p *placementv1.PlacementPolicy) remediation.Left {
+	plan := p.Status.Plan
+	out := remediation.Left{Generation: p.Status.GenerationInForce, Moving: plan != nil && (plan.State == placementv1.PlanInProgress || plan.Rollouts > 0)}
+	// The status names objects without the version of their resource.
+	keyOf := func(resource, namespace, name string) remediation.Key {
+		return remediation.Key{Resource: schema.ParseGroupResource(resource).WithVersion(""), Namespace: namespace, Name: name}
+	}
+	for _, o := range p.Status.Moving {
+		out.Moves = append(out.Moves, remediation.Move{
+			Key: keyOf(o.Resource, o.Namespace, o.Name), Since: o.Since.Time, Deadline: ptr.Deref(o.Deadline, metav1.Time{}).Time,
+		})
+	}
+	if f := p.Status.Failures; f != nil {
+		out.Pause, out.PausedIn = f.Pause, f.PausedNamespaces
+		for _, o := range f.Sample {
+			failure := remediation.Failure{Key: keyOf(o.Resource, o.Namespace, o.Name), Reason: o.Message, Rollout: o.Reason == placementv1.RolloutFailed}
+			out.Failed = append(out.Failed, failure)
+		}
+	}
+	return out
+}
+
+// Resuming reports whether it is not known yet which policies an earlier leader paused.
+func (c *Controller) Resuming() bool {
+	select {
+	case <-c.resumed:
+		return false
+	default:
+		return true
+	}
+}
+
+// settle ends the pauses of an earlier leader once all objects of their policies have been decided, if the result allows that, and goes on
+// with the approved plans of that leader. It also finds out which objects that leader was moving. left are the policies with either.
+func (c *Controller) settle(ctx context.Context, left []string) {
+	began := c.Clock.Now()
+	// The poll returns an error only if ctx ends.
+	_ = wait.PollUntilContextCancel(ctx, settleInterval, false, func(ctx context.Context) (settled bool, err error) {
+		for _, name := range c.Scheduler.Resuming() {
+			c.settleReadiness(name)
+		}
+		late := c.Clock.Since(began) >= remediation.ResumeLimit
+		left = slices.DeleteFunc(left, func(name string) bool {
+			decided, gone := c.decided(ctx, name)
+			released := decided && c.Ledger.Settle(name)
+			decided = decided && c.Ledger.Assessed(name)
+			// Objects that can't be decided do not hold up the rest of a plan for ever.
+			return (decided || late) && c.Ledger.Proceed(name, decided) && released || gone
+		})
+		c.conclude(ctx)
+		return len(left)+len(c.Scheduler.Resuming()) == 0, nil
+	})
+}
+
+// decided reports whether all existing objects that a policy matches are decided, or whether the policy does not exist.
+func (c *Controller) decided(ctx context.Context, name string) (decided, gone bool) {
+	state := c.Registry.Get(name)
+	if state == nil {
+		return false, apierrors.IsNotFound(c.Policies.Get(ctx, client.ObjectKey{Name: name}, &placementv1.PlacementPolicy{}))
+	}
+	queued, unrecorded := c.pending(state.Versions()...)
+	return queued+unrecorded == 0 && c.MatchedState(state.Versions()...).Synced, false
+}
+
+// settleReadiness finds out whether it is known which objects of a policy are ready: those with rollouts have been decided by its versions
+// in force, and their rollouts are observed.
+func (c *Controller) settleReadiness(name string) {
+	settled, epoch := c.Scheduler.Settled(name)
+	if settled {
+		return
+	}
+	state := c.Registry.Get(name)
+	if state == nil || state.Policy == nil {
+		// No version of the policy is in force, so nothing is observed for it.
+		c.Scheduler.PolicyChanged(c.Clock.Now(), name, nil)
+		return
+	}
+	var rolled []schema.GroupVersionResource
+	for _, version := range state.Versions() {
+		if c.backlog.has(version) {
+			return
+		}
+		for _, resource := range c.types.matched(version) {
+			rolls, reported := c.rolls(version, resource), c.reported(resource)
+			if rolls && !c.observed(version, resource) || reported && !c.Deliveries.Settled(c.delivering(resource)...) {
+				return
+			}
+			if (rolls || reported) && !slices.Contains(rolled, resource) {
+				rolled = append(rolled, resource)
+			}
+		}
+	}
+	if _, unrecorded := c.objects.pending(rolled); unrecorded == 0 && c.Ledger.Assessed(name) {
+		c.Scheduler.Settle(c.Clock.Now(), budgeted(state.Versions()), rolled, epoch)
+	}
+}
+
+// rolls reports whether a policy watches the rollouts of the objects of a type.
+func (c *Controller) rolls(p *placement.Policy, resource schema.GroupVersionResource) bool {
+	_, templated := c.Decider.Templates.Path(resource.GroupResource())
+	return templated && remediation.Observes(p, resource.GroupResource())
+}
+
+// observed reports whether the objects of a type that a policy matches, and their rollouts, have been read, as far as Berth can read them.
+func (c *Controller) observed(p *placement.Policy, resource schema.GroupVersionResource) bool {
+	objects, _ := c.watches.StateOfFields(resource, fieldsOf(p))
+	rollouts, _ := c.rollouts.StateOfFields(resource, rolloutFields)
+	return objects.Settled() && rollouts.Settled()
+}
+
+// reported reports whether a multi-cluster system reports where objects of a type run.
+func (c *Controller) reported(resource schema.GroupVersionResource) bool {
+	kind := schema.GroupKind{Group: resource.Group, Kind: c.Catalog.Kind(resource)}
+	return slices.ContainsFunc(c.delivering(resource), func(p *placement.Policy) bool {
+		return slices.ContainsFunc(delivery.SystemsOf(p, kind), delivery.System.Reports)
+	})
+}
+
+// delivering returns the policies that may deliver objects of a type.
+func (c *Controller) delivering(resource schema.GroupVersionResource) []*placement.Policy {
+	return slices.DeleteFunc(c.selecting(resource), func(p *placement.Policy) bool { return !delivery.MayDeliver(p) })
+}
 
 // releases reconciles policies to release the changes, and to approve and store the plans, that their annotations name.
 type releases struct {
@@ -59,27 +257,17 @@ func newReleases(c *Controller) *releases {
 
 // SetupWithManager adds the controller to a manager.
 func (r *releases) SetupWithManager(mgr ctrl.Manager) error {
+	planState := func(o client.Object) placementv1.PlanState {
+		return ptr.Deref(o.(*placementv1.PlacementPolicy).Status.Plan, placementv1.RemediationPlan{}).State
+	}
+	// A completed plan need not be stored.
+	planStateChanged := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return planState(e.ObjectOld) != planState(e.ObjectNew) }}
+	queue := func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] { return r.queue }
 	return builder.ControllerManagedBy(mgr).
 		Named("release").
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.Or(predicate.AnnotationChangedPredicate{}, planStateChanged))).
-		WithOptions(controller.Options{
-			NewQueue: func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-				return r.queue
-			},
-		}).
+		WithOptions(controller.Options{NewQueue: queue}).
 		Complete(r)
-}
-
-// planStateChanged selects updates of a policy that change the state of its plan: a completed plan need not be stored.
-var planStateChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return stateOfPlan(e.ObjectOld) != stateOfPlan(e.ObjectNew)
-}}
-
-func stateOfPlan(o client.Object) placementv1.PlanState {
-	if p, ok := o.(*placementv1.PlacementPolicy); ok && p.Status.Plan != nil {
-		return p.Status.Plan.State
-	}
-	return ""
 }
 
 // enqueue has policies reconciled.

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/berth-dev/berth/internal/events"
@@ -44,20 +46,229 @@ import (
 )
 
 const (
+	// incompleteDelay is the delay before an object is decided again of which some policy reads fields that are not fetched yet. When they
+	// are fetched, the object is enqueued anyway, unless the policy is deleted before that.
+	incompleteDelay = time.Second
 	// undeliveredDelay is the delay before an object is tried again that has not been delivered yet.
 	undeliveredDelay = time.Second
 	// conflictDelay is the delay before an object is tried again that others changed. The watch usually delivers it before that.
 	conflictDelay = time.Second
 )
 
+// gather takes the newest version of the object. It reports whether the object can be decided now.
+func (c *Controller) gather(ctx context.Context, s *scope) bool {
+	read := c.objects.take
+	if s.task != nil {
+		read = c.objects.get
+	}
+	if s.object, s.fields = read(s.key); s.object == nil {
+		c.groups.Forget(s.key)
+		c.Scheduler.Forget(c.Clock.Now(), s.key)
+		c.remoteQueue.forget(s.key)
+		c.conclude(ctx, c.Ledger.Forget(s.key)...)
+		return false
+	}
+	if c.Decider.RecordsScheduling(s.object, s.key.Namespace) && c.types.schedule(s.key.Resource) {
+		c.rewatch.Notify()
+	}
+	if !s.fields.Covers(c.types.fields(s.key.Resource)) {
+		s.retryWithin(incompleteDelay)
+		return false
+	}
+	return true
+}
+
+// decide decides the object. It reports whether all policies have decided on everything that they read.
+func (c *Controller) decide(ctx context.Context, s *scope) bool {
+	if err := c.assessObject(ctx, s); err != nil {
+		tracing.Fail(trace.SpanFromContext(ctx), err)
+		c.Ledger.Skip(s.key)
+		c.objects.recorded(s.key)
+		c.conclude(ctx)
+		s.err = fmt.Errorf("deciding %s: %w", s.key, err)
+		return false
+	}
+	verdicts := s.outcome.Verdicts
+	lacks := func(v *placement.Verdict) bool { return !s.fields.Covers(v.Policy.Evaluator.Input()) }
+	if !s.fields.Covers(c.types.fields(s.key.Resource)) || slices.ContainsFunc(verdicts, lacks) {
+		// A policy was added meanwhile, or reads more than the analysis found, and may have seen an incomplete object.
+		c.FieldsReadChanged()
+		s.retryWithin(incompleteDelay)
+		return false
+	}
+	if s.task != nil {
+		s.waits = !c.remoteQueue.count(s.task, s.object)
+		return !s.waits
+	}
+	endpoints := endpointsOf(verdicts)
+	if endpoints != "" {
+		// A policy patches nothing before all objects of an assessment are decided. A remote engine may be slow, so from now on only the
+		// policies that match the object wait for it.
+		c.Ledger.Await(s.key, remediation.Names(verdicts)...)
+		c.conclude(ctx)
+	}
+	s.waits = c.remoteQueue.takeOver(s.key, endpoints)
+	return !s.waits
+}
+
+// assessObject sets the outcome and the decisions. If engines were queried, it decides the object again with their responses, because
+// policies and namespaces may have changed meanwhile.
+func (c *Controller) assessObject(ctx context.Context, s *scope) (err error) {
+	for {
+		if s.task != nil {
+			s.task.again.Store(false)
+		}
+		known := len(s.responses)
+		s.decisions = nil
+		s.outcome, err = c.Decider.Assess(ctx, c.request(s))
+		if err != nil || len(s.responses) == known {
+			return err
+		}
+		for _, v := range s.outcome.Verdicts {
+			if response := s.responses[v.Policy]; response != nil {
+				// A client that panicked has no response, but an error in the verdict.
+				response.Err = v.Err
+			}
+		}
+	}
+}
+
+// request returns the request to decide an existing object as if Berth updated it without a change.
+func (c *Controller) request(s *scope) placement.Request {
+	return placement.Request{
+		Resource: s.key.Resource, Namespace: s.key.Namespace, Object: s.object, Old: s.object, Evaluate: c.evaluator(s),
+		Admission: placement.AdmissionOf(admissionv1.Update, s.key.Resource, s.key.Namespace, s.object, c.Identity),
+	}
+}
+
+// evaluator returns the function that evaluates policies on the object. It reuses known decisions. Policies with a remote engine are
+// pending until the object has a task. Each decision is added to the scope.
+func (c *Controller) evaluator(s *scope) func(context.Context, *placement.Policy, map[string]any) (placement.Decision, error) {
+	return func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+		var decision *remediation.PolicyDecision
+		if engine, remote := p.Remote(); !remote {
+			if decision = c.groups.Lookup(p, input); !decision.Known {
+				decision.Decision, decision.Err = c.evaluate(ctx, p, input)
+			}
+		} else if s.task == nil {
+			return placement.Decision{}, errPending
+		} else {
+			decision = c.query(ctx, s, p, engine.Health().Endpoint, input)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.decisions = append(s.decisions, decision)
+		return decision.Decision, decision.Err
+	}
+}
+
+// query returns the response of a policy's engine. It queries the engine once, when fewer than maxRunningTasks queries to it run.
+func (c *Controller) query(ctx context.Context, s *scope, p *placement.Policy, endpoint string, input map[string]any) *remediation.PolicyDecision {
+	s.mu.Lock()
+	response := s.responses[p]
+	s.mu.Unlock()
+	if response != nil {
+		return response
+	}
+	if slot := c.remoteQueue.slot(endpoint); slot.Acquire(ctx, 1) == nil {
+		defer slot.Release(1)
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	response = remediation.NewPolicyDecision(p)
+	s.mu.Lock()
+	s.responses[p] = response
+	s.mu.Unlock()
+	response.Decision, response.Err = c.evaluate(ctx, p, input)
+	return response
+}
+
+// evaluate evaluates a policy on an input.
+func (c *Controller) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+	return c.Metrics.Evaluate(ctx, c.Clock, metrics.SourceRemediation, p, input)
+}
+
+// record records the decisions, and finds out which of them require a patch. It reports whether there are any, and the object settles.
+func (c *Controller) record(ctx context.Context, s *scope) bool {
+	verdicts := s.outcome.Verdicts
+	c.decideAgain(s.key, verdicts, c.groups.Record(s.key, s.decisions))
+	s.retryWithin(c.remoteQueue.decided(s.key, verdicts))
+	for _, v := range verdicts {
+		if !v.Until.IsZero() {
+			// A moment later, so that the time has come on the replica that decides the patch as well.
+			s.retryWithin(v.Until.Sub(c.Clock.Now()) + time.Second)
+		}
+	}
+	remediation.Qualify(s.object, verdicts)
+	unsettled := c.unsettled(ctx, s)
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.SetAttributes(tracing.Decision.String(s.outcome.Digest()))
+	}
+	c.conclude(ctx, c.Ledger.Record(s.key, s.object.GetUID(), s.object.GetResourceVersion(), verdicts, unsettled)...)
+	c.objects.recorded(s.key)
+	s.due = c.Ledger.Permit(s.key, s.object.GetUID(), verdicts)
+	c.Scheduler.Decided(s.key, s.due)
+	return len(s.due) > 0 && !unsettled
+}
+
+// unsettled reports whether the object must not be patched because it does not keep what Berth patches. If others change it back,
+// the ledger gets to know who.
+func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
+	judged := c.Scheduler.Judge(c.Clock.Now(), s.key, remediation.Decided{Object: s.object, Verdicts: s.outcome.Verdicts, Decisions: s.decisions})
+	if judged.Standing == remediation.Settling {
+		return judged.TooOften
+	}
+	s.retryWithin(judged.Again)
+	if !judged.Began {
+		return true
+	}
+	why := "its decision changes after each patch"
+	if judged.Standing == remediation.Contested {
+		by := "another client"
+		// The cached object does not have the field managers.
+		live, err := c.Client.Resource(s.key.Resource).Namespace(s.key.Namespace).Get(ctx, s.key.Name, metav1.GetOptions{})
+		if err == nil {
+			if manager := remediation.ManagerOf(live.GetManagedFields(), judged.Due); manager != "" {
+				by = fmt.Sprintf("field manager %q", manager)
+			}
+		}
+		c.Ledger.Contest(s.key, by, remediation.Names(judged.Due)...)
+		why = by + " changes it back after each patch"
+	}
+	c.emit(s, events.RemediationStopped, fmt.Sprintf("%s: %s, so Berth leaves it alone for %s, or until a policy for its type changes", judged.Due.Policies(), why, judged.Again.Round(time.Minute)))
+	return true
+}
+
+// decideAgain enqueues objects that must be decided again after the decision on one of them. If that object itself was
+// overtaken by a change, and predicates or a remote engine took part, it waits for predicateSettle; otherwise continuous
+// changes would cause continuous decisions. If an engine failed, it is retried anyway, with the backoff of failures.
+func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.Verdict, again []remediation.Key) {
+	if len(again) == 0 {
+		return
+	}
+	evaluatesPredicates := func(v *placement.Verdict) bool { return usesPredicates(c.Registry.Get(v.Policy.Name).BindingOf(v.Policy)) }
+	if slices.Contains(again, decided) && (endpointsOf(verdicts) != "" || slices.ContainsFunc(verdicts, evaluatesPredicates)) {
+		again = slices.DeleteFunc(again, func(key remediation.Key) bool { return key == decided })
+		if !slices.ContainsFunc(verdicts, isTemporary) {
+			c.objects.enqueueAfter(decided, predicateSettle)
+		}
+	}
+	policies := make([]*placement.Policy, len(verdicts))
+	for i, v := range verdicts {
+		policies[i] = v.Policy
+	}
+	// A change of data may be found here before the sweep that it causes.
+	c.enqueueTogether(remediation.Cause{Data: sets.New("data that the policy reads")}, policies, again)
+}
+
 // errNotTaken is the error of a patch that changed nothing.
 var errNotTaken = errors.New("the API server did not take the placement over; the webhook configuration may be missing, or a replica may not have the newest data yet")
 
 // act patches or evicts the object unless it must wait. An object that waits is enqueued again once it may be patched.
-func (c *Controller) act(ctx context.Context, s *scope) (proceed bool, err error) {
+func (c *Controller) act(ctx context.Context, s *scope) {
 	s.asked = true
 	if !c.ask(s) {
-		return false, nil
+		return
 	}
 	send, made, outcome := c.patch, events.Remediated, metrics.RemediationPatched
 	if s.due.Evicts(s.key.Resource.GroupResource()) {
@@ -79,19 +290,17 @@ func (c *Controller) act(ctx context.Context, s *scope) (proceed bool, err error
 		}
 		c.Ledger.Remediated(s.key, s.object.GetResourceVersion(), remediation.Names(s.due)...)
 		c.changed(remediation.Names(s.due))
-	case patch.Ending == remediation.Overtaken:
+	case patch.Ending == remediation.Overtaken || apierrors.IsConflict(err):
 		c.count(ctx, s, metrics.RemediationConflict)
-		s.retryWithin(conflictDelay)
-	case apierrors.IsConflict(err):
-		c.count(ctx, s, metrics.RemediationConflict)
-		c.obstruct(s, "another client updated it at the same time; Berth tries again each second", false)
+		if err != nil {
+			c.obstruct(s, "another client updated it at the same time; Berth tries again each second", false)
+		}
 		s.retryWithin(conflictDelay)
 	case patch.Ending == remediation.Protected:
 		c.changed(remediation.Names(s.due))
 	case patch.Ending != remediation.Unmade:
 		c.failed(ctx, s, err, result.Report)
 	}
-	return true, nil
 }
 
 // ask reports whether the object may be patched or evicted now. If not, it is enqueued again.
@@ -125,7 +334,7 @@ func (c *Controller) ask(s *scope) bool {
 // the webhook: it may not know of it yet, or the webhook's failure may be ignored. Then the object stays as it is. If the patch contained
 // the placement, the next record of the developer's requested values would contain it as if the developer had requested it.
 func (c *Controller) patch(ctx context.Context, s *scope) (remediation.Patch, error) {
-	ctrllog.FromContext(ctx).V(2).Info("Patching")
+	ctrllog.FromContext(ctx).V(2).Info("Patching", "object", s.key.String())
 	patch := remediation.Patch{Data: remediation.DataOf(s.decisions), Ending: remediation.Failed}
 	options := metav1.PatchOptions{FieldManager: remediation.FieldManagerFor(s.key, s.object.GetUID(), s.due)}
 	got, err := c.Client.Resource(s.key.Resource).Namespace(s.key.Namespace).Patch(ctx, s.key.Name, types.MergePatchType, patchBody(s.object), options)
@@ -149,39 +358,30 @@ func patchBody(obj *unstructured.Unstructured) []byte {
 	return fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"uid":%q}}`, obj.GetResourceVersion(), obj.GetUID())
 }
 
-// evict evicts the Pod for the verdicts that are due. Its controller creates another one, which the webhook places.
+// evict evicts the Pod for the verdicts that are due, in the version that was decided. Its controller creates another one, which the webhook
+// places.
 func (c *Controller) evict(ctx context.Context, s *scope) (remediation.Patch, error) {
-	ctrllog.FromContext(ctx).V(2).Info("Evicting")
-	if err := c.postEviction(ctx, s.object); err != nil {
-		return remediation.Patch{Ending: endingOf(err), Reason: err.Error()}, err
-	}
-	return remediation.Patch{Ending: remediation.Made, UID: s.object.GetUID()}, nil
-}
-
-// postEviction evicts a Pod through the Eviction API, in the version that was decided.
-func (c *Controller) postEviction(ctx context.Context, pod *unstructured.Unstructured) error {
+	ctrllog.FromContext(ctx).V(2).Info("Evicting", "object", s.key.String())
+	uid, version := s.object.GetUID(), s.object.GetResourceVersion()
 	eviction := &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.GetNamespace(), Name: pod.GetName()},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(pod.GetUID()), ResourceVersion: new(pod.GetResourceVersion())}},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}},
 	}
 	var status metav1.Status
 	// The client would wait and retry when a PodDisruptionBudget does not allow the eviction, and so block a worker.
-	err := c.Core.Post().MaxRetries(0).Namespace(pod.GetNamespace()).Resource("pods").Name(pod.GetName()).SubResource("eviction").Body(eviction).Do(ctx).Into(&status)
+	err := c.Core.Post().MaxRetries(0).Namespace(s.key.Namespace).Resource("pods").Name(s.key.Name).SubResource("eviction").Body(eviction).Do(ctx).Into(&status)
 	if err == nil && status.Status == metav1.StatusFailure {
 		// The API server returns a failure as the result if several PodDisruptionBudgets select the Pod.
 		err = &apierrors.StatusError{ErrStatus: status}
 	}
-	if s, ok := err.(apierrors.APIStatus); ok && s.Status().Code == http.StatusInternalServerError && s.Status().Reason == metav1.StatusReasonUnknown {
+	if refused, ok := err.(apierrors.APIStatus); ok && refused.Status().Code == http.StatusInternalServerError && refused.Status().Reason == metav1.StatusReasonUnknown {
 		// The reason is the Pod's own, unlike that of other internal errors.
-		return apierrors.NewForbidden(policyv1.Resource("evictions"), pod.GetName(), err)
+		err = apierrors.NewForbidden(policyv1.Resource("evictions"), s.key.Name, err)
 	}
-	return err
-}
-
-// isProtected reports whether a PodDisruptionBudget does not allow an eviction now. Other requests are refused as too many, too,
-// if the API server is overloaded.
-func isProtected(err error) bool {
-	return apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
+	if err != nil {
+		return remediation.Patch{Ending: endingOf(err), Reason: err.Error()}, err
+	}
+	return remediation.Patch{Ending: remediation.Made, UID: uid}, nil
 }
 
 // endingOf returns how a patch or an eviction ended with an error.
@@ -189,12 +389,19 @@ func endingOf(err error) remediation.Ending {
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return remediation.Unmade
-	case isProtected(err):
+	case apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 		return remediation.Protected
-	case refused(err):
-		return remediation.Refused
+	case unauthorized(err), slices.Contains(sharedReasons, apierrors.ReasonForError(err)):
+		return remediation.Failed
 	}
-	return remediation.Failed
+	return remediation.Refused
+}
+
+// sharedReasons are why the API server may refuse the patches of other objects, too. It refuses a patch for other reasons because of the
+// object, such as a denial by another webhook.
+var sharedReasons = []metav1.StatusReason{
+	metav1.StatusReasonUnknown, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonTooManyRequests,
+	metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonUnauthorized, metav1.StatusReasonMethodNotAllowed,
 }
 
 // failed counts and reports a failed patch. report reports whether it is news.
@@ -239,27 +446,12 @@ func (c *Controller) changed(policies []string) {
 	}
 }
 
-// refused reports whether the API server refused a patch for a reason of the object's own, such as a denial by another
-// webhook. Other reasons, such as a missing permission or an unavailable webhook, may concern other objects, too.
-func refused(err error) bool {
-	switch reason := apierrors.ReasonForError(err); reason {
-	case metav1.StatusReasonUnknown, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonTooManyRequests,
-		metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonUnauthorized, metav1.StatusReasonMethodNotAllowed:
-		return false
-	}
-	return !unauthorized(err)
-}
-
 // unauthorized reports whether the API server refused a patch or an eviction because Berth lacks a permission. Only the message
 // distinguishes such a refusal from a denial by an admission plugin.
 func unauthorized(err error) bool {
 	return apierrors.IsForbidden(err) &&
 		(strings.Contains(err.Error(), "cannot patch resource") || strings.Contains(err.Error(), `cannot create resource "pods/eviction"`))
 }
-
-// clockCheck is the maximum time for which the controller relies on the clock to run evenly. Windows open by the time of day,
-// which may be set.
-const clockCheck = time.Minute
 
 // schedule enqueues the objects that may be patched, when something changes that kept them back and when its time is over, until ctx ends. It
 // reports policies whose patches stopped because too many failed.
@@ -277,7 +469,8 @@ func (c *Controller) schedule(ctx context.Context) {
 			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, waiting.PauseNote(name))
 			c.Changed(name)
 		}
-		wake := clockCheck
+		// Windows open by the time of day, which may be set.
+		wake := time.Minute
 		if !next.Wake.IsZero() {
 			wake = min(wake, max(next.Wake.Sub(c.Clock.Now()), time.Millisecond))
 		}
