@@ -38,8 +38,7 @@ import (
 
 const (
 	// predicateSettle is how long changes of nodes and pods are collected before predicates are evaluated again, and changes of remote
-	// engines' data before those are queried again. In a busy cluster hundreds of pods come and go in a second, and each sweep evaluates
-	// everything that a decision depends on. Remediation can wait that long to find a violation; admission does not wait.
+	// engines' data before those are queried again. In a busy cluster hundreds of pods come and go in a second. Admission does not wait.
 	predicateSettle = time.Second
 	// settle is the minimum time between two sweeps, and between two updates of the watches: policies are often created together.
 	settle = 20 * time.Millisecond
@@ -97,44 +96,28 @@ func (b *backlog) take(n int) changes {
 	return out
 }
 
-// concerns reports whether a policy must be decided again because of the changes. A policy that evaluates predicates waits for
+// cause returns why a version of a policy must be decided again, and reports whether it must. A policy that evaluates predicates waits for
 // predicateSettle, unless other data that it reads changed. A policy with a remote engine is concerned only by remoteRevision.
-func (b *changes) concerns(p *placement.Policy, state *placement.PolicyState) bool {
-	if b.all || !state.Decides(p) {
-		return true
-	}
-	if _, ok := p.Remote(); ok {
-		return b.remoteRevision
-	}
-	binding := state.BindingOf(p)
-	return b.predicateData || !usesPredicates(binding) || len(b.read(binding)) > 0
-}
-
-// read returns the types that changed and that a binding reads.
-func (b *changes) read(binding *policy.Binding) sets.Set[string] {
-	out := sets.New[string]()
-	if binding == nil {
-		return out
-	}
-	for _, r := range binding.Resources {
-		if b.types.Has(r.GroupVersionResource) {
-			out.Insert(r.GroupResource().String())
+func (b *changes) cause(p *placement.Policy, state *placement.PolicyState) (cause remediation.Cause, concerned bool) {
+	binding, data := state.BindingOf(p), sets.New[string]()
+	if binding != nil {
+		for _, r := range binding.Resources {
+			if b.types.Has(r.GroupVersionResource) {
+				data.Insert(r.GroupResource().String())
+			}
 		}
 	}
-	return out
-}
-
-// cause returns which of the changes concern a version of a policy.
-func (b *changes) cause(p *placement.Policy, state *placement.PolicyState) remediation.Cause {
-	binding := state.BindingOf(p)
-	out := b.read(binding)
+	concerned = b.predicateData || !usesPredicates(binding) || len(data) > 0
+	if _, remote := p.Remote(); remote {
+		concerned = b.remoteRevision
+	}
 	if b.predicateData && usesPredicates(binding) {
-		out.Insert("the nodes or pods that the policy's predicates read")
+		data.Insert("the nodes or pods that the policy's predicates read")
 	}
-	if len(out) == 0 {
-		out.Insert("data that the policy reads")
+	if len(data) == 0 {
+		data.Insert("data that the policy reads")
 	}
-	return remediation.Cause{Data: out}
+	return remediation.Cause{Data: data}, concerned || b.all || !state.Decides(p)
 }
 
 func usesPredicates(b *policy.Binding) bool { return b != nil && len(b.PredicateReads) > 0 }
@@ -300,8 +283,8 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 	var group errgroup.Group
 	group.SetLimit(sweepers)
 	for _, p := range c.Registry.InForce() {
-		state := c.Registry.Get(p.Name)
-		if !c.groups.Stale(p) || !changes.concerns(p, state) {
+		cause, concerned := changes.cause(p, c.Registry.Get(p.Name))
+		if !concerned || !c.groups.Stale(p) {
 			continue
 		}
 		group.Go(func() error {
@@ -311,7 +294,7 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 			evaluate := func(namespace string, input map[string]any) (placement.Decision, error) {
 				return c.evaluate(placement.WithNamespace(ctx, namespace), p, input)
 			}
-			c.assess(ctx, changes.cause(p, state), []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.groups.Sweep(p, evaluate, enqueue) })
+			c.assess(ctx, cause, []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.groups.Sweep(p, evaluate, enqueue) })
 			return nil
 		})
 	}

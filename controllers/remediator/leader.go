@@ -98,21 +98,24 @@ func (c *Controller) restore(ctx context.Context) (left []string, err error) {
 		return nil, err
 	}
 	for _, p := range policies.Items {
-		approval, stored := approvalOf(&p), plans[p.Name]
 		c.Scheduler.Resume(c.Clock.Now(), p.Name, leftOf(&p))
+		approval := approvalOf(&p)
 		c.Ledger.Approve(p.Name, approval)
-		continues := stored.plan != nil && approval != nil && !approval.Used && approval.Digest == stored.plan.Digest && p.UID == stored.uid &&
-			p.Spec.WithDefaults().Remediation.Mode == placementv1.RemediationApproved
-		if continues {
-			c.Ledger.Continue(p.Name, stored.plan)
-		}
 		if p.Status.Paused != nil {
 			c.Ledger.Resume(p.Name, p.Status.Paused.Change, int(p.Status.Paused.Before), p.Status.Paused.Namespaces)
-		}
-		if continues || p.Status.Paused != nil {
 			left = append(left, p.Name)
 		}
+		stored := plans[p.Name]
 		delete(plans, p.Name)
+		if approval == nil || approval.Used || approval.Digest != stored.Digest || p.UID != stored.UID || p.Spec.WithDefaults().Remediation.Mode != placementv1.RemediationApproved {
+			continue
+		}
+		if plan, err := remediation.DecodeApprovedPlan(stored.Digest, stored.Moves); err != nil {
+			ctrllog.FromContext(ctx).Info("An approved plan can't be read; its rest has to be approved again", "policy", p.Name, "reason", err.Error())
+		} else {
+			c.Ledger.Continue(p.Name, plan)
+			left = append(left, p.Name)
+		}
 	}
 	// The rest belongs to policies that were deleted.
 	c.releases.enqueue(slices.Collect(maps.Keys(plans))...)
@@ -297,25 +300,19 @@ func (r *releases) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	r.conclude(ctx)
 	// A plan that can't be stored does not keep what follows from taking effect.
 	saved := r.save(ctx, p)
-	if pause, set := p.Annotations[placementv1.ResumeAfterFailuresAnnotation]; set {
-		if r.Scheduler.Release(p.Name, pause) {
-			r.Events.On(p, events.RemediationResumed, "remediation goes on: the pause "+pause+" after failures was released")
+	if pause := p.Annotations[placementv1.ResumeAfterFailuresAnnotation]; pause != "" && r.Scheduler.Release(p.Name, pause) {
+		r.Events.On(p, events.RemediationResumed, "remediation goes on: the pause "+pause+" after failures was released")
+		r.Changed(p.Name)
+	}
+	if change, set := p.Annotations[placementv1.ReleaseBlastRadiusAnnotation]; set {
+		if r.Ledger.Release(r.Clock.Now(), p.Name, change) {
+			r.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation goes on: change %s was released", change))
 			r.Changed(p.Name)
-		}
-	}
-	change, ok := p.Annotations[placementv1.ReleaseBlastRadiusAnnotation]
-	if !ok {
-		return reconcile.Result{}, saved
-	}
-	if !r.Ledger.Release(r.Clock.Now(), p.Name, change) {
-		if paused := r.Ledger.Report(p.Name).Pause; paused != nil {
+			r.Scheduler.Reconsider()
+		} else if paused := r.Ledger.Report(p.Name).Pause; paused != nil {
 			r.Events.On(p, events.RemediationPaused, fmt.Sprintf("the annotation %s names the change %s, but the policy is paused for the change %s", placementv1.ReleaseBlastRadiusAnnotation, change, paused.Change))
 		}
-		return reconcile.Result{}, saved
 	}
-	r.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation goes on: change %s was released", change))
-	r.Changed(p.Name)
-	r.Scheduler.Reconsider()
 	return reconcile.Result{}, saved
 }
 
@@ -375,47 +372,32 @@ type PlanStore struct {
 	stored sets.Set[string]
 }
 
-// planPart is the data of a ControllerRevision: some moves of a plan.
-type planPart struct {
+// storedPlan is the approved plan of a policy, or the part of it that is the data of one ControllerRevision.
+type storedPlan struct {
 	Policy string    `json:"policy"`
 	UID    types.UID `json:"uid"`
 	Digest string    `json:"digest"`
 	Moves  []byte    `json:"moves"`
 }
 
-// storedPlan is the approved plan of a policy with a UID.
-type storedPlan struct {
-	uid  types.UID
-	plan *remediation.ApprovedPlan
-}
-
-// load returns the stored plans by policy. A plan that can't be read is logged and left out.
+// load returns the stored plans by policy.
 func (s *PlanStore) load(ctx context.Context) (map[string]storedPlan, error) {
 	list := &appsv1.ControllerRevisionList{}
 	if err := s.Client.List(ctx, list, client.InNamespace(s.Namespace), client.HasLabels{labelApprovedPlan}); err != nil {
 		return nil, fmt.Errorf("reading the approved plans: %w", err)
 	}
 	slices.SortFunc(list.Items, func(a, b appsv1.ControllerRevision) int { return int(a.Revision - b.Revision) })
-	whole := map[string]planPart{}
+	out := map[string]storedPlan{}
 	for _, revision := range list.Items {
-		var part planPart
+		var part storedPlan
 		if err := json.Unmarshal(revision.Data.Raw, &part); err != nil {
 			ctrllog.FromContext(ctx).Info("An approved plan can't be read; its rest has to be approved again", "controllerrevision", revision.Name, "reason", err.Error())
 			continue
 		}
-		part.Moves = append(whole[part.Policy].Moves, part.Moves...)
-		whole[part.Policy] = part
+		part.Moves = append(out[part.Policy].Moves, part.Moves...)
+		out[part.Policy] = part
 	}
-	out := map[string]storedPlan{}
-	s.stored = sets.KeySet(whole)
-	for name, p := range whole {
-		plan, err := remediation.DecodeApprovedPlan(p.Digest, p.Moves)
-		if err != nil {
-			ctrllog.FromContext(ctx).Info("An approved plan can't be read; its rest has to be approved again", "policy", name, "reason", err.Error())
-			continue
-		}
-		out[name] = storedPlan{p.UID, plan}
-	}
+	s.stored = sets.KeySet(out)
 	return out, nil
 }
 
@@ -428,7 +410,7 @@ func (s *PlanStore) save(ctx context.Context, p *placementv1.PlacementPolicy, pl
 	part := int64(0)
 	for moves := range slices.Chunk(plan.Encode(), maxPartMoves*remediation.MoveBytes) {
 		part++
-		text, err := json.Marshal(planPart{Policy: p.Name, UID: p.UID, Digest: plan.Digest, Moves: moves})
+		text, err := json.Marshal(storedPlan{Policy: p.Name, UID: p.UID, Digest: plan.Digest, Moves: moves})
 		if err != nil {
 			return fmt.Errorf("encoding plan %s: %w", plan.Digest, err)
 		}

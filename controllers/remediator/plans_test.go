@@ -105,11 +105,13 @@ func TestPlanStore(t *testing.T) {
 	// A new leader has a store of its own.
 	s = &PlanStore{Client: c, Namespace: "berth-system", Owned: true}
 	got, err := s.load(ctx)
-	if err != nil || len(got) != 2 || got["zones"].uid != "1" || got["tiers"].uid != "2" {
+	if err != nil || len(got) != 2 || got["zones"].UID != "1" || got["tiers"].UID != "2" {
 		t.Fatalf("plans %v, %v", got, err)
 	}
-	if !cmp.Equal(got["zones"].plan.Encode(), small.Encode()) || !cmp.Equal(got["tiers"].plan.Encode(), large.Encode()) {
-		t.Error("the plans were not read back as they were stored")
+	for name, want := range map[string]*remediation.ApprovedPlan{"zones": small, "tiers": large} {
+		if plan, err := remediation.DecodeApprovedPlan(got[name].Digest, got[name].Moves); err != nil || !cmp.Equal(plan.Encode(), want.Encode()) {
+			t.Errorf("the plan of %s was not read back as it was stored: %v", name, err)
+		}
 	}
 	if err := s.remove(ctx, "zones"); err != nil || len(names()) != 2 {
 		t.Errorf("without the plan of zones: %v, %v", names(), err)
@@ -121,8 +123,12 @@ func TestPlanStore(t *testing.T) {
 	if err := s.save(ctx, tiers, large); err == nil {
 		t.Error("a part that can't be stored is no error")
 	}
-	if got, err := s.load(ctx); err != nil || len(got) != 0 {
-		t.Errorf("a plan with a missing part: %v, %v", got, err)
+	got, err = s.load(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := remediation.DecodeApprovedPlan(got["tiers"].Digest, got["tiers"].Moves); err == nil {
+		t.Error("a plan with a missing part can be read")
 	}
 	if err := s.remove(ctx, "tiers"); err != nil || len(names()) != 0 {
 		t.Errorf("the rest: %v, %v", names(), err)
