@@ -126,13 +126,23 @@ type Controller struct {
 // New returns a controller.
 func New(d Deps) *Controller {
 	c := &Controller{
-		Deps: d, types: newTypeCache(d), groups: remediation.NewGroups(), rewatch: notify.NewSignal(), resumed: make(chan struct{}),
+		Deps: d, groups: remediation.NewGroups(), rewatch: notify.NewSignal(), resumed: make(chan struct{}),
 		backlog: &backlog{due: notify.NewSignal(), changes: changes{types: sets.New[schema.GroupVersionResource]()}},
+		types: &typeCache{
+			Deps: d, scheduled: sets.New[schema.GroupVersionResource](), needed: map[schema.GroupVersionResource]*projection.FieldSet{},
+			byPolicy: map[*placement.Policy][]schema.GroupVersionResource{},
+		},
 	}
 	c.objects = newObjectCache(c.listed)
 	c.remoteQueue = newRemoteQueue(c.objects, c.reconcileRemote)
-	c.releases = newReleases(c)
-	c.watches = d.Watches.NewConsumer(c.objects, c.watchChanged)
+	c.releases = &releases{c, workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.DefaultTypedControllerRateLimiter[reconcile.Request](), workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: "release"},
+	)}
+	c.watches = d.Watches.NewConsumer(c.objects, func(resource schema.GroupVersionResource) {
+		for _, p := range c.selecting(resource) {
+			c.Changed(p.Name)
+		}
+	})
 	c.rollouts = d.Watches.NewConsumer(rollouts{c}, func(schema.GroupVersionResource) {})
 	d.Registry.Subscribe(c.policyChanged)
 	return c

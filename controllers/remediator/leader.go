@@ -206,8 +206,11 @@ func (c *Controller) settleReadiness(name string) {
 			return
 		}
 		for _, resource := range c.types.matched(version) {
-			rolls, reported := c.rolls(version, resource), c.reported(resource)
-			if rolls && !c.observed(version, resource) || reported && !c.Deliveries.Settled(c.delivering(resource)...) {
+			objects, _ := c.watches.StateOfFields(resource, fieldsOf(version))
+			rollouts, _ := c.rollouts.StateOfFields(resource, rolloutFields)
+			rolls := c.rolls(version, resource)
+			deliver, reported := c.delivering(resource)
+			if rolls && !(objects.Settled() && rollouts.Settled()) || reported && !c.Deliveries.Settled(deliver...) {
 				return
 			}
 			if (rolls || reported) && !slices.Contains(rolled, resource) {
@@ -226,36 +229,23 @@ func (c *Controller) rolls(p *placement.Policy, resource schema.GroupVersionReso
 	return templated && remediation.Observes(p, resource.GroupResource())
 }
 
-// observed reports whether the objects of a type that a policy matches, and their rollouts, have been read, as far as Berth can read them.
-func (c *Controller) observed(p *placement.Policy, resource schema.GroupVersionResource) bool {
-	objects, _ := c.watches.StateOfFields(resource, fieldsOf(p))
-	rollouts, _ := c.rollouts.StateOfFields(resource, rolloutFields)
-	return objects.Settled() && rollouts.Settled()
-}
-
-// reported reports whether a multi-cluster system reports where objects of a type run.
-func (c *Controller) reported(resource schema.GroupVersionResource) bool {
+// delivering returns the policies that may deliver objects of a type. reported reports whether a multi-cluster system reports where they run.
+func (c *Controller) delivering(resource schema.GroupVersionResource) (policies []*placement.Policy, reported bool) {
 	kind := schema.GroupKind{Group: resource.Group, Kind: c.Catalog.Kind(resource)}
-	return slices.ContainsFunc(c.delivering(resource), func(p *placement.Policy) bool {
-		return slices.ContainsFunc(delivery.SystemsOf(p, kind), delivery.System.Reports)
-	})
-}
-
-// delivering returns the policies that may deliver objects of a type.
-func (c *Controller) delivering(resource schema.GroupVersionResource) []*placement.Policy {
-	return slices.DeleteFunc(c.selecting(resource), func(p *placement.Policy) bool { return !delivery.MayDeliver(p) })
+	for _, p := range c.selecting(resource) {
+		if delivery.MayDeliver(p) {
+			policies = append(policies, p)
+			reported = reported || slices.ContainsFunc(delivery.SystemsOf(p, kind), delivery.System.Reports)
+		}
+	}
+	return policies, reported
 }
 
 // releases reconciles policies to release the changes, and to approve and store the plans, that their annotations name.
 type releases struct {
 	*Controller
+	// queue exists before the controller starts, because conclude may enqueue policies.
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-}
-
-func newReleases(c *Controller) *releases {
-	// conclude may enqueue policies before the controller starts.
-	limiter := workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
-	return &releases{c, workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: "release"})}
 }
 
 // SetupWithManager adds the controller to a manager.

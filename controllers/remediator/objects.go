@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 
@@ -102,7 +103,6 @@ func keyOf(resource schema.GroupVersionResource, o *unstructured.Unstructured) r
 	return remediation.Key{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// Replace implements watches.Sink.
 func (t *objectCache) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
 	next := &typeTable{fields: fields, objects: make(map[remediation.Key]*cachedObject, len(objects))}
 	for _, o := range objects {
@@ -144,7 +144,6 @@ func same(a, b *unstructured.Unstructured) bool {
 	return a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion() && equality.Semantic.DeepEqual(a.Object, b.Object)
 }
 
-// Put implements watches.Sink.
 func (t *objectCache) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	key := keyOf(resource, o)
 	t.mu.Lock()
@@ -163,7 +162,6 @@ func (t *objectCache) Put(resource schema.GroupVersionResource, o *unstructured.
 	t.enqueue(key)
 }
 
-// Delete implements watches.Sink.
 func (t *objectCache) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	key := remediation.Key{Resource: resource, Namespace: namespace, Name: name}
 	t.mu.Lock()
@@ -175,7 +173,6 @@ func (t *objectCache) Delete(resource schema.GroupVersionResource, namespace, na
 	t.enqueue(key)
 }
 
-// Drop implements watches.Sink.
 func (t *objectCache) Drop(resource schema.GroupVersionResource) {
 	t.mu.Lock()
 	old := t.tables[resource]
@@ -376,13 +373,6 @@ func (c *Controller) wanted() (objects, rollouts map[schema.GroupVersionResource
 	return objects, rollouts
 }
 
-// watchChanged reports the policies that match a type because the state of its watch changed.
-func (c *Controller) watchChanged(resource schema.GroupVersionResource) {
-	for _, p := range c.selecting(resource) {
-		c.Changed(p.Name)
-	}
-}
-
 // Rewatch requests that the watched types are computed again because the API server serves other types than before.
 func (c *Controller) Rewatch() {
 	c.types.servedChanged()
@@ -447,16 +437,9 @@ type typeCache struct {
 	mu sync.Mutex
 	// scheduled holds the types with objects whose record contains scheduling fields that policies overwrote. Those fields are needed even
 	// when no policy sets scheduling fields any more.
-	scheduled map[schema.GroupVersionResource]bool
+	scheduled sets.Set[schema.GroupVersionResource]
 	needed    map[schema.GroupVersionResource]*projection.FieldSet
 	byPolicy  map[*placement.Policy][]schema.GroupVersionResource
-}
-
-func newTypeCache(d Deps) *typeCache {
-	return &typeCache{
-		Deps: d, scheduled: map[schema.GroupVersionResource]bool{},
-		needed: map[schema.GroupVersionResource]*projection.FieldSet{}, byPolicy: map[*placement.Policy][]schema.GroupVersionResource{},
-	}
 }
 
 // matched returns the served types whose objects a policy remediates.
@@ -510,10 +493,10 @@ func (t *typeCache) servedChanged() {
 func (t *typeCache) schedule(resource schema.GroupVersionResource) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.scheduled[resource] {
+	if t.scheduled.Has(resource) {
 		return false
 	}
-	t.scheduled[resource] = true
+	t.scheduled.Insert(resource)
 	delete(t.needed, resource)
 	return true
 }
@@ -521,7 +504,7 @@ func (t *typeCache) schedule(resource schema.GroupVersionResource) bool {
 // compute returns the field set of a type. The caller holds mu.
 func (t *typeCache) compute(resource schema.GroupVersionResource) *projection.FieldSet {
 	sets, known := []*projection.FieldSet{always}, map[*projection.FieldSet]bool{}
-	schedules := t.scheduled[resource]
+	schedules := t.scheduled.Has(resource)
 	for _, p := range t.Registry.InForce() {
 		if !p.Matcher.SelectsResource(resource) {
 			continue
@@ -558,7 +541,6 @@ var _ watches.Sink = rollouts{}
 // rollouts passes the progress of rollouts to the scheduler. It keeps no objects: the scheduler remembers those that are not ready.
 type rollouts struct{ *Controller }
 
-// Replace implements watches.Sink.
 func (r rollouts) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	all := make(map[remediation.Key]remediation.Rollout, len(objects))
 	for _, o := range objects {
@@ -569,19 +551,16 @@ func (r rollouts) Replace(resource schema.GroupVersionResource, _ *projection.Fi
 	r.Scheduler.ObserveAll(r.Clock.Now(), resource, all)
 }
 
-// Put implements watches.Sink.
 func (r rollouts) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	if key := keyOf(resource, o); !r.carrierOf(key).Reports {
 		r.Scheduler.Observe(r.Clock.Now(), key, remediation.RolloutOf(o))
 	}
 }
 
-// Delete implements watches.Sink.
 func (r rollouts) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	r.Scheduler.Unobserve(remediation.Key{Resource: resource, Namespace: namespace, Name: name})
 }
 
-// Drop implements watches.Sink.
 func (r rollouts) Drop(resource schema.GroupVersionResource) {
 	r.Scheduler.Unwatch(resource)
 }

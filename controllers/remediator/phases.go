@@ -299,7 +299,17 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 	case patch.Ending == remediation.Protected:
 		c.changed(remediation.Names(s.due))
 	case patch.Ending != remediation.Unmade:
-		c.failed(ctx, s, err, result.Report)
+		c.count(ctx, s, metrics.RemediationFailed)
+		c.obstruct(s, err.Error(), unauthorized(err))
+		if !errors.Is(err, errNotTaken) {
+			c.emit(s, events.RemediationFailed, fmt.Sprintf("%s: %v", s.due.Policies(), err))
+		}
+		log := ctrllog.FromContext(ctx)
+		if !result.Report {
+			log = log.V(1)
+		}
+		// The failure is not an error of Berth, which would be logged with a stack trace.
+		log.Info("Patching failed; it is tried again later", "object", s.key.String(), "policies", s.due.Policies(), "reason", err.Error())
 	}
 }
 
@@ -402,21 +412,6 @@ func endingOf(err error) remediation.Ending {
 var sharedReasons = []metav1.StatusReason{
 	metav1.StatusReasonUnknown, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonTooManyRequests,
 	metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonUnauthorized, metav1.StatusReasonMethodNotAllowed,
-}
-
-// failed counts and reports a failed patch. report reports whether it is news.
-func (c *Controller) failed(ctx context.Context, s *scope, err error, report bool) {
-	if !errors.Is(err, errNotTaken) {
-		c.emit(s, events.RemediationFailed, fmt.Sprintf("%s: %v", s.due.Policies(), err))
-	}
-	c.count(ctx, s, metrics.RemediationFailed)
-	c.obstruct(s, err.Error(), unauthorized(err))
-	log := ctrllog.FromContext(ctx)
-	if !report {
-		log = log.V(1)
-	}
-	// The failure is not an error of Berth, which would be logged with a stack trace.
-	log.Info("Patching failed; it is tried again later", "object", s.key.String(), "policies", s.due.Policies(), "reason", err.Error())
 }
 
 // obstruct has the reports of policies say why the patch of the object failed, and whether Berth lacks the permission for it.
