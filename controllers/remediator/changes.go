@@ -260,7 +260,7 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 }
 
 // matchers returns the matchers of those policies that select a type in a namespace.
-func (c *Controller) matchers(ctx context.Context, policies []*placement.Policy, resource schema.GroupVersionResource, namespace string) (out []*match.Matcher) {
+func (c *Controller) matchers(ctx context.Context, policies []*placement.Policy, resource schema.GroupVersionResource, namespace string) []*match.Matcher {
 	// A Namespace, which has no namespace either, is matched by its own labels. If the namespace's labels are unknown, the decision finds out
 	// whether the policy matches.
 	all := namespace == ""
@@ -270,6 +270,7 @@ func (c *Controller) matchers(ctx context.Context, policies []*placement.Policy,
 		labels, err = c.Decider.Namespaces.Labels(ctx, namespace)
 		all = err != nil
 	}
+	var out []*match.Matcher
 	for _, p := range policies {
 		if p.Matcher.SelectsResource(resource) && (all || p.Matcher.SelectsNamespace(namespace, labels)) {
 			out = append(out, p.Matcher)
@@ -334,7 +335,8 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 	result := c.Ledger.ConcludeAssessments(c.Clock.Now())
 	for _, name := range result.Paused {
 		if pause := c.Ledger.Report(name).Pause; pause != nil {
-			ctrllog.FromContext(ctx).Info("Remediation is paused: a change would harm too many objects", "policy", name, "where", pause.Scope.String(), "change", pause.Change, "objects", pause.Objects(), "matched", pause.Matched)
+			ctrllog.FromContext(ctx).Info("Remediation is paused: a change would harm too many objects", "policy", name,
+				"where", pause.Scope.String(), "change", pause.Change, "objects", pause.Objects(), "matched", pause.Matched)
 			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, pause.Note(name))
 		}
 	}

@@ -240,7 +240,8 @@ func (c *Controller) pass(ctx context.Context, s *scope) {
 	ctx, span := c.Tracing.Root(ctx, "remediation")
 	defer span.End()
 	if span.IsRecording() {
-		span.SetAttributes(tracing.Resource.String(tracing.ResourceName(s.key.Resource)), tracing.Namespace.String(s.key.Namespace), tracing.Object.String(s.key.Name))
+		resource := tracing.Resource.String(tracing.ResourceName(s.key.Resource))
+		span.SetAttributes(resource, tracing.Namespace.String(s.key.Namespace), tracing.Object.String(s.key.Name))
 	}
 	if c.decide(ctx, s) && c.record(ctx, s) {
 		c.act(ctx, s)

@@ -107,7 +107,8 @@ func (c *Controller) restore(ctx context.Context) (left []string, err error) {
 		}
 		stored := plans[p.Name]
 		delete(plans, p.Name)
-		if approval == nil || approval.Used || approval.Digest != stored.Digest || p.UID != stored.UID || p.Spec.WithDefaults().Remediation.Mode != placementv1.RemediationApproved {
+		if approval == nil || approval.Used || approval.Digest != stored.Digest || p.UID != stored.UID ||
+			p.Spec.WithDefaults().Remediation.Mode != placementv1.RemediationApproved {
 			continue
 		}
 		if plan, err := remediation.DecodeApprovedPlan(stored.Digest, stored.Moves); err != nil {
@@ -300,7 +301,8 @@ func (r *releases) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 			r.Changed(p.Name)
 			r.Scheduler.Reconsider()
 		} else if paused := r.Ledger.Report(p.Name).Pause; paused != nil {
-			r.Events.On(p, events.RemediationPaused, fmt.Sprintf("the annotation %s names the change %s, but the policy is paused for the change %s", placementv1.ReleaseBlastRadiusAnnotation, change, paused.Change))
+			r.Events.On(p, events.RemediationPaused, fmt.Sprintf("the annotation %s names the change %s, but the policy is paused for the change %s",
+				placementv1.ReleaseBlastRadiusAnnotation, change, paused.Change))
 		}
 	}
 	return reconcile.Result{}, saved
@@ -318,7 +320,8 @@ func (r *releases) save(ctx context.Context, p *placementv1.PlacementPolicy) err
 		return nil
 	}
 	if err := r.Plans.save(ctx, p, plan); err != nil {
-		r.Events.On(p, events.RemediationStopped, fmt.Sprintf("plan %s is approved, but it is not carried out before it is stored in namespace %s; Berth tries again: %v", plan.Digest, r.Plans.Namespace, err))
+		r.Events.On(p, events.RemediationStopped, fmt.Sprintf("plan %s is approved, but it is not carried out before it is stored in namespace %s; Berth tries again: %v",
+			plan.Digest, r.Plans.Namespace, err))
 		return err
 	}
 	r.objects.enqueue(r.Ledger.Saved(p.Name, plan.Digest)...)
@@ -381,7 +384,8 @@ func (s *PlanStore) load(ctx context.Context) (map[string]storedPlan, error) {
 	for _, revision := range list.Items {
 		var part storedPlan
 		if err := json.Unmarshal(revision.Data.Raw, &part); err != nil {
-			ctrllog.FromContext(ctx).Info("An approved plan can't be read; its rest has to be approved again", "controllerrevision", revision.Name, "reason", err.Error())
+			ctrllog.FromContext(ctx).Info("An approved plan can't be read; its rest has to be approved again",
+				"controllerrevision", revision.Name, "reason", err.Error())
 			continue
 		}
 		part.Moves = append(out[part.Policy].Moves, part.Moves...)

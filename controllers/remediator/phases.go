@@ -97,7 +97,7 @@ func (c *Controller) decide(ctx context.Context, s *scope) bool {
 		return false
 	}
 	if s.task != nil {
-		s.waits = !c.remoteQueue.count(s.task, s.object)
+		s.waits = !c.remoteQueue.commit(s.task, s.object)
 		return !s.waits
 	}
 	endpoints := endpointsOf(verdicts)
@@ -235,7 +235,8 @@ func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 		c.Ledger.Contest(s.key, by, remediation.Names(judged.Due)...)
 		why = by + " changes it back after each patch"
 	}
-	c.emit(s, events.RemediationStopped, fmt.Sprintf("%s: %s, so Berth leaves it alone for %s, or until a policy for its type changes", judged.Due.Policies(), why, judged.Again.Round(time.Minute)))
+	c.emit(s, events.RemediationStopped, "%s: %s, so Berth leaves it alone for %s, or until a policy for its type changes",
+		judged.Due.Policies(), why, judged.Again.Round(time.Minute))
 	return true
 }
 
@@ -262,7 +263,8 @@ func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.
 }
 
 // errNotTaken is the error of a patch that changed nothing.
-var errNotTaken = errors.New("the API server did not take the placement over; the webhook configuration may be missing, or a replica may not have the newest data yet")
+var errNotTaken = errors.New("the API server did not take the placement over; " +
+	"the webhook configuration may be missing, or a replica may not have the newest data yet")
 
 // act patches or evicts the object unless it must wait. An object that waits is enqueued again once it may be patched.
 func (c *Controller) act(ctx context.Context, s *scope) {
@@ -281,12 +283,13 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 	switch {
 	case patch.Ending == remediation.Made:
 		c.count(ctx, s, outcome)
-		c.emit(s, made, s.due.String())
+		c.emit(s, made, "%s", s.due)
 		if result.Unsettled {
-			c.emit(s, events.RemediationStopped, s.due.Policies()+": its decision keeps changing after its own patch")
+			c.emit(s, events.RemediationStopped, "%s: its decision keeps changing after its own patch", s.due.Policies())
 		}
 		if result.Age > 0 {
-			c.emit(s, events.RemediationStopped, fmt.Sprintf("%s: its controller keeps creating Pods that violate the decision; Berth evicts the next one when it is %s old", s.due.Policies(), result.Age))
+			c.emit(s, events.RemediationStopped, "%s: its controller keeps creating Pods that violate the decision; "+
+				"Berth evicts the next one when it is %s old", s.due.Policies(), result.Age)
 		}
 		c.Ledger.Remediated(s.key, s.object.GetResourceVersion(), remediation.Names(s.due)...)
 		c.changed(remediation.Names(s.due))
@@ -302,7 +305,7 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 		c.count(ctx, s, metrics.RemediationFailed)
 		c.obstruct(s, err.Error(), unauthorized(err))
 		if !errors.Is(err, errNotTaken) {
-			c.emit(s, events.RemediationFailed, fmt.Sprintf("%s: %v", s.due.Policies(), err))
+			c.emit(s, events.RemediationFailed, "%s: %v", s.due.Policies(), err)
 		}
 		log := ctrllog.FromContext(ctx)
 		if !result.Report {
@@ -372,21 +375,21 @@ func patchBody(obj *unstructured.Unstructured) []byte {
 // places.
 func (c *Controller) evict(ctx context.Context, s *scope) (remediation.Patch, error) {
 	ctrllog.FromContext(ctx).V(2).Info("Evicting", "object", s.key.String())
-	uid, version := s.object.GetUID(), s.object.GetResourceVersion()
+	name, uid, version := s.key.Name, s.object.GetUID(), s.object.GetResourceVersion()
 	eviction := &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: s.key.Namespace, Name: name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}},
 	}
 	var status metav1.Status
 	// The client would wait and retry when a PodDisruptionBudget does not allow the eviction, and so block a worker.
-	err := c.Core.Post().MaxRetries(0).Namespace(s.key.Namespace).Resource("pods").Name(s.key.Name).SubResource("eviction").Body(eviction).Do(ctx).Into(&status)
+	err := c.Core.Post().MaxRetries(0).Namespace(s.key.Namespace).Resource("pods").Name(name).SubResource("eviction").Body(eviction).Do(ctx).Into(&status)
 	if err == nil && status.Status == metav1.StatusFailure {
 		// The API server returns a failure as the result if several PodDisruptionBudgets select the Pod.
 		err = &apierrors.StatusError{ErrStatus: status}
 	}
-	if refused, ok := err.(apierrors.APIStatus); ok && refused.Status().Code == http.StatusInternalServerError && refused.Status().Reason == metav1.StatusReasonUnknown {
+	if s, ok := err.(apierrors.APIStatus); ok && s.Status().Code == http.StatusInternalServerError && s.Status().Reason == metav1.StatusReasonUnknown {
 		// The reason is the Pod's own, unlike that of other internal errors.
-		err = apierrors.NewForbidden(policyv1.Resource("evictions"), s.key.Name, err)
+		err = apierrors.NewForbidden(policyv1.Resource("evictions"), name, err)
 	}
 	if err != nil {
 		return remediation.Patch{Ending: endingOf(err), Reason: err.Error()}, err
@@ -420,8 +423,8 @@ func (c *Controller) obstruct(s *scope, why string, unauthorized bool) {
 }
 
 // emit emits an Event on the object.
-func (c *Controller) emit(s *scope, kind events.Kind, message string) {
-	c.Events.OnObject(s.object, s.key.Namespace, kind, message)
+func (c *Controller) emit(s *scope, kind events.Kind, format string, args ...any) {
+	c.Events.OnObject(s.object, s.key.Namespace, kind, fmt.Sprintf(format, args...))
 }
 
 // count counts how the patch of the object ended.
@@ -460,7 +463,8 @@ func (c *Controller) schedule(ctx context.Context) {
 		c.changed(next.Changed)
 		for _, name := range next.Paused {
 			waiting := c.Scheduler.Waiting(c.Clock.Now(), name)
-			ctrllog.FromContext(ctx).Info("Remediation is paused: too many objects failed", "policy", name, "where", waiting.PausedIn.String(), "objects", len(waiting.Failures))
+			ctrllog.FromContext(ctx).Info("Remediation is paused: too many objects failed", "policy", name,
+				"where", waiting.PausedIn.String(), "objects", len(waiting.Failures))
 			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, waiting.PauseNote(name))
 			c.Changed(name)
 		}

@@ -221,9 +221,9 @@ func (r *remoteQueue) slot(endpoint string) *semaphore.Weighted {
 	return r.slots[endpoint]
 }
 
-// count reports whether the decision of a task on a version of its object counts: the task was not dropped, and the object has not
+// commit reports whether the decision of a task on a version of its object counts: the task was not dropped, and the object has not
 // changed. Otherwise the object is decided again.
-func (r *remoteQueue) count(t *remoteTask, obj *unstructured.Unstructured) bool {
+func (r *remoteQueue) commit(t *remoteTask, obj *unstructured.Unstructured) bool {
 	now, _ := r.objects.get(t.key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
