@@ -18,7 +18,6 @@ package remediation
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -141,65 +140,7 @@ func (l *Ledger) permits(key Key, uid types.UID, needs Due) bool {
 	return !refused
 }
 
-// needApproval returns those verdicts that need an approval.
-func (d Due) needApproval() Due {
-	var out Due
-	for _, v := range d {
-		if v.Policy.NeedsApproval() {
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
-// needNoApproval returns those verdicts that need no approval.
-func (d Due) needNoApproval() Due {
-	return slices.DeleteFunc(slices.Clone(d), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() })
-}
-
 // moveBy returns the ID of the move that a verdict requires.
 func moveBy(key Key, uid types.UID, v *placement.Verdict) moveID {
 	return identify(key, uid, encodeChanges(v.Changes))
-}
-
-// permitSeparator separates the permit from FieldManager.
-const permitSeparator = ":"
-
-// permitFor identifies the moves of an object that verdicts require and that need an approval; "" for none.
-func permitFor(key Key, uid types.UID, due Due) string {
-	needs := due.needApproval()
-	if len(needs) == 0 {
-		return ""
-	}
-	ids := make([]moveID, len(needs))
-	for i, v := range needs {
-		ids[i] = moveBy(key, uid, v)
-	}
-	return digestOf(ids)
-}
-
-// FieldManagerFor returns the field manager of the patch of an object. It names the moves that need an approval.
-func FieldManagerFor(key Key, uid types.UID, due Due) string {
-	if permit := permitFor(key, uid, due); permit != "" {
-		return FieldManager + permitSeparator + permit
-	}
-	return FieldManager
-}
-
-// ParseFieldManager reports whether a field manager is that of remediation. If the patch names moves that need an approval,
-// permits reports whether verdicts on the object require just those; otherwise permits is nil.
-func ParseFieldManager(manager string, key Key, uid types.UID) (ok bool, permits func([]*placement.Verdict) bool) {
-	name, permit, named := strings.Cut(manager, permitSeparator)
-	if name != FieldManager || !named {
-		return name == FieldManager, nil
-	}
-	return true, func(verdicts []*placement.Verdict) bool {
-		return permit != "" && permit == permitFor(key, uid, DueOf(verdicts))
-	}
-}
-
-// IsFieldManager reports whether a field manager is that of remediation.
-func IsFieldManager(manager string) bool {
-	ok, _ := ParseFieldManager(manager, Key{}, "")
-	return ok
 }

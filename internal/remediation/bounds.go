@@ -17,6 +17,7 @@ limitations under the License.
 package remediation
 
 import (
+	"iter"
 	"strconv"
 	"time"
 
@@ -30,48 +31,46 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-const (
-	// holdDown is how long the patches for a change of data wait after the patches for the previous change. It doubles
-	// with each change, up to holdDownMax. It is reset after twice holdDownMax without a change.
-	holdDown    = time.Second
-	holdDownMax = 5 * time.Minute
-)
-
 // bounds is what keeps back the patches of one policy, or of all policies together. The Scheduler's mutex protects it.
 type bounds struct {
 	// name is the name of the policy; "" for all policies together.
 	name string
-	// usage is what counts against the pace and the bounds of moves. Policies of a group share it.
+	// usage is what counts for the pace and the bounds of moves. Policies of a group share it.
 	*usage
 	// version is the version of the policy in force; nil if there is none, or if it is not known yet. limits and generation are
-	// those of the newest version. interval is the minimum time between two patches; 0 for no bound.
+	// those of the newest version.
 	version    *placement.Policy
 	limits     placementv1.RemediationBudget
 	generation int64
-	interval   time.Duration
 	// unavailable are the matched objects that are not ready, or that are moved by a patch that rolls pods.
-	unavailable sets.Set[Key]
-	// settled reports whether all objects that the policy matches have been observed. resuming reports whether an earlier
-	// leader was carrying out a plan of the policy, so that objects whose rollouts are not complete are being moved.
+	unavailable tally[struct{}]
+	// settled reports whether all objects that the policy matches have been observed, and resuming whether an earlier leader may have been
+	// moving those that are not ready. left are the moves of that leader to other clusters that are known, until it is known which of the
+	// objects run there.
 	settled, resuming bool
-	// left are the moves of an earlier leader to other clusters that are known, until it is known which of the objects run there.
-	left map[Key]Move
+	left              map[Key]Move
 	// rolled are the types of matched objects whose rollouts are observed.
 	rolled []schema.GroupVersionResource
 	// most is how many objects may be unavailable, as mayHaveMore found last.
 	most int
-	// failures are the numbers of objects whose patch or rollout failed, by namespace. pause identifies the pause because of them; ""
-	// for none. paused is where it stops patches, if there is one.
-	failures map[string]int
-	pause    string
-	paused   containment.Scope
+	// failed are the objects whose patch or rollout failed, without the versions of their resources. pause identifies the pause because of them;
+	// "" for none. paused is where it stops patches, if there is one.
+	failed tally[failure]
+	pause  string
+	paused containment.Scope
 	// probes are the patches that fail for reasons that objects share, and data the changes of the policy's data.
 	probes failing
 	data   holding
 }
 
+// failure is why a patch of an object, or its rollout, failed.
+type failure struct {
+	reason  string
+	rollout bool
+}
+
 func newBounds(name string, last time.Time) *bounds {
-	b := &bounds{name: name, unavailable: sets.New[Key](), failures: map[string]int{}}
+	b := &bounds{name: name, unavailable: newTally[struct{}](), failed: newTally[failure]()}
 	b.share(newUsage(last))
 	return b
 }
@@ -82,12 +81,12 @@ type usage struct {
 	members sets.Set[*bounds]
 	// last is the time of the last patch, and earlier that of the one before it. granted is when an object was last granted a patch.
 	last, earlier, granted time.Time
-	// moving are the objects that are moved, and late are those of them that have failed because they do not run in time.
-	moving, late tally
+	// moving are the objects that are moved, and late those of them that have failed because they do not run in time.
+	moving, late tally[struct{}]
 }
 
 func newUsage(last time.Time) *usage {
-	return &usage{members: sets.New[*bounds](), last: last, moving: newTally(), late: newTally()}
+	return &usage{members: sets.New[*bounds](), last: last, moving: newTally[struct{}](), late: newTally[struct{}]()}
 }
 
 // share makes the policy share a usage in place of its present one.
@@ -99,28 +98,185 @@ func (b *bounds) share(u *usage) {
 	u.members.Insert(b)
 }
 
-// tally is a set of objects with their numbers by namespace.
-type tally struct {
-	sets.Set[Key]
+// any reports whether f is true for one of the policies that share the usage.
+func (u *usage) any(f func(*bounds) bool) bool {
+	for member := range u.members {
+		if f(member) {
+			return true
+		}
+	}
+	return false
+}
+
+// tally holds objects, with their numbers by namespace.
+type tally[V any] struct {
+	objects    map[Key]V
 	namespaces map[string]int
 }
 
-func newTally() tally { return tally{sets.New[Key](), map[string]int{}} }
+func newTally[V any]() tally[V] { return tally[V]{map[Key]V{}, map[string]int{}} }
 
-// put adds an object, or removes it.
-func (t tally) put(key Key, member bool) {
-	if t.Has(key) == member {
-		return
-	}
-	setMember(t.Set, key, member)
-	if member {
+func (t tally[V]) has(key Key) bool {
+	_, has := t.objects[key]
+	return has
+}
+
+func (t tally[V]) put(key Key, v V) {
+	if !t.has(key) {
 		t.namespaces[key.Namespace]++
-		return
 	}
+	t.objects[key] = v
+}
+
+// remove removes an object, and reports whether the tally had it.
+func (t tally[V]) remove(key Key) bool {
+	if !t.has(key) {
+		return false
+	}
+	delete(t.objects, key)
 	if t.namespaces[key.Namespace]--; t.namespaces[key.Namespace] == 0 {
 		delete(t.namespaces, key.Namespace)
 	}
+	return true
 }
+
+// set adds an object without a value, or removes it.
+func (t tally[V]) set(key Key, member bool) {
+	var none V
+	if !member {
+		t.remove(key)
+	} else if !t.has(key) {
+		t.put(key, none)
+	}
+}
+
+// next returns the time of the earliest next patch, or grant; zero if there is no bound.
+func (b *bounds) next(granted bool) time.Time {
+	perMinute := time.Duration(b.limits.MaxPerMinute)
+	if perMinute <= 0 {
+		return time.Time{}
+	}
+	last := b.last
+	if !granted && b.granted.After(last) {
+		last = b.granted
+	}
+	// Round up: the patches of a minute must not exceed the bound.
+	return last.Add((time.Minute + perMinute - 1) / perMinute)
+}
+
+// apply sets the bounds of a version of the policy.
+func (b *bounds) apply(version *placement.Policy) {
+	b.version, b.limits, b.generation = version, version.Budget, version.Generation
+}
+
+// idle reports whether there is nothing to remember.
+func (b *bounds) idle(now time.Time) bool {
+	return len(b.moving.objects)+len(b.failed.objects) == 0 && b.pause == "" && !b.resuming && !now.Before(b.next(false))
+}
+
+// boundsMoves reports whether the number of objects that are moved at the same time is bounded.
+func (b *bounds) boundsMoves() bool { return b.limits.MaxConcurrent > 0 || b.limits.PerNamespace > 0 }
+
+// resumes reports whether it is not known yet which objects an earlier leader was moving for the policy.
+func (b *bounds) resumes() bool { return b.resuming }
+
+// stops reports whether the policy patches no objects of a namespace because too many failed.
+func (b *bounds) stops(namespace string) bool { return b.pause != "" && b.paused.Includes(namespace) }
+
+// stopped returns where the failures stop patches, and whether they do anywhere.
+func (b *bounds) stopped() (scope containment.Scope, stops bool) {
+	return containment.Of(b.failed.namespaces, containment.LimitOf(b.limits.PauseAfterFailures, containment.Never))
+}
+
+// pauseID returns an identifier of a pause that begins now.
+func pauseID(generation int64, now time.Time) string {
+	return strconv.FormatInt(generation, 10) + "-" + strconv.FormatInt(now.UnixMilli(), 36)
+}
+
+// blocked returns what keeps an object back before the policy, or another one of its group, may move it.
+func (b *bounds) blocked(now time.Time, key Key, granted bool) block {
+	// An object that is moved already takes no other slot. One that has failed takes a slot of its namespace alone, so that no tenant stops
+	// the moves of others.
+	self, elsewhere := count(b.moving.has(key)), len(b.late.objects)-b.late.namespaces[key.Namespace]
+	if most := int(b.limits.MaxConcurrent); most > 0 && len(b.moving.objects)-self-elsewhere >= most {
+		return block{reason: forSlot, policy: b.name}
+	}
+	if most := b.limits.PerNamespace; most > 0 && b.moving.namespaces[key.Namespace]-self >= int(most) {
+		return block{reason: forSlot, policy: b.name}
+	}
+	if next := b.next(granted); now.Before(next) {
+		return block{forPace, b.name, next}
+	}
+	return block{}
+}
+
+// takesTooMany reports whether the policy may not make the object unavailable because too many are.
+func (b *bounds) takesTooMany(key Key, objects Matches) bool {
+	return b.limits.MaxUnavailable != nil && !b.unavailable.has(key) && len(b.unavailable.objects) >= b.maxUnavailable(objects)
+}
+
+// maxUnavailable returns how many of the matched objects may be unavailable. A percentage is rounded down, but to 1 at
+// least: with 0, no object could ever be moved.
+func (b *bounds) maxUnavailable(objects Matches) int {
+	most := ptr.Deref(b.limits.MaxUnavailable, intstr.FromString("100%"))
+	out, err := intstr.GetScaledValueFromIntOrPercent(&most, objects.Matched(b.name, b.rolled), false)
+	if err != nil {
+		// The schema refuses such a value.
+		return 1
+	}
+	return max(out, 1)
+}
+
+// mayHaveMore reports whether more objects may be unavailable than when it was called last.
+func (b *bounds) mayHaveMore(objects Matches) bool {
+	before := b.most
+	b.most = b.maxUnavailable(objects)
+	return b.most > before
+}
+
+// count records what an object is to the policy: how it is moved, and whether it is unavailable. It reports whether that leaves more room for
+// other objects.
+func (b *bounds) count(key Key, m *movement, unavailable bool) (freed bool) {
+	moved, was, late := b.moving.has(key), b.unavailable.has(key), b.late.has(key)
+	moves := b.any(func(member *bounds) bool { return m.movesFor(member.name) })
+	if b.name == "" {
+		moves = len(m.patching)+len(m.following) > 0
+	}
+	b.moving.set(key, moves)
+	b.late.set(key, moves && m.late && len(m.patching) == 0)
+	b.unavailable.set(key, unavailable)
+	room := moved && !moves || !late && b.late.has(key)
+	return room && b.any((*bounds).boundsMoves) || was && !unavailable && b.limits.MaxUnavailable != nil
+}
+
+// unversioned returns the key without the version of its resource. An object is the same in all versions.
+func unversioned(key Key) Key {
+	key.Resource.Version = ""
+	return key
+}
+
+const (
+	// holdDown is how long the patches for a change of data wait after the patches for the previous change. It doubles
+	// with each change, up to holdDownMax. It is reset after twice holdDownMax without a change.
+	holdDown    = time.Second
+	holdDownMax = 5 * time.Minute
+	// retryDelay and retryDelayMax are the first and the longest delay before a failed patch is retried.
+	retryDelay    = 200 * time.Millisecond
+	retryDelayMax = 5 * time.Minute
+	// probeLimit is how long other patches wait for the result of a probe, the one patch that tests whether patches
+	// succeed again.
+	probeLimit = 30 * time.Second
+	// toleratedObjects is how many objects of a policy in a namespace must fail in a row before objects that have not
+	// failed wait, too. toleratedNamespaces is how many namespaces must fail before all objects of the policy wait.
+	toleratedObjects, toleratedNamespaces = 3, 10
+	// policyRetryDelayMax is the longest delay before a probe for a policy that fails in many namespaces.
+	policyRetryDelayMax = 20 * time.Second
+	// reportInterval is the minimum interval between two log messages about failing patches of a policy.
+	reportInterval = time.Minute
+)
+
+// backoff returns the delay that follows a delay: twice of it, but first at least, and most at most.
+func backoff(before, first, most time.Duration) time.Duration { return min(max(2*before, first), most) }
 
 // holding delays patches longer and longer while the data of their policy keeps changing.
 type holding struct {
@@ -148,183 +304,139 @@ func (h *holding) act(now time.Time) {
 	if now.Sub(h.acted) > 2*holdDownMax {
 		h.hold = 0
 	}
-	h.acted, h.hold = now, min(max(2*h.hold, holdDown), holdDownMax)
+	h.acted, h.hold = now, backoff(h.hold, holdDown, holdDownMax)
 }
 
-// next returns the time of the earliest next patch, or grant; zero if there is no bound.
-func (b *bounds) next(granted bool) time.Time {
-	last := b.last
-	if b.interval == 0 {
-		return time.Time{}
+// streak is what is known of patches that fail for a reason that other objects may share, since the last one that succeeded.
+type streak struct {
+	// members are the objects that failed, or the namespaces, as keys without names.
+	members sets.Set[Key]
+	// failed is when a probe failed last. pace is how long all patches wait after that.
+	failed time.Time
+	pace   time.Duration
+	// probed is when the probe began that is under way, and probe its object; zero if there is none.
+	probed time.Time
+	probe  Key
+}
+
+// fail adds a failure. Failures of patches that ran at the same time lengthen the pace only once.
+func (s *streak) fail(now time.Time, member Key, most time.Duration) {
+	if s.members == nil {
+		s.members = sets.New[Key]()
 	}
-	if !granted && b.granted.After(last) {
-		last = b.granted
+	s.members.Insert(member)
+	s.probed = time.Time{}
+	if !now.Before(s.failed.Add(s.pace)) {
+		s.failed, s.pace = now, backoff(s.pace, retryDelay, most)
 	}
-	return last.Add(b.interval)
 }
 
-// intervalOf returns the time between two patches; 0 for no bound.
-func intervalOf(perMinute int) time.Duration {
-	if perMinute <= 0 {
-		return 0
+// end declares that the probe of an object has no result.
+func (s *streak) end(key Key) {
+	if s.probe == key {
+		s.probed, s.probe = time.Time{}, Key{}
 	}
-	// Round up: the patches of a minute must not exceed the bound.
-	return (time.Minute + time.Duration(perMinute) - 1) / time.Duration(perMinute)
 }
 
-// apply sets the bounds of a version of the policy.
-func (b *bounds) apply(version *placement.Policy) {
-	b.version, b.limits, b.generation = version, version.Budget, version.Generation
-	b.interval = intervalOf(int(version.Budget.MaxPerMinute))
+// until returns when an object may be the probe; zero if it may now.
+func (s *streak) until(now time.Time, key Key) time.Time {
+	if until := s.failed.Add(s.pace); now.Before(until) {
+		return until
+	}
+	if until := s.probed.Add(probeLimit); !s.probed.IsZero() && s.probe != key && now.Before(until) {
+		return until
+	}
+	return time.Time{}
 }
 
-// idle reports whether there is nothing to remember.
-func (b *bounds) idle(now time.Time) bool {
-	return b.moving.Len() == 0 && len(b.failures) == 0 && b.pause == "" && !b.resuming && !now.Before(b.next(false))
+// failing are the patches of a policy that fail for reasons that objects may share. The failures of a namespace hold up the other patches there,
+// and those of many namespaces all patches.
+type failing struct {
+	objects    map[string]*streak
+	namespaces streak
+	// reported is the time of the last log message about a failure.
+	reported time.Time
 }
 
-// boundsMoves reports whether the number of objects that are moved at the same time is bounded.
-func (b *bounds) boundsMoves() bool { return b.limits.MaxConcurrent > 0 || b.limits.PerNamespace > 0 }
-
-// sharesBounds reports whether the number of objects that are moved at the same time is bounded for the policy, or for another one of its group.
-func (b *bounds) sharesBounds() bool {
-	for member := range b.members {
-		if member.boundsMoves() {
-			return true
+// of returns the streaks that hold up an object, with what is a member of them if it failed.
+func (f *failing) of(key Key) iter.Seq2[*streak, Key] {
+	return func(yield func(*streak, Key) bool) {
+		if t := f.objects[key.Namespace]; t != nil && (len(t.members) >= toleratedObjects || t.members.Has(key)) && !yield(t, key) {
+			return
+		}
+		if len(f.namespaces.members) >= toleratedNamespaces {
+			yield(&f.namespaces, Key{Namespace: key.Namespace})
 		}
 	}
-	return false
 }
 
-// stops reports whether the policy patches no objects of a namespace because too many failed.
-func (b *bounds) stops(namespace string) bool {
-	return b.pause != "" && b.paused.Includes(namespace)
-}
-
-// failed counts another failure in a namespace. It returns whether that pauses the policy where it was not paused before.
-func (b *bounds) failed(now time.Time, namespace string) (paused bool) {
-	b.failures[namespace]++
-	scope, stops := b.stopped()
-	if !stops || b.pause != "" && b.paused.Covers(scope) {
-		return false
-	}
-	if b.pause != "" {
-		scope = b.paused.Join(scope)
-	}
-	// A release of the earlier pause must not release this one.
-	b.pause, b.paused = pauseID(b.generation, now), scope
-	return true
-}
-
-// stopped returns where the failures stop patches, and whether they do anywhere.
-func (b *bounds) stopped() (scope containment.Scope, stops bool) {
-	return containment.Of(b.failures, containment.LimitOf(b.limits.PauseAfterFailures, containment.Never))
-}
-
-// recovered counts one failure in a namespace less. A pause of the whole policy lasts until it is released. A pause of namespaces
-// ends where its cause is gone.
-func (b *bounds) recovered(namespace string) {
-	if b.failures[namespace]--; b.failures[namespace] == 0 {
-		delete(b.failures, namespace)
-	}
-	if b.pause == "" || b.paused.All() || b.version == nil {
-		return
-	}
-	var stops bool
-	if b.paused, stops = b.stopped(); !stops {
-		b.pause = ""
-	}
-}
-
-// blocked returns what keeps an object back before the policy, or another one of its group, may move it.
-func (b *bounds) blocked(now time.Time, key Key, granted bool) block {
-	// An object that is moved already takes no other slot. One that has failed takes a slot of its namespace alone, so that no tenant stops
-	// the moves of others.
-	self := count(b.moving.Has(key))
-	if most := int(b.limits.MaxConcurrent); most > 0 {
-		selfLate := count(b.late.Has(key))
-		others := b.moving.Len() - self - (b.late.Len() - selfLate) + b.late.namespaces[key.Namespace] - selfLate
-		if others >= most {
-			return block{reason: forSlot, policy: b.name}
+// until returns when a patch of an object may be tried; zero if it may now.
+func (f *failing) until(now time.Time, key Key) (out time.Time) {
+	for t := range f.of(key) {
+		if out = t.until(now, key); !out.IsZero() {
+			break
 		}
 	}
-	if most := b.limits.PerNamespace; most > 0 && b.moving.namespaces[key.Namespace]-self >= int(most) {
-		return block{reason: forSlot, policy: b.name}
-	}
-	if next := b.next(granted); now.Before(next) {
-		return block{forPace, b.name, next}
-	}
-	return block{}
+	return out
 }
 
-// takesTooMany reports whether the policy may not make the object unavailable because too many are.
-func (b *bounds) takesTooMany(key Key, objects Matches) bool {
-	return b.limits.MaxUnavailable != nil && !b.unavailable.Has(key) && b.unavailable.Len() >= b.maxUnavailable(objects.Matched(b.name, b.rolled))
-}
-
-// countsUnready reports whether the policy counts an object that is not ready as unavailable. It does not if the object is a Pod and
-// the policy evicts none: the readiness of the Pod is known only because of other policies.
-func (b *bounds) countsUnready(key Key) bool {
-	return key.Resource.GroupResource() != podResource || b.version != nil && b.version.Evict
-}
-
-// maxUnavailable returns how many of the matched objects may be unavailable. A percentage is rounded down, but to 1 at
-// least: with 0, no object could ever be moved.
-func (b *bounds) maxUnavailable(matched int) int {
-	out, err := intstr.GetScaledValueFromIntOrPercent(new(ptr.Deref(b.limits.MaxUnavailable, intstr.FromString("100%"))), matched, false)
-	if err != nil {
-		// The schema refuses such a value.
-		return 1
-	}
-	return max(out, 1)
-}
-
-// mayHaveMore reports whether more objects may be unavailable than when it was called last.
-func (b *bounds) mayHaveMore(matched int) bool {
-	before := b.most
-	b.most = b.maxUnavailable(matched)
-	return b.most > before
-}
-
-// moves reports whether the policy, or another one of its group, moves an object; for all policies together, whether any does.
-func (b *bounds) moves(m *movement) bool {
-	if m == nil || b.name == "" {
-		return m != nil && len(m.patching)+len(m.following) > 0
-	}
-	for member := range b.members {
-		if m.movesFor(member.name) {
-			return true
-		}
-	}
-	return false
-}
-
-// othersResume reports whether it is not known yet which objects an earlier leader was moving for other policies of the group.
-func (b *bounds) othersResume() bool {
-	for member := range b.members {
-		if member != b && member.resuming {
-			return true
-		}
-	}
-	return false
-}
-
-// setMember adds a key to a set, or removes it.
-func setMember(set sets.Set[Key], key Key, member bool) {
-	if member {
-		set.Insert(key)
-	} else {
-		set.Delete(key)
+// begin declares that an object may be patched, so that it is the probe for others.
+func (f *failing) begin(now time.Time, key Key) {
+	for t := range f.of(key) {
+		t.probed, t.probe = now, key
 	}
 }
 
-// unversioned returns the key without the version of its resource. An object is the same in all versions.
-func unversioned(key Key) Key {
-	key.Resource.Version = ""
-	return key
+// end declares that the patch of an object has no result, or is not made.
+func (f *failing) end(key Key) {
+	f.namespaces.end(key)
+	if t := f.objects[key.Namespace]; t != nil {
+		t.end(key)
+	}
 }
 
-// pauseID returns an identifier of a pause that begins now.
-func pauseID(generation int64, now time.Time) string {
-	return strconv.FormatInt(generation, 10) + "-" + strconv.FormatInt(now.UnixMilli(), 36)
+// fail declares that the patch of an object failed.
+func (f *failing) fail(now time.Time, key Key) {
+	if f.objects == nil {
+		f.objects = map[string]*streak{}
+	}
+	if f.objects[key.Namespace] == nil {
+		f.objects[key.Namespace] = &streak{}
+	}
+	f.objects[key.Namespace].fail(now, key, retryDelayMax)
+	f.namespaces.fail(now, Key{Namespace: key.Namespace}, policyRetryDelayMax)
+}
+
+// succeed declares that the patch of an object succeeded. It returns the objects that had failed in its namespace.
+func (f *failing) succeed(key Key) (failed sets.Set[Key]) {
+	if t := f.objects[key.Namespace]; t != nil {
+		failed = t.members
+	}
+	delete(f.objects, key.Namespace)
+	f.namespaces = streak{}
+	return failed
+}
+
+// forget declares that an object does not exist any more.
+func (f *failing) forget(key Key) {
+	f.end(key)
+	if t := f.objects[key.Namespace]; t != nil && len(t.members.Delete(key)) == 0 {
+		delete(f.objects, key.Namespace)
+		f.namespaces.members.Delete(Key{Namespace: key.Namespace})
+	}
+}
+
+// has reports whether an object failed since the last success in its namespace.
+func (f *failing) has(key Key) bool {
+	t := f.objects[key.Namespace]
+	return t != nil && t.members.Has(key)
+}
+
+// report reports whether a failure should be logged now.
+func (f *failing) report(now time.Time) bool {
+	due := f.reported.IsZero() || now.Sub(f.reported) >= reportInterval
+	if due {
+		f.reported = now
+	}
+	return due
 }

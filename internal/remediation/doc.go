@@ -18,6 +18,3 @@ limitations under the License.
 // which patches were sent, and which objects do not settle (Ledger), and decides when an object may be patched (Scheduler;
 // docs/scheduler.md). It keeps its state in memory and has no clock: callers pass the time.
 package remediation
-
-// FieldManager is the field manager of the patches with which the leader remediates. Permitted moves are appended to it.
-const FieldManager = "berth-remediation"

@@ -23,7 +23,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -32,12 +34,91 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
 )
+
+// Rollout is the progress of an object's rollout, and whether the object is ready.
+type Rollout struct {
+	// UID identifies the object. Generation is the generation of its spec that was observed.
+	UID        types.UID
+	Generation int64
+	// Ready reports whether the rollout is complete and the object is ready.
+	Ready bool
+	// Failure is the reason why the rollout failed; empty if it did not fail.
+	Failure string
+	// Version is the resource version of the object on which a multi-cluster system reports. Then Ready reports whether the object runs in its
+	// clusters. It is empty if Ready is what the object's own status says.
+	Version string
+	// Serves reports whether the object is available although it is not ready: it is still in clusters that it leaves. Missing says what is
+	// missing, for a message. Both are only set for reports.
+	Serves  bool
+	Missing string
+}
+
+// rolls reports whether the pods of an object are replaced without a user when its pod template changes.
+func rolls(obj *unstructured.Unstructured) bool {
+	if (obj.GroupVersionKind().GroupKind() == schema.GroupKind{Group: "apps", Kind: "Deployment"}) {
+		paused, _, _ := unstructured.NestedBool(obj.Object, "spec", "paused")
+		return !paused
+	}
+	// With this strategy, the pods of StatefulSets and DaemonSets stay as they are until they are deleted.
+	strategy, _, _ := unstructured.NestedString(obj.Object, "spec", "updateStrategy", "type")
+	return strategy != "OnDelete"
+}
+
+// RolloutOf returns the progress of an object's rollout by the conventions of kstatus. The object must have the fields of
+// RolloutFields. If its status is malformed, the object is not ready.
+func RolloutOf(obj *unstructured.Unstructured) Rollout {
+	out := Rollout{UID: obj.GetUID(), Generation: obj.GetGeneration()}
+	pod := obj.GroupVersionKind().GroupKind() == podKind
+	// A Pod that has finished, or that its owner keeps from being scheduled, is not missed. For OnDelete, kstatus has this rule for StatefulSets
+	// alone.
+	if obj.GetDeletionTimestamp() == nil && (pod && (finished(obj) || gated(obj)) || !pod && !rolls(obj)) {
+		out.Ready = true
+	} else if result, err := status.Compute(obj); err == nil {
+		out.Ready = result.Status == status.CurrentStatus
+		// A Pod has no rollout, so none can fail.
+		if result.Status == status.FailedStatus && !pod {
+			out.Failure = result.Message
+		}
+	}
+	return out
+}
+
+// RolloutFields returns the fields that RolloutOf reads, for all types. The field set is sealed.
+func RolloutFields() *projection.FieldSet {
+	f := &projection.FieldSet{}
+	metadata := f.AddName("metadata")
+	metadata.AddName("generation")
+	metadata.AddName("deletionTimestamp")
+	spec := f.AddName("spec")
+	for _, name := range []string{"replicas", "paused", "progressDeadlineSeconds"} {
+		spec.AddName(name)
+	}
+	spec.AddName("updateStrategy").AddAll()
+	spec.AddName("schedulingGates").AddAll()
+	f.AddName("status").AddAll()
+	return f.Seal()
+}
+
+// notRolled are the types whose running pods stay as they are when the pod template changes.
+var notRolled = []schema.GroupResource{
+	podResource, {Group: "apps", Resource: "replicasets"}, {Resource: "podtemplates"}, {Resource: "replicationcontrollers"},
+	{Group: "batch", Resource: "jobs"}, {Group: "batch", Resource: "cronjobs"},
+}
+
+// Observes reports whether remediation of a policy has to know which objects of a type are ready, because it may replace their
+// pods or evict them.
+func Observes(p *placement.Policy, resource schema.GroupResource) bool {
+	return p.WatchesRollouts() && (!slices.Contains(notRolled, resource) || EvictsFrom(p, resource))
+}
 
 // movement is an object that is patched or moved, or that was granted a patch.
 type movement struct {
-	// patching are the policies for which the object is patched or may be patched now, with what they want.
+	// patching are the policies for which the object is patched or may be patched now, with what they want. began is when Ask allowed the last
+	// patch.
 	patching map[string]claim
+	began    time.Time
 	// granted is the place in line that the object had, if it may be patched now and was not asked for yet; otherwise nil.
 	granted *waiter
 	// following are the policies whose patch is followed, from its end until the object is ready. The value reports whether the object is
@@ -48,53 +129,34 @@ type movement struct {
 	generation int64
 	version    string
 	// reported is set if only a report of a system says that the object is ready. moved is when the patch was over that moved the object to other
-	// clusters, zero if none did, and timeout is how long the object may take from then on until it is ready.
+	// clusters; zero if none did.
 	reported bool
 	moved    time.Time
-	timeout  time.Duration
-	// late is set once the object has failed because it took longer.
-	late bool
+	// deadline is when the object has failed if it is not ready by then; zero if there is none. If adopted is set, it is not known whether an earlier
+	// leader was moving the object, and it does not count as moved any more then. late is set once the object has failed because of that.
+	deadline      time.Time
+	adopted, late bool
 	// seen is the newest progress since the object began to be moved, which may be newer than the patch.
 	seen Rollout
 	// unobserved is set if rollouts of the object are not observed any more, so that no rollout counts after a patch under way.
 	unobserved bool
-	// began is when Ask allowed the last patch.
-	began time.Time
 	// evicted is set if the object is a Pod that was evicted, so that it is moved until there is none with the UID.
 	evicted bool
-	// adopted is set if it is not known whether an earlier leader was moving the object.
-	adopted bool
-}
-
-// deadline returns when the object has failed if it is not ready by then; zero if it has, or if there is none.
-func (m *movement) deadline() time.Time {
-	if m.moved.IsZero() || m.late {
-		return time.Time{}
-	}
-	return m.moved.Add(m.timeout)
 }
 
 // movesFor reports whether the object is patched or moved for a policy.
 func (m *movement) movesFor(policy string) bool {
-	if m == nil {
-		return false
-	}
 	_, patching := m.patching[policy]
 	return patching || m.follows(policy)
 }
 
 // policies returns the policies for which the object is patched or moved.
-func (m *movement) policies() (out []string) {
-	if m == nil {
-		return nil
-	}
+func (m *movement) policies() []string {
 	return slices.AppendSeq(slices.Collect(maps.Keys(m.patching)), maps.Keys(m.following))
 }
 
 // claims returns what policies want of the patch, in the order of their names.
-func (m *movement) claims() []claim {
-	return slices.SortedFunc(maps.Values(m.patching), byPolicy)
-}
+func (m *movement) claims() []claim { return slices.SortedFunc(maps.Values(m.patching), byPolicy) }
 
 // follows reports whether the object counts as moved after its patch for a policy.
 func (m *movement) follows(policy string) bool {
@@ -104,20 +166,12 @@ func (m *movement) follows(policy string) bool {
 
 // rolls reports whether a patch makes the object unavailable.
 func (m *movement) rolls() bool {
-	if m == nil {
-		return false
-	}
 	for _, c := range m.patching {
 		if c.rolls {
 			return true
 		}
 	}
-	for _, unavailable := range m.following {
-		if unavailable {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(slices.Collect(maps.Values(m.following)), true)
 }
 
 // precedes reports whether an object was observed before it was patched, or by what does not say whether it is ready.
@@ -141,8 +195,9 @@ type claim struct {
 func claimsOf(key Key, due Due, carrier Carrier) []claim {
 	out := make([]claim, len(due))
 	for i, v := range due {
-		rolls := (carrier.Reports || Observes(v.Policy, key.Resource.GroupResource())) && slices.ContainsFunc(v.Changes, rollsPods)
-		moves := carrier.Reports && slices.ContainsFunc(v.Changes, movesClusters)
+		rolls := (carrier.Reports || Observes(v.Policy, key.Resource.GroupResource())) &&
+			slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return possible(c) && c.ChangesPods() })
+		moves := carrier.Reports && slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return possible(c) && c.MovesClusters() })
 		// An object without clusters runs nowhere anyway.
 		leaves := moves && !carrier.Surges && slices.ContainsFunc(v.Changes, placement.Change.LeavesClusters)
 		out[i] = claim{v.Policy, rolls || moves, rolls || leaves}
@@ -153,14 +208,6 @@ func claimsOf(key Key, due Due, carrier Carrier) []claim {
 
 func byPolicy(a, b claim) int { return strings.Compare(a.policy.Name, b.policy.Name) }
 
-// movesClusters reports whether a change is one of the object's clusters.
-func movesClusters(c placement.Change) bool { return possible(c) && c.MovesClusters() }
-
-// MovesClusters reports whether the verdicts change the clusters of an object.
-func (d Due) MovesClusters() bool {
-	return slices.ContainsFunc(d.changes(), placement.Change.MovesClusters)
-}
-
 // Carrier is what is known of the systems that carry an object to clusters. The zero value stands for none.
 type Carrier struct {
 	// Reports reports whether one of them says where the object runs. Surges reports whether the object stays in clusters that it leaves
@@ -168,32 +215,23 @@ type Carrier struct {
 	Reports, Surges bool
 }
 
-// rollsPods reports whether a change is one of the pod template.
-func rollsPods(c placement.Change) bool { return possible(c) && c.ChangesPods() }
-
-// moveTimeout returns how long an object may take to run in its new clusters.
-func moveTimeout(p *placement.Policy) time.Duration {
-	return ptr.Deref(p.Budget.MoveTimeout, metav1.Duration{Duration: placementv1.DefaultMoveTimeout}).Duration
-}
-
-// movementOf returns the movement of an object, which is new if there is none. The caller holds mu.
+// movementOf returns the movement of an object, which is new if there is none.
 func (s *Scheduler) movementOf(key Key) *movement {
-	m := s.moving[key]
-	if m == nil {
-		m = &movement{patching: map[string]claim{}, following: map[string]bool{}, seen: s.unready[key]}
-		s.moving[key] = m
+	if s.moving[key] == nil {
+		s.moving[key] = &movement{patching: map[string]claim{}, following: map[string]bool{}, seen: s.unready[key]}
 	}
-	return m
+	return s.moving[key]
 }
 
-// drop removes a movement if it is over. The caller holds mu and calls update.
+// drop removes a movement if it is over. The caller calls update.
 func (s *Scheduler) drop(key Key, m *movement) {
 	if len(m.patching)+len(m.following) == 0 {
 		delete(s.moving, key)
 	}
 }
 
-// follow makes an object count as moved after its patch for the policies that require it. The caller holds mu.
+// follow makes an object count as moved after its patch for the policies that require it. It may take the shortest moveTimeout of them to run in
+// its new clusters.
 func (s *Scheduler) follow(now time.Time, m *movement) {
 	var timeout time.Duration
 	for policy, c := range m.patching {
@@ -202,15 +240,20 @@ func (s *Scheduler) follow(now time.Time, m *movement) {
 			continue
 		}
 		m.following[policy] = c.rolls
-		if most := moveTimeout(b.version); timeout == 0 || most < timeout {
+		if most := ptr.Deref(b.version.Budget.MoveTimeout, metav1.Duration{Duration: placementv1.DefaultMoveTimeout}).Duration; timeout == 0 || most < timeout {
 			timeout = most
 		}
 	}
 	if m.reported && timeout > 0 {
-		m.moved, m.timeout, m.late = now.Round(0), timeout, false
-		s.late = earliest(s.late, m.deadline())
+		m.moved, m.late = now.Round(0), false
+		s.expect(m, m.moved.Add(timeout))
 		s.changes.Notify()
 	}
+}
+
+// expect sets the deadline of a movement; zero for none.
+func (s *Scheduler) expect(m *movement, deadline time.Time) {
+	m.deadline, s.deadline = deadline, earliest(s.deadline, deadline)
 }
 
 // Observe declares how far an object's rollout is.
@@ -220,22 +263,22 @@ func (s *Scheduler) Observe(now time.Time, key Key, r Rollout) {
 	s.observe(now, key, r)
 }
 
-// observe is Observe. The caller holds mu.
+// observe is Observe.
 func (s *Scheduler) observe(now time.Time, key Key, r Rollout) {
 	m := s.moving[key]
-	if _, known := s.unready[key]; r.Ready && !known && m == nil && s.failed[unversioned(key)] == nil {
-		return
-	}
 	if m != nil {
 		m.seen, m.unobserved = r, false
 	}
 	if r.Ready {
-		delete(s.unready, key)
-		for policy, f := range s.failed[unversioned(key)] {
-			if f.rollout {
-				s.clearFailures(key, policy)
+		for name, b := range s.policies {
+			if b.failed.objects[unversioned(key)].rollout {
+				s.clearFailures(key, name)
 			}
 		}
+		if _, known := s.unready[key]; !known && m == nil {
+			return
+		}
+		delete(s.unready, key)
 	} else {
 		s.unready[key] = r
 	}
@@ -243,7 +286,7 @@ func (s *Scheduler) observe(now time.Time, key Key, r Rollout) {
 	s.update(key)
 }
 
-// conclude ends the move of an object whose rollout is over. The caller holds mu and calls update.
+// conclude ends the move of an object whose rollout is over. The caller calls update.
 func (s *Scheduler) conclude(now time.Time, key Key, r Rollout) {
 	m := s.moving[key]
 	switch {
@@ -264,14 +307,14 @@ func (s *Scheduler) conclude(now time.Time, key Key, r Rollout) {
 	s.drop(key, m)
 }
 
-// endRollout declares that no rollout of an object counts any more. The caller holds mu.
+// endRollout declares that no rollout of an object counts any more.
 func (s *Scheduler) endRollout(m *movement) {
 	s.changed(slices.Collect(maps.Keys(m.following))...)
 	clear(m.following)
-	m.adopted, m.moved, m.late = false, time.Time{}, false
+	m.adopted, m.moved, m.deadline, m.late = false, time.Time{}, time.Time{}, false
 }
 
-// changed has Schedule return policies whose rollouts or failures changed. The caller holds mu.
+// changed has Schedule return policies whose rollouts or failures changed.
 func (s *Scheduler) changed(policies ...string) {
 	if len(policies) > 0 {
 		s.news.Changed = append(s.news.Changed, policies...)
@@ -304,7 +347,7 @@ func (s *Scheduler) Unsettle() {
 	s.unsettle()
 }
 
-// unsettle is Unsettle. The caller holds mu.
+// unsettle is Unsettle.
 func (s *Scheduler) unsettle() {
 	s.epoch++
 	for _, b := range s.policies {
@@ -319,18 +362,12 @@ func (s *Scheduler) Unobserve(key Key) {
 	s.unobserve(key)
 }
 
-// unobserveType forgets the rollouts of a type, except those of the objects that remain. The caller holds mu.
+// unobserveType forgets the rollouts of a type, except those of the objects that remain.
 func (s *Scheduler) unobserveType(resource schema.GroupVersionResource, remaining map[Key]Rollout) {
-	forget := func(key Key) {
+	for _, key := range slices.AppendSeq(slices.Collect(maps.Keys(s.unready)), maps.Keys(s.moving)) {
 		if _, remains := remaining[key]; key.Resource == resource && !remains && !s.reported(key) {
 			s.unobserve(key)
 		}
-	}
-	for key := range s.unready {
-		forget(key)
-	}
-	for key := range s.moving {
-		forget(key)
 	}
 }
 
@@ -343,13 +380,13 @@ func (s *Scheduler) EndReports(key Key) {
 	}
 }
 
-// reported reports whether what is known of an object is a report of a system, or waits for one. The caller holds mu.
+// reported reports whether what is known of an object is a report of a system, or waits for one.
 func (s *Scheduler) reported(key Key) bool {
 	m := s.moving[key]
 	return s.unready[key].Version != "" || m != nil && m.reported
 }
 
-// unobserve forgets an object's rollout. The caller holds mu.
+// unobserve forgets an object's rollout.
 func (s *Scheduler) unobserve(key Key) {
 	delete(s.unready, key)
 	if m := s.moving[key]; m != nil {
@@ -370,9 +407,12 @@ func (s *Scheduler) Settled(policy string) (settled bool, epoch int) {
 	return b != nil && b.settled, s.epoch
 }
 
-// adoption is how long objects whose rollouts are not complete count as moved because an earlier leader may have been moving
-// them.
-const adoption = 10 * time.Minute
+const (
+	// adoption is how long objects whose rollouts are not complete count as moved because an earlier leader may have been moving them.
+	adoption = 10 * time.Minute
+	// ResumeLimit is how long a new leader tries to find out what an earlier one left.
+	ResumeLimit = 10 * time.Minute
+)
 
 // Settle declares that all objects that a version of a policy matches have been decided, and that the rollouts of those types
 // of them are observed that have any. It does nothing if another version is in force, or if that has to be found out again
@@ -389,20 +429,24 @@ func (s *Scheduler) Settle(now time.Time, version *placement.Policy, rolled []sc
 		s.goOn(b)
 		s.takeOver(now, b)
 	}
-	b.resuming = false
-	b.unavailable.Clear()
+	b.resuming, b.unavailable = false, newTally[struct{}]()
 	for key := range s.unready {
 		s.update(key)
 	}
-	for key := range s.moving {
-		s.update(key)
-	}
+	s.updateMoving()
 	s.reclassify()
 	s.freed()
 }
 
+// updateMoving calls update for all objects that are moved.
+func (s *Scheduler) updateMoving() {
+	for key := range s.moving {
+		s.update(key)
+	}
+}
+
 // goOn goes on with the moves of an earlier leader to other clusters that are known, as far as the objects do not run there yet: they fail when
-// they would have under that leader. The caller holds mu and calls update.
+// they would have under that leader. The caller calls update.
 func (s *Scheduler) goOn(b *bounds) {
 	for key, r := range s.unready {
 		move, known := b.left[unversioned(key)]
@@ -415,19 +459,24 @@ func (s *Scheduler) goOn(b *bounds) {
 			// This leader moved it again, or the move is also one for another policy.
 			continue
 		}
-		m.uid, m.generation, m.version, m.reported, m.adopted = r.UID, r.Generation, r.Version, true, false
-		m.moved, m.timeout, m.late = move.Since, move.Deadline.Sub(move.Since), move.Deadline.IsZero()
-		s.late = earliest(s.late, m.deadline())
+		m.adopt(r, false, move.Deadline.IsZero())
+		m.moved = move.Since
+		s.expect(m, move.Deadline)
 	}
 	b.left = nil
 	s.changed(b.name)
 }
 
+// adopt makes a movement that of an object whose rollout an earlier leader began, if it did.
+func (m *movement) adopt(r Rollout, adopted, late bool) {
+	m.uid, m.generation, m.version, m.reported, m.adopted, m.late = r.UID, r.Generation, r.Version, r.Version != "", adopted, late
+}
+
 // takeOver goes on with what else an earlier leader left of a policy: objects that it may have been moving count as moved for some
-// time, and failures that are over do not count any more. The caller holds mu and calls update.
+// time, and failures that are over do not count any more. The caller calls update.
 func (s *Scheduler) takeOver(now time.Time, b *bounds) {
-	for key, failed := range s.failed {
-		if _, known := failed[b.name]; known && !s.objects.Requires(b.name, key) && !s.unreadyInAnyVersion(key) {
+	for key := range b.failed.objects {
+		if !s.objects.Requires(b.name, key) && !s.unreadyInAnyVersion(key) {
 			s.clearFailures(key, b.name)
 		}
 	}
@@ -440,14 +489,17 @@ func (s *Scheduler) takeOver(now time.Time, b *bounds) {
 		m.following[b.name] = !r.Serves
 		if m.uid != r.UID {
 			// What has failed since it was moved is known to be one of those.
-			known := reported && s.failed[unversioned(key)][b.name].rollout
-			m.uid, m.generation, m.version, m.reported, m.adopted, m.late = r.UID, r.Generation, r.Version, reported, !known, known
+			known := reported && b.failed.objects[unversioned(key)].rollout
+			m.adopt(r, !known, known)
+			m.moved, m.deadline = time.Time{}, time.Time{}
 		}
-		s.adoptedUntil = now.Add(adoption).Round(0)
+		if m.adopted {
+			s.expect(m, now.Add(adoption).Round(0))
+		}
 	}
 }
 
-// unreadyInAnyVersion reports whether an object, without the version of its resource, is not ready. The caller holds mu.
+// unreadyInAnyVersion reports whether an object, without the version of its resource, is not ready.
 func (s *Scheduler) unreadyInAnyVersion(key Key) bool {
 	for k := range s.unready {
 		if unversioned(k) == key {
@@ -457,31 +509,25 @@ func (s *Scheduler) unreadyInAnyVersion(key Key) bool {
 	return false
 }
 
-// abandon ends the moves of objects of which it is not known whether an earlier leader was moving them. The caller holds mu.
-func (s *Scheduler) abandon() {
-	s.adoptedUntil = time.Time{}
+// expire ends the movements whose deadline has come. Objects that do not run in their clusters in time have failed, and go on to count as moved.
+func (s *Scheduler) expire(now time.Time) {
+	s.deadline = time.Time{}
 	for key, m := range s.moving {
+		if !passed(m.deadline, now) {
+			s.expect(m, m.deadline)
+			continue
+		}
 		if m.adopted {
 			s.endRollout(m)
 			s.drop(key, m)
 			s.update(key)
-		}
-	}
-}
-
-// failLate records that objects have failed that do not run in their clusters in time. They go on to count as moved. The caller holds mu.
-func (s *Scheduler) failLate(now time.Time) {
-	s.late = time.Time{}
-	for key, m := range s.moving {
-		if !passed(m.deadline(), now) {
-			s.late = earliest(s.late, m.deadline())
 			continue
 		}
-		m.late = true
-		reason := fmt.Sprintf("it does not run in its clusters %s after it was moved", m.timeout)
+		reason := fmt.Sprintf("it does not run in its clusters %s after it was moved", m.deadline.Sub(m.moved))
 		if m.seen.Missing != "" {
 			reason += ": " + m.seen.Missing
 		}
+		m.late, m.deadline = true, time.Time{}
 		for policy := range m.following {
 			s.fail(now, key, policy, failure{reason, true})
 		}
@@ -496,23 +542,7 @@ func (s *Scheduler) Resuming() []string {
 	return s.resuming()
 }
 
-// ResumeLimit is how long a new leader tries to find out what an earlier one left.
-const ResumeLimit = 10 * time.Minute
-
-// stopResuming gives up to find that out. The caller holds mu.
-func (s *Scheduler) stopResuming() {
-	s.resumeUntil = time.Time{}
-	for _, name := range s.resuming() {
-		s.policies[name].resuming = false
-		s.goOn(s.policies[name])
-		s.freed()
-	}
-	for key := range s.moving {
-		s.update(key)
-	}
-}
-
-// resuming is Resuming. The caller holds mu.
+// resuming is Resuming.
 func (s *Scheduler) resuming() (out []string) {
 	for name, b := range s.policies {
 		if b.resuming {
@@ -520,6 +550,17 @@ func (s *Scheduler) resuming() (out []string) {
 		}
 	}
 	return out
+}
+
+// stopResuming gives up to find that out.
+func (s *Scheduler) stopResuming() {
+	s.resumeUntil = time.Time{}
+	for _, name := range s.resuming() {
+		s.policies[name].resuming = false
+		s.goOn(s.policies[name])
+		s.freed()
+	}
+	s.updateMoving()
 }
 
 // Left is what an earlier leader left of a policy.
@@ -557,5 +598,230 @@ func (s *Scheduler) Resume(now time.Time, policy string, left Left) {
 	b.resuming = b.resuming || len(left.Failed) > 0
 	for _, f := range left.Failed {
 		s.fail(now, f.Key, policy, failure{f.Reason, f.Rollout})
+	}
+}
+
+// fail records that a patch of an object for a policy, or its rollout, failed. If too many did, it pauses the policy, or some
+// namespaces of it. The caller calls update.
+func (s *Scheduler) fail(now time.Time, key Key, policy string, f failure) {
+	b := s.policies[policy]
+	if b == nil || b.version == nil && !b.resuming {
+		return
+	}
+	key, f.reason = unversioned(key), truncate(f.reason)
+	before, known := b.failed.objects[key]
+	if b.failed.put(key, f); f != before {
+		s.changed(policy)
+	}
+	scope, stops := b.stopped()
+	if known || !stops || b.pause != "" && b.paused.Covers(scope) {
+		return
+	}
+	if b.pause != "" {
+		scope = b.paused.Join(scope)
+	}
+	// A release of the earlier pause must not release this one.
+	b.pause, b.paused = pauseID(b.generation, now), scope
+	s.news.Paused = append(s.news.Paused, policy)
+}
+
+// refused reports whether the last patch of an object for the policy was refused.
+func (b *bounds) refused(key Key) bool {
+	f, failed := b.failed.objects[unversioned(key)]
+	return failed && !f.rollout
+}
+
+// clearFailures records that an object's patches and rollout for some policies do not fail.
+func (s *Scheduler) clearFailures(key Key, policies ...string) {
+	for _, policy := range policies {
+		b := s.policies[policy]
+		if b == nil || !b.failed.remove(unversioned(key)) {
+			continue
+		}
+		// A pause of the whole policy lasts until it is released. A pause of namespaces ends where its cause is gone.
+		if b.pause != "" && !b.paused.All() && b.version != nil {
+			var stops bool
+			if b.paused, stops = b.stopped(); !stops {
+				b.pause = ""
+			}
+		}
+		s.changed(policy)
+		s.freed()
+	}
+	s.classify(s.line.byKey[key])
+}
+
+// pardon ends a policy's pause, and forgets the failures that caused it.
+func (s *Scheduler) pardon(b *bounds) {
+	if b.pause != "" {
+		b.pause, b.paused = "", nil
+		s.changed(b.name)
+		s.freed()
+	}
+	for key := range b.failed.objects {
+		s.clearFailures(key, b.name)
+	}
+	s.reclassify()
+}
+
+// Release lets a policy's patches go on that stopped because too many failed. It returns false if the policy has no such pause.
+func (s *Scheduler) Release(policy, pause string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.policies[policy]
+	if b == nil || b.pause == "" || b.pause != pause {
+		return false
+	}
+	s.pardon(b)
+	return true
+}
+
+// Waiting are the numbers of objects that a policy has to patch and that wait for the scheduler.
+type Waiting struct {
+	// Paced are the objects that wait because of the number of patches a minute, or of objects that are moved at the same
+	// time.
+	Paced int
+	// Settling are the objects that wait until it is known which objects are ready.
+	Settling int
+	// Closed are the objects that wait until a window opens, and Opens is when one does; zero if none ever does.
+	Closed int
+	Opens  time.Time
+	// Unavailable are the objects that wait because too many objects are unavailable: as many as UnavailableNow, and FirstUnavailable is one
+	// of these. At most MaxUnavailable may be. This counts for the policy UnavailableFor, which may be another one that wants to patch the same
+	// objects.
+	Unavailable, UnavailableNow, MaxUnavailable int
+	FirstUnavailable                            Key
+	UnavailableFor                              string
+	// Stopped are the objects that wait because too many patches failed.
+	Stopped int
+	// Protected are the Pods that wait because a PodDisruptionBudget does not allow their eviction.
+	Protected int
+	// Rollouts is the number of objects that were patched and whose rollout is not complete, and of evicted Pods that are not
+	// gone. It is not known while Resuming is set: an earlier leader was moving objects.
+	Rollouts int
+	Resuming bool
+	// Moves are those of them that were moved to other clusters and do not run there yet, as far as a system reports that, sorted. While Resuming
+	// is set, they include all that the earlier leader left.
+	Moves []Move
+	// Late are those of them that have failed because they do not run in their new clusters in time, and that count as moved in their namespace.
+	Late int
+	// Failures are the objects whose patch or rollout failed, and Pause identifies the pause because of them; "" for none. PausedIn
+	// is where it stops patches, if there is one.
+	Failures []Failure
+	Pause    string
+	PausedIn containment.Scope
+}
+
+// Paused reports whether patches of the whole policy stopped because too many failed.
+func (w *Waiting) Paused() bool { return w.Pause != "" && w.PausedIn.All() }
+
+// PauseMessage describes why the patches of a policy stopped, and how to let them go on; "" if they did not. It names one of the
+// objects.
+func (w *Waiting) PauseMessage(policy string) string { return w.pauseMessage(policy, true) }
+
+// PauseNote is PauseMessage without an object, for an Event on the policy.
+func (w *Waiting) PauseNote(policy string) string { return w.pauseMessage(policy, false) }
+
+func (w *Waiting) pauseMessage(policy string, named bool) string {
+	if w.Pause == "" {
+		return ""
+	}
+	failed := slices.DeleteFunc(slices.Clone(w.Failures), func(f Failure) bool { return !w.PausedIn.Includes(f.Namespace) })
+	var example, where string
+	if !w.PausedIn.All() {
+		where = " " + w.PausedIn.String()
+	}
+	cause, correct := "objects failed that do not fail any more", "Let"
+	if len(failed) > 0 {
+		cause, correct = fmt.Sprintf("%d objects failed", len(failed)), "Correct the cause, then let"
+		if named {
+			example = fmt.Sprintf(", such as %s: %s", failed[0].Key, failed[0].Reason)
+		}
+	}
+	return fmt.Sprintf("%s, so Berth patches no more objects of this policy%s (spec.remediation.budget.pauseAfterFailures)%s. "+
+		"%s the patches go on: kubectl annotate placementpolicy %s --overwrite %s=%s",
+		cause, where, example, correct, policy, placementv1.ResumeAfterFailuresAnnotation, w.Pause)
+}
+
+// Move is an object that was moved to other clusters.
+type Move struct {
+	// Key is the object, without the version of its resource.
+	Key
+	// Since is when it was moved. Deadline is when it has failed if it does not run in its clusters by then; zero if it has failed for that
+	// reason.
+	Since, Deadline time.Time
+}
+
+// Failure is an object whose patch the API server refused, or whose rollout failed after a patch.
+type Failure struct {
+	// Key is the object, without the version of its resource.
+	Key
+	Reason string
+	// Rollout reports whether it is the rollout that failed.
+	Rollout bool
+}
+
+// Waiting returns the numbers of objects that a policy has to patch and that wait for the scheduler at a time.
+func (s *Scheduler) Waiting(now time.Time, policy string) (out Waiting) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.line.classes {
+		if c.wantedBy(policy) {
+			w := c.first()
+			out.add(c.waiters.Len(), s.blocked(now, w.key, w.claims, w.since, false))
+		}
+	}
+	for _, p := range s.protected {
+		out.Protected += count(slices.Contains(p.policies, policy))
+	}
+	b := s.policies[policy]
+	if b == nil {
+		return out
+	}
+	if by := s.policies[out.UnavailableFor]; by != nil && len(by.unavailable.objects) > 0 {
+		out.UnavailableNow, out.MaxUnavailable = len(by.unavailable.objects), by.maxUnavailable(s.objects)
+		out.FirstUnavailable = slices.MinFunc(slices.Collect(maps.Keys(by.unavailable.objects)), compareKeys)
+	}
+	moves := map[Key]Move{}
+	maps.Copy(moves, b.left)
+	for key := range b.moving.objects {
+		m := s.moving[key]
+		if !m.follows(policy) {
+			continue
+		}
+		out.Rollouts++
+		out.Late += count(b.late.has(key))
+		if !m.moved.IsZero() {
+			moves[unversioned(key)] = Move{unversioned(key), m.moved, m.deadline}
+		}
+	}
+	out.Resuming, out.Pause, out.PausedIn = b.resuming, b.pause, b.paused
+	for key, f := range b.failed.objects {
+		out.Failures = append(out.Failures, Failure{key, f.reason, f.rollout})
+	}
+	slices.SortFunc(out.Failures, func(a, b Failure) int { return compareKeys(a.Key, b.Key) })
+	out.Moves = slices.SortedFunc(maps.Values(moves), func(a, b Move) int { return compareKeys(a.Key, b.Key) })
+	return out
+}
+
+// add counts objects that something keeps back.
+func (w *Waiting) add(n int, by block) {
+	switch by.reason {
+	case forWindow:
+		w.Closed += n
+		w.Opens = earliest(w.Opens, by.until)
+	case forAvailability:
+		w.Unavailable += n
+		if w.UnavailableFor == "" {
+			w.UnavailableFor = by.policy
+		}
+	case forRelease:
+		w.Stopped += n
+	case forSettling:
+		w.Settling += n
+	case forChange, forProbe, forData:
+		// These are short, or the status has a pause.
+	default:
+		w.Paced += n
 	}
 }

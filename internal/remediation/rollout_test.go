@@ -24,6 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
@@ -132,12 +134,14 @@ status: {conditions: 5}
 	}
 }
 
-func TestRolls(t *testing.T) {
+// TestObserves checks of which types remediation observes rollouts: of those whose objects replace their pods when the template changes.
+func TestObserves(t *testing.T) {
+	p := &placement.Policy{Remediation: placementv1.RemediationAutomatic, Mode: placementv1.ModeEnforce, Schedules: true}
 	for resource, want := range map[string]bool{
 		"deployments.apps": true, "statefulsets.apps": true, "daemonsets.apps": true, "workloads.example.com": true,
 		"pods": false, "jobs.batch": false, "cronjobs.batch": false, "replicasets.apps": false, "replicationcontrollers": false, "podtemplates": false,
 	} {
-		if got := remediation.Rolls(schema.ParseGroupResource(resource)); got != want {
+		if got := remediation.Observes(p, schema.ParseGroupResource(resource)); got != want {
 			t.Errorf("%s: %v, not %v", resource, got, want)
 		}
 	}

@@ -19,6 +19,7 @@ package remediation
 import (
 	"cmp"
 	"container/heap"
+	"container/list"
 	"maps"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ import (
 
 // Scheduler says when existing objects may be patched or evicted. It keeps to the budgets and windows of the policies and of all policies together,
 // delays patches while the data of their policy keeps changing, and lets one patch probe for others when patches fail. It delays patches and
-// never drops any. docs/scheduler.md has its states and rules. It is safe for concurrent use.
+// never drops any. docs/scheduler.md has its states and rules. It is safe for concurrent use. Callers of its methods that are not exported hold mu.
 //
 // An object is moved from its patch until the patch is done, and if the patch rolls pods, until that rollout is complete or
 // has failed. An object that is not ready, or that is moved by a patch that rolls pods, is unavailable. To patch an object
@@ -75,19 +76,18 @@ type Scheduler struct {
 	unready map[Key]Rollout
 	// counted are the bounds for which an object is moved or unavailable.
 	counted map[Key][]*bounds
-	// late is when the first movement fails that has a deadline; zero if none has.
-	late time.Time
-	// failed holds the objects whose patch or rollout failed, without the version of the resource, by policy.
-	failed map[Key]map[string]failure
-	// refusals holds the delay before the next attempt for each object whose last patch was refused.
+	// deadline is the first one of the movements, and resumeUntil when it is given up to find out what an earlier leader was moving; zero for
+	// none.
+	deadline, resumeUntil time.Time
+	// refusals holds the delay before the next attempt for each object whose last patch was refused, and protected the Pods whose eviction a
+	// PodDisruptionBudget did not allow.
 	refusals  map[Key]time.Duration
-	evictions evictions
-	histories
-	// resumeUntil is when it is given up to find out what an earlier leader was moving; zero if that is known, or given up.
-	resumeUntil time.Time
-	// adoptedUntil is when objects no longer count as moved because an earlier leader may have been moving them; zero if none
-	// do.
-	adoptedUntil time.Time
+	protected map[Key]protectedPod
+	// repeats holds the controllers of Pods that were evicted recently, by UID.
+	repeats map[types.UID]repeat
+	// histories has the recent patches of each object. swept is when old ones were last removed.
+	histories map[Key]*history
+	swept     time.Time
 	// epoch is the number of calls of unsettle.
 	epoch int
 }
@@ -128,9 +128,10 @@ type Next struct {
 // not held down; it must not call the Scheduler.
 func NewScheduler(limits Limits, objects Matches, exempt func(policy string) bool) *Scheduler {
 	s := &Scheduler{
-		objects: objects, exempt: exempt, changes: notify.NewSignal(), policies: map[string]*bounds{}, all: newBounds("", time.Time{}), line: newLine(),
-		moving: map[Key]*movement{}, unready: map[Key]Rollout{}, counted: map[Key][]*bounds{}, failed: map[Key]map[string]failure{}, refusals: map[Key]time.Duration{},
-		evictions: newEvictions(), histories: newHistories(),
+		objects: objects, exempt: exempt, changes: notify.NewSignal(), policies: map[string]*bounds{}, all: newBounds("", time.Time{}),
+		line:   line{byKey: map[Key]*waiter{}, classes: map[classID]*class{}},
+		moving: map[Key]*movement{}, unready: map[Key]Rollout{}, counted: map[Key][]*bounds{}, refusals: map[Key]time.Duration{},
+		protected: map[Key]protectedPod{}, repeats: map[types.UID]repeat{}, histories: map[Key]*history{},
 	}
 	s.all.apply(&placement.Policy{Budget: placementv1.RemediationBudget{MaxPerMinute: int32(limits.MaxPerMinute), MaxConcurrent: int32(limits.MaxConcurrent)}})
 	return s
@@ -163,14 +164,13 @@ func (s *Scheduler) Ask(now time.Time, key Key, obj *unstructured.Unstructured, 
 		s.pass(now)
 	}
 	granted := s.cancel(key)
-	place := cmp.Or(granted, s.line.byKey[key])
+	place, since := cmp.Or(granted, s.line.byKey[key]), now
 	if due.Evicts(key.Resource.GroupResource()) {
-		if retry = s.evictions.delay(now, key, obj, due); retry > 0 {
+		if retry = s.evictionDelay(now, key, obj, due); retry > 0 {
 			s.line.remove(key)
 			return false, retry
 		}
 	}
-	since := now
 	if place != nil {
 		since = place.since
 	}
@@ -190,7 +190,7 @@ func (s *Scheduler) Ask(now time.Time, key Key, obj *unstructured.Unstructured, 
 	return true, 0
 }
 
-// due reports whether a pass is due. The caller holds mu.
+// due reports whether a pass is due.
 func (s *Scheduler) due(now time.Time) bool { return s.dirty || passed(s.wake, now) }
 
 // passed reports whether a time has come; zero never does.
@@ -204,24 +204,41 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// wait makes an object wait at the place that it had; nil for the end of the line. The caller holds mu.
+// wait makes an object wait at the place that it had; nil for the end of the line.
 func (s *Scheduler) wait(now time.Time, key Key, claims []claim, blocked block, place *waiter) {
 	s.changes.Notify()
-	if slices.ContainsFunc(claims, func(c claim) bool { b := s.policies[c.policy.Name]; return b == nil || b.version == nil }) {
+	if slices.ContainsFunc(claims, func(c claim) bool { return s.inForce(c) == nil }) {
 		// The policy was deleted, so its verdict will not be due any more.
 		s.line.remove(key)
 		s.news.Keys = append(s.news.Keys, key)
 		return
 	}
-	s.classify(s.line.put(now, key, claims, place))
+	if place == nil {
+		s.line.last++
+		place = &waiter{key: key, place: s.line.last, since: now}
+	}
+	place.claims, s.line.byKey[key] = claims, place
+	s.classify(place)
 	s.wake = earliest(s.wake, blocked.until)
 	s.dirty = s.dirty || blocked.reason == forSettling
 }
 
-// classify puts a waiting object into its class. The caller holds mu, and calls it whenever classOf changes.
-func (s *Scheduler) classify(w *waiter) { s.line.classify(w, s.classOf(w)) }
+// inForce returns the bounds of the policy of a claim; nil if it was deleted.
+func (s *Scheduler) inForce(c claim) *bounds {
+	if b := s.policies[c.policy.Name]; b != nil && b.version != nil {
+		return b
+	}
+	return nil
+}
 
-// classOf returns the class of a waiting object: what blocked reads of one object is equal for all objects of a class. The caller holds mu.
+// classify puts a waiting object into its class. It must be called whenever classOf changes.
+func (s *Scheduler) classify(w *waiter) {
+	if w != nil {
+		s.line.classify(w, s.classOf(w))
+	}
+}
+
+// classOf returns the class of a waiting object: what blocked reads of one object is equal for all objects of a class.
 func (s *Scheduler) classOf(w *waiter) classID {
 	id := classID{namespace: w.key.Namespace}
 	if s.moving[w.key] != nil {
@@ -232,7 +249,7 @@ func (s *Scheduler) classOf(w *waiter) classID {
 		b := s.policies[c.policy.Name]
 		// No name contains a slash.
 		text.WriteString(c.policy.Name)
-		for _, differs := range []bool{c.follows, c.rolls, b.unavailable.Has(w.key), b.probes.has(w.key), s.refusedFor(b, w.key)} {
+		for _, differs := range []bool{c.follows, c.rolls, b.unavailable.has(w.key), b.probes.has(w.key), b.refused(w.key)} {
 			text.WriteByte(byte('/' + count(differs)))
 		}
 	}
@@ -240,14 +257,14 @@ func (s *Scheduler) classOf(w *waiter) classID {
 	return id
 }
 
-// reclassify puts all waiting objects into their classes. The caller holds mu.
+// reclassify puts all waiting objects into their classes.
 func (s *Scheduler) reclassify() {
 	for _, w := range s.line.byKey {
 		s.classify(w)
 	}
 }
 
-// freed declares that waiting objects may go on. The caller holds mu.
+// freed declares that waiting objects may go on.
 func (s *Scheduler) freed() {
 	if len(s.line.byKey) > 0 {
 		s.dirty = true
@@ -260,21 +277,24 @@ func (s *Scheduler) freed() {
 func (s *Scheduler) Schedule(now time.Time) Next {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if passed(s.adoptedUntil, now) {
-		s.abandon()
-	}
 	if passed(s.resumeUntil, now) {
 		s.stopResuming()
 	}
-	if passed(s.late, now) {
-		s.failLate(now)
+	if passed(s.deadline, now) {
+		s.expire(now)
 	}
 	if s.due(now) {
 		s.pass(now)
 	}
+	for name, b := range s.policies {
+		if b.version == nil && b.idle(now) {
+			b.members.Delete(b)
+			delete(s.policies, name)
+		}
+	}
 	out := s.news
 	s.news = Next{}
-	out.Wake = earliest(earliest(s.wake, s.resumeUntil), earliest(s.adoptedUntil, s.late))
+	out.Wake = earliest(earliest(s.wake, s.resumeUntil), s.deadline)
 	for _, names := range []*[]string{&out.Unsettled, &out.Paused, &out.Changed} {
 		slices.Sort(*names)
 		*names = slices.Compact(*names)
@@ -282,7 +302,7 @@ func (s *Scheduler) Schedule(now time.Time) Next {
 	return out
 }
 
-// pass grants patches to the objects that nothing keeps back, those first that have waited longest. The caller holds mu.
+// pass grants patches to the objects that nothing keeps back, those first that have waited longest.
 func (s *Scheduler) pass(now time.Time) {
 	late := passed(s.wake, now)
 	s.dirty, s.wake = false, time.Time{}
@@ -302,45 +322,36 @@ func (s *Scheduler) pass(now time.Time) {
 	heap.Init(&open)
 	for len(open) > 0 {
 		c := open[0]
-		if !s.mayGoOn(now, c) {
-			heap.Pop(&open)
-			continue
+		more := s.mayGoOn(now, c)
+		if more {
+			more = c.waiters.Len() > 1
+			s.grant(now, c.first())
 		}
-		w, last := c.first(), c.waiters.Len() == 1
-		if last {
-			heap.Pop(&open)
-		}
-		s.grant(now, w)
-		if !last {
+		if more {
 			heap.Fix(&open, 0)
+		} else {
+			heap.Pop(&open)
 		}
 	}
 }
 
-// postpone lets objects go first that have not failed where one object has to probe for others: they may succeed. The caller holds mu.
+// postpone lets objects go first that have not failed where one object has to probe for others: they may succeed.
 func (s *Scheduler) postpone(open byTurn) {
-	fresh := map[any]bool{}
-	for _, visit := range []func(c *class, streak any, failed bool){
-		func(_ *class, streak any, failed bool) { fresh[streak] = fresh[streak] || !failed },
-		func(c *class, streak any, failed bool) { c.last = c.last || failed && fresh[streak] },
-	} {
+	visit := func(f func(c *class, in *streak, failed bool)) {
 		for _, c := range open {
-			key := c.first().key
 			for _, claim := range c.first().claims {
-				probes := &s.policies[claim.policy.Name].probes
-				in, wide := probes.streaksOf(key)
-				if in != nil {
-					visit(c, in, in.members.Has(key))
-				}
-				if wide != nil {
-					visit(c, wide, wide.members.Has(key.Namespace))
+				for in, member := range s.policies[claim.policy.Name].probes.of(c.first().key) {
+					f(c, in, in.members.Has(member))
 				}
 			}
 		}
 	}
+	fresh := map[*streak]bool{}
+	visit(func(_ *class, in *streak, failed bool) { fresh[in] = fresh[in] || !failed })
+	visit(func(c *class, in *streak, failed bool) { c.last = c.last || failed && fresh[in] })
 }
 
-// mayGoOn reports whether nothing keeps back the first object of a class. Otherwise it remembers when that may end. The caller holds mu.
+// mayGoOn reports whether nothing keeps back the first object of a class. Otherwise it remembers when that may end.
 func (s *Scheduler) mayGoOn(now time.Time, c *class) bool {
 	w := c.first()
 	blocked := s.blocked(now, w.key, w.claims, w.since, false)
@@ -351,7 +362,7 @@ func (s *Scheduler) mayGoOn(now time.Time, c *class) bool {
 	return blocked.reason == forNothing
 }
 
-// grant takes what the patch of a waiting object needs. The caller holds mu.
+// grant takes what the patch of a waiting object needs.
 func (s *Scheduler) grant(now time.Time, w *waiter) {
 	s.line.remove(w.key)
 	for u := range s.usesOf(w.claims) {
@@ -361,7 +372,7 @@ func (s *Scheduler) grant(now time.Time, w *waiter) {
 	s.news.Keys = append(s.news.Keys, w.key)
 }
 
-// reserve makes an object count as moved, and as the probe of its policies. The caller holds mu.
+// reserve makes an object count as moved, and as the probe of its policies.
 func (s *Scheduler) reserve(now time.Time, key Key, claims []claim) *movement {
 	m := s.movementOf(key)
 	for _, c := range claims {
@@ -374,7 +385,7 @@ func (s *Scheduler) reserve(now time.Time, key Key, claims []claim) *movement {
 	return m
 }
 
-// cancel takes back what an object was granted. It returns the place that it had in line; nil if it was granted nothing. The caller holds mu.
+// cancel takes back what an object was granted. It returns the place that it had in line; nil if it was granted nothing.
 func (s *Scheduler) cancel(key Key) (place *waiter) {
 	m := s.moving[key]
 	if m == nil || m.granted == nil {
@@ -392,11 +403,48 @@ func (s *Scheduler) cancel(key Key) (place *waiter) {
 	return place
 }
 
-// holdLimit is the maximum time for which an object waits for assessments. New ones may begin whenever data changes.
-const holdLimit = 2 * AssessmentLimit
+// waitReason is what objects wait for.
+type waitReason uint8
+
+const (
+	// forNothing means that the object does not wait.
+	forNothing waitReason = iota
+	// forRelease means that the patches of the policy stopped in the object's namespace because too many failed.
+	forRelease
+	// forProbe means that one patch tests for the others whether patches succeed again.
+	forProbe
+	// forData means that the policy's data changed soon after patches for the change before.
+	forData
+	// forChange means that a change is being assessed, or is not carried out because it would harm too many objects.
+	forChange
+	// forWindow means a window of the policy, and forPace the pace of its patches.
+	forWindow
+	forPace
+	// forSettling means that it is not known yet which objects of the policy are ready.
+	forSettling
+	// forSlot and forAvailability mean that other objects are being moved, or are unavailable.
+	forSlot
+	forAvailability
+)
+
+// block is what keeps an object back.
+type block struct {
+	reason waitReason
+	// policy is the policy whose rule it is; "" for the bounds of all policies together.
+	policy string
+	// until is when time ends it; zero if only an event can.
+	until time.Time
+}
+
+const (
+	// holdLimit is the maximum time for which an object waits for assessments. New ones may begin whenever data changes.
+	holdLimit = 2 * AssessmentLimit
+	// settleInterval is the time after which it is tried again to find out what is ready.
+	settleInterval = time.Second
+)
 
 // blocked returns what keeps an object back that waits since some time. granted reports whether it was granted a patch, so that its turn has
-// come. The caller holds mu.
+// come.
 func (s *Scheduler) blocked(now time.Time, key Key, claims []claim, since time.Time, granted bool) block {
 	for _, c := range claims {
 		if out := s.held(now, key, c.policy.Name, since); out.reason != forNothing {
@@ -404,13 +452,11 @@ func (s *Scheduler) blocked(now time.Time, key Key, claims []claim, since time.T
 		}
 	}
 	for _, c := range claims {
-		b := s.policies[c.policy.Name]
-		if b == nil || b.version == nil {
-			// The policy was deleted, so its verdict will not be due any more.
-			continue
-		}
-		if out := s.blockedBy(now, key, c, b, granted); out.reason != forNothing {
-			return out
+		// If the policy was deleted, its verdict will not be due any more.
+		if b := s.inForce(c); b != nil {
+			if out := s.blockedBy(now, key, c, b, granted); out.reason != forNothing {
+				return out
+			}
 		}
 	}
 	if s.all.boundsMoves() {
@@ -421,7 +467,7 @@ func (s *Scheduler) blocked(now time.Time, key Key, claims []claim, since time.T
 	return s.all.blocked(now, key, granted)
 }
 
-// held returns how the ledger keeps an object back that waits since some time. The caller holds mu.
+// held returns how the ledger keeps an object back that waits since some time.
 func (s *Scheduler) held(now time.Time, key Key, policy string, since time.Time) block {
 	assessed, paused := s.objects.Holds(policy, key.Namespace)
 	if paused {
@@ -436,12 +482,10 @@ func (s *Scheduler) held(now time.Time, key Key, policy string, since time.Time)
 	return block{}
 }
 
-// settleInterval is the time after which it is tried again to find out what is ready.
-const settleInterval = time.Second
-
-// blockedBy returns how one of the policies that want to patch an object keeps it back. The caller holds mu.
+// blockedBy returns how one of the policies that want to patch an object keeps it back.
 func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, b *bounds, granted bool) block {
-	if b.stops(key.Namespace) && !s.mayBeMended(b, key) {
+	// In single namespaces, what was refused is tried again, as the stop ends when it is accepted. A stop of all patches lasts until it is released.
+	if b.stops(key.Namespace) && (b.paused.All() || !b.refused(key)) {
 		return block{reason: forRelease, policy: b.name}
 	}
 	if until := b.probes.until(now, key); !until.IsZero() {
@@ -453,7 +497,7 @@ func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, b *bounds, grante
 	if open, opens := b.version.Windows.Open(now); !open {
 		return block{forWindow, b.name, opens}
 	}
-	if bounded := b.sharesBounds(); !b.settled && (c.follows || b.resuming && bounded) || bounded && b.othersResume() {
+	if !b.settled && c.follows || b.any((*bounds).boundsMoves) && b.any((*bounds).resumes) {
 		return block{forSettling, b.name, now.Add(settleInterval)}
 	}
 	if c.rolls && b.takesTooMany(key, s.objects) {
@@ -465,18 +509,6 @@ func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, b *bounds, grante
 		}
 	}
 	return block{}
-}
-
-// mayBeMended reports whether the patch of an object is tried again although the patches of its namespace stopped: that ends when what
-// was refused is accepted. A stop of all patches lasts until it is released. The caller holds mu.
-func (s *Scheduler) mayBeMended(b *bounds, key Key) bool {
-	return !b.paused.All() && s.refusedFor(b, key)
-}
-
-// refusedFor reports whether the last patch of an object for the policy was refused. The caller holds mu.
-func (s *Scheduler) refusedFor(b *bounds, key Key) bool {
-	f, failed := s.failed[unversioned(key)][b.name]
-	return failed && !f.rollout
 }
 
 // Ending is how a patch or an eviction ended.
@@ -511,9 +543,6 @@ type Patch struct {
 	Reason string
 }
 
-// changed reports whether the patch changed the object.
-func (p Patch) changed() bool { return p.Ending == Made || p.Ending == Overtaken }
-
 // Result is what follows from a patch.
 type Result struct {
 	// Retry is the delay before the next attempt; 0 if the scheduler or an event has the object decided again.
@@ -528,48 +557,62 @@ type Result struct {
 }
 
 // Done declares that a patch that Ask allowed is over.
-func (s *Scheduler) Done(now time.Time, key Key, due Due, patch Patch) Result {
+func (s *Scheduler) Done(now time.Time, key Key, due Due, patch Patch) (out Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var claims []claim
 	var began time.Time
-	if m := s.moving[key]; m != nil {
+	m, evicts := s.moving[key], due.Evicts(key.Resource.GroupResource())
+	changed := patch.Ending == Made || patch.Ending == Overtaken
+	if m != nil {
 		claims, began = m.claims(), m.began
-		s.end(now, key, m, due, patch)
+		s.end(now, key, m, due, patch, changed)
 	}
-	out := s.learn(now, key, due, patch)
-	evicts := patch.Object != nil && due.Evicts(key.Resource.GroupResource())
+	for _, name := range Names(due) {
+		if b := s.policies[name]; b != nil {
+			out.Report = s.learn(now, key, b, patch.Ending) || out.Report
+		}
+	}
 	switch {
 	case patch.Ending == Failed:
 		s.line.remove(key)
 		s.wait(now, key, claims, s.blocked(now, key, claims, now, false), nil)
+	case patch.Ending == Refused:
+		out.Retry = backoff(s.refusals[key], refusedDelay, retryDelayMax)
+		s.refusals[key] = out.Retry
 	case patch.Ending == Protected:
-		out.Retry = s.evictions.protect(now, key, due)
-	case patch.Ending == Made && evicts:
-		out.Age = s.evictions.evicted(began, key, patch.Object, due)
-	case patch.changed() && !evicts && patch.Object != nil:
+		p := protectedPod{Names(due), now, backoff(s.protected[key].delay, protectedDelay, protectedDelayMax)}
+		out.Retry, s.protected[key] = p.delay, p
+	case !changed || patch.Object == nil:
+	case !evicts:
 		out.Unsettled = s.patched(now, key, patch, due)
+	case patch.Ending == Made:
+		out.Age = s.evicted(began, key, patch.Object, due)
+	}
+	if patch.Ending == Made {
+		delete(s.refusals, key)
 	}
 	return out
 }
 
-// end ends the patch of a movement. The caller holds mu.
-func (s *Scheduler) end(now time.Time, key Key, m *movement, due Due, patch Patch) {
+// end ends the patch of a movement. changed reports whether the patch changed the object.
+func (s *Scheduler) end(now time.Time, key Key, m *movement, due Due, patch Patch, changed bool) {
 	for _, name := range Names(due) {
-		switch {
-		case patch.Ending == Refused && m.unobserved:
-			// The object may not exist any more.
-		case patch.Ending == Refused:
+		// An object that is not observed may not exist any more.
+		if patch.Ending == Refused && !m.unobserved {
 			s.fail(now, key, name, failure{reason: patch.Reason})
-		case patch.changed():
+		} else if changed {
 			s.clearFailures(key, name)
 		}
 	}
 	if patch.Ending == Protected {
 		s.takeBack(m)
 	}
-	if patch.changed() {
-		m.uid, m.generation, m.version, m.adopted, m.evicted = patch.UID, patch.Generation, patch.Version, false, due.Evicts(key.Resource.GroupResource())
+	if changed {
+		if m.adopted {
+			m.adopted, m.deadline = false, time.Time{}
+		}
+		m.uid, m.generation, m.version, m.evicted = patch.UID, patch.Generation, patch.Version, due.Evicts(key.Resource.GroupResource())
 		s.follow(now, m)
 	}
 	clear(m.patching)
@@ -577,43 +620,27 @@ func (s *Scheduler) end(now time.Time, key Key, m *movement, due Due, patch Patc
 	s.update(key)
 }
 
-// learn records what the result of a patch says of others. The caller holds mu.
-func (s *Scheduler) learn(now time.Time, key Key, due Due, patch Patch) (out Result) {
-	for _, name := range Names(due) {
-		b := s.policies[name]
-		if b == nil {
-			continue
-		}
-		if len(b.probes.objects) > 0 {
-			s.freed()
-		}
-		b.probes.end(key)
-		switch patch.Ending {
-		case Failed:
-			b.probes.fail(now, key)
-			out.Report = b.probes.report(now) || out.Report
-		case Refused:
-			out.Report = b.probes.report(now) || out.Report
-		case Made:
-			for other := range b.probes.succeed(key) {
-				if w := s.line.byKey[other]; w != nil {
-					s.classify(w)
-				}
-			}
-		}
-		s.tidy(now, b)
+// learn records what the end of a patch says of other patches for a policy. It reports whether a failure should be logged.
+func (s *Scheduler) learn(now time.Time, key Key, b *bounds, ending Ending) (report bool) {
+	if len(b.probes.objects) > 0 {
+		s.freed()
 	}
-	switch patch.Ending {
+	b.probes.end(key)
+	switch ending {
+	case Failed:
+		b.probes.fail(now, key)
+		return b.probes.report(now)
 	case Refused:
-		out.Retry = min(max(2*s.refusals[key], refusedDelay), retryDelayMax)
-		s.refusals[key] = out.Retry
+		return b.probes.report(now)
 	case Made:
-		delete(s.refusals, key)
+		for other := range b.probes.succeed(key) {
+			s.classify(s.line.byKey[other])
+		}
 	}
-	return out
+	return false
 }
 
-// takeBack takes back that a patch counts for the pace, unless another one began meanwhile. The caller holds mu.
+// takeBack takes back that a patch counts for the pace, unless another one began meanwhile.
 func (s *Scheduler) takeBack(m *movement) {
 	for u := range s.usesOf(m.claims()) {
 		if !u.last.Equal(m.began) {
@@ -625,29 +652,30 @@ func (s *Scheduler) takeBack(m *movement) {
 	}
 }
 
-// tidy removes the bounds of a policy that was deleted, if there is nothing to remember. The caller holds mu.
-func (s *Scheduler) tidy(now time.Time, b *bounds) {
-	if b != nil && b.version == nil && b.idle(now) {
-		b.members.Delete(b)
-		delete(s.policies, b.name)
-	}
-}
-
 // Decided declares that an object was decided, so that other policies may match it now, and which verdicts require a patch. If none do, the
 // object does not wait any more, and failures of its patches do not count, unless they are those of an earlier leader, of which it is not
 // known yet whether they last.
 func (s *Scheduler) Decided(key Key, due Due) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.clearRefusals(key, due)
-	s.evictions.decided(key, due)
+	names := Names(due)
+	for name, b := range s.policies {
+		if b.refused(key) && !b.resuming && !slices.Contains(names, name) {
+			s.clearFailures(key, name)
+		}
+	}
+	if p, protected := s.protected[key]; protected {
+		if p.policies, s.protected[key] = names, p; !due.Evicts(key.Resource.GroupResource()) {
+			delete(s.protected, key)
+		}
+	}
 	if _, unready := s.unready[key]; unready || s.moving[key] != nil {
 		s.update(key)
 	}
 	if len(s.line.byKey) > 0 {
 		// The more objects a policy matches, the more of them may be unavailable.
 		for _, name := range s.objects.Matching(key) {
-			if b := s.policies[name]; b != nil && b.mayHaveMore(s.objects.Matched(name, b.rolled)) {
+			if b := s.policies[name]; b != nil && b.mayHaveMore(s.objects) {
 				s.freed()
 			}
 		}
@@ -677,10 +705,10 @@ func (s *Scheduler) Forget(now time.Time, key Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.line.remove(key)
-	s.evictions.forget(key)
+	delete(s.protected, key)
 	delete(s.refusals, key)
-	delete(s.byKey, key)
-	s.clearFailures(key, slices.Collect(maps.Keys(s.failed[unversioned(key)]))...)
+	delete(s.histories, key)
+	s.clearFailures(key, slices.Collect(maps.Keys(s.policies))...)
 	s.cancel(key)
 	s.unobserve(key)
 	for _, b := range s.policies {
@@ -713,25 +741,23 @@ func (s *Scheduler) PolicyChanged(now time.Time, name string, version *placement
 	b := s.policies[name]
 	switch {
 	case b == nil && version == nil:
-	case version == nil:
-		s.pardon(name)
-		s.regroup(b, "")
-		// A policy that is created again has no generation in common with this one.
-		b.settled, b.resuming, b.left, b.version, b.generation = false, false, nil, nil, -1
-		s.tidy(now, b)
 	case b == nil:
 		s.know(version)
 	default:
-		b.settled = false
-		s.apply(version)
-	}
-	if b != nil {
-		b.probes, b.data = failing{}, holding{}
+		b.settled, b.probes, b.data = false, failing{}, holding{}
+		if version != nil {
+			s.apply(version)
+			break
+		}
+		s.pardon(b)
+		s.regroup(b, "")
+		// A policy that is created again has no generation in common with this one.
+		b.resuming, b.left, b.version, b.generation = false, nil, nil, -1
 	}
 	s.freed()
 }
 
-// know makes sure that the bounds of a policy are known. If they are not yet, they are those of this version. The caller holds mu.
+// know makes sure that the bounds of a policy are known. If they are not yet, they are those of this version.
 func (s *Scheduler) know(version *placement.Policy) {
 	if s.policies[version.Name] == nil {
 		s.policies[version.Name] = newBounds(version.Name, s.began)
@@ -741,17 +767,17 @@ func (s *Scheduler) know(version *placement.Policy) {
 	}
 }
 
-// apply sets the bounds of a version of a policy. Another generation ends a pause because of failures. The caller holds mu.
+// apply sets the bounds of a version of a policy. Another generation ends a pause because of failures.
 func (s *Scheduler) apply(version *placement.Policy) {
 	b := s.policies[version.Name]
 	if b.generation != version.Generation {
-		s.pardon(version.Name)
+		s.pardon(b)
 	}
 	s.regroup(b, version.Budget.Group)
 	b.apply(version)
 }
 
-// regroup makes a policy share what is done for the policies of a group; "" for none. The caller holds mu.
+// regroup makes a policy share what is done for the policies of a group; "" for none.
 func (s *Scheduler) regroup(b *bounds, group string) {
 	if b.limits.Group == group {
 		return
@@ -774,7 +800,7 @@ func (s *Scheduler) regroup(b *bounds, group string) {
 	}
 }
 
-// usesOf returns what patches for the claims count for. The caller holds mu.
+// usesOf returns what patches for the claims count for.
 func (s *Scheduler) usesOf(claims []claim) sets.Set[*usage] {
 	out := sets.New(s.all.usage)
 	for _, c := range claims {
@@ -786,9 +812,9 @@ func (s *Scheduler) usesOf(claims []claim) sets.Set[*usage] {
 }
 
 // update recomputes what an object is to the bounds of the policies that match or move it, of those to which it was something before, and of
-// others. The caller holds mu.
+// others.
 func (s *Scheduler) update(key Key, others ...*bounds) {
-	m := s.moving[key]
+	m := cmp.Or(s.moving[key], &movement{})
 	r, unready := s.unready[key]
 	unready = unready && !r.Serves
 	matching := s.objects.Matching(key)
@@ -801,30 +827,136 @@ func (s *Scheduler) update(key Key, others ...*bounds) {
 	freed := s.all.count(key, m, false)
 	var counted []*bounds
 	for b := range concerned {
-		matched := slices.Contains(matching, b.name) && (b.countsUnready(key) || r.Version != "")
+		// The readiness of a Pod is known only because of other policies if the policy evicts none.
+		counts := r.Version != "" || key.Resource.GroupResource() != podResource || b.version != nil && b.version.Evict
+		matched := counts && slices.Contains(matching, b.name)
 		freed = b.count(key, m, (unready || m.rolls()) && (matched || m.movesFor(b.name))) || freed
-		if b.moving.Has(key) || b.unavailable.Has(key) {
+		if b.moving.has(key) || b.unavailable.has(key) {
 			counted = append(counted, b)
 		}
 	}
 	if s.counted[key] = counted; counted == nil {
 		delete(s.counted, key)
 	}
-	if w := s.line.byKey[key]; w != nil {
-		s.classify(w)
-	}
+	s.classify(s.line.byKey[key])
 	if freed {
 		s.freed()
 	}
 }
 
-// count records what an object is to the bounds of a policy: how it is moved, and whether it is unavailable. It reports whether that leaves more
-// room for others.
-func (b *bounds) count(key Key, m *movement, unavailable bool) (freed bool) {
-	moved, was, late := b.moving.Has(key), b.unavailable.Has(key), b.late.Has(key)
-	b.moving.put(key, b.moves(m))
-	b.late.put(key, b.moving.Has(key) && m.late && len(m.patching) == 0)
-	setMember(b.unavailable, key, unavailable)
-	room := moved && !b.moving.Has(key) || !late && b.late.Has(key)
-	return room && b.sharesBounds() || was && !unavailable && b.limits.MaxUnavailable != nil
+// line holds the objects that wait.
+type line struct {
+	byKey   map[Key]*waiter
+	classes map[classID]*class
+	// last is the place of the object that began to wait last.
+	last uint64
+}
+
+// waiter is an object that waits.
+type waiter struct {
+	key    Key
+	claims []claim
+	// place is the object's place in the order in which objects began to wait, and since when it did.
+	place uint64
+	since time.Time
+	class *class
+	at    *list.Element
+}
+
+// classID identifies objects that the same rules keep back: they are in one namespace, and claims says which policies want to patch them,
+// and how rules treat them. own is set for an object that is moved, which is a class by itself.
+type classID struct {
+	namespace, claims string
+	own               Key
+}
+
+// class holds the waiting objects of a class in the order in which they began to wait. It is never empty.
+type class struct {
+	id      classID
+	waiters list.List
+	// last is set in a pass if others go first.
+	last bool
+}
+
+func (c *class) first() *waiter { return c.waiters.Front().Value.(*waiter) }
+
+// wantedBy reports whether a policy wants to patch the objects of the class.
+func (c *class) wantedBy(policy string) bool {
+	return slices.ContainsFunc(c.first().claims, func(c claim) bool { return c.policy.Name == policy })
+}
+
+// classify puts a waiting object into a class, at its place.
+func (l *line) classify(w *waiter, id classID) {
+	if w.class != nil && w.class.id == id {
+		return
+	}
+	l.declassify(w)
+	if l.classes[id] == nil {
+		l.classes[id] = &class{id: id}
+	}
+	w.class = l.classes[id]
+	before := w.class.waiters.Back()
+	for before != nil && before.Value.(*waiter).place > w.place {
+		before = before.Prev()
+	}
+	if before == nil {
+		w.at = w.class.waiters.PushFront(w)
+	} else {
+		w.at = w.class.waiters.InsertAfter(w, before)
+	}
+}
+
+// declassify takes an object out of its class.
+func (l *line) declassify(w *waiter) {
+	if w.class == nil {
+		return
+	}
+	w.class.waiters.Remove(w.at)
+	if w.class.waiters.Len() == 0 {
+		delete(l.classes, w.class.id)
+	}
+	w.class, w.at = nil, nil
+}
+
+// remove removes an object if it waits.
+func (l *line) remove(key Key) {
+	if w := l.byKey[key]; w != nil {
+		l.declassify(w)
+		delete(l.byKey, key)
+	}
+}
+
+// removePolicy removes the objects that a policy wants to patch, and returns them.
+func (l *line) removePolicy(policy string) (out []Key) {
+	for _, c := range l.classes {
+		if !c.wantedBy(policy) {
+			continue
+		}
+		for e := c.waiters.Front(); e != nil; e = e.Next() {
+			out = append(out, e.Value.(*waiter).key)
+		}
+	}
+	for _, key := range out {
+		l.remove(key)
+	}
+	return out
+}
+
+// byTurn is a heap of classes whose objects may go on. The one that goes first is on top.
+type byTurn []*class
+
+func (h byTurn) Len() int      { return len(h) }
+func (h byTurn) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *byTurn) Push(c any)   { *h = append(*h, c.(*class)) }
+func (h byTurn) Less(i, j int) bool {
+	if h[i].last != h[j].last {
+		return h[j].last
+	}
+	return h[i].first().place < h[j].first().place
+}
+func (h *byTurn) Pop() any {
+	last := len(*h) - 1
+	out := (*h)[last]
+	*h = (*h)[:last]
+	return out
 }

@@ -23,7 +23,9 @@ import (
 	"time"
 	"unique"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/internal/placement"
@@ -41,6 +43,19 @@ const (
 	roundWindow = time.Hour
 	// maxEarlier is the number of patches before the last one that are remembered.
 	maxEarlier = 4
+	// refusedDelay is the first delay before a patch is retried that was refused for a reason of the object's own. The
+	// longest delay is retryDelayMax.
+	refusedDelay = 10 * time.Second
+	// protectedDelay is the first delay before an eviction is tried again that a PodDisruptionBudget did not allow. It doubles up
+	// to protectedDelayMax.
+	protectedDelay    = 5 * time.Second
+	protectedDelayMax = 5 * time.Minute
+	// repeatDelay is the age that new Pods of a controller need before they are evicted for the same changes as an earlier one. It
+	// doubles up to repeatDelayMax with each new Pod that is evicted. It is forgotten when no Pod of the controller was evicted
+	// for repeatMemory.
+	repeatDelay    = time.Minute
+	repeatDelayMax = time.Hour
+	repeatMemory   = 2 * repeatDelayMax
 )
 
 // Standing is whether an object keeps what Berth patches.
@@ -67,6 +82,8 @@ type Decided struct {
 
 var dataSeed = maphash.MakeSeed()
 
+func hashOf[T ~string](text T) uint64 { return maphash.String(dataSeed, string(text)) }
+
 // DataOf identifies the versions of the policies that decided, and the data on which they did; 0 if some data were missing. Equal
 // objects with equal data have equal decisions.
 func DataOf(decisions []*PolicyDecision) uint64 {
@@ -82,13 +99,6 @@ func DataOf(decisions []*PolicyDecision) uint64 {
 		}{d.policy, d.revision})
 	}
 	return max(out, 1)
-}
-
-// histories holds what is known of the recent patches of each object. The Scheduler's mutex protects it.
-type histories struct {
-	byKey map[Key]*history
-	// swept is the time when old histories were last removed.
-	swept time.Time
 }
 
 // history is what is known of the recent patches of one object.
@@ -114,10 +124,6 @@ type patched struct {
 	judged bool
 }
 
-func newPatched(at time.Time, due Due, data uint64) patched {
-	return patched{changes: unique.Make(encodeChanges(due.changes())), data: data, at: at}
-}
-
 // round is a patch that did not last.
 type round struct {
 	at time.Time
@@ -126,34 +132,43 @@ type round struct {
 	standing Standing
 }
 
-func newHistories() histories { return histories{byKey: map[Key]*history{}} }
-
-func hashOf[T ~string](text T) uint64 { return maphash.String(dataSeed, string(text)) }
-
 // patched records a patch that changed an object because of a decision. It reports whether the object was patched too often within a
 // minute.
-func (h *histories) patched(now time.Time, key Key, patch Patch, due Due) bool {
-	h.expire(now)
-	obj := patch.Object
-	last := h.byKey[key]
-	if last == nil || last.object != hashOf(obj.GetUID()) {
-		last = &history{object: hashOf(obj.GetUID())}
-		h.byKey[key] = last
+func (s *Scheduler) patched(now time.Time, key Key, patch Patch, due Due) bool {
+	if now.Sub(s.swept) >= patchWindow {
+		s.swept = now
+		maps.DeleteFunc(s.histories, func(_ Key, h *history) bool { return now.Sub(h.last.at) > roundWindow+patchWindow })
 	}
-	last.patched(now, newPatched(now, due, patch.Data), hashOf(obj.GetResourceVersion()), hashOf(patch.Version))
-	return len(last.times) >= maxPatches
-}
-
-// patched records a patch, and the resource versions before and after it.
-func (h *history) patched(now time.Time, next patched, before, version uint64) {
+	h := s.histories[key]
+	if uid := hashOf(patch.Object.GetUID()); h == nil || h.object != uid {
+		h = &history{object: uid}
+		s.histories[key] = h
+	}
 	h.times = append(h.recent(now), now)
-	h.before, h.version = before, version
+	h.before, h.version = hashOf(patch.Object.GetResourceVersion()), hashOf(patch.Version)
+	next := patched{changes: unique.Make(encodeChanges(due.changes())), data: patch.Data, at: now}
 	if h.last.changes != (unique.Handle[string]{}) {
 		known := func(p patched) bool { return p.changes == next.changes || p.changes == h.last.changes }
 		h.earlier = slices.Insert(slices.DeleteFunc(h.earlier, known), 0, h.last)
 		h.earlier = h.earlier[:min(len(h.earlier), maxEarlier)]
 	}
 	h.last = next
+	return len(h.times) >= maxPatches
+}
+
+// recent returns the times of the patches that count, and drops earlier ones.
+func (h *history) recent(now time.Time) []time.Time {
+	for len(h.times) > 0 && now.Sub(h.times[0]) > patchWindow {
+		h.times = h.times[1:]
+	}
+	return h.times
+}
+
+// ForgetPatches drops the patches of objects for which forgotten returns true: they may settle from now on.
+func (s *Scheduler) ForgetPatches(forgotten func(Key) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.histories, func(key Key, _ *history) bool { return forgotten(key) })
 }
 
 // Judgment is the result of Judge.
@@ -176,44 +191,38 @@ type Judgment struct {
 //   - if something else is required although nothing has changed.
 //
 // What is required because of other data does not count.
-func (s *Scheduler) Judge(now time.Time, key Key, d Decided) Judgment {
+func (s *Scheduler) Judge(now time.Time, key Key, d Decided) (out Judgment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.byKey[key]
+	h := s.histories[key]
 	if h == nil {
-		return Judgment{}
+		return out
 	}
-	tooOften := len(h.recent(now)) >= maxPatches && Requires(d.Verdicts)
-	if h.object != hashOf(d.Object.GetUID()) {
-		return Judgment{TooOften: tooOften}
-	}
-	h.rounds = slices.DeleteFunc(h.rounds, func(r round) bool { return now.Sub(r.at) >= roundWindow })
 	required := DueOf(d.Verdicts)
 	for _, v := range DueOf(released(d.Verdicts)) {
 		if !slices.Contains(required, v) {
 			required = append(required, v)
 		}
 	}
+	settling := Judgment{TooOften: len(h.recent(now)) >= maxPatches && len(required) > 0}
+	if h.object != hashOf(d.Object.GetUID()) {
+		return settling
+	}
+	h.rounds = slices.DeleteFunc(h.rounds, func(r round) bool { return now.Sub(r.at) >= roundWindow })
 	before := len(h.rounds)
 	if version := hashOf(d.Object.GetResourceVersion()); version != h.before {
 		// Otherwise the watch has not delivered the object as it is after the patch.
 		h.count(now, d, required, version != h.version)
 	}
-	out := Judgment{TooOften: tooOften}
-	for _, v := range required {
-		for _, c := range v.Changes {
-			if !possible(c) {
-				continue
-			}
-			n, last := h.roundsOf(c)
-			if n < maxRounds {
-				return Judgment{TooOften: tooOften}
-			}
-			out.Standing = last.standing
+	out = settling
+	for _, c := range required.changes() {
+		n, last := h.roundsOf(c)
+		if n < maxRounds {
+			return settling
 		}
-		out.Due = append(out.Due, v)
+		out.Standing = last.standing
 	}
-	if len(out.Due) > 0 {
+	if out.Due = required; len(out.Due) > 0 {
 		out.Began, out.Again = len(h.rounds) > before, roundWindow-now.Sub(h.rounds[0].at)
 	}
 	return out
@@ -223,7 +232,7 @@ func (s *Scheduler) Judge(now time.Time, key Key, d Decided) Judgment {
 func (h *history) count(now time.Time, d Decided, required Due, written bool) {
 	data := DataOf(d.Decisions)
 	changes, sameData := required.changes(), h.last.data == data && data != 0
-	again := common(h.last, changes)
+	again := h.last.common(changes)
 	switch {
 	case len(changes) == 0 && (sameData || h.last.holds(d.Object)):
 		// The patch lasts so far.
@@ -246,7 +255,7 @@ func (h *history) count(now time.Time, d Decided, required Due, written bool) {
 	}
 	for i := range h.earlier {
 		if p := &h.earlier[i]; !p.judged && p.data == data && data != 0 {
-			more := common(*p, changes)
+			more := p.common(changes)
 			p.judged = len(more) > 0
 			again = append(again, more...)
 		}
@@ -272,38 +281,78 @@ func (p patched) holds(obj *unstructured.Unstructured) bool {
 }
 
 // common returns those changes that set the same as the patch did.
-func common(p patched, changes []placement.Change) (out []placement.Change) {
+func (p patched) common(changes []placement.Change) (out []placement.Change) {
 	before := decodeChanges(p.changes.Value())
 	for _, c := range changes {
-		if slices.ContainsFunc(before, func(b placement.Change) bool {
-			return b.Field == c.Field && b.Key == c.Key && ptr.Equal(b.To, c.To)
-		}) {
+		if slices.ContainsFunc(before, func(b placement.Change) bool { return b.Field == c.Field && b.Key == c.Key && ptr.Equal(b.To, c.To) }) {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-// recent returns the times of the patches that count, and drops earlier ones.
-func (h *history) recent(now time.Time) []time.Time {
-	for len(h.times) > 0 && now.Sub(h.times[0]) > patchWindow {
-		h.times = h.times[1:]
-	}
-	return h.times
+// protectedPod is a Pod whose eviction a PodDisruptionBudget did not allow.
+type protectedPod struct {
+	policies []string
+	// at is when the eviction was tried last, and delay how long the Pod waits from then on.
+	at    time.Time
+	delay time.Duration
 }
 
-// expire removes old histories.
-func (h *histories) expire(now time.Time) {
-	if now.Sub(h.swept) < patchWindow {
-		return
-	}
-	h.swept = now
-	maps.DeleteFunc(h.byKey, func(_ Key, h *history) bool { return now.Sub(h.last.at) > roundWindow+patchWindow })
+// repeat is the age that Pods of a controller need that were created after the first eviction for some changes.
+type repeat struct {
+	age time.Duration
+	// since is the time of that eviction, and last that of the newest one.
+	since, last time.Time
+	made        patched
 }
 
-// ForgetPatches drops the patches of objects for which forgotten returns true: they may settle from now on.
-func (s *Scheduler) ForgetPatches(forgotten func(Key) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.byKey, func(key Key, _ *history) bool { return forgotten(key) })
+func (r repeat) over(now time.Time) bool { return now.Sub(r.last) > repeatMemory }
+
+// concerns reports whether a Pod was created since then, and requires the same again. Then the webhook does not place new Pods. The
+// API server stores the time of creation in whole seconds, so a Pod that was created in the same second counts as older.
+func (r repeat) concerns(pod *unstructured.Unstructured, due Due) bool {
+	return pod.GetCreationTimestamp().After(r.since.Truncate(time.Second)) && len(r.made.common(due.changes())) > 0
+}
+
+// evictionDelay returns the delay after which a Pod may be evicted; 0 if it may be evicted now. A Pod waits after a
+// PodDisruptionBudget did not allow its eviction. It also waits if it is young, and Berth evicted another Pod of its controller
+// before it was created: a controller whose Pods always violate the decision, for example because the webhook does not place
+// them, must not lose one after the other.
+func (s *Scheduler) evictionDelay(now time.Time, key Key, pod *unstructured.Unstructured, due Due) (out time.Duration) {
+	if p, protected := s.protected[key]; protected {
+		out = max(0, p.at.Add(p.delay).Sub(now))
+	}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		if r := s.repeats[owner.UID]; !r.over(now) && r.concerns(pod, due) {
+			// At least the age lies between two of them, too.
+			out = max(out, pod.GetCreationTimestamp().Add(r.age).Sub(now), r.last.Add(r.age).Sub(now))
+		}
+	}
+	return out
+}
+
+// evicted declares that a Pod was evicted at a time, which must not be later than the request. If the Pod was created after an
+// eviction of another Pod of its controller for the same changes, evicted returns the age that the next ones need before they are
+// evicted; otherwise 0.
+func (s *Scheduler) evicted(at time.Time, key Key, pod *unstructured.Unstructured, due Due) time.Duration {
+	delete(s.protected, key)
+	maps.DeleteFunc(s.repeats, func(_ types.UID, r repeat) bool { return r.over(at) })
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return 0
+	}
+	r, known := s.repeats[owner.UID]
+	if !known || len(r.made.common(due.changes())) == 0 {
+		r = repeat{age: repeatDelay, since: at, made: patched{changes: unique.Make(encodeChanges(due.changes()))}}
+	}
+	repeats := known && r.concerns(pod, due) && !r.last.IsZero()
+	if r.last = at; repeats {
+		r.age = min(2*r.age, repeatDelayMax)
+	}
+	s.repeats[owner.UID] = r
+	if !repeats {
+		return 0
+	}
+	return r.age
 }

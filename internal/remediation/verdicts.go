@@ -1,0 +1,372 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediation
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+var (
+	podResource = schema.GroupResource{Resource: "pods"}
+	podKind     = schema.GroupKind{Kind: "Pod"}
+)
+
+// Due are those verdicts on an object that require a patch or an eviction.
+type Due []*placement.Verdict
+
+// DueOf returns the verdicts that require a patch or an eviction, also those that need an approval. It is empty if no policy requires one, or
+// if a patch would be denied.
+func DueOf(verdicts []*placement.Verdict) Due {
+	if Blocks(verdicts) {
+		return nil
+	}
+	var out Due
+	for _, v := range verdicts {
+		if (v.Policy.Automatic() || v.Policy.NeedsApproval()) && v.Err == nil && len(v.Decision.Errors) == 0 && slices.ContainsFunc(v.Changes, possible) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// released returns the verdicts as they would be if all policies that need an approval had it.
+func released(verdicts []*placement.Verdict) []*placement.Verdict {
+	out := slices.Clone(verdicts)
+	for i, v := range out {
+		out[i] = cmp.Or(v.Released, v)
+	}
+	return out
+}
+
+// possible reports whether remediation can make a change. Other changes are reported.
+func possible(c placement.Change) bool { return c.Immutable == "" }
+
+// ruling reports whether policies deny a patch of an object, and whether they do so only because they can't decide.
+type ruling struct{ blocked, failing bool }
+
+func rulingOf(verdicts []*placement.Verdict) ruling {
+	var denied, failed bool
+	for _, v := range verdicts {
+		if v.Policy.Mode == placementv1.ModeEnforce {
+			denied = denied || v.Err == nil && len(v.Decision.Errors) > 0
+			failed = failed || v.Err != nil && v.Policy.FailurePolicy == placementv1.FailurePolicyFail
+		}
+	}
+	return ruling{blocked: denied || failed, failing: failed && !denied}
+}
+
+// Blocks reports whether a policy denies the object, or denies it because it can't decide. The API server would call the
+// webhook, which would deny a patch. So no patch can resolve a violation.
+func Blocks(verdicts []*placement.Verdict) bool { return rulingOf(verdicts).blocked }
+
+// Placed reports whether an object has the placement that the policies decided.
+func (d Due) Placed(obj *unstructured.Unstructured) bool {
+	return !slices.ContainsFunc(d.changes(), func(c placement.Change) bool { return !c.Done(obj) })
+}
+
+// MovesClusters reports whether the verdicts change the clusters of an object.
+func (d Due) MovesClusters() bool {
+	return slices.ContainsFunc(d.changes(), placement.Change.MovesClusters)
+}
+
+// Policies names the policies for a message.
+func (d Due) Policies() string {
+	out := Names(d)
+	for i, name := range out {
+		out[i] = fmt.Sprintf("PlacementPolicy %q", name)
+	}
+	return strings.Join(out, ", ")
+}
+
+// String names the policies and describes the changes that a patch makes.
+func (d Due) String() string { return d.Policies() + ": " + actions(d.changes()) }
+
+// actions describes changes.
+func actions(changes []placement.Change) string {
+	out := make([]string, len(changes))
+	for i, c := range changes {
+		out[i] = c.Action()
+	}
+	return strings.Join(out, "; ")
+}
+
+// changes returns the changes that a patch makes.
+func (d Due) changes() (out []placement.Change) {
+	for _, v := range d {
+		for _, change := range v.Changes {
+			if possible(change) {
+				out = append(out, change)
+			}
+		}
+	}
+	return out
+}
+
+// Names returns the names of the policies behind the verdicts.
+func Names(verdicts []*placement.Verdict) []string {
+	out := make([]string, len(verdicts))
+	for i, v := range verdicts {
+		out[i] = v.Policy.Name
+	}
+	return out
+}
+
+// needApproval returns those verdicts that need an approval, and needNoApproval the others.
+func (d Due) needApproval() Due {
+	return slices.DeleteFunc(slices.Clone(d), func(v *placement.Verdict) bool { return !v.Policy.NeedsApproval() })
+}
+
+func (d Due) needNoApproval() Due {
+	return slices.DeleteFunc(slices.Clone(d), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() })
+}
+
+// Evicts reports whether the verdicts on an object of a type require an eviction: they change the scheduling of a Pod, which
+// can't be patched. The other changes are then left to the admission of the Pod that takes its place.
+func (d Due) Evicts(resource schema.GroupResource) bool { return evicts(resource, d.changes()) }
+
+// evicts reports whether possible changes of an object of a type require an eviction.
+func evicts(resource schema.GroupResource, changes []placement.Change) bool {
+	return resource == podResource && slices.ContainsFunc(changes, placement.Change.ChangesPods)
+}
+
+// EvictsFrom reports whether remediation of a policy may evict objects of a type.
+func EvictsFrom(p *placement.Policy, resource schema.GroupResource) bool {
+	return p.Evict && resource == podResource
+}
+
+// EvictionFields returns the fields of Pods that Qualify and Scheduler.Ask read. The field set is sealed.
+func EvictionFields() *projection.FieldSet {
+	f := &projection.FieldSet{}
+	metadata := f.AddName("metadata")
+	metadata.AddName("creationTimestamp")
+	metadata.AddName("ownerReferences").AddAll()
+	spec := f.AddName("spec")
+	spec.AddName("nodeName")
+	spec.AddName("schedulingGates").AddAll()
+	f.AddName("status").AddName("phase")
+	return f.Seal()
+}
+
+// terminating is the reason why a terminating object is reported and not patched.
+const terminating = "being deleted: Berth does not patch it; if it stays, see which finalizers hold it"
+
+// Qualify says of each change whether remediation can make it in an existing object. It can change the scheduling of a Pod by an eviction, if the
+// policy has them and another Pod takes its place.
+//
+// It can't change a terminating object. The owner of a finalizer may depend on the object's content. Besides, a patch would have no effect: Berth
+// sends a patch that changes nothing, so that the webhook decides the object, and the webhook does not decide such patches of terminating objects.
+func Qualify(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
+	verdicts = slices.Clone(verdicts)
+	for _, v := range verdicts {
+		if v.Released != nil {
+			// It is what the policy requires with an approval.
+			verdicts = append(verdicts, v.Released)
+		}
+	}
+	if obj.GetDeletionTimestamp() == nil {
+		qualifyEvictions(obj, verdicts)
+		return
+	}
+	for _, v := range verdicts {
+		for i := range v.Changes {
+			v.Changes[i].Immutable = cmp.Or(v.Changes[i].Immutable, terminating)
+		}
+	}
+}
+
+// qualifyEvictions marks the changes that an eviction of the object makes as possible, for policies with evictions. If there
+// can be none, the changes say why.
+func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
+	// Without the rule scheduling, a policy only takes back what it set before. That is no reason to evict Pods.
+	evicting := slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.Evict || !v.Policy.Schedules })
+	if obj.GroupVersionKind().GroupKind() != podKind || len(evicting) == 0 {
+		return
+	}
+	reason := notEvicted(obj)
+	if reason == "" && slices.ContainsFunc(verdicts, deniesNew) {
+		reason = "no other Pod would be admitted"
+	}
+	if reason != "" {
+		reason = "not evicted: " + reason
+	}
+	for _, v := range evicting {
+		for i := range v.Changes {
+			if v.Changes[i].ChangesPods() {
+				v.Changes[i].Immutable = reason
+			}
+		}
+	}
+}
+
+// deniesNew reports whether a policy that leaves an existing Pod as it is would deny another one, because it is for new objects
+// only, or because no cluster is left.
+func deniesNew(v *placement.Verdict) bool {
+	return v.Policy.Mode == placementv1.ModeEnforce && (v.DeniesNew || slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return !possible(c) && !c.ChangesPods() }))
+}
+
+// recreating are the kinds of controllers that create another Pod in place of one that was evicted, which may run on another
+// node. DaemonSets are not among them: their new Pod is bound to the same node. Nor are Jobs: they count an eviction as a
+// failure, after which they may fail.
+var recreating = []schema.GroupKind{{Group: "apps", Kind: "ReplicaSet"}, {Group: "apps", Kind: "StatefulSet"}, {Kind: "ReplicationController"}}
+
+// notEvicted returns why a Pod must not be evicted; "" if it may be.
+func notEvicted(pod *unstructured.Unstructured) string {
+	node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName")
+	owner := metav1.GetControllerOfNoCopy(pod)
+	_, static := pod.GetAnnotations()[corev1.MirrorPodAnnotationKey]
+	switch {
+	case finished(pod):
+		return "it has finished"
+	case gated(pod):
+		return "it has scheduling gates"
+	case node == "":
+		return "it does not run yet"
+	case static || owner != nil && owner.Kind == "Node":
+		return "it is a static Pod"
+	case owner == nil:
+		return "no controller will create another one"
+	case !slices.Contains(recreating, schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()):
+		return fmt.Sprintf("its %s may create no other one, or only for the same node", owner.Kind)
+	}
+	return ""
+}
+
+// finished reports whether no container of a Pod runs or will run again.
+func finished(pod *unstructured.Unstructured) bool {
+	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
+	return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
+}
+
+// gated reports whether a Pod has scheduling gates.
+func gated(pod *unstructured.Unstructured) bool {
+	gates, _, _ := unstructured.NestedFieldNoCopy(pod.Object, "spec", "schedulingGates")
+	list, _ := gates.([]any)
+	return len(list) > 0
+}
+
+const (
+	// FieldManager is the field manager of the patches with which the leader remediates. Permitted moves are appended to it.
+	FieldManager = "berth-remediation"
+	// permitSeparator separates the permit from FieldManager.
+	permitSeparator = ":"
+)
+
+// permitFor identifies the moves of an object that verdicts require and that need an approval; "" for none.
+func permitFor(key Key, uid types.UID, due Due) string {
+	var ids []moveID
+	for _, v := range due.needApproval() {
+		ids = append(ids, identify(key, uid, encodeChanges(v.Changes)))
+	}
+	if ids == nil {
+		return ""
+	}
+	return digestOf(ids)
+}
+
+// FieldManagerFor returns the field manager of the patch of an object. It names the moves that need an approval.
+func FieldManagerFor(key Key, uid types.UID, due Due) string {
+	if permit := permitFor(key, uid, due); permit != "" {
+		return FieldManager + permitSeparator + permit
+	}
+	return FieldManager
+}
+
+// ParseFieldManager reports whether a field manager is that of remediation. If the patch names moves that need an approval,
+// permits reports whether verdicts on the object require just those; otherwise permits is nil.
+func ParseFieldManager(manager string, key Key, uid types.UID) (ok bool, permits func([]*placement.Verdict) bool) {
+	name, permit, named := strings.Cut(manager, permitSeparator)
+	if name != FieldManager || !named {
+		return name == FieldManager, nil
+	}
+	return true, func(verdicts []*placement.Verdict) bool {
+		return permit != "" && permit == permitFor(key, uid, DueOf(verdicts))
+	}
+}
+
+// IsFieldManager reports whether a field manager is that of remediation.
+func IsFieldManager(manager string) bool {
+	ok, _ := ParseFieldManager(manager, Key{}, "")
+	return ok
+}
+
+// ManagerOf returns the field manager other than Berth that last wrote a field which a patch changes. If none of the fields has an
+// owner, for example because its value was removed, it is the one that last wrote any field of the object. It is empty if
+// there is none.
+func ManagerOf(entries []metav1.ManagedFieldsEntry, due Due) string {
+	var owner, writer metav1.ManagedFieldsEntry
+	at := func(e metav1.ManagedFieldsEntry) (out time.Time) {
+		if e.Time != nil {
+			out = e.Time.Time
+		}
+		return out
+	}
+	for _, entry := range entries {
+		if IsFieldManager(entry.Manager) || entry.Subresource != "" {
+			continue
+		}
+		if !at(entry).Before(at(writer)) {
+			writer = entry
+		}
+		if !at(entry).Before(at(owner)) && owns(entry, due.changes()) {
+			owner = entry
+		}
+	}
+	return cmp.Or(owner.Manager, writer.Manager)
+}
+
+// owns reports whether a field manager owns a field that one of the changes sets.
+func owns(entry metav1.ManagedFieldsEntry, changes []placement.Change) (found bool) {
+	var fields fieldpath.Set
+	if entry.FieldsV1 == nil || fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) != nil {
+		return false
+	}
+	fields.Iterate(func(path fieldpath.Path) {
+		found = found || slices.ContainsFunc(changes, func(c placement.Change) bool { return within(path, c) })
+	})
+	return found
+}
+
+// within reports whether a path is that of a field which a change sets, or part of it.
+func within(path fieldpath.Path, c placement.Change) bool {
+	prefix := []string{"metadata", c.Field, c.Key}
+	switch {
+	case c.ChangesPods():
+		member, _, _ := strings.Cut(c.Key, "/")
+		prefix = append(slices.Clone(c.PodSpec), member)
+	case c.ChangesClusters():
+		prefix = strings.Split(c.Key, ".")
+	}
+	return len(path) >= len(prefix) && slices.EqualFunc(path[:len(prefix)], prefix, func(e fieldpath.PathElement, name string) bool {
+		return e.FieldName != nil && *e.FieldName == name
+	})
+}
