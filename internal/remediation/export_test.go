@@ -28,9 +28,9 @@ func (g *Groups) Members(p *placement.Policy) []Key {
 	}
 	out := make([]Key, 0, in.members)
 	for _, group := range in.groups {
-		out = append(out, keysOf(group.members)...)
+		out = append(out, group.keys()...)
 	}
-	return append(out, keysOf(in.rest)...)
+	return append(out, in.rest.keys()...)
 }
 
 // EncodeChanges and DecodeChanges are for tests.

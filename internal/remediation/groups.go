@@ -50,9 +50,9 @@ type policyGroups struct {
 	policy *placement.Policy
 	fields *projection.FieldSet
 	groups map[string]*group
-	// rest are the members that are in no group. Those of them without another equal object are also in single, by a
+	// rest has the members that are in no other group. Those of them without another equal object are also in single, by a
 	// hash of the fields that the policy reads. To save memory, a group is only created for the second equal object.
-	rest   []*membership
+	rest   *group
 	single map[uint64]*membership
 	// members is the number of members, including those in rest.
 	members int
@@ -64,6 +64,7 @@ type policyGroups struct {
 
 // group is a set of objects that are equal in all fields that the policy reads.
 type group struct {
+	in       *policyGroups
 	key      string
 	input    map[string]any
 	decision placement.Decision
@@ -79,13 +80,11 @@ type object struct {
 	memberships []*membership
 }
 
-// membership is the membership of an object in a policy's groups.
+// membership is the membership of an object in a group of a policy, at an index of its members.
 type membership struct {
 	object *object
-	in     *policyGroups
-	// group is nil for a member of rest. index is the position in the list of the group or in rest.
-	group *group
-	index int
+	group  *group
+	index  int
 	// hash is the key of the membership in single; 0 if the membership is not there.
 	hash uint64
 }
@@ -138,12 +137,10 @@ func (g *Groups) Lookup(p *placement.Policy, input map[string]any) *PolicyDecisi
 	out.key = key
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	in := g.policies[p]
-	if in == nil || in.fields != out.fields {
-		return out
-	}
-	if group, ok := in.groups[string(key)]; ok && group.revision == out.revision {
-		out.Decision, out.Known = group.decision, true
+	if in := g.policies[p]; in != nil && in.fields == out.fields {
+		if group := in.groups[string(key)]; group != nil && group.revision == out.revision {
+			out.Decision, out.Known = group.decision, true
+		}
 	}
 	return out
 }
@@ -155,28 +152,32 @@ func (g *Groups) Record(key Key, decisions []*PolicyDecision) (again []Key) {
 	defer g.mu.Unlock()
 	o := g.objects[key]
 	if o == nil {
-		if len(decisions) == 0 {
-			return nil
-		}
 		o = &object{key: key}
-		g.objects[key] = o
 	}
 	before := o.memberships
 	o.memberships = make([]*membership, 0, len(decisions))
 	for _, decision := range decisions {
-		s := take(before, decision.policy)
-		if s == nil {
-			s = &membership{object: o}
+		var m *membership
+		for i, of := range before {
+			if of != nil && of.group.in.policy == decision.policy {
+				m, before[i] = of, nil
+			}
 		}
-		o.memberships = append(o.memberships, s)
-		again = append(again, g.assign(s, decision)...)
+		if m == nil {
+			m = &membership{object: o}
+		}
+		o.memberships = append(o.memberships, m)
+		again = append(again, g.assign(m, decision)...)
 	}
-	for _, s := range before {
-		if s != nil {
-			g.leave(s)
+	for _, m := range before {
+		if m != nil {
+			m.leave()
+			if in := m.group.in; in.members == 0 {
+				delete(g.policies, in.policy)
+			}
 		}
 	}
-	if len(o.memberships) == 0 {
+	if g.objects[key] = o; len(o.memberships) == 0 {
 		delete(g.objects, key)
 	}
 	return again
@@ -185,95 +186,76 @@ func (g *Groups) Record(key Key, decisions []*PolicyDecision) (again []Key) {
 // Forget removes an object.
 func (g *Groups) Forget(key Key) { g.Record(key, nil) }
 
-// take removes the membership for a policy from the list and returns it. It returns nil if there is none.
-func take(seats []*membership, p *placement.Policy) *membership {
-	for i, s := range seats {
-		if s != nil && s.in.policy == p {
-			seats[i] = nil
-			return s
-		}
-	}
-	return nil
-}
-
-// assign moves a membership to the group that its decision belongs to, or to rest.
-func (g *Groups) assign(s *membership, decision *PolicyDecision) (again []Key) {
+// assign moves a membership to the group that its decision belongs to.
+func (g *Groups) assign(m *membership, decision *PolicyDecision) (again []Key) {
 	in := g.policies[decision.policy]
 	if in == nil {
 		in = &policyGroups{policy: decision.policy, fields: decision.fields, groups: map[string]*group{}, single: map[uint64]*membership{}, swept: decision.revision}
+		in.rest = &group{in: in}
 		g.policies[decision.policy] = in
 	}
 	fields := decision.policy.Evaluator.Input()
 	if in.fields != fields {
 		again = in.regroup(fields)
 	}
-	if s.in == nil {
-		s.in = in
-		in.members++
-		in.enter(s, nil)
+	if m.group == nil {
+		m.enter(in.rest)
 	}
 	if decision.Err != nil || decision.key == nil || decision.fields != fields {
-		in.move(s, nil)
+		m.move(in.rest)
 	} else {
-		again = append(again, g.join(s, decision)...)
+		again = append(again, g.join(m, decision)...)
 	}
 	in.decided = in.decided || decision.revision != 0
 	changed := decision.fields != fields || decision.revision != decision.policy.Evaluator.Revision()
 	// If revision is 0, data was missing at the start. If there is a decision all the same, the data arrived meanwhile.
 	if changed || decision.revision == 0 && decision.Err == nil {
-		return append(again, s.object.key)
+		return append(again, m.object.key)
 	}
-	return append(again, s.agree(decision)...)
+	if m.group != in.rest {
+		for _, key := range m.group.agree(decision.Decision, decision.revision) {
+			if key != m.object.key {
+				again = append(again, key)
+			}
+		}
+	}
+	return again
 }
 
 // join moves a membership to the group of objects equal to its own. It creates the group for the second such object.
-func (g *Groups) join(s *membership, decision *PolicyDecision) (again []Key) {
-	in := s.in
-	if s.group != nil && s.group.key == string(decision.key) {
-		return nil
-	}
-	if group, ok := in.groups[string(decision.key)]; ok {
-		in.move(s, group)
+func (g *Groups) join(m *membership, decision *PolicyDecision) (again []Key) {
+	in := m.group.in
+	to := in.groups[string(decision.key)]
+	if to != nil {
+		m.move(to)
 		return nil
 	}
 	// Setting the lowest bit keeps 0 free for memberships without a hash.
 	hash := maphash.Bytes(g.seed, decision.key) | 1
 	first := in.single[hash]
-	if first == s {
+	if first == m {
 		return nil
 	}
 	if first == nil {
-		in.move(s, nil)
-		s.hash = hash
-		in.single[hash] = s
+		m.move(in.rest)
+		m.hash, in.single[hash] = hash, m
 		return nil
 	}
-	made := &group{key: string(decision.key), input: decision.fields.Project(decision.input), decision: decision.Decision, revision: decision.revision}
-	in.groups[made.key] = made
-	in.move(s, made)
+	to = &group{in: in, key: string(decision.key), input: decision.fields.Project(decision.input), decision: decision.Decision, revision: decision.revision}
+	in.groups[to.key] = to
+	m.move(to)
 	// The first object moves to the group when it is decided again. Only its own key tells whether it is equal, because
 	// different keys may have the same hash.
 	return []Key{first.object.key}
 }
 
-// agree stores a decision on the newest data as the decision of the membership's group. It returns the members that must be
-// decided again.
-func (s *membership) agree(decision *PolicyDecision) (again []Key) {
-	group := s.group
-	if group == nil {
+// agree stores a group's decision, which was made on data of the revision or a newer one. It returns the members if they must be decided again.
+func (g *group) agree(decision placement.Decision, revision uint64) []Key {
+	if g.revision = revision; g.decision.Equal(decision) {
 		return nil
 	}
-	group.revision = decision.revision
-	if group.decision.Equal(decision.Decision) {
-		return nil
-	}
-	group.decision = decision.Decision
-	for _, other := range group.members {
-		if other != s {
-			again = append(again, other.object.key)
-		}
-	}
-	return again
+	g.decision = decision
+	return g.keys()
 }
 
 // Stale reports whether Sweep has anything to do for the policy.
@@ -296,8 +278,7 @@ func (in *policyGroups) stale(revision uint64) bool {
 // Only one goroutine at a time may call Sweep. It must be called after each change of data. If no data that the policy
 // reads has changed, it does nothing.
 func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, input map[string]any) (placement.Decision, error), again func([]Key)) {
-	revision := p.Evaluator.Revision()
-	stale, due := g.stale(p, revision)
+	stale, due := g.stale(p, p.Evaluator.Revision())
 	if len(due) > 0 {
 		again(due)
 	}
@@ -331,12 +312,12 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []staleGroup
 	if fields := p.Evaluator.Input(); in.fields != fields {
 		in.regroup(fields)
 	}
-	again = keysOf(in.rest)
+	again = in.rest.keys()
 	for _, group := range in.groups {
 		switch {
 		case revision == 0:
 			// Nothing can be decided without data. Each object must be evaluated to report this.
-			again = append(again, keysOf(group.members)...)
+			again = append(again, group.keys()...)
 		case group.revision != revision:
 			stale = append(stale, staleGroup{group, group.members[0].object.key.Namespace})
 		}
@@ -344,9 +325,8 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []staleGroup
 	return stale, again
 }
 
-// swept stores a group's new decision, which was made on data of the revision or a newer one. It returns the objects
-// that must be decided again.
-func (g *Groups) swept(p *placement.Policy, group *group, revision uint64, decision placement.Decision, err error) (again []Key) {
+// swept stores the result of the evaluation of a group on data of the revision or a newer one. It returns the objects that must be decided again.
+func (g *Groups) swept(p *placement.Policy, group *group, revision uint64, decision placement.Decision, err error) []Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	in := g.policies[p]
@@ -355,88 +335,73 @@ func (g *Groups) swept(p *placement.Policy, group *group, revision uint64, decis
 		return nil
 	}
 	if err != nil {
-		again = keysOf(group.members)
-		for len(group.members) > 0 {
-			in.move(group.members[len(group.members)-1], nil)
-		}
-		return again
+		return group.dissolve()
 	}
-	group.revision = revision
-	if group.decision.Equal(decision) {
-		return nil
-	}
-	group.decision = decision
-	return keysOf(group.members)
+	return group.agree(decision, revision)
 }
 
 // regroup dissolves all groups because the policy turned out to read other fields. All members must be decided again.
 func (in *policyGroups) regroup(fields *projection.FieldSet) (again []Key) {
 	in.fields = fields
 	for _, group := range in.groups {
-		for len(group.members) > 0 {
-			in.move(group.members[len(group.members)-1], nil)
-		}
+		group.dissolve()
 	}
-	for _, s := range in.rest {
-		in.unlist(s)
+	for _, m := range in.rest.members {
+		m.unlist()
 	}
-	return keysOf(in.rest)
+	return in.rest.keys()
 }
 
-func keysOf(seats []*membership) []Key {
-	out := make([]Key, len(seats))
-	for i, s := range seats {
-		out[i] = s.object.key
+// dissolve moves the members of a group to rest, and returns them.
+func (g *group) dissolve() []Key {
+	out := g.keys()
+	for len(g.members) > 0 {
+		g.members[len(g.members)-1].move(g.in.rest)
 	}
 	return out
 }
 
-// leave removes a membership from its policy's groups.
-func (g *Groups) leave(s *membership) {
-	s.in.exit(s)
-	if s.in.members--; s.in.members == 0 {
-		delete(g.policies, s.in.policy)
+func (g *group) keys() []Key {
+	out := make([]Key, len(g.members))
+	for i, m := range g.members {
+		out[i] = m.object.key
+	}
+	return out
+}
+
+// move moves a membership to another group. It removes the membership from single.
+func (m *membership) move(to *group) {
+	if m.group != to || m.hash != 0 {
+		m.leave()
+		m.enter(to)
 	}
 }
 
-// move moves a membership to another group, or to rest if to is nil. It removes the membership from single.
-func (in *policyGroups) move(s *membership, to *group) {
-	if s.group == to && s.hash == 0 {
-		return
-	}
-	in.exit(s)
-	in.enter(s, to)
+// enter adds a membership to a group.
+func (m *membership) enter(to *group) {
+	m.group, m.index = to, len(to.members)
+	to.members = append(to.members, m)
+	to.in.members++
 }
 
-func (in *policyGroups) enter(s *membership, to *group) {
-	list := &in.rest
-	if to != nil {
-		list = &to.members
-	}
-	s.group, s.index = to, len(*list)
-	*list = append(*list, s)
-}
-
-func (in *policyGroups) exit(s *membership) {
-	in.unlist(s)
-	list := &in.rest
-	if s.group != nil {
-		list = &s.group.members
-	}
-	last := len(*list) - 1
-	moved := (*list)[last]
-	(*list)[s.index], moved.index = moved, s.index
-	(*list)[last] = nil
-	*list = (*list)[:last]
-	if s.group != nil && last == 0 {
-		delete(in.groups, s.group.key)
+// leave removes a membership from its group.
+func (m *membership) leave() {
+	m.unlist()
+	from := m.group
+	last := len(from.members) - 1
+	moved := from.members[last]
+	from.members[m.index], moved.index = moved, m.index
+	from.members[last] = nil
+	from.members = from.members[:last]
+	if from.in.members--; last == 0 && from != from.in.rest {
+		delete(from.in.groups, from.key)
 	}
 }
 
 // unlist removes a membership from single.
-func (in *policyGroups) unlist(s *membership) {
-	if s.hash != 0 {
-		delete(in.single, s.hash)
-		s.hash = 0
+func (m *membership) unlist() {
+	if m.hash != 0 {
+		delete(m.group.in.single, m.hash)
+		m.hash = 0
 	}
 }

@@ -18,7 +18,6 @@ package remediation
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,12 +29,22 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// blastWindow is the time for which harmed objects count together. Clusters that are deleted one after the other within
-// it count as one change.
-const blastWindow = 5 * time.Minute
-
-// expiryInterval is the minimum time between two searches for objects that are older than blastWindow.
-const expiryInterval = time.Second
+const (
+	// blastWindow is the time for which harmed objects count together. Clusters that are deleted one after the other within
+	// it count as one change. expiryInterval is the minimum time between two searches for older ones.
+	blastWindow    = 5 * time.Minute
+	expiryInterval = time.Second
+	// AssessmentLimit is the time after which ConcludeAssessments concludes an assessment even if not all objects are decided,
+	// such as those of a type that can no longer be read.
+	AssessmentLimit = 30 * time.Second
+	// assessmentGap is how long no assessment of a policy is open before the next one does not follow those before.
+	assessmentGap = time.Second
+	// PlanInterval is the minimum time between two new plans that are not due to an assessment. Objects may change one by one, and
+	// to make a plan takes time in proportion to the number of all objects.
+	PlanInterval = time.Second
+	// maxExamples is the number of objects that a pause names.
+	maxExamples = 3
+)
 
 // harm is the way in which a policy leaves an object without a placement.
 type harm uint8
@@ -75,15 +84,11 @@ func RemovesAllClusters(v *placement.Verdict) bool {
 	return slices.ContainsFunc(v.Changes, placement.Change.Empties)
 }
 
-// weight is 1 if an object is harmed, and 0 otherwise.
-func (h harm) weight() int { return int(min(h, 1)) }
-
 // Pause describes why remediation of a policy is paused.
 type Pause struct {
-	// Change identifies the change that is not carried out.
+	// Change identifies the change that is not carried out, and Scope is where it is not.
 	Change string
-	// Scope is where it is not carried out.
-	Scope containment.Scope
+	Scope  containment.Scope
 	// Denied, Emptied, and Undecided are the numbers of objects that the change would newly leave denied, without
 	// clusters, or undecided. Matched is the number of all matched objects.
 	Denied, Emptied, Undecided, Matched int
@@ -130,22 +135,18 @@ func (p *Pause) message(policy, examples string) string {
 		p.Percent, where, policy, placementv1.ReleaseBlastRadiusAnnotation, p.Change)
 }
 
-// policyGuard counts the objects that changes harm for one policy, and holds patches. The Ledger's mutex protects it.
-type policyGuard struct {
+// guard counts the objects that changes harm for one policy, and holds patches. The Ledger's mutex protects it.
+type guard struct {
 	bound      placementv1.BlastRadius
 	generation int64
-	// harmed are the objects that were unharmed before a change. kinds are their numbers by kind of harm, and namespaces those by
-	// namespace.
-	harmed     map[Key]harmed
-	kinds      [undecided + 1]int
-	namespaces map[string]int
+	// harmed are the objects that were unharmed before a change, and kinds their numbers by kind of harm.
+	harmed tally[harmed]
+	kinds  [undecided + 1]int
 	// fresh are the harmed objects found since the last judgment. swept is the time when old ones were last removed.
 	fresh []Key
 	swept time.Time
 	// unwell is the number of all harmed objects, including those that were harmed before the change.
 	unwell int
-	// late are the objects that were not decided when an assessment that includes them ended.
-	late sets.Set[Key]
 	// open is the number of assessments that are not concluded. began is when the first of them began after a time without
 	// any, and ended when the last one was concluded. long reports whether one began so much later that they may go on for ever.
 	open         int
@@ -156,13 +157,10 @@ type policyGuard struct {
 	allowed int
 	// resuming reports whether an earlier leader paused the policy and some objects have not been decided since. Then
 	// objects that are harmed when they are first seen count. They do not count if released is true: the change was
-	// released.
-	resuming, released bool
-	// settled reports whether all objects have been decided, so that ConcludeAssessments may end the pause of an
-	// earlier leader.
-	settled bool
-	// dirty reports whether ConcludeAssessments must check the policy although no assessment was concluded. unplanned reports
-	// whether it must make a new plan although none was.
+	// released. settled reports whether all objects have been decided, so that ConcludeAssessments may end the pause.
+	resuming, released, settled bool
+	// dirty reports whether ConcludeAssessments must check the policy although no assessment was concluded, and unplanned whether it must make
+	// a new plan although none was.
 	dirty, unplanned bool
 }
 
@@ -177,43 +175,36 @@ type harmed struct {
 // until all objects that these policies may match are decided. It is safe for concurrent use.
 type Assessment struct {
 	ledger *Ledger
-	// guards are the guards of the policies that still wait for objects.
-	guards map[string]*policyGuard
-	since  time.Time
-	// pending are the undecided objects, with the policies that match them; nil if these are not known yet.
+	// accounts are those of the policies that still wait for objects.
+	accounts map[string]*account
+	since    time.Time
+	// pending are the undecided objects, with the policies that match them, or unknown. waits are their numbers by policy.
 	pending map[Key][]string
-	// unknown is the number of pending objects whose matching policies are not known. waits are the numbers of the
-	// others by policy.
-	unknown int
 	waits   map[string]int
 	// complete reports whether all objects have been added.
 	complete bool
 }
 
-// AssessmentLimit is the time after which ConcludeAssessments concludes an assessment even if not all objects are decided,
-// such as those of a type that can no longer be read.
-const AssessmentLimit = 30 * time.Second
-
-// assessmentGap is how long no assessment of a policy is open before the next one does not follow those before.
-const assessmentGap = time.Second
+// unknown are the policies that match a pending object if these are not known yet.
+var unknown = []string{""}
 
 // Assess begins an assessment of the effects of a change on the objects of some policies.
 func (l *Ledger) Assess(now time.Time, cause Cause, policies ...string) *Assessment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := &Assessment{ledger: l, guards: map[string]*policyGuard{}, since: now, pending: map[Key][]string{}, waits: map[string]int{}}
+	out := &Assessment{ledger: l, accounts: map[string]*account{}, since: now, pending: map[Key][]string{}, waits: map[string]int{}}
 	for _, name := range policies {
-		g := l.guard(name)
-		if g.open == 0 && now.Sub(g.ended) >= assessmentGap {
-			g.began = now
+		a := l.account(name)
+		if a.open == 0 && now.Sub(a.ended) >= assessmentGap {
+			a.began = now
 		}
-		g.open++
-		g.long = now.Sub(g.began) >= AssessmentLimit
-		a.guards[name] = g
-		l.account(name).causes.add(cause)
+		a.open++
+		a.long = now.Sub(a.began) >= AssessmentLimit
+		a.causes.add(cause)
+		out.accounts[name] = a
 	}
-	l.assessments = append(l.assessments, a)
-	return a
+	l.assessments = append(l.assessments, out)
+	return out
 }
 
 // Add adds objects to the assessment. The caller must have them decided afterwards.
@@ -222,29 +213,25 @@ func (a *Assessment) Add(keys ...Key) {
 	defer a.ledger.mu.Unlock()
 	for _, key := range keys {
 		a.remove(key)
-		a.pending[key] = nil
-		a.unknown++
+		a.add(key, unknown)
 	}
 }
 
-// remove removes an object if it is pending. The caller holds mu.
-func (a *Assessment) remove(key Key) {
-	policies, pending := a.pending[key]
-	switch {
-	case !pending:
-		return
-	case policies == nil:
-		a.unknown--
+func (a *Assessment) add(key Key, policies []string) {
+	a.pending[key] = policies
+	for _, name := range policies {
+		a.waits[name]++
 	}
+}
+
+// remove removes an object, and reports whether it was pending.
+func (a *Assessment) remove(key Key) (pending bool) {
+	policies, pending := a.pending[key]
 	for _, name := range policies {
 		a.waits[name]--
 	}
 	delete(a.pending, key)
-}
-
-// decided reports whether all objects that the policy may match are decided. The caller holds mu.
-func (a *Assessment) decided(policy string) bool {
-	return a.complete && a.unknown == 0 && a.waits[policy] == 0
+	return pending
 }
 
 // Complete declares that all objects have been added. The caller must call ConcludeAssessments afterwards.
@@ -252,7 +239,6 @@ func (a *Assessment) Complete() {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
 	a.complete = true
-	a.ledger.conclude(a)
 }
 
 // Skip declares that an object cannot be decided for now. No assessment waits for it.
@@ -269,146 +255,81 @@ func (l *Ledger) Await(key Key, policies ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range l.assessments {
-		if _, pending := a.pending[key]; !pending {
-			continue
+		if a.remove(key) {
+			a.add(key, policies)
 		}
-		a.remove(key)
-		a.pending[key] = append([]string{}, policies...)
-		for _, name := range policies {
-			a.waits[name]++
-		}
-		l.conclude(a)
 	}
 }
 
-// assessed removes an object from the assessments that wait for it. The caller holds mu.
+// assessed removes an object from the assessments that wait for it.
 func (l *Ledger) assessed(key Key) {
 	for _, a := range l.assessments {
-		if _, pending := a.pending[key]; pending {
-			a.remove(key)
-			l.conclude(a)
-		}
+		a.remove(key)
 	}
-}
-
-// conclude makes ConcludeAssessments check an assessment if one of its policies no longer waits for objects. The caller
-// holds mu.
-func (l *Ledger) conclude(a *Assessment) {
-	for name := range a.guards {
-		if a.decided(name) {
-			l.concluded = true
-			return
-		}
-	}
-}
-
-func (l *Ledger) guard(name string) *policyGuard {
-	g, ok := l.guards[name]
-	if !ok {
-		g = &policyGuard{
-			bound: (*placementv1.BlastRadius)(nil).WithDefaults(), harmed: map[Key]harmed{}, namespaces: map[string]int{}, late: sets.New[Key](),
-		}
-		l.guards[name] = g
-	}
-	return g
 }
 
 // count records whether a policy's decision harms an object. before is the last finding on the object; known is false if
 // there is none.
-// If the object has changed since that finding, it only counts if an assessment waits for it. Changes that the object's
-// owner makes are not changes of the policy or its data, and must not hold patches of other objects. The caller holds
-// mu.
-func (l *Ledger) count(key Key, v *placement.Verdict, before finding, known bool, now finding) {
-	name := v.Policy.Name
-	g := l.guard(name)
-	g.unwell += now.harm.weight() - before.harm.weight()
-	g.bound, g.generation = v.Policy.BlastRadius.WithDefaults(), v.Policy.Generation
-	assessed := l.assesses(name, key) || g.overdue(key)
-	entry, counted := g.harmed[key]
+// If the object has changed since that finding, it only counts if an assessment waits for it, or ended before it was decided. Changes that the
+// object's owner makes are not changes of the policy or its data, and must not hold patches of other objects.
+func (l *Ledger) count(key Key, v *placement.Verdict, a *account, before finding, known bool, now finding) {
+	a.bound, a.generation = v.Policy.BlastRadius.WithDefaults(), v.Policy.Generation
+	assessed := l.late[key].Has(v.Policy.Name) || slices.ContainsFunc(l.assessments, func(of *Assessment) bool {
+		_, waits := of.pending[key]
+		return waits && of.accounts[v.Policy.Name] != nil
+	})
+	entry, counted := a.harmed.objects[key]
 	switch {
 	case now.harm == unharmed:
-		g.heal(l, key)
+		a.heal(key)
 	case counted:
-		g.kinds[entry.harm]--
-		g.kinds[now.harm]++
-		g.harmed[key] = harmed{now.harm, entry.since}
-	case g.bound.Percent >= 100:
+		a.kinds[entry.harm]--
+		a.kinds[now.harm]++
+		a.harmed.put(key, harmed{now.harm, entry.since})
+	case a.bound.Percent >= 100:
 		// At 100 percent, the guard is disabled.
 	case known && before.harm == unharmed && (assessed || before.version == now.version),
-		!known && !g.released && (g.resuming || assessed && RemovesAllClusters(v)):
-		g.harmed[key] = harmed{harm: now.harm}
-		g.kinds[now.harm]++
-		g.namespaces[key.Namespace]++
-		g.fresh = append(g.fresh, key)
-		if g.open == 0 {
-			g.dirty, l.concluded = true, true
-		}
-	}
-}
-
-// assesses reports whether an assessment for a policy waits for an object. The caller holds mu.
-func (l *Ledger) assesses(policy string, key Key) bool {
-	return slices.ContainsFunc(l.assessments, func(a *Assessment) bool {
-		_, waits := a.pending[key]
-		return waits && a.guards[policy] != nil
-	})
-}
-
-// overdue reports whether an assessment ended before the object was decided. It forgets that, because the object is
-// decided now.
-func (g *policyGuard) overdue(key Key) bool {
-	late := g.late.Has(key)
-	g.late.Delete(key)
-	return late
-}
-
-// punctual forgets that assessments ended before an object was decided. The caller holds mu.
-func (l *Ledger) punctual(key Key) {
-	if !l.late {
-		return
-	}
-	l.late = false
-	for _, g := range l.guards {
-		g.late.Delete(key)
-		l.late = l.late || g.late.Len() > 0
+		!known && !a.released && (a.resuming || assessed && RemovesAllClusters(v)):
+		a.harmed.put(key, harmed{harm: now.harm})
+		a.kinds[now.harm]++
+		a.fresh = append(a.fresh, key)
+		a.dirty = a.dirty || a.open == 0
 	}
 }
 
 // heal removes an object from the harmed ones.
-func (g *policyGuard) heal(l *Ledger, key Key) {
-	if entry, counted := g.harmed[key]; counted {
-		g.drop(key, entry)
-		if g.pause != nil {
-			g.dirty, l.concluded = true, true
-		}
-	}
+func (g *guard) heal(key Key) {
+	g.dirty = g.drop(key) && g.pause != nil || g.dirty
 }
 
-func (g *policyGuard) drop(key Key, entry harmed) {
-	g.kinds[entry.harm]--
-	if g.namespaces[key.Namespace]--; g.namespaces[key.Namespace] == 0 {
-		delete(g.namespaces, key.Namespace)
+func (g *guard) drop(key Key) (counted bool) {
+	entry := g.harmed.objects[key]
+	if counted = g.harmed.remove(key); counted {
+		g.kinds[entry.harm]--
 	}
-	delete(g.harmed, key)
+	return counted
 }
 
 // pauses reports whether remediation is paused for the objects of a namespace.
-func (g *policyGuard) pauses(namespace string) bool {
+func (g *guard) pauses(namespace string) bool {
 	return g.pause != nil && g.pause.Scope.Includes(namespace)
 }
+
+// assessing reports whether an assessment is open. It ignores assessments that follow one another for longer than AssessmentLimit.
+func (g *guard) assessing() bool { return g.open > 0 && !g.long }
 
 // Holds implements Matches.
 func (l *Ledger) Holds(policy, namespace string) (assessed time.Time, paused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g := l.guards[policy]
-	if g == nil {
+	a := l.accounts[policy]
+	if a == nil {
 		return time.Time{}, false
 	}
-	if g.open > 0 {
-		assessed = g.began
+	if a.open > 0 {
+		assessed = a.began
 	}
-	return assessed, g.pauses(namespace)
+	return assessed, a.pauses(namespace)
 }
 
 // AssessmentResult is the result of ConcludeAssessments.
@@ -429,51 +350,48 @@ type AssessmentResult struct {
 	Unconcluded, Unplanned bool
 }
 
-// ConcludeAssessments concludes assessments whose objects are all decided, and those that exceed the time limit. It is
-// cheap if there are none.
-func (l *Ledger) ConcludeAssessments(now time.Time) AssessmentResult {
+// ConcludeAssessments concludes assessments whose objects are all decided, and those that exceed the time limit.
+func (l *Ledger) ConcludeAssessments(now time.Time) (out AssessmentResult) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out AssessmentResult
-	plan := l.unplanned && now.Sub(l.planned) >= PlanInterval
-	if !l.concluded && !plan && (len(l.assessments) == 0 || now.Sub(l.assessments[0].since) < AssessmentLimit) {
-		out.Unconcluded, out.Unplanned = len(l.assessments) > 0, l.unplanned
-		return out
-	}
-	l.concluded = false
-	if plan {
-		l.unplanned, l.planned = false, now
-	}
-	judged := map[string]bool{}
-	l.assessments = slices.DeleteFunc(l.assessments, func(a *Assessment) bool {
-		over := a.complete && now.Sub(a.since) >= AssessmentLimit
-		for name, g := range a.guards {
-			decided := a.decided(name)
-			if !over && !decided {
-				continue
-			}
-			if !decided {
-				g.late.Insert(slices.Collect(maps.Keys(a.pending))...)
-				l.late = true
-			}
-			g.open--
-			g.ended, judged[name] = now, true
-			delete(a.guards, name)
+	ended, plan := sets.New[string](), now.Sub(l.planned) >= PlanInterval
+	l.assessments = slices.DeleteFunc(l.assessments, func(of *Assessment) bool { return l.end(of, now, ended) })
+	out.Unconcluded = len(l.assessments) > 0
+	for name, a := range l.accounts {
+		if plan && a.unplanned && !a.assessing() {
+			l.planned, a.dirty = now, true
 		}
-		return a.complete && len(a.guards) == 0
-	})
-	for name, g := range l.guards {
-		if judged[name] || g.dirty || plan && g.unplanned {
-			l.concludePolicy(name, g, judged[name], now, &out)
+		if ended.Has(name) || a.dirty {
+			l.conclude(name, a, ended.Has(name), now, &out)
 		}
+		out.Unplanned = out.Unplanned || a.unplanned && !a.assessing()
 	}
-	out.Unconcluded, out.Unplanned = len(l.assessments) > 0, l.unplanned
 	return out
 }
 
-// PlanInterval is the minimum time between two new plans that are not due to an assessment. Objects may change one by one, and
-// to make a plan takes time in proportion to the number of all objects.
-const PlanInterval = time.Second
+// end ends an assessment for the policies that do not wait for objects any more, which it adds to ended. It reports whether there are no others.
+func (l *Ledger) end(of *Assessment, now time.Time, ended sets.Set[string]) bool {
+	over, known := now.Sub(of.since) >= AssessmentLimit, of.waits[unknown[0]] == 0
+	if !of.complete || !over && !known {
+		return of.complete && len(of.accounts) == 0
+	}
+	for name, a := range of.accounts {
+		decided := known && of.waits[name] == 0
+		if !over && !decided {
+			continue
+		}
+		if !decided {
+			for key := range of.pending {
+				l.late[key] = l.late[key].Union(sets.New(name))
+			}
+		}
+		a.open--
+		a.ended = now
+		ended.Insert(name)
+		delete(of.accounts, name)
+	}
+	return len(of.accounts) == 0
+}
 
 // ExceedsBlastRadius returns where a change pauses remediation of a policy, by the numbers of matched objects that it harms in
 // each namespace. pauses reports whether it does. allowed is the number of objects that it may harm besides those that the limit
@@ -485,35 +403,39 @@ func ExceedsBlastRadius(limit placementv1.BlastRadius, harmed map[string]int, ma
 	return containment.Of(harmed, max(int(limit.MinObjects), int(limit.Percent)*matched/100+1)+allowed)
 }
 
-// concludePolicy pauses or resumes remediation of a policy. assessed reports whether an assessment of the policy ended. After
+// conclude pauses or resumes remediation of a policy. assessed reports whether an assessment of the policy ended. After
 // the last one, what remains to be done is known, and becomes the policy's plan.
-func (l *Ledger) concludePolicy(name string, g *policyGuard, assessed bool, now time.Time, out *AssessmentResult) {
-	g.dirty = false
-	g.sweep(now)
-	before := g.pause
-	over, wider := g.judge(now, l.summarize(name, g))
+func (l *Ledger) conclude(name string, a *account, assessed bool, now time.Time, out *AssessmentResult) {
+	a.dirty = false
+	a.sweep(now)
+	before := a.pause
+	over, wider := a.judge(now, &Pause{
+		Percent: a.bound.Percent, Matched: len(a.objects), Before: a.unwell - len(a.harmed.objects),
+		Denied: a.kinds[denied], Emptied: a.kinds[emptied], Undecided: a.kinds[undecided],
+	})
+	resumed := before != nil && a.pause == nil
 	if wider {
 		out.Paused = append(out.Paused, name)
 	}
-	if before != nil && g.pause == nil {
+	if resumed {
 		out.Resumed = append(out.Resumed, name)
 	}
-	if g.settled {
-		g.settled, g.resuming, g.released = false, false, false
+	if a.settled {
+		a.settled, a.resuming, a.released = false, false, false
 	}
-	if over || slices.Contains(out.Resumed, name) {
+	if over || resumed {
 		out.Changed = append(out.Changed, name)
 	}
-	l.plan(name, g, assessed, now, out)
-	narrower := before != nil && g.pause != nil && !g.pause.Scope.Covers(before.Scope)
-	out.Freed = out.Freed || g.open == 0 && (g.pause == nil || assessed || narrower)
+	a.plan(name, assessed, now, out)
+	narrower := before != nil && a.pause != nil && !a.pause.Scope.Covers(before.Scope)
+	out.Freed = out.Freed || a.open == 0 && (a.pause == nil || assessed || narrower)
 }
 
 // judge begins, continues, or ends the pause. next has the present numbers of harmed objects. over reports whether they exceed the
 // limit, and wider whether objects are paused now that were not before.
-func (g *policyGuard) judge(now time.Time, next *Pause) (over, wider bool) {
+func (g *guard) judge(now time.Time, next *Pause) (over, wider bool) {
 	before := g.pause
-	next.Scope, over = ExceedsBlastRadius(g.bound, g.namespaces, next.Matched, g.allowed)
+	next.Scope, over = ExceedsBlastRadius(g.bound, g.harmed.namespaces, next.Matched, g.allowed)
 	unsure := g.resuming && !g.settled || g.open > 0
 	wider = over && (before == nil || !g.resuming && !before.Scope.Covers(next.Scope))
 	switch {
@@ -530,42 +452,17 @@ func (g *policyGuard) judge(now time.Time, next *Pause) (over, wider bool) {
 		}
 		g.pause = next
 	case before != nil:
-		g.end(now)
+		g.resume(now)
 	}
 	return over, wider
 }
 
-// plan makes a new plan of a policy if that is needed, and releases objects that the plan's approval concerns.
-func (l *Ledger) plan(name string, g *policyGuard, assessed bool, now time.Time, out *AssessmentResult) {
-	if g.open > 0 && !g.long {
-		return
-	}
-	a := l.account(name)
-	was := a.approval != nil && a.approval.Known
-	made := (assessed || g.unplanned) && a.replan(now, g.generation)
-	g.unplanned = false
-	if !a.recognize() || a.permitted() {
-		a.unsaved = ""
-	} else if a.unsaved != a.current.Digest {
-		a.unsaved = a.current.Digest
-		out.Unsaved = append(out.Unsaved, name)
-	}
-	if a.permitted() && a.refused || made && was {
-		// The objects may be moved now, or no longer.
-		a.refused = false
-		out.Released = append(out.Released, a.outstanding()...)
-	}
-	if made || assessed {
-		out.Changed = append(out.Changed, name)
-	}
-}
-
 // sweep stops counting harmed objects that were found longer than blastWindow ago, unless the policy is paused because of
 // them. It looks for them at most once in expiryInterval, because objects may be judged one by one.
-func (g *policyGuard) sweep(now time.Time) {
+func (g *guard) sweep(now time.Time) {
 	for _, key := range g.fresh {
-		if entry, counted := g.harmed[key]; counted && entry.since.IsZero() {
-			g.harmed[key] = harmed{entry.harm, now}
+		if entry, counted := g.harmed.objects[key]; counted && entry.since.IsZero() {
+			g.harmed.put(key, harmed{entry.harm, now})
 		}
 	}
 	g.fresh = nil
@@ -573,36 +470,25 @@ func (g *policyGuard) sweep(now time.Time) {
 		return
 	}
 	g.swept = now
-	for key, entry := range g.harmed {
+	for key, entry := range g.harmed.objects {
 		if now.Sub(entry.since) > blastWindow {
-			g.drop(key, entry)
+			g.drop(key)
 		}
 	}
 }
 
-// end ends a pause. Afterwards, patches only wait for assessments.
-func (g *policyGuard) end(now time.Time) {
+// resume ends the pause. Afterwards, patches only wait for assessments.
+func (g *guard) resume(now time.Time) {
 	g.pause, g.allowed, g.resuming, g.dirty, g.began = nil, 0, false, false, now
 }
 
-// maxExamples is the number of objects that a pause names.
-const maxExamples = 3
-
-// summarize returns a pause with the numbers of objects that are currently harmed.
-func (l *Ledger) summarize(name string, g *policyGuard) *Pause {
-	return &Pause{
-		Percent: g.bound.Percent, Matched: len(l.account(name).objects), Before: g.unwell - len(g.harmed),
-		Denied: g.kinds[denied], Emptied: g.kinds[emptied], Undecided: g.kinds[undecided],
-	}
-}
-
 // report returns a copy of the pause with the names of some objects; nil if there is no pause.
-func (g *policyGuard) report() *Pause {
+func (g *guard) report() *Pause {
 	if g.pause == nil {
 		return nil
 	}
 	var examples []Key
-	for key := range g.harmed {
+	for key := range g.harmed.objects {
 		if g.pauses(key.Namespace) {
 			examples = keepFirst(examples, key, maxExamples, compareKeys)
 		}
@@ -619,8 +505,15 @@ func (g *policyGuard) report() *Pause {
 func (l *Ledger) Assessed(policy string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g := l.guards[policy]
-	return g == nil || (g.open == 0 || g.long) && l.skipped.IsSuperset(g.late)
+	if l.find(policy).assessing() {
+		return false
+	}
+	for key, policies := range l.late {
+		if policies.Has(policy) && !l.skipped.Has(key) {
+			return false
+		}
+	}
+	return true
 }
 
 // Resume keeps a policy paused that an earlier leader paused, and where. The pause lasts at least until Settle declares that all
@@ -628,8 +521,8 @@ func (l *Ledger) Assessed(policy string) bool {
 func (l *Ledger) Resume(policy, change string, before int, scope containment.Scope) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g := l.guard(policy)
-	g.pause, g.allowed, g.resuming = &Pause{Change: change, Scope: scope, Before: before}, before, true
+	a := l.account(policy)
+	a.pause, a.allowed, a.resuming = &Pause{Change: change, Scope: scope, Before: before}, before, true
 }
 
 // Settle declares that all objects of a policy that an earlier leader paused have been decided. It returns false if an
@@ -638,14 +531,14 @@ func (l *Ledger) Resume(policy, change string, before int, scope containment.Sco
 func (l *Ledger) Settle(policy string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g, ok := l.guards[policy]
-	if !ok || !g.resuming && !g.released {
+	a := l.find(policy)
+	if !a.resuming && !a.released {
 		return true
 	}
-	if g.open > 0 {
+	if a.open > 0 {
 		return false
 	}
-	g.settled, g.dirty, l.concluded = true, true, true
+	a.settled, a.dirty = true, true
 	return true
 }
 
@@ -653,16 +546,16 @@ func (l *Ledger) Settle(policy string) bool {
 func (l *Ledger) Release(now time.Time, policy, change string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g := l.guards[policy]
-	if g == nil || g.pause == nil || g.pause.Change != change {
+	a := l.find(policy)
+	if a.pause == nil || a.pause.Change != change {
 		return false
 	}
-	g.released = g.resuming
-	g.end(now)
-	for key, entry := range g.harmed {
+	a.released = a.resuming
+	a.resume(now)
+	for key, entry := range a.harmed.objects {
 		// Objects that an unfinished assessment found are not part of the released change.
-		if g.released || !entry.since.IsZero() {
-			g.drop(key, entry)
+		if a.released || !entry.since.IsZero() {
+			a.drop(key)
 		}
 	}
 	return true

@@ -17,12 +17,12 @@ limitations under the License.
 package remediation
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -34,6 +34,19 @@ import (
 
 	"github.com/berth-dev/berth/internal/placement"
 )
+
+// A policy with mode Approved makes only the moves of an approved plan. Two checks see to it:
+//
+//   - The leader patches an object for the policy only while the approved digest is that of the plan, the plan is stored, it has
+//     all moves that are required, and the required move of the object is the one in the plan. See Ledger.Permit.
+//   - The webhook, which makes the changes, may know newer data than the leader. So the patch names the move that the leader
+//     means, in its field manager, and the webhook makes no other changes for the policy. See ParseFieldManager.
+//
+// A leader that takes over in the midst of an approved plan goes on with it if what is left to do is part of what is stored. See
+// Ledger.Continue.
+//
+// If several policies with mode Approved move an object, it waits until the plans of all of them are approved: what one of
+// them moves alone may differ from what the plans say.
 
 // Plan is what remediation of a policy had to do when all objects that a change concerns were decided, before the first of
 // them was patched.
@@ -71,15 +84,10 @@ type PlannedMove struct {
 
 // Action describes the changes, and whether the object is evicted for them.
 func (m PlannedMove) Action() string {
-	out := make([]string, len(m.Changes))
-	for i, c := range m.Changes {
-		out[i] = c.Action()
-	}
-	text := strings.Join(out, "; ")
 	if m.Evicts() {
-		return "evict: " + text
+		return "evict: " + actions(m.Changes)
 	}
-	return text
+	return actions(m.Changes)
 }
 
 // Evicts reports whether the object is evicted for the changes.
@@ -101,8 +109,102 @@ func (c *Cause) add(other Cause) {
 	}
 }
 
+// Explain describes the cause for a policy of which a generation decides.
+func (c Cause) Explain(generation int64) string {
+	switch {
+	case c.Policy:
+		return fmt.Sprintf("generation %d of the policy came into force", generation)
+	case len(c.Data) > 0:
+		return strings.Join(sets.List(c.Data), ", ") + " changed"
+	default:
+		return "objects or namespaces changed"
+	}
+}
+
+// Approval is the approval of a plan.
+type Approval struct {
+	// Digest is the digest of the approved plan.
+	Digest string
+	// By is the user who approved it, and At is when. Both are empty if that is not known.
+	By string
+	At time.Time
+	// Known reports whether the digest is, or was, that of a plan since it was approved. Used reports whether that plan was
+	// completed; an equal plan that is made later needs another approval.
+	Known, Used bool
+}
+
+// ApprovedPlan is all moves of an approved plan. The leader stores it before it makes the first move. A later leader sees only
+// what is left to do, and must know that it is part of what was approved.
+type ApprovedPlan struct {
+	// Digest is the digest of the plan.
+	Digest string
+	// moves are the IDs of the moves, sorted.
+	moves []moveID
+}
+
+// MoveBytes is the size of an encoded move.
+const MoveBytes = len(moveID{})
+
+// Encode returns the moves in the form that DecodeApprovedPlan reads, MoveBytes for each.
+func (p *ApprovedPlan) Encode() []byte {
+	out := make([]byte, 0, len(p.moves)*MoveBytes)
+	for _, id := range p.moves {
+		out = append(out, id[:]...)
+	}
+	return out
+}
+
+// DecodeApprovedPlan returns the plan with a digest and with moves that Encode returned. It returns an error if the moves do not
+// have that digest, for example because they are incomplete.
+func DecodeApprovedPlan(digest string, encoded []byte) (*ApprovedPlan, error) {
+	if len(encoded)%MoveBytes != 0 {
+		return nil, fmt.Errorf("the moves of plan %s have %d bytes, which is no multiple of %d", digest, len(encoded), MoveBytes)
+	}
+	out := &ApprovedPlan{Digest: digest}
+	for id := range slices.Chunk(encoded, MoveBytes) {
+		out.moves = append(out.moves, moveID(id))
+	}
+	if got := digestOf(out.moves); got != digest {
+		return nil, fmt.Errorf("the moves of plan %s have the digest %s", digest, got)
+	}
+	return out, nil
+}
+
+// covers reports whether all of the moves are part of the plan.
+func (p *ApprovedPlan) covers(moves []moveID) bool {
+	return !slices.ContainsFunc(moves, func(id moveID) bool {
+		_, found := slices.BinarySearchFunc(p.moves, id, compareMoves)
+		return !found
+	})
+}
+
 // moveID identifies a move: an object with the changes that a policy requires.
 type moveID [16]byte
+
+func compareMoves(a, b moveID) int { return bytes.Compare(a[:], b[:]) }
+
+// digestOf returns the digest of moves: the SHA-256 hash over their sorted IDs, cut to 16 bytes, in hexadecimal digits. It sorts
+// its argument.
+func digestOf(ids []moveID) string {
+	slices.SortFunc(ids, compareMoves)
+	hash := sha256.New()
+	for _, id := range ids {
+		hash.Write(id[:])
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:MoveBytes])
+}
+
+// identify returns the ID of a move. The version of the resource is not part of it, because all versions show the same
+// object.
+func identify(key Key, uid types.UID, changes string) moveID {
+	var buffer [2 * keyBytes]byte
+	text := buffer[:0]
+	for _, part := range []string{key.Resource.Group, key.Resource.Resource, key.Namespace, key.Name, string(uid), changes} {
+		text = appendText(text, &part)
+	}
+	sum := sha256.Sum256(text)
+	return moveID(sum[:MoveBytes])
+}
 
 // encodeChanges returns those changes that a patch can make, in a form that equal changes share; "" for none. The form is
 // that of appendText, for the field, the key, and the values of each change, by field and key. It is not JSON, because it is
@@ -142,8 +244,7 @@ func cutText(in string) (text *string, rest string) {
 }
 
 // decodeChanges is the inverse of encodeChanges.
-func decodeChanges(encoded string) []placement.Change {
-	var out []placement.Change
+func decodeChanges(encoded string) (out []placement.Change) {
 	for encoded != "" {
 		var texts [4]*string
 		for i := range texts {
@@ -154,27 +255,19 @@ func decodeChanges(encoded string) []placement.Change {
 	return out
 }
 
-// identify returns the ID of a move. The version of the resource is not part of it, because all versions show the same
-// object.
-func identify(key Key, uid types.UID, changes string) moveID {
-	var buffer [2 * keyBytes]byte
-	text := buffer[:0]
-	for _, part := range []string{key.Resource.Group, key.Resource.Resource, key.Namespace, key.Name, string(uid), changes} {
-		text = appendText(text, &part)
-	}
-	sum := sha256.Sum256(text)
-	return moveID(sum[:len(moveID{})])
-}
+// share says what an object's move is to a plan.
+type share uint8
 
-// identify sets the move that makes an object what its policy decides.
-func (f *finding) identify(key Key, uid types.UID) {
-	if changes := f.result().changes; changes != "" {
-		f.move = identify(key, uid, changes)
-	}
-}
+const (
+	// unplanned means that the move is not part of the plan, or that there is none.
+	unplanned share = iota
+	// asPlanned means that the move is part of the plan, and otherwise that the plan has another move of the object.
+	asPlanned
+	otherwise
+)
 
-// plan sets the move that is required of an object, and what it is to the policy's plan. If the object can't be decided for
-// now, that is the move in the plan: a failure is not progress.
+// plan sets what the required move of an object is to the policy's plan. If the object can't be decided for now, that is the move in the plan: a
+// failure is not progress.
 func (f *finding) plan(before finding, r ruling) {
 	planned := before.planned != unplanned
 	switch {
@@ -183,127 +276,85 @@ func (f *finding) plan(before finding, r ruling) {
 	case r.blocked && (!r.failing || !planned || before.move != f.move):
 		f.move = moveID{}
 	}
-	f.planned = before.planned.after(before.move, f.move)
-}
-
-// share says what an object's move is to a plan.
-type share uint8
-
-const (
-	// unplanned means that the move is not part of the plan, or that there is none.
-	unplanned share = iota
-	// asPlanned means that the move is part of the plan.
-	asPlanned
-	// otherwise means that the plan has another move of the object.
-	otherwise
-)
-
-// after returns the share of an object's next move.
-func (s share) after(before, next moveID) share {
 	switch {
-	case s == unplanned || next == (moveID{}):
-		return unplanned
-	case before == next:
-		return s
+	case !planned || f.move == moveID{}:
+		f.planned = unplanned
+	case before.move == f.move:
+		f.planned = before.planned
 	default:
-		return otherwise
+		f.planned = otherwise
 	}
 }
 
 // planning is what the ledger knows of the plan of one policy. The Ledger's mutex protects it.
 type planning struct {
-	// current is the newest plan; nil if there is none. Its Done is not set.
+	// current is the newest plan; nil if there is none. Its Done is not set. content is all of its moves. saved is the digest of the plan that is
+	// stored.
 	current *Plan
+	content *ApprovedPlan
+	saved   string
 	// moves is the number of objects with a move. planned is the number of those whose move is part of the plan, and changed of
-	// those of which the plan has another move.
-	moves, planned, changed int
+	// those of which the plan has another move. undecided is the number of objects that can't be decided now.
+	moves, planned, changed, undecided int
 	// refused reports whether Permit refused a move of the plan, so that its objects must be decided again once they may be
 	// moved.
 	refused bool
 	// causes are why objects have been decided since the newest plan.
 	causes Cause
-	// approval is the newest approval, of whatever plan; nil if there is none.
+	// approval is the newest approval, of whatever plan; nil if there is none. unsaved is the digest of the plan that the caller of
+	// ConcludeAssessments was told to store.
 	approval *Approval
-	// content is all moves of the current plan. saved is the digest of the plan that is stored.
-	content *ApprovedPlan
-	saved   string
+	unsaved  string
 	// continued is the approved plan that an earlier leader was carrying out; nil if there is none, or if something else has to be
 	// moved. continuing reports whether it is not known yet what is left of it, and partial whether some objects may never be
-	// decided, so that the plan is not known to be completed. undecided is the number of objects that can't be decided now.
+	// decided, so that the plan is not known to be completed.
 	continued           *ApprovedPlan
 	continuing, partial bool
-	undecided           int
-	// unsaved is the digest of the plan that the caller of ConcludeAssessments was told to store.
-	unsaved string
 }
 
 // track updates the numbers of moves when the finding on an object changes.
 func (p *planning) track(before, now finding) {
-	p.moves += count(now.move != moveID{}) - count(before.move != moveID{})
+	none := moveID{}
+	p.moves += count(now.move != none) - count(before.move != none)
 	p.planned += count(now.planned == asPlanned) - count(before.planned == asPlanned)
 	p.changed += count(now.planned == otherwise) - count(before.planned == otherwise)
 	p.undecided += count(now.failure != "") - count(before.failure != "")
 	if p.continued == nil && p.approved() && p.moves == 0 && before.planned == asPlanned {
-		p.use()
+		p.approval = p.approval.with(true, p.approval.Known)
 	}
 	p.settle()
 }
 
-// use marks the approval as used: it is for carrying out the plan once.
-func (p *planning) use() {
-	used := *p.approval
-	used.Used, p.approval = true, &used
+// settle uses up the approval of a plan that an earlier leader was carrying out if nothing is left of it. That leader may have
+// made the last move and not have reported it.
+func (p *planning) settle() {
+	if p.continued != nil && !p.continuing && !p.partial && p.undecided == 0 && p.moves == 0 && p.approval != nil {
+		p.approval, p.continued = p.approval.with(true, p.approval.Known), nil
+	}
+}
+
+// with returns the approval with other states. Reports share the approval, so that it must not be changed.
+func (a Approval) with(used, known bool) *Approval {
+	a.Used, a.Known = used, known
+	return &a
 }
 
 // strays returns the number of objects with a move that is not part of the plan.
 func (p *planning) strays() int { return p.moves - p.planned }
 
-func count(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+// approved reports whether the plan is approved, and has all moves that are required. It can be carried out once it is stored.
+func (p *planning) approved() bool {
+	return p.approval != nil && !p.approval.Used && p.current != nil && p.approval.Digest == p.current.Digest && p.strays() == 0
 }
 
-// replan makes all moves that are required the plan, unless the present plan has them all. generation is the policy's
-// generation that decided the objects. It reports whether there is a new plan.
-func (a *account) replan(now time.Time, generation int64) bool {
-	if len(a.objects) == 0 {
-		// The objects of a type that nothing watched before are still to come.
-		return false
+// permitted reports whether the plan may be carried out.
+func (p *planning) permitted() bool { return p.approved() && p.saved == p.current.Digest }
+
+// recognize marks the approval as known if the plan is approved.
+func (p *planning) recognize() {
+	if p.approved() {
+		p.approval = p.approval.with(false, true)
 	}
-	if a.continuing {
-		return false
-	}
-	cause := a.causes
-	a.causes = Cause{}
-	if a.strays() == 0 {
-		return false
-	}
-	a.current, a.content = newPlan(func(yield func(move) bool) {
-		for key, f := range a.objects {
-			if f.move == (moveID{}) {
-				continue
-			}
-			f.planned = asPlanned
-			a.objects[key] = f
-			yield(move{key, f.move, f.result().changes})
-		}
-	})
-	a.planned, a.changed = a.moves, 0
-	a.proceed()
-	a.current.Cause, a.current.Generation, a.current.Since = cause, generation, now
-	for _, f := range a.objects {
-		switch result := f.result(); {
-		case f.failure != "":
-			a.current.Undecided++
-		case result.denied:
-			a.current.Denied++
-		case result.violation != "" && f.move == moveID{}:
-			a.current.LeftAlone++
-		}
-	}
-	return true
 }
 
 // progress returns a copy of the plan with the number of moves that are done; nil if there is no plan.
@@ -319,60 +370,90 @@ func (p *planning) progress() *Plan {
 	return &out
 }
 
-// move is an object that a plan moves.
-type move struct {
-	key     Key
-	id      moveID
-	changes string
+// plan makes a new plan of a policy if that is needed, and releases objects that the plan's approval concerns.
+func (a *account) plan(name string, assessed bool, now time.Time, out *AssessmentResult) {
+	if a.assessing() {
+		return
+	}
+	was := a.approval != nil && a.approval.Known
+	made := (assessed || a.unplanned) && a.replan(now)
+	a.unplanned = false
+	a.recognize()
+	if !a.approved() || a.permitted() {
+		a.unsaved = ""
+	} else if a.unsaved != a.current.Digest {
+		a.unsaved = a.current.Digest
+		out.Unsaved = append(out.Unsaved, name)
+	}
+	if a.permitted() && a.refused || made && was {
+		// The objects may be moved now, or no longer.
+		out.Released = append(out.Released, a.release()...)
+	}
+	if made || assessed {
+		out.Changed = append(out.Changed, name)
+	}
+}
+
+// release returns the objects of the plan that have to be moved, to be decided again.
+func (a *account) release() (out []Key) {
+	a.refused = false
+	for key, f := range a.objects {
+		if f.planned != unplanned {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// replan makes all moves that are required the plan, unless the present plan has them all. It reports whether there is a new plan.
+func (a *account) replan(now time.Time) bool {
+	if len(a.objects) == 0 || a.continuing {
+		// The objects of a type that nothing watched before, or of the earlier plan, are still to come.
+		return false
+	}
+	cause := a.causes
+	if a.causes = (Cause{}); a.strays() == 0 {
+		return false
+	}
+	plan, kinds := &Plan{Cause: cause, Generation: a.generation, Since: now, Moves: a.moves}, map[string]int{}
+	ids, sample := make([]moveID, 0, a.moves), []Key{}
+	for key, f := range a.objects {
+		result := f.result()
+		if f.move != (moveID{}) {
+			f.planned = asPlanned
+			a.objects[key] = f
+			ids = append(ids, f.move)
+			kinds[result.changes]++
+			sample = keepFirst(sample, key, maxSample, compareKeys)
+		}
+		switch {
+		case f.failure != "":
+			plan.Undecided++
+		case result.denied:
+			plan.Denied++
+		case result.violation != "" && f.move == moveID{}:
+			plan.LeftAlone++
+		}
+	}
+	plan.Digest, plan.Transitions = digestOf(ids), transitions(kinds)
+	for _, key := range sample {
+		plan.Sample = append(plan.Sample, PlannedMove{key, decodeChanges(a.objects[key].result().changes)})
+	}
+	a.current, a.content, a.planned, a.changed = plan, &ApprovedPlan{plan.Digest, ids}, a.moves, 0
+	if a.continued != nil && a.continued.covers(ids) {
+		// It is the rest of the plan that an earlier leader was carrying out.
+		a.content, plan.Digest, plan.Moves = a.continued, a.continued.Digest, len(a.continued.moves)
+	} else {
+		a.continued = nil
+	}
+	return true
 }
 
 // maxTransitions is the number of transitions that a plan lists.
 const maxTransitions = 10
 
-// digestOf returns the digest of moves: the SHA-256 hash over their sorted IDs, cut to 16 bytes, in hexadecimal digits. It sorts
-// its argument.
-func digestOf(ids []moveID) string {
-	slices.SortFunc(ids, compareMoves)
-	hash := sha256.New()
-	for _, id := range ids {
-		hash.Write(id[:])
-	}
-	return hex.EncodeToString(hash.Sum(nil)[:len(moveID{})])
-}
-
-// newPlan returns the plan with the moves, and all of its moves.
-func newPlan(moves iter.Seq[move]) (*Plan, *ApprovedPlan) {
-	var ids []moveID
-	var sample []move
-	kinds := map[string]int{}
-	for m := range moves {
-		ids = append(ids, m.id)
-		kinds[m.changes]++
-		sample = keepFirst(sample, m, maxSample, func(a, b move) int { return compareKeys(a.key, b.key) })
-	}
-	out := &Plan{Digest: digestOf(ids), Moves: len(ids), Transitions: transitions(kinds)}
-	for _, m := range sample {
-		out.Sample = append(out.Sample, PlannedMove{m.key, decodeChanges(m.changes)})
-	}
-	return out, &ApprovedPlan{out.Digest, ids}
-}
-
-// Moves returns all objects that have to be moved for a policy, sorted.
-func (l *Ledger) Moves(policy string) []PlannedMove {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var out []PlannedMove
-	for key, f := range l.account(policy).objects {
-		if f.move != (moveID{}) {
-			out = append(out, PlannedMove{key, decodeChanges(f.result().changes)})
-		}
-	}
-	slices.SortFunc(out, func(a, b PlannedMove) int { return compareKeys(a.Key, b.Key) })
-	return out
-}
-
 // transitions returns the most frequent changes, given the numbers of objects by encoded changes.
-func transitions(kinds map[string]int) []Transition {
+func transitions(kinds map[string]int) (out []Transition) {
 	byChange := map[string]*Transition{}
 	for changes, objects := range kinds {
 		for _, c := range decodeChanges(changes) {
@@ -387,21 +468,144 @@ func transitions(kinds map[string]int) []Transition {
 		return cmp.Or(cmp.Compare(b.Objects, a.Objects), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key),
 			cmp.Compare(ptr.Deref(a.From, ""), ptr.Deref(b.From, "")), cmp.Compare(ptr.Deref(a.To, ""), ptr.Deref(b.To, "")))
 	})
-	var out []Transition
 	for _, t := range all[:min(len(all), maxTransitions)] {
 		out = append(out, *t)
 	}
 	return out
 }
 
-// Explain describes the cause for a policy of which a generation decides.
-func (c Cause) Explain(generation int64) string {
-	switch {
-	case c.Policy:
-		return fmt.Sprintf("generation %d of the policy came into force", generation)
-	case len(c.Data) > 0:
-		return strings.Join(sets.List(c.Data), ", ") + " changed"
-	default:
-		return "objects or namespaces changed"
+// Moves returns all objects that have to be moved for a policy, sorted.
+func (l *Ledger) Moves(policy string) (out []PlannedMove) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, f := range l.find(policy).objects {
+		if f.move != (moveID{}) {
+			out = append(out, PlannedMove{key, decodeChanges(f.result().changes)})
+		}
 	}
+	slices.SortFunc(out, func(a, b PlannedMove) int { return compareKeys(a.Key, b.Key) })
+	return out
+}
+
+// Approve sets the newest approval of a policy; nil for none. It keeps an earlier approval of the same digest. It returns the
+// objects to decide again, because they may be patched now, or no longer. If the plan is approved now, see Unsaved.
+func (l *Ledger) Approve(policy string, approval *Approval) []Key {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(policy)
+	if before := a.approval; before != nil && approval != nil && before.Digest == approval.Digest {
+		return nil
+	}
+	if a.continued != nil && (approval == nil || approval.Used || approval.Digest != a.continued.Digest) {
+		a.unplanned = a.unplanned || a.continuing
+		a.continued, a.continuing = nil, false
+	}
+	was := a.permitted()
+	a.approval = approval
+	a.settle()
+	if a.recognize(); !a.permitted() && !was {
+		return nil
+	}
+	return a.release()
+}
+
+// Permit returns the verdicts for which an object may be patched now. If all moves of the object that need an approval are part
+// of approved plans, it returns those with the others. Otherwise it returns only verdicts of policies that need none.
+func (l *Ledger) Permit(key Key, uid types.UID, verdicts []*placement.Verdict) Due {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	due := DueOf(released(verdicts))
+	if needs := due.needApproval(); len(needs) > 0 && l.permits(key, uid, needs) {
+		return due
+	}
+	return DueOf(verdicts).needNoApproval()
+}
+
+// Permits reports whether an object may be patched for verdicts that Permit returned before.
+func (l *Ledger) Permits(key Key, uid types.UID, due Due) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.permits(key, uid, due.needApproval())
+}
+
+// permits reports whether the moves of an object that verdicts require are part of approved plans.
+func (l *Ledger) permits(key Key, uid types.UID, needs Due) bool {
+	refused := slices.ContainsFunc(needs, func(v *placement.Verdict) bool {
+		a := l.account(v.Policy.Name)
+		f := a.objects[key]
+		return !a.permitted() || f.planned != asPlanned || f.move != identify(key, uid, encodeChanges(v.Changes))
+	})
+	if refused {
+		// Whichever of the plans is approved last, the object must be decided again then.
+		for _, v := range needs {
+			l.account(v.Policy.Name).refused = true
+		}
+	}
+	return !refused
+}
+
+// Unsaved returns the plan of a policy that is approved, but can't be carried out because it is not stored; nil if there is none.
+// The caller must store it, and call Saved afterwards.
+func (l *Ledger) Unsaved(policy string) *ApprovedPlan {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.find(policy); a.approved() && !a.permitted() {
+		return a.content
+	}
+	return nil
+}
+
+// Saved declares that the plan with a digest is stored. It returns the objects to decide again because they may be patched now.
+func (l *Ledger) Saved(policy, digest string) []Key {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.find(policy)
+	if a.saved = digest; !a.permitted() {
+		return nil
+	}
+	return a.release()
+}
+
+// Unsave reports whether a stored plan of a policy is of no more use, because it is completed or no longer approved. Then the
+// plan can't be carried out until it is stored again, and the caller should delete it. reported is the digest of the last approved
+// plan that the policy's status reports as completed: before that, a later leader needs the stored plan to know it.
+func (l *Ledger) Unsave(policy, reported string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.find(policy)
+	approval := ptr.Deref(a.approval, Approval{})
+	continues := a.continued != nil && (a.approval == nil || !approval.Used && approval.Digest == a.continued.Digest)
+	if a.permitted() || continues || approval.Used && approval.Digest == a.saved && reported != a.saved {
+		return false
+	}
+	a.saved = ""
+	return true
+}
+
+// Continue declares that an earlier leader was carrying out an approved plan of a policy. The policy gets no plan before Proceed
+// declares that all of its objects are decided. If what has to be moved then is part of the approved plan, it is the rest of
+// that plan. Call Continue before any object is decided.
+func (l *Ledger) Continue(policy string, plan *ApprovedPlan) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(policy)
+	a.continued, a.continuing, a.saved = plan, true, plan.Digest
+}
+
+// Proceed declares that all objects of a policy have been decided of which an earlier leader was carrying out an approved plan.
+// complete is false if some can't be decided: then the approval remains for them. Proceed returns false if an assessment of the
+// policy is not concluded; then the caller must try again later. Otherwise the caller must call ConcludeAssessments.
+func (l *Ledger) Proceed(policy string, complete bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.find(policy)
+	if a.continuing && a.assessing() {
+		return false
+	}
+	if a.continuing {
+		a.continuing, a.partial = false, !complete || len(a.objects) == 0 || l.skipped.Len() > 0
+		a.settle()
+		a.unplanned, a.dirty = true, true
+	}
+	return true
 }

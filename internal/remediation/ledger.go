@@ -1,0 +1,694 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediation
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/containment"
+	"github.com/berth-dev/berth/internal/notify"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/rollout"
+)
+
+// Key identifies one object.
+type Key struct {
+	Resource  schema.GroupVersionResource
+	Namespace string
+	Name      string
+}
+
+// String returns resource, namespace, and name, for example "deployments.apps default/web".
+func (k Key) String() string {
+	return k.Resource.GroupResource().String() + " " + strings.TrimPrefix(k.Namespace+"/"+k.Name, "/")
+}
+
+func compareKeys(a, b Key) int {
+	if a.Resource != b.Resource {
+		if c := cmp.Compare(a.Resource.GroupResource().String(), b.Resource.GroupResource().String()); c != 0 {
+			return c
+		}
+	}
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// Ledger records the findings of all policies on existing objects. It is safe for concurrent use. Callers of its methods that are not exported,
+// and of those of its parts, hold mu.
+type Ledger struct {
+	mu       sync.Mutex
+	accounts map[string]*account
+	byKey    map[Key][]string
+	// assessments are those that are not concluded, in the order of their start. late are the objects that were not decided when an assessment
+	// ended, with its policies.
+	assessments []*Assessment
+	late        map[Key]sets.Set[string]
+	// skipped are the objects that can't be decided for now.
+	skipped sets.Set[Key]
+	// contested are the objects that others change back. They are unsettled in the findings.
+	contested map[Key]contest
+	// planned is when plans were last made that were not due to an assessment.
+	planned time.Time
+	// violations has the namespaces whose violations change, and recorded the objects whose findings were recorded.
+	violations notify.Topic[string]
+	recorded   notify.Topic[Key]
+}
+
+// account holds what is known of one policy, and its findings by object.
+type account struct {
+	objects map[Key]finding
+	// types are the numbers of objects by type.
+	types map[schema.GroupVersionResource]int
+	// remediated is the number of patches and evictions. unseen are the objects that were patched or evicted and not decided since, with the
+	// resource version before.
+	remediated int64
+	unseen     map[Key]string
+	// obstacle is why the last patch of an object failed.
+	obstacle obstacle
+	planning
+	guard
+}
+
+// obstacle is an object whose last patch failed, and why.
+type obstacle struct {
+	key          Key
+	why          string
+	unauthorized bool
+}
+
+// contest is an object that others change back.
+type contest struct {
+	// by names those who do, and policies are the policies whose changes do not last.
+	by       string
+	policies []string
+}
+
+// finding is the result of one policy for one object.
+type finding struct {
+	// effect is what the policy would do to the object; zero for nothing. Objects to which the same happens share it.
+	effect unique.Handle[effect]
+	// failure is the reason why the object could not be decided.
+	failure   string
+	conflicts []string
+	unsettled bool
+	harm      harm
+	// move identifies the move that the policy requires of the object; zero for none. If the object can't be decided, it is the
+	// move that the plan has. planned says what the move is to the policy's plan.
+	move    moveID
+	planned share
+	// version is the resource version of the object that was decided.
+	version string
+}
+
+// effect is what a policy would do to an object.
+type effect struct {
+	// violation describes the violation. denied reports whether it is a denial by the policy, and enforced whether the policy is enforced.
+	violation        string
+	denied, enforced bool
+	// changes are the changes that a patch can make, as encodeChanges returns them.
+	changes string
+}
+
+// result returns what the policy would do to the object.
+func (f finding) result() (out effect) {
+	if f.effect != (unique.Handle[effect]{}) {
+		out = f.effect.Value()
+	}
+	return out
+}
+
+// Outcome is in what way an object violates a policy.
+type Outcome string
+
+const (
+	// Denied means that the policy denies the object.
+	Denied Outcome = "Denied"
+	// Differs means that the policy decides other values than the object has.
+	Differs Outcome = "Differs"
+	// Undecided means that the policy can't decide the object.
+	Undecided Outcome = "Undecided"
+)
+
+// outcome returns in what way the object violates the policy, and why; "" if it does not.
+func (f finding) outcome() (Outcome, string) {
+	effect := f.result()
+	switch {
+	case f.failure != "":
+		return Undecided, f.failure
+	case effect.denied:
+		return Denied, effect.violation
+	case effect.violation != "":
+		return Differs, effect.violation
+	}
+	return "", ""
+}
+
+// violates reports whether the object violates the policy, or can't be decided.
+func (f finding) violates() bool {
+	outcome, _ := f.outcome()
+	return outcome != ""
+}
+
+// equal reports whether two findings are equal, except for their resource versions and plans.
+func (f finding) equal(other finding) bool {
+	return f.effect == other.effect && f.move == other.move && f.failure == other.failure && f.unsettled == other.unsettled && f.harm == other.harm &&
+		slices.Equal(f.conflicts, other.conflicts)
+}
+
+// findingOf converts a verdict to a finding on an object with a UID and a resource version.
+func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, unsettled bool) finding {
+	f := finding{harm: harmOf(v), version: version, unsettled: unsettled && len(v.Changes) > 0}
+	if v.Err != nil {
+		f.failure = truncate(v.Err.Error())
+		return f
+	}
+	e, parts := effect{denied: len(v.Decision.Errors) > 0}, slices.Clone(v.Decision.Errors)
+	if !e.denied {
+		// A denied object is not changed.
+		for _, c := range v.Changes {
+			parts = append(parts, c.Violation())
+		}
+		e.changes = encodeChanges(v.Changes)
+	}
+	if e.violation = strings.Join(parts, "; "); e != (effect{}) {
+		e.enforced = v.Policy.Mode == placementv1.ModeEnforce
+		f.effect = unique.Make(e)
+	}
+	if e.changes != "" {
+		f.move = identify(key, uid, e.changes)
+	}
+	for _, c := range v.Conflicts {
+		f.conflicts = append(f.conflicts, c.With)
+	}
+	slices.Sort(f.conflicts)
+	f.conflicts = slices.Compact(f.conflicts)
+	return f
+}
+
+// NewLedger returns an empty ledger.
+func NewLedger() *Ledger {
+	return &Ledger{accounts: map[string]*account{}, byKey: map[Key][]string{}, late: map[Key]sets.Set[string]{}, skipped: sets.New[Key](), contested: map[Key]contest{}}
+}
+
+// find returns the account of a policy; an empty one, which is not kept, if there is none.
+func (l *Ledger) find(name string) *account {
+	if a := l.accounts[name]; a != nil {
+		return a
+	}
+	out := &account{objects: map[Key]finding{}, types: map[schema.GroupVersionResource]int{}, unseen: map[Key]string{}}
+	out.bound, out.harmed = (*placementv1.BlastRadius)(nil).WithDefaults(), newTally[harmed]()
+	return out
+}
+
+// account returns the account of a policy, which is kept.
+func (l *Ledger) account(name string) *account {
+	a := l.find(name)
+	l.accounts[name] = a
+	return a
+}
+
+// Record replaces the findings on an object by those of the verdicts. uid and version are the UID and the resource
+// version of the object that was decided. It returns the policies whose findings changed.
+func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*placement.Verdict, unsettled bool) (changed []string) {
+	patched, approved := rulingOf(verdicts), rulingOf(released(verdicts))
+	verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.RemediatesExisting() })
+	names, findings := Names(verdicts), make([]finding, len(verdicts))
+	for i, v := range verdicts {
+		if v.Policy.NeedsApproval() {
+			// What needs an approval is what an approved patch would do.
+			v = cmp.Or(v.Released, v)
+		}
+		findings[i] = findingOf(v, key, uid, version, unsettled)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	violates := false
+	for _, name := range l.byKey[key] {
+		if !slices.Contains(names, name) {
+			changed = append(changed, name)
+			violates = l.record(key, l.account(name), nil, finding{}, ruling{}) || violates
+		}
+	}
+	for i, now := range findings {
+		a, ruling := l.account(names[i]), patched
+		if verdicts[i].Policy.NeedsApproval() {
+			ruling = approved
+		}
+		if c, contested := l.contested[key]; contested {
+			now.unsettled = now.unsettled && slices.Contains(c.policies, names[i])
+		}
+		before, known := a.objects[key]
+		violated := l.record(key, a, verdicts[i], now, ruling)
+		if !known || !before.equal(a.objects[key]) {
+			changed = append(changed, names[i])
+			violates = violates || violated
+		}
+	}
+	l.byKey[key] = names
+	if len(names) == 0 {
+		delete(l.byKey, key)
+	}
+	if !unsettled {
+		delete(l.contested, key)
+	}
+	delete(l.late, key)
+	l.skipped.Delete(key)
+	l.assessed(key)
+	l.recorded.Publish(key)
+	if violates {
+		l.violations.Publish(key.Namespace)
+	}
+	return changed
+}
+
+// record replaces the finding of a policy on an object by that of a verdict, of which by is the ruling of all policies; there is none any more if the
+// verdict is nil. It reports whether the object violates the policy, or did so before.
+func (l *Ledger) record(key Key, a *account, v *placement.Verdict, now finding, by ruling) (violates bool) {
+	before, known := a.objects[key]
+	if v == nil {
+		a.heal(key)
+		a.types[key.Resource]--
+		delete(a.objects, key)
+		delete(a.unseen, key)
+	} else {
+		a.types[key.Resource] += count(!known)
+		l.count(key, v, a, before, known, now)
+		now.plan(before, by)
+		a.objects[key] = now
+		if version, unseen := a.unseen[key]; unseen && version != now.version {
+			delete(a.unseen, key)
+		}
+	}
+	a.unwell += count(now.harm != unharmed) - count(before.harm != unharmed)
+	a.track(before, now)
+	if a.refused && a.permitted() {
+		a.dirty = true
+	} else if v != nil && !v.Policy.Automatic() && a.strays() > 0 {
+		// A plan that waits for a decision of a user must have all that has to be done.
+		a.unplanned = true
+	}
+	return before.violates() || now.violates()
+}
+
+// Forget removes an object from the findings of all policies. It returns the policies whose findings changed.
+func (l *Ledger) Forget(key Key) []string { return l.Record(key, "", "", nil, false) }
+
+// ForgetPolicy removes all findings of a policy.
+func (l *Ledger) ForgetPolicy(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	violated := sets.New[string]()
+	for key, f := range l.find(name).objects {
+		l.byKey[key] = slices.DeleteFunc(l.byKey[key], func(n string) bool { return n == name })
+		if len(l.byKey[key]) == 0 {
+			delete(l.byKey, key)
+		}
+		if f.violates() {
+			violated.Insert(key.Namespace)
+		}
+	}
+	for _, policies := range l.late {
+		policies.Delete(name)
+	}
+	delete(l.accounts, name)
+	for namespace := range violated {
+		l.violations.Publish(namespace)
+	}
+}
+
+// Contest declares that others change back what policies require of an object. by names them. It lasts until Record declares that
+// the object settles.
+func (l *Ledger) Contest(key Key, by string, policies ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.contested[key] = contest{by, policies}
+}
+
+// Remediated counts the patch or the eviction of an object for policies. version is the resource version that was patched. Reports have
+// the count once the object has been decided in another version, so that the count and the plan agree at any time.
+func (l *Ledger) Remediated(key Key, version string, policies ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, policy := range policies {
+		a := l.account(policy)
+		a.remediated++
+		if a.obstacle.key == key {
+			a.obstacle = obstacle{}
+		}
+		if f, known := a.objects[key]; known && f.version == version {
+			a.unseen[key] = version
+		}
+	}
+}
+
+// Obstruct declares that the patch of an object for policies failed, why, and whether Berth lacks the permission for it. Of several
+// objects, the first one counts until it is as the policy decides, so that reports do not alternate between them. It returns the policies
+// whose report changed.
+func (l *Ledger) Obstruct(key Key, why string, unauthorized bool, policies ...string) (changed []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, policy := range policies {
+		a, next := l.account(policy), obstacle{key, truncate(why), unauthorized}
+		if a.obstacle != next && (a.obstacle.key == key || !a.obstructed()) {
+			a.obstacle = next
+			changed = append(changed, policy)
+		}
+	}
+	return changed
+}
+
+// obstructed reports whether the object whose patch failed still has to be moved.
+func (a *account) obstructed() bool {
+	outcome, _ := a.objects[a.obstacle.key].outcome()
+	return outcome == Differs
+}
+
+// Matching implements Matches.
+func (l *Ledger) Matching(key Key) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.byKey[key])
+}
+
+// Matched implements Matches.
+func (l *Ledger) Matched(policy string, types []schema.GroupVersionResource) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.find(policy)
+	for _, t := range types {
+		n += a.types[t]
+	}
+	return n
+}
+
+// Requires implements Matches. It takes time in proportion to the number of matched objects if the key has no version.
+func (l *Ledger) Requires(policy string, key Key) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.find(policy)
+	f, found := a.objects[key]
+	if key.Resource.Version == "" && !found {
+		for k, of := range a.objects {
+			if unversioned(k) == key {
+				f = of
+				break
+			}
+		}
+	}
+	return f.move != moveID{}
+}
+
+// Misplaced reports whether a policy that is enforced denies an object, or decides other clusters than the object has, according to the newest
+// decisions. It is known before the object is patched.
+func (l *Ledger) Misplaced(key Key) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.byKey[key], func(policy string) bool {
+		effect := l.accounts[policy].objects[key].result()
+		return effect.enforced && (effect.denied || slices.ContainsFunc(decodeChanges(effect.changes), func(c placement.Change) bool { return c.Key == placementv1.ClustersAnnotation }))
+	})
+}
+
+// Undecided reports whether the ledger has no finding yet of one of some policies, which look at existing objects, on an object. keys are the
+// object in the versions of its type in which it is read. An object that can't be decided for now does not count: it may never be.
+func (l *Ledger) Undecided(policies []string, keys ...Key) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !slices.ContainsFunc(keys, l.skipped.Has) && slices.ContainsFunc(policies, func(policy string) bool {
+		return !slices.ContainsFunc(keys, func(key Key) bool { return slices.Contains(l.byKey[key], policy) })
+	})
+}
+
+// SubscribeDecided registers f, which is called with each object whose findings were recorded. The ledger is locked meanwhile: f must return
+// quickly and must not call the ledger.
+func (l *Ledger) SubscribeDecided(f func(Key)) { l.recorded.Subscribe(f) }
+
+// SubscribeViolations registers f, which is called with the namespace when violations in it may have changed; "" stands for
+// the objects without a namespace. The ledger is locked meanwhile: f must return quickly and must not call the ledger.
+func (l *Ledger) SubscribeViolations(f func(namespace string)) { l.violations.Subscribe(f) }
+
+// Violation is an object that violates one policy, or that the policy can't decide.
+type Violation struct {
+	Key
+	Policy  string
+	Outcome Outcome
+	// Message says why. A long message is truncated as in the status of a policy.
+	Message string
+}
+
+// Violations are the violations of all policies in one namespace. An object counts once for each policy.
+type Violations struct {
+	// Total is the number of violations by outcome. It includes those that are not listed.
+	Total map[Outcome]int
+	// First are the first violations, by object and policy.
+	First []Violation
+}
+
+// Violations returns the violations in a namespace, of which it lists at most limit; "" stands for the objects without a
+// namespace. It leaves out objects for which omit returns true. It takes time in proportion to the number of matched objects of all namespaces.
+func (l *Ledger) Violations(namespace string, limit int, omit func(Key) bool) Violations {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := Violations{Total: map[Outcome]int{}}
+	for policy, a := range l.accounts {
+		for key := range a.objects {
+			if key.Namespace != namespace || omit(key) {
+				continue
+			}
+			if outcome, message := a.objects[key].outcome(); outcome != "" {
+				out.Total[outcome]++
+				out.First = keepFirst(out.First, Violation{key, policy, outcome, truncate(message)}, limit, func(a, b Violation) int {
+					return cmp.Or(compareKeys(a.Key, b.Key), cmp.Compare(a.Policy, b.Policy))
+				})
+			}
+		}
+	}
+	return out
+}
+
+// ViolatedNamespaces returns the namespaces with violations. "" stands for the objects without a namespace.
+func (l *Ledger) ViolatedNamespaces() sets.Set[string] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := sets.New[string]()
+	for _, a := range l.accounts {
+		for key, f := range a.objects {
+			if f.violates() {
+				out.Insert(key.Namespace)
+			}
+		}
+	}
+	return out
+}
+
+// Report summarizes the objects that one policy matches.
+type Report struct {
+	Matched int
+	// Violations is the number of objects that violate the decision or could not be decided: Denied + Moved + Failed.
+	Violations int
+	// Denied is the number of objects that the policy would deny now, and Moved of those that it would change.
+	Denied, Moved int
+	// Conflicted is the number of objects with a key that another policy sets to another value.
+	Conflicted int
+	// Sample are the first violations by object.
+	Sample []placementv1.Violation
+	// Failed is the number of objects that could not be decided. FailedMessage is the error of the first of them.
+	Failed        int
+	FailedMessage string
+	// Conflicts are the names of the policies that set a key of the same object to another value, sorted.
+	Conflicts []string
+	// Unsettled are the names of the objects that are no longer patched because they do not settle, sorted.
+	Unsettled []string
+	// Contested are the names of the objects that are no longer patched because other clients change them back, with the names of
+	// those, sorted.
+	Contested []string
+	// Obstacle says of one object that has to be moved why its last patch failed; "" if there is none. Unauthorized reports whether Berth
+	// lacks the permission for it.
+	Obstacle     string
+	Unauthorized bool
+	// Remediated is the number of patches and evictions since the ledger began to track the policy, of objects that were decided since.
+	Remediated int64
+	// Pause describes why remediation is paused; nil if it is not.
+	Pause *Pause
+	// Assessing reports whether objects are being decided again because of a change. Until then, the numbers mix findings
+	// from before and after the change. It is false if changes follow one another for longer than AssessmentLimit.
+	Assessing bool
+	// Plan is the newest plan; nil if no object ever had to be moved. Approval is the newest approval, of whatever plan; nil
+	// if there is none.
+	Plan     *Plan
+	Approval *Approval
+	// Outstanding is the number of objects that have to be moved, planned or not.
+	Outstanding int
+}
+
+// Limits for a policy's status.
+const (
+	maxSample  = 10
+	maxMessage = 256
+)
+
+// Report returns a summary of a policy's findings.
+func (l *Ledger) Report(policy string) Report {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.find(policy)
+	out := Report{
+		Matched: len(a.objects), Remediated: a.remediated - int64(len(a.unseen)), Plan: a.progress(), Approval: a.approval, Outstanding: a.moves,
+		Pause: a.report(), Assessing: a.assessing(),
+	}
+	conflicts := sets.New[string]()
+	// There may be far more objects than the report names, so do not sort all of them.
+	var failed, sample, unsettled []Key
+	for key, f := range a.objects {
+		outcome, _ := f.outcome()
+		switch outcome {
+		case Undecided:
+			out.Failed++
+			failed = keepFirst(failed, key, 1, compareKeys)
+		case Denied:
+			out.Denied++
+		case Differs:
+			out.Moved++
+		}
+		if outcome != "" {
+			sample = keepFirst(sample, key, maxSample, compareKeys)
+		}
+		if f.unsettled {
+			unsettled = append(unsettled, key)
+		}
+		out.Conflicted += count(len(f.conflicts) > 0)
+		conflicts.Insert(f.conflicts...)
+	}
+	out.Violations = out.Denied + out.Moved + out.Failed
+	if a.obstructed() {
+		out.Obstacle, out.Unauthorized = a.obstacle.key.String()+": "+a.obstacle.why, a.obstacle.unauthorized
+	}
+	for _, key := range failed {
+		out.FailedMessage = key.String() + ": " + a.objects[key].failure
+	}
+	for _, key := range sample {
+		outcome, message := a.objects[key].outcome()
+		if outcome == Undecided {
+			message = "can't be decided: " + message
+		}
+		out.Sample = append(out.Sample, placementv1.Violation{
+			Resource: key.Resource.GroupResource().String(), Namespace: key.Namespace, Name: key.Name, Message: truncate(message),
+		})
+	}
+	slices.SortFunc(unsettled, compareKeys)
+	for _, key := range unsettled {
+		if c, contested := l.contested[key]; contested {
+			out.Contested = append(out.Contested, fmt.Sprintf("%s (%s)", key, c.by))
+		} else {
+			out.Unsettled = append(out.Unsettled, key.String())
+		}
+	}
+	out.Conflicts = slices.Sorted(maps.Keys(conflicts))
+	return out
+}
+
+// RolloutCounts returns the numbers of a policy's matched objects by group, of which there are n. groupOf returns the group of the
+// objects in a namespace, and of the Namespace itself; it may return n for none. waiting has the objects whose patch or rollout failed. Objects
+// that have to be moved in namespaces in which alone remediation is paused have failed, too: the others do not wait for them. It takes
+// time in proportion to the number of matched objects.
+func (l *Ledger) RolloutCounts(policy string, n int, groupOf func(namespace string) int, waiting Waiting) []rollout.Counts {
+	unmoved := sets.New[Key]()
+	for _, f := range waiting.Failures {
+		unmoved.Insert(unversioned(f.Key))
+	}
+	out, groups := make([]rollout.Counts, n), map[string]int{}
+	for i := range out {
+		out[i] = rollout.Counts{Failed: map[string]int{}, Denied: map[string]int{}}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.find(policy)
+	var paused containment.Scope
+	if a.pause != nil {
+		paused = append(paused, a.pause.Scope...)
+	}
+	if waiting.Pause != "" {
+		paused = append(paused, waiting.PausedIn...)
+	}
+	for key, f := range a.objects {
+		namespace := key.Namespace
+		if key.Resource.GroupResource() == corev1.Resource("namespaces") {
+			namespace = key.Name
+		}
+		group, known := groups[namespace]
+		if !known {
+			group = groupOf(namespace)
+			groups[namespace] = group
+		}
+		if group >= n {
+			continue
+		}
+		c := &out[group]
+		c.Namespaces += count(!known)
+		c.Matched++
+		switch {
+		case f.failure != "" || f.unsettled || unmoved.Has(unversioned(key)):
+			c.Failed[namespace]++
+		case f.result().denied:
+			c.Denied[namespace]++
+		case !f.violates():
+			c.Moved++
+		case f.move == moveID{}:
+		case slices.Contains(paused, key.Namespace):
+			c.Failed[namespace]++
+		default:
+			c.Pending++
+		}
+	}
+	return out
+}
+
+// keepFirst inserts an item into a sorted list of at most limit items, which keeps those that sort first.
+func keepFirst[T any](list []T, item T, limit int, compare func(a, b T) int) []T {
+	i, _ := slices.BinarySearchFunc(list, item, compare)
+	if i == limit {
+		return list
+	}
+	list = slices.Insert(list, i, item)
+	return list[:min(len(list), limit)]
+}
+
+func truncate(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxMessage-3], "") + "..."
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
