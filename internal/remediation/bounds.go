@@ -37,8 +37,8 @@ type bounds struct {
 	name string
 	// usage is what counts for the pace and the bounds of moves. Policies of a group share it.
 	*usage
-	// version is the version of the policy in force; nil if there is none, or if it is not known yet. limits and generation are
-	// those of the newest version.
+	// version is the version of the policy in force; nil if there is none, or if it is not known yet. limits and generation are those of the
+	// newest version.
 	version    *placement.Policy
 	limits     placementv1.RemediationBudget
 	generation int64
@@ -51,10 +51,10 @@ type bounds struct {
 	left              map[Key]Move
 	// rolled are the types of matched objects whose rollouts are observed.
 	rolled []schema.GroupVersionResource
-	// most is how many objects may be unavailable, as mayHaveMore found last.
+	// most is how many objects might be unavailable when an object was decided last.
 	most int
-	// failed are the objects whose patch or rollout failed, without the versions of their resources. pause identifies the pause because of them;
-	// "" for none. paused is where it stops patches, if there is one.
+	// failed are the objects whose patch or rollout failed, without the versions of their resources. pause identifies the pause because of
+	// them; "" for none. paused is where it stops patches, if there is one.
 	failed tally[failure]
 	pause  string
 	paused containment.Scope
@@ -164,24 +164,8 @@ func (b *bounds) next(granted bool) time.Time {
 	return last.Add((time.Minute + perMinute - 1) / perMinute)
 }
 
-// apply sets the bounds of a version of the policy.
-func (b *bounds) apply(version *placement.Policy) {
-	b.version, b.limits, b.generation = version, version.Budget, version.Generation
-}
-
-// idle reports whether there is nothing to remember.
-func (b *bounds) idle(now time.Time) bool {
-	return len(b.moving.objects)+len(b.failed.objects) == 0 && b.pause == "" && !b.resuming && !now.Before(b.next(false))
-}
-
 // boundsMoves reports whether the number of objects that are moved at the same time is bounded.
 func (b *bounds) boundsMoves() bool { return b.limits.MaxConcurrent > 0 || b.limits.PerNamespace > 0 }
-
-// resumes reports whether it is not known yet which objects an earlier leader was moving for the policy.
-func (b *bounds) resumes() bool { return b.resuming }
-
-// stops reports whether the policy patches no objects of a namespace because too many failed.
-func (b *bounds) stops(namespace string) bool { return b.pause != "" && b.paused.Includes(namespace) }
 
 // stopped returns where the failures stop patches, and whether they do anywhere.
 func (b *bounds) stopped() (scope containment.Scope, stops bool) {
@@ -210,13 +194,8 @@ func (b *bounds) blocked(now time.Time, key Key, granted bool) block {
 	return block{}
 }
 
-// takesTooMany reports whether the policy may not make the object unavailable because too many are.
-func (b *bounds) takesTooMany(key Key, objects Matches) bool {
-	return b.limits.MaxUnavailable != nil && !b.unavailable.has(key) && len(b.unavailable.objects) >= b.maxUnavailable(objects)
-}
-
-// maxUnavailable returns how many of the matched objects may be unavailable. A percentage is rounded down, but to 1 at
-// least: with 0, no object could ever be moved.
+// maxUnavailable returns how many of the matched objects may be unavailable. A percentage is rounded down, but to 1 at least: with 0, no
+// object could ever be moved.
 func (b *bounds) maxUnavailable(objects Matches) int {
 	most := ptr.Deref(b.limits.MaxUnavailable, intstr.FromString("100%"))
 	out, err := intstr.GetScaledValueFromIntOrPercent(&most, objects.Matched(b.name, b.rolled), false)
@@ -227,15 +206,8 @@ func (b *bounds) maxUnavailable(objects Matches) int {
 	return max(out, 1)
 }
 
-// mayHaveMore reports whether more objects may be unavailable than when it was called last.
-func (b *bounds) mayHaveMore(objects Matches) bool {
-	before := b.most
-	b.most = b.maxUnavailable(objects)
-	return b.most > before
-}
-
-// count records what an object is to the policy: how it is moved, and whether it is unavailable. It reports whether that leaves more room for
-// other objects.
+// count records what an object is to the policy: how it is moved, and whether it is unavailable. It reports whether that leaves more room
+// for other objects.
 func (b *bounds) count(key Key, m *movement, unavailable bool) (freed bool) {
 	moved, was, late := b.moving.has(key), b.unavailable.has(key), b.late.has(key)
 	moves := b.any(func(member *bounds) bool { return m.movesFor(member.name) })
@@ -255,19 +227,32 @@ func unversioned(key Key) Key {
 	return key
 }
 
+// inAnyVersion returns the value of an object, which has any version of its resource if the key has none. Then it takes time in proportion
+// to the number of objects.
+func inAnyVersion[V any](objects map[Key]V, key Key) (v V, found bool) {
+	if v, found = objects[key]; found || key.Resource.Version != "" {
+		return v, found
+	}
+	for k, v := range objects {
+		if unversioned(k) == key {
+			return v, true
+		}
+	}
+	return v, false
+}
+
 const (
-	// holdDown is how long the patches for a change of data wait after the patches for the previous change. It doubles
-	// with each change, up to holdDownMax. It is reset after twice holdDownMax without a change.
+	// holdDown is how long the patches for a change of data wait after the patches for the previous change. It doubles with each change, up to
+	// holdDownMax. It is reset after twice holdDownMax without a change.
 	holdDown    = time.Second
 	holdDownMax = 5 * time.Minute
 	// retryDelay and retryDelayMax are the first and the longest delay before a failed patch is retried.
 	retryDelay    = 200 * time.Millisecond
 	retryDelayMax = 5 * time.Minute
-	// probeLimit is how long other patches wait for the result of a probe, the one patch that tests whether patches
-	// succeed again.
+	// probeLimit is how long other patches wait for the result of a probe, the one patch that tests whether patches succeed again.
 	probeLimit = 30 * time.Second
-	// toleratedObjects is how many objects of a policy in a namespace must fail in a row before objects that have not
-	// failed wait, too. toleratedNamespaces is how many namespaces must fail before all objects of the policy wait.
+	// toleratedObjects is how many objects of a policy in a namespace must fail in a row before objects that have not failed wait, too.
+	// toleratedNamespaces is how many namespaces must fail before all objects of the policy wait.
 	toleratedObjects, toleratedNamespaces = 3, 10
 	// policyRetryDelayMax is the longest delay before a probe for a policy that fails in many namespaces.
 	policyRetryDelayMax = 20 * time.Second
@@ -349,8 +334,8 @@ func (s *streak) until(now time.Time, key Key) time.Time {
 	return time.Time{}
 }
 
-// failing are the patches of a policy that fail for reasons that objects may share. The failures of a namespace hold up the other patches there,
-// and those of many namespaces all patches.
+// failing are the patches of a policy that fail for reasons that objects may share. The failures of a namespace hold up the other patches
+// there, and those of many namespaces all patches.
 type failing struct {
 	objects    map[string]*streak
 	namespaces streak
@@ -430,13 +415,4 @@ func (f *failing) forget(key Key) {
 func (f *failing) has(key Key) bool {
 	t := f.objects[key.Namespace]
 	return t != nil && t.members.Has(key)
-}
-
-// report reports whether a failure should be logged now.
-func (f *failing) report(now time.Time) bool {
-	due := f.reported.IsZero() || now.Sub(f.reported) >= reportInterval
-	if due {
-		f.reported = now
-	}
-	return due
 }

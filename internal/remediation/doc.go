@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package remediation tracks existing objects. It records which policies match them, how they violate the decisions,
-// which patches were sent, and which objects do not settle (Ledger), and decides when an object may be patched (Scheduler;
-// docs/scheduler.md). It keeps its state in memory and has no clock: callers pass the time.
+// Package remediation tracks existing objects. It records which policies match them, how they violate the decisions, which patches were
+// sent, and which objects do not settle (Ledger), and decides when an object may be patched (Scheduler; docs/scheduler.md). It keeps its
+// state in memory and has no clock: callers pass the time.
 package remediation

@@ -26,7 +26,7 @@ func (g *Groups) Members(p *placement.Policy) []Key {
 	if in == nil {
 		return nil
 	}
-	out := make([]Key, 0, in.members)
+	out := []Key{}
 	for _, group := range in.groups {
 		out = append(out, group.keys()...)
 	}

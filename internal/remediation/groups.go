@@ -24,11 +24,11 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Groups stores, for each policy, groups of objects that are equal in all fields that the policy reads. Each group is
-// decided once, whatever its number of members. Groups is safe for concurrent use.
+// Groups stores, for each policy, groups of objects that are equal in all fields that the policy reads. Each group is decided once,
+// whatever its number of members. Groups is safe for concurrent use.
 //
-// Two rules ensure that every object gets the decision for the newest data in the end, whatever the order of decisions,
-// data changes, and sweeps:
+// Two rules ensure that every object gets the decision for the newest data in the end, whatever the order of decisions, data changes, and
+// sweeps:
 //
 //   - Whenever a group's decision changes, all members that were decided differently are returned to be decided again.
 //     So each member that is not returned has its group's decision.
@@ -36,8 +36,7 @@ import (
 //     since the decision, it returns the object itself. Otherwise any change is still to come, and the sweep that
 //     follows each change finds the object in its group.
 //
-// Revisions are only compared for equality. No two states of the data have the same revision, except that it is 0
-// whenever data is missing.
+// Revisions are only compared for equality. No two states of the data have the same revision, except that it is 0 whenever data is missing.
 type Groups struct {
 	mu       sync.Mutex
 	policies map[*placement.Policy]*policyGroups
@@ -50,14 +49,12 @@ type policyGroups struct {
 	policy *placement.Policy
 	fields *projection.FieldSet
 	groups map[string]*group
-	// rest has the members that are in no other group. Those of them without another equal object are also in single, by a
-	// hash of the fields that the policy reads. To save memory, a group is only created for the second equal object.
+	// rest has the members that are in no other group. Those of them without another equal object are also in single, by a hash of the fields
+	// that the policy reads. To save memory, a group is only created for the second equal object.
 	rest   *group
 	single map[uint64]*membership
-	// members is the number of members, including those in rest.
-	members int
-	// swept is the revision of the data in the last sweep. decided reports whether a decision on data has been recorded
-	// since. Only decided tells one absence of the data, whose revision is always 0, from an earlier one.
+	// swept is the revision of the data in the last sweep. decided reports whether a decision on data has been recorded since. Only decided
+	// tells one absence of the data, whose revision is always 0, from an earlier one.
 	swept   uint64
 	decided bool
 }
@@ -68,8 +65,8 @@ type group struct {
 	key      string
 	input    map[string]any
 	decision placement.Decision
-	// revision is the revision of the data when the evaluation of decision began. If the data changed during the
-	// evaluation, this revision is outdated and never occurs again.
+	// revision is the revision of the data when the evaluation of decision began. If the data changed during the evaluation, this revision is
+	// outdated and never occurs again.
 	revision uint64
 	members  []*membership
 }
@@ -97,11 +94,10 @@ func NewGroups() *Groups {
 // keyBytes is a capacity that is sufficient for most keys.
 const keyBytes = 256
 
-// PolicyDecision is the decision of one policy on one object, with what it is based on. Lookup or NewPolicyDecision
-// create it, and Record uses it.
+// PolicyDecision is the decision of one policy on one object, with what it is based on. Lookup or NewPolicyDecision create it, and Record
+// uses it.
 type PolicyDecision struct {
-	// Decision is valid only if Err is nil. Lookup sets it if Known is true. Otherwise the caller sets it after
-	// evaluating the policy.
+	// Decision is valid only if Err is nil. Lookup sets it if Known is true. Otherwise the caller sets it after evaluating the policy.
 	Decision placement.Decision
 	Err      error
 	// Known reports whether the policy has already decided an equal object on the same data.
@@ -110,20 +106,20 @@ type PolicyDecision struct {
 	policy   *placement.Policy
 	fields   *projection.FieldSet
 	revision uint64
-	// input is the object's input for the policy. key identifies the fields that the policy reads; it is nil if the
-	// decision must not be shared.
+	// input is the object's input for the policy. key identifies the fields that the policy reads; it is nil if the decision must not be
+	// shared.
 	input map[string]any
 	key   []byte
 }
 
-// NewPolicyDecision returns a PolicyDecision that is not shared with other objects. Call it before evaluating the
-// policy, so that Record can detect data that changes during the evaluation.
+// NewPolicyDecision returns a PolicyDecision that is not shared with other objects. Call it before evaluating the policy, so that Record
+// can detect data that changes during the evaluation.
 func NewPolicyDecision(p *placement.Policy) *PolicyDecision {
 	return &PolicyDecision{policy: p, fields: p.Evaluator.Input(), revision: p.Evaluator.Revision()}
 }
 
-// Lookup returns a PolicyDecision with the policy's decision on the input, if it is known. Call it before evaluating the policy, so
-// that Record can detect data that changes during the evaluation.
+// Lookup returns a PolicyDecision with the policy's decision on the input, if it is known. Call it before evaluating the policy, so that
+// Record can detect data that changes during the evaluation.
 func (g *Groups) Lookup(p *placement.Policy, input map[string]any) *PolicyDecision {
 	out := NewPolicyDecision(p)
 	out.input = input
@@ -145,8 +141,8 @@ func (g *Groups) Lookup(p *placement.Policy, input map[string]any) *PolicyDecisi
 	return out
 }
 
-// Record replaces the recorded decisions on an object by those of the policies that match it now. It returns the
-// objects that must be decided again. The object itself is among them if its data changed during the evaluation.
+// Record replaces the recorded decisions on an object by those of the policies that match it now. It returns the objects that must be
+// decided again. The object itself is among them if its data changed during the evaluation.
 func (g *Groups) Record(key Key, decisions []*PolicyDecision) (again []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,7 +168,7 @@ func (g *Groups) Record(key Key, decisions []*PolicyDecision) (again []Key) {
 	for _, m := range before {
 		if m != nil {
 			m.leave()
-			if in := m.group.in; in.members == 0 {
+			if in := m.group.in; len(in.groups)+len(in.rest.members) == 0 {
 				delete(g.policies, in.policy)
 			}
 		}
@@ -244,12 +240,13 @@ func (g *Groups) join(m *membership, decision *PolicyDecision) (again []Key) {
 	to = &group{in: in, key: string(decision.key), input: decision.fields.Project(decision.input), decision: decision.Decision, revision: decision.revision}
 	in.groups[to.key] = to
 	m.move(to)
-	// The first object moves to the group when it is decided again. Only its own key tells whether it is equal, because
-	// different keys may have the same hash.
+	// The first object moves to the group when it is decided again. Only its own key tells whether it is equal, because different keys may
+	// have the same hash.
 	return []Key{first.object.key}
 }
 
-// agree stores a group's decision, which was made on data of the revision or a newer one. It returns the members if they must be decided again.
+// agree stores a group's decision, which was made on data of the revision or a newer one. It returns the members if they must be decided
+// again.
 func (g *group) agree(decision placement.Decision, revision uint64) []Key {
 	if g.revision = revision; g.decision.Equal(decision) {
 		return nil
@@ -270,21 +267,19 @@ func (in *policyGroups) stale(revision uint64) bool {
 	return in.swept != revision || revision == 0 && in.decided || in.fields != in.policy.Evaluator.Input()
 }
 
-// Sweep updates a policy's groups to the newest data. It calls evaluate for each group whose decision is based on older
-// data, with the fields that the policy reads of the group's members. It calls again with the objects that must be
-// decided again. These are the members of groups whose decision changed or whose evaluation failed, and the objects in
-// no group.
+// Sweep updates a policy's groups to the newest data. It calls evaluate for each group whose decision is based on older data, with the
+// fields that the policy reads of the group's members. It calls again with the objects that must be decided again. These are the members of
+// groups whose decision changed or whose evaluation failed, and the objects in no group.
 //
-// Only one goroutine at a time may call Sweep. It must be called after each change of data. If no data that the policy
-// reads has changed, it does nothing.
+// Only one goroutine at a time may call Sweep. It must be called after each change of data. If no data that the policy reads has changed,
+// it does nothing.
 func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, input map[string]any) (placement.Decision, error), again func([]Key)) {
 	stale, due := g.stale(p, p.Evaluator.Revision())
 	if len(due) > 0 {
 		again(due)
 	}
 	for _, group := range stale {
-		// If the data changes during the evaluation, the decision may be based on either state. So keep the older
-		// revision.
+		// If the data changes during the evaluation, the decision may be based on either state. So keep the older revision.
 		before := p.Evaluator.Revision()
 		decision, err := evaluate(group.namespace, group.input)
 		if due := g.swept(p, group.group, before, decision, err); len(due) > 0 {
@@ -299,8 +294,7 @@ type staleGroup struct {
 	namespace string
 }
 
-// stale returns the groups whose decision is not based on the revision, and the objects that must be decided
-// individually.
+// stale returns the groups whose decision is not based on the revision, and the objects that must be decided individually.
 func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []staleGroup, again []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -325,7 +319,8 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []staleGroup
 	return stale, again
 }
 
-// swept stores the result of the evaluation of a group on data of the revision or a newer one. It returns the objects that must be decided again.
+// swept stores the result of the evaluation of a group on data of the revision or a newer one. It returns the objects that must be decided
+// again.
 func (g *Groups) swept(p *placement.Policy, group *group, revision uint64, decision placement.Decision, err error) []Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -381,7 +376,6 @@ func (m *membership) move(to *group) {
 func (m *membership) enter(to *group) {
 	m.group, m.index = to, len(to.members)
 	to.members = append(to.members, m)
-	to.in.members++
 }
 
 // leave removes a membership from its group.
@@ -393,7 +387,7 @@ func (m *membership) leave() {
 	from.members[m.index], moved.index = moved, m.index
 	from.members[last] = nil
 	from.members = from.members[:last]
-	if from.in.members--; last == 0 && from != from.in.rest {
+	if last == 0 && from != from.in.rest {
 		delete(from.in.groups, from.key)
 	}
 }

@@ -30,17 +30,17 @@ import (
 )
 
 const (
-	// blastWindow is the time for which harmed objects count together. Clusters that are deleted one after the other within
-	// it count as one change. expiryInterval is the minimum time between two searches for older ones.
+	// blastWindow is the time for which harmed objects count together. Clusters that are deleted one after the other within it count as one
+	// change. expiryInterval is the minimum time between two searches for older ones.
 	blastWindow    = 5 * time.Minute
 	expiryInterval = time.Second
-	// AssessmentLimit is the time after which ConcludeAssessments concludes an assessment even if not all objects are decided,
-	// such as those of a type that can no longer be read.
+	// AssessmentLimit is the time after which ConcludeAssessments concludes an assessment even if not all objects are decided, such as those
+	// of a type that can no longer be read.
 	AssessmentLimit = 30 * time.Second
 	// assessmentGap is how long no assessment of a policy is open before the next one does not follow those before.
 	assessmentGap = time.Second
-	// PlanInterval is the minimum time between two new plans that are not due to an assessment. Objects may change one by one, and
-	// to make a plan takes time in proportion to the number of all objects.
+	// PlanInterval is the minimum time between two new plans that are not due to an assessment. Objects may change one by one, and to make a
+	// plan takes time in proportion to the number of all objects.
 	PlanInterval = time.Second
 	// maxExamples is the number of objects that a pause names.
 	maxExamples = 3
@@ -56,8 +56,8 @@ const (
 	undecided
 )
 
-// harmOf returns how the verdict's policy leaves the object without a placement. A policy that is not enforced, or
-// whose remediation is not automatic, harms no object.
+// harmOf returns how the verdict's policy leaves the object without a placement. A policy that is not enforced, or whose remediation is not
+// automatic, harms no object.
 func harmOf(v *placement.Verdict) harm {
 	switch {
 	case !v.Policy.Automatic():
@@ -75,8 +75,8 @@ func harmOf(v *placement.Verdict) harm {
 	return unharmed
 }
 
-// Harms reports whether a verdict's policy patches existing objects, and leaves the object without a placement: it denies it,
-// can't decide it, or names no cluster. An object that is denied only because of its own list of clusters does not count.
+// Harms reports whether a verdict's policy patches existing objects, and leaves the object without a placement: it denies it, can't decide
+// it, or names no cluster. An object that is denied only because of its own list of clusters does not count.
 func Harms(v *placement.Verdict) bool { return harmOf(v) != unharmed }
 
 // RemovesAllClusters reports whether a verdict removes all clusters from the object.
@@ -89,8 +89,8 @@ type Pause struct {
 	// Change identifies the change that is not carried out, and Scope is where it is not.
 	Change string
 	Scope  containment.Scope
-	// Denied, Emptied, and Undecided are the numbers of objects that the change would newly leave denied, without
-	// clusters, or undecided. Matched is the number of all matched objects.
+	// Denied, Emptied, and Undecided are the numbers of objects that the change would newly leave denied, without clusters, or undecided.
+	// Matched is the number of all matched objects.
 	Denied, Emptied, Undecided, Matched int
 	// Before is the number of objects that were denied, without clusters, or undecided before the change.
 	Before int
@@ -147,17 +147,17 @@ type guard struct {
 	swept time.Time
 	// unwell is the number of all harmed objects, including those that were harmed before the change.
 	unwell int
-	// open is the number of assessments that are not concluded. began is when the first of them began after a time without
-	// any, and ended when the last one was concluded. long reports whether one began so much later that they may go on for ever.
+	// open is the number of assessments that are not concluded. began is when the first of them began after a time without any, and ended when
+	// the last one was concluded. long reports whether one began so much later that they may go on for ever.
 	open         int
 	began, ended time.Time
 	long         bool
 	pause        *Pause
 	// allowed is the number of harmed objects that an earlier leader found harmed before the change.
 	allowed int
-	// resuming reports whether an earlier leader paused the policy and some objects have not been decided since. Then
-	// objects that are harmed when they are first seen count. They do not count if released is true: the change was
-	// released. settled reports whether all objects have been decided, so that ConcludeAssessments may end the pause.
+	// resuming reports whether an earlier leader paused the policy and some objects have not been decided since. Then objects that are harmed
+	// when they are first seen count. They do not count if released is true: the change was released. settled reports whether all objects have
+	// been decided, so that ConcludeAssessments may end the pause.
 	resuming, released, settled bool
 	// dirty reports whether ConcludeAssessments must check the policy although no assessment was concluded, and unplanned whether it must make
 	// a new plan although none was.
@@ -171,8 +171,8 @@ type harmed struct {
 	since time.Time
 }
 
-// Assessment is the set of objects that must be decided again because of one change. Patches for its policies are held
-// until all objects that these policies may match are decided. It is safe for concurrent use.
+// Assessment is the set of objects that must be decided again because of one change. Patches for its policies are held until all objects
+// that these policies may match are decided. It is safe for concurrent use.
 type Assessment struct {
 	ledger *Ledger
 	// accounts are those of the policies that still wait for objects.
@@ -249,8 +249,8 @@ func (l *Ledger) Skip(key Key) {
 	l.skipped.Insert(key)
 }
 
-// Await declares that the decision on an object takes time, and which policies match it. Assessments of other policies
-// do not wait for it. The caller must call ConcludeAssessments afterwards.
+// Await declares that the decision on an object takes time, and which policies match it. Assessments of other policies do not wait for it.
+// The caller must call ConcludeAssessments afterwards.
 func (l *Ledger) Await(key Key, policies ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -268,9 +268,8 @@ func (l *Ledger) assessed(key Key) {
 	}
 }
 
-// count records whether a policy's decision harms an object. before is the last finding on the object; known is false if
-// there is none.
-// If the object has changed since that finding, it only counts if an assessment waits for it, or ended before it was decided. Changes that the
+// count records whether a policy's decision harms an object. before is the last finding on the object; known is false if there is none. If
+// the object has changed since that finding, it only counts if an assessment waits for it, or ended before it was decided. Changes that the
 // object's owner makes are not changes of the policy or its data, and must not hold patches of other objects.
 func (l *Ledger) count(key Key, v *placement.Verdict, a *account, before finding, known bool, now finding) {
 	a.bound, a.generation = v.Policy.BlastRadius.WithDefaults(), v.Policy.Generation
@@ -338,15 +337,14 @@ type AssessmentResult struct {
 	Released []Key
 	// Freed reports whether Holds no longer holds back patches that it held back before.
 	Freed bool
-	// Paused are the policies whose remediation was paused, in all namespaces or in some, and Resumed those whose remediation was
-	// resumed.
+	// Paused are the policies whose remediation was paused, in all namespaces or in some, and Resumed those whose remediation was resumed.
 	Paused, Resumed []string
 	// Changed are the policies whose pause changed, or of which an assessment ended.
 	Changed []string
 	// Unsaved are the policies with an approved plan that the caller must store before it is carried out. See Ledger.Unsaved.
 	Unsaved []string
-	// Unconcluded reports whether an assessment is not concluded, and Unplanned whether a plan is to be made: the caller must
-	// call ConcludeAssessments again after AssessmentLimit or PlanInterval.
+	// Unconcluded reports whether an assessment is not concluded, and Unplanned whether a plan is to be made: the caller must call
+	// ConcludeAssessments again after AssessmentLimit or PlanInterval.
 	Unconcluded, Unplanned bool
 }
 
@@ -369,7 +367,8 @@ func (l *Ledger) ConcludeAssessments(now time.Time) (out AssessmentResult) {
 	return out
 }
 
-// end ends an assessment for the policies that do not wait for objects any more, which it adds to ended. It reports whether there are no others.
+// end ends an assessment for the policies that do not wait for objects any more, which it adds to ended. It reports whether there are no
+// others.
 func (l *Ledger) end(of *Assessment, now time.Time, ended sets.Set[string]) bool {
 	over, known := now.Sub(of.since) >= AssessmentLimit, of.waits[unknown[0]] == 0
 	if !of.complete || !over && !known {
@@ -393,9 +392,9 @@ func (l *Ledger) end(of *Assessment, now time.Time, ended sets.Set[string]) bool
 	return len(of.accounts) == 0
 }
 
-// ExceedsBlastRadius returns where a change pauses remediation of a policy, by the numbers of matched objects that it harms in
-// each namespace. pauses reports whether it does. allowed is the number of objects that it may harm besides those that the limit
-// allows. All fields of the limit are set.
+// ExceedsBlastRadius returns where a change pauses remediation of a policy, by the numbers of matched objects that it harms in each
+// namespace. pauses reports whether it does. allowed is the number of objects that it may harm besides those that the limit allows. All
+// fields of the limit are set.
 func ExceedsBlastRadius(limit placementv1.BlastRadius, harmed map[string]int, matched, allowed int) (scope containment.Scope, pauses bool) {
 	if limit.Percent >= 100 {
 		return nil, false
@@ -403,8 +402,8 @@ func ExceedsBlastRadius(limit placementv1.BlastRadius, harmed map[string]int, ma
 	return containment.Of(harmed, max(int(limit.MinObjects), int(limit.Percent)*matched/100+1)+allowed)
 }
 
-// conclude pauses or resumes remediation of a policy. assessed reports whether an assessment of the policy ended. After
-// the last one, what remains to be done is known, and becomes the policy's plan.
+// conclude pauses or resumes remediation of a policy. assessed reports whether an assessment of the policy ended. After the last one, what
+// remains to be done is known, and becomes the policy's plan.
 func (l *Ledger) conclude(name string, a *account, assessed bool, now time.Time, out *AssessmentResult) {
 	a.dirty = false
 	a.sweep(now)
@@ -431,8 +430,8 @@ func (l *Ledger) conclude(name string, a *account, assessed bool, now time.Time,
 	out.Freed = out.Freed || a.open == 0 && (a.pause == nil || assessed || narrower)
 }
 
-// judge begins, continues, or ends the pause. next has the present numbers of harmed objects. over reports whether they exceed the
-// limit, and wider whether objects are paused now that were not before.
+// judge begins, continues, or ends the pause. next has the present numbers of harmed objects. over reports whether they exceed the limit,
+// and wider whether objects are paused now that were not before.
 func (g *guard) judge(now time.Time, next *Pause) (over, wider bool) {
 	before := g.pause
 	next.Scope, over = ExceedsBlastRadius(g.bound, g.harmed.namespaces, next.Matched, g.allowed)
@@ -457,8 +456,8 @@ func (g *guard) judge(now time.Time, next *Pause) (over, wider bool) {
 	return over, wider
 }
 
-// sweep stops counting harmed objects that were found longer than blastWindow ago, unless the policy is paused because of
-// them. It looks for them at most once in expiryInterval, because objects may be judged one by one.
+// sweep stops counting harmed objects that were found longer than blastWindow ago, unless the policy is paused because of them. It looks
+// for them at most once in expiryInterval, because objects may be judged one by one.
 func (g *guard) sweep(now time.Time) {
 	for _, key := range g.fresh {
 		if entry, counted := g.harmed.objects[key]; counted && entry.since.IsZero() {
@@ -500,8 +499,8 @@ func (g *guard) report() *Pause {
 	return &out
 }
 
-// Assessed reports whether no assessment of a policy waits for objects, and none ended before all of its objects were decided.
-// It ignores objects that can't be decided for now, and assessments that follow one another for longer than AssessmentLimit.
+// Assessed reports whether no assessment of a policy waits for objects, and none ended before all of its objects were decided. It ignores
+// objects that can't be decided for now, and assessments that follow one another for longer than AssessmentLimit.
 func (l *Ledger) Assessed(policy string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -516,8 +515,8 @@ func (l *Ledger) Assessed(policy string) bool {
 	return true
 }
 
-// Resume keeps a policy paused that an earlier leader paused, and where. The pause lasts at least until Settle declares that all
-// of the policy's objects are decided again. Call Resume before any object is decided.
+// Resume keeps a policy paused that an earlier leader paused, and where. The pause lasts at least until Settle declares that all of the
+// policy's objects are decided again. Call Resume before any object is decided.
 func (l *Ledger) Resume(policy, change string, before int, scope containment.Scope) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -525,9 +524,8 @@ func (l *Ledger) Resume(policy, change string, before int, scope containment.Sco
 	a.pause, a.allowed, a.resuming = &Pause{Change: change, Scope: scope, Before: before}, before, true
 }
 
-// Settle declares that all objects of a policy that an earlier leader paused have been decided. It returns false if an
-// assessment of the policy is not concluded; then the caller must try again later. Otherwise the caller must call
-// ConcludeAssessments.
+// Settle declares that all objects of a policy that an earlier leader paused have been decided. It returns false if an assessment of the
+// policy is not concluded; then the caller must try again later. Otherwise the caller must call ConcludeAssessments.
 func (l *Ledger) Settle(policy string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,27 +32,25 @@ import (
 )
 
 const (
-	// An object that was patched maxPatches times within patchWindow does not settle. A decision that depends on its own
-	// output is patched many times a second. Changes of the cluster's data that cause as many patches of one object are
-	// very rare.
+	// An object that was patched maxPatches times within patchWindow does not settle. A decision that depends on its own output is patched
+	// many times a second. Changes of the cluster's data that cause as many patches of one object are very rare.
 	maxPatches  = 100
 	patchWindow = time.Minute
-	// A field of an object is left alone once maxRounds patches of it did not last within roundWindow, until the first of them is
-	// older than that. Controllers that write what they want at an interval use intervals of minutes.
+	// A field of an object is left alone once maxRounds patches of it did not last within roundWindow, until the first of them is older than
+	// that. Controllers that write what they want at an interval use intervals of minutes.
 	maxRounds   = 3
 	roundWindow = time.Hour
 	// maxEarlier is the number of patches before the last one that are remembered.
 	maxEarlier = 4
-	// refusedDelay is the first delay before a patch is retried that was refused for a reason of the object's own. The
-	// longest delay is retryDelayMax.
+	// refusedDelay is the first delay before a patch is retried that was refused for a reason of the object's own. The longest delay is
+	// retryDelayMax.
 	refusedDelay = 10 * time.Second
-	// protectedDelay is the first delay before an eviction is tried again that a PodDisruptionBudget did not allow. It doubles up
-	// to protectedDelayMax.
+	// protectedDelay is the first delay before an eviction is tried again that a PodDisruptionBudget did not allow. It doubles up to
+	// protectedDelayMax.
 	protectedDelay    = 5 * time.Second
 	protectedDelayMax = 5 * time.Minute
-	// repeatDelay is the age that new Pods of a controller need before they are evicted for the same changes as an earlier one. It
-	// doubles up to repeatDelayMax with each new Pod that is evicted. It is forgotten when no Pod of the controller was evicted
-	// for repeatMemory.
+	// repeatDelay is the age that new Pods of a controller need before they are evicted for the same changes as an earlier one. It doubles up
+	// to repeatDelayMax with each new Pod that is evicted. It is forgotten when no Pod of the controller was evicted for repeatMemory.
 	repeatDelay    = time.Minute
 	repeatDelayMax = time.Hour
 	repeatMemory   = 2 * repeatDelayMax
@@ -84,8 +82,8 @@ var dataSeed = maphash.MakeSeed()
 
 func hashOf[T ~string](text T) uint64 { return maphash.String(dataSeed, string(text)) }
 
-// DataOf identifies the versions of the policies that decided, and the data on which they did; 0 if some data were missing. Equal
-// objects with equal data have equal decisions.
+// DataOf identifies the versions of the policies that decided, and the data on which they did; 0 if some data were missing. Equal objects
+// with equal data have equal decisions.
 func DataOf(decisions []*PolicyDecision) uint64 {
 	out := uint64(1)
 	for _, d := range decisions {
@@ -184,8 +182,8 @@ type Judgment struct {
 	Again time.Duration
 }
 
-// Judge returns the standing of an object. The object must not be patched if all changes that are required of it are of fields of
-// which patches do not last. Judge counts the last patch as one that did not last:
+// Judge returns the standing of an object. The object must not be patched if all changes that are required of it are of fields of which
+// patches do not last. Judge counts the last patch as one that did not last:
 //
 //   - if the same is required again, although a client has written since, or although nothing has changed;
 //   - if something else is required although nothing has changed.
@@ -309,16 +307,15 @@ type repeat struct {
 
 func (r repeat) over(now time.Time) bool { return now.Sub(r.last) > repeatMemory }
 
-// concerns reports whether a Pod was created since then, and requires the same again. Then the webhook does not place new Pods. The
-// API server stores the time of creation in whole seconds, so a Pod that was created in the same second counts as older.
+// concerns reports whether a Pod was created since then, and requires the same again. Then the webhook does not place new Pods. The API
+// server stores the time of creation in whole seconds, so a Pod that was created in the same second counts as older.
 func (r repeat) concerns(pod *unstructured.Unstructured, due Due) bool {
 	return pod.GetCreationTimestamp().After(r.since.Truncate(time.Second)) && len(r.made.common(due.changes())) > 0
 }
 
-// evictionDelay returns the delay after which a Pod may be evicted; 0 if it may be evicted now. A Pod waits after a
-// PodDisruptionBudget did not allow its eviction. It also waits if it is young, and Berth evicted another Pod of its controller
-// before it was created: a controller whose Pods always violate the decision, for example because the webhook does not place
-// them, must not lose one after the other.
+// evictionDelay returns the delay after which a Pod may be evicted; 0 if it may be evicted now. A Pod waits after a PodDisruptionBudget did
+// not allow its eviction. It also waits if it is young, and Berth evicted another Pod of its controller before it was created: a controller
+// whose Pods always violate the decision, for example because the webhook does not place them, must not lose one after the other.
 func (s *Scheduler) evictionDelay(now time.Time, key Key, pod *unstructured.Unstructured, due Due) (out time.Duration) {
 	if p, protected := s.protected[key]; protected {
 		out = max(0, p.at.Add(p.delay).Sub(now))
@@ -332,9 +329,8 @@ func (s *Scheduler) evictionDelay(now time.Time, key Key, pod *unstructured.Unst
 	return out
 }
 
-// evicted declares that a Pod was evicted at a time, which must not be later than the request. If the Pod was created after an
-// eviction of another Pod of its controller for the same changes, evicted returns the age that the next ones need before they are
-// evicted; otherwise 0.
+// evicted declares that a Pod was evicted at a time, which must not be later than the request. If the Pod was created after an eviction of
+// another Pod of its controller for the same changes, evicted returns the age that the next ones need before they are evicted; otherwise 0.
 func (s *Scheduler) evicted(at time.Time, key Key, pod *unstructured.Unstructured, due Due) time.Duration {
 	delete(s.protected, key)
 	maps.DeleteFunc(s.repeats, func(_ types.UID, r repeat) bool { return r.over(at) })

@@ -59,8 +59,8 @@ func compareKeys(a, b Key) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// Ledger records the findings of all policies on existing objects. It is safe for concurrent use. Callers of its methods that are not exported,
-// and of those of its parts, hold mu.
+// Ledger records the findings of all policies on existing objects. It is safe for concurrent use. Callers of its methods that are not
+// exported, and of those of its parts, hold mu.
 type Ledger struct {
 	mu       sync.Mutex
 	accounts map[string]*account
@@ -115,11 +115,10 @@ type finding struct {
 	effect unique.Handle[effect]
 	// failure is the reason why the object could not be decided.
 	failure   string
-	conflicts []string
 	unsettled bool
 	harm      harm
-	// move identifies the move that the policy requires of the object; zero for none. If the object can't be decided, it is the
-	// move that the plan has. planned says what the move is to the policy's plan.
+	// move identifies the move that the policy requires of the object; zero for none. If the object can't be decided, it is the move that the
+	// plan has. planned says what the move is to the policy's plan.
 	move    moveID
 	planned share
 	// version is the resource version of the object that was decided.
@@ -131,8 +130,9 @@ type effect struct {
 	// violation describes the violation. denied reports whether it is a denial by the policy, and enforced whether the policy is enforced.
 	violation        string
 	denied, enforced bool
-	// changes are the changes that a patch can make, as encodeChanges returns them.
-	changes string
+	// changes are the changes that a patch can make, as encodeChanges returns them. conflicts are the names of the policies that set a key to
+	// another value, sorted, each with a space behind it.
+	changes, conflicts string
 }
 
 // result returns what the policy would do to the object.
@@ -175,12 +175,6 @@ func (f finding) violates() bool {
 	return outcome != ""
 }
 
-// equal reports whether two findings are equal, except for their resource versions and plans.
-func (f finding) equal(other finding) bool {
-	return f.effect == other.effect && f.move == other.move && f.failure == other.failure && f.unsettled == other.unsettled && f.harm == other.harm &&
-		slices.Equal(f.conflicts, other.conflicts)
-}
-
 // findingOf converts a verdict to a finding on an object with a UID and a resource version.
 func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, unsettled bool) finding {
 	f := finding{harm: harmOf(v), version: version, unsettled: unsettled && len(v.Changes) > 0}
@@ -196,18 +190,18 @@ func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, uns
 		}
 		e.changes = encodeChanges(v.Changes)
 	}
-	if e.violation = strings.Join(parts, "; "); e != (effect{}) {
+	conflicts := sets.New[string]()
+	for _, c := range v.Conflicts {
+		conflicts.Insert(c.With + " ")
+	}
+	e.violation, e.conflicts = strings.Join(parts, "; "), strings.Join(sets.List(conflicts), "")
+	if e != (effect{}) {
 		e.enforced = v.Policy.Mode == placementv1.ModeEnforce
 		f.effect = unique.Make(e)
 	}
 	if e.changes != "" {
 		f.move = identify(key, uid, e.changes)
 	}
-	for _, c := range v.Conflicts {
-		f.conflicts = append(f.conflicts, c.With)
-	}
-	slices.Sort(f.conflicts)
-	f.conflicts = slices.Compact(f.conflicts)
 	return f
 }
 
@@ -233,8 +227,8 @@ func (l *Ledger) account(name string) *account {
 	return a
 }
 
-// Record replaces the findings on an object by those of the verdicts. uid and version are the UID and the resource
-// version of the object that was decided. It returns the policies whose findings changed.
+// Record replaces the findings on an object by those of the verdicts. uid and version are the UID and the resource version of the object
+// that was decided. It returns the policies whose findings changed.
 func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*placement.Verdict, unsettled bool) (changed []string) {
 	patched, approved := rulingOf(verdicts), rulingOf(released(verdicts))
 	verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.RemediatesExisting() })
@@ -265,7 +259,8 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 		}
 		before, known := a.objects[key]
 		violated := l.record(key, a, verdicts[i], now, ruling)
-		if !known || !before.equal(a.objects[key]) {
+		before.version, before.planned = a.objects[key].version, a.objects[key].planned
+		if !known || before != a.objects[key] {
 			changed = append(changed, names[i])
 			violates = violates || violated
 		}
@@ -287,8 +282,8 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	return changed
 }
 
-// record replaces the finding of a policy on an object by that of a verdict, of which by is the ruling of all policies; there is none any more if the
-// verdict is nil. It reports whether the object violates the policy, or did so before.
+// record replaces the finding of a policy on an object by that of a verdict, of which by is the ruling of all policies; there is none any
+// more if the verdict is nil. It reports whether the object violates the policy, or did so before.
 func (l *Ledger) record(key Key, a *account, v *placement.Verdict, now finding, by ruling) (violates bool) {
 	before, known := a.objects[key]
 	if v == nil {
@@ -342,16 +337,16 @@ func (l *Ledger) ForgetPolicy(name string) {
 	}
 }
 
-// Contest declares that others change back what policies require of an object. by names them. It lasts until Record declares that
-// the object settles.
+// Contest declares that others change back what policies require of an object. by names them. It lasts until Record declares that the
+// object settles.
 func (l *Ledger) Contest(key Key, by string, policies ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.contested[key] = contest{by, policies}
 }
 
-// Remediated counts the patch or the eviction of an object for policies. version is the resource version that was patched. Reports have
-// the count once the object has been decided in another version, so that the count and the plan agree at any time.
+// Remediated counts the patch or the eviction of an object for policies. version is the resource version that was patched. Reports have the
+// count once the object has been decided in another version, so that the count and the plan agree at any time.
 func (l *Ledger) Remediated(key Key, version string, policies ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -411,21 +406,12 @@ func (l *Ledger) Matched(policy string, types []schema.GroupVersionResource) (n 
 func (l *Ledger) Requires(policy string, key Key) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := l.find(policy)
-	f, found := a.objects[key]
-	if key.Resource.Version == "" && !found {
-		for k, of := range a.objects {
-			if unversioned(k) == key {
-				f = of
-				break
-			}
-		}
-	}
+	f, _ := inAnyVersion(l.find(policy).objects, key)
 	return f.move != moveID{}
 }
 
-// Misplaced reports whether a policy that is enforced denies an object, or decides other clusters than the object has, according to the newest
-// decisions. It is known before the object is patched.
+// Misplaced reports whether a policy that is enforced denies an object, or decides other clusters than the object has, according to the
+// newest decisions. It is known before the object is patched.
 func (l *Ledger) Misplaced(key Key) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -435,8 +421,8 @@ func (l *Ledger) Misplaced(key Key) bool {
 	})
 }
 
-// Undecided reports whether the ledger has no finding yet of one of some policies, which look at existing objects, on an object. keys are the
-// object in the versions of its type in which it is read. An object that can't be decided for now does not count: it may never be.
+// Undecided reports whether the ledger has no finding yet of one of some policies, which look at existing objects, on an object. keys are
+// the object in the versions of its type in which it is read. An object that can't be decided for now does not count: it may never be.
 func (l *Ledger) Undecided(policies []string, keys ...Key) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -445,12 +431,12 @@ func (l *Ledger) Undecided(policies []string, keys ...Key) bool {
 	})
 }
 
-// SubscribeDecided registers f, which is called with each object whose findings were recorded. The ledger is locked meanwhile: f must return
-// quickly and must not call the ledger.
+// SubscribeDecided registers f, which is called with each object whose findings were recorded. The ledger is locked meanwhile: f must
+// return quickly and must not call the ledger.
 func (l *Ledger) SubscribeDecided(f func(Key)) { l.recorded.Subscribe(f) }
 
-// SubscribeViolations registers f, which is called with the namespace when violations in it may have changed; "" stands for
-// the objects without a namespace. The ledger is locked meanwhile: f must return quickly and must not call the ledger.
+// SubscribeViolations registers f, which is called with the namespace when violations in it may have changed; "" stands for the objects
+// without a namespace. The ledger is locked meanwhile: f must return quickly and must not call the ledger.
 func (l *Ledger) SubscribeViolations(f func(namespace string)) { l.violations.Subscribe(f) }
 
 // Violation is an object that violates one policy, or that the policy can't decide.
@@ -470,8 +456,8 @@ type Violations struct {
 	First []Violation
 }
 
-// Violations returns the violations in a namespace, of which it lists at most limit; "" stands for the objects without a
-// namespace. It leaves out objects for which omit returns true. It takes time in proportion to the number of matched objects of all namespaces.
+// Violations returns the violations in a namespace, of which it lists at most limit; "" stands for the objects without a namespace. It
+// leaves out objects for which omit returns true. It takes time in proportion to the number of matched objects of all namespaces.
 func (l *Ledger) Violations(namespace string, limit int, omit func(Key) bool) Violations {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -525,8 +511,8 @@ type Report struct {
 	Conflicts []string
 	// Unsettled are the names of the objects that are no longer patched because they do not settle, sorted.
 	Unsettled []string
-	// Contested are the names of the objects that are no longer patched because other clients change them back, with the names of
-	// those, sorted.
+	// Contested are the names of the objects that are no longer patched because other clients change them back, with the names of those,
+	// sorted.
 	Contested []string
 	// Obstacle says of one object that has to be moved why its last patch failed; "" if there is none. Unauthorized reports whether Berth
 	// lacks the permission for it.
@@ -536,11 +522,10 @@ type Report struct {
 	Remediated int64
 	// Pause describes why remediation is paused; nil if it is not.
 	Pause *Pause
-	// Assessing reports whether objects are being decided again because of a change. Until then, the numbers mix findings
-	// from before and after the change. It is false if changes follow one another for longer than AssessmentLimit.
+	// Assessing reports whether objects are being decided again because of a change. Until then, the numbers mix findings from before and
+	// after the change. It is false if changes follow one another for longer than AssessmentLimit.
 	Assessing bool
-	// Plan is the newest plan; nil if no object ever had to be moved. Approval is the newest approval, of whatever plan; nil
-	// if there is none.
+	// Plan is the newest plan; nil if no object ever had to be moved. Approval is the newest approval, of whatever plan; nil if there is none.
 	Plan     *Plan
 	Approval *Approval
 	// Outstanding is the number of objects that have to be moved, planned or not.
@@ -582,8 +567,10 @@ func (l *Ledger) Report(policy string) Report {
 		if f.unsettled {
 			unsettled = append(unsettled, key)
 		}
-		out.Conflicted += count(len(f.conflicts) > 0)
-		conflicts.Insert(f.conflicts...)
+		if names := f.result().conflicts; names != "" && f.failure == "" {
+			out.Conflicted++
+			conflicts.Insert(strings.Fields(names)...)
+		}
 	}
 	out.Violations = out.Denied + out.Moved + out.Failed
 	if a.obstructed() {
@@ -613,10 +600,10 @@ func (l *Ledger) Report(policy string) Report {
 	return out
 }
 
-// RolloutCounts returns the numbers of a policy's matched objects by group, of which there are n. groupOf returns the group of the
-// objects in a namespace, and of the Namespace itself; it may return n for none. waiting has the objects whose patch or rollout failed. Objects
-// that have to be moved in namespaces in which alone remediation is paused have failed, too: the others do not wait for them. It takes
-// time in proportion to the number of matched objects.
+// RolloutCounts returns the numbers of a policy's matched objects by group, of which there are n. groupOf returns the group of the objects
+// in a namespace, and of the Namespace itself; it may return n for none. waiting has the objects whose patch or rollout failed. Objects
+// that have to be moved in namespaces in which alone remediation is paused have failed, too: the others do not wait for them. It takes time
+// in proportion to the number of matched objects.
 func (l *Ledger) RolloutCounts(policy string, n int, groupOf func(namespace string) int, waiting Waiting) []rollout.Counts {
 	unmoved := sets.New[Key]()
 	for _, f := range waiting.Failures {

@@ -66,13 +66,13 @@ func rolls(obj *unstructured.Unstructured) bool {
 	return strategy != "OnDelete"
 }
 
-// RolloutOf returns the progress of an object's rollout by the conventions of kstatus. The object must have the fields of
-// RolloutFields. If its status is malformed, the object is not ready.
+// RolloutOf returns the progress of an object's rollout by the conventions of kstatus. The object must have the fields of RolloutFields. If
+// its status is malformed, the object is not ready.
 func RolloutOf(obj *unstructured.Unstructured) Rollout {
 	out := Rollout{UID: obj.GetUID(), Generation: obj.GetGeneration()}
 	pod := obj.GroupVersionKind().GroupKind() == podKind
-	// A Pod that has finished, or that its owner keeps from being scheduled, is not missed. For OnDelete, kstatus has this rule for StatefulSets
-	// alone.
+	// A Pod that has finished, or that its owner keeps from being scheduled, is not missed. For OnDelete, kstatus has this rule for
+	// StatefulSets alone.
 	if obj.GetDeletionTimestamp() == nil && (pod && (finished(obj) || gated(obj)) || !pod && !rolls(obj)) {
 		out.Ready = true
 	} else if result, err := status.Compute(obj); err == nil {
@@ -87,18 +87,8 @@ func RolloutOf(obj *unstructured.Unstructured) Rollout {
 
 // RolloutFields returns the fields that RolloutOf reads, for all types. The field set is sealed.
 func RolloutFields() *projection.FieldSet {
-	f := &projection.FieldSet{}
-	metadata := f.AddName("metadata")
-	metadata.AddName("generation")
-	metadata.AddName("deletionTimestamp")
-	spec := f.AddName("spec")
-	for _, name := range []string{"replicas", "paused", "progressDeadlineSeconds"} {
-		spec.AddName(name)
-	}
-	spec.AddName("updateStrategy").AddAll()
-	spec.AddName("schedulingGates").AddAll()
-	f.AddName("status").AddAll()
-	return f.Seal()
+	return projection.Fields("metadata.generation", "metadata.deletionTimestamp", "spec.replicas", "spec.paused", "spec.progressDeadlineSeconds",
+		"spec.updateStrategy.**", "spec.schedulingGates.**", "status.**")
 }
 
 // notRolled are the types whose running pods stay as they are when the pod template changes.
@@ -107,8 +97,8 @@ var notRolled = []schema.GroupResource{
 	{Group: "batch", Resource: "jobs"}, {Group: "batch", Resource: "cronjobs"},
 }
 
-// Observes reports whether remediation of a policy has to know which objects of a type are ready, because it may replace their
-// pods or evict them.
+// Observes reports whether remediation of a policy has to know which objects of a type are ready, because it may replace their pods or
+// evict them.
 func Observes(p *placement.Policy, resource schema.GroupResource) bool {
 	return p.WatchesRollouts() && (!slices.Contains(notRolled, resource) || EvictsFrom(p, resource))
 }
@@ -122,18 +112,18 @@ type movement struct {
 	// granted is the place in line that the object had, if it may be patched now and was not asked for yet; otherwise nil.
 	granted *waiter
 	// following are the policies whose patch is followed, from its end until the object is ready. The value reports whether the object is
-	// unavailable meanwhile. uid is the object's UID, and generation and version are its generation and its resource version after the
-	// patch.
+	// unavailable meanwhile. uid is the object's UID, and generation and version are its generation and its resource version after the patch.
 	following  map[string]bool
 	uid        types.UID
 	generation int64
 	version    string
-	// reported is set if only a report of a system says that the object is ready. moved is when the patch was over that moved the object to other
-	// clusters; zero if none did.
+	// reported is set if only a report of a system says that the object is ready. moved is when the patch was over that moved the object to
+	// other clusters; zero if none did.
 	reported bool
 	moved    time.Time
-	// deadline is when the object has failed if it is not ready by then; zero if there is none. If adopted is set, it is not known whether an earlier
-	// leader was moving the object, and it does not count as moved any more then. late is set once the object has failed because of that.
+	// deadline is when the object has failed if it is not ready by then; zero if there is none. If adopted is set, it is not known whether an
+	// earlier leader was moving the object, and it does not count as moved any more then. late is set once the object has failed because of
+	// that.
 	deadline      time.Time
 	adopted, late bool
 	// seen is the newest progress since the object began to be moved, which may be newer than the patch.
@@ -186,9 +176,8 @@ func (m *movement) precedes(r Rollout) bool {
 // claim is what a policy wants to do with an object.
 type claim struct {
 	policy *placement.Policy
-	// follows reports whether the object counts as moved after the patch until it is ready, or until the Pod is gone: the patch rolls
-	// pods, is an eviction, or changes clusters in which a system reports the object. rolls reports whether the object is unavailable
-	// meanwhile.
+	// follows reports whether the object counts as moved after the patch until it is ready, or until the Pod is gone: the patch rolls pods, is
+	// an eviction, or changes clusters in which a system reports the object. rolls reports whether the object is unavailable meanwhile.
 	follows, rolls bool
 }
 
@@ -210,8 +199,8 @@ func byPolicy(a, b claim) int { return strings.Compare(a.policy.Name, b.policy.N
 
 // Carrier is what is known of the systems that carry an object to clusters. The zero value stands for none.
 type Carrier struct {
-	// Reports reports whether one of them says where the object runs. Surges reports whether the object stays in clusters that it leaves
-	// until it runs in its new ones.
+	// Reports reports whether one of them says where the object runs. Surges reports whether the object stays in clusters that it leaves until
+	// it runs in its new ones.
 	Reports, Surges bool
 }
 
@@ -230,8 +219,8 @@ func (s *Scheduler) drop(key Key, m *movement) {
 	}
 }
 
-// follow makes an object count as moved after its patch for the policies that require it. It may take the shortest moveTimeout of them to run in
-// its new clusters.
+// follow makes an object count as moved after its patch for the policies that require it. It may take the shortest moveTimeout of them to
+// run in its new clusters.
 func (s *Scheduler) follow(now time.Time, m *movement) {
 	var timeout time.Duration
 	for policy, c := range m.patching {
@@ -397,9 +386,9 @@ func (s *Scheduler) unobserve(key Key) {
 	s.update(key)
 }
 
-// Settled reports whether it is known which objects of a policy are not ready, so that Ask lets the policy roll pods. If
-// not, the caller should call Settle as soon as all objects that the policy matches have been observed and decided. epoch
-// changes when that has to be found out again.
+// Settled reports whether it is known which objects of a policy are not ready, so that Ask lets the policy roll pods. If not, the caller
+// should call Settle as soon as all objects that the policy matches have been observed and decided. epoch changes when that has to be found
+// out again.
 func (s *Scheduler) Settled(policy string) (settled bool, epoch int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -414,9 +403,8 @@ const (
 	ResumeLimit = 10 * time.Minute
 )
 
-// Settle declares that all objects that a version of a policy matches have been decided, and that the rollouts of those types
-// of them are observed that have any. It does nothing if another version is in force, or if that has to be found out again
-// since the epoch.
+// Settle declares that all objects that a version of a policy matches have been decided, and that the rollouts of those types of them are
+// observed that have any. It does nothing if another version is in force, or if that has to be found out again since the epoch.
 func (s *Scheduler) Settle(now time.Time, version *placement.Policy, rolled []schema.GroupVersionResource, epoch int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -445,8 +433,8 @@ func (s *Scheduler) updateMoving() {
 	}
 }
 
-// goOn goes on with the moves of an earlier leader to other clusters that are known, as far as the objects do not run there yet: they fail when
-// they would have under that leader. The caller calls update.
+// goOn goes on with the moves of an earlier leader to other clusters that are known, as far as the objects do not run there yet: they fail
+// when they would have under that leader. The caller calls update.
 func (s *Scheduler) goOn(b *bounds) {
 	for key, r := range s.unready {
 		move, known := b.left[unversioned(key)]
@@ -472,11 +460,11 @@ func (m *movement) adopt(r Rollout, adopted, late bool) {
 	m.uid, m.generation, m.version, m.reported, m.adopted, m.late = r.UID, r.Generation, r.Version, r.Version != "", adopted, late
 }
 
-// takeOver goes on with what else an earlier leader left of a policy: objects that it may have been moving count as moved for some
-// time, and failures that are over do not count any more. The caller calls update.
+// takeOver goes on with what else an earlier leader left of a policy: objects that it may have been moving count as moved for some time,
+// and failures that are over do not count any more. The caller calls update.
 func (s *Scheduler) takeOver(now time.Time, b *bounds) {
 	for key := range b.failed.objects {
-		if !s.objects.Requires(b.name, key) && !s.unreadyInAnyVersion(key) {
+		if _, unready := inAnyVersion(s.unready, key); !unready && !s.objects.Requires(b.name, key) {
 			s.clearFailures(key, b.name)
 		}
 	}
@@ -499,17 +487,8 @@ func (s *Scheduler) takeOver(now time.Time, b *bounds) {
 	}
 }
 
-// unreadyInAnyVersion reports whether an object, without the version of its resource, is not ready.
-func (s *Scheduler) unreadyInAnyVersion(key Key) bool {
-	for k := range s.unready {
-		if unversioned(k) == key {
-			return true
-		}
-	}
-	return false
-}
-
-// expire ends the movements whose deadline has come. Objects that do not run in their clusters in time have failed, and go on to count as moved.
+// expire ends the movements whose deadline has come. Objects that do not run in their clusters in time have failed, and go on to count as
+// moved.
 func (s *Scheduler) expire(now time.Time) {
 	s.deadline = time.Time{}
 	for key, m := range s.moving {
@@ -570,8 +549,8 @@ type Left struct {
 	// Moving reports whether the leader may have been moving objects. Moves are those to other clusters that are known.
 	Moving bool
 	Moves  []Move
-	// Failed are the objects that failed. Pause identifies the pause of the policy's patches that lasts, "" for none, and PausedIn is where
-	// it stops them.
+	// Failed are the objects that failed. Pause identifies the pause of the policy's patches that lasts, "" for none, and PausedIn is where it
+	// stops them.
 	Failed   []Failure
 	Pause    string
 	PausedIn containment.Scope
@@ -581,11 +560,7 @@ type Left struct {
 func (s *Scheduler) Resume(now time.Time, policy string, left Left) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.policies[policy]
-	if b == nil {
-		b = newBounds(policy, now)
-		s.policies[policy] = b
-	}
+	b := s.boundsOf(policy, now)
 	b.resuming, s.resumeUntil = left.Moving || len(left.Moves) > 0, now.Add(ResumeLimit).Round(0)
 	b.left = make(map[Key]Move, len(left.Moves))
 	for _, m := range left.Moves {
@@ -601,8 +576,8 @@ func (s *Scheduler) Resume(now time.Time, policy string, left Left) {
 	}
 }
 
-// fail records that a patch of an object for a policy, or its rollout, failed. If too many did, it pauses the policy, or some
-// namespaces of it. The caller calls update.
+// fail records that a patch of an object for a policy, or its rollout, failed. If too many did, it pauses the policy, or some namespaces of
+// it. The caller calls update.
 func (s *Scheduler) fail(now time.Time, key Key, policy string, f failure) {
 	b := s.policies[policy]
 	if b == nil || b.version == nil && !b.resuming {
@@ -678,8 +653,7 @@ func (s *Scheduler) Release(policy, pause string) bool {
 
 // Waiting are the numbers of objects that a policy has to patch and that wait for the scheduler.
 type Waiting struct {
-	// Paced are the objects that wait because of the number of patches a minute, or of objects that are moved at the same
-	// time.
+	// Paced are the objects that wait because of the number of patches a minute, or of objects that are moved at the same time.
 	Paced int
 	// Settling are the objects that wait until it is known which objects are ready.
 	Settling int
@@ -687,8 +661,8 @@ type Waiting struct {
 	Closed int
 	Opens  time.Time
 	// Unavailable are the objects that wait because too many objects are unavailable: as many as UnavailableNow, and FirstUnavailable is one
-	// of these. At most MaxUnavailable may be. This counts for the policy UnavailableFor, which may be another one that wants to patch the same
-	// objects.
+	// of these. At most MaxUnavailable may be. This counts for the policy UnavailableFor, which may be another one that wants to patch the
+	// same objects.
 	Unavailable, UnavailableNow, MaxUnavailable int
 	FirstUnavailable                            Key
 	UnavailableFor                              string
@@ -696,17 +670,18 @@ type Waiting struct {
 	Stopped int
 	// Protected are the Pods that wait because a PodDisruptionBudget does not allow their eviction.
 	Protected int
-	// Rollouts is the number of objects that were patched and whose rollout is not complete, and of evicted Pods that are not
-	// gone. It is not known while Resuming is set: an earlier leader was moving objects.
+	// Rollouts is the number of objects that were patched and whose rollout is not complete, and of evicted Pods that are not gone. It is not
+	// known while Resuming is set: an earlier leader was moving objects.
 	Rollouts int
 	Resuming bool
-	// Moves are those of them that were moved to other clusters and do not run there yet, as far as a system reports that, sorted. While Resuming
-	// is set, they include all that the earlier leader left.
+	// Moves are those of them that were moved to other clusters and do not run there yet, as far as a system reports that, sorted. While
+	// Resuming is set, they include all that the earlier leader left.
 	Moves []Move
-	// Late are those of them that have failed because they do not run in their new clusters in time, and that count as moved in their namespace.
+	// Late are those of them that have failed because they do not run in their new clusters in time, and that count as moved in their
+	// namespace.
 	Late int
-	// Failures are the objects whose patch or rollout failed, and Pause identifies the pause because of them; "" for none. PausedIn
-	// is where it stops patches, if there is one.
+	// Failures are the objects whose patch or rollout failed, and Pause identifies the pause because of them; "" for none. PausedIn is where
+	// it stops patches, if there is one.
 	Failures []Failure
 	Pause    string
 	PausedIn containment.Scope
@@ -715,8 +690,7 @@ type Waiting struct {
 // Paused reports whether patches of the whole policy stopped because too many failed.
 func (w *Waiting) Paused() bool { return w.Pause != "" && w.PausedIn.All() }
 
-// PauseMessage describes why the patches of a policy stopped, and how to let them go on; "" if they did not. It names one of the
-// objects.
+// PauseMessage describes why the patches of a policy stopped, and how to let them go on; "" if they did not. It names one of the objects.
 func (w *Waiting) PauseMessage(policy string) string { return w.pauseMessage(policy, true) }
 
 // PauseNote is PauseMessage without an object, for an Event on the policy.
@@ -767,8 +741,8 @@ func (s *Scheduler) Waiting(now time.Time, policy string) (out Waiting) {
 	defer s.mu.Unlock()
 	for _, c := range s.line.classes {
 		if c.wantedBy(policy) {
-			w := c.first()
-			out.add(c.waiters.Len(), s.blocked(now, w.key, w.claims, w.since, false))
+			w := c.waiters[0]
+			out.add(len(c.waiters), s.blocked(now, w.key, w.claims, w.since, false))
 		}
 	}
 	for _, p := range s.protected {

@@ -45,23 +45,22 @@ import (
 // A leader that takes over in the midst of an approved plan goes on with it if what is left to do is part of what is stored. See
 // Ledger.Continue.
 //
-// If several policies with mode Approved move an object, it waits until the plans of all of them are approved: what one of
-// them moves alone may differ from what the plans say.
+// If several policies with mode Approved move an object, it waits until the plans of all of them are approved: what one of them moves alone
+// may differ from what the plans say.
 
-// Plan is what remediation of a policy had to do when all objects that a change concerns were decided, before the first of
-// them was patched.
+// Plan is what remediation of a policy had to do when all objects that a change concerns were decided, before the first of them was
+// patched.
 type Plan struct {
 	// Digest identifies the moves: the same moves have the same digest, also if another program computes it.
 	Digest string
-	// Cause is why the objects were decided, Generation the policy's generation that decided them, and Since when that was
-	// done.
+	// Cause is why the objects were decided, Generation the policy's generation that decided them, and Since when that was done.
 	Cause      Cause
 	Generation int64
 	Since      time.Time
 	// Moves is the number of objects to patch, and Done the number of those that no longer have to be patched.
 	Moves, Done int
-	// Denied, Undecided, and LeftAlone are the numbers of objects that the plan does not move although they violate the
-	// decision: the policy denies them, can't decide them, or a patch can't make the changes or would be denied.
+	// Denied, Undecided, and LeftAlone are the numbers of objects that the plan does not move although they violate the decision: the policy
+	// denies them, can't decide them, or a patch can't make the changes or would be denied.
 	Denied, Undecided, LeftAlone int
 	// Approval approves the plan; nil if it is not approved.
 	Approval *Approval
@@ -128,13 +127,13 @@ type Approval struct {
 	// By is the user who approved it, and At is when. Both are empty if that is not known.
 	By string
 	At time.Time
-	// Known reports whether the digest is, or was, that of a plan since it was approved. Used reports whether that plan was
-	// completed; an equal plan that is made later needs another approval.
+	// Known reports whether the digest is, or was, that of a plan since it was approved. Used reports whether that plan was completed; an
+	// equal plan that is made later needs another approval.
 	Known, Used bool
 }
 
-// ApprovedPlan is all moves of an approved plan. The leader stores it before it makes the first move. A later leader sees only
-// what is left to do, and must know that it is part of what was approved.
+// ApprovedPlan is all moves of an approved plan. The leader stores it before it makes the first move. A later leader sees only what is left
+// to do, and must know that it is part of what was approved.
 type ApprovedPlan struct {
 	// Digest is the digest of the plan.
 	Digest string
@@ -154,8 +153,8 @@ func (p *ApprovedPlan) Encode() []byte {
 	return out
 }
 
-// DecodeApprovedPlan returns the plan with a digest and with moves that Encode returned. It returns an error if the moves do not
-// have that digest, for example because they are incomplete.
+// DecodeApprovedPlan returns the plan with a digest and with moves that Encode returned. It returns an error if the moves do not have that
+// digest, for example because they are incomplete.
 func DecodeApprovedPlan(digest string, encoded []byte) (*ApprovedPlan, error) {
 	if len(encoded)%MoveBytes != 0 {
 		return nil, fmt.Errorf("the moves of plan %s have %d bytes, which is no multiple of %d", digest, len(encoded), MoveBytes)
@@ -170,21 +169,13 @@ func DecodeApprovedPlan(digest string, encoded []byte) (*ApprovedPlan, error) {
 	return out, nil
 }
 
-// covers reports whether all of the moves are part of the plan.
-func (p *ApprovedPlan) covers(moves []moveID) bool {
-	return !slices.ContainsFunc(moves, func(id moveID) bool {
-		_, found := slices.BinarySearchFunc(p.moves, id, compareMoves)
-		return !found
-	})
-}
-
 // moveID identifies a move: an object with the changes that a policy requires.
 type moveID [16]byte
 
 func compareMoves(a, b moveID) int { return bytes.Compare(a[:], b[:]) }
 
-// digestOf returns the digest of moves: the SHA-256 hash over their sorted IDs, cut to 16 bytes, in hexadecimal digits. It sorts
-// its argument.
+// digestOf returns the digest of moves: the SHA-256 hash over their sorted IDs, cut to 16 bytes, in hexadecimal digits. It sorts its
+// argument.
 func digestOf(ids []moveID) string {
 	slices.SortFunc(ids, compareMoves)
 	hash := sha256.New()
@@ -194,8 +185,7 @@ func digestOf(ids []moveID) string {
 	return hex.EncodeToString(hash.Sum(nil)[:MoveBytes])
 }
 
-// identify returns the ID of a move. The version of the resource is not part of it, because all versions show the same
-// object.
+// identify returns the ID of a move. The version of the resource is not part of it, because all versions show the same object.
 func identify(key Key, uid types.UID, changes string) moveID {
 	var buffer [2 * keyBytes]byte
 	text := buffer[:0]
@@ -206,9 +196,9 @@ func identify(key Key, uid types.UID, changes string) moveID {
 	return moveID(sum[:MoveBytes])
 }
 
-// encodeChanges returns those changes that a patch can make, in a form that equal changes share; "" for none. The form is
-// that of appendText, for the field, the key, and the values of each change, by field and key. It is not JSON, because it is
-// made for each object that has to be moved, and what encoding/json allocates for that costs more than all else in Record.
+// encodeChanges returns those changes that a patch can make, in a form that equal changes share; "" for none. The form is that of
+// appendText, for the field, the key, and the values of each change, by field and key. It is not JSON, because it is made for each object
+// that has to be moved, and what encoding/json allocates for that costs more than all else in Record.
 func encodeChanges(changes []placement.Change) string {
 	order := func(a, b placement.Change) int {
 		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key))
@@ -266,8 +256,8 @@ const (
 	otherwise
 )
 
-// plan sets what the required move of an object is to the policy's plan. If the object can't be decided for now, that is the move in the plan: a
-// failure is not progress.
+// plan sets what the required move of an object is to the policy's plan. If the object can't be decided for now, that is the move in the
+// plan: a failure is not progress.
 func (f *finding) plan(before finding, r ruling) {
 	planned := before.planned != unplanned
 	switch {
@@ -288,16 +278,15 @@ func (f *finding) plan(before finding, r ruling) {
 
 // planning is what the ledger knows of the plan of one policy. The Ledger's mutex protects it.
 type planning struct {
-	// current is the newest plan; nil if there is none. Its Done is not set. content is all of its moves. saved is the digest of the plan that is
-	// stored.
+	// current is the newest plan; nil if there is none. Its Done is not set. content is all of its moves. saved is the digest of the plan that
+	// is stored.
 	current *Plan
 	content *ApprovedPlan
 	saved   string
-	// moves is the number of objects with a move. planned is the number of those whose move is part of the plan, and changed of
-	// those of which the plan has another move. undecided is the number of objects that can't be decided now.
+	// moves is the number of objects with a move. planned is the number of those whose move is part of the plan, and changed of those of which
+	// the plan has another move. undecided is the number of objects that can't be decided now.
 	moves, planned, changed, undecided int
-	// refused reports whether Permit refused a move of the plan, so that its objects must be decided again once they may be
-	// moved.
+	// refused reports whether Permit refused a move of the plan, so that its objects must be decided again once they may be moved.
 	refused bool
 	// causes are why objects have been decided since the newest plan.
 	causes Cause
@@ -305,9 +294,9 @@ type planning struct {
 	// ConcludeAssessments was told to store.
 	approval *Approval
 	unsaved  string
-	// continued is the approved plan that an earlier leader was carrying out; nil if there is none, or if something else has to be
-	// moved. continuing reports whether it is not known yet what is left of it, and partial whether some objects may never be
-	// decided, so that the plan is not known to be completed.
+	// continued is the approved plan that an earlier leader was carrying out; nil if there is none, or if something else has to be moved.
+	// continuing reports whether it is not known yet what is left of it, and partial whether some objects may never be decided, so that the
+	// plan is not known to be completed.
 	continued           *ApprovedPlan
 	continuing, partial bool
 }
@@ -325,8 +314,8 @@ func (p *planning) track(before, now finding) {
 	p.settle()
 }
 
-// settle uses up the approval of a plan that an earlier leader was carrying out if nothing is left of it. That leader may have
-// made the last move and not have reported it.
+// settle uses up the approval of a plan that an earlier leader was carrying out if nothing is left of it. That leader may have made the
+// last move and not have reported it.
 func (p *planning) settle() {
 	if p.continued != nil && !p.continuing && !p.partial && p.undecided == 0 && p.moves == 0 && p.approval != nil {
 		p.approval, p.continued = p.approval.with(true, p.approval.Known), nil
@@ -440,7 +429,10 @@ func (a *account) replan(now time.Time) bool {
 		plan.Sample = append(plan.Sample, PlannedMove{key, decodeChanges(a.objects[key].result().changes)})
 	}
 	a.current, a.content, a.planned, a.changed = plan, &ApprovedPlan{plan.Digest, ids}, a.moves, 0
-	if a.continued != nil && a.continued.covers(ids) {
+	if a.continued != nil && !slices.ContainsFunc(ids, func(id moveID) bool {
+		_, found := slices.BinarySearchFunc(a.continued.moves, id, compareMoves)
+		return !found
+	}) {
 		// It is the rest of the plan that an earlier leader was carrying out.
 		a.content, plan.Digest, plan.Moves = a.continued, a.continued.Digest, len(a.continued.moves)
 	} else {
@@ -487,8 +479,8 @@ func (l *Ledger) Moves(policy string) (out []PlannedMove) {
 	return out
 }
 
-// Approve sets the newest approval of a policy; nil for none. It keeps an earlier approval of the same digest. It returns the
-// objects to decide again, because they may be patched now, or no longer. If the plan is approved now, see Unsaved.
+// Approve sets the newest approval of a policy; nil for none. It keeps an earlier approval of the same digest. It returns the objects to
+// decide again, because they may be patched now, or no longer. If the plan is approved now, see Unsaved.
 func (l *Ledger) Approve(policy string, approval *Approval) []Key {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -509,8 +501,8 @@ func (l *Ledger) Approve(policy string, approval *Approval) []Key {
 	return a.release()
 }
 
-// Permit returns the verdicts for which an object may be patched now. If all moves of the object that need an approval are part
-// of approved plans, it returns those with the others. Otherwise it returns only verdicts of policies that need none.
+// Permit returns the verdicts for which an object may be patched now. If all moves of the object that need an approval are part of approved
+// plans, it returns those with the others. Otherwise it returns only verdicts of policies that need none.
 func (l *Ledger) Permit(key Key, uid types.UID, verdicts []*placement.Verdict) Due {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -544,8 +536,8 @@ func (l *Ledger) permits(key Key, uid types.UID, needs Due) bool {
 	return !refused
 }
 
-// Unsaved returns the plan of a policy that is approved, but can't be carried out because it is not stored; nil if there is none.
-// The caller must store it, and call Saved afterwards.
+// Unsaved returns the plan of a policy that is approved, but can't be carried out because it is not stored; nil if there is none. The
+// caller must store it, and call Saved afterwards.
 func (l *Ledger) Unsaved(policy string) *ApprovedPlan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -566,9 +558,9 @@ func (l *Ledger) Saved(policy, digest string) []Key {
 	return a.release()
 }
 
-// Unsave reports whether a stored plan of a policy is of no more use, because it is completed or no longer approved. Then the
-// plan can't be carried out until it is stored again, and the caller should delete it. reported is the digest of the last approved
-// plan that the policy's status reports as completed: before that, a later leader needs the stored plan to know it.
+// Unsave reports whether a stored plan of a policy is of no more use, because it is completed or no longer approved. Then the plan can't be
+// carried out until it is stored again, and the caller should delete it. reported is the digest of the last approved plan that the policy's
+// status reports as completed: before that, a later leader needs the stored plan to know it.
 func (l *Ledger) Unsave(policy, reported string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -582,9 +574,9 @@ func (l *Ledger) Unsave(policy, reported string) bool {
 	return true
 }
 
-// Continue declares that an earlier leader was carrying out an approved plan of a policy. The policy gets no plan before Proceed
-// declares that all of its objects are decided. If what has to be moved then is part of the approved plan, it is the rest of
-// that plan. Call Continue before any object is decided.
+// Continue declares that an earlier leader was carrying out an approved plan of a policy. The policy gets no plan before Proceed declares
+// that all of its objects are decided. If what has to be moved then is part of the approved plan, it is the rest of that plan. Call
+// Continue before any object is decided.
 func (l *Ledger) Continue(policy string, plan *ApprovedPlan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -592,9 +584,9 @@ func (l *Ledger) Continue(policy string, plan *ApprovedPlan) {
 	a.continued, a.continuing, a.saved = plan, true, plan.Digest
 }
 
-// Proceed declares that all objects of a policy have been decided of which an earlier leader was carrying out an approved plan.
-// complete is false if some can't be decided: then the approval remains for them. Proceed returns false if an assessment of the
-// policy is not concluded; then the caller must try again later. Otherwise the caller must call ConcludeAssessments.
+// Proceed declares that all objects of a policy have been decided of which an earlier leader was carrying out an approved plan. complete is
+// false if some can't be decided: then the approval remains for them. Proceed returns false if an assessment of the policy is not
+// concluded; then the caller must try again later. Otherwise the caller must call ConcludeAssessments.
 func (l *Ledger) Proceed(policy string, complete bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,8 +18,6 @@ package remediation
 
 import (
 	"cmp"
-	"container/heap"
-	"container/list"
 	"maps"
 	"slices"
 	"strings"
@@ -31,29 +29,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// Scheduler says when existing objects may be patched or evicted. It keeps to the budgets and windows of the policies and of all policies together,
-// delays patches while the data of their policy keeps changing, and lets one patch probe for others when patches fail. It delays patches and
-// never drops any. docs/scheduler.md has its states and rules. It is safe for concurrent use. Callers of its methods that are not exported hold mu.
+// Scheduler says when existing objects may be patched or evicted. It keeps to the budgets and windows of the policies and of all policies
+// together, delays patches while the data of their policy keeps changing, and lets one patch probe for others when patches fail. It delays
+// patches and never drops any. docs/scheduler.md has its states and rules. It is safe for concurrent use. Callers of its methods that are
+// not exported hold mu.
 //
-// An object is moved from its patch until the patch is done, and if the patch rolls pods, until that rollout is complete or
-// has failed. An object that is not ready, or that is moved by a patch that rolls pods, is unavailable. To patch an object
-// that is unavailable anyway does not make more objects unavailable, so it does not wait for others to be available.
+// An object is moved from its patch until the patch is done, and if the patch rolls pods, until that rollout is complete or has failed. An
+// object that is not ready, or that is moved by a patch that rolls pods, is unavailable. To patch an object that is unavailable anyway does
+// not make more objects unavailable, so it does not wait for others to be available.
 //
 // Where a multi-cluster system reports in which clusters an object runs, the object is ready if it runs in them by that report, and one
 // whose clusters change is moved until it runs in its new ones. If it does not in time, it has failed, and goes on to count as moved for
 // the objects of its namespace: as long as it runs nowhere, they must not follow it.
 //
-// An eviction is a patch that rolls the one pod that the object is. The Pod is moved until it is gone. The one in its place is
-// another object, which is unavailable until it is ready.
+// An eviction is a patch that rolls the one pod that the object is. The Pod is moved until it is gone. The one in its place is another
+// object, which is unavailable until it is ready.
 //
-// Two patches for a policy with n patches a minute are at least a minute/n apart. So no period of a minute contains more
-// than n of them, wherever it begins. A new leader does not know when its predecessor patched last. It behaves as if that
-// had been when it began to lead.
+// Two patches for a policy with n patches a minute are at least a minute/n apart. So no period of a minute contains more than n of them,
+// wherever it begins. A new leader does not know when its predecessor patched last. It behaves as if that had been when it began to lead.
 type Scheduler struct {
 	objects Matches
 	exempt  func(policy string) bool
@@ -65,8 +62,8 @@ type Scheduler struct {
 	policies map[string]*bounds
 	all      *bounds
 	line     line
-	// dirty is set if objects that wait may go on since the last pass, and wake is when they may because time passed; zero if
-	// only an event can help.
+	// dirty is set if objects that wait may go on since the last pass, and wake is when they may because time passed; zero if only an event
+	// can help.
 	dirty bool
 	wake  time.Time
 	// news is what Schedule has to return besides the objects of a pass.
@@ -119,13 +116,13 @@ type Next struct {
 	Wake time.Time
 	// Unsettled are the policies of which it must be known what is ready before waiting objects may go on. See Settled.
 	Unsettled []string
-	// Paused are the policies whose patches stopped, in all namespaces or in some, because too many failed. Changed are those
-	// whose rollouts or failures changed.
+	// Paused are the policies whose patches stopped, in all namespaces or in some, because too many failed. Changed are those whose rollouts
+	// or failures changed.
 	Paused, Changed []string
 }
 
-// NewScheduler returns a scheduler. objects knows the objects that the policies match. exempt reports whether changes of a policy's data are
-// not held down; it must not call the Scheduler.
+// NewScheduler returns a scheduler. objects knows the objects that the policies match. exempt reports whether changes of a policy's data
+// are not held down; it must not call the Scheduler.
 func NewScheduler(limits Limits, objects Matches, exempt func(policy string) bool) *Scheduler {
 	s := &Scheduler{
 		objects: objects, exempt: exempt, changes: notify.NewSignal(), policies: map[string]*bounds{}, all: newBounds("", time.Time{}),
@@ -133,7 +130,7 @@ func NewScheduler(limits Limits, objects Matches, exempt func(policy string) boo
 		moving: map[Key]*movement{}, unready: map[Key]Rollout{}, counted: map[Key][]*bounds{}, refusals: map[Key]time.Duration{},
 		protected: map[Key]protectedPod{}, repeats: map[types.UID]repeat{}, histories: map[Key]*history{},
 	}
-	s.all.apply(&placement.Policy{Budget: placementv1.RemediationBudget{MaxPerMinute: int32(limits.MaxPerMinute), MaxConcurrent: int32(limits.MaxConcurrent)}})
+	s.all.limits.MaxPerMinute, s.all.limits.MaxConcurrent = int32(limits.MaxPerMinute), int32(limits.MaxConcurrent)
 	return s
 }
 
@@ -150,19 +147,19 @@ func (s *Scheduler) Begin(now time.Time) {
 	}
 }
 
-// Ask reports whether an object may be patched or evicted now for the verdicts. If so, the patch counts, and Done must be called
-// when it is over. If not, the object waits until Schedule returns it; if retry is not 0, the caller has to ask again after that time instead.
+// Ask reports whether an object may be patched or evicted now for the verdicts. If so, the patch counts, and Done must be called when it is
+// over. If not, the object waits until Schedule returns it; if retry is not 0, the caller has to ask again after that time instead.
 func (s *Scheduler) Ask(now time.Time, key Key, obj *unstructured.Unstructured, due Due, carrier Carrier) (ok bool, retry time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	claims := claimsOf(key, due, carrier)
 	for _, c := range claims {
-		s.know(c.policy)
+		if s.inForce(c) == nil {
+			s.apply(c.policy)
+		}
 	}
-	if s.due(now) {
-		// No object overtakes those that have waited longer.
-		s.pass(now)
-	}
+	// No object overtakes those that have waited longer.
+	s.pass(now)
 	granted := s.cancel(key)
 	place, since := cmp.Or(granted, s.line.byKey[key]), now
 	if due.Evicts(key.Resource.GroupResource()) {
@@ -189,9 +186,6 @@ func (s *Scheduler) Ask(now time.Time, key Key, obj *unstructured.Unstructured, 
 	}
 	return true, 0
 }
-
-// due reports whether a pass is due.
-func (s *Scheduler) due(now time.Time) bool { return s.dirty || passed(s.wake, now) }
 
 // passed reports whether a time has come; zero never does.
 func passed(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }
@@ -283,11 +277,10 @@ func (s *Scheduler) Schedule(now time.Time) Next {
 	if passed(s.deadline, now) {
 		s.expire(now)
 	}
-	if s.due(now) {
-		s.pass(now)
-	}
+	s.pass(now)
 	for name, b := range s.policies {
-		if b.version == nil && b.idle(now) {
+		remembers := len(b.moving.objects)+len(b.failed.objects) > 0 || b.pause != "" || b.resuming || now.Before(b.next(false))
+		if b.version == nil && !remembers {
 			b.members.Delete(b)
 			delete(s.policies, name)
 		}
@@ -302,15 +295,18 @@ func (s *Scheduler) Schedule(now time.Time) Next {
 	return out
 }
 
-// pass grants patches to the objects that nothing keeps back, those first that have waited longest.
+// pass grants patches to the objects that nothing keeps back, those first that have waited longest, if that is due.
 func (s *Scheduler) pass(now time.Time) {
 	late := passed(s.wake, now)
+	if !late && !s.dirty {
+		return
+	}
 	s.dirty, s.wake = false, time.Time{}
-	var open byTurn
+	var open []*class
 	for _, c := range s.line.classes {
 		if c.last = false; late {
 			// They may wait for something else from now on.
-			for _, claim := range c.first().claims {
+			for _, claim := range c.waiters[0].claims {
 				s.changed(claim.policy.Name)
 			}
 		}
@@ -319,28 +315,31 @@ func (s *Scheduler) pass(now time.Time) {
 		}
 	}
 	s.postpone(open)
-	heap.Init(&open)
 	for len(open) > 0 {
-		c := open[0]
+		next := 0
+		for i, c := range open {
+			if first := open[next]; c.last == first.last && c.waiters[0].place < first.waiters[0].place || first.last && !c.last {
+				next = i
+			}
+		}
+		c := open[next]
 		more := s.mayGoOn(now, c)
 		if more {
-			more = c.waiters.Len() > 1
-			s.grant(now, c.first())
+			more = len(c.waiters) > 1
+			s.grant(now, c.waiters[0])
 		}
-		if more {
-			heap.Fix(&open, 0)
-		} else {
-			heap.Pop(&open)
+		if !more {
+			open = slices.Delete(open, next, next+1)
 		}
 	}
 }
 
 // postpone lets objects go first that have not failed where one object has to probe for others: they may succeed.
-func (s *Scheduler) postpone(open byTurn) {
+func (s *Scheduler) postpone(open []*class) {
 	visit := func(f func(c *class, in *streak, failed bool)) {
 		for _, c := range open {
-			for _, claim := range c.first().claims {
-				for in, member := range s.policies[claim.policy.Name].probes.of(c.first().key) {
+			for _, claim := range c.waiters[0].claims {
+				for in, member := range s.policies[claim.policy.Name].probes.of(c.waiters[0].key) {
 					f(c, in, in.members.Has(member))
 				}
 			}
@@ -353,7 +352,7 @@ func (s *Scheduler) postpone(open byTurn) {
 
 // mayGoOn reports whether nothing keeps back the first object of a class. Otherwise it remembers when that may end.
 func (s *Scheduler) mayGoOn(now time.Time, c *class) bool {
-	w := c.first()
+	w := c.waiters[0]
 	blocked := s.blocked(now, w.key, w.claims, w.since, false)
 	s.wake = earliest(s.wake, blocked.until)
 	if blocked.reason == forSettling {
@@ -417,7 +416,7 @@ const (
 	forData
 	// forChange means that a change is being assessed, or is not carried out because it would harm too many objects.
 	forChange
-	// forWindow means a window of the policy, and forPace the pace of its patches.
+	// forWindow and forPace mean a window of the policy, and the pace of its patches.
 	forWindow
 	forPace
 	// forSettling means that it is not known yet which objects of the policy are ready.
@@ -443,8 +442,8 @@ const (
 	settleInterval = time.Second
 )
 
-// blocked returns what keeps an object back that waits since some time. granted reports whether it was granted a patch, so that its turn has
-// come.
+// blocked returns what keeps an object back that waits since some time. granted reports whether it was granted a patch, so that its turn
+// has come.
 func (s *Scheduler) blocked(now time.Time, key Key, claims []claim, since time.Time, granted bool) block {
 	for _, c := range claims {
 		if out := s.held(now, key, c.policy.Name, since); out.reason != forNothing {
@@ -484,23 +483,22 @@ func (s *Scheduler) held(now time.Time, key Key, policy string, since time.Time)
 
 // blockedBy returns how one of the policies that want to patch an object keeps it back.
 func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, b *bounds, granted bool) block {
-	// In single namespaces, what was refused is tried again, as the stop ends when it is accepted. A stop of all patches lasts until it is released.
-	if b.stops(key.Namespace) && (b.paused.All() || !b.refused(key)) {
+	probe, data := b.probes.until(now, key), b.data.until(now)
+	open, opens := b.version.Windows.Open(now)
+	switch {
+	case b.pause != "" && b.paused.Includes(key.Namespace) && (b.paused.All() || !b.refused(key)):
+		// In single namespaces, what was refused is tried again: the stop ends when it is accepted. A stop of all patches lasts until it is
+		// released.
 		return block{reason: forRelease, policy: b.name}
-	}
-	if until := b.probes.until(now, key); !until.IsZero() {
-		return block{forProbe, b.name, until}
-	}
-	if until := b.data.until(now); !until.IsZero() && !s.exempt(b.name) {
-		return block{forData, b.name, until}
-	}
-	if open, opens := b.version.Windows.Open(now); !open {
+	case !probe.IsZero():
+		return block{forProbe, b.name, probe}
+	case !data.IsZero() && !s.exempt(b.name):
+		return block{forData, b.name, data}
+	case !open:
 		return block{forWindow, b.name, opens}
-	}
-	if !b.settled && c.follows || b.any((*bounds).boundsMoves) && b.any((*bounds).resumes) {
+	case !b.settled && c.follows || b.any((*bounds).boundsMoves) && b.any(func(member *bounds) bool { return member.resuming }):
 		return block{forSettling, b.name, now.Add(settleInterval)}
-	}
-	if c.rolls && b.takesTooMany(key, s.objects) {
+	case c.rolls && b.limits.MaxUnavailable != nil && !b.unavailable.has(key) && len(b.unavailable.objects) >= b.maxUnavailable(s.objects):
 		return block{reason: forAvailability, policy: b.name}
 	}
 	for member := range b.members {
@@ -549,8 +547,8 @@ type Result struct {
 	Retry time.Duration
 	// Report reports whether the failure should be logged.
 	Report bool
-	// Age is the age that the next Pods of the evicted one's controller need before they are evicted; 0 for none. They were created after
-	// an eviction for the same changes, and require them again.
+	// Age is the age that the next Pods of the evicted one's controller need before they are evicted; 0 for none. They were created after an
+	// eviction for the same changes, and require them again.
 	Age time.Duration
 	// Unsettled reports whether the object was patched too often within a minute.
 	Unsettled bool
@@ -605,8 +603,13 @@ func (s *Scheduler) end(now time.Time, key Key, m *movement, due Due, patch Patc
 			s.clearFailures(key, name)
 		}
 	}
-	if patch.Ending == Protected {
-		s.takeBack(m)
+	for u := range s.usesOf(m.claims()) {
+		// It does not count for the pace, unless another one began meanwhile.
+		if patch.Ending == Protected && u.last.Equal(m.began) {
+			if u.last = u.earlier; !u.granted.After(m.began) {
+				u.granted = time.Time{}
+			}
+		}
 	}
 	if changed {
 		if m.adopted {
@@ -629,27 +632,15 @@ func (s *Scheduler) learn(now time.Time, key Key, b *bounds, ending Ending) (rep
 	switch ending {
 	case Failed:
 		b.probes.fail(now, key)
-		return b.probes.report(now)
-	case Refused:
-		return b.probes.report(now)
 	case Made:
 		for other := range b.probes.succeed(key) {
 			s.classify(s.line.byKey[other])
 		}
 	}
-	return false
-}
-
-// takeBack takes back that a patch counts for the pace, unless another one began meanwhile.
-func (s *Scheduler) takeBack(m *movement) {
-	for u := range s.usesOf(m.claims()) {
-		if !u.last.Equal(m.began) {
-			continue
-		}
-		if u.last = u.earlier; !u.granted.After(m.began) {
-			u.granted = time.Time{}
-		}
+	if report = (ending == Failed || ending == Refused) && now.Sub(b.probes.reported) >= reportInterval; report {
+		b.probes.reported = now
 	}
+	return report
 }
 
 // Decided declares that an object was decided, so that other policies may match it now, and which verdicts require a patch. If none do, the
@@ -675,8 +666,11 @@ func (s *Scheduler) Decided(key Key, due Due) {
 	if len(s.line.byKey) > 0 {
 		// The more objects a policy matches, the more of them may be unavailable.
 		for _, name := range s.objects.Matching(key) {
-			if b := s.policies[name]; b != nil && b.mayHaveMore(s.objects) {
-				s.freed()
+			if b := s.policies[name]; b != nil {
+				before := b.most
+				if b.most = b.maxUnavailable(s.objects); b.most > before {
+					s.freed()
+				}
 			}
 		}
 	}
@@ -739,16 +733,12 @@ func (s *Scheduler) PolicyChanged(now time.Time, name string, version *placement
 		s.changes.Notify()
 	}
 	b := s.policies[name]
-	switch {
-	case b == nil && version == nil:
-	case b == nil:
-		s.know(version)
-	default:
+	if b != nil {
 		b.settled, b.probes, b.data = false, failing{}, holding{}
-		if version != nil {
-			s.apply(version)
-			break
-		}
+	}
+	if version != nil {
+		s.apply(version)
+	} else if b != nil {
 		s.pardon(b)
 		s.regroup(b, "")
 		// A policy that is created again has no generation in common with this one.
@@ -757,24 +747,22 @@ func (s *Scheduler) PolicyChanged(now time.Time, name string, version *placement
 	s.freed()
 }
 
-// know makes sure that the bounds of a policy are known. If they are not yet, they are those of this version.
-func (s *Scheduler) know(version *placement.Policy) {
-	if s.policies[version.Name] == nil {
-		s.policies[version.Name] = newBounds(version.Name, s.began)
-	}
-	if s.policies[version.Name].version == nil {
-		s.apply(version)
-	}
-}
-
 // apply sets the bounds of a version of a policy. Another generation ends a pause because of failures.
 func (s *Scheduler) apply(version *placement.Policy) {
-	b := s.policies[version.Name]
+	b := s.boundsOf(version.Name, s.began)
 	if b.generation != version.Generation {
 		s.pardon(b)
 	}
 	s.regroup(b, version.Budget.Group)
-	b.apply(version)
+	b.version, b.limits, b.generation = version, version.Budget, version.Generation
+}
+
+// boundsOf returns the bounds of a policy. If there are none, they are new, and behave as if the last patch had been at a time.
+func (s *Scheduler) boundsOf(policy string, last time.Time) *bounds {
+	if s.policies[policy] == nil {
+		s.policies[policy] = newBounds(policy, last)
+	}
+	return s.policies[policy]
 }
 
 // regroup makes a policy share what is done for the policies of a group; "" for none.
@@ -811,8 +799,8 @@ func (s *Scheduler) usesOf(claims []claim) sets.Set[*usage] {
 	return out
 }
 
-// update recomputes what an object is to the bounds of the policies that match or move it, of those to which it was something before, and of
-// others.
+// update recomputes what an object is to the bounds of the policies that match or move it, of those to which it was something before, and
+// of others.
 func (s *Scheduler) update(key Key, others ...*bounds) {
 	m := cmp.Or(s.moving[key], &movement{})
 	r, unready := s.unready[key]
@@ -860,7 +848,6 @@ type waiter struct {
 	place uint64
 	since time.Time
 	class *class
-	at    *list.Element
 }
 
 // classID identifies objects that the same rules keep back: they are in one namespace, and claims says which policies want to patch them,
@@ -873,16 +860,20 @@ type classID struct {
 // class holds the waiting objects of a class in the order in which they began to wait. It is never empty.
 type class struct {
 	id      classID
-	waiters list.List
+	waiters []*waiter
 	// last is set in a pass if others go first.
 	last bool
 }
 
-func (c *class) first() *waiter { return c.waiters.Front().Value.(*waiter) }
+// at returns the index of a waiting object, or where it belongs.
+func (c *class) at(w *waiter) int {
+	i, _ := slices.BinarySearchFunc(c.waiters, w.place, func(other *waiter, place uint64) int { return cmp.Compare(other.place, place) })
+	return i
+}
 
 // wantedBy reports whether a policy wants to patch the objects of the class.
 func (c *class) wantedBy(policy string) bool {
-	return slices.ContainsFunc(c.first().claims, func(c claim) bool { return c.policy.Name == policy })
+	return slices.ContainsFunc(c.waiters[0].claims, func(c claim) bool { return c.policy.Name == policy })
 }
 
 // classify puts a waiting object into a class, at its place.
@@ -895,15 +886,7 @@ func (l *line) classify(w *waiter, id classID) {
 		l.classes[id] = &class{id: id}
 	}
 	w.class = l.classes[id]
-	before := w.class.waiters.Back()
-	for before != nil && before.Value.(*waiter).place > w.place {
-		before = before.Prev()
-	}
-	if before == nil {
-		w.at = w.class.waiters.PushFront(w)
-	} else {
-		w.at = w.class.waiters.InsertAfter(w, before)
-	}
+	w.class.waiters = slices.Insert(w.class.waiters, w.class.at(w), w)
 }
 
 // declassify takes an object out of its class.
@@ -911,11 +894,16 @@ func (l *line) declassify(w *waiter) {
 	if w.class == nil {
 		return
 	}
-	w.class.waiters.Remove(w.at)
-	if w.class.waiters.Len() == 0 {
+	if i := w.class.at(w); i == 0 {
+		// The objects behind the first one stay where they are: there may be many.
+		w.class.waiters[0], w.class.waiters = nil, w.class.waiters[1:]
+	} else {
+		w.class.waiters = slices.Delete(w.class.waiters, i, i+1)
+	}
+	if len(w.class.waiters) == 0 {
 		delete(l.classes, w.class.id)
 	}
-	w.class, w.at = nil, nil
+	w.class = nil
 }
 
 // remove removes an object if it waits.
@@ -929,34 +917,14 @@ func (l *line) remove(key Key) {
 // removePolicy removes the objects that a policy wants to patch, and returns them.
 func (l *line) removePolicy(policy string) (out []Key) {
 	for _, c := range l.classes {
-		if !c.wantedBy(policy) {
-			continue
-		}
-		for e := c.waiters.Front(); e != nil; e = e.Next() {
-			out = append(out, e.Value.(*waiter).key)
+		for _, w := range c.waiters {
+			if c.wantedBy(policy) {
+				out = append(out, w.key)
+			}
 		}
 	}
 	for _, key := range out {
 		l.remove(key)
 	}
-	return out
-}
-
-// byTurn is a heap of classes whose objects may go on. The one that goes first is on top.
-type byTurn []*class
-
-func (h byTurn) Len() int      { return len(h) }
-func (h byTurn) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *byTurn) Push(c any)   { *h = append(*h, c.(*class)) }
-func (h byTurn) Less(i, j int) bool {
-	if h[i].last != h[j].last {
-		return h[j].last
-	}
-	return h[i].first().place < h[j].first().place
-}
-func (h *byTurn) Pop() any {
-	last := len(*h) - 1
-	out := (*h)[last]
-	*h = (*h)[:last]
 	return out
 }

@@ -44,8 +44,8 @@ var (
 // Due are those verdicts on an object that require a patch or an eviction.
 type Due []*placement.Verdict
 
-// DueOf returns the verdicts that require a patch or an eviction, also those that need an approval. It is empty if no policy requires one, or
-// if a patch would be denied.
+// DueOf returns the verdicts that require a patch or an eviction, also those that need an approval. It is empty if no policy requires one,
+// or if a patch would be denied.
 func DueOf(verdicts []*placement.Verdict) Due {
 	if Blocks(verdicts) {
 		return nil
@@ -85,8 +85,8 @@ func rulingOf(verdicts []*placement.Verdict) ruling {
 	return ruling{blocked: denied || failed, failing: failed && !denied}
 }
 
-// Blocks reports whether a policy denies the object, or denies it because it can't decide. The API server would call the
-// webhook, which would deny a patch. So no patch can resolve a violation.
+// Blocks reports whether a policy denies the object, or denies it because it can't decide. The API server would call the webhook, which
+// would deny a patch. So no patch can resolve a violation.
 func Blocks(verdicts []*placement.Verdict) bool { return rulingOf(verdicts).blocked }
 
 // Placed reports whether an object has the placement that the policies decided.
@@ -150,8 +150,8 @@ func (d Due) needNoApproval() Due {
 	return slices.DeleteFunc(slices.Clone(d), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() })
 }
 
-// Evicts reports whether the verdicts on an object of a type require an eviction: they change the scheduling of a Pod, which
-// can't be patched. The other changes are then left to the admission of the Pod that takes its place.
+// Evicts reports whether the verdicts on an object of a type require an eviction: they change the scheduling of a Pod, which can't be
+// patched. The other changes are then left to the admission of the Pod that takes its place.
 func (d Due) Evicts(resource schema.GroupResource) bool { return evicts(resource, d.changes()) }
 
 // evicts reports whether possible changes of an object of a type require an eviction.
@@ -166,25 +166,18 @@ func EvictsFrom(p *placement.Policy, resource schema.GroupResource) bool {
 
 // EvictionFields returns the fields of Pods that Qualify and Scheduler.Ask read. The field set is sealed.
 func EvictionFields() *projection.FieldSet {
-	f := &projection.FieldSet{}
-	metadata := f.AddName("metadata")
-	metadata.AddName("creationTimestamp")
-	metadata.AddName("ownerReferences").AddAll()
-	spec := f.AddName("spec")
-	spec.AddName("nodeName")
-	spec.AddName("schedulingGates").AddAll()
-	f.AddName("status").AddName("phase")
-	return f.Seal()
+	return projection.Fields("metadata.creationTimestamp", "metadata.ownerReferences.**", "spec.nodeName", "spec.schedulingGates.**", "status.phase")
 }
 
 // terminating is the reason why a terminating object is reported and not patched.
 const terminating = "being deleted: Berth does not patch it; if it stays, see which finalizers hold it"
 
-// Qualify says of each change whether remediation can make it in an existing object. It can change the scheduling of a Pod by an eviction, if the
-// policy has them and another Pod takes its place.
+// Qualify says of each change whether remediation can make it in an existing object. It can change the scheduling of a Pod by an eviction,
+// if the policy has them and another Pod takes its place.
 //
-// It can't change a terminating object. The owner of a finalizer may depend on the object's content. Besides, a patch would have no effect: Berth
-// sends a patch that changes nothing, so that the webhook decides the object, and the webhook does not decide such patches of terminating objects.
+// It can't change a terminating object. The owner of a finalizer may depend on the object's content. Besides, a patch would have no effect:
+// Berth sends a patch that changes nothing, so that the webhook decides the object, and the webhook does not decide such patches of
+// terminating objects.
 func Qualify(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
 	verdicts = slices.Clone(verdicts)
 	for _, v := range verdicts {
@@ -204,8 +197,8 @@ func Qualify(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
 	}
 }
 
-// qualifyEvictions marks the changes that an eviction of the object makes as possible, for policies with evictions. If there
-// can be none, the changes say why.
+// qualifyEvictions marks the changes that an eviction of the object makes as possible, for policies with evictions. If there can be none,
+// the changes say why.
 func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
 	// Without the rule scheduling, a policy only takes back what it set before. That is no reason to evict Pods.
 	evicting := slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.Evict || !v.Policy.Schedules })
@@ -228,15 +221,15 @@ func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verd
 	}
 }
 
-// deniesNew reports whether a policy that leaves an existing Pod as it is would deny another one, because it is for new objects
-// only, or because no cluster is left.
+// deniesNew reports whether a policy that leaves an existing Pod as it is would deny another one, because it is for new objects only, or
+// because no cluster is left.
 func deniesNew(v *placement.Verdict) bool {
 	return v.Policy.Mode == placementv1.ModeEnforce && (v.DeniesNew || slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return !possible(c) && !c.ChangesPods() }))
 }
 
-// recreating are the kinds of controllers that create another Pod in place of one that was evicted, which may run on another
-// node. DaemonSets are not among them: their new Pod is bound to the same node. Nor are Jobs: they count an eviction as a
-// failure, after which they may fail.
+// recreating are the kinds of controllers that create another Pod in place of one that was evicted, which may run on another node.
+// DaemonSets are not among them: their new Pod is bound to the same node. Nor are Jobs: they count an eviction as a failure, after which
+// they may fail.
 var recreating = []schema.GroupKind{{Group: "apps", Kind: "ReplicaSet"}, {Group: "apps", Kind: "StatefulSet"}, {Kind: "ReplicationController"}}
 
 // notEvicted returns why a Pod must not be evicted; "" if it may be.
@@ -301,8 +294,8 @@ func FieldManagerFor(key Key, uid types.UID, due Due) string {
 	return FieldManager
 }
 
-// ParseFieldManager reports whether a field manager is that of remediation. If the patch names moves that need an approval,
-// permits reports whether verdicts on the object require just those; otherwise permits is nil.
+// ParseFieldManager reports whether a field manager is that of remediation. If the patch names moves that need an approval, permits reports
+// whether verdicts on the object require just those; otherwise permits is nil.
 func ParseFieldManager(manager string, key Key, uid types.UID) (ok bool, permits func([]*placement.Verdict) bool) {
 	name, permit, named := strings.Cut(manager, permitSeparator)
 	if name != FieldManager || !named {
@@ -319,9 +312,8 @@ func IsFieldManager(manager string) bool {
 	return ok
 }
 
-// ManagerOf returns the field manager other than Berth that last wrote a field which a patch changes. If none of the fields has an
-// owner, for example because its value was removed, it is the one that last wrote any field of the object. It is empty if
-// there is none.
+// ManagerOf returns the field manager other than Berth that last wrote a field which a patch changes. If none of the fields has an owner,
+// for example because its value was removed, it is the one that last wrote any field of the object. It is empty if there is none.
 func ManagerOf(entries []metav1.ManagedFieldsEntry, due Due) string {
 	var owner, writer metav1.ManagedFieldsEntry
 	at := func(e metav1.ManagedFieldsEntry) (out time.Time) {
