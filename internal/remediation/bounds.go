@@ -210,10 +210,7 @@ func (b *bounds) maxUnavailable(objects Matches) int {
 // for other objects.
 func (b *bounds) count(key Key, m *movement, unavailable bool) (freed bool) {
 	moved, was, late := b.moving.has(key), b.unavailable.has(key), b.late.has(key)
-	moves := b.any(func(member *bounds) bool { return m.movesFor(member.name) })
-	if b.name == "" {
-		moves = len(m.patching)+len(m.following) > 0
-	}
+	moves := b.name == "" && len(m.patching)+len(m.following) > 0 || b.any(m.movesFor)
 	b.moving.set(key, moves)
 	b.late.set(key, moves && m.late && len(m.patching) == 0)
 	b.unavailable.set(key, unavailable)

@@ -190,8 +190,7 @@ var unknown = []string{""}
 
 // Assess begins an assessment of the effects of a change on the objects of some policies.
 func (l *Ledger) Assess(now time.Time, cause Cause, policies ...string) *Assessment {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	out := &Assessment{ledger: l, accounts: map[string]*account{}, since: now, pending: map[Key][]string{}, waits: map[string]int{}}
 	for _, name := range policies {
 		a := l.account(name)
@@ -209,8 +208,7 @@ func (l *Ledger) Assess(now time.Time, cause Cause, policies ...string) *Assessm
 
 // Add adds objects to the assessment. The caller must have them decided afterwards.
 func (a *Assessment) Add(keys ...Key) {
-	a.ledger.mu.Lock()
-	defer a.ledger.mu.Unlock()
+	defer a.ledger.lock()()
 	for _, key := range keys {
 		a.remove(key)
 		a.add(key, unknown)
@@ -236,15 +234,13 @@ func (a *Assessment) remove(key Key) (pending bool) {
 
 // Complete declares that all objects have been added. The caller must call ConcludeAssessments afterwards.
 func (a *Assessment) Complete() {
-	a.ledger.mu.Lock()
-	defer a.ledger.mu.Unlock()
+	defer a.ledger.lock()()
 	a.complete = true
 }
 
 // Skip declares that an object cannot be decided for now. No assessment waits for it.
 func (l *Ledger) Skip(key Key) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	l.assessed(key)
 	l.skipped.Insert(key)
 }
@@ -252,8 +248,7 @@ func (l *Ledger) Skip(key Key) {
 // Await declares that the decision on an object takes time, and which policies match it. Assessments of other policies do not wait for it.
 // The caller must call ConcludeAssessments afterwards.
 func (l *Ledger) Await(key Key, policies ...string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	for _, a := range l.assessments {
 		if a.remove(key) {
 			a.add(key, policies)
@@ -319,8 +314,7 @@ func (g *guard) assessing() bool { return g.open > 0 && !g.long }
 
 // Holds implements Matches.
 func (l *Ledger) Holds(policy, namespace string) (assessed time.Time, paused bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	a := l.accounts[policy]
 	if a == nil {
 		return time.Time{}, false
@@ -350,8 +344,7 @@ type AssessmentResult struct {
 
 // ConcludeAssessments concludes assessments whose objects are all decided, and those that exceed the time limit.
 func (l *Ledger) ConcludeAssessments(now time.Time) (out AssessmentResult) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	ended, plan := sets.New[string](), now.Sub(l.planned) >= PlanInterval
 	l.assessments = slices.DeleteFunc(l.assessments, func(of *Assessment) bool { return l.end(of, now, ended) })
 	out.Unconcluded = len(l.assessments) > 0
@@ -502,8 +495,7 @@ func (g *guard) report() *Pause {
 // Assessed reports whether no assessment of a policy waits for objects, and none ended before all of its objects were decided. It ignores
 // objects that can't be decided for now, and assessments that follow one another for longer than AssessmentLimit.
 func (l *Ledger) Assessed(policy string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	if l.find(policy).assessing() {
 		return false
 	}
@@ -518,8 +510,7 @@ func (l *Ledger) Assessed(policy string) bool {
 // Resume keeps a policy paused that an earlier leader paused, and where. The pause lasts at least until Settle declares that all of the
 // policy's objects are decided again. Call Resume before any object is decided.
 func (l *Ledger) Resume(policy, change string, before int, scope containment.Scope) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	a := l.account(policy)
 	a.pause, a.allowed, a.resuming = &Pause{Change: change, Scope: scope, Before: before}, before, true
 }
@@ -527,8 +518,7 @@ func (l *Ledger) Resume(policy, change string, before int, scope containment.Sco
 // Settle declares that all objects of a policy that an earlier leader paused have been decided. It returns false if an assessment of the
 // policy is not concluded; then the caller must try again later. Otherwise the caller must call ConcludeAssessments.
 func (l *Ledger) Settle(policy string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	a := l.find(policy)
 	if !a.resuming && !a.released {
 		return true
@@ -542,8 +532,7 @@ func (l *Ledger) Settle(policy string) bool {
 
 // Release allows a change that paused a policy. It returns false if the policy is not paused because of that change.
 func (l *Ledger) Release(now time.Time, policy, change string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	a := l.find(policy)
 	if a.pause == nil || a.pause.Change != change {
 		return false

@@ -164,8 +164,7 @@ func (h *history) recent(now time.Time) []time.Time {
 
 // ForgetPatches drops the patches of objects for which forgotten returns true: they may settle from now on.
 func (s *Scheduler) ForgetPatches(forgotten func(Key) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	maps.DeleteFunc(s.histories, func(key Key, _ *history) bool { return forgotten(key) })
 }
 
@@ -190,8 +189,7 @@ type Judgment struct {
 //
 // What is required because of other data does not count.
 func (s *Scheduler) Judge(now time.Time, key Key, d Decided) (out Judgment) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	h := s.histories[key]
 	if h == nil {
 		return out

@@ -210,6 +210,12 @@ func NewLedger() *Ledger {
 	return &Ledger{accounts: map[string]*account{}, byKey: map[Key][]string{}, late: map[Key]sets.Set[string]{}, skipped: sets.New[Key](), contested: map[Key]contest{}}
 }
 
+// lock locks the ledger, and returns what unlocks it.
+func (l *Ledger) lock() (unlock func()) {
+	l.mu.Lock()
+	return l.mu.Unlock
+}
+
 // find returns the account of a policy; an empty one, which is not kept, if there is none.
 func (l *Ledger) find(name string) *account {
 	if a := l.accounts[name]; a != nil {
@@ -240,8 +246,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 		}
 		findings[i] = findingOf(v, key, uid, version, unsettled)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	violates := false
 	for _, name := range l.byKey[key] {
 		if !slices.Contains(names, name) {
@@ -316,8 +321,7 @@ func (l *Ledger) Forget(key Key) []string { return l.Record(key, "", "", nil, fa
 
 // ForgetPolicy removes all findings of a policy.
 func (l *Ledger) ForgetPolicy(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	violated := sets.New[string]()
 	for key, f := range l.find(name).objects {
 		l.byKey[key] = slices.DeleteFunc(l.byKey[key], func(n string) bool { return n == name })
@@ -340,16 +344,14 @@ func (l *Ledger) ForgetPolicy(name string) {
 // Contest declares that others change back what policies require of an object. by names them. It lasts until Record declares that the
 // object settles.
 func (l *Ledger) Contest(key Key, by string, policies ...string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	l.contested[key] = contest{by, policies}
 }
 
 // Remediated counts the patch or the eviction of an object for policies. version is the resource version that was patched. Reports have the
 // count once the object has been decided in another version, so that the count and the plan agree at any time.
 func (l *Ledger) Remediated(key Key, version string, policies ...string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	for _, policy := range policies {
 		a := l.account(policy)
 		a.remediated++
@@ -366,8 +368,7 @@ func (l *Ledger) Remediated(key Key, version string, policies ...string) {
 // objects, the first one counts until it is as the policy decides, so that reports do not alternate between them. It returns the policies
 // whose report changed.
 func (l *Ledger) Obstruct(key Key, why string, unauthorized bool, policies ...string) (changed []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	for _, policy := range policies {
 		a, next := l.account(policy), obstacle{key, truncate(why), unauthorized}
 		if a.obstacle != next && (a.obstacle.key == key || !a.obstructed()) {
@@ -386,15 +387,13 @@ func (a *account) obstructed() bool {
 
 // Matching implements Matches.
 func (l *Ledger) Matching(key Key) []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	return slices.Clone(l.byKey[key])
 }
 
 // Matched implements Matches.
 func (l *Ledger) Matched(policy string, types []schema.GroupVersionResource) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	a := l.find(policy)
 	for _, t := range types {
 		n += a.types[t]
@@ -404,8 +403,7 @@ func (l *Ledger) Matched(policy string, types []schema.GroupVersionResource) (n 
 
 // Requires implements Matches. It takes time in proportion to the number of matched objects if the key has no version.
 func (l *Ledger) Requires(policy string, key Key) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	f, _ := inAnyVersion(l.find(policy).objects, key)
 	return f.move != moveID{}
 }
@@ -413,8 +411,7 @@ func (l *Ledger) Requires(policy string, key Key) bool {
 // Misplaced reports whether a policy that is enforced denies an object, or decides other clusters than the object has, according to the
 // newest decisions. It is known before the object is patched.
 func (l *Ledger) Misplaced(key Key) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	return slices.ContainsFunc(l.byKey[key], func(policy string) bool {
 		effect := l.accounts[policy].objects[key].result()
 		return effect.enforced && (effect.denied || slices.ContainsFunc(decodeChanges(effect.changes), func(c placement.Change) bool { return c.Key == placementv1.ClustersAnnotation }))
@@ -424,8 +421,7 @@ func (l *Ledger) Misplaced(key Key) bool {
 // Undecided reports whether the ledger has no finding yet of one of some policies, which look at existing objects, on an object. keys are
 // the object in the versions of its type in which it is read. An object that can't be decided for now does not count: it may never be.
 func (l *Ledger) Undecided(policies []string, keys ...Key) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	return !slices.ContainsFunc(keys, l.skipped.Has) && slices.ContainsFunc(policies, func(policy string) bool {
 		return !slices.ContainsFunc(keys, func(key Key) bool { return slices.Contains(l.byKey[key], policy) })
 	})
@@ -459,8 +455,7 @@ type Violations struct {
 // Violations returns the violations in a namespace, of which it lists at most limit; "" stands for the objects without a namespace. It
 // leaves out objects for which omit returns true. It takes time in proportion to the number of matched objects of all namespaces.
 func (l *Ledger) Violations(namespace string, limit int, omit func(Key) bool) Violations {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	out := Violations{Total: map[Outcome]int{}}
 	for policy, a := range l.accounts {
 		for key := range a.objects {
@@ -480,8 +475,7 @@ func (l *Ledger) Violations(namespace string, limit int, omit func(Key) bool) Vi
 
 // ViolatedNamespaces returns the namespaces with violations. "" stands for the objects without a namespace.
 func (l *Ledger) ViolatedNamespaces() sets.Set[string] {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	out := sets.New[string]()
 	for _, a := range l.accounts {
 		for key, f := range a.objects {
@@ -540,8 +534,7 @@ const (
 
 // Report returns a summary of a policy's findings.
 func (l *Ledger) Report(policy string) Report {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	a := l.find(policy)
 	out := Report{
 		Matched: len(a.objects), Remediated: a.remediated - int64(len(a.unseen)), Plan: a.progress(), Approval: a.approval, Outstanding: a.moves,
@@ -613,8 +606,7 @@ func (l *Ledger) RolloutCounts(policy string, n int, groupOf func(namespace stri
 	for i := range out {
 		out[i] = rollout.Counts{Failed: map[string]int{}, Denied: map[string]int{}}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	a := l.find(policy)
 	var paused containment.Scope
 	if a.pause != nil {

@@ -107,13 +107,13 @@ func Observes(p *placement.Policy, resource schema.GroupResource) bool {
 type movement struct {
 	// patching are the policies for which the object is patched or may be patched now, with what they want. began is when Ask allowed the last
 	// patch.
-	patching map[string]claim
+	patching map[*bounds]claim
 	began    time.Time
 	// granted is the place in line that the object had, if it may be patched now and was not asked for yet; otherwise nil.
 	granted *waiter
 	// following are the policies whose patch is followed, from its end until the object is ready. The value reports whether the object is
 	// unavailable meanwhile. uid is the object's UID, and generation and version are its generation and its resource version after the patch.
-	following  map[string]bool
+	following  map[*bounds]bool
 	uid        types.UID
 	generation int64
 	version    string
@@ -135,24 +135,14 @@ type movement struct {
 }
 
 // movesFor reports whether the object is patched or moved for a policy.
-func (m *movement) movesFor(policy string) bool {
-	_, patching := m.patching[policy]
-	return patching || m.follows(policy)
-}
-
-// policies returns the policies for which the object is patched or moved.
-func (m *movement) policies() []string {
-	return slices.AppendSeq(slices.Collect(maps.Keys(m.patching)), maps.Keys(m.following))
+func (m *movement) movesFor(b *bounds) bool {
+	_, patching := m.patching[b]
+	_, follows := m.following[b]
+	return patching || follows
 }
 
 // claims returns what policies want of the patch, in the order of their names.
 func (m *movement) claims() []claim { return slices.SortedFunc(maps.Values(m.patching), byPolicy) }
-
-// follows reports whether the object counts as moved after its patch for a policy.
-func (m *movement) follows(policy string) bool {
-	_, follows := m.following[policy]
-	return follows
-}
 
 // rolls reports whether a patch makes the object unavailable.
 func (m *movement) rolls() bool {
@@ -175,27 +165,31 @@ func (m *movement) precedes(r Rollout) bool {
 
 // claim is what a policy wants to do with an object.
 type claim struct {
-	policy *placement.Policy
+	*bounds
 	// follows reports whether the object counts as moved after the patch until it is ready, or until the Pod is gone: the patch rolls pods, is
 	// an eviction, or changes clusters in which a system reports the object. rolls reports whether the object is unavailable meanwhile.
 	follows, rolls bool
 }
 
-func claimsOf(key Key, due Due, carrier Carrier) []claim {
+// claimsOf returns what policies want to do with an object. The bounds of a policy that are not known yet are those of its verdict.
+func (s *Scheduler) claimsOf(key Key, due Due, carrier Carrier) []claim {
 	out := make([]claim, len(due))
 	for i, v := range due {
+		if b := s.boundsOf(v.Policy.Name, s.began); b.version == nil {
+			s.apply(v.Policy)
+		}
 		rolls := (carrier.Reports || Observes(v.Policy, key.Resource.GroupResource())) &&
 			slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return possible(c) && c.ChangesPods() })
 		moves := carrier.Reports && slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return possible(c) && c.MovesClusters() })
 		// An object without clusters runs nowhere anyway.
 		leaves := moves && !carrier.Surges && slices.ContainsFunc(v.Changes, placement.Change.LeavesClusters)
-		out[i] = claim{v.Policy, rolls || moves, rolls || leaves}
+		out[i] = claim{s.policies[v.Policy.Name], rolls || moves, rolls || leaves}
 	}
 	slices.SortFunc(out, byPolicy)
 	return out
 }
 
-func byPolicy(a, b claim) int { return strings.Compare(a.policy.Name, b.policy.Name) }
+func byPolicy(a, b claim) int { return strings.Compare(a.name, b.name) }
 
 // Carrier is what is known of the systems that carry an object to clusters. The zero value stands for none.
 type Carrier struct {
@@ -207,7 +201,7 @@ type Carrier struct {
 // movementOf returns the movement of an object, which is new if there is none.
 func (s *Scheduler) movementOf(key Key) *movement {
 	if s.moving[key] == nil {
-		s.moving[key] = &movement{patching: map[string]claim{}, following: map[string]bool{}, seen: s.unready[key]}
+		s.moving[key] = &movement{patching: map[*bounds]claim{}, following: map[*bounds]bool{}, seen: s.unready[key]}
 	}
 	return s.moving[key]
 }
@@ -223,12 +217,11 @@ func (s *Scheduler) drop(key Key, m *movement) {
 // run in its new clusters.
 func (s *Scheduler) follow(now time.Time, m *movement) {
 	var timeout time.Duration
-	for policy, c := range m.patching {
-		b := s.policies[policy]
-		if !c.follows || m.unobserved || b == nil || b.version == nil || !m.reported && !b.version.WatchesRollouts() {
+	for b, c := range m.patching {
+		if !c.follows || m.unobserved || b.version == nil || !m.reported && !b.version.WatchesRollouts() {
 			continue
 		}
-		m.following[policy] = c.rolls
+		m.following[b] = c.rolls
 		if most := ptr.Deref(b.version.Budget.MoveTimeout, metav1.Duration{Duration: placementv1.DefaultMoveTimeout}).Duration; timeout == 0 || most < timeout {
 			timeout = most
 		}
@@ -247,8 +240,7 @@ func (s *Scheduler) expect(m *movement, deadline time.Time) {
 
 // Observe declares how far an object's rollout is.
 func (s *Scheduler) Observe(now time.Time, key Key, r Rollout) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.observe(now, key, r)
 }
 
@@ -259,9 +251,9 @@ func (s *Scheduler) observe(now time.Time, key Key, r Rollout) {
 		m.seen, m.unobserved = r, false
 	}
 	if r.Ready {
-		for name, b := range s.policies {
+		for _, b := range s.policies {
 			if b.failed.objects[unversioned(key)].rollout {
-				s.clearFailures(key, name)
+				s.clearFailures(key, b)
 			}
 		}
 		if _, known := s.unready[key]; !known && m == nil {
@@ -286,9 +278,9 @@ func (s *Scheduler) conclude(now time.Time, key Key, r Rollout) {
 	case m.evicted && (r.UID == m.uid || r.UID == ""):
 		// The evicted Pod is not gone, as far as is known.
 	case m.evicted || r.Ready || r.Failure != "":
-		for policy := range m.following {
+		for b := range m.following {
 			if !m.evicted && !r.Ready {
-				s.fail(now, key, policy, failure{"its rollout failed: " + r.Failure, true})
+				s.fail(now, key, b, failure{"its rollout failed: " + r.Failure, true})
 			}
 		}
 		s.endRollout(m)
@@ -298,23 +290,22 @@ func (s *Scheduler) conclude(now time.Time, key Key, r Rollout) {
 
 // endRollout declares that no rollout of an object counts any more.
 func (s *Scheduler) endRollout(m *movement) {
-	s.changed(slices.Collect(maps.Keys(m.following))...)
+	for b := range m.following {
+		s.changed(b.name)
+	}
 	clear(m.following)
 	m.adopted, m.moved, m.deadline, m.late = false, time.Time{}, time.Time{}, false
 }
 
-// changed has Schedule return policies whose rollouts or failures changed.
-func (s *Scheduler) changed(policies ...string) {
-	if len(policies) > 0 {
-		s.news.Changed = append(s.news.Changed, policies...)
-		s.changes.Notify()
-	}
+// changed has Schedule return a policy whose rollouts or failures changed.
+func (s *Scheduler) changed(policy string) {
+	s.news.Changed = append(s.news.Changed, policy)
+	s.changes.Notify()
 }
 
 // ObserveAll declares how far the rollouts of all objects of a type are. There are no others.
 func (s *Scheduler) ObserveAll(now time.Time, resource schema.GroupVersionResource, all map[Key]Rollout) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.unobserveType(resource, all)
 	for key, r := range all {
 		s.observe(now, key, r)
@@ -323,16 +314,14 @@ func (s *Scheduler) ObserveAll(now time.Time, resource schema.GroupVersionResour
 
 // Unwatch declares that rollouts of a type are not observed any more. Until Settle is called again, no policy rolls pods.
 func (s *Scheduler) Unwatch(resource schema.GroupVersionResource) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.unsettle()
 	s.unobserveType(resource, nil)
 }
 
 // Unsettle declares that policies may match objects whose rollouts have not been observed.
 func (s *Scheduler) Unsettle() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.unsettle()
 }
 
@@ -346,8 +335,7 @@ func (s *Scheduler) unsettle() {
 
 // Unobserve declares that an object does not exist any more, or that another one has its name.
 func (s *Scheduler) Unobserve(key Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.unobserve(key)
 }
 
@@ -362,8 +350,7 @@ func (s *Scheduler) unobserveType(resource schema.GroupVersionResource, remainin
 
 // EndReports declares that no system reports any more where an object runs.
 func (s *Scheduler) EndReports(key Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	if s.reported(key) {
 		s.unobserve(key)
 	}
@@ -390,8 +377,7 @@ func (s *Scheduler) unobserve(key Key) {
 // should call Settle as soon as all objects that the policy matches have been observed and decided. epoch changes when that has to be found
 // out again.
 func (s *Scheduler) Settled(policy string) (settled bool, epoch int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	b := s.policies[policy]
 	return b != nil && b.settled, s.epoch
 }
@@ -406,8 +392,7 @@ const (
 // Settle declares that all objects that a version of a policy matches have been decided, and that the rollouts of those types of them are
 // observed that have any. It does nothing if another version is in force, or if that has to be found out again since the epoch.
 func (s *Scheduler) Settle(now time.Time, version *placement.Policy, rolled []schema.GroupVersionResource, epoch int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	b := s.policies[version.Name]
 	if b == nil || b.version != version || s.epoch != epoch {
 		return
@@ -442,7 +427,7 @@ func (s *Scheduler) goOn(b *bounds) {
 			continue
 		}
 		m := s.movementOf(key)
-		m.following[b.name] = !r.Serves
+		m.following[b] = !r.Serves
 		if m.uid == r.UID && !m.adopted {
 			// This leader moved it again, or the move is also one for another policy.
 			continue
@@ -465,7 +450,7 @@ func (m *movement) adopt(r Rollout, adopted, late bool) {
 func (s *Scheduler) takeOver(now time.Time, b *bounds) {
 	for key := range b.failed.objects {
 		if _, unready := inAnyVersion(s.unready, key); !unready && !s.objects.Requires(b.name, key) {
-			s.clearFailures(key, b.name)
+			s.clearFailures(key, b)
 		}
 	}
 	for key, r := range s.unready {
@@ -474,7 +459,7 @@ func (s *Scheduler) takeOver(now time.Time, b *bounds) {
 			continue
 		}
 		m := s.movementOf(key)
-		m.following[b.name] = !r.Serves
+		m.following[b] = !r.Serves
 		if m.uid != r.UID {
 			// What has failed since it was moved is known to be one of those.
 			known := reported && b.failed.objects[unversioned(key)].rollout
@@ -507,8 +492,8 @@ func (s *Scheduler) expire(now time.Time) {
 			reason += ": " + m.seen.Missing
 		}
 		m.late, m.deadline = true, time.Time{}
-		for policy := range m.following {
-			s.fail(now, key, policy, failure{reason, true})
+		for b := range m.following {
+			s.fail(now, key, b, failure{reason, true})
 		}
 		s.update(key)
 	}
@@ -516,8 +501,7 @@ func (s *Scheduler) expire(now time.Time) {
 
 // Resuming returns the policies for which it is not known yet which objects an earlier leader was moving.
 func (s *Scheduler) Resuming() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	return s.resuming()
 }
 
@@ -558,8 +542,7 @@ type Left struct {
 
 // Resume declares what an earlier leader left of a policy. Call it before Ask.
 func (s *Scheduler) Resume(now time.Time, policy string, left Left) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	b := s.boundsOf(policy, now)
 	b.resuming, s.resumeUntil = left.Moving || len(left.Moves) > 0, now.Add(ResumeLimit).Round(0)
 	b.left = make(map[Key]Move, len(left.Moves))
@@ -572,21 +555,20 @@ func (s *Scheduler) Resume(now time.Time, policy string, left Left) {
 	b.generation, b.pause, b.paused = left.Generation, left.Pause, left.PausedIn
 	b.resuming = b.resuming || len(left.Failed) > 0
 	for _, f := range left.Failed {
-		s.fail(now, f.Key, policy, failure{f.Reason, f.Rollout})
+		s.fail(now, f.Key, b, failure{f.Reason, f.Rollout})
 	}
 }
 
 // fail records that a patch of an object for a policy, or its rollout, failed. If too many did, it pauses the policy, or some namespaces of
 // it. The caller calls update.
-func (s *Scheduler) fail(now time.Time, key Key, policy string, f failure) {
-	b := s.policies[policy]
-	if b == nil || b.version == nil && !b.resuming {
+func (s *Scheduler) fail(now time.Time, key Key, b *bounds, f failure) {
+	if b.version == nil && !b.resuming {
 		return
 	}
 	key, f.reason = unversioned(key), truncate(f.reason)
 	before, known := b.failed.objects[key]
 	if b.failed.put(key, f); f != before {
-		s.changed(policy)
+		s.changed(b.name)
 	}
 	scope, stops := b.stopped()
 	if known || !stops || b.pause != "" && b.paused.Covers(scope) {
@@ -597,7 +579,7 @@ func (s *Scheduler) fail(now time.Time, key Key, policy string, f failure) {
 	}
 	// A release of the earlier pause must not release this one.
 	b.pause, b.paused = pauseID(b.generation, now), scope
-	s.news.Paused = append(s.news.Paused, policy)
+	s.news.Paused = append(s.news.Paused, b.name)
 }
 
 // refused reports whether the last patch of an object for the policy was refused.
@@ -606,13 +588,9 @@ func (b *bounds) refused(key Key) bool {
 	return failed && !f.rollout
 }
 
-// clearFailures records that an object's patches and rollout for some policies do not fail.
-func (s *Scheduler) clearFailures(key Key, policies ...string) {
-	for _, policy := range policies {
-		b := s.policies[policy]
-		if b == nil || !b.failed.remove(unversioned(key)) {
-			continue
-		}
+// clearFailures records that an object's patches and rollout for a policy do not fail.
+func (s *Scheduler) clearFailures(key Key, b *bounds) {
+	if b.failed.remove(unversioned(key)) {
 		// A pause of the whole policy lasts until it is released. A pause of namespaces ends where its cause is gone.
 		if b.pause != "" && !b.paused.All() && b.version != nil {
 			var stops bool
@@ -620,7 +598,7 @@ func (s *Scheduler) clearFailures(key Key, policies ...string) {
 				b.pause = ""
 			}
 		}
-		s.changed(policy)
+		s.changed(b.name)
 		s.freed()
 	}
 	s.classify(s.line.byKey[key])
@@ -634,15 +612,14 @@ func (s *Scheduler) pardon(b *bounds) {
 		s.freed()
 	}
 	for key := range b.failed.objects {
-		s.clearFailures(key, b.name)
+		s.clearFailures(key, b)
 	}
 	s.reclassify()
 }
 
 // Release lets a policy's patches go on that stopped because too many failed. It returns false if the policy has no such pause.
 func (s *Scheduler) Release(policy, pause string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	b := s.policies[policy]
 	if b == nil || b.pause == "" || b.pause != pause {
 		return false
@@ -737,8 +714,7 @@ type Failure struct {
 
 // Waiting returns the numbers of objects that a policy has to patch and that wait for the scheduler at a time.
 func (s *Scheduler) Waiting(now time.Time, policy string) (out Waiting) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	for _, c := range s.line.classes {
 		if c.wantedBy(policy) {
 			w := c.waiters[0]
@@ -760,7 +736,7 @@ func (s *Scheduler) Waiting(now time.Time, policy string) (out Waiting) {
 	maps.Copy(moves, b.left)
 	for key := range b.moving.objects {
 		m := s.moving[key]
-		if !m.follows(policy) {
+		if _, follows := m.following[b]; !follows {
 			continue
 		}
 		out.Rollouts++

@@ -468,8 +468,7 @@ func transitions(kinds map[string]int) (out []Transition) {
 
 // Moves returns all objects that have to be moved for a policy, sorted.
 func (l *Ledger) Moves(policy string) (out []PlannedMove) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	for key, f := range l.find(policy).objects {
 		if f.move != (moveID{}) {
 			out = append(out, PlannedMove{key, decodeChanges(f.result().changes)})
@@ -482,8 +481,7 @@ func (l *Ledger) Moves(policy string) (out []PlannedMove) {
 // Approve sets the newest approval of a policy; nil for none. It keeps an earlier approval of the same digest. It returns the objects to
 // decide again, because they may be patched now, or no longer. If the plan is approved now, see Unsaved.
 func (l *Ledger) Approve(policy string, approval *Approval) []Key {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	a := l.account(policy)
 	if before := a.approval; before != nil && approval != nil && before.Digest == approval.Digest {
 		return nil
@@ -504,8 +502,7 @@ func (l *Ledger) Approve(policy string, approval *Approval) []Key {
 // Permit returns the verdicts for which an object may be patched now. If all moves of the object that need an approval are part of approved
 // plans, it returns those with the others. Otherwise it returns only verdicts of policies that need none.
 func (l *Ledger) Permit(key Key, uid types.UID, verdicts []*placement.Verdict) Due {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	due := DueOf(released(verdicts))
 	if needs := due.needApproval(); len(needs) > 0 && l.permits(key, uid, needs) {
 		return due
@@ -515,8 +512,7 @@ func (l *Ledger) Permit(key Key, uid types.UID, verdicts []*placement.Verdict) D
 
 // Permits reports whether an object may be patched for verdicts that Permit returned before.
 func (l *Ledger) Permits(key Key, uid types.UID, due Due) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	return l.permits(key, uid, due.needApproval())
 }
 
@@ -539,8 +535,7 @@ func (l *Ledger) permits(key Key, uid types.UID, needs Due) bool {
 // Unsaved returns the plan of a policy that is approved, but can't be carried out because it is not stored; nil if there is none. The
 // caller must store it, and call Saved afterwards.
 func (l *Ledger) Unsaved(policy string) *ApprovedPlan {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	if a := l.find(policy); a.approved() && !a.permitted() {
 		return a.content
 	}
@@ -549,8 +544,7 @@ func (l *Ledger) Unsaved(policy string) *ApprovedPlan {
 
 // Saved declares that the plan with a digest is stored. It returns the objects to decide again because they may be patched now.
 func (l *Ledger) Saved(policy, digest string) []Key {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	a := l.find(policy)
 	if a.saved = digest; !a.permitted() {
 		return nil
@@ -562,8 +556,7 @@ func (l *Ledger) Saved(policy, digest string) []Key {
 // carried out until it is stored again, and the caller should delete it. reported is the digest of the last approved plan that the policy's
 // status reports as completed: before that, a later leader needs the stored plan to know it.
 func (l *Ledger) Unsave(policy, reported string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	a := l.find(policy)
 	approval := ptr.Deref(a.approval, Approval{})
 	continues := a.continued != nil && (a.approval == nil || !approval.Used && approval.Digest == a.continued.Digest)
@@ -578,8 +571,7 @@ func (l *Ledger) Unsave(policy, reported string) bool {
 // that all of its objects are decided. If what has to be moved then is part of the approved plan, it is the rest of that plan. Call
 // Continue before any object is decided.
 func (l *Ledger) Continue(policy string, plan *ApprovedPlan) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	a := l.account(policy)
 	a.continued, a.continuing, a.saved = plan, true, plan.Digest
 }
@@ -588,8 +580,7 @@ func (l *Ledger) Continue(policy string, plan *ApprovedPlan) {
 // false if some can't be decided: then the approval remains for them. Proceed returns false if an assessment of the policy is not
 // concluded; then the caller must try again later. Otherwise the caller must call ConcludeAssessments.
 func (l *Ledger) Proceed(policy string, complete bool) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.lock()()
 	a := l.find(policy)
 	if a.continuing && a.assessing() {
 		return false

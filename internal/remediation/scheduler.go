@@ -134,13 +134,18 @@ func NewScheduler(limits Limits, objects Matches, exempt func(policy string) boo
 	return s
 }
 
+// lock locks the scheduler, and returns what unlocks it.
+func (s *Scheduler) lock() (unlock func()) {
+	s.mu.Lock()
+	return s.mu.Unlock
+}
+
 // Changes wakes the one caller of Schedule: something may have changed that it returns.
 func (s *Scheduler) Changes() <-chan struct{} { return s.changes }
 
 // Begin declares that this replica begins to lead. Call it before Ask.
 func (s *Scheduler) Begin(now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.began, s.all.last = now, now
 	for _, b := range s.policies {
 		b.last = now
@@ -150,14 +155,8 @@ func (s *Scheduler) Begin(now time.Time) {
 // Ask reports whether an object may be patched or evicted now for the verdicts. If so, the patch counts, and Done must be called when it is
 // over. If not, the object waits until Schedule returns it; if retry is not 0, the caller has to ask again after that time instead.
 func (s *Scheduler) Ask(now time.Time, key Key, obj *unstructured.Unstructured, due Due, carrier Carrier) (ok bool, retry time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	claims := claimsOf(key, due, carrier)
-	for _, c := range claims {
-		if s.inForce(c) == nil {
-			s.apply(c.policy)
-		}
-	}
+	defer s.lock()()
+	claims := s.claimsOf(key, due, carrier)
 	// No object overtakes those that have waited longer.
 	s.pass(now)
 	granted := s.cancel(key)
@@ -182,7 +181,7 @@ func (s *Scheduler) Ask(now time.Time, key Key, obj *unstructured.Unstructured, 
 	m := s.reserve(now, key, claims)
 	m.began, m.reported = now, carrier.Reports
 	for _, c := range claims {
-		s.policies[c.policy.Name].data.act(now)
+		c.data.act(now)
 	}
 	return true, 0
 }
@@ -201,7 +200,7 @@ func earliest(a, b time.Time) time.Time {
 // wait makes an object wait at the place that it had; nil for the end of the line.
 func (s *Scheduler) wait(now time.Time, key Key, claims []claim, blocked block, place *waiter) {
 	s.changes.Notify()
-	if slices.ContainsFunc(claims, func(c claim) bool { return s.inForce(c) == nil }) {
+	if slices.ContainsFunc(claims, func(c claim) bool { return c.version == nil }) {
 		// The policy was deleted, so its verdict will not be due any more.
 		s.line.remove(key)
 		s.news.Keys = append(s.news.Keys, key)
@@ -215,14 +214,6 @@ func (s *Scheduler) wait(now time.Time, key Key, claims []claim, blocked block, 
 	s.classify(place)
 	s.wake = earliest(s.wake, blocked.until)
 	s.dirty = s.dirty || blocked.reason == forSettling
-}
-
-// inForce returns the bounds of the policy of a claim; nil if it was deleted.
-func (s *Scheduler) inForce(c claim) *bounds {
-	if b := s.policies[c.policy.Name]; b != nil && b.version != nil {
-		return b
-	}
-	return nil
 }
 
 // classify puts a waiting object into its class. It must be called whenever classOf changes.
@@ -240,10 +231,9 @@ func (s *Scheduler) classOf(w *waiter) classID {
 	}
 	var text strings.Builder
 	for _, c := range w.claims {
-		b := s.policies[c.policy.Name]
 		// No name contains a slash.
-		text.WriteString(c.policy.Name)
-		for _, differs := range []bool{c.follows, c.rolls, b.unavailable.has(w.key), b.probes.has(w.key), b.refused(w.key)} {
+		text.WriteString(c.name)
+		for _, differs := range []bool{c.follows, c.rolls, c.unavailable.has(w.key), c.probes.has(w.key), c.refused(w.key)} {
 			text.WriteByte(byte('/' + count(differs)))
 		}
 	}
@@ -269,8 +259,7 @@ func (s *Scheduler) freed() {
 // Schedule returns the objects that may go on, and what else has changed since it was called last. It grants each of them what its patch
 // needs.
 func (s *Scheduler) Schedule(now time.Time) Next {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	if passed(s.resumeUntil, now) {
 		s.stopResuming()
 	}
@@ -307,7 +296,7 @@ func (s *Scheduler) pass(now time.Time) {
 		if c.last = false; late {
 			// They may wait for something else from now on.
 			for _, claim := range c.waiters[0].claims {
-				s.changed(claim.policy.Name)
+				s.changed(claim.name)
 			}
 		}
 		if s.mayGoOn(now, c) {
@@ -339,7 +328,7 @@ func (s *Scheduler) postpone(open []*class) {
 	visit := func(f func(c *class, in *streak, failed bool)) {
 		for _, c := range open {
 			for _, claim := range c.waiters[0].claims {
-				for in, member := range s.policies[claim.policy.Name].probes.of(c.waiters[0].key) {
+				for in, member := range claim.probes.of(c.waiters[0].key) {
 					f(c, in, in.members.Has(member))
 				}
 			}
@@ -375,10 +364,8 @@ func (s *Scheduler) grant(now time.Time, w *waiter) {
 func (s *Scheduler) reserve(now time.Time, key Key, claims []claim) *movement {
 	m := s.movementOf(key)
 	for _, c := range claims {
-		m.patching[c.policy.Name] = c
-		if b := s.policies[c.policy.Name]; b != nil {
-			b.probes.begin(now, key)
-		}
+		m.patching[c.bounds] = c
+		c.probes.begin(now, key)
 	}
 	s.update(key)
 	return m
@@ -391,10 +378,8 @@ func (s *Scheduler) cancel(key Key) (place *waiter) {
 		return nil
 	}
 	place, m.granted = m.granted, nil
-	for policy := range m.patching {
-		if b := s.policies[policy]; b != nil {
-			b.probes.end(key)
-		}
+	for b := range m.patching {
+		b.probes.end(key)
 	}
 	clear(m.patching)
 	s.drop(key, m)
@@ -446,16 +431,13 @@ const (
 // has come.
 func (s *Scheduler) blocked(now time.Time, key Key, claims []claim, since time.Time, granted bool) block {
 	for _, c := range claims {
-		if out := s.held(now, key, c.policy.Name, since); out.reason != forNothing {
+		if out := s.held(now, key, c.name, since); out.reason != forNothing {
 			return out
 		}
 	}
 	for _, c := range claims {
-		// If the policy was deleted, its verdict will not be due any more.
-		if b := s.inForce(c); b != nil {
-			if out := s.blockedBy(now, key, c, b, granted); out.reason != forNothing {
-				return out
-			}
+		if out := s.blockedBy(now, key, c, granted); out.reason != forNothing {
+			return out
 		}
 	}
 	if s.all.boundsMoves() {
@@ -482,7 +464,12 @@ func (s *Scheduler) held(now time.Time, key Key, policy string, since time.Time)
 }
 
 // blockedBy returns how one of the policies that want to patch an object keeps it back.
-func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, b *bounds, granted bool) block {
+func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, granted bool) block {
+	b := c.bounds
+	if b.version == nil {
+		// The policy was deleted, so its verdict will not be due any more.
+		return block{}
+	}
 	probe, data := b.probes.until(now, key), b.data.until(now)
 	open, opens := b.version.Windows.Open(now)
 	switch {
@@ -556,8 +543,7 @@ type Result struct {
 
 // Done declares that a patch that Ask allowed is over.
 func (s *Scheduler) Done(now time.Time, key Key, due Due, patch Patch) (out Result) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	var claims []claim
 	var began time.Time
 	m, evicts := s.moving[key], due.Evicts(key.Resource.GroupResource())
@@ -566,8 +552,8 @@ func (s *Scheduler) Done(now time.Time, key Key, due Due, patch Patch) (out Resu
 		claims, began = m.claims(), m.began
 		s.end(now, key, m, due, patch, changed)
 	}
-	for _, name := range Names(due) {
-		if b := s.policies[name]; b != nil {
+	for _, v := range due {
+		if b := s.policies[v.Policy.Name]; b != nil {
 			out.Report = s.learn(now, key, b, patch.Ending) || out.Report
 		}
 	}
@@ -595,12 +581,12 @@ func (s *Scheduler) Done(now time.Time, key Key, due Due, patch Patch) (out Resu
 
 // end ends the patch of a movement. changed reports whether the patch changed the object.
 func (s *Scheduler) end(now time.Time, key Key, m *movement, due Due, patch Patch, changed bool) {
-	for _, name := range Names(due) {
+	for _, v := range due {
 		// An object that is not observed may not exist any more.
-		if patch.Ending == Refused && !m.unobserved {
-			s.fail(now, key, name, failure{reason: patch.Reason})
-		} else if changed {
-			s.clearFailures(key, name)
+		if b := s.policies[v.Policy.Name]; b != nil && patch.Ending == Refused && !m.unobserved {
+			s.fail(now, key, b, failure{reason: patch.Reason})
+		} else if b != nil && changed {
+			s.clearFailures(key, b)
 		}
 	}
 	for u := range s.usesOf(m.claims()) {
@@ -647,12 +633,11 @@ func (s *Scheduler) learn(now time.Time, key Key, b *bounds, ending Ending) (rep
 // object does not wait any more, and failures of its patches do not count, unless they are those of an earlier leader, of which it is not
 // known yet whether they last.
 func (s *Scheduler) Decided(key Key, due Due) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	names := Names(due)
 	for name, b := range s.policies {
 		if b.refused(key) && !b.resuming && !slices.Contains(names, name) {
-			s.clearFailures(key, name)
+			s.clearFailures(key, b)
 		}
 	}
 	if p, protected := s.protected[key]; protected {
@@ -682,31 +667,27 @@ func (s *Scheduler) Decided(key Key, due Due) {
 
 // Reconsider declares that Matches no longer holds back objects that it held back before.
 func (s *Scheduler) Reconsider() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.freed()
 }
 
 // Yield gives back what an object was granted, because it can't be patched now. The caller has to try again later.
 func (s *Scheduler) Yield(key Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.cancel(key)
 }
 
 // Forget declares that an object does not exist any more.
 func (s *Scheduler) Forget(now time.Time, key Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.line.remove(key)
 	delete(s.protected, key)
 	delete(s.refusals, key)
 	delete(s.histories, key)
-	s.clearFailures(key, slices.Collect(maps.Keys(s.policies))...)
 	s.cancel(key)
 	s.unobserve(key)
 	for _, b := range s.policies {
-		if len(b.probes.objects) > 0 {
+		if s.clearFailures(key, b); len(b.probes.objects) > 0 {
 			b.probes.forget(key)
 			s.freed()
 		}
@@ -715,8 +696,7 @@ func (s *Scheduler) Forget(now time.Time, key Key) {
 
 // DataChanged declares that the data of a policy changed.
 func (s *Scheduler) DataChanged(policy string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	if b := s.policies[policy]; b != nil {
 		b.data.revised = true
 	}
@@ -726,8 +706,7 @@ func (s *Scheduler) DataChanged(policy string) {
 // must be decided again. The pace of the policy's patches goes on, and so do its rollouts. Another generation ends a pause because of
 // failures: its patches may succeed.
 func (s *Scheduler) PolicyChanged(now time.Time, name string, version *placement.Policy) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	if again := s.line.removePolicy(name); len(again) > 0 {
 		s.news.Keys = append(s.news.Keys, again...)
 		s.changes.Notify()
@@ -792,9 +771,7 @@ func (s *Scheduler) regroup(b *bounds, group string) {
 func (s *Scheduler) usesOf(claims []claim) sets.Set[*usage] {
 	out := sets.New(s.all.usage)
 	for _, c := range claims {
-		if b := s.policies[c.policy.Name]; b != nil {
-			out.Insert(b.usage)
-		}
+		out.Insert(c.usage)
 	}
 	return out
 }
@@ -807,8 +784,12 @@ func (s *Scheduler) update(key Key, others ...*bounds) {
 	unready = unready && !r.Serves
 	matching := s.objects.Matching(key)
 	concerned := sets.New(others...).Insert(s.counted[key]...)
-	for _, name := range append(m.policies(), matching...) {
-		if b := s.policies[name]; b != nil {
+	of := slices.AppendSeq(slices.Collect(maps.Keys(m.patching)), maps.Keys(m.following))
+	for _, name := range matching {
+		of = append(of, s.policies[name])
+	}
+	for _, b := range of {
+		if b != nil {
 			concerned.Insert(b.members.UnsortedList()...)
 		}
 	}
@@ -818,7 +799,7 @@ func (s *Scheduler) update(key Key, others ...*bounds) {
 		// The readiness of a Pod is known only because of other policies if the policy evicts none.
 		counts := r.Version != "" || key.Resource.GroupResource() != podResource || b.version != nil && b.version.Evict
 		matched := counts && slices.Contains(matching, b.name)
-		freed = b.count(key, m, (unready || m.rolls()) && (matched || m.movesFor(b.name))) || freed
+		freed = b.count(key, m, (unready || m.rolls()) && (matched || m.movesFor(b))) || freed
 		if b.moving.has(key) || b.unavailable.has(key) {
 			counted = append(counted, b)
 		}
@@ -873,7 +854,7 @@ func (c *class) at(w *waiter) int {
 
 // wantedBy reports whether a policy wants to patch the objects of the class.
 func (c *class) wantedBy(policy string) bool {
-	return slices.ContainsFunc(c.waiters[0].claims, func(c claim) bool { return c.policy.Name == policy })
+	return slices.ContainsFunc(c.waiters[0].claims, func(c claim) bool { return c.name == policy })
 }
 
 // classify puts a waiting object into a class, at its place.
