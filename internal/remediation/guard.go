@@ -199,7 +199,7 @@ func (l *Ledger) Assess(now time.Time, cause Cause, policies ...string) *Assessm
 		}
 		a.open++
 		a.long = now.Sub(a.began) >= AssessmentLimit
-		a.causes.add(cause)
+		a.causes = a.causes.and(cause)
 		out.accounts[name] = a
 	}
 	l.assessments = append(l.assessments, out)

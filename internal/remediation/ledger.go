@@ -526,10 +526,11 @@ type Report struct {
 	Outstanding int
 }
 
-// Limits for a policy's status.
+// Limits for a policy's status: of the objects and transitions that it lists, and of the bytes of a message.
 const (
-	maxSample  = 10
-	maxMessage = 256
+	maxSample      = 10
+	maxTransitions = 10
+	maxMessage     = 256
 )
 
 // Report returns a summary of a policy's findings.

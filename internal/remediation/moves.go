@@ -112,11 +112,9 @@ type movement struct {
 	// granted is the place in line that the object had, if it may be patched now and was not asked for yet; otherwise nil.
 	granted *waiter
 	// following are the policies whose patch is followed, from its end until the object is ready. The value reports whether the object is
-	// unavailable meanwhile. uid is the object's UID, and generation and version are its generation and its resource version after the patch.
-	following  map[*bounds]bool
-	uid        types.UID
-	generation int64
-	version    string
+	// unavailable meanwhile. patched has its UID, generation, and resource version after the patch.
+	following map[*bounds]bool
+	patched   Rollout
 	// reported is set if only a report of a system says that the object is ready. moved is when the patch was over that moved the object to
 	// other clusters; zero if none did.
 	reported bool
@@ -157,9 +155,9 @@ func (m *movement) rolls() bool {
 // precedes reports whether an object was observed before it was patched, or by what does not say whether it is ready.
 func (m *movement) precedes(r Rollout) bool {
 	if r.Version == "" || !m.reported {
-		return m.reported || r.Generation < m.generation
+		return m.reported || r.Generation < m.patched.Generation
 	}
-	order, err := resourceversion.CompareResourceVersion(r.Version, m.version)
+	order, err := resourceversion.CompareResourceVersion(r.Version, m.patched.Version)
 	return err != nil || order < 0
 }
 
@@ -204,13 +202,6 @@ func (s *Scheduler) movementOf(key Key) *movement {
 		s.moving[key] = &movement{patching: map[*bounds]claim{}, following: map[*bounds]bool{}, seen: s.unready[key]}
 	}
 	return s.moving[key]
-}
-
-// drop removes a movement if it is over. The caller calls update.
-func (s *Scheduler) drop(key Key, m *movement) {
-	if len(m.patching)+len(m.following) == 0 {
-		delete(s.moving, key)
-	}
 }
 
 // follow makes an object count as moved after its patch for the policies that require it. It may take the shortest moveTimeout of them to
@@ -271,11 +262,9 @@ func (s *Scheduler) observe(now time.Time, key Key, r Rollout) {
 func (s *Scheduler) conclude(now time.Time, key Key, r Rollout) {
 	m := s.moving[key]
 	switch {
-	case m == nil:
-		return
-	case len(m.following) == 0 || r.UID == m.uid && m.precedes(r):
+	case m == nil || len(m.following) == 0 || r.UID == m.patched.UID && m.precedes(r):
 		// Nothing is followed, or the object was observed before the patch.
-	case m.evicted && (r.UID == m.uid || r.UID == ""):
+	case m.evicted && (r.UID == m.patched.UID || r.UID == ""):
 		// The evicted Pod is not gone, as far as is known.
 	case m.evicted || r.Ready || r.Failure != "":
 		for b := range m.following {
@@ -285,7 +274,6 @@ func (s *Scheduler) conclude(now time.Time, key Key, r Rollout) {
 		}
 		s.endRollout(m)
 	}
-	s.drop(key, m)
 }
 
 // endRollout declares that no rollout of an object counts any more.
@@ -368,7 +356,6 @@ func (s *Scheduler) unobserve(key Key) {
 	if m := s.moving[key]; m != nil {
 		m.unobserved = true
 		s.endRollout(m)
-		s.drop(key, m)
 	}
 	s.update(key)
 }
@@ -399,10 +386,15 @@ func (s *Scheduler) Settle(now time.Time, version *placement.Policy, rolled []sc
 	}
 	b.settled, b.rolled = true, rolled
 	if b.resuming {
-		s.goOn(b)
-		s.takeOver(now, b)
+		// Failures that are over do not count any more.
+		for key := range b.failed.objects {
+			if _, unready := inAnyVersion(s.unready, key); !unready && !s.objects.Requires(b.name, key) {
+				s.clearFailures(key, b)
+			}
+		}
+		s.takeOver(now, b, true)
 	}
-	b.resuming, b.unavailable = false, newTally[struct{}]()
+	b.unavailable = newTally[struct{}]()
 	for key := range s.unready {
 		s.update(key)
 	}
@@ -412,64 +404,47 @@ func (s *Scheduler) Settle(now time.Time, version *placement.Policy, rolled []sc
 }
 
 // updateMoving calls update for all objects that are moved.
-func (s *Scheduler) updateMoving() {
+func (s *Scheduler) updateMoving(others ...*bounds) {
 	for key := range s.moving {
-		s.update(key)
+		s.update(key, others...)
 	}
 }
 
-// goOn goes on with the moves of an earlier leader to other clusters that are known, as far as the objects do not run there yet: they fail
-// when they would have under that leader. The caller calls update.
-func (s *Scheduler) goOn(b *bounds) {
-	for key, r := range s.unready {
-		move, known := b.left[unversioned(key)]
-		if !known || r.Version == "" {
-			continue
-		}
-		m := s.movementOf(key)
-		m.following[b] = !r.Serves
-		if m.uid == r.UID && !m.adopted {
-			// This leader moved it again, or the move is also one for another policy.
-			continue
-		}
-		m.adopt(r, false, move.Deadline.IsZero())
-		m.moved = move.Since
-		s.expect(m, move.Deadline)
-	}
-	b.left = nil
-	s.changed(b.name)
-}
-
-// adopt makes a movement that of an object whose rollout an earlier leader began, if it did.
-func (m *movement) adopt(r Rollout, adopted, late bool) {
-	m.uid, m.generation, m.version, m.reported, m.adopted, m.late = r.UID, r.Generation, r.Version, r.Version != "", adopted, late
-}
-
-// takeOver goes on with what else an earlier leader left of a policy: objects that it may have been moving count as moved for some time,
-// and failures that are over do not count any more. The caller calls update.
-func (s *Scheduler) takeOver(now time.Time, b *bounds) {
-	for key := range b.failed.objects {
-		if _, unready := inAnyVersion(s.unready, key); !unready && !s.objects.Requires(b.name, key) {
-			s.clearFailures(key, b)
-		}
-	}
+// takeOver goes on with what an earlier leader left of a policy. The moves to other clusters that are known go on as far as the objects do not
+// run there yet: they fail when they would have under that leader. If all is set, other objects that it may have been moving count as moved
+// for some time. The caller calls update.
+func (s *Scheduler) takeOver(now time.Time, b *bounds, all bool) {
 	for key, r := range s.unready {
 		reported := r.Version != ""
-		if r.Failure != "" || !reported && !Observes(b.version, key.Resource.GroupResource()) || !slices.Contains(s.objects.Matching(key), b.name) {
+		move, known := b.left[unversioned(key)]
+		known = known && reported
+		if !known && !(all && r.Failure == "" && (reported || Observes(b.version, key.Resource.GroupResource())) && slices.Contains(s.objects.Matching(key), b.name)) {
 			continue
 		}
 		m := s.movementOf(key)
 		m.following[b] = !r.Serves
-		if m.uid != r.UID {
+		if another := m.patched.UID != r.UID; known && (another || m.adopted) {
+			// Otherwise, this leader moved it again, or the move is also one for another policy.
+			m.adopt(r, false, move.Deadline.IsZero())
+			m.moved = move.Since
+			s.expect(m, move.Deadline)
+		} else if another {
 			// What has failed since it was moved is known to be one of those.
-			known := reported && b.failed.objects[unversioned(key)].rollout
-			m.adopt(r, !known, known)
+			failed := reported && b.failed.objects[unversioned(key)].rollout
+			m.adopt(r, !failed, failed)
 			m.moved, m.deadline = time.Time{}, time.Time{}
 		}
 		if m.adopted {
 			s.expect(m, now.Add(adoption).Round(0))
 		}
 	}
+	b.left, b.resuming = nil, false
+	s.changed(b.name)
+}
+
+// adopt makes a movement that of an object whose rollout an earlier leader began, if it did.
+func (m *movement) adopt(r Rollout, adopted, late bool) {
+	m.patched, m.reported, m.adopted, m.late = r, r.Version != "", adopted, late
 }
 
 // expire ends the movements whose deadline has come. Objects that do not run in their clusters in time have failed, and go on to count as
@@ -477,23 +452,21 @@ func (s *Scheduler) takeOver(now time.Time, b *bounds) {
 func (s *Scheduler) expire(now time.Time) {
 	s.deadline = time.Time{}
 	for key, m := range s.moving {
-		if !passed(m.deadline, now) {
+		switch {
+		case !passed(m.deadline, now):
 			s.expect(m, m.deadline)
 			continue
-		}
-		if m.adopted {
+		case m.adopted:
 			s.endRollout(m)
-			s.drop(key, m)
-			s.update(key)
-			continue
-		}
-		reason := fmt.Sprintf("it does not run in its clusters %s after it was moved", m.deadline.Sub(m.moved))
-		if m.seen.Missing != "" {
-			reason += ": " + m.seen.Missing
-		}
-		m.late, m.deadline = true, time.Time{}
-		for b := range m.following {
-			s.fail(now, key, b, failure{reason, true})
+		default:
+			reason := fmt.Sprintf("it does not run in its clusters %s after it was moved", m.deadline.Sub(m.moved))
+			if m.seen.Missing != "" {
+				reason += ": " + m.seen.Missing
+			}
+			m.late, m.deadline = true, time.Time{}
+			for b := range m.following {
+				s.fail(now, key, b, failure{reason, true})
+			}
 		}
 		s.update(key)
 	}
@@ -513,17 +486,6 @@ func (s *Scheduler) resuming() (out []string) {
 		}
 	}
 	return out
-}
-
-// stopResuming gives up to find that out.
-func (s *Scheduler) stopResuming() {
-	s.resumeUntil = time.Time{}
-	for _, name := range s.resuming() {
-		s.policies[name].resuming = false
-		s.goOn(s.policies[name])
-		s.freed()
-	}
-	s.updateMoving()
 }
 
 // Left is what an earlier leader left of a policy.
@@ -717,8 +679,7 @@ func (s *Scheduler) Waiting(now time.Time, policy string) (out Waiting) {
 	defer s.lock()()
 	for _, c := range s.line.classes {
 		if c.wantedBy(policy) {
-			w := c.waiters[0]
-			out.add(len(c.waiters), s.blocked(now, w.key, w.claims, w.since, false))
+			out.add(len(c.waiters), s.blocked(now, c.waiters[0], false))
 		}
 	}
 	for _, p := range s.protected {

@@ -94,18 +94,14 @@ func (m PlannedMove) Evicts() bool { return evicts(m.Resource.GroupResource(), m
 
 // Cause is why objects have to be decided again. The zero value stands for changes of objects or of namespaces.
 type Cause struct {
-	// Policy is set if another generation of the policy came into force.
+	// Policy is set if another generation of the policy came into force. Data are the names of the data that changed and that the policy reads.
 	Policy bool
-	// Data are the names of the data that changed and that the policy reads.
-	Data sets.Set[string]
+	Data   sets.Set[string]
 }
 
-// add adds another cause.
-func (c *Cause) add(other Cause) {
-	c.Policy = c.Policy || other.Policy
-	if len(other.Data) > 0 {
-		c.Data = c.Data.Union(other.Data)
-	}
+// and returns both causes.
+func (c Cause) and(other Cause) Cause {
+	return Cause{c.Policy || other.Policy, c.Data.Union(other.Data)}
 }
 
 // Explain describes the cause for a policy of which a generation decides.
@@ -122,11 +118,10 @@ func (c Cause) Explain(generation int64) string {
 
 // Approval is the approval of a plan.
 type Approval struct {
-	// Digest is the digest of the approved plan.
+	// Digest is the digest of the approved plan. By is the user who approved it, and At is when; both are empty if that is not known.
 	Digest string
-	// By is the user who approved it, and At is when. Both are empty if that is not known.
-	By string
-	At time.Time
+	By     string
+	At     time.Time
 	// Known reports whether the digest is, or was, that of a plan since it was approved. Used reports whether that plan was completed; an
 	// equal plan that is made later needs another approval.
 	Known, Used bool
@@ -135,7 +130,6 @@ type Approval struct {
 // ApprovedPlan is all moves of an approved plan. The leader stores it before it makes the first move. A later leader sees only what is left
 // to do, and must know that it is part of what was approved.
 type ApprovedPlan struct {
-	// Digest is the digest of the plan.
 	Digest string
 	// moves are the IDs of the moves, sorted.
 	moves []moveID
@@ -440,9 +434,6 @@ func (a *account) replan(now time.Time) bool {
 	}
 	return true
 }
-
-// maxTransitions is the number of transitions that a plan lists.
-const maxTransitions = 10
 
 // transitions returns the most frequent changes, given the numbers of objects by encoded changes.
 func transitions(kinds map[string]int) (out []Transition) {

@@ -160,18 +160,16 @@ func (s *Scheduler) Ask(now time.Time, key Key, obj *unstructured.Unstructured, 
 	// No object overtakes those that have waited longer.
 	s.pass(now)
 	granted := s.cancel(key)
-	place, since := cmp.Or(granted, s.line.byKey[key]), now
 	if due.Evicts(key.Resource.GroupResource()) {
 		if retry = s.evictionDelay(now, key, obj, due); retry > 0 {
 			s.line.remove(key)
 			return false, retry
 		}
 	}
-	if place != nil {
-		since = place.since
-	}
-	if blocked := s.blocked(now, key, claims, since, granted != nil); blocked.reason != forNothing {
-		s.wait(now, key, claims, blocked, place)
+	w := cmp.Or(granted, s.line.byKey[key], &waiter{key: key, since: now})
+	w.claims = claims
+	if blocked := s.blocked(now, w, granted != nil); blocked.reason != forNothing {
+		s.wait(w, blocked)
 		return false, 0
 	}
 	s.line.remove(key)
@@ -197,30 +195,40 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// wait makes an object wait at the place that it had; nil for the end of the line.
-func (s *Scheduler) wait(now time.Time, key Key, claims []claim, blocked block, place *waiter) {
+// wait makes an object wait at its place, or at the end of the line if it has none.
+func (s *Scheduler) wait(w *waiter, blocked block) {
 	s.changes.Notify()
-	if slices.ContainsFunc(claims, func(c claim) bool { return c.version == nil }) {
+	if slices.ContainsFunc(w.claims, func(c claim) bool { return c.version == nil }) {
 		// The policy was deleted, so its verdict will not be due any more.
-		s.line.remove(key)
-		s.news.Keys = append(s.news.Keys, key)
+		s.line.remove(w.key)
+		s.news.Keys = append(s.news.Keys, w.key)
 		return
 	}
-	if place == nil {
+	if w.place == 0 {
 		s.line.last++
-		place = &waiter{key: key, place: s.line.last, since: now}
+		w.place = s.line.last
 	}
-	place.claims, s.line.byKey[key] = claims, place
-	s.classify(place)
+	s.line.byKey[w.key] = w
+	s.classify(w)
 	s.wake = earliest(s.wake, blocked.until)
 	s.dirty = s.dirty || blocked.reason == forSettling
 }
 
 // classify puts a waiting object into its class. It must be called whenever classOf changes.
 func (s *Scheduler) classify(w *waiter) {
-	if w != nil {
-		s.line.classify(w, s.classOf(w))
+	if w == nil {
+		return
 	}
+	id := s.classOf(w)
+	if w.class != nil && w.class.id == id {
+		return
+	}
+	s.line.declassify(w)
+	if s.line.classes[id] == nil {
+		s.line.classes[id] = &class{id: id}
+	}
+	w.class = s.line.classes[id]
+	w.class.waiters = slices.Insert(w.class.waiters, w.class.at(w), w)
 }
 
 // classOf returns the class of a waiting object: what blocked reads of one object is equal for all objects of a class.
@@ -261,7 +269,12 @@ func (s *Scheduler) freed() {
 func (s *Scheduler) Schedule(now time.Time) Next {
 	defer s.lock()()
 	if passed(s.resumeUntil, now) {
-		s.stopResuming()
+		s.resumeUntil = time.Time{}
+		for _, name := range s.resuming() {
+			s.takeOver(now, s.policies[name], false)
+			s.freed()
+		}
+		s.updateMoving()
 	}
 	if passed(s.deadline, now) {
 		s.expire(now)
@@ -341,8 +354,7 @@ func (s *Scheduler) postpone(open []*class) {
 
 // mayGoOn reports whether nothing keeps back the first object of a class. Otherwise it remembers when that may end.
 func (s *Scheduler) mayGoOn(now time.Time, c *class) bool {
-	w := c.waiters[0]
-	blocked := s.blocked(now, w.key, w.claims, w.since, false)
+	blocked := s.blocked(now, c.waiters[0], false)
 	s.wake = earliest(s.wake, blocked.until)
 	if blocked.reason == forSettling {
 		s.news.Unsettled = append(s.news.Unsettled, blocked.policy)
@@ -382,7 +394,6 @@ func (s *Scheduler) cancel(key Key) (place *waiter) {
 		b.probes.end(key)
 	}
 	clear(m.patching)
-	s.drop(key, m)
 	s.update(key)
 	return place
 }
@@ -427,16 +438,15 @@ const (
 	settleInterval = time.Second
 )
 
-// blocked returns what keeps an object back that waits since some time. granted reports whether it was granted a patch, so that its turn
-// has come.
-func (s *Scheduler) blocked(now time.Time, key Key, claims []claim, since time.Time, granted bool) block {
-	for _, c := range claims {
-		if out := s.held(now, key, c.name, since); out.reason != forNothing {
+// blocked returns what keeps an object back. granted reports whether it was granted a patch, so that its turn has come.
+func (s *Scheduler) blocked(now time.Time, w *waiter, granted bool) block {
+	for _, c := range w.claims {
+		if out := s.held(now, w, c.name); out.reason != forNothing {
 			return out
 		}
 	}
-	for _, c := range claims {
-		if out := s.blockedBy(now, key, c, granted); out.reason != forNothing {
+	for _, c := range w.claims {
+		if out := s.blockedBy(now, w.key, c, granted); out.reason != forNothing {
 			return out
 		}
 	}
@@ -445,22 +455,22 @@ func (s *Scheduler) blocked(now time.Time, key Key, claims []claim, since time.T
 			return block{forSettling, resuming[0], now.Add(settleInterval)}
 		}
 	}
-	return s.all.blocked(now, key, granted)
+	return s.all.blocked(now, w.key, granted)
 }
 
-// held returns how the ledger keeps an object back that waits since some time.
-func (s *Scheduler) held(now time.Time, key Key, policy string, since time.Time) block {
-	assessed, paused := s.objects.Holds(policy, key.Namespace)
-	if paused {
-		return block{reason: forChange, policy: policy}
-	}
+// held returns how the ledger keeps an object back.
+func (s *Scheduler) held(now time.Time, w *waiter, policy string) (out block) {
+	assessed, paused := s.objects.Holds(policy, w.key.Namespace)
+	since := w.since
 	if assessed.After(since) {
 		since = assessed
 	}
-	if until := since.Add(holdLimit); !assessed.IsZero() && now.Before(until) {
-		return block{forChange, policy, until}
+	if until := since.Add(holdLimit); paused {
+		out = block{reason: forChange, policy: policy}
+	} else if !assessed.IsZero() && now.Before(until) {
+		out = block{forChange, policy, until}
 	}
-	return block{}
+	return out
 }
 
 // blockedBy returns how one of the policies that want to patch an object keeps it back.
@@ -544,12 +554,11 @@ type Result struct {
 // Done declares that a patch that Ask allowed is over.
 func (s *Scheduler) Done(now time.Time, key Key, due Due, patch Patch) (out Result) {
 	defer s.lock()()
-	var claims []claim
-	var began time.Time
+	w, began := &waiter{key: key, since: now}, time.Time{}
 	m, evicts := s.moving[key], due.Evicts(key.Resource.GroupResource())
 	changed := patch.Ending == Made || patch.Ending == Overtaken
 	if m != nil {
-		claims, began = m.claims(), m.began
+		w.claims, began = m.claims(), m.began
 		s.end(now, key, m, due, patch, changed)
 	}
 	for _, v := range due {
@@ -560,7 +569,7 @@ func (s *Scheduler) Done(now time.Time, key Key, due Due, patch Patch) (out Resu
 	switch {
 	case patch.Ending == Failed:
 		s.line.remove(key)
-		s.wait(now, key, claims, s.blocked(now, key, claims, now, false), nil)
+		s.wait(w, s.blocked(now, w, false))
 	case patch.Ending == Refused:
 		out.Retry = backoff(s.refusals[key], refusedDelay, retryDelayMax)
 		s.refusals[key] = out.Retry
@@ -601,7 +610,8 @@ func (s *Scheduler) end(now time.Time, key Key, m *movement, due Due, patch Patc
 		if m.adopted {
 			m.adopted, m.deadline = false, time.Time{}
 		}
-		m.uid, m.generation, m.version, m.evicted = patch.UID, patch.Generation, patch.Version, due.Evicts(key.Resource.GroupResource())
+		m.patched = Rollout{UID: patch.UID, Generation: patch.Generation, Version: patch.Version}
+		m.evicted = due.Evicts(key.Resource.GroupResource())
 		s.follow(now, m)
 	}
 	clear(m.patching)
@@ -762,9 +772,7 @@ func (s *Scheduler) regroup(b *bounds, group string) {
 	}
 	before := b.members.UnsortedList()
 	b.share(shared)
-	for key := range s.moving {
-		s.update(key, before...)
-	}
+	s.updateMoving(before...)
 }
 
 // usesOf returns what patches for the claims count for.
@@ -776,22 +784,25 @@ func (s *Scheduler) usesOf(claims []claim) sets.Set[*usage] {
 	return out
 }
 
-// update recomputes what an object is to the bounds of the policies that match or move it, of those to which it was something before, and
+// update drops the movement of an object if it is over, and recomputes what the object is to the bounds of the policies that match or move it, of those to which it was something before, and
 // of others.
 func (s *Scheduler) update(key Key, others ...*bounds) {
 	m := cmp.Or(s.moving[key], &movement{})
+	if len(m.patching)+len(m.following) == 0 {
+		delete(s.moving, key)
+	}
 	r, unready := s.unready[key]
 	unready = unready && !r.Serves
 	matching := s.objects.Matching(key)
 	concerned := sets.New(others...).Insert(s.counted[key]...)
 	of := slices.AppendSeq(slices.Collect(maps.Keys(m.patching)), maps.Keys(m.following))
 	for _, name := range matching {
-		of = append(of, s.policies[name])
+		if b := s.policies[name]; b != nil {
+			of = append(of, b)
+		}
 	}
 	for _, b := range of {
-		if b != nil {
-			concerned.Insert(b.members.UnsortedList()...)
-		}
+		concerned.Insert(b.members.UnsortedList()...)
 	}
 	freed := s.all.count(key, m, false)
 	var counted []*bounds
@@ -825,7 +836,7 @@ type line struct {
 type waiter struct {
 	key    Key
 	claims []claim
-	// place is the object's place in the order in which objects began to wait, and since when it did.
+	// place is the object's place in the order in which objects began to wait, 0 if it does not wait yet, and since is when it began to.
 	place uint64
 	since time.Time
 	class *class
@@ -855,19 +866,6 @@ func (c *class) at(w *waiter) int {
 // wantedBy reports whether a policy wants to patch the objects of the class.
 func (c *class) wantedBy(policy string) bool {
 	return slices.ContainsFunc(c.waiters[0].claims, func(c claim) bool { return c.name == policy })
-}
-
-// classify puts a waiting object into a class, at its place.
-func (l *line) classify(w *waiter, id classID) {
-	if w.class != nil && w.class.id == id {
-		return
-	}
-	l.declassify(w)
-	if l.classes[id] == nil {
-		l.classes[id] = &class{id: id}
-	}
-	w.class = l.classes[id]
-	w.class.waiters = slices.Insert(w.class.waiters, w.class.at(w), w)
 }
 
 // declassify takes an object out of its class.
