@@ -37,24 +37,22 @@ type bounds struct {
 	name string
 	// usage is what counts for the pace and the bounds of moves. Policies of a group share it.
 	*usage
-	// version is the version of the policy in force; nil if there is none, or if it is not known yet. limits and generation are those of the
-	// newest version.
+	// version is the policy's version in force; nil if there is none, or none known yet. limits and generation are those of the newest one.
 	version    *placement.Policy
 	limits     placementv1.RemediationBudget
 	generation int64
 	// unavailable are the matched objects that are not ready, or that are moved by a patch that rolls pods.
 	unavailable tally[struct{}]
-	// settled reports whether all objects that the policy matches have been observed, and resuming whether an earlier leader may have been
-	// moving those that are not ready. left are the moves of that leader to other clusters that are known, until it is known which of the
-	// objects run there.
+	// settled reports whether all matched objects have been observed, and resuming whether an earlier leader may have been moving those that
+	// are not ready. left are the known moves of that leader to other clusters, until it is known which objects run there.
 	settled, resuming bool
 	left              map[Key]Move
 	// rolled are the types of matched objects whose rollouts are observed.
 	rolled []schema.GroupVersionResource
 	// most is how many objects might be unavailable when an object was decided last.
 	most int
-	// failed are the objects whose patch or rollout failed, without the versions of their resources. pause identifies the pause because of
-	// them; "" for none. paused is where it stops patches, if there is one.
+	// failed are the objects, unversioned, whose patch or rollout failed. pause identifies the pause because of them, "" for none, and paused
+	// is where it stops patches.
 	failed tally[failure]
 	pause  string
 	paused containment.Scope
@@ -179,8 +177,7 @@ func pauseID(generation int64, now time.Time) string {
 
 // blocked returns what keeps an object back before the policy, or another one of its group, may move it.
 func (b *bounds) blocked(now time.Time, key Key, granted bool) block {
-	// An object that is moved already takes no other slot. One that has failed takes a slot of its namespace alone, so that no tenant stops
-	// the moves of others.
+	// A moved object takes no other slot. One that has failed takes a slot of its namespace alone, so that no tenant stops the others.
 	self, elsewhere := count(b.moving.has(key)), len(b.late.objects)-b.late.namespaces[key.Namespace]
 	if most := int(b.limits.MaxConcurrent); most > 0 && len(b.moving.objects)-self-elsewhere >= most {
 		return block{reason: forSlot, policy: b.name}
@@ -194,8 +191,7 @@ func (b *bounds) blocked(now time.Time, key Key, granted bool) block {
 	return block{}
 }
 
-// maxUnavailable returns how many of the matched objects may be unavailable. A percentage is rounded down, but to 1 at least: with 0, no
-// object could ever be moved.
+// maxUnavailable returns how many matched objects may be unavailable: at least 1, since with 0, no object could ever be moved.
 func (b *bounds) maxUnavailable(objects Matches) int {
 	most := ptr.Deref(b.limits.MaxUnavailable, intstr.FromString("100%"))
 	out, err := intstr.GetScaledValueFromIntOrPercent(&most, objects.Matched(b.name, b.rolled), false)
@@ -206,8 +202,7 @@ func (b *bounds) maxUnavailable(objects Matches) int {
 	return max(out, 1)
 }
 
-// count records what an object is to the policy: how it is moved, and whether it is unavailable. It reports whether that leaves more room
-// for other objects.
+// count records whether an object is moved, late, or unavailable for the policy. It reports whether that leaves more room for others.
 func (b *bounds) count(key Key, m *movement, unavailable bool) (freed bool) {
 	moved, was, late := b.moving.has(key), b.unavailable.has(key), b.late.has(key)
 	moves := b.name == "" && len(m.patching)+len(m.following) > 0 || b.any(m.movesFor)
@@ -224,8 +219,7 @@ func unversioned(key Key) Key {
 	return key
 }
 
-// inAnyVersion returns the value of an object, which has any version of its resource if the key has none. Then it takes time in proportion
-// to the number of objects.
+// inAnyVersion returns the value of an object. If the key has no version of its resource, it looks at all objects for any version.
 func inAnyVersion[V any](objects map[Key]V, key Key) (v V, found bool) {
 	if v, found = objects[key]; found || key.Resource.Version != "" {
 		return v, found

@@ -27,8 +27,7 @@ import (
 // Groups stores, for each policy, groups of objects that are equal in all fields that the policy reads. Each group is decided once,
 // whatever its number of members. Groups is safe for concurrent use.
 //
-// Two rules ensure that every object gets the decision for the newest data in the end, whatever the order of decisions, data changes, and
-// sweeps:
+// Two rules ensure that every object gets the decision for the newest data in the end, in whatever order data changes and is swept:
 //
 //   - Whenever a group's decision changes, all members that were decided differently are returned to be decided again.
 //     So each member that is not returned has its group's decision.
@@ -49,8 +48,8 @@ type policyGroups struct {
 	policy *placement.Policy
 	fields *projection.FieldSet
 	groups map[string]*group
-	// rest has the members that are in no other group. Those of them without another equal object are also in single, by a hash of the fields
-	// that the policy reads. To save memory, a group is only created for the second equal object.
+	// rest has the members that are in no other group. To save memory, a group is only created for the second equal object: until then, the
+	// first one is also in single, by a hash of the fields that the policy reads.
 	rest   *group
 	single map[uint64]*membership
 	// swept is the revision of the data in the last sweep. decided reports whether a decision on data has been recorded since. Only decided
@@ -94,8 +93,7 @@ func NewGroups() *Groups {
 // keyBytes is a capacity that is sufficient for most keys.
 const keyBytes = 256
 
-// PolicyDecision is the decision of one policy on one object, with what it is based on. Lookup or NewPolicyDecision create it, and Record
-// uses it.
+// PolicyDecision is the decision of one policy on one object, with what it is based on. Lookup and NewPolicyDecision create it.
 type PolicyDecision struct {
 	// Decision is valid only if Err is nil. Lookup sets it if Known is true. Otherwise the caller sets it after evaluating the policy.
 	Decision placement.Decision
@@ -106,8 +104,7 @@ type PolicyDecision struct {
 	policy   *placement.Policy
 	fields   *projection.FieldSet
 	revision uint64
-	// input is the object's input for the policy. key identifies the fields that the policy reads; it is nil if the decision must not be
-	// shared.
+	// input is the object's input. key identifies the fields of it that the policy reads; it is nil if the decision must not be shared.
 	input map[string]any
 	key   []byte
 }
@@ -141,8 +138,8 @@ func (g *Groups) Lookup(p *placement.Policy, input map[string]any) *PolicyDecisi
 	return out
 }
 
-// Record replaces the recorded decisions on an object by those of the policies that match it now. It returns the objects that must be
-// decided again. The object itself is among them if its data changed during the evaluation.
+// Record replaces the decisions on an object by those of the policies that match it now. It returns the objects that must be decided again,
+// also the object itself if data changed during the evaluation.
 func (g *Groups) Record(key Key, decisions []*PolicyDecision) (again []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -240,13 +237,11 @@ func (g *Groups) join(m *membership, decision *PolicyDecision) (again []Key) {
 	to = &group{in: in, key: string(decision.key), input: decision.fields.Project(decision.input), decision: decision.Decision, revision: decision.revision}
 	in.groups[to.key] = to
 	m.move(to)
-	// The first object moves to the group when it is decided again. Only its own key tells whether it is equal, because different keys may
-	// have the same hash.
+	// The first object moves to the group when it is decided again: only its own key tells whether it is equal, and not its hash.
 	return []Key{first.object.key}
 }
 
-// agree stores a group's decision, which was made on data of the revision or a newer one. It returns the members if they must be decided
-// again.
+// agree stores a group's decision on data of the revision or newer. It returns the members if they must be decided again.
 func (g *group) agree(decision placement.Decision, revision uint64) []Key {
 	if g.revision = revision; g.decision.Equal(decision) {
 		return nil
@@ -268,34 +263,28 @@ func (in *policyGroups) stale(revision uint64) bool {
 }
 
 // Sweep updates a policy's groups to the newest data. It calls evaluate for each group whose decision is based on older data, with the
-// fields that the policy reads of the group's members. It calls again with the objects that must be decided again. These are the members of
-// groups whose decision changed or whose evaluation failed, and the objects in no group.
+// fields that the policy reads. It calls again with the objects to decide again: the members of groups whose decision changed or whose
+// evaluation failed, and the objects in no group.
 //
-// Only one goroutine at a time may call Sweep. It must be called after each change of data. If no data that the policy reads has changed,
-// it does nothing.
+// Only one goroutine at a time may call Sweep, after each change of data. If no data that the policy reads has changed, it does nothing.
 func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, input map[string]any) (placement.Decision, error), again func([]Key)) {
 	stale, due := g.stale(p, p.Evaluator.Revision())
 	if len(due) > 0 {
 		again(due)
 	}
-	for _, group := range stale {
+	for group, namespace := range stale {
 		// If the data changes during the evaluation, the decision may be based on either state. So keep the older revision.
 		before := p.Evaluator.Revision()
-		decision, err := evaluate(group.namespace, group.input)
-		if due := g.swept(p, group.group, before, decision, err); len(due) > 0 {
+		decision, err := evaluate(namespace, group.input)
+		if due := g.swept(p, group, before, decision, err); len(due) > 0 {
 			again(due)
 		}
 	}
 }
 
-// staleGroup is a group with the namespace of one of its members.
-type staleGroup struct {
-	*group
-	namespace string
-}
-
-// stale returns the groups whose decision is not based on the revision, and the objects that must be decided individually.
-func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []staleGroup, again []Key) {
+// stale returns the groups whose decision is not based on the revision, with the namespace of one of their members, and the objects that
+// must be decided individually.
+func (g *Groups) stale(p *placement.Policy, revision uint64) (stale map[*group]string, again []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	in := g.policies[p]
@@ -306,21 +295,20 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []staleGroup
 	if fields := p.Evaluator.Input(); in.fields != fields {
 		in.regroup(fields)
 	}
-	again = in.rest.keys()
+	stale, again = map[*group]string{}, in.rest.keys()
 	for _, group := range in.groups {
 		switch {
 		case revision == 0:
 			// Nothing can be decided without data. Each object must be evaluated to report this.
 			again = append(again, group.keys()...)
 		case group.revision != revision:
-			stale = append(stale, staleGroup{group, group.members[0].object.key.Namespace})
+			stale[group] = group.members[0].object.key.Namespace
 		}
 	}
 	return stale, again
 }
 
-// swept stores the result of the evaluation of a group on data of the revision or a newer one. It returns the objects that must be decided
-// again.
+// swept stores the result of a group's evaluation on data of the revision or newer. It returns the objects to decide again.
 func (g *Groups) swept(p *placement.Policy, group *group, revision uint64, decision placement.Decision, err error) []Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()

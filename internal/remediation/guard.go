@@ -30,8 +30,8 @@ import (
 )
 
 const (
-	// blastWindow is the time for which harmed objects count together. Clusters that are deleted one after the other within it count as one
-	// change. expiryInterval is the minimum time between two searches for older ones.
+	// blastWindow is how long harmed objects count together: clusters that are deleted one after the other within it count as one change.
+	// expiryInterval is the minimum time between two searches for older ones.
 	blastWindow    = 5 * time.Minute
 	expiryInterval = time.Second
 	// AssessmentLimit is the time after which ConcludeAssessments concludes an assessment even if not all objects are decided, such as those
@@ -56,8 +56,7 @@ const (
 	undecided
 )
 
-// harmOf returns how the verdict's policy leaves the object without a placement. A policy that is not enforced, or whose remediation is not
-// automatic, harms no object.
+// harmOf returns how the verdict's policy leaves the object without a placement. Only policies whose remediation is automatic do.
 func harmOf(v *placement.Verdict) harm {
 	switch {
 	case !v.Policy.Automatic():
@@ -159,8 +158,7 @@ type guard struct {
 	// when they are first seen count. They do not count if released is true: the change was released. settled reports whether all objects have
 	// been decided, so that ConcludeAssessments may end the pause.
 	resuming, released, settled bool
-	// dirty reports whether ConcludeAssessments must check the policy although no assessment was concluded, and unplanned whether it must make
-	// a new plan although none was.
+	// Without an assessment, dirty has ConcludeAssessments check the policy, and unplanned has it make a new plan.
 	dirty, unplanned bool
 }
 
@@ -360,8 +358,7 @@ func (l *Ledger) ConcludeAssessments(now time.Time) (out AssessmentResult) {
 	return out
 }
 
-// end ends an assessment for the policies that do not wait for objects any more, which it adds to ended. It reports whether there are no
-// others.
+// end ends an assessment for policies that wait for no object any more, which it adds to ended. It reports whether those are all.
 func (l *Ledger) end(of *Assessment, now time.Time, ended sets.Set[string]) bool {
 	over, known := now.Sub(of.since) >= AssessmentLimit, of.waits[unknown[0]] == 0
 	if !of.complete || !over && !known {
@@ -385,9 +382,8 @@ func (l *Ledger) end(of *Assessment, now time.Time, ended sets.Set[string]) bool
 	return len(of.accounts) == 0
 }
 
-// ExceedsBlastRadius returns where a change pauses remediation of a policy, by the numbers of matched objects that it harms in each
-// namespace. pauses reports whether it does. allowed is the number of objects that it may harm besides those that the limit allows. All
-// fields of the limit are set.
+// ExceedsBlastRadius returns whether and where a change pauses remediation, by the numbers of matched objects that it harms in each
+// namespace. allowed is the number of objects that it may harm beyond the limit, of which all fields are set.
 func ExceedsBlastRadius(limit placementv1.BlastRadius, harmed map[string]int, matched, allowed int) (scope containment.Scope, pauses bool) {
 	if limit.Percent >= 100 {
 		return nil, false

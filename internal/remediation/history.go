@@ -42,11 +42,9 @@ const (
 	roundWindow = time.Hour
 	// maxEarlier is the number of patches before the last one that are remembered.
 	maxEarlier = 4
-	// refusedDelay is the first delay before a patch is retried that was refused for a reason of the object's own. The longest delay is
-	// retryDelayMax.
+	// refusedDelay is the first delay after a patch was refused for a reason of the object's own. The longest one is retryDelayMax.
 	refusedDelay = 10 * time.Second
-	// protectedDelay is the first delay before an eviction is tried again that a PodDisruptionBudget did not allow. It doubles up to
-	// protectedDelayMax.
+	// protectedDelay is the first delay after a PodDisruptionBudget did not allow an eviction. It doubles up to protectedDelayMax.
 	protectedDelay    = 5 * time.Second
 	protectedDelayMax = 5 * time.Minute
 	// repeatDelay is the age that new Pods of a controller need before they are evicted for the same changes as an earlier one. It doubles up
@@ -59,22 +57,18 @@ const (
 // Standing is whether an object keeps what Berth patches.
 type Standing uint8
 
+// The standings of objects.
 const (
-	// Settling means that the object may be patched.
-	Settling Standing = iota
-	// NotSettling means that the decision on the object changes after each patch.
-	NotSettling
-	// Contested means that other clients, or an admission webhook, change the object back after each patch.
-	Contested
+	Settling    Standing = iota // The object may be patched.
+	NotSettling                 // The decision on the object changes after each patch.
+	Contested                   // Other clients, or an admission webhook, change the object back after each patch.
 )
 
 // Decided is what was decided on an object, and on what.
 type Decided struct {
-	// Object is the object that was decided.
 	Object *unstructured.Unstructured
-	// Verdicts are those of all policies that match the object.
-	Verdicts []*placement.Verdict
-	// Decisions are what the verdicts are based on.
+	// Verdicts are those of all policies that match the object, and Decisions what they are based on.
+	Verdicts  []*placement.Verdict
 	Decisions []*PolicyDecision
 }
 
@@ -130,8 +124,7 @@ type round struct {
 	standing Standing
 }
 
-// patched records a patch that changed an object because of a decision. It reports whether the object was patched too often within a
-// minute.
+// patched records a patch that changed an object. It reports whether the object was patched too often within a minute.
 func (s *Scheduler) patched(now time.Time, key Key, patch Patch, due Due) bool {
 	if now.Sub(s.swept) >= patchWindow {
 		s.swept = now

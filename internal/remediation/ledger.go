@@ -59,14 +59,12 @@ func compareKeys(a, b Key) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// Ledger records the findings of all policies on existing objects. It is safe for concurrent use. Callers of its methods that are not
-// exported, and of those of its parts, hold mu.
+// Ledger records the findings of all policies on existing objects. It is safe for concurrent use. Callers of unexported methods hold mu.
 type Ledger struct {
 	mu       sync.Mutex
 	accounts map[string]*account
 	byKey    map[Key][]string
-	// assessments are those that are not concluded, in the order of their start. late are the objects that were not decided when an assessment
-	// ended, with its policies.
+	// assessments are those that are not concluded. late are the objects that were not decided when an assessment ended, with its policies.
 	assessments []*Assessment
 	late        map[Key]sets.Set[string]
 	// skipped are the objects that can't be decided for now.
@@ -85,8 +83,7 @@ type account struct {
 	objects map[Key]finding
 	// types are the numbers of objects by type.
 	types map[schema.GroupVersionResource]int
-	// remediated is the number of patches and evictions. unseen are the objects that were patched or evicted and not decided since, with the
-	// resource version before.
+	// remediated is the number of patches and evictions. unseen are their objects that were not decided since, with the version before.
 	remediated int64
 	unseen     map[Key]string
 	// obstacle is why the last patch of an object failed.
@@ -104,9 +101,8 @@ type obstacle struct {
 
 // contest is an object that others change back.
 type contest struct {
-	// by names those who do, and policies are the policies whose changes do not last.
-	by       string
-	policies []string
+	by       string   // The clients that do so.
+	policies []string // The policies whose changes do not last.
 }
 
 // finding is the result of one policy for one object.
@@ -117,8 +113,8 @@ type finding struct {
 	failure   string
 	unsettled bool
 	harm      harm
-	// move identifies the move that the policy requires of the object; zero for none. If the object can't be decided, it is the move that the
-	// plan has. planned says what the move is to the policy's plan.
+	// move identifies the move that the policy requires of the object; zero for none. If the object can't be decided, it is that of the plan.
+	// planned says what the move is to the policy's plan.
 	move    moveID
 	planned share
 	// version is the resource version of the object that was decided.
@@ -130,8 +126,7 @@ type effect struct {
 	// violation describes the violation. denied reports whether it is a denial by the policy, and enforced whether the policy is enforced.
 	violation        string
 	denied, enforced bool
-	// changes are the changes that a patch can make, as encodeChanges returns them. conflicts are the names of the policies that set a key to
-	// another value, sorted, each with a space behind it.
+	// changes are what encodeChanges returns. conflicts are the sorted names of policies that set another value, each followed by a space.
 	changes, conflicts string
 }
 
@@ -146,13 +141,11 @@ func (f finding) result() (out effect) {
 // Outcome is in what way an object violates a policy.
 type Outcome string
 
+// The outcomes.
 const (
-	// Denied means that the policy denies the object.
-	Denied Outcome = "Denied"
-	// Differs means that the policy decides other values than the object has.
-	Differs Outcome = "Differs"
-	// Undecided means that the policy can't decide the object.
-	Undecided Outcome = "Undecided"
+	Denied    Outcome = "Denied"    // The policy denies the object.
+	Differs   Outcome = "Differs"   // The policy decides other values than the object has.
+	Undecided Outcome = "Undecided" // The policy can't decide the object.
 )
 
 // outcome returns in what way the object violates the policy, and why; "" if it does not.
@@ -233,8 +226,8 @@ func (l *Ledger) account(name string) *account {
 	return a
 }
 
-// Record replaces the findings on an object by those of the verdicts. uid and version are the UID and the resource version of the object
-// that was decided. It returns the policies whose findings changed.
+// Record replaces the findings on an object, which was decided with a UID and a resource version, by those of the verdicts. It returns the
+// policies whose findings changed.
 func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*placement.Verdict, unsettled bool) (changed []string) {
 	patched, approved := rulingOf(verdicts), rulingOf(released(verdicts))
 	verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.RemediatesExisting() })
@@ -287,8 +280,8 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	return changed
 }
 
-// record replaces the finding of a policy on an object by that of a verdict, of which by is the ruling of all policies; there is none any
-// more if the verdict is nil. It reports whether the object violates the policy, or did so before.
+// record replaces the finding of a policy on an object by that of a verdict; nil if the policy does not match it any more. by is the ruling
+// of all policies. It reports whether the object violates the policy, or did so before.
 func (l *Ledger) record(key Key, a *account, v *placement.Verdict, now finding, by ruling) (violates bool) {
 	before, known := a.objects[key]
 	if v == nil {
@@ -341,8 +334,7 @@ func (l *Ledger) ForgetPolicy(name string) {
 	}
 }
 
-// Contest declares that others change back what policies require of an object. by names them. It lasts until Record declares that the
-// object settles.
+// Contest declares that others, which by names, change an object back. It lasts until Record declares that the object settles.
 func (l *Ledger) Contest(key Key, by string, policies ...string) {
 	defer l.lock()()
 	l.contested[key] = contest{by, policies}
@@ -408,8 +400,8 @@ func (l *Ledger) Requires(policy string, key Key) bool {
 	return f.move != moveID{}
 }
 
-// Misplaced reports whether a policy that is enforced denies an object, or decides other clusters than the object has, according to the
-// newest decisions. It is known before the object is patched.
+// Misplaced reports whether a policy that is enforced denies an object, or decides other clusters than it has, before the object is
+// patched.
 func (l *Ledger) Misplaced(key Key) bool {
 	defer l.lock()()
 	return slices.ContainsFunc(l.byKey[key], func(policy string) bool {
@@ -505,11 +497,10 @@ type Report struct {
 	Conflicts []string
 	// Unsettled are the names of the objects that are no longer patched because they do not settle, sorted.
 	Unsettled []string
-	// Contested are the names of the objects that are no longer patched because other clients change them back, with the names of those,
-	// sorted.
+	// Contested are the names of the objects that are no longer patched because the named other clients change them back, sorted.
 	Contested []string
-	// Obstacle says of one object that has to be moved why its last patch failed; "" if there is none. Unauthorized reports whether Berth
-	// lacks the permission for it.
+	// Obstacle says why the last patch of an object that has to be moved failed; "" for none. Unauthorized reports whether Berth lacks the
+	// permission.
 	Obstacle     string
 	Unauthorized bool
 	// Remediated is the number of patches and evictions since the ledger began to track the policy, of objects that were decided since.

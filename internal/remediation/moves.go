@@ -66,13 +66,12 @@ func rolls(obj *unstructured.Unstructured) bool {
 	return strategy != "OnDelete"
 }
 
-// RolloutOf returns the progress of an object's rollout by the conventions of kstatus. The object must have the fields of RolloutFields. If
-// its status is malformed, the object is not ready.
+// RolloutOf returns the progress of an object, which must have the RolloutFields, by the conventions of kstatus. A malformed status is not
+// ready.
 func RolloutOf(obj *unstructured.Unstructured) Rollout {
 	out := Rollout{UID: obj.GetUID(), Generation: obj.GetGeneration()}
 	pod := obj.GroupVersionKind().GroupKind() == podKind
-	// A Pod that has finished, or that its owner keeps from being scheduled, is not missed. For OnDelete, kstatus has this rule for
-	// StatefulSets alone.
+	// A Pod that has finished, or that is gated, is not missed. For OnDelete, kstatus has this rule for StatefulSets alone.
 	if obj.GetDeletionTimestamp() == nil && (pod && (finished(obj) || gated(obj)) || !pod && !rolls(obj)) {
 		out.Ready = true
 	} else if result, err := status.Compute(obj); err == nil {
@@ -97,16 +96,14 @@ var notRolled = []schema.GroupResource{
 	{Group: "batch", Resource: "jobs"}, {Group: "batch", Resource: "cronjobs"},
 }
 
-// Observes reports whether remediation of a policy has to know which objects of a type are ready, because it may replace their pods or
-// evict them.
+// Observes reports whether remediation of a policy may replace or evict pods of a type, so that it has to know which objects are ready.
 func Observes(p *placement.Policy, resource schema.GroupResource) bool {
 	return p.WatchesRollouts() && (!slices.Contains(notRolled, resource) || EvictsFrom(p, resource))
 }
 
 // movement is an object that is patched or moved, or that was granted a patch.
 type movement struct {
-	// patching are the policies for which the object is patched or may be patched now, with what they want. began is when Ask allowed the last
-	// patch.
+	// patching has what the policies want for which the object is, or may be, patched now. began is when Ask allowed the last patch.
 	patching map[*bounds]claim
 	began    time.Time
 	// granted is the place in line that the object had, if it may be patched now and was not asked for yet; otherwise nil.
@@ -115,13 +112,12 @@ type movement struct {
 	// unavailable meanwhile. patched has its UID, generation, and resource version after the patch.
 	following map[*bounds]bool
 	patched   Rollout
-	// reported is set if only a report of a system says that the object is ready. moved is when the patch was over that moved the object to
-	// other clusters; zero if none did.
+	// reported is set if only a system's report says that the object is ready. moved is when it was moved to other clusters; zero if it was
+	// not.
 	reported bool
 	moved    time.Time
-	// deadline is when the object has failed if it is not ready by then; zero if there is none. If adopted is set, it is not known whether an
-	// earlier leader was moving the object, and it does not count as moved any more then. late is set once the object has failed because of
-	// that.
+	// deadline is when the object has failed if it is not ready by then, zero for none, and late is set once it has. If adopted is set, it is
+	// not known whether an earlier leader was moving the object, which does not count as moved any more at the deadline.
 	deadline      time.Time
 	adopted, late bool
 	// seen is the newest progress since the object began to be moved, which may be newer than the patch.
@@ -191,8 +187,7 @@ func byPolicy(a, b claim) int { return strings.Compare(a.name, b.name) }
 
 // Carrier is what is known of the systems that carry an object to clusters. The zero value stands for none.
 type Carrier struct {
-	// Reports reports whether one of them says where the object runs. Surges reports whether the object stays in clusters that it leaves until
-	// it runs in its new ones.
+	// Reports reports whether one of them says where the object runs, and Surges whether it stays in clusters until it runs in its new ones.
 	Reports, Surges bool
 }
 
@@ -204,8 +199,7 @@ func (s *Scheduler) movementOf(key Key) *movement {
 	return s.moving[key]
 }
 
-// follow makes an object count as moved after its patch for the policies that require it. It may take the shortest moveTimeout of them to
-// run in its new clusters.
+// follow makes an object count as moved after its patch for the policies that require it, with the shortest moveTimeout of them.
 func (s *Scheduler) follow(now time.Time, m *movement) {
 	var timeout time.Duration
 	for b, c := range m.patching {
@@ -360,9 +354,8 @@ func (s *Scheduler) unobserve(key Key) {
 	s.update(key)
 }
 
-// Settled reports whether it is known which objects of a policy are not ready, so that Ask lets the policy roll pods. If not, the caller
-// should call Settle as soon as all objects that the policy matches have been observed and decided. epoch changes when that has to be found
-// out again.
+// Settled reports whether it is known which objects of a policy are not ready, so that Ask lets it roll pods. If not, the caller should
+// call Settle once all matched objects have been observed and decided. epoch changes when that has to be found out again.
 func (s *Scheduler) Settled(policy string) (settled bool, epoch int) {
 	defer s.lock()()
 	b := s.policies[policy]
@@ -410,9 +403,8 @@ func (s *Scheduler) updateMoving(others ...*bounds) {
 	}
 }
 
-// takeOver goes on with what an earlier leader left of a policy. The moves to other clusters that are known go on as far as the objects do not
-// run there yet: they fail when they would have under that leader. If all is set, other objects that it may have been moving count as moved
-// for some time. The caller calls update.
+// takeOver goes on with what an earlier leader left of a policy. Known moves to other clusters fail when they would have under that leader.
+// If all is set, other objects that it may have been moving count as moved for some time. The caller calls update.
 func (s *Scheduler) takeOver(now time.Time, b *bounds, all bool) {
 	for key, r := range s.unready {
 		reported := r.Version != ""
@@ -447,8 +439,7 @@ func (m *movement) adopt(r Rollout, adopted, late bool) {
 	m.patched, m.reported, m.adopted, m.late = r, r.Version != "", adopted, late
 }
 
-// expire ends the movements whose deadline has come. Objects that do not run in their clusters in time have failed, and go on to count as
-// moved.
+// expire ends the movements whose deadline has come: what was adopted does not count any more, and other objects have failed.
 func (s *Scheduler) expire(now time.Time) {
 	s.deadline = time.Time{}
 	for key, m := range s.moving {
@@ -495,8 +486,7 @@ type Left struct {
 	// Moving reports whether the leader may have been moving objects. Moves are those to other clusters that are known.
 	Moving bool
 	Moves  []Move
-	// Failed are the objects that failed. Pause identifies the pause of the policy's patches that lasts, "" for none, and PausedIn is where it
-	// stops them.
+	// Failed are the objects that failed. Pause identifies the pause because of them, "" for none, and PausedIn is where it stops patches.
 	Failed   []Failure
 	Pause    string
 	PausedIn containment.Scope
@@ -521,8 +511,7 @@ func (s *Scheduler) Resume(now time.Time, policy string, left Left) {
 	}
 }
 
-// fail records that a patch of an object for a policy, or its rollout, failed. If too many did, it pauses the policy, or some namespaces of
-// it. The caller calls update.
+// fail records that a patch of an object for a policy, or its rollout, failed, and pauses the policy where too many did.
 func (s *Scheduler) fail(now time.Time, key Key, b *bounds, f failure) {
 	if b.version == nil && !b.resuming {
 		return
@@ -599,9 +588,8 @@ type Waiting struct {
 	// Closed are the objects that wait until a window opens, and Opens is when one does; zero if none ever does.
 	Closed int
 	Opens  time.Time
-	// Unavailable are the objects that wait because too many objects are unavailable: as many as UnavailableNow, and FirstUnavailable is one
-	// of these. At most MaxUnavailable may be. This counts for the policy UnavailableFor, which may be another one that wants to patch the
-	// same objects.
+	// Unavailable are the objects that wait because UnavailableNow objects, of which FirstUnavailable is one, are unavailable, and
+	// MaxUnavailable may be, for the policy UnavailableFor, which may be another one that wants to patch the same objects.
 	Unavailable, UnavailableNow, MaxUnavailable int
 	FirstUnavailable                            Key
 	UnavailableFor                              string
@@ -609,18 +597,17 @@ type Waiting struct {
 	Stopped int
 	// Protected are the Pods that wait because a PodDisruptionBudget does not allow their eviction.
 	Protected int
-	// Rollouts is the number of objects that were patched and whose rollout is not complete, and of evicted Pods that are not gone. It is not
-	// known while Resuming is set: an earlier leader was moving objects.
+	// Rollouts is the number of patched objects whose rollout is not complete, and of evicted Pods that are not gone. It is not known while
+	// Resuming is set: an earlier leader was moving objects.
 	Rollouts int
 	Resuming bool
 	// Moves are those of them that were moved to other clusters and do not run there yet, as far as a system reports that, sorted. While
 	// Resuming is set, they include all that the earlier leader left.
 	Moves []Move
-	// Late are those of them that have failed because they do not run in their new clusters in time, and that count as moved in their
-	// namespace.
+	// Late are those of them that do not run in their new clusters in time, so that they have failed and count in their namespace alone.
 	Late int
-	// Failures are the objects whose patch or rollout failed, and Pause identifies the pause because of them; "" for none. PausedIn is where
-	// it stops patches, if there is one.
+	// Failures are the objects whose patch or rollout failed. Pause identifies the pause because of them, "" for none, and PausedIn is its
+	// extent.
 	Failures []Failure
 	Pause    string
 	PausedIn containment.Scope
@@ -660,8 +647,7 @@ func (w *Waiting) pauseMessage(policy string, named bool) string {
 type Move struct {
 	// Key is the object, without the version of its resource.
 	Key
-	// Since is when it was moved. Deadline is when it has failed if it does not run in its clusters by then; zero if it has failed for that
-	// reason.
+	// Since is when it was moved, and Deadline when it has failed if it does not run in its clusters by then; zero if it has.
 	Since, Deadline time.Time
 }
 

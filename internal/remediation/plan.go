@@ -48,8 +48,7 @@ import (
 // If several policies with mode Approved move an object, it waits until the plans of all of them are approved: what one of them moves alone
 // may differ from what the plans say.
 
-// Plan is what remediation of a policy had to do when all objects that a change concerns were decided, before the first of them was
-// patched.
+// Plan is what remediation of a policy had to do when all objects that a change concerns were decided, before the first patch.
 type Plan struct {
 	// Digest identifies the moves: the same moves have the same digest, also if another program computes it.
 	Digest string
@@ -94,7 +93,8 @@ func (m PlannedMove) Evicts() bool { return evicts(m.Resource.GroupResource(), m
 
 // Cause is why objects have to be decided again. The zero value stands for changes of objects or of namespaces.
 type Cause struct {
-	// Policy is set if another generation of the policy came into force. Data are the names of the data that changed and that the policy reads.
+	// Policy is set if another generation of the policy came into force. Data are the names of the data that changed and that the policy
+	// reads.
 	Policy bool
 	Data   sets.Set[string]
 }
@@ -168,8 +168,7 @@ type moveID [16]byte
 
 func compareMoves(a, b moveID) int { return bytes.Compare(a[:], b[:]) }
 
-// digestOf returns the digest of moves: the SHA-256 hash over their sorted IDs, cut to 16 bytes, in hexadecimal digits. It sorts its
-// argument.
+// digestOf returns the digest of moves, which it sorts: the SHA-256 hash over their sorted IDs, cut to 16 bytes, in hexadecimal digits.
 func digestOf(ids []moveID) string {
 	slices.SortFunc(ids, compareMoves)
 	hash := sha256.New()
@@ -243,15 +242,12 @@ func decodeChanges(encoded string) (out []placement.Change) {
 type share uint8
 
 const (
-	// unplanned means that the move is not part of the plan, or that there is none.
-	unplanned share = iota
-	// asPlanned means that the move is part of the plan, and otherwise that the plan has another move of the object.
-	asPlanned
-	otherwise
+	unplanned share = iota // The move is not part of the plan, or there is none.
+	asPlanned              // The move is part of the plan.
+	otherwise              // The plan has another move of the object.
 )
 
-// plan sets what the required move of an object is to the policy's plan. If the object can't be decided for now, that is the move in the
-// plan: a failure is not progress.
+// plan sets what the move of an object is to the policy's plan. An object that can't be decided keeps its move: a failure is no progress.
 func (f *finding) plan(before finding, r ruling) {
 	planned := before.planned != unplanned
 	switch {
@@ -272,25 +268,22 @@ func (f *finding) plan(before finding, r ruling) {
 
 // planning is what the ledger knows of the plan of one policy. The Ledger's mutex protects it.
 type planning struct {
-	// current is the newest plan; nil if there is none. Its Done is not set. content is all of its moves. saved is the digest of the plan that
-	// is stored.
+	// current is the newest plan, without Done; nil for none. content is all of its moves. saved is the digest of the plan that is stored.
 	current *Plan
 	content *ApprovedPlan
 	saved   string
-	// moves is the number of objects with a move. planned is the number of those whose move is part of the plan, and changed of those of which
-	// the plan has another move. undecided is the number of objects that can't be decided now.
+	// moves counts the objects with a move: planned those whose move is part of the plan, and changed those of which it has another one.
+	// undecided counts the objects that can't be decided now.
 	moves, planned, changed, undecided int
 	// refused reports whether Permit refused a move of the plan, so that its objects must be decided again once they may be moved.
 	refused bool
 	// causes are why objects have been decided since the newest plan.
 	causes Cause
-	// approval is the newest approval, of whatever plan; nil if there is none. unsaved is the digest of the plan that the caller of
-	// ConcludeAssessments was told to store.
+	// approval is the newest one, of whatever plan; nil for none. unsaved is the digest of the plan that ConcludeAssessments said to store.
 	approval *Approval
 	unsaved  string
-	// continued is the approved plan that an earlier leader was carrying out; nil if there is none, or if something else has to be moved.
-	// continuing reports whether it is not known yet what is left of it, and partial whether some objects may never be decided, so that the
-	// plan is not known to be completed.
+	// continued is the approved plan that an earlier leader was carrying out; nil for none, or if something else has to be moved. continuing
+	// is set until it is known what is left of it, and partial if some objects may never be decided, so that it is not known to be completed.
 	continued           *ApprovedPlan
 	continuing, partial bool
 }
@@ -308,8 +301,7 @@ func (p *planning) track(before, now finding) {
 	p.settle()
 }
 
-// settle uses up the approval of a plan that an earlier leader was carrying out if nothing is left of it. That leader may have made the
-// last move and not have reported it.
+// settle uses up the approval of an earlier leader's plan if nothing is left of it: that leader may have made the last move unreported.
 func (p *planning) settle() {
 	if p.continued != nil && !p.continuing && !p.partial && p.undecided == 0 && p.moves == 0 && p.approval != nil {
 		p.approval, p.continued = p.approval.with(true, p.approval.Known), nil
@@ -523,8 +515,7 @@ func (l *Ledger) permits(key Key, uid types.UID, needs Due) bool {
 	return !refused
 }
 
-// Unsaved returns the plan of a policy that is approved, but can't be carried out because it is not stored; nil if there is none. The
-// caller must store it, and call Saved afterwards.
+// Unsaved returns the approved plan of a policy that is not stored yet; nil for none. The caller must store it, and call Saved afterwards.
 func (l *Ledger) Unsaved(policy string) *ApprovedPlan {
 	defer l.lock()()
 	if a := l.find(policy); a.approved() && !a.permitted() {

@@ -35,8 +35,8 @@ import (
 
 // Scheduler says when existing objects may be patched or evicted. It keeps to the budgets and windows of the policies and of all policies
 // together, delays patches while the data of their policy keeps changing, and lets one patch probe for others when patches fail. It delays
-// patches and never drops any. docs/scheduler.md has its states and rules. It is safe for concurrent use. Callers of its methods that are
-// not exported hold mu.
+// patches and never drops any. docs/scheduler.md has its states and rules. It is safe for concurrent use. Callers of unexported methods
+// hold mu.
 //
 // An object is moved from its patch until the patch is done, and if the patch rolls pods, until that rollout is complete or has failed. An
 // object that is not ready, or that is moved by a patch that rolls pods, is unavailable. To patch an object that is unavailable anyway does
@@ -62,8 +62,7 @@ type Scheduler struct {
 	policies map[string]*bounds
 	all      *bounds
 	line     line
-	// dirty is set if objects that wait may go on since the last pass, and wake is when they may because time passed; zero if only an event
-	// can help.
+	// dirty is set if waiting objects may go on since the last pass. wake is when time lets them go on; zero if only an event can.
 	dirty bool
 	wake  time.Time
 	// news is what Schedule has to return besides the objects of a pass.
@@ -73,11 +72,9 @@ type Scheduler struct {
 	unready map[Key]Rollout
 	// counted are the bounds for which an object is moved or unavailable.
 	counted map[Key][]*bounds
-	// deadline is the first one of the movements, and resumeUntil when it is given up to find out what an earlier leader was moving; zero for
-	// none.
+	// deadline is the first one of the movements. resumeUntil is when it is given up to find out what an earlier leader left. Zero is none.
 	deadline, resumeUntil time.Time
-	// refusals holds the delay before the next attempt for each object whose last patch was refused, and protected the Pods whose eviction a
-	// PodDisruptionBudget did not allow.
+	// refusals has the delay of each object whose last patch was refused, and protected the Pods that a PodDisruptionBudget protects.
 	refusals  map[Key]time.Duration
 	protected map[Key]protectedPod
 	// repeats holds the controllers of Pods that were evicted recently, by UID.
@@ -116,13 +113,11 @@ type Next struct {
 	Wake time.Time
 	// Unsettled are the policies of which it must be known what is ready before waiting objects may go on. See Settled.
 	Unsettled []string
-	// Paused are the policies whose patches stopped, in all namespaces or in some, because too many failed. Changed are those whose rollouts
-	// or failures changed.
+	// Paused are the policies whose patches stopped somewhere because too many failed, and Changed those whose rollouts or failures changed.
 	Paused, Changed []string
 }
 
-// NewScheduler returns a scheduler. objects knows the objects that the policies match. exempt reports whether changes of a policy's data
-// are not held down; it must not call the Scheduler.
+// NewScheduler returns a scheduler. exempt reports whether changes of a policy's data are not held down; it must not call the Scheduler.
 func NewScheduler(limits Limits, objects Matches, exempt func(policy string) bool) *Scheduler {
 	s := &Scheduler{
 		objects: objects, exempt: exempt, changes: notify.NewSignal(), policies: map[string]*bounds{}, all: newBounds("", time.Time{}),
@@ -264,8 +259,7 @@ func (s *Scheduler) freed() {
 	}
 }
 
-// Schedule returns the objects that may go on, and what else has changed since it was called last. It grants each of them what its patch
-// needs.
+// Schedule returns the objects that may go on, to each of which it grants a patch, and what else has changed since it was called last.
 func (s *Scheduler) Schedule(now time.Time) Next {
 	defer s.lock()()
 	if passed(s.resumeUntil, now) {
@@ -402,33 +396,23 @@ func (s *Scheduler) cancel(key Key) (place *waiter) {
 type waitReason uint8
 
 const (
-	// forNothing means that the object does not wait.
-	forNothing waitReason = iota
-	// forRelease means that the patches of the policy stopped in the object's namespace because too many failed.
-	forRelease
-	// forProbe means that one patch tests for the others whether patches succeed again.
-	forProbe
-	// forData means that the policy's data changed soon after patches for the change before.
-	forData
-	// forChange means that a change is being assessed, or is not carried out because it would harm too many objects.
-	forChange
-	// forWindow and forPace mean a window of the policy, and the pace of its patches.
-	forWindow
-	forPace
-	// forSettling means that it is not known yet which objects of the policy are ready.
-	forSettling
-	// forSlot and forAvailability mean that other objects are being moved, or are unavailable.
-	forSlot
-	forAvailability
+	forNothing      waitReason = iota // The object does not wait.
+	forRelease                        // The patches of the policy stopped in the object's namespace because too many failed.
+	forProbe                          // One patch tests for the others whether patches succeed again.
+	forData                           // The policy's data changed soon after patches for the change before.
+	forChange                         // A change is being assessed, or is not carried out because it would harm too many objects.
+	forWindow                         // No window of the policy is open.
+	forPace                           // The last patch or grant was too recent.
+	forSettling                       // It is not known yet which objects of the policy are ready.
+	forSlot                           // Other objects are being moved.
+	forAvailability                   // Other objects are unavailable.
 )
 
 // block is what keeps an object back.
 type block struct {
 	reason waitReason
-	// policy is the policy whose rule it is; "" for the bounds of all policies together.
-	policy string
-	// until is when time ends it; zero if only an event can.
-	until time.Time
+	policy string    // The policy whose rule it is; "" for the bounds of all policies together.
+	until  time.Time // When time ends it; zero if only an event can.
 }
 
 const (
@@ -484,8 +468,7 @@ func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, granted bool) blo
 	open, opens := b.version.Windows.Open(now)
 	switch {
 	case b.pause != "" && b.paused.Includes(key.Namespace) && (b.paused.All() || !b.refused(key)):
-		// In single namespaces, what was refused is tried again: the stop ends when it is accepted. A stop of all patches lasts until it is
-		// released.
+		// A stop in single namespaces ends when what was refused is accepted, so that is tried again.
 		return block{reason: forRelease, policy: b.name}
 	case !probe.IsZero():
 		return block{forProbe, b.name, probe}
@@ -509,19 +492,14 @@ func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, granted bool) blo
 // Ending is how a patch or an eviction ended.
 type Ending uint8
 
+// The endings of patches and evictions.
 const (
-	// Unmade means that the object is gone, or was changed by others, so that it is decided again.
-	Unmade Ending = iota
-	// Made means that the object has the placement that was decided, or is evicted.
-	Made
-	// Overtaken means that the object was changed, and has another placement.
-	Overtaken
-	// Refused means that the API server refused to patch this object for a reason of its own.
-	Refused
-	// Failed means that it was not patched for a reason that other objects may share.
-	Failed
-	// Protected means that a PodDisruptionBudget does not allow the eviction. It does not count for the pace.
-	Protected
+	Unmade    Ending = iota // The object is gone, or was changed by others, so that it is decided again.
+	Made                    // The object has the placement that was decided, or is evicted.
+	Overtaken               // The object was changed, and has another placement.
+	Refused                 // The API server refused to patch this object for a reason of its own.
+	Failed                  // It was not patched for a reason that other objects may share.
+	Protected               // A PodDisruptionBudget does not allow the eviction. It does not count for the pace.
 )
 
 // Patch is the result of a patch or an eviction.
@@ -640,8 +618,7 @@ func (s *Scheduler) learn(now time.Time, key Key, b *bounds, ending Ending) (rep
 }
 
 // Decided declares that an object was decided, so that other policies may match it now, and which verdicts require a patch. If none do, the
-// object does not wait any more, and failures of its patches do not count, unless they are those of an earlier leader, of which it is not
-// known yet whether they last.
+// object does not wait any more, and failures of its patches do not count, except those of an earlier leader that may last.
 func (s *Scheduler) Decided(key Key, due Due) {
 	defer s.lock()()
 	names := Names(due)
@@ -712,9 +689,8 @@ func (s *Scheduler) DataChanged(policy string) {
 	}
 }
 
-// PolicyChanged declares that another version of a policy is in force, or none if it is nil. The objects that wait for the earlier version
-// must be decided again. The pace of the policy's patches goes on, and so do its rollouts. Another generation ends a pause because of
-// failures: its patches may succeed.
+// PolicyChanged declares which version of a policy is in force; nil for none. Objects that wait for the earlier one must be decided again.
+// Pace and rollouts go on. Another generation ends a pause because of failures: its patches may succeed.
 func (s *Scheduler) PolicyChanged(now time.Time, name string, version *placement.Policy) {
 	defer s.lock()()
 	if again := s.line.removePolicy(name); len(again) > 0 {
@@ -784,8 +760,8 @@ func (s *Scheduler) usesOf(claims []claim) sets.Set[*usage] {
 	return out
 }
 
-// update drops the movement of an object if it is over, and recomputes what the object is to the bounds of the policies that match or move it, of those to which it was something before, and
-// of others.
+// update drops an object's movement if it is over, and recomputes what the object is to the bounds of the policies that match or move it,
+// to those for which it counted before, and to others.
 func (s *Scheduler) update(key Key, others ...*bounds) {
 	m := cmp.Or(s.moving[key], &movement{})
 	if len(m.patching)+len(m.following) == 0 {
@@ -842,8 +818,8 @@ type waiter struct {
 	class *class
 }
 
-// classID identifies objects that the same rules keep back: they are in one namespace, and claims says which policies want to patch them,
-// and how rules treat them. own is set for an object that is moved, which is a class by itself.
+// classID identifies objects that the same rules keep back: those of a namespace with the same claims. own is an object that is moved,
+// which is a class by itself.
 type classID struct {
 	namespace, claims string
 	own               Key

@@ -44,8 +44,7 @@ var (
 // Due are those verdicts on an object that require a patch or an eviction.
 type Due []*placement.Verdict
 
-// DueOf returns the verdicts that require a patch or an eviction, also those that need an approval. It is empty if no policy requires one,
-// or if a patch would be denied.
+// DueOf returns the verdicts that require a patch or an eviction, with or without an approval. It is empty if a patch would be denied.
 func DueOf(verdicts []*placement.Verdict) Due {
 	if Blocks(verdicts) {
 		return nil
@@ -197,8 +196,7 @@ func Qualify(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
 	}
 }
 
-// qualifyEvictions marks the changes that an eviction of the object makes as possible, for policies with evictions. If there can be none,
-// the changes say why.
+// qualifyEvictions marks the changes that an eviction makes as possible, for policies with evictions. If there can be none, they say why.
 func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
 	// Without the rule scheduling, a policy only takes back what it set before. That is no reason to evict Pods.
 	evicting := slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.Evict || !v.Policy.Schedules })
@@ -221,15 +219,13 @@ func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verd
 	}
 }
 
-// deniesNew reports whether a policy that leaves an existing Pod as it is would deny another one, because it is for new objects only, or
-// because no cluster is left.
+// deniesNew reports whether a policy that leaves a Pod as it is would deny a new one: it is for new ones only, or leaves no cluster.
 func deniesNew(v *placement.Verdict) bool {
 	return v.Policy.Mode == placementv1.ModeEnforce && (v.DeniesNew || slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return !possible(c) && !c.ChangesPods() }))
 }
 
-// recreating are the kinds of controllers that create another Pod in place of one that was evicted, which may run on another node.
-// DaemonSets are not among them: their new Pod is bound to the same node. Nor are Jobs: they count an eviction as a failure, after which
-// they may fail.
+// recreating are the kinds of controllers that replace an evicted Pod by one that may run on another node. The new Pod of a DaemonSet is
+// bound to the same node, and a Job counts an eviction as a failure, after which it may fail.
 var recreating = []schema.GroupKind{{Group: "apps", Kind: "ReplicaSet"}, {Group: "apps", Kind: "StatefulSet"}, {Kind: "ReplicationController"}}
 
 // notEvicted returns why a Pod must not be evicted; "" if it may be.
