@@ -297,22 +297,14 @@ func (s *Scheduler) ObserveAll(now time.Time, resource schema.GroupVersionResour
 // Unwatch declares that rollouts of a type are not observed any more. Until Settle is called again, no policy rolls pods.
 func (s *Scheduler) Unwatch(resource schema.GroupVersionResource) {
 	defer s.lock()()
-	s.unsettle()
+	s.epoch++
 	s.unobserveType(resource, nil)
 }
 
 // Unsettle declares that policies may match objects whose rollouts have not been observed.
 func (s *Scheduler) Unsettle() {
 	defer s.lock()()
-	s.unsettle()
-}
-
-// unsettle is Unsettle.
-func (s *Scheduler) unsettle() {
 	s.epoch++
-	for _, b := range s.policies {
-		b.settled = false
-	}
 }
 
 // Unobserve declares that an object does not exist any more, or that another one has its name.
@@ -359,7 +351,7 @@ func (s *Scheduler) unobserve(key Key) {
 func (s *Scheduler) Settled(policy string) (settled bool, epoch int) {
 	defer s.lock()()
 	b := s.policies[policy]
-	return b != nil && b.settled, s.epoch
+	return b != nil && b.settled == s.epoch, s.epoch
 }
 
 const (
@@ -377,7 +369,7 @@ func (s *Scheduler) Settle(now time.Time, version *placement.Policy, rolled []sc
 	if b == nil || b.version != version || s.epoch != epoch {
 		return
 	}
-	b.settled, b.rolled = true, rolled
+	b.settled, b.rolled = epoch, rolled
 	if b.resuming {
 		// Failures that are over do not count any more.
 		for key := range b.failed.objects {

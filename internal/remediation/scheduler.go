@@ -82,7 +82,7 @@ type Scheduler struct {
 	// histories has the recent patches of each object. swept is when old ones were last removed.
 	histories map[Key]*history
 	swept     time.Time
-	// epoch is the number of calls of unsettle.
+	// epoch increases when it has to be found out again which objects are ready.
 	epoch int
 }
 
@@ -123,7 +123,7 @@ func NewScheduler(limits Limits, objects Matches, exempt func(policy string) boo
 		objects: objects, exempt: exempt, changes: notify.NewSignal(), policies: map[string]*bounds{}, all: newBounds("", time.Time{}),
 		line:   line{byKey: map[Key]*waiter{}, classes: map[classID]*class{}},
 		moving: map[Key]*movement{}, unready: map[Key]Rollout{}, counted: map[Key][]*bounds{}, refusals: map[Key]time.Duration{},
-		protected: map[Key]protectedPod{}, repeats: map[types.UID]repeat{}, histories: map[Key]*history{},
+		protected: map[Key]protectedPod{}, repeats: map[types.UID]repeat{}, histories: map[Key]*history{}, epoch: 1,
 	}
 	s.all.limits.MaxPerMinute, s.all.limits.MaxConcurrent = int32(limits.MaxPerMinute), int32(limits.MaxConcurrent)
 	return s
@@ -476,7 +476,7 @@ func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, granted bool) blo
 		return block{forData, b.name, data}
 	case !open:
 		return block{forWindow, b.name, opens}
-	case !b.settled && c.follows || b.any((*bounds).boundsMoves) && b.any(func(member *bounds) bool { return member.resuming }):
+	case b.settled != s.epoch && c.follows || b.any((*bounds).boundsMoves) && b.any(func(member *bounds) bool { return member.resuming }):
 		return block{forSettling, b.name, now.Add(settleInterval)}
 	case c.rolls && b.limits.MaxUnavailable != nil && !b.unavailable.has(key) && len(b.unavailable.objects) >= b.maxUnavailable(s.objects):
 		return block{reason: forAvailability, policy: b.name}
@@ -699,7 +699,7 @@ func (s *Scheduler) PolicyChanged(now time.Time, name string, version *placement
 	}
 	b := s.policies[name]
 	if b != nil {
-		b.settled, b.probes, b.data = false, failing{}, holding{}
+		b.settled, b.probes, b.data = 0, failing{}, holding{}
 	}
 	if version != nil {
 		s.apply(version)

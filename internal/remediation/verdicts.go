@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -312,12 +313,7 @@ func IsFieldManager(manager string) bool {
 // for example because its value was removed, it is the one that last wrote any field of the object. It is empty if there is none.
 func ManagerOf(entries []metav1.ManagedFieldsEntry, due Due) string {
 	var owner, writer metav1.ManagedFieldsEntry
-	at := func(e metav1.ManagedFieldsEntry) (out time.Time) {
-		if e.Time != nil {
-			out = e.Time.Time
-		}
-		return out
-	}
+	at := func(e metav1.ManagedFieldsEntry) time.Time { return ptr.Deref(e.Time, metav1.Time{}).Time }
 	for _, entry := range entries {
 		if IsFieldManager(entry.Manager) || entry.Subresource != "" {
 			continue
