@@ -61,7 +61,7 @@ type bounds struct {
 	most int
 	// failed are the objects, unversioned, whose patch or rollout failed. pause identifies the pause because of them, "" for none, and paused
 	// is where it stops patches.
-	failed tally[failure]
+	failed tally[Failure]
 	pause  string
 	paused containment.Scope
 	// probes are the patches that fail for reasons that objects share, and data the changes of the policy's data.
@@ -69,22 +69,16 @@ type bounds struct {
 	data   holding
 }
 
-// failure is why a patch of an object, or its rollout, failed.
-type failure struct {
-	reason  string
-	rollout bool
-}
-
 func newBounds(name string, last time.Time) *bounds {
-	b := &bounds{name: name, unavailable: newTally[struct{}](), failed: newTally[failure]()}
-	b.share(newUsage(last))
+	b := &bounds{name: name, usage: newUsage(last), unavailable: newTally[struct{}](), failed: newTally[Failure]()}
+	b.members = []*bounds{b}
 	return b
 }
 
 // usage is what is done for one policy, for the policies of a group, or for all policies.
 type usage struct {
 	// members are the policies that share it.
-	members sets.Set[*bounds]
+	members []*bounds
 	// last is the time of the last patch, and earlier that of the one before it. granted is when an object was last granted a patch.
 	last, earlier, granted time.Time
 	// moving are the objects that are moved, and late those of them that have failed because they do not run in time.
@@ -92,26 +86,7 @@ type usage struct {
 }
 
 func newUsage(last time.Time) *usage {
-	return &usage{members: sets.New[*bounds](), last: last, moving: newTally[struct{}](), late: newTally[struct{}]()}
-}
-
-// share makes the policy share a usage in place of its present one.
-func (b *bounds) share(u *usage) {
-	if b.usage != nil {
-		b.members.Delete(b)
-	}
-	b.usage = u
-	u.members.Insert(b)
-}
-
-// any reports whether f is true for one of the policies that share the usage.
-func (u *usage) any(f func(*bounds) bool) bool {
-	for member := range u.members {
-		if f(member) {
-			return true
-		}
-	}
-	return false
+	return &usage{last: last, moving: newTally[struct{}](), late: newTally[struct{}]()}
 }
 
 // tally holds objects, with their numbers by namespace.
@@ -187,13 +162,11 @@ func pauseID(generation int64, now time.Time) string {
 func (b *bounds) blocked(now time.Time, key Key, granted bool) block {
 	// A moved object takes no other slot. One that has failed takes a slot of its namespace alone, so that no tenant stops the others.
 	self, elsewhere := count(b.moving.has(key)), len(b.late.objects)-b.late.namespaces[key.Namespace]
-	if most := int(b.limits.MaxConcurrent); most > 0 && len(b.moving.objects)-self-elsewhere >= most {
+	most, mostHere := int(b.limits.MaxConcurrent), int(b.limits.PerNamespace)
+	switch next := b.next(granted); {
+	case most > 0 && len(b.moving.objects)-self-elsewhere >= most, mostHere > 0 && b.moving.namespaces[key.Namespace]-self >= mostHere:
 		return block{reason: forSlot, policy: b.name}
-	}
-	if most := b.limits.PerNamespace; most > 0 && b.moving.namespaces[key.Namespace]-self >= int(most) {
-		return block{reason: forSlot, policy: b.name}
-	}
-	if next := b.next(granted); now.Before(next) {
+	case now.Before(next):
 		return block{forPace, b.name, next}
 	}
 	return block{}
@@ -213,12 +186,12 @@ func (b *bounds) maxUnavailable(objects Matches) int {
 // count records whether an object is moved, late, or unavailable for the policy. It reports whether that leaves more room for others.
 func (b *bounds) count(key Key, m *movement, unavailable bool) (freed bool) {
 	moved, was, late := b.moving.has(key), b.unavailable.has(key), b.late.has(key)
-	moves := b.name == "" && len(m.patching)+len(m.following) > 0 || b.any(m.movesFor)
+	moves := b.name == "" && len(m.patching)+len(m.following) > 0 || slices.ContainsFunc(b.members, m.movesFor)
 	b.moving.set(key, moves)
 	b.late.set(key, moves && m.late && len(m.patching) == 0)
 	b.unavailable.set(key, unavailable)
 	room := moved && !moves || !late && b.late.has(key)
-	return room && b.any((*bounds).boundsMoves) || was && !unavailable && b.limits.MaxUnavailable != nil
+	return room && slices.ContainsFunc(b.members, (*bounds).boundsMoves) || was && !unavailable && b.limits.MaxUnavailable != nil
 }
 
 // unversioned returns the key without the version of its resource. An object is the same in all versions.
@@ -281,14 +254,13 @@ func (h *holding) until(now time.Time) time.Time {
 
 // act declares that an object is patched for the newest data.
 func (h *holding) act(now time.Time) {
-	revised := h.revised
-	if h.revised = false; !revised || now.Before(h.acted.Add(h.hold)) {
-		return
+	if h.revised && !now.Before(h.acted.Add(h.hold)) {
+		if now.Sub(h.acted) > 2*holdDownMax {
+			h.hold = 0
+		}
+		h.acted, h.hold = now, backoff(h.hold, holdDown, holdDownMax)
 	}
-	if now.Sub(h.acted) > 2*holdDownMax {
-		h.hold = 0
-	}
-	h.acted, h.hold = now, backoff(h.hold, holdDown, holdDownMax)
+	h.revised = false
 }
 
 // streak is what is known of patches that fail for a reason that other objects may share, since the last one that succeeded.

@@ -325,10 +325,10 @@ func (l *Ledger) Holds(policy, namespace string) (assessed time.Time, paused boo
 
 // AssessmentResult is the result of ConcludeAssessments.
 type AssessmentResult struct {
-	// Released are the objects to decide again because of their policy's plan or its approval.
+	// Released are the objects to decide again because of their policy's plan or its approval. Freed reports whether Holds no longer holds
+	// back patches that it held back before.
 	Released []Key
-	// Freed reports whether Holds no longer holds back patches that it held back before.
-	Freed bool
+	Freed    bool
 	// Paused are the policies whose remediation was paused, in all namespaces or in some, and Resumed those whose remediation was resumed.
 	Paused, Resumed []string
 	// Changed are the policies whose pause changed, or of which an assessment ended.

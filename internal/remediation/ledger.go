@@ -83,9 +83,8 @@ type account struct {
 	objects map[Key]finding
 	// types are the numbers of objects by type.
 	types map[schema.GroupVersionResource]int
-	// remediated is the number of patches and evictions. unseen are their objects that were not decided since, with the version before.
+	// remediated is the number of patches and evictions.
 	remediated int64
-	unseen     map[Key]string
 	// obstacle is why the last patch of an object failed.
 	obstacle obstacle
 	planning
@@ -110,9 +109,10 @@ type finding struct {
 	// effect is what the policy would do to the object; zero for nothing. Objects to which the same happens share it.
 	effect unique.Handle[effect]
 	// failure is the reason why the object could not be decided.
-	failure   string
-	unsettled bool
-	harm      harm
+	failure string
+	// unsettled reports whether the object does not settle, and unseen whether it was patched or evicted in the version that was decided.
+	unsettled, unseen bool
+	harm              harm
 	// move identifies the move that the policy requires of the object; zero for none. If the object can't be decided, it is that of the plan.
 	// planned says what the move is to the policy's plan.
 	move    moveID
@@ -200,7 +200,9 @@ func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, uns
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{accounts: map[string]*account{}, byKey: map[Key][]string{}, late: map[Key]sets.Set[string]{}, skipped: sets.New[Key](), contested: map[Key]contest{}}
+	return &Ledger{
+		accounts: map[string]*account{}, byKey: map[Key][]string{}, late: map[Key]sets.Set[string]{}, skipped: sets.New[Key](), contested: map[Key]contest{},
+	}
 }
 
 // lock locks the ledger, and returns what unlocks it.
@@ -214,7 +216,7 @@ func (l *Ledger) find(name string) *account {
 	if a := l.accounts[name]; a != nil {
 		return a
 	}
-	out := &account{objects: map[Key]finding{}, types: map[schema.GroupVersionResource]int{}, unseen: map[Key]string{}}
+	out := &account{objects: map[Key]finding{}, types: map[schema.GroupVersionResource]int{}}
 	out.bound, out.harmed = (*placementv1.BlastRadius)(nil).WithDefaults(), newTally[harmed]()
 	return out
 }
@@ -257,8 +259,9 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 		}
 		before, known := a.objects[key]
 		violated := l.record(key, a, verdicts[i], now, ruling)
-		before.version, before.planned = a.objects[key].version, a.objects[key].planned
-		if !known || before != a.objects[key] {
+		after := a.objects[key]
+		before.version, before.planned, before.unseen = after.version, after.planned, after.unseen
+		if !known || before != after {
 			changed = append(changed, names[i])
 			violates = violates || violated
 		}
@@ -288,15 +291,12 @@ func (l *Ledger) record(key Key, a *account, v *placement.Verdict, now finding, 
 		a.heal(key)
 		a.types[key.Resource]--
 		delete(a.objects, key)
-		delete(a.unseen, key)
 	} else {
 		a.types[key.Resource] += count(!known)
 		l.count(key, v, a, before, known, now)
 		now.plan(before, by)
+		now.unseen = before.unseen && before.version == now.version
 		a.objects[key] = now
-		if version, unseen := a.unseen[key]; unseen && version != now.version {
-			delete(a.unseen, key)
-		}
 	}
 	a.unwell += count(now.harm != unharmed) - count(before.harm != unharmed)
 	a.track(before, now)
@@ -351,7 +351,9 @@ func (l *Ledger) Remediated(key Key, version string, policies ...string) {
 			a.obstacle = obstacle{}
 		}
 		if f, known := a.objects[key]; known && f.version == version {
-			a.unseen[key] = version
+			a.unseen += count(!f.unseen)
+			f.unseen = true
+			a.objects[key] = f
 		}
 	}
 }
@@ -406,7 +408,8 @@ func (l *Ledger) Misplaced(key Key) bool {
 	defer l.lock()()
 	return slices.ContainsFunc(l.byKey[key], func(policy string) bool {
 		effect := l.accounts[policy].objects[key].result()
-		return effect.enforced && (effect.denied || slices.ContainsFunc(decodeChanges(effect.changes), func(c placement.Change) bool { return c.Key == placementv1.ClustersAnnotation }))
+		moves := func(c placement.Change) bool { return c.Key == placementv1.ClustersAnnotation }
+		return effect.enforced && (effect.denied || slices.ContainsFunc(decodeChanges(effect.changes), moves))
 	})
 }
 
@@ -423,8 +426,7 @@ func (l *Ledger) Undecided(policies []string, keys ...Key) bool {
 // return quickly and must not call the ledger.
 func (l *Ledger) SubscribeDecided(f func(Key)) { l.recorded.Subscribe(f) }
 
-// SubscribeViolations registers f, which is called with the namespace when violations in it may have changed; "" stands for the objects
-// without a namespace. The ledger is locked meanwhile: f must return quickly and must not call the ledger.
+// SubscribeViolations registers f like SubscribeDecided, with the namespace when violations in it may have changed; "" for no namespace.
 func (l *Ledger) SubscribeViolations(f func(namespace string)) { l.violations.Subscribe(f) }
 
 // Violation is an object that violates one policy, or that the policy can't decide.
@@ -482,23 +484,18 @@ func (l *Ledger) ViolatedNamespaces() sets.Set[string] {
 // Report summarizes the objects that one policy matches.
 type Report struct {
 	Matched int
-	// Violations is the number of objects that violate the decision or could not be decided: Denied + Moved + Failed.
-	Violations int
-	// Denied is the number of objects that the policy would deny now, and Moved of those that it would change.
-	Denied, Moved int
-	// Conflicted is the number of objects with a key that another policy sets to another value.
-	Conflicted int
+	// Denied is the number of objects that the policy would deny now, Moved of those that it would change, and Failed of those that could not
+	// be decided. Violations is the sum of these. FailedMessage is the error of the first object that could not be decided.
+	Denied, Moved, Failed, Violations int
+	FailedMessage                     string
 	// Sample are the first violations by object.
 	Sample []placementv1.Violation
-	// Failed is the number of objects that could not be decided. FailedMessage is the error of the first of them.
-	Failed        int
-	FailedMessage string
-	// Conflicts are the names of the policies that set a key of the same object to another value, sorted.
-	Conflicts []string
-	// Unsettled are the names of the objects that are no longer patched because they do not settle, sorted.
-	Unsettled []string
-	// Contested are the names of the objects that are no longer patched because the named other clients change them back, sorted.
-	Contested []string
+	// Conflicted is the number of objects with a key that another policy sets to another value, and Conflicts the names of these policies.
+	Conflicted int
+	Conflicts  []string
+	// Unsettled are the names of the objects that are no longer patched because they do not settle, and Contested of those that other clients
+	// change back, with the names of these clients. All names are sorted.
+	Unsettled, Contested []string
 	// Obstacle says why the last patch of an object that has to be moved failed; "" for none. Unauthorized reports whether Berth lacks the
 	// permission.
 	Obstacle     string
@@ -529,7 +526,7 @@ func (l *Ledger) Report(policy string) Report {
 	defer l.lock()()
 	a := l.find(policy)
 	out := Report{
-		Matched: len(a.objects), Remediated: a.remediated - int64(len(a.unseen)), Plan: a.progress(), Approval: a.approval, Outstanding: a.moves,
+		Matched: len(a.objects), Remediated: a.remediated - int64(a.unseen), Plan: a.progress(), Approval: a.approval, Outstanding: a.moves,
 		Pause: a.report(), Assessing: a.assessing(),
 	}
 	conflicts := sets.New[string]()

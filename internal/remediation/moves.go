@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -42,9 +43,8 @@ type Rollout struct {
 	// UID identifies the object. Generation is the generation of its spec that was observed.
 	UID        types.UID
 	Generation int64
-	// Ready reports whether the rollout is complete and the object is ready.
-	Ready bool
-	// Failure is the reason why the rollout failed; empty if it did not fail.
+	// Ready reports whether the rollout is complete and the object is ready. Failure is why the rollout failed; "" if it did not.
+	Ready   bool
 	Failure string
 	// Version is the resource version of the object on which a multi-cluster system reports. Then Ready reports whether the object runs in its
 	// clusters. It is empty if Ready is what the object's own status says.
@@ -237,7 +237,7 @@ func (s *Scheduler) observe(now time.Time, key Key, r Rollout) {
 	}
 	if r.Ready {
 		for _, b := range s.policies {
-			if b.failed.objects[unversioned(key)].rollout {
+			if b.failed.objects[unversioned(key)].Rollout {
 				s.clearFailures(key, b)
 			}
 		}
@@ -263,7 +263,7 @@ func (s *Scheduler) conclude(now time.Time, key Key, r Rollout) {
 	case m.evicted || r.Ready || r.Failure != "":
 		for b := range m.following {
 			if !m.evicted && !r.Ready {
-				s.fail(now, key, b, failure{"its rollout failed: " + r.Failure, true})
+				s.fail(now, b, Failure{key, "its rollout failed: " + r.Failure, true})
 			}
 		}
 		s.endRollout(m)
@@ -315,7 +315,7 @@ func (s *Scheduler) Unobserve(key Key) {
 
 // unobserveType forgets the rollouts of a type, except those of the objects that remain.
 func (s *Scheduler) unobserveType(resource schema.GroupVersionResource, remaining map[Key]Rollout) {
-	for _, key := range slices.AppendSeq(slices.Collect(maps.Keys(s.unready)), maps.Keys(s.moving)) {
+	for _, key := range s.tracked() {
 		if _, remains := remaining[key]; key.Resource == resource && !remains && !s.reported(key) {
 			s.unobserve(key)
 		}
@@ -380,19 +380,21 @@ func (s *Scheduler) Settle(now time.Time, version *placement.Policy, rolled []sc
 		s.takeOver(now, b, true)
 	}
 	b.unavailable = newTally[struct{}]()
-	for key := range s.unready {
-		s.update(key)
-	}
-	s.updateMoving()
+	s.updateAll()
 	s.reclassify()
 	s.freed()
 }
 
-// updateMoving calls update for all objects that are moved.
-func (s *Scheduler) updateMoving(others ...*bounds) {
-	for key := range s.moving {
+// updateAll calls update for all objects that are moved or not ready.
+func (s *Scheduler) updateAll(others ...*bounds) {
+	for _, key := range s.tracked() {
 		s.update(key, others...)
 	}
+}
+
+// tracked returns the objects that are moved or not ready.
+func (s *Scheduler) tracked() []Key {
+	return sets.KeySet(s.moving).Union(sets.KeySet(s.unready)).UnsortedList()
 }
 
 // takeOver goes on with what an earlier leader left of a policy. Known moves to other clusters fail when they would have under that leader.
@@ -402,7 +404,8 @@ func (s *Scheduler) takeOver(now time.Time, b *bounds, all bool) {
 		reported := r.Version != ""
 		move, known := b.left[unversioned(key)]
 		known = known && reported
-		if !known && !(all && r.Failure == "" && (reported || Observes(b.version, key.Resource.GroupResource())) && slices.Contains(s.objects.Matching(key), b.name)) {
+		may := all && r.Failure == "" && (reported || Observes(b.version, key.Resource.GroupResource()))
+		if !known && !(may && slices.Contains(s.objects.Matching(key), b.name)) {
 			continue
 		}
 		m := s.movementOf(key)
@@ -414,7 +417,7 @@ func (s *Scheduler) takeOver(now time.Time, b *bounds, all bool) {
 			s.expect(m, move.Deadline)
 		} else if another {
 			// What has failed since it was moved is known to be one of those.
-			failed := reported && b.failed.objects[unversioned(key)].rollout
+			failed := reported && b.failed.objects[unversioned(key)].Rollout
 			m.adopt(r, !failed, failed)
 			m.moved, m.deadline = time.Time{}, time.Time{}
 		}
@@ -448,7 +451,7 @@ func (s *Scheduler) expire(now time.Time) {
 			}
 			m.late, m.deadline = true, time.Time{}
 			for b := range m.following {
-				s.fail(now, key, b, failure{reason, true})
+				s.fail(now, b, Failure{key, reason, true})
 			}
 		}
 		s.update(key)
@@ -499,18 +502,18 @@ func (s *Scheduler) Resume(now time.Time, policy string, left Left) {
 	b.generation, b.pause, b.paused = left.Generation, left.Pause, left.PausedIn
 	b.resuming = b.resuming || len(left.Failed) > 0
 	for _, f := range left.Failed {
-		s.fail(now, f.Key, b, failure{f.Reason, f.Rollout})
+		s.fail(now, b, f)
 	}
 }
 
 // fail records that a patch of an object for a policy, or its rollout, failed, and pauses the policy where too many did.
-func (s *Scheduler) fail(now time.Time, key Key, b *bounds, f failure) {
+func (s *Scheduler) fail(now time.Time, b *bounds, f Failure) {
 	if b.version == nil && !b.resuming {
 		return
 	}
-	key, f.reason = unversioned(key), truncate(f.reason)
-	before, known := b.failed.objects[key]
-	if b.failed.put(key, f); f != before {
+	f.Key, f.Reason = unversioned(f.Key), truncate(f.Reason)
+	before, known := b.failed.objects[f.Key]
+	if b.failed.put(f.Key, f); f != before {
 		s.changed(b.name)
 	}
 	scope, stops := b.stopped()
@@ -528,7 +531,7 @@ func (s *Scheduler) fail(now time.Time, key Key, b *bounds, f failure) {
 // refused reports whether the last patch of an object for the policy was refused.
 func (b *bounds) refused(key Key) bool {
 	f, failed := b.failed.objects[unversioned(key)]
-	return failed && !f.rollout
+	return failed && !f.Rollout
 }
 
 // clearFailures records that an object's patches and rollout for a policy do not fail.
@@ -573,10 +576,10 @@ func (s *Scheduler) Release(policy, pause string) bool {
 
 // Waiting are the numbers of objects that a policy has to patch and that wait for the scheduler.
 type Waiting struct {
-	// Paced are the objects that wait because of the number of patches a minute, or of objects that are moved at the same time.
-	Paced int
-	// Settling are the objects that wait until it is known which objects are ready.
-	Settling int
+	// Paced are the objects that wait because of the number of patches a minute, or of objects that are moved at the same time, Settling those
+	// that wait until it is known which objects are ready, Stopped those that wait because too many patches failed, and Protected the Pods
+	// that wait because a PodDisruptionBudget does not allow their eviction.
+	Paced, Settling, Stopped, Protected int
 	// Closed are the objects that wait until a window opens, and Opens is when one does; zero if none ever does.
 	Closed int
 	Opens  time.Time
@@ -585,10 +588,6 @@ type Waiting struct {
 	Unavailable, UnavailableNow, MaxUnavailable int
 	FirstUnavailable                            Key
 	UnavailableFor                              string
-	// Stopped are the objects that wait because too many patches failed.
-	Stopped int
-	// Protected are the Pods that wait because a PodDisruptionBudget does not allow their eviction.
-	Protected int
 	// Rollouts is the number of patched objects whose rollout is not complete, and of evicted Pods that are not gone. It is not known while
 	// Resuming is set: an earlier leader was moving objects.
 	Rollouts int
@@ -685,10 +684,7 @@ func (s *Scheduler) Waiting(now time.Time, policy string) (out Waiting) {
 		}
 	}
 	out.Resuming, out.Pause, out.PausedIn = b.resuming, b.pause, b.paused
-	for key, f := range b.failed.objects {
-		out.Failures = append(out.Failures, Failure{key, f.reason, f.rollout})
-	}
-	slices.SortFunc(out.Failures, func(a, b Failure) int { return compareKeys(a.Key, b.Key) })
+	out.Failures = slices.SortedFunc(maps.Values(b.failed.objects), func(a, b Failure) int { return compareKeys(a.Key, b.Key) })
 	out.Moves = slices.SortedFunc(maps.Values(moves), func(a, b Move) int { return compareKeys(a.Key, b.Key) })
 	return out
 }

@@ -273,8 +273,8 @@ type planning struct {
 	content *ApprovedPlan
 	saved   string
 	// moves counts the objects with a move: planned those whose move is part of the plan, and changed those of which it has another one.
-	// undecided counts the objects that can't be decided now.
-	moves, planned, changed, undecided int
+	// undecided counts the objects that can't be decided now, and unseen those that were patched and not decided since.
+	moves, planned, changed, undecided, unseen int
 	// refused reports whether Permit refused a move of the plan, so that its objects must be decided again once they may be moved.
 	refused bool
 	// causes are why objects have been decided since the newest plan.
@@ -295,6 +295,7 @@ func (p *planning) track(before, now finding) {
 	p.planned += count(now.planned == asPlanned) - count(before.planned == asPlanned)
 	p.changed += count(now.planned == otherwise) - count(before.planned == otherwise)
 	p.undecided += count(now.failure != "") - count(before.failure != "")
+	p.unseen += count(now.unseen) - count(before.unseen)
 	if p.continued == nil && p.approved() && p.moves == 0 && before.planned == asPlanned {
 		p.approval = p.approval.with(true, p.approval.Known)
 	}

@@ -268,7 +268,7 @@ func (s *Scheduler) Schedule(now time.Time) Next {
 			s.takeOver(now, s.policies[name], false)
 			s.freed()
 		}
-		s.updateMoving()
+		s.updateAll()
 	}
 	if passed(s.deadline, now) {
 		s.expire(now)
@@ -277,7 +277,6 @@ func (s *Scheduler) Schedule(now time.Time) Next {
 	for name, b := range s.policies {
 		remembers := len(b.moving.objects)+len(b.failed.objects) > 0 || b.pause != "" || b.resuming || now.Before(b.next(false))
 		if b.version == nil && !remembers {
-			b.members.Delete(b)
 			delete(s.policies, name)
 		}
 	}
@@ -311,21 +310,20 @@ func (s *Scheduler) pass(now time.Time) {
 		}
 	}
 	s.postpone(open)
+	order := func(a, b *class) int {
+		return cmp.Or(count(a.last)-count(b.last), cmp.Compare(a.waiters[0].place, b.waiters[0].place))
+	}
+	slices.SortFunc(open, order)
 	for len(open) > 0 {
-		next := 0
-		for i, c := range open {
-			if first := open[next]; c.last == first.last && c.waiters[0].place < first.waiters[0].place || first.last && !c.last {
-				next = i
-			}
+		c := open[0]
+		open = open[1:]
+		if !s.mayGoOn(now, c) {
+			continue
 		}
-		c := open[next]
-		more := s.mayGoOn(now, c)
-		if more {
-			more = len(c.waiters) > 1
-			s.grant(now, c.waiters[0])
-		}
-		if !more {
-			open = slices.Delete(open, next, next+1)
+		more := len(c.waiters) > 1
+		if s.grant(now, c.waiters[0]); more {
+			i, _ := slices.BinarySearchFunc(open, c, order)
+			open = slices.Insert(open, i, c)
 		}
 	}
 }
@@ -476,12 +474,13 @@ func (s *Scheduler) blockedBy(now time.Time, key Key, c claim, granted bool) blo
 		return block{forData, b.name, data}
 	case !open:
 		return block{forWindow, b.name, opens}
-	case b.settled != s.epoch && c.follows || b.any((*bounds).boundsMoves) && b.any(func(member *bounds) bool { return member.resuming }):
+	case b.settled != s.epoch && c.follows || slices.ContainsFunc(b.members, (*bounds).boundsMoves) &&
+		slices.ContainsFunc(b.members, func(member *bounds) bool { return member.resuming }):
 		return block{forSettling, b.name, now.Add(settleInterval)}
 	case c.rolls && b.limits.MaxUnavailable != nil && !b.unavailable.has(key) && len(b.unavailable.objects) >= b.maxUnavailable(s.objects):
 		return block{reason: forAvailability, policy: b.name}
 	}
-	for member := range b.members {
+	for _, member := range b.members {
 		if out := member.blocked(now, key, granted); out.reason != forNothing {
 			return out
 		}
@@ -571,7 +570,7 @@ func (s *Scheduler) end(now time.Time, key Key, m *movement, due Due, patch Patc
 	for _, v := range due {
 		// An object that is not observed may not exist any more.
 		if b := s.policies[v.Policy.Name]; b != nil && patch.Ending == Refused && !m.unobserved {
-			s.fail(now, key, b, failure{reason: patch.Reason})
+			s.fail(now, b, Failure{key, patch.Reason, false})
 		} else if b != nil && changed {
 			s.clearFailures(key, b)
 		}
@@ -746,9 +745,10 @@ func (s *Scheduler) regroup(b *bounds, group string) {
 			break
 		}
 	}
-	before := b.members.UnsortedList()
-	b.share(shared)
-	s.updateMoving(before...)
+	before := b.members
+	b.members = slices.DeleteFunc(slices.Clone(before), func(member *bounds) bool { return member == b })
+	shared.members, b.usage = append(shared.members, b), shared
+	s.updateAll(before...)
 }
 
 // usesOf returns what patches for the claims count for.
@@ -778,7 +778,7 @@ func (s *Scheduler) update(key Key, others ...*bounds) {
 		}
 	}
 	for _, b := range of {
-		concerned.Insert(b.members.UnsortedList()...)
+		concerned.Insert(b.members...)
 	}
 	freed := s.all.count(key, m, false)
 	var counted []*bounds

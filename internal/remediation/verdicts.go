@@ -222,7 +222,8 @@ func qualifyEvictions(obj *unstructured.Unstructured, verdicts []*placement.Verd
 
 // deniesNew reports whether a policy that leaves a Pod as it is would deny a new one: it is for new ones only, or leaves no cluster.
 func deniesNew(v *placement.Verdict) bool {
-	return v.Policy.Mode == placementv1.ModeEnforce && (v.DeniesNew || slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return !possible(c) && !c.ChangesPods() }))
+	denied := func(c placement.Change) bool { return !possible(c) && !c.ChangesPods() }
+	return v.Policy.Mode == placementv1.ModeEnforce && (v.DeniesNew || slices.ContainsFunc(v.Changes, denied))
 }
 
 // recreating are the kinds of controllers that replace an evicted Pod by one that may run on another node. The new Pod of a DaemonSet is
