@@ -195,8 +195,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	c.Metrics.AddPolicy(req.Name)
-	// What both states share is compared by pointers.
-	if !reflect.DeepEqual(c.Registry.Get(req.Name), state) {
+	if before := c.Registry.Get(req.Name); before == nil || !slices.Equal(before.Versions(), state.Versions()) || !reflect.DeepEqual(before, state) {
+		// States that decide alike share their policies. Others are not compared further, because evaluators change.
 		c.Registry.Set(req.Name, state)
 	}
 	l.state = stateOf(state)

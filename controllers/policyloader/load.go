@@ -343,12 +343,11 @@ func (l *loading) stateOf(c rollout.Choice, versions []*version) *placement.Poli
 	target, reached := versions[0], l.reached(c)
 	var out placement.PolicyState
 	var staged placement.StagedVersions
-	switch {
-	case c.Target == rollout.Kept:
+	if c.Target == rollout.Kept {
 		if out = *l.current; out.Staged != nil {
 			staged = *out.Staged
 		}
-	default:
+	} else {
 		out.Policy, out.Binding, out.Broken = l.policyOf(target, reached), target.binding, target.lost
 		if m := target.module; m != nil {
 			out.Warnings = slices.Concat(m.Warnings, target.binding.AmbiguousNames(l.Catalog))

@@ -154,8 +154,7 @@ func policiesOf(revision client.Object) []string {
 	return []string{name}
 }
 
-// Reconcile stores the versions of a policy that the registry's entry says, and deletes the numbered revisions that are no longer needed,
-// or all if the policy does not exist.
+// Reconcile stores the versions of a policy that the registry's entry says. It deletes all revisions of a policy that does not exist.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	stored, err := c.stored(ctx, req.Name)
 	if err != nil {
@@ -177,6 +176,12 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{}, err
 		}
 	}
+	return reconcile.Result{}, c.storeNumbered(ctx, obj, stored, state.Numbered)
+}
+
+// storeNumbered stores versions of a policy under their numbers, unless they have one, and deletes the numbered revisions that are no longer
+// needed: those of policies without spec.rollout, and all but the newest ones and those that the status or the spec names.
+func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.PlacementPolicy, stored []appsv1.ControllerRevision, versions []*policy.Revision) error {
 	var numbered, unneeded []appsv1.ControllerRevision
 	position := rollout.PositionOf(obj.Status.Rollout)
 	for _, r := range stored {
@@ -191,22 +196,22 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	if err := c.remove(ctx, unneeded...); err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
-	for _, r := range state.Numbered {
+	for _, r := range versions {
 		version := rollout.VersionDigest(r.Spec)
 		if slices.ContainsFunc(numbered, func(n appsv1.ControllerRevision) bool { return n.Annotations[annotationVersion] == version }) {
 			continue
 		}
 		if err := c.store(ctx, obj, numbered, policy.NumberedRevisionName(obj.Name, r.Generation), r); err != nil {
-			return reconcile.Result{}, err
+			return err
 		}
 		numbered = append(numbered, appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{annotationVersion: version}}})
 	}
 	if obj.Spec.Rollout != nil {
 		c.changed.Publish(obj.Name)
 	}
-	return reconcile.Result{}, nil
+	return nil
 }
 
 // store stores a version of a policy under a name. Data of a ControllerRevision are immutable, so it replaces another one of the name.

@@ -392,24 +392,19 @@ func (a Assignment) Reached(namespace string, labels map[string]string) bool {
 	return a.stages.Of(namespace, labels) < a.reached
 }
 
-// Of returns the revision that decides in a namespace.
-func (a Assignment) Of(namespace string, labels map[string]string) Ref {
-	if a.Reached(namespace, labels) {
-		return a.Target
-	}
-	return a.Before
-}
-
 // Explain returns which version decides in a namespace, and why. It returns "" for a policy without spec.rollout.
 func (a Assignment) Explain(namespace string, labels map[string]string) string {
 	if a.spec == nil {
 		return ""
 	}
-	why := a.why
+	why, revision := a.why, a.Before
 	if a.Partial() {
 		why = a.stageOf(namespace, labels)
 	}
-	switch revision := a.Of(namespace, labels); {
+	if a.Reached(namespace, labels) {
+		revision = a.Target
+	}
+	switch {
 	case revision == None:
 		return "no version decides: " + why + ", and there is no version before"
 	case revision != Newest:
