@@ -284,8 +284,11 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 	var group errgroup.Group
 	group.SetLimit(sweepers)
 	for _, p := range c.Registry.InForce() {
+		if !c.groups.Stale(p) {
+			continue
+		}
 		cause, concerned := changes.cause(p, c.Registry.Get(p.Name))
-		if !concerned || !c.groups.Stale(p) {
+		if !concerned {
 			continue
 		}
 		group.Go(func() error {

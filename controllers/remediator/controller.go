@@ -39,6 +39,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -135,9 +136,7 @@ func New(d Deps) *Controller {
 	}
 	c.objects = newObjectCache(c.listed)
 	c.remoteQueue = newRemoteQueue(c.objects, c.reconcileRemote)
-	c.releases = &releases{c, workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.DefaultTypedControllerRateLimiter[reconcile.Request](), workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: "release"},
-	)}
+	c.releases = &releases{c, priorityqueue.New[reconcile.Request]("release")}
 	c.watches = d.Watches.NewConsumer(c.objects, func(resource schema.GroupVersionResource) {
 		for _, p := range c.selecting(resource) {
 			c.Changed(p.Name)

@@ -211,7 +211,7 @@ func (c *Controller) settleReadiness(name string) {
 			rollouts, _ := c.rollouts.StateOfFields(resource, rolloutFields)
 			rolls := c.rolls(version, resource)
 			deliver, reported := c.delivering(resource)
-			if rolls && !(objects.Settled() && rollouts.Settled()) || reported && !c.Deliveries.Settled(deliver...) {
+			if rolls && (!objects.Settled() || !rollouts.Settled()) || reported && !c.Deliveries.Settled(deliver...) {
 				return
 			}
 			if (rolls || reported) && !slices.Contains(rolled, resource) {
@@ -256,7 +256,9 @@ func (r *releases) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	// A completed plan need not be stored.
 	planStateChanged := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return planState(e.ObjectOld) != planState(e.ObjectNew) }}
-	queue := func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] { return r.queue }
+	queue := func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+		return r.queue
+	}
 	return builder.ControllerManagedBy(mgr).
 		Named("release").
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.Or(predicate.AnnotationChangedPredicate{}, planStateChanged))).

@@ -417,7 +417,7 @@ var (
 	always = projection.Fields("metadata.generateName", "metadata.labels.**", "metadata.annotations.**")
 	// copied is kubectl's copy, as a field set of a policy. withCopy marks a field set that needs it, by a name that no object has: always
 	// covers all annotations.
-	copied, withCopy = fieldAt("metadata", "annotations", lastApplied), fieldAt("\x00"+lastApplied)
+	copied, withCopy = fieldAt("metadata", "annotations", lastApplied), fieldAt("\x00" + lastApplied)
 )
 
 // fieldAt returns the sealed set of one field, whose names may contain dots.
@@ -588,4 +588,3 @@ func (c *Controller) ObjectDelivered(d delivery.Reconciled) {
 	}
 	c.Scheduler.Observe(c.Clock.Now(), key, r)
 }
-

@@ -247,7 +247,9 @@ func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.
 	if len(again) == 0 {
 		return
 	}
-	evaluatesPredicates := func(v *placement.Verdict) bool { return usesPredicates(c.Registry.Get(v.Policy.Name).BindingOf(v.Policy)) }
+	evaluatesPredicates := func(v *placement.Verdict) bool {
+		return usesPredicates(c.Registry.Get(v.Policy.Name).BindingOf(v.Policy))
+	}
 	if slices.Contains(again, decided) && (endpointsOf(verdicts) != "" || slices.ContainsFunc(verdicts, evaluatesPredicates)) {
 		again = slices.DeleteFunc(again, func(key remediation.Key) bool { return key == decided })
 		if !slices.ContainsFunc(verdicts, isTemporary) {
