@@ -42,9 +42,6 @@ type evaluations struct {
 func (e *evaluations) DecisionCacheMiss()   { e.n.Add(1) }
 func (*evaluations) DecisionCacheHit()      {}
 func (*evaluations) RuleCacheUsed(int, int) {}
-func (*evaluations) CacheMismatch(name string) {
-	panic("the decision of " + name + " was not the one that was remembered")
-}
 
 // thresholds is a policy of rules with a threshold. Clusters have the levels 0, 1, 2, 3, and 9.
 func thresholds(t testing.TB, level string, mode placementv1.RemediationMode) placementv1.PlacementPolicySpec {

@@ -128,13 +128,9 @@ func New(c client.Client, live client.Reader, registry *placement.Registry, eval
 		client: c, live: live, registry: registry, evaluators: evaluators, loaded: loaded, certificate: certificate, tokens: tokens, options: o,
 		wake: make(chan event.GenericEvent, 1),
 	}
-	registry.Subscribe(func(placement.PolicyChange) { out.FieldsReadChanged() })
+	registry.Subscribe(func(placement.PolicyChange) { out.enqueue() })
 	return out
 }
-
-// FieldsReadChanged enqueues a comparison of the rules because a policy reads more than the analysis found. The policy
-// may read what subresources change, which takes other rules. It does not block.
-func (c *Controller) FieldsReadChanged() { c.enqueue() }
 
 // DeviceClassesChanged enqueues a comparison of the rules because quotas count ResourceClaims of other classes. It does
 // not block.

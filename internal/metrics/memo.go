@@ -26,13 +26,13 @@ const (
 
 // memoMetrics are the metrics of the decision cache and the rule cache.
 type memoMetrics struct {
-	hit, miss                  prometheus.Counter
-	known, evaluated           prometheus.Counter
-	lookups, rules, mismatches *prometheus.CounterVec
+	hit, miss        prometheus.Counter
+	known, evaluated prometheus.Counter
+	lookups, rules   *prometheus.CounterVec
 }
 
 func newMemoMetrics() *memoMetrics {
-	m := &memoMetrics{lookups: decisionMemo.counter(), rules: ruleMemo.counter(), mismatches: decisionMemoMismatch.counter()}
+	m := &memoMetrics{lookups: decisionMemo.counter(), rules: ruleMemo.counter()}
 	m.hit, m.miss = m.lookups.WithLabelValues(MemoHit), m.lookups.WithLabelValues(MemoMiss)
 	m.known, m.evaluated = m.rules.WithLabelValues(MemoHit), m.rules.WithLabelValues(MemoMiss)
 	return m
@@ -49,9 +49,4 @@ func (m *Metrics) DecisionCacheMiss() { m.memo.miss.Inc() }
 func (m *Metrics) RuleCacheUsed(known, evaluated int) {
 	m.memo.known.Add(float64(known))
 	m.memo.evaluated.Add(float64(evaluated))
-}
-
-// CacheMismatch counts a policy for which the cache returned a wrong decision.
-func (m *Metrics) CacheMismatch(policy string) {
-	m.ofPolicies.touch(policy, func() { m.memo.mismatches.WithLabelValues(policy).Inc() })
 }

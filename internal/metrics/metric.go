@@ -69,7 +69,7 @@ type Metric struct {
 // All returns Berth's metrics, sorted by name. The caller must not change the result.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
-		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, policyAmbiguousClusters, violations, policyPaused, policyPausedNamespaces, policyWaiting, policyPlanMoves, policyPlanDone, policyPlanDuration, policyRolloutState, policyRolloutStages, policyRolloutReached, policyDelivery, remediations,
+		decisions, decisionDuration, decisionErrors, decisionMemo, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, policyAmbiguousClusters, violations, policyPaused, policyPausedNamespaces, policyWaiting, policyPlanMoves, policyPlanDone, policyPlanDuration, policyRolloutState, policyRolloutStages, policyRolloutReached, policyDelivery, remediations,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
 		policyQuarantined, policyQuarantinedNamespaces, policyQuarantines, unauthenticatedRequests,
 		remoteRequests, remoteDuration, remoteCircuitOpen, remotePushes, remoteLoads, remotePending,
@@ -182,11 +182,6 @@ var (
 		Name: "berth_decision_memo_total", Type: Counter, Reporter: EachReplica,
 		Help:   "Lookups in the decision cache, by result.",
 		Labels: []Label{{Name: "result", Values: []string{MemoHit, MemoMiss}}},
-	}
-	decisionMemoMismatch = Metric{
-		Name: "berth_decision_memo_mismatch_total", Type: Counter, Reporter: EachReplica,
-		Help:   "Policies whose caches were turned off because a check found a wrong decision.",
-		Labels: []Label{ofPolicy},
 	}
 	ruleMemo = Metric{
 		Name: "berth_rule_memo_total", Type: Counter, Reporter: EachReplica,

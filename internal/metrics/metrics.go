@@ -142,7 +142,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		ambiguous: policyAmbiguousClusters.gauge(), violations: violations.gauge(), paused: policyPaused.gauge(), pausedNamespaces: policyPausedNamespaces.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(), remediations: remediations.counter(), rollouts: newRolloutMetrics(), deliveries: newDeliveryMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
 		refused: unauthenticatedRequests.counter().WithLabelValues(),
 	}
-	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.ambiguous, m.violations, m.paused, m.pausedNamespaces, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines, m.refused}
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.ambiguous, m.violations, m.paused, m.pausedNamespaces, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.quarantines, m.refused}
 	for _, c := range slices.Concat(own, m.rollouts.collectors(), m.deliveries.collectors(), m.quotas.collectors(), m.Remote.collectors()) {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -296,7 +296,6 @@ func (m *Metrics) ForgetPolicy(policy string) {
 		m.rollouts.forget(policy)
 		m.deliveries.forget(policy)
 		m.remediations.DeletePartialMatch(labels)
-		m.memo.mismatches.DeletePartialMatch(labels)
 		m.quarantines.DeletePartialMatch(labels)
 	})
 }

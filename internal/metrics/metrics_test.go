@@ -66,7 +66,6 @@ func TestMetrics(t *testing.T) {
 		m.Decision(policy, metrics.SourceRemediation, metrics.OutcomeChanged, time.Millisecond)
 		m.Violations(policy, 3)
 		m.Remediation(policy, metrics.RemediationPatched)
-		m.CacheMismatch(policy)
 		m.Quarantined(policy)
 	}
 	m.AddPolicy("p")
@@ -80,7 +79,6 @@ func TestMetrics(t *testing.T) {
 	r.MustRegister(metrics.NewReplication(func() []metrics.Replica { return held }))
 	ofPolicy := func(name string) []string {
 		return []string{
-			"berth_decision_memo_mismatch_total{policy=" + name + "}",
 			"berth_decision_errors_total{policy=" + name + ",source=admission}",
 			"berth_decisions_total{outcome=changed,policy=" + name + ",source=remediation}",
 			"berth_decisions_total{outcome=error,policy=" + name + ",source=admission}",

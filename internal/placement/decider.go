@@ -64,8 +64,8 @@ type Evaluator interface {
 	// Revision identifies the state of the data that the policy reads. Equal revisions and equal inputs give equal
 	// decisions. 0 means that data is missing, so callers must not conclude anything from the revision.
 	Revision() uint64
-	// Input returns the fields of the input that decisions depend on. Inputs with equal values in these fields give
-	// equal decisions.
+	// Input returns the fields of the input that decisions depend on, always the same. Inputs with equal values in these
+	// fields give equal decisions.
 	Input() *projection.FieldSet
 }
 
@@ -463,8 +463,7 @@ func (d *Decider) whyNot(ctx context.Context, r *Request, current *intent) func(
 // evaluate evaluates every policy on the object as its developer requested it, and returns that object. The decisions
 // and errors are in the verdicts.
 func (d *Decider) evaluate(ctx context.Context, r *Request, id identity, verdicts []*Verdict) (intent, error) {
-	filled, err := r.fill(verdicts)
-	if err != nil {
+	if err := r.fill(verdicts); err != nil {
 		return intent{}, err
 	}
 	at, err := d.locate(r, id, verdicts)
@@ -488,37 +487,16 @@ func (d *Decider) evaluate(ctx context.Context, r *Request, id identity, verdict
 	}
 	ctx = WithNamespace(ctx, r.Namespace)
 	defer evaluateRemote(ctx, verdicts, input, evaluate)()
-	for i, v := range verdicts {
+	for _, v := range verdicts {
 		if _, remote := v.Policy.Remote(); remote || v.Err != nil {
 			continue
 		}
-		if err := d.evaluateOne(ctx, v, r, &current, input, evaluate); err != nil {
+		if v.Stays, v.Until, err = d.stays(v.Policy, r, &current); err != nil {
 			return intent{}, err
 		}
-		if reads := v.Policy.Evaluator.Input(); r.Source == nil || reads == filled[i] || filled[i].Covers(reads) {
-			continue
-		}
-		// The policy turned out to read more than was known when the object was filled, so the evaluation may have
-		// missed fields. No remote policy is affected: for those, the object is filled with everything.
-		if err := r.Source.Complete(); err != nil {
-			return intent{}, err
-		}
-		current = readIntent(d.Keyring, r.Object, r.Old, id, at)
-		input = current.input()
-		if err := d.evaluateOne(ctx, v, r, &current, input, evaluate); err != nil {
-			return intent{}, err
-		}
+		v.Decision, v.Err = evaluate(ctx, v.Policy, tolerating(input, v.Stays))
 	}
 	return current, nil
-}
-
-// evaluateOne evaluates the policy of a verdict in process.
-func (d *Decider) evaluateOne(ctx context.Context, v *Verdict, r *Request, current *intent, input map[string]any, evaluate evaluateFunc) (err error) {
-	if v.Stays, v.Until, err = d.stays(v.Policy, r, current); err != nil {
-		return err
-	}
-	v.Decision, v.Err = evaluate(ctx, v.Policy, tolerating(input, v.Stays))
-	return nil
 }
 
 // refuseUnschedulable turns verdicts that decide on scheduling into errors if the object's pod spec is unknown or
@@ -609,37 +587,24 @@ func evaluateRemote(ctx context.Context, verdicts []*Verdict, input map[string]a
 	return asked.Wait
 }
 
-// fill loads the fields that the policies read into the object. It returns the loaded fields by the index of the
-// verdict; without a source they are nil.
-func (r *Request) fill(verdicts []*Verdict) ([]*projection.FieldSet, error) {
-	filled := make([]*projection.FieldSet, len(verdicts))
+// fill loads the fields that the policies read into the object.
+func (r *Request) fill(verdicts []*Verdict) error {
 	if r.Source == nil {
-		return filled, nil
+		return nil
 	}
-	whole := false
-	for i, v := range verdicts {
-		filled[i] = v.Policy.Evaluator.Input()
+	for _, v := range verdicts {
+		reads := v.Policy.Evaluator.Input()
 		if _, remote := v.Policy.Remote(); remote {
-			filled[i] = projection.AllFields()
+			reads = projection.AllFields()
 		}
-		whole = whole || filled[i].IsAll()
-		if err := r.Source.Fill(filled[i]); err != nil {
-			return nil, err
+		if err := r.Source.Fill(reads); err != nil {
+			return err
 		}
 	}
 	if r.mayHold(verdicts) {
-		whole = true
-		if err := r.Source.Complete(); err != nil {
-			return nil, err
-		}
+		return r.Source.Complete()
 	}
-	if whole {
-		// The object is complete now, even for policies that read less.
-		for i := range filled {
-			filled[i] = projection.AllFields()
-		}
-	}
-	return filled, nil
+	return nil
 }
 
 // outcome builds the object that has the merged values and the new record.

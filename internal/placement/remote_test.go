@@ -168,29 +168,16 @@ func said(out *placement.Outcome) []string {
 	return lines
 }
 
-// learns is an evaluator that turns out to read the whole object while it evaluates.
-type learns struct {
+// narrow is an evaluator of a policy that reads nothing but names.
+type narrow struct {
 	placement.Evaluator
-	learned atomic.Bool
 }
 
-func (l *learns) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
-	l.learned.Store(true)
-	return l.Evaluator.Evaluate(ctx, input)
-}
-
-func (l *learns) Input() *projection.FieldSet {
-	if l.learned.Load() {
-		return projection.AllFields()
-	}
-	return names
-}
-
-var names = func() *projection.FieldSet {
+func (*narrow) Input() *projection.FieldSet {
 	f := &projection.FieldSet{}
 	f.AddName("metadata").AddName("name")
 	return f.Seal()
-}()
+}
 
 // lacking is the source of an object without its spec. Completing the object changes it.
 type lacking struct {
@@ -235,7 +222,7 @@ func (*reads) Health() placement.RemoteHealth { return placement.RemoteHealth{} 
 func TestObjectIsCompleteElsewhere(t *testing.T) {
 	remote := &reads{Evaluator: &fakeEvaluator{}, others: make(chan struct{})}
 	p, q := sets(t, "p", 0, "k", "1"), sets(t, "q", 0, "l", "1")
-	p.Evaluator, q.Evaluator = remote, &learns{Evaluator: q.Evaluator}
+	p.Evaluator, q.Evaluator = remote, &narrow{Evaluator: q.Evaluator}
 	object := newObject("web", newMetadata())
 	delete(object.Object, "spec")
 	source := &lacking{object: object}

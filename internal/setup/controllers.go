@@ -119,12 +119,10 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 
 // newWebhookConfigurations returns the controller that writes the webhook configurations.
 func newWebhookConfigurations(base *base, serving *serving, evaluation *evaluation, loading *loading) *webhookconfiguration.Controller {
-	c := webhookconfiguration.New(base.mgr.GetClient(), base.mgr.GetAPIReader(), evaluation.registry, evaluation.quotaEvaluators, loading.policies.Loaded, serving.certificate, serving.tokens, webhookconfiguration.Options{
+	return webhookconfiguration.New(base.mgr.GetClient(), base.mgr.GetAPIReader(), evaluation.registry, evaluation.quotaEvaluators, loading.policies.Loaded, serving.certificate, serving.tokens, webhookconfiguration.Options{
 		URL: base.options.WebhookURL, ServiceName: base.options.WebhookService, Namespace: base.options.exemptNamespace(),
 		Owners: base.options.owners(),
 	})
-	base.topics.fieldsRead.Subscribe(func(string) { c.FieldsReadChanged() })
-	return c
 }
 
 // quotas has the controller that counts what quotas limit, and what charges them at admission.
@@ -179,7 +177,6 @@ func newRemediation(base *base, evaluation *evaluation, loading *loading, delive
 	loading.replication.Subscribe(c.DataChanged)
 	predicateDataChanged := func(schema.GroupVersionResource) { c.PredicateDataChanged() }
 	loading.replication.SubscribePredicates(predicateDataChanged, predicateDataChanged)
-	base.topics.fieldsRead.Subscribe(func(string) { c.FieldsReadChanged() })
 	base.topics.remoteRevised.Subscribe(func(string) { c.RemoteRevisionChanged() })
 	base.topics.remoteRecovered.Subscribe(c.Recovered)
 	return c

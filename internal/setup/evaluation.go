@@ -156,19 +156,11 @@ func newSchemaChecker(cfg *rest.Config, catalog *watches.Catalog) (*schemas.Chec
 
 var engineLog = ctrl.Log.WithName("engine")
 
-// engineObserver records metrics of the decision cache and of quarantined policies, and logs what must not happen. It
-// publishes the policies whose quarantine began or ended, and those that read more than the analysis found.
+// engineObserver records metrics of the caches and of quarantined policies. It logs and publishes the policies whose
+// quarantine began or ended.
 type engineObserver struct {
 	*metrics.Metrics
 	topics *topics
-}
-
-// CacheMismatch implements embedded.Observer.
-func (o engineObserver) CacheMismatch(policy string) {
-	o.Metrics.CacheMismatch(policy)
-	engineLog.Error(nil, "a remembered decision was wrong: the policy reads more of objects than Berth's analysis found. "+
-		"Its decisions are evaluated each time from now on; please report the policy's text", "policy", policy)
-	o.topics.fieldsRead.Publish(policy)
 }
 
 // Quarantined implements embedded.Observer.

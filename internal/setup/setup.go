@@ -45,8 +45,6 @@ func NewScheme() *runtime.Scheme {
 type topics struct {
 	// policyFacts has the policies whose status reports a fact that changed.
 	policyFacts notify.Topic[string]
-	// fieldsRead has the policies that turned out to read more than the analysis found.
-	fieldsRead notify.Topic[string]
 	// remoteRevised has the policies whose remote engine has other data, so that existing objects must be decided again.
 	remoteRevised notify.Topic[string]
 	// remoteRecovered has the policies whose remote engine responds again.

@@ -33,8 +33,7 @@ import (
 	"github.com/berth-dev/berth/test/bench/fixture"
 )
 
-// warm is how many decisions are made before the measurement: the first ones are checked more often, and fill what is
-// remembered of rules.
+// warm is how many decisions are made before the measurement. They fill the caches.
 const warm = 1100
 
 // BenchmarkDecision is one decision of the typical policy on a Deployment that is decoded already; with

@@ -37,7 +37,6 @@ type cacheUses struct {
 func (c *cacheUses) DecisionCacheHit()    { c.found++ }
 func (c *cacheUses) DecisionCacheMiss()   { c.evaluated++ }
 func (*cacheUses) RuleCacheUsed(int, int) {}
-func (*cacheUses) CacheMismatch(string)   {}
 
 // comparison is what requirements have in common that differ only in their values.
 type comparison struct {

@@ -29,11 +29,6 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// wholeEvery is the interval of requests at which the webhook decodes whole objects from the start. The engine's checks
-// of cached decisions then see fields that policies are not known to read. The number has no common factor with the
-// number of cache hits between two checks; otherwise both would coincide always or never.
-const wholeEvery = 31
-
 // objects holds the objects of a request, decoded as far as needed. The fields that every decision needs are decoded
 // from the start: apiVersion, kind, and metadata without managedFields, which are a large part of many objects.
 type objects struct {

@@ -21,7 +21,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,7 +42,6 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
-	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/test/budget"
 )
 
@@ -181,10 +179,13 @@ func TestPartsAreAnsweredAsTheWhole(t *testing.T) {
 			if r.IntN(2) == 0 {
 				old = randomObject(r)
 			}
-			parts.requests.Store(0)
-			got := parts.Handle(t.Context(), requestOf(t, obj, old))
-			whole.requests.Store(wholeEvery - 1)
-			want := whole.Handle(t.Context(), requestOf(t, obj, old))
+			req := requestOf(t, obj, old)
+			got, _ := parts.decide(t.Context(), req)
+			decoded, err := decode(req, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, _ := whole.decideObjects(t.Context(), req, decoded)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("policies %v, object %v, old %v: the answer differs (-whole +parts):\n%s", some, obj, old, diff)
 			}
@@ -252,56 +253,6 @@ func TestDecodesWhatIsRead(t *testing.T) {
 				t.Errorf("the old object is decoded: %t", done)
 			}
 		})
-	}
-}
-
-// learner is an evaluator that reports, during its evaluation, that it reads more fields than the analysis found.
-type learner struct {
-	fields  atomic.Pointer[projection.FieldSet]
-	learned bool
-}
-
-func (l *learner) Evaluate(_ context.Context, input map[string]any) (placement.Decision, error) {
-	if l.learned {
-		l.fields.Store(projection.AllFields())
-	}
-	if _, ok := input["spec"]; ok {
-		return placement.Decision{Errors: []string{"no"}}, nil
-	}
-	return placement.Decision{}, nil
-}
-
-func (*learner) Revision() uint64 { return 1 }
-
-func (l *learner) Input() *projection.FieldSet { return l.fields.Load() }
-
-// TestReadsMoreThanWasFound checks that a decision on too few fields is not used.
-func TestReadsMoreThanWasFound(t *testing.T) {
-	for _, learned := range []bool{false, true} {
-		h := newHandler(t, "metadata")
-		registry := h.Decider.Policies.(*placement.Registry)
-		standing := *registry.Get("metadata")
-		p := *standing.Policy
-		evaluator := &learner{learned: learned}
-		fields := &projection.FieldSet{}
-		fields.AddName("metadata").AddName("labels").AddAll()
-		evaluator.fields.Store(fields.Seal())
-		p.Evaluator = evaluator
-		standing.Policy = &p
-		registry.Set("metadata", &standing)
-		req := requestOf(t, map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web"}, "spec": map[string]any{}}, nil)
-		if got := h.Handle(t.Context(), req); got.Allowed == learned {
-			t.Errorf("learned %t, allowed %t", learned, got.Allowed)
-		}
-	}
-}
-
-// TestWholeNowAndThen checks that wholeEvery has no common factor with the interval of the engine's checks.
-func TestWholeNowAndThen(t *testing.T) {
-	for n := 2; n < 2048; n *= 2 {
-		if n%wholeEvery == 0 || wholeEvery%n == 0 {
-			t.Errorf("one in %d shares a factor with %d", wholeEvery, n)
-		}
 	}
 }
 

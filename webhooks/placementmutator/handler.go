@@ -25,7 +25,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -75,8 +74,6 @@ type Handler struct {
 	// requests are admitted.
 	Confirm        func(context.Context) error
 	LiveNamespaces placement.Namespaces
-
-	requests atomic.Uint64
 }
 
 // Handle implements admission.Handler.
@@ -107,10 +104,15 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	if req.SubResource != "" {
 		return h.decideSubresource(ctx, req)
 	}
-	decoded, err := decode(req, h.requests.Add(1)%wholeEvery == 0)
+	decoded, err := decode(req, false)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err), metrics.AnswerError
 	}
+	return h.decideObjects(ctx, req, decoded)
+}
+
+// decideObjects decides a request for the decoded objects.
+func (h *Handler) decideObjects(ctx context.Context, req admission.Request, decoded *objects) (admission.Response, string) {
 	obj := decoded.obj.object
 	if finalizes(req, decoded) {
 		return admission.Allowed(""), metrics.AnswerAllowed

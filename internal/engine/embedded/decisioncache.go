@@ -35,9 +35,6 @@ const (
 	reportsCacheBytes = 32 << 20
 	// entryBytes estimates the size of an entry apart from its key and its decision's text.
 	entryBytes = 200
-	// checkEvery is the number of cache hits per check. The first hits are checked more often, at powers of two, because
-	// an error of the analysis shows early or hardly ever.
-	checkEvery = 1024
 )
 
 // Observer is notified about the use of the caches and about policies that exceed their deadline. Implementations are
@@ -50,9 +47,6 @@ type Observer interface {
 	// RuleCacheUsed is called with the number of cacheable rules whose values an evaluation found in the rule cache, and
 	// the number of those that it had to evaluate.
 	RuleCacheUsed(known, evaluated int)
-	// CacheMismatch is called when the decision on a whole object differed from the one on the fields that the policy was
-	// thought to read. The caches of the policy are off from then on.
-	CacheMismatch(policy string)
 	// Quarantined is called when a policy's quarantine begins because it kept exceeding its deadline.
 	Quarantined(policy string)
 	// NamespaceQuarantined is called when a policy's quarantine for the objects of a namespace begins, or when a trial
@@ -71,9 +65,8 @@ func (noObserver) RuleCacheUsed(int, int) {}
 
 func (noObserver) NamespaceQuarantined(string, string, bool) {}
 
-func (noObserver) CacheMismatch(string) {}
-func (noObserver) Quarantined(string)   {}
-func (noObserver) Released(string)      {}
+func (noObserver) Quarantined(string) {}
+func (noObserver) Released(string)    {}
 
 // cachedDecision is a cached decision with the reports that it depends on. It is immutable except for the revision at
 // which it was last found to hold.
@@ -145,22 +138,6 @@ type decisionCache struct {
 	revision   uint64
 	young, old map[string]*cachedDecision
 	size       int
-
-	spotChecks
-}
-
-// spotChecks decides which uses of a cache are checked by an evaluation without it.
-type spotChecks struct {
-	hits atomic.Uint64
-	// off reports whether such an evaluation read more than the keys of the cache contain.
-	off atomic.Bool
-}
-
-// sample counts an evaluation that found values in the cache, and reports whether to check it, if one of every such
-// evaluations is checked.
-func (c *spotChecks) sample(every uint64) bool {
-	n := c.hits.Add(1)
-	return n%every == 0 || n < every && n&(n-1) == 0
 }
 
 // get returns the cached decision of a key; nil if there is none.

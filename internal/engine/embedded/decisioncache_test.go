@@ -17,18 +17,14 @@ limitations under the License.
 package embedded
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -43,8 +39,6 @@ type counts struct {
 	// quarantines counts the quarantines that began, and releases those that ended.
 	quarantines, releases, namespaces atomic.Int64
 	known, evaluated                  atomic.Int64
-	mu                                sync.Mutex
-	mismatches                        []string
 }
 
 func (c *counts) DecisionCacheHit()  { c.hits.Add(1) }
@@ -59,16 +53,11 @@ func (c *counts) RuleCacheUsed(known, evaluated int) {
 	c.known.Add(int64(known))
 	c.evaluated.Add(int64(evaluated))
 }
-func (c *counts) CacheMismatch(policy string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mismatches = append(c.mismatches, policy)
-}
 
-func (c *counts) want(t *testing.T, hits, misses int64, mismatches ...string) {
+func (c *counts) want(t *testing.T, hits, misses int64) {
 	t.Helper()
-	if c.hits.Load() != hits || c.misses.Load() != misses || !slices.Equal(c.mismatches, mismatches) {
-		t.Errorf("%d hits, %d misses, mismatches %v; want %d, %d and %v", c.hits.Load(), c.misses.Load(), c.mismatches, hits, misses, mismatches)
+	if c.hits.Load() != hits || c.misses.Load() != misses {
+		t.Errorf("%d hits, %d misses; want %d and %d", c.hits.Load(), c.misses.Load(), hits, misses)
 	}
 }
 
@@ -147,83 +136,11 @@ func TestNoDecisionCacheForAllOfTheInput(t *testing.T) {
 	seen.want(t, 0, 0)
 }
 
-// blinded returns an evaluator that assumes that its policy reads nothing of the input.
-func blinded(t *testing.T, e *Engine, text string) *evaluator {
-	t.Helper()
-	ev, _ := prepare(t, e, v1(text))
-	out := ev.(*evaluator)
-	module := *out.module
+// blind makes an evaluator assume that its policy reads nothing of the input.
+func blind(ev *evaluator) {
+	module := *ev.module
 	module.Input = (&projection.FieldSet{}).Seal()
-	out.module = &module
-	return out
-}
-
-// TestMismatch verifies that checks find a wrong set of fields, report it once, and turn the cache off.
-func TestMismatch(t *testing.T) {
-	seen := &counts{}
-	e := New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1, Observer: seen})
-	ev := blinded(t, e, zonePolicy)
-	if got := decide(t, ev, onNode("n1", "a")); len(got.Labels) > 0 {
-		t.Fatalf("the policy is not blind: %v", got)
-	}
-	for range 3 {
-		if got := decide(t, ev, onNode("n1", "a")); got.Labels["zone"] != "eu-1" {
-			t.Errorf("decision %v", got)
-		}
-	}
-	seen.want(t, 1, 1, "p")
-}
-
-// TestMismatchByError verifies that checks find an error where a decision was cached.
-func TestMismatchByError(t *testing.T) {
-	seen := &counts{}
-	e := New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1, Observer: seen})
-	ev := blinded(t, e, zonePolicy)
-	decide(t, ev, onNode("n1", "a"))
-	if _, err := ev.Evaluate(t.Context(), map[string]any{"spec": map[string]any{"error": int64(1)}}); err == nil {
-		t.Error("no error")
-	}
-	seen.want(t, 1, 1, "p")
-}
-
-// TestChecksStandBack verifies that a check without a free slot or without time delays no caller and reports nothing.
-func TestChecksStandBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		seen := &counts{}
-		e := New(newWorld(), Options{Timeout: time.Second, Concurrency: 1, Observer: seen})
-		ev := blinded(t, e, zonePolicy)
-		decide(t, ev, onNode("n1", "a"))
-		e.slots.acquire(t.Context(), "another", "")
-		if got := decide(t, ev, onNode("n1", "a")); len(got.Labels) > 0 {
-			t.Errorf("a check was made: %v", got)
-		}
-		e.slots.release("another", "")
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := ev.Evaluate(ctx, onNode("n1", "a")); err != nil {
-			t.Errorf("a check that has no time fails: %v", err)
-		}
-		synctest.Wait()
-		seen.want(t, 2, 1)
-	})
-}
-
-func TestChecksAreRareAndFirstOften(t *testing.T) {
-	m := &decisionCache{limit: decisionCacheBytes}
-	m.put(noData, []byte("a"), &cachedDecision{})
-	var at []int
-	for n := 1; n <= 3*checkEvery; n++ {
-		if m.get(noData, []byte("a")) == nil {
-			t.Fatal("not known")
-		}
-		if m.sample(checkEvery) {
-			at = append(at, n)
-		}
-	}
-	want := []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3072}
-	if diff := cmp.Diff(want, at); diff != "" {
-		t.Errorf("checks (-want +got):\n%s", diff)
-	}
+	ev.module = &module
 }
 
 func TestDecisionCacheIsBounded(t *testing.T) {
@@ -259,10 +176,7 @@ func TestHitsAreFree(t *testing.T) {
 	e := New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1})
 	ev, _ := prepare(t, e, v1(zonePolicy))
 	input := onNode("n1", "a")
-	// Skip the first hits, which are checked more often.
-	for range checkEvery + 1 {
-		decide(t, ev, input)
-	}
+	decide(t, ev, input)
 	e.slots.acquire(t.Context(), "another", "")
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(500, func() {
@@ -315,9 +229,6 @@ func TestDecisionCacheAndChanges(t *testing.T) {
 		written.Store(int64(n))
 	}
 	stop()
-	if len(seen.mismatches) > 0 {
-		t.Error("mismatches")
-	}
 }
 
 // TestRevisionOfClusters verifies that a policy's clusters are those of the inventories that it is bound to. An

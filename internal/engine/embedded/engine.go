@@ -284,14 +284,8 @@ func (p *evaluator) revision(snap *snapshot) uint64 {
 	return newest
 }
 
-// Input implements placement.Evaluator. It returns all fields if the policy turned out to read more than the analysis
-// found.
-func (p *evaluator) Input() *projection.FieldSet {
-	if p.decisionCache == nil || p.decisionCache.off.Load() {
-		return projection.AllFields()
-	}
-	return p.module.Input
-}
+// Input implements placement.Evaluator.
+func (p *evaluator) Input() *projection.FieldSet { return p.module.Input }
 
 // keyBuffers is a pool of buffers for the keys of inputs.
 var keyBuffers = sync.Pool{New: func() any { return new([]byte) }}
@@ -304,7 +298,7 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 		return placement.Decision{}, err
 	}
 	state.tolerated = toleratedIn(input)
-	if p.decisionCache == nil || p.decisionCache.off.Load() {
+	if p.decisionCache == nil {
 		a, err := p.evaluate(ctx, state, projection.AllFields(), input, nil)
 		return a.decision, err
 	}
@@ -319,68 +313,20 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	revision := p.revision(state.snapshot)
 	before := p.decisionCache.get(revision, key)
 	if before != nil && before.validAt(state) {
-		return p.useCached(ctx, state, input, before)
+		p.engine.Observer.DecisionCacheHit()
+		return before.decision, nil
 	}
 	a, err := p.evaluate(ctx, state, p.module.Input, input, before)
 	switch {
 	case a.fromCache:
 		before.markValid(state)
-		return p.useCached(ctx, state, input, before)
+		p.engine.Observer.DecisionCacheHit()
+		return before.decision, nil
 	case err == nil:
 		p.decisionCache.put(revision, key, newCachedDecision(state, a))
 	}
 	p.engine.Observer.DecisionCacheMiss()
 	return a.decision, err
-}
-
-// useCached returns a cached decision. One of many calls checks the decision by an evaluation, and then returns what
-// that evaluation decides.
-func (p *evaluator) useCached(ctx context.Context, state evaluationState, input map[string]any, r *cachedDecision) (placement.Decision, error) {
-	p.engine.Observer.DecisionCacheHit()
-	if p.decisionCache.sample(checkEvery) {
-		return p.checkCached(ctx, state, input, r.decision, nil)
-	}
-	return r.decision, nil
-}
-
-// checkCached compares the result of an evaluation that used the caches, which is a decision or an error, with an
-// evaluation of the whole input without caches. If they differ, checkCached turns the caches off and returns the new
-// result. Regular evaluations have priority: checkCached returns its arguments unchanged if no slot is free, if the
-// policy is in quarantine, or if the check exceeds its deadline.
-func (p *evaluator) checkCached(ctx context.Context, state evaluationState, input map[string]any, cached placement.Decision, failed error) (placement.Decision, error) {
-	value, err := projection.AllFields().Value(input)
-	if err != nil {
-		return cached, failed
-	}
-	admitted := admission{namespace: placement.NamespaceOf(ctx)}
-	admitted.namespaceQuarantine = p.quarantine.find(admitted.namespace)
-	if ctx.Err() != nil || p.quarantine.inForceError(admitted) != nil || !p.engine.slots.tryAcquire(p.name, admitted.namespace) {
-		return cached, failed
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.engine.Timeout)
-	defer cancel()
-	a, err := p.run(ctx, admitted, state, value, nil, nil)
-	switch {
-	case errors.Is(err, engine.ErrDeadline), err != nil && failed != nil,
-		err == nil && failed == nil && a.decision.Equal(cached):
-		return cached, failed
-	}
-	if p.disableCaches() {
-		p.engine.Observer.CacheMismatch(p.name)
-	}
-	return a.decision, err
-}
-
-// disableCaches turns the caches of the policy off. It reports whether one of them was still on.
-func (p *evaluator) disableCaches() bool {
-	news := false
-	if p.decisionCache != nil {
-		news = !p.decisionCache.off.Swap(true)
-	}
-	if p.ruleCache != nil {
-		news = !p.ruleCache.off.Swap(true) || news
-	}
-	return news
 }
 
 // evaluation is the result of an evaluation.
@@ -431,9 +377,6 @@ func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields 
 		return a, err
 	}
 	p.engine.Observer.RuleCacheUsed(rules.hits, rules.misses)
-	if rules.hits > 0 && p.ruleCache.sample(rulesCheckEvery) {
-		a.decision, err = p.checkCached(ctx, state, input, a.decision, err)
-	}
 	return a, err
 }
 

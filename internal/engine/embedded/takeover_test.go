@@ -71,8 +71,7 @@ func TestTakeOver(t *testing.T) {
 		"OtherDataBetween": {level("1"), level("1"), func(before *evaluator) {
 			before.engine.data.Replace(managed.GroupVersionResource, []*unstructured.Unstructured{document("", "us", "spec", map[string]any{})})
 		}, taken{}},
-		"FieldsMissedByAnalysis": {level("1"), level("1"), func(before *evaluator) { before.disableCaches() }, taken{}},
-		"OtherEngine":            {level("1"), level("1"), func(before *evaluator) { before.engine, _ = ruledEngine() }, taken{}},
+		"OtherEngine": {level("1"), level("1"), func(before *evaluator) { before.engine, _ = ruledEngine() }, taken{}},
 	}
 	objects := func(name string) (placed, denied map[string]any) {
 		placed, denied = ruledObject(name), ruledObject(name)
