@@ -25,84 +25,35 @@ import (
 // the documentation and of the conformance corpus take less than a hundredth of the limit.
 const maxTypeWork = 5_000_000
 
-// maxTypeParts limits the values in one value. OPA writes the types of values into errors, and sorts the errors by their texts.
-const maxTypeParts = 100_000
+// largest is far above the limit also for what is a few levels below.
+const largest = 1 << 60
 
 // newCompiler returns a compiler that rejects Rego whose types would take too much work to check. OPA's type checker can't be
 // canceled, and it compares types as trees: two variables that were each doubled sixteen times take 4^16 steps. documents has the types
 // of rules that the compiler can't infer from their values, by path.
 func newCompiler(capabilities *ast.Capabilities, documents map[string]types.Type) *ast.Compiler {
-	s := &typeSizes{documents: documents, rules: map[string]typeSize{}, below: map[string]typeSize{}, arguments: map[string]typeSize{}}
+	s := &typeSizes{documents: documents, rules: map[string]int{}}
 	return ast.NewCompiler().WithCapabilities(capabilities).WithStageAfterID(ast.StageCheckRecursion, ast.CompilerStageDefinition{
 		Name: "BerthBoundTypes", MetricName: "compile_stage_berth_bound_types", Stage: s.bound,
 	})
 }
 
-// typeSize is the size of the type of a value.
-type typeSize struct {
-	// steps is the number of steps to compare it with one of the same shape: one, and two for each step of its parts, because the
-	// parts of each side are looked up in the other.
-	steps int
-	// parts is the number of values in it, with itself.
-	parts int
-}
-
-// scalar is the size of a value without parts, and of any value.
-var scalar = typeSize{1, 1}
-
-// largest is far above the limits also for what is a few levels below.
-const largest = 1 << 60
-
-// and returns the size of two values together.
-func (t typeSize) and(other typeSize) typeSize {
-	return typeSize{min(t.steps+other.steps, largest), min(t.parts+other.parts, largest)}
-}
-
-// around returns the size of a value with the given parts.
-func (t typeSize) around() typeSize { return scalar.and(typeSize{2 * t.steps, t.parts}) }
-
-// inner returns the size of a part of a value, at most, some levels below.
-func (t typeSize) inner(levels int) typeSize { return typeSize{max(t.steps>>levels, 1), t.parts} }
-
-// sizeOf returns the size of a type.
-func sizeOf(t types.Type) typeSize {
-	parts, size := []types.Type{}, typeSize{}
-	switch t := t.(type) {
-	case *types.Array:
-		for i := range t.Len() {
-			parts = append(parts, t.Select(i))
-		}
-		parts = append(parts, t.Dynamic())
-	case *types.Set:
-		parts = append(parts, t.Of())
-	case *types.Object:
-		for _, property := range t.StaticProperties() {
-			parts = append(parts, property.Value)
-		}
-		parts = append(parts, t.DynamicValue())
-	case types.Any:
-		parts = t
-	}
-	for _, part := range parts {
-		if part != nil && size.steps < largest {
-			size = size.and(sizeOf(part))
-		}
-	}
-	return size.around()
-}
-
-// typeSizes estimates the steps of the type checker for one compiler from the sizes of values, with the rules and the variables that
-// they refer to.
+// typeSizes estimates the steps of the type checker for one compiler. The size of a value is the number of steps to compare its type
+// with one of the same shape: one, and two for each step of its parts, because the parts of each side are looked up in the other.
 type typeSizes struct {
 	documents map[string]types.Type
-	// rules has the sizes of rules, and of what functions return, by path. below has those of all rules below a path, and arguments
-	// those of the arguments of functions.
-	rules, below, arguments map[string]typeSize
-	// vars has the sizes of the variables of the current rule. Those without parts are missing.
-	vars map[ast.Var]typeSize
-	// spent is the number of steps, and most of values in one value.
-	spent, most int
+	// rules has the sizes of rules, and of what functions return, by path. With "*" at the end of the path, it has the size of all
+	// rules below, and with "(", that of a function's arguments.
+	rules map[string]int
+	// vars has the sizes of the variables of the current rule.
+	vars  map[ast.Var]int
+	spent int
 }
+
+func plus(x, y int) int { return min(x+y, largest) }
+
+// around returns the size of a value with parts of a size.
+func around(parts int) int { return plus(1, 2*parts) }
 
 // bound is a stage of a compiler. The error has the rule that exceeds the limit.
 func (s *typeSizes) bound(c *ast.Compiler) *ast.Error {
@@ -112,12 +63,7 @@ func (s *typeSizes) bound(c *ast.Compiler) *ast.Error {
 		if !ok {
 			continue
 		}
-		s.rule(rule)
-		if s.most > maxTypeParts {
-			return ast.NewError(codeSize, rule.Location, "a value here holds more than %d others: values that hold other values several "+
-				"times double in each step; build large values in fewer steps, or keep tables in spec.data", maxTypeParts)
-		}
-		if s.spent > maxTypeWork {
+		if s.rule(rule); s.spent > maxTypeWork {
 			return ast.NewError(codeSize, rule.Location, "the types of the values here take more than %d steps to check: "+
 				"values that hold other values several times double in each step; build large values in fewer steps, "+
 				"or keep tables in spec.data", maxTypeWork)
@@ -126,11 +72,11 @@ func (s *typeSizes) bound(c *ast.Compiler) *ast.Error {
 	return nil
 }
 
-func (s *typeSizes) charge(steps int) { s.spent = min(s.spent+steps, maxTypeWork+1) }
+func (s *typeSizes) charge(steps int) { s.spent = plus(s.spent, steps) }
 
 // rule adds the size of a rule.
 func (s *typeSizes) rule(rule *ast.Rule) {
-	s.vars = map[ast.Var]typeSize{}
+	s.vars = map[ast.Var]int{}
 	s.body(rule.Body)
 	value := rule.Head.Value
 	if rule.Head.RuleKind() == ast.MultiValue {
@@ -138,28 +84,26 @@ func (s *typeSizes) rule(rule *ast.Rule) {
 	}
 	size := s.size(value)
 	for _, key := range rule.Ref().DynamicSuffix() {
-		size = size.and(s.composite(key)).around()
+		size = around(plus(size, s.size(key)))
 	}
 	path := rule.Ref().GroundPrefix()
-	before := s.rules[path.String()]
-	s.charge(min(before.steps, size.steps))
-	s.rules[path.String()] = before.and(size)
-	if len(rule.Head.Args) > 0 {
-		known, args := s.arguments[path.String()], s.composite(rule.Head.Args...)
-		s.charge(min(known.steps, args.steps))
-		s.arguments[path.String()] = known.and(args)
-	}
+	s.charge(min(s.rules[path.String()], size))
+	s.add(path.String(), size)
+	s.add(path.String()+"(", s.size(ast.ArrayTerm(rule.Head.Args...)))
 	for i := range path {
-		prefix := path[:i].String()
-		s.below[prefix] = s.below[prefix].and(size.around())
+		s.add(path[:i].String()+"*", around(size))
 	}
 }
+
+func (s *typeSizes) add(path string, size int) { s.rules[path] = plus(s.rules[path], size) }
 
 func (s *typeSizes) body(body ast.Body) {
 	for _, expr := range body {
 		switch terms := expr.Terms.(type) {
 		case *ast.Every:
 			s.learn(s.size(terms.Domain), terms.Value)
+			s.body(terms.Body)
+		case *ast.Not:
 			s.body(terms.Body)
 		case *ast.Term:
 			s.size(terms)
@@ -171,33 +115,30 @@ func (s *typeSizes) body(body ast.Body) {
 
 // call adds the work of a call. The operands of some are compared with each other, or with the arguments of a function.
 func (s *typeSizes) call(operator ast.Ref, terms []*ast.Term) {
-	var all typeSize
-	var most, compared int
+	var all, most, compared int
 	for _, term := range terms {
 		size := s.size(term)
-		compared = min(compared+min(most, size.steps), largest)
-		most, all = max(most, size.steps), all.and(size)
+		compared = plus(compared, min(most, size))
+		most, all = max(most, size), plus(all, size)
 	}
-	s.charge(1)
 	switch {
 	case operator.HasPrefix(ast.DefaultRootRef):
-		s.charge(compared)
-		s.charge(min(all.steps, s.arguments[operator.String()].steps))
-		s.learn(s.size(terms[0]), terms[1:]...)
+		s.charge(plus(compared, min(all, s.rules[operator.String()+"("])))
+		s.learn(s.rules[operator.String()], terms[1:]...)
 	case operator.Equal(ast.Equality.Ref()):
 		s.charge(compared)
 		s.learn(all, terms[1:]...)
 	case operator.Equal(ast.Member.Ref()) || operator.Equal(ast.MemberWithKey.Ref()):
 		s.charge(compared)
-		s.learn(all.inner(1), terms[1:]...)
+		s.learn(all/2, terms[1:]...)
 	}
 }
 
 // learn records the size of the variables in terms, unless they have one.
-func (s *typeSizes) learn(size typeSize, terms ...*ast.Term) {
+func (s *typeSizes) learn(size int, terms ...*ast.Term) {
 	for _, t := range terms {
 		ast.WalkVars(t, func(name ast.Var) bool {
-			if _, known := s.vars[name]; !known && size.steps > 1 && !ast.ReservedVars.Contains(name) {
+			if s.vars[name] == 0 && size > 1 && !ast.ReservedVars.Contains(name) {
 				s.vars[name] = size
 			}
 			return false
@@ -206,106 +147,103 @@ func (s *typeSizes) learn(size typeSize, terms ...*ast.Term) {
 }
 
 // size returns the size of a term.
-func (s *typeSizes) size(t *ast.Term) typeSize {
-	size := s.term(t)
-	s.most = max(s.most, size.parts)
-	return size
-}
-
-// term is size without a record of the largest value.
-func (s *typeSizes) term(t *ast.Term) typeSize {
+func (s *typeSizes) size(t *ast.Term) (out int) {
+	add := func(part *ast.Term) { out = plus(out, s.size(part)) }
 	switch v := t.Value.(type) {
 	case ast.Var:
-		if size, known := s.vars[v]; known {
-			return size
-		}
+		return s.named(s.vars[v])
 	case ast.Ref:
-		size := s.ref(v)
+		size := s.named(s.ref(v))
 		s.learn(size, v[1:]...)
 		return size
 	case *ast.Array:
-		parts := make([]*ast.Term, v.Len())
-		for i := range parts {
-			parts[i] = v.Elem(i)
-		}
-		return s.composite(parts...)
+		v.Foreach(add)
 	case ast.Set:
-		size := s.composite(v.Slice()...)
-		if v.Len() > 1 {
-			s.charge(size.inner(1).steps)
-		}
-		return size
+		// The types of all members are compared with each other.
+		v.Foreach(add)
+		s.charge(out)
 	case ast.Object:
-		var parts []*ast.Term
-		v.Foreach(func(key, part *ast.Term) { parts = append(parts, key, part) })
-		return s.composite(parts...)
+		v.Foreach(func(key, part *ast.Term) { add(key); add(part) })
 	case *ast.ArrayComprehension:
-		return s.closure(v.Body, v.Term)
+		s.closure(v.Body)
+		add(v.Term)
 	case *ast.SetComprehension:
-		return s.closure(v.Body, v.Term)
+		s.closure(v.Body)
+		add(v.Term)
 	case *ast.ObjectComprehension:
-		return s.closure(v.Body, v.Key, v.Value)
+		s.closure(v.Body)
+		add(v.Key)
+		add(v.Value)
 	}
-	return scalar
+	return around(out)
 }
 
-// composite returns the size of a value with parts.
-func (s *typeSizes) composite(parts ...*ast.Term) typeSize {
-	var out typeSize
-	for _, part := range parts {
-		out = out.and(s.size(part))
-	}
-	return out.around()
-}
-
-// closure returns the size of a comprehension. The type checker checks the body several times for each body around it.
-func (s *typeSizes) closure(body ast.Body, parts ...*ast.Term) typeSize {
+// closure adds the work of a comprehension's body. The type checker checks it several times for each body around it.
+func (s *typeSizes) closure(body ast.Body) {
 	before := s.spent
 	s.body(body)
 	s.charge(2 * (s.spent - before))
-	return s.composite(parts...)
+}
+
+// named returns the size of what a variable or a reference stands for. It costs something even if nothing is compared with it: errors
+// have its type.
+func (s *typeSizes) named(size int) int {
+	s.charge(size >> 10)
+	return max(size, 1)
 }
 
 // ref returns the size of what a reference selects of a variable, a document, a rule, or the rules below a path. If a variable selects,
-// the types of all members are compared with each other, as those of a set are.
-func (s *typeSizes) ref(ref ast.Ref) typeSize {
+// the types of all members are compared with each other.
+func (s *typeSizes) ref(ref ast.Ref) int {
 	name, _ := ref[0].Value.(ast.Var)
-	size, known := s.vars[name]
-	n := 1
-	for ; !known && ref[0].Equal(ast.DefaultRootDocument) && n < len(ref); n++ {
-		if !ref[n].IsGround() {
-			break
-		}
+	size, ground, n := s.vars[name], len(ref.GroundPrefix()), 1
+	for ; size == 0 && n < ground; n++ {
 		path := ref[:n+1].String()
 		if t, typed := s.documents[path]; typed {
 			return s.selected(t, ref[n+1:])
 		}
-		size, known = s.rules[path]
+		size = s.rules[path]
 	}
-	if !known {
-		size = s.below[ref[:n].String()]
+	if size == 0 {
+		size = s.rules[ref[:n].String()+"*"]
 	}
-	if !ref.IsGround() {
-		s.charge(size.inner(1).steps)
+	if n = len(ref) - n; ground < len(ref) {
+		s.charge(size / 2)
 	}
-	return size.inner(len(ref) - n)
+	return size >> n
 }
 
 // selected returns the size of what keys select in a value of a type.
-func (s *typeSizes) selected(t types.Type, keys ast.Ref) typeSize {
+func (s *typeSizes) selected(t types.Type, keys ast.Ref) int {
 	for _, key := range keys {
-		if !key.IsGround() {
-			all := sizeOf(t).inner(1).steps
+		value, err := ast.ValueToInterface(key.Value, nil)
+		if all := sizeOf(t) / 2; err != nil {
 			t = types.Values(t)
 			// There is nothing to compare if all members have one type.
-			s.charge(all - min(all, sizeOf(t).steps))
-			continue
+			s.charge(all - min(all, sizeOf(t)))
+		} else {
+			t = types.Select(t, value)
 		}
-		value, err := ast.ValueToInterface(key.Value, nil)
-		if err != nil {
-			return scalar
-		}
-		t = types.Select(t, value)
 	}
 	return sizeOf(t)
+}
+
+// sizeOf returns the size of a type of a document.
+func sizeOf(t types.Type) (out int) {
+	var parts []types.Type
+	switch t := t.(type) {
+	case *types.Array:
+		parts = append(parts, t.Dynamic())
+	case *types.Object:
+		for _, property := range t.StaticProperties() {
+			parts = append(parts, property.Value)
+		}
+		parts = append(parts, t.DynamicValue())
+	case types.Any:
+		parts = t
+	}
+	for _, part := range parts {
+		out = plus(out, sizeOf(part))
+	}
+	return around(out)
 }

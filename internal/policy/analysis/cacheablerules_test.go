@@ -89,9 +89,9 @@ func TestCacheableRulesAreBounded(t *testing.T) {
 	text.WriteString("package p\nlabels := {\"id\": input.id}\nr0 := input.a\n")
 	for i := 1; i < 200; i++ {
 		text.WriteString(strings.NewReplacer("N", string(rune('a'+i%26))+strings.Repeat("x", i/26), "I", strings.Repeat("i", i), "J", strings.Repeat("i", i-1)).Replace(
-			map[bool]string{true: "rI := [r0, input.N]\n", false: "rI := [rJ, input.N]\n"}[i == 1]))
+			map[bool]string{true: "rI := concat(\"\", [r0, input.N])\n", false: "rI := concat(\"\", [rJ, input.N])\n"}[i == 1]))
 	}
-	text.WriteString("errors contains \"x\" if r" + strings.Repeat("i", 199) + "[1] == 1\n")
+	text.WriteString("errors contains \"x\" if r" + strings.Repeat("i", 199) + " == \"a\"\n")
 	m, err := compileFor(placementv1.RegoV1, text.String())
 	if err != nil {
 		t.Fatal(err)
