@@ -231,9 +231,6 @@ const (
 	ReasonWebhookPending = "WebhookPending"
 	// ReasonWebhookRejected: the API server rejected the webhook rules of the policy or quota. The message says why.
 	ReasonWebhookRejected = "WebhookRejected"
-	// ReasonQuarantined: evaluations of the policy repeatedly exceeded their deadline. Berth does not evaluate the
-	// policy for a while.
-	ReasonQuarantined = "Quarantined"
 )
 
 // Reasons of Compliant. WatchFailed is another: Berth can't read the matched objects.

@@ -487,8 +487,6 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 // loaded adds the facts of a policy that is loaded.
 func (c *Controller) loaded(obj *placementv1.PlacementPolicy, f *status.Facts) {
 	f.Stale = c.Replication.Stale(f.State.Policy)
-	f.Quarantine.Since, _ = f.State.Policy.Quarantined()
-	f.Quarantine.Namespaces = f.State.Policy.QuarantinedNamespaces()
 	remote, isRemote := f.State.Policy.Remote()
 	if isRemote {
 		f.Engine, f.Health = c.RemoteEngine, new(remote.Health())

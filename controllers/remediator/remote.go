@@ -66,13 +66,12 @@ func endpointsOf(verdicts []*placement.Verdict) string {
 	return strings.Join(slices.Compact(out), " ")
 }
 
-// isTemporary reports whether a policy could not decide an object for a reason that may go away without a change of the cluster: its
-// engine does not respond, an evaluation exceeded its deadline or is quarantined, or its data was too old.
+// isTemporary reports whether a policy could not decide an object for a temporary reason, which may go away without a
+// change of the cluster: its engine does not respond, an evaluation exceeded its deadline, or its data was too old.
 func isTemporary(v *placement.Verdict) bool {
 	_, unavailable := errors.AsType[*engine.RemoteError](v.Err)
-	_, quarantined := errors.AsType[*engine.QuarantinedError](v.Err)
 	_, stale := errors.AsType[*engine.StaleError](v.Err)
-	return unavailable || quarantined || stale || errors.Is(v.Err, engine.ErrDeadline)
+	return unavailable || stale || errors.Is(v.Err, engine.ErrDeadline)
 }
 
 // remoteQueue decides and patches the objects that remote engines decide, so that no worker of the controller waits for an engine. A

@@ -394,9 +394,8 @@ func TestUnansweredObjectsAreLookedAtAgain(t *testing.T) {
 // TestPassingFailuresAreLookedAtAgain checks the same for other temporary failures.
 func TestPassingFailuresAreLookedAtAgain(t *testing.T) {
 	for name, err := range map[string]error{
-		"Deadline":    fmt.Errorf("%w of 1s", engine.ErrDeadline),
-		"Quarantined": &engine.QuarantinedError{After: 3},
-		"Stale":       &engine.StaleError{},
+		"Deadline": fmt.Errorf("%w of 1s", engine.ErrDeadline),
+		"Stale":    &engine.StaleError{},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

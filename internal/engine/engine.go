@@ -105,27 +105,6 @@ func CheckInput(fields *projection.FieldSet, input map[string]any, limit int) er
 	return nil
 }
 
-// QuarantinedError is the error of an evaluation that did not take place because the policy is in quarantine: its
-// evaluations exceeded their deadline repeatedly.
-type QuarantinedError struct {
-	// Namespace is the namespace that the quarantine covers. It is empty if the quarantine covers all objects.
-	Namespace string
-	// After is the number of consecutive evaluations that exceeded their deadline.
-	After int
-	// Since is the time when the quarantine began, and Until the earliest time of the next trial.
-	Since, Until time.Time
-}
-
-func (e *QuarantinedError) Error() string {
-	since, until := e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339)
-	if e.Namespace != "" {
-		return fmt.Sprintf("%d evaluations in a row of objects in namespace %s ran into their deadline: the policy is in quarantine for that namespace since %s, and is tried again there from %s on",
-			e.After, e.Namespace, since, until)
-	}
-	return fmt.Sprintf("%d evaluations in a row ran into their deadline: the policy is in quarantine since %s, and is tried again from %s on",
-		e.After, since, until)
-}
-
 // Fault is a kind of failure of a remote engine.
 type Fault string
 

@@ -71,7 +71,7 @@ func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
 		decisions, decisionDuration, decisionErrors, decisionMemo, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, policyAmbiguousClusters, violations, policyPaused, policyPausedNamespaces, policyWaiting, policyPlanMoves, policyPlanDone, policyPlanDuration, policyRolloutState, policyRolloutStages, policyRolloutReached, policyDelivery, remediations,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
-		policyQuarantined, policyQuarantinedNamespaces, policyQuarantines, unauthenticatedRequests,
+		unauthenticatedRequests,
 		remoteRequests, remoteDuration, remoteCircuitOpen, remotePushes, remoteLoads, remotePending,
 	}), func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
 }
@@ -197,21 +197,6 @@ var (
 		Name: "berth_policies", Type: Gauge, Reporter: EachReplica,
 		Help:   "Policies that this replica has loaded, by state.",
 		Labels: []Label{{Name: "state", Values: []string{StateInForce, StateLastGood, StateBroken}}},
-	}
-	policyQuarantined = Metric{
-		Name: "berth_policy_quarantined", Type: Gauge, Reporter: EachReplica,
-		Help:   "Whether a policy is in quarantine because its evaluations kept exceeding their deadline: 1 or 0.",
-		Labels: []Label{ofPolicy},
-	}
-	policyQuarantinedNamespaces = Metric{
-		Name: "berth_policy_quarantined_namespaces", Type: Gauge, Reporter: EachReplica,
-		Help:   "Namespaces for whose objects a policy is in quarantine because its evaluations kept exceeding their deadline.",
-		Labels: []Label{ofPolicy},
-	}
-	policyQuarantines = Metric{
-		Name: "berth_policy_quarantines_total", Type: Counter, Reporter: EachReplica,
-		Help:   "Quarantines of policies whose evaluations kept exceeding their deadline.",
-		Labels: []Label{ofPolicy},
 	}
 	replicatedObjects = Metric{
 		Name: "berth_replicated_objects", Type: Gauge, Reporter: EachReplica,

@@ -39,7 +39,7 @@ func TestAllIsWhatIsRegistered(t *testing.T) {
 	if _, err := metrics.New(r); err != nil {
 		t.Fatal(err)
 	}
-	r.MustRegister(metrics.NewReplication(func() []metrics.Replica { return nil }), metrics.NewQuarantine(placement.NewRegistry().InForce),
+	r.MustRegister(metrics.NewReplication(func() []metrics.Replica { return nil }),
 		metrics.NewCircuits(placement.NewRegistry().InForce),
 		metrics.NewQuotaUsage(func() []placementv1.Quota { return nil }), metrics.NewCertificateExpiry(func() time.Time { return time.Time{} }, metrics.ManagementSelf))
 	described := make(chan *prometheus.Desc, 100)

@@ -129,7 +129,6 @@ type Metrics struct {
 	deliveries       deliveryMetrics
 	quotas           *quotaMetrics
 	memo             *memoMetrics
-	quarantines      *prometheus.CounterVec
 	refused          prometheus.Counter
 }
 
@@ -139,10 +138,10 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		Remote:    newRemote(),
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
 		requests: admissionDuration.histogram(), policies: policies.gauge(),
-		ambiguous: policyAmbiguousClusters.gauge(), violations: violations.gauge(), paused: policyPaused.gauge(), pausedNamespaces: policyPausedNamespaces.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(), remediations: remediations.counter(), rollouts: newRolloutMetrics(), deliveries: newDeliveryMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
+		ambiguous: policyAmbiguousClusters.gauge(), violations: violations.gauge(), paused: policyPaused.gauge(), pausedNamespaces: policyPausedNamespaces.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(), remediations: remediations.counter(), rollouts: newRolloutMetrics(), deliveries: newDeliveryMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(),
 		refused: unauthenticatedRequests.counter().WithLabelValues(),
 	}
-	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.ambiguous, m.violations, m.paused, m.pausedNamespaces, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.quarantines, m.refused}
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.ambiguous, m.violations, m.paused, m.pausedNamespaces, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.refused}
 	for _, c := range slices.Concat(own, m.rollouts.collectors(), m.deliveries.collectors(), m.quotas.collectors(), m.Remote.collectors()) {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -296,7 +295,6 @@ func (m *Metrics) ForgetPolicy(policy string) {
 		m.rollouts.forget(policy)
 		m.deliveries.forget(policy)
 		m.remediations.DeletePartialMatch(labels)
-		m.quarantines.DeletePartialMatch(labels)
 	})
 }
 

@@ -31,7 +31,6 @@ import (
 
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
-	"github.com/berth-dev/berth/internal/projection"
 )
 
 // series returns the registry's series as name{label=value,...}, sorted.
@@ -66,7 +65,6 @@ func TestMetrics(t *testing.T) {
 		m.Decision(policy, metrics.SourceRemediation, metrics.OutcomeChanged, time.Millisecond)
 		m.Violations(policy, 3)
 		m.Remediation(policy, metrics.RemediationPatched)
-		m.Quarantined(policy)
 	}
 	m.AddPolicy("p")
 	m.AddPolicy("p.q")
@@ -82,7 +80,6 @@ func TestMetrics(t *testing.T) {
 			"berth_decision_errors_total{policy=" + name + ",source=admission}",
 			"berth_decisions_total{outcome=changed,policy=" + name + ",source=remediation}",
 			"berth_decisions_total{outcome=error,policy=" + name + ",source=admission}",
-			"berth_policy_quarantines_total{policy=" + name + "}",
 			"berth_remediations_total{outcome=patched,policy=" + name + "}",
 			"berth_violations{policy=" + name + "}",
 		}
@@ -184,53 +181,5 @@ func TestEvaluate(t *testing.T) {
 				t.Errorf("not counted as %s: %v", want, series(t, r))
 			}
 		})
-	}
-}
-
-// sick is an evaluator whose policy is in quarantine if the value is true.
-type sick bool
-
-func (sick) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
-	return placement.Decision{}, nil
-}
-func (sick) Revision() uint64            { return 1 }
-func (sick) Input() *projection.FieldSet { return projection.AllFields() }
-func (s sick) QuarantinedNamespaces() int {
-	if s {
-		return 2
-	}
-	return 0
-}
-
-func (s sick) Quarantined() (time.Time, bool) { return time.Time{}, bool(s) }
-
-func TestQuarantine(t *testing.T) {
-	r, policies := prometheus.NewRegistry(), placement.NewRegistry()
-	r.MustRegister(metrics.NewQuarantine(policies.InForce))
-	for name, is := range map[string]bool{"p": true, "q": false} {
-		policies.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name, Evaluator: sick(is)}})
-	}
-	got := func() map[string]float64 {
-		families, err := r.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out := map[string]float64{}
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				out[f.GetName()+" "+m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
-			}
-		}
-		return out
-	}
-	if diff := cmp.Diff(map[string]float64{
-		"berth_policy_quarantined p": 1, "berth_policy_quarantined q": 0,
-		"berth_policy_quarantined_namespaces p": 2, "berth_policy_quarantined_namespaces q": 0,
-	}, got()); diff != "" {
-		t.Error(diff)
-	}
-	policies.Remove("p")
-	if diff := cmp.Diff(map[string]float64{"berth_policy_quarantined q": 0, "berth_policy_quarantined_namespaces q": 0}, got()); diff != "" {
-		t.Error(diff)
 	}
 }

@@ -59,7 +59,7 @@ var (
 type Evaluator interface {
 	// Evaluate returns the policy's decision on the input, an object as decoded JSON. Callers must not change the
 	// decision, which may be shared with other callers. The context must carry the object's namespace (WithNamespace).
-	// Evaluators use it to isolate namespaces from each other, for example in queues and quarantine.
+	// Evaluators use it to isolate namespaces from each other, for example in queues.
 	Evaluate(ctx context.Context, input map[string]any) (Decision, error)
 	// Revision identifies the state of the data that the policy reads. Equal revisions and equal inputs give equal
 	// decisions. 0 means that data is missing, so callers must not conclude anything from the revision.
@@ -82,15 +82,6 @@ func WithNamespace(ctx context.Context, namespace string) context.Context {
 func NamespaceOf(ctx context.Context) string {
 	namespace, _ := ctx.Value(namespaceKey{}).(string)
 	return namespace
-}
-
-// Quarantinable is an Evaluator that can stop evaluating its policy for a while because evaluations run too long.
-type Quarantinable interface {
-	// Quarantined returns the time at which the quarantine of the whole policy began. ok is false if the policy is not
-	// in quarantine.
-	Quarantined() (since time.Time, ok bool)
-	// QuarantinedNamespaces returns the number of namespaces for whose objects alone the policy is in quarantine.
-	QuarantinedNamespaces() int
 }
 
 // Successor is an Evaluator that can use what another version of its policy has decided.
@@ -189,22 +180,6 @@ func NewPolicy(name string, generation int64, spec placementv1.PlacementPolicySp
 		Schedules:     schedules,
 		Evaluator:     e,
 	}
-}
-
-// Quarantined returns the time at which the policy's quarantine began. ok is false if the policy is not in quarantine.
-func (p *Policy) Quarantined() (since time.Time, ok bool) {
-	if e, can := p.Evaluator.(Quarantinable); can {
-		return e.Quarantined()
-	}
-	return time.Time{}, false
-}
-
-// QuarantinedNamespaces returns the number of namespaces for whose objects the policy is in quarantine.
-func (p *Policy) QuarantinedNamespaces() int {
-	if e, can := p.Evaluator.(Quarantinable); can {
-		return e.QuarantinedNamespaces()
-	}
-	return 0
 }
 
 // Remote returns the evaluator that queries a remote engine. ok is false if the policy is evaluated in process.

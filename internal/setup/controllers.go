@@ -248,7 +248,6 @@ func newStatus(base *base, evaluation *evaluation, loading *loading, configurati
 // registerCollectors registers the metrics that are computed at the time of the scrape.
 func registerCollectors(base *base, serving *serving, evaluation *evaluation, loading *loading, quotas *quotas) error {
 	for _, c := range []prometheus.Collector{
-		metrics.NewQuarantine(evaluation.registry.InForce),
 		metrics.NewCircuits(evaluation.registry.InForce),
 		metrics.NewReplication(loading.replication.Replicas),
 		metrics.NewQuotaUsage(quotas.usage.Usage),

@@ -27,12 +27,10 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/engine/opaclient"
-	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/quota"
@@ -76,7 +74,7 @@ func newEvaluation(ctx context.Context, base *base) (*evaluation, error) {
 	data, world, registry := embedded.NewData(), predicates.NewNodeCache(), placement.NewRegistry()
 	engine := embedded.New(data, embedded.Options{
 		Timeout: base.options.EvaluationTimeout, Concurrency: base.options.EvaluationConcurrency,
-		Observer:   engineObserver{Metrics: base.metrics, topics: base.topics},
+		Observer:   base.metrics,
 		Predicates: base.settings.predicates, Templates: base.settings.templates, World: world,
 	})
 	secrets := newEngineSecrets(base.state.live, base.options.Namespace, clock.RealClock{})
@@ -152,37 +150,4 @@ func newSchemaChecker(cfg *rest.Config, catalog *watches.Catalog) (*schemas.Chec
 		return nil, err
 	}
 	return schemas.NewChecker(catalog, discoveryClient.OpenAPIV3()), nil
-}
-
-var engineLog = ctrl.Log.WithName("engine")
-
-// engineObserver records metrics of the caches and of quarantined policies. It logs and publishes the policies whose
-// quarantine began or ended.
-type engineObserver struct {
-	*metrics.Metrics
-	topics *topics
-}
-
-// Quarantined implements embedded.Observer.
-func (o engineObserver) Quarantined(policy string) {
-	o.Metrics.Quarantined(policy)
-	engineLog.Error(nil, "a policy keeps running into its deadline and is not evaluated for a while", "policy", policy)
-	o.topics.policyFacts.Publish(policy)
-}
-
-// NamespaceQuarantined implements embedded.Observer.
-func (o engineObserver) NamespaceQuarantined(policy, namespace string, began bool) {
-	o.topics.policyFacts.Publish(policy)
-	if !began {
-		engineLog.Info("A policy ended in time again on the objects of a namespace", "policy", policy, "namespace", namespace)
-		return
-	}
-	engineLog.Error(nil, "a policy keeps running into its deadline on the objects of a namespace and is not evaluated on them for a while",
-		"policy", policy, "namespace", namespace)
-}
-
-// Released implements embedded.Observer.
-func (o engineObserver) Released(policy string) {
-	engineLog.Info("A policy ended in time again and is evaluated as before", "policy", policy)
-	o.topics.policyFacts.Publish(policy)
 }

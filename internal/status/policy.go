@@ -90,7 +90,6 @@ type Facts struct {
 	// Delivery is the account of the policy's deliveries. DeliverySettled reports whether it has all existing objects.
 	Delivery        delivery.Report
 	DeliverySettled bool
-	Quarantine      Quarantine
 	// Health is that of the remote engine; nil if the policy has none.
 	Health *placement.RemoteHealth
 }
@@ -99,14 +98,6 @@ type Facts struct {
 type Replica struct {
 	watches.State
 	Objects int
-}
-
-// Quarantine is where a policy is evaluated only now and then, because evaluations run too long.
-type Quarantine struct {
-	// Since is when the quarantine of the whole policy began; zero if there is none.
-	Since time.Time
-	// Namespaces is the number of namespaces for whose objects alone there is one.
-	Namespaces int
 }
 
 // Limits on texts and lists in a status. They are lower than the schema's limits.
@@ -468,20 +459,12 @@ func (f Facts) enforced() *metav1.Condition {
 		return isFalse(placementv1.ReasonWebhookPending, "the webhook configuration does not have the policy's rules yet")
 	case f.Webhook.Rejected != "":
 		return isFalse(placementv1.ReasonWebhookRejected, "the API server refused the policy's rules: "+f.Webhook.Rejected)
-	case !f.Quarantine.Since.IsZero():
-		return isFalse(placementv1.ReasonQuarantined, fmt.Sprintf(
-			"since %s the policy is evaluated only now and then, as it kept running into its deadline; what it matches is %s",
-			f.Quarantine.Since.UTC().Format(time.RFC3339), undecided(f.State.Policy.FailurePolicy)))
 	case mode == placementv1.ModeWarn:
 		return isFalse(placementv1.ReasonWarnMode, "the policy warns, and changes and denies nothing")
 	case mode == placementv1.ModeDryRun:
 		return isFalse(placementv1.ReasonDryRunMode, "the policy counts, and changes and denies nothing")
 	default:
-		message := "the API server asks Berth about what the policy matches"
-		if n := f.Quarantine.Namespaces; n > 0 {
-			message += fmt.Sprintf("; in %d namespaces the policy is evaluated only now and then, as it kept running into its deadline on their objects", n)
-		}
-		return isTrue(placementv1.ReasonEnforced, message)
+		return isTrue(placementv1.ReasonEnforced, "the API server asks Berth about what the policy matches")
 	}
 }
 

@@ -162,11 +162,6 @@ func TestCompute(t *testing.T) {
 			want:    map[string]string{"Ready": "False LastGoodInForce", "Compiled": "False LastGoodInForce", "Stalled": "True InvalidPolicy"},
 			message: map[string]string{"Compiled": "generation 4 stays in force: bad"},
 		},
-		"Quarantined": {
-			change:  func(f *status.Facts) { f.Quarantine.Since = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) },
-			want:    map[string]string{"Ready": "False Quarantined", "Enforced": "False Quarantined"},
-			message: map[string]string{"Enforced": "since 2026-11-21T12:00:00Z the policy is evaluated only now and then, as it kept running into its deadline; what it matches is denied"},
-		},
 		"NoData": {
 			change: func(f *status.Facts) { f.State.Binding = &policy.Binding{} },
 			want:   map[string]string{"Replicated": "True NoDataRead"},

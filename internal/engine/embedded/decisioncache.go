@@ -37,8 +37,8 @@ const (
 	entryBytes = 200
 )
 
-// Observer is notified about the use of the caches and about policies that exceed their deadline. Implementations are
-// safe for concurrent use and return without blocking.
+// Observer is notified about the use of the caches. Implementations are safe for concurrent use and return without
+// blocking.
 type Observer interface {
 	// DecisionCacheHit is called when a decision was found in the cache.
 	DecisionCacheHit()
@@ -47,13 +47,6 @@ type Observer interface {
 	// RuleCacheUsed is called with the number of cacheable rules whose values an evaluation found in the rule cache, and
 	// the number of those that it had to evaluate.
 	RuleCacheUsed(known, evaluated int)
-	// Quarantined is called when a policy's quarantine begins because it kept exceeding its deadline.
-	Quarantined(policy string)
-	// NamespaceQuarantined is called when a policy's quarantine for the objects of a namespace begins, or when a trial
-	// ends it. began tells which.
-	NamespaceQuarantined(policy, namespace string, began bool)
-	// Released is called when a trial ends the policy's quarantine.
-	Released(policy string)
 }
 
 // noObserver is an Observer that ignores all notifications.
@@ -63,10 +56,6 @@ func (noObserver) DecisionCacheHit()      {}
 func (noObserver) DecisionCacheMiss()     {}
 func (noObserver) RuleCacheUsed(int, int) {}
 
-func (noObserver) NamespaceQuarantined(string, string, bool) {}
-
-func (noObserver) Quarantined(string) {}
-func (noObserver) Released(string)    {}
 
 // cachedDecision is a cached decision with the reports that it depends on. It is immutable except for the revision at
 // which it was last found to hold.

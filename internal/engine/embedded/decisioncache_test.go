@@ -35,20 +35,13 @@ import (
 
 // counts is an Observer that counts notifications.
 type counts struct {
-	hits, misses atomic.Int64
-	// quarantines counts the quarantines that began, and releases those that ended.
-	quarantines, releases, namespaces atomic.Int64
-	known, evaluated                  atomic.Int64
+	hits, misses     atomic.Int64
+	known, evaluated atomic.Int64
 }
 
 func (c *counts) DecisionCacheHit()  { c.hits.Add(1) }
 func (c *counts) DecisionCacheMiss() { c.misses.Add(1) }
 
-func (c *counts) Quarantined(string) { c.quarantines.Add(1) }
-
-func (c *counts) NamespaceQuarantined(string, string, bool) { c.namespaces.Add(1) }
-
-func (c *counts) Released(string) { c.releases.Add(1) }
 func (c *counts) RuleCacheUsed(known, evaluated int) {
 	c.known.Add(int64(known))
 	c.evaluated.Add(int64(evaluated))

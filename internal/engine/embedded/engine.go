@@ -27,14 +27,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/metrics"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/topdown"
-	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
@@ -45,10 +43,7 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-var (
-	_ placement.Evaluator     = (*evaluator)(nil)
-	_ placement.Quarantinable = (*evaluator)(nil)
-)
+var _ placement.Evaluator = (*evaluator)(nil)
 
 // Options configure an Engine.
 type Options struct {
@@ -57,10 +52,8 @@ type Options struct {
 	// Concurrency is the number of evaluation slots. An evaluation that was abandoned at its deadline keeps its slot until
 	// it ends. One policy gets at most half of the slots.
 	Concurrency int
-	// Observer is notified about the use of the caches and about quarantines; nil for no notifications.
+	// Observer is notified about the use of the caches; nil for no notifications.
 	Observer Observer
-	// Clock measures the duration of quarantines; nil for the real clock.
-	Clock clock.PassiveClock
 	// Predicates are the predicates that policies may call. Templates find the pod template of an object. World holds the
 	// nodes and pods that predicates are evaluated on. A call is an error if Predicates is nil, and so is a call on nodes
 	// if World is nil.
@@ -82,9 +75,6 @@ type Engine struct {
 func New(data *Data, o Options) *Engine {
 	if o.Observer == nil {
 		o.Observer = noObserver{}
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
 	}
 	return &Engine{Options: o, data: data, slots: newQueue(o.Concurrency)}
 }
@@ -111,7 +101,6 @@ func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *
 		engine: e, name: name, module: m, binding: b, fieldSets: e.data.fieldSetsOf(b), ruleCache: newRuleCache(m),
 		inventories: e.data.inventoriesOf(b.Clusters),
 	}
-	out.quarantine.clock, out.quarantine.wholePolicy.clock = e.Clock, e.Clock
 	var err error
 	if out.predicates, err = e.allowed(m); err != nil {
 		return nil, err
@@ -220,8 +209,6 @@ type evaluator struct {
 	missing   []string
 	// decisionCache is the decision cache; nil if the policy reads all of the input.
 	decisionCache *decisionCache
-	// quarantine belongs to this version of the policy: a new version starts without a quarantine.
-	quarantine quarantines
 	// ruleCache is the rule cache; nil if every rule reads as much as the policy.
 	ruleCache *ruleCache
 	// predicates are the predicates that the policy may call; nil for none. inventories are the sources of data.clusters.
@@ -338,20 +325,15 @@ type evaluation struct {
 	fromCache bool
 }
 
-// evaluate evaluates the policy on some fields of the input. It fails if the policy is in quarantine, and waits for an
-// evaluation slot. before is a cached decision for the same input and data, whose node reports may be outdated; nil for
+// evaluate evaluates the policy on some fields of the input. It waits for an evaluation
+// slot. before is a cached decision for the same input and data, whose node reports may be outdated; nil for
 // none.
 func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields *projection.FieldSet, input map[string]any, before *cachedDecision) (evaluation, error) {
 	if err := engine.CheckInput(fields, input, p.module.InputBytes); err != nil {
 		return evaluation{}, err
 	}
-	admitted, err := p.quarantine.admit(placement.NamespaceOf(ctx))
-	if err != nil {
-		return evaluation{}, err
-	}
 	value, err := fields.Value(input)
 	if err != nil {
-		p.quarantine.recordOutcome(admitted, outcomeUnknown)
 		return evaluation{}, fmt.Errorf("converting input: %w", err)
 	}
 	var rules *ruleView
@@ -359,19 +341,7 @@ func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields 
 		// The values of rules are remembered for data.clusters as it is.
 		rules = p.ruleCache.view(p.revision(state.snapshot), input)
 	}
-	a, how, err := p.runInSlot(ctx, admitted, func(ctx context.Context) (evaluation, error) {
-		return p.run(ctx, admitted, state, value, rules, before)
-	})
-	began, ended, namespaceBegan, namespaceEnded := p.quarantine.recordOutcome(admitted, how)
-	switch {
-	case began:
-		p.engine.Observer.Quarantined(p.name)
-	case ended:
-		p.engine.Observer.Released(p.name)
-	}
-	if namespaceBegan || namespaceEnded {
-		p.engine.Observer.NamespaceQuarantined(p.name, admitted.namespace, namespaceBegan)
-	}
+	a, err := p.run(ctx, state, value, rules, before)
 	// An evaluation that was abandoned at its deadline may still be using rules.
 	if rules == nil || errors.Is(err, engine.ErrDeadline) {
 		return a, err
@@ -380,41 +350,17 @@ func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields 
 	return a, err
 }
 
-// runInSlot waits for a slot and evaluates the policy in it. The wait has a deadline of its own, so that the time that
-// other policies take does not count against this one.
-func (p *evaluator) runInSlot(ctx context.Context, admitted admission, run func(context.Context) (evaluation, error)) (evaluation, outcome, error) {
+// run waits for a slot and evaluates the policy in it. The wait has a deadline of its own, so that the time that other
+// policies take does not count against this one.
+func (p *evaluator) run(ctx context.Context, state evaluationState, input ast.Value, rules *ruleView, before *cachedDecision) (evaluation, error) {
+	namespace := placement.NamespaceOf(ctx)
 	wait, cancel := context.WithTimeout(ctx, p.engine.Timeout)
 	defer cancel()
-	if !p.engine.slots.acquire(wait, p.name, admitted.namespace) {
-		return evaluation{}, outcomeUnknown, fmt.Errorf("%w of %s while waiting for other evaluations", engine.ErrDeadline, p.engine.Timeout)
+	if !p.engine.slots.acquire(wait, p.name, namespace) {
+		return evaluation{}, fmt.Errorf("%w of %s while waiting for other evaluations", engine.ErrDeadline, p.engine.Timeout)
 	}
-	if err := p.quarantine.inForceError(admitted); err != nil {
-		p.engine.slots.release(p.name, admitted.namespace)
-		return evaluation{}, outcomeUnknown, err
-	}
-	own, cancel := context.WithTimeout(ctx, p.engine.Timeout)
+	ctx, cancel = context.WithTimeout(ctx, p.engine.Timeout)
 	defer cancel()
-	a, err := run(own)
-	switch {
-	case !errors.Is(err, engine.ErrDeadline):
-		return a, outcomeEnded, err
-	case ctx.Err() != nil:
-		return a, outcomeUnknown, err
-	default:
-		return a, outcomeTimedOut, err
-	}
-}
-
-// Quarantined implements placement.Quarantinable.
-func (p *evaluator) Quarantined() (since time.Time, ok bool) {
-	return p.quarantine.wholePolicy.quarantined()
-}
-
-// QuarantinedNamespaces implements placement.Quarantinable.
-func (p *evaluator) QuarantinedNamespaces() int { return p.quarantine.namespacesInForce() }
-
-// run evaluates the policy in the slot that the caller has taken, and frees the slot.
-func (p *evaluator) run(ctx context.Context, admitted admission, state evaluationState, input ast.Value, rules *ruleView, before *cachedDecision) (evaluation, error) {
 	type result struct {
 		evaluation
 		err error
@@ -422,9 +368,6 @@ func (p *evaluator) run(ctx context.Context, admitted admission, state evaluatio
 	// A few builtin functions don't check the deadline before they are done. The caller does not wait for them. The
 	// evaluation keeps its slot until it ends, so that such evaluations can't pile up.
 	results := make(chan result, 1)
-	// over is set by whichever comes first: the evaluation when it ends, or the caller when it abandons the evaluation.
-	var over atomic.Bool
-	var abandoned admission
 	go func() {
 		growStack()
 		var r result
@@ -432,16 +375,8 @@ func (p *evaluator) run(ctx context.Context, admitted admission, state evaluatio
 			if panicked := recover(); panicked != nil {
 				r = result{err: fmt.Errorf("evaluation panicked: %v\n%s", panicked, debug.Stack())}
 			}
-			inTime := over.CompareAndSwap(false, true)
-			if !inTime {
-				// This comes before the slot is freed: the next evaluation in that slot may be the trial that ends a quarantine, and
-				// no trial is admitted while an abandoned evaluation runs.
-				p.quarantine.abandonedEnded(abandoned)
-			}
-			p.engine.slots.release(p.name, admitted.namespace)
-			if inTime {
-				results <- r
-			}
+			p.engine.slots.release(p.name, namespace)
+			results <- r
 		}()
 		r.evaluation, r.err = p.decide(ctx, state, input, rules, before)
 	}()
@@ -449,13 +384,7 @@ func (p *evaluator) run(ctx context.Context, admitted admission, state evaluatio
 	case r := <-results:
 		return r.evaluation, r.err
 	case <-ctx.Done():
-		abandoned = p.quarantine.markAbandoned(admitted)
-		if over.CompareAndSwap(false, true) {
-			return evaluation{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.Timeout)
-		}
-		p.quarantine.abandonedEnded(abandoned)
-		r := <-results
-		return r.evaluation, r.err
+		return evaluation{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.Timeout)
 	}
 }
 

@@ -81,6 +81,45 @@ func TestQueueIsFairAmongPolicies(t *testing.T) {
 	})
 }
 
+// TestQueueIsFairAmongNamespaces verifies that the evaluations of a namespace do not delay those of other namespaces.
+func TestQueueIsFairAmongNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(8)
+		// Of eight slots, a policy gets four, and a namespace two of those.
+		for range 2 {
+			if !q.tryAcquire("p", "a") {
+				t.Fatal("no slot")
+			}
+		}
+		if q.tryAcquire("p", "a") {
+			t.Error("a namespace has more than its share")
+		}
+		order := make(chan string, 100)
+		wait := func(namespace string) {
+			go func() {
+				q.acquire(t.Context(), "p", namespace)
+				order <- namespace
+				q.release("p", namespace)
+			}()
+			synctest.Wait()
+		}
+		for range 20 {
+			wait("a")
+		}
+		wait("b")
+		if got := <-order; got != "b" {
+			t.Errorf("%s was first", got)
+		}
+		q.release("p", "a")
+		q.release("p", "a")
+		synctest.Wait()
+		if len(order) != 20 {
+			t.Errorf("%d of 20 had their turn", len(order))
+		}
+		idle(t, q, 8)
+	})
+}
+
 // TestQueueKeepsTheOrderOfAPolicy verifies that the requests of one policy are served in order.
 func TestQueueKeepsTheOrderOfAPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
