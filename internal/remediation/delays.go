@@ -59,8 +59,8 @@ type bounds struct {
 	rolled []schema.GroupVersionResource
 	// most is how many objects might be unavailable when an object was decided last.
 	most int
-	// failed are the objects, unversioned, whose patch or rollout failed. pause identifies the pause because of them, "" for none, and paused
-	// is where it stops patches.
+	// failed are the objects, unversioned, whose patch or rollout failed. pause identifies the pause because of them, and paused is its
+	// extent.
 	failed tally[Failure]
 	pause  string
 	paused containment.Scope
@@ -214,8 +214,8 @@ func inAnyVersion[V any](objects map[Key]V, key Key) (v V, found bool) {
 }
 
 const (
-	// holdDown is how long the patches for a change of data wait after the patches for the previous change. It doubles with each change, up to
-	// holdDownMax. It is reset after twice holdDownMax without a change.
+	// holdDown is how long patches for a change of data wait after those for the change before. It doubles with each change, up to
+	// holdDownMax, and is reset after twice holdDownMax without a change.
 	holdDown    = time.Second
 	holdDownMax = 5 * time.Minute
 	// retryDelay and retryDelayMax are the first and the longest delay before a failed patch is retried.
@@ -433,8 +433,7 @@ var dataSeed = maphash.MakeSeed()
 
 func hashOf[T ~string](text T) uint64 { return maphash.String(dataSeed, string(text)) }
 
-// DataOf identifies the versions of the policies that decided, and the data on which they did; 0 if some data were missing. Equal objects
-// with equal data have equal decisions.
+// DataOf identifies the policies' versions and the data of decisions, which are equal for equal objects; 0 if some data were missing.
 func DataOf(decisions []*PolicyDecision) uint64 {
 	out := uint64(1)
 	for _, d := range decisions {

@@ -24,8 +24,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Groups stores, for each policy, groups of objects that are equal in all fields that the policy reads. Each group is decided once,
-// whatever its number of members. Groups is safe for concurrent use.
+// Groups stores, for each policy, groups of objects that are equal in all fields that it reads. Each is decided once. It is safe for
+// concurrent use.
 //
 // Two rules ensure that every object gets the decision for the newest data in the end, in whatever order data changes and is swept:
 //
@@ -64,8 +64,7 @@ type group struct {
 	key      string
 	input    map[string]any
 	decision placement.Decision
-	// revision is the revision of the data when the evaluation of decision began. If the data changed during the evaluation, this revision is
-	// outdated and never occurs again.
+	// revision is that of the data when the evaluation of decision began. If the data changed meanwhile, it never occurs again.
 	revision uint64
 	members  []*membership
 }
@@ -115,8 +114,7 @@ func NewPolicyDecision(p *placement.Policy) *PolicyDecision {
 	return &PolicyDecision{policy: p, fields: p.Evaluator.Input(), revision: p.Evaluator.Revision()}
 }
 
-// Lookup returns a PolicyDecision with the policy's decision on the input, if it is known. Call it before evaluating the policy, so that
-// Record can detect data that changes during the evaluation.
+// Lookup returns a PolicyDecision with the policy's decision on the input, if it is known. Call it like NewPolicyDecision.
 func (g *Groups) Lookup(p *placement.Policy, input map[string]any) *PolicyDecision {
 	out := NewPolicyDecision(p)
 	out.input = input

@@ -34,13 +34,12 @@ const (
 	// expiryInterval is the minimum time between two searches for older ones.
 	blastWindow    = 5 * time.Minute
 	expiryInterval = time.Second
-	// AssessmentLimit is the time after which ConcludeAssessments concludes an assessment even if not all objects are decided, such as those
-	// of a type that can no longer be read.
+	// AssessmentLimit is the time after which an assessment is concluded even if objects are not decided, such as those of an unreadable type.
 	AssessmentLimit = 30 * time.Second
 	// assessmentGap is how long no assessment of a policy is open before the next one does not follow those before.
 	assessmentGap = time.Second
-	// PlanInterval is the minimum time between two new plans that are not due to an assessment. Objects may change one by one, and to make a
-	// plan takes time in proportion to the number of all objects.
+	// PlanInterval is the minimum time between two plans without an assessment. Objects may change one by one, and a plan looks at all of
+	// them.
 	PlanInterval = time.Second
 	// maxExamples is the number of objects that a pause names.
 	maxExamples = 3
@@ -88,8 +87,7 @@ type Pause struct {
 	// Change identifies the change that is not carried out, and Scope is where it is not.
 	Change string
 	Scope  containment.Scope
-	// Denied, Emptied, and Undecided are the numbers of objects that the change would newly leave denied, without clusters, or undecided.
-	// Matched is the number of all matched objects.
+	// Denied, Emptied (without clusters), and Undecided are the numbers of objects that the change would newly leave so. Matched is that of all.
 	Denied, Emptied, Undecided, Matched int
 	// Before is the number of objects that were denied, without clusters, or undecided before the change.
 	Before int
@@ -325,8 +323,8 @@ func (l *Ledger) Holds(policy, namespace string) (assessed time.Time, paused boo
 
 // AssessmentResult is the result of ConcludeAssessments.
 type AssessmentResult struct {
-	// Released are the objects to decide again because of their policy's plan or its approval. Freed reports whether Holds no longer holds
-	// back patches that it held back before.
+	// Released are objects to decide again because of a plan or its approval. Freed reports whether Holds holds back fewer patches than
+	// before.
 	Released []Key
 	Freed    bool
 	// Paused are the policies whose remediation was paused, in all namespaces or in some, and Resumed those whose remediation was resumed.
@@ -391,8 +389,8 @@ func ExceedsBlastRadius(limit placementv1.BlastRadius, harmed map[string]int, ma
 	return containment.Of(harmed, max(int(limit.MinObjects), int(limit.Percent)*matched/100+1)+allowed)
 }
 
-// conclude pauses or resumes remediation of a policy. assessed reports whether an assessment of the policy ended. After the last one, what
-// remains to be done is known, and becomes the policy's plan.
+// conclude pauses or resumes remediation of a policy. assessed reports whether an assessment of it ended: after the last one, it gets a
+// plan.
 func (l *Ledger) conclude(name string, a *account, assessed bool, now time.Time, out *AssessmentResult) {
 	a.dirty = false
 	a.sweep(now)

@@ -113,8 +113,8 @@ type finding struct {
 	// unsettled reports whether the object does not settle, and unseen whether it was patched or evicted in the version that was decided.
 	unsettled, unseen bool
 	harm              harm
-	// move identifies the move that the policy requires of the object; zero for none. If the object can't be decided, it is that of the plan.
-	// planned says what the move is to the policy's plan.
+	// move identifies the move that the policy requires, zero for none, or the planned one if the object can't be decided. planned is its
+	// share.
 	move    moveID
 	planned share
 	// version is the resource version of the object that was decided.
@@ -228,8 +228,8 @@ func (l *Ledger) account(name string) *account {
 	return a
 }
 
-// Record replaces the findings on an object, which was decided with a UID and a resource version, by those of the verdicts. It returns the
-// policies whose findings changed.
+// Record replaces the findings on an object with a UID and a resource version by those of the verdicts. It returns the policies that
+// changed.
 func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*placement.Verdict, unsettled bool) (changed []string) {
 	patched, approved := rulingOf(verdicts), rulingOf(released(verdicts))
 	verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.RemediatesExisting() })
@@ -402,8 +402,7 @@ func (l *Ledger) Requires(policy string, key Key) bool {
 	return f.move != moveID{}
 }
 
-// Misplaced reports whether a policy that is enforced denies an object, or decides other clusters than it has, before the object is
-// patched.
+// Misplaced reports whether an enforced policy denies an object, or decides other clusters than it has, before the object is patched.
 func (l *Ledger) Misplaced(key Key) bool {
 	defer l.lock()()
 	return slices.ContainsFunc(l.byKey[key], func(policy string) bool {
@@ -496,8 +495,7 @@ type Report struct {
 	// Unsettled are the names of the objects that are no longer patched because they do not settle, and Contested of those that other clients
 	// change back, with the names of these clients. All names are sorted.
 	Unsettled, Contested []string
-	// Obstacle says why the last patch of an object that has to be moved failed; "" for none. Unauthorized reports whether Berth lacks the
-	// permission.
+	// Obstacle says why the last patch of an object that has to be moved failed. Unauthorized reports whether Berth lacks the permission.
 	Obstacle     string
 	Unauthorized bool
 	// Remediated is the number of patches and evictions since the ledger began to track the policy, of objects that were decided since.

@@ -66,8 +66,7 @@ func rolls(obj *unstructured.Unstructured) bool {
 	return strategy != "OnDelete"
 }
 
-// RolloutOf returns the progress of an object, which must have the RolloutFields, by the conventions of kstatus. A malformed status is not
-// ready.
+// RolloutOf returns the progress of an object, which must have the RolloutFields, by kstatus. With a malformed status, it is not ready.
 func RolloutOf(obj *unstructured.Unstructured) Rollout {
 	out := Rollout{UID: obj.GetUID(), Generation: obj.GetGeneration()}
 	pod := obj.GroupVersionKind().GroupKind() == podKind
@@ -112,8 +111,7 @@ type movement struct {
 	// unavailable meanwhile. patched has its UID, generation, and resource version after the patch.
 	following map[*bounds]bool
 	patched   Rollout
-	// reported is set if only a system's report says that the object is ready. moved is when it was moved to other clusters; zero if it was
-	// not.
+	// reported is set if only a system's report says that the object is ready. moved is when it was moved to other clusters; zero for never.
 	reported bool
 	moved    time.Time
 	// deadline is when the object has failed if it is not ready by then, zero for none, and late is set once it has. If adopted is set, it is
@@ -597,8 +595,7 @@ type Waiting struct {
 	Moves []Move
 	// Late are those of them that do not run in their new clusters in time, so that they have failed and count in their namespace alone.
 	Late int
-	// Failures are the objects whose patch or rollout failed. Pause identifies the pause because of them, "" for none, and PausedIn is its
-	// extent.
+	// Failures are the objects that failed. Pause identifies the pause because of them, "" for none, and PausedIn is where it stops patches.
 	Failures []Failure
 	Pause    string
 	PausedIn containment.Scope

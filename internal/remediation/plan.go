@@ -42,8 +42,7 @@ import (
 //   - The webhook, which makes the changes, may know newer data than the leader. So the patch names the move that the leader
 //     means, in its field manager, and the webhook makes no other changes for the policy. See ParseFieldManager.
 //
-// A leader that takes over in the midst of an approved plan goes on with it if what is left to do is part of what is stored. See
-// Ledger.Continue.
+// A new leader goes on with an approved plan if what is left to do is part of what is stored. See Ledger.Continue.
 //
 // If several policies with mode Approved move an object, it waits until the plans of all of them are approved: what one of them moves alone
 // may differ from what the plans say.
@@ -93,8 +92,7 @@ func (m PlannedMove) Evicts() bool { return evicts(m.Resource.GroupResource(), m
 
 // Cause is why objects have to be decided again. The zero value stands for changes of objects or of namespaces.
 type Cause struct {
-	// Policy is set if another generation of the policy came into force. Data are the names of the data that changed and that the policy
-	// reads.
+	// Policy is set if another generation came into force. Data are the names of the changed data that the policy reads.
 	Policy bool
 	Data   sets.Set[string]
 }
@@ -147,8 +145,8 @@ func (p *ApprovedPlan) Encode() []byte {
 	return out
 }
 
-// DecodeApprovedPlan returns the plan with a digest and with moves that Encode returned. It returns an error if the moves do not have that
-// digest, for example because they are incomplete.
+// DecodeApprovedPlan returns the plan with moves that Encode returned. It returns an error if they do not have the digest, or are
+// incomplete.
 func DecodeApprovedPlan(digest string, encoded []byte) (*ApprovedPlan, error) {
 	if len(encoded)%MoveBytes != 0 {
 		return nil, fmt.Errorf("the moves of plan %s have %d bytes, which is no multiple of %d", digest, len(encoded), MoveBytes)

@@ -47,7 +47,7 @@ import (
 // the objects of its namespace: as long as it runs nowhere, they must not follow it.
 //
 // An eviction is a patch that rolls the one pod that the object is. The Pod is moved until it is gone. The one in its place is another
-// object, which is unavailable until it is ready.
+// object.
 //
 // Two patches for a policy with n patches a minute are at least a minute/n apart. So no period of a minute contains more than n of them,
 // wherever it begins. A new leader does not know when its predecessor patched last. It behaves as if that had been when it began to lead.
@@ -760,8 +760,8 @@ func (s *Scheduler) usesOf(claims []claim) sets.Set[*usage] {
 	return out
 }
 
-// update drops an object's movement if it is over, and recomputes what the object is to the bounds of the policies that match or move it,
-// to those for which it counted before, and to others.
+// update drops an object's movement if it is over, and recounts the object for the policies that match or move it or did before, and for
+// others.
 func (s *Scheduler) update(key Key, others ...*bounds) {
 	m := cmp.Or(s.moving[key], &movement{})
 	if len(m.patching)+len(m.following) == 0 {
@@ -818,8 +818,8 @@ type waiter struct {
 	class *class
 }
 
-// classID identifies objects that the same rules keep back: those of a namespace with the same claims. own is an object that is moved,
-// which is a class by itself.
+// classID identifies objects of a namespace that the same rules keep back, by their claims. own is an object that is moved: a class by
+// itself.
 type classID struct {
 	namespace, claims string
 	own               Key
