@@ -403,7 +403,7 @@ func (s *Scheduler) takeOver(now time.Time, b *bounds, all bool) {
 		move, known := b.left[unversioned(key)]
 		known = known && reported
 		may := all && r.Failure == "" && (reported || Observes(b.version, key.Resource.GroupResource()))
-		if !known && !(may && slices.Contains(s.objects.Matching(key), b.name)) {
+		if !known && (!may || !slices.Contains(s.objects.Matching(key), b.name)) {
 			continue
 		}
 		m := s.movementOf(key)
