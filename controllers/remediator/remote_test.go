@@ -345,6 +345,30 @@ func TestPolicyMovesToAnotherEngine(t *testing.T) {
 	})
 }
 
+// TestPolicyNeedsNoEngine checks that objects whose policy is evaluated in process from now on do not wait for the engine, and that what it
+// still responds does not count.
+func TestPolicyNeedsNoEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		slow, local := newDistant("https://slow", 3*time.Second), &oracle{}
+		slow.says = func(map[string]any) (placement.Decision, error) { return placement.Decision{}, nil }
+		local.revision.Store(1)
+		l.put("p", "", manual, slow)
+		l.start()
+		l.fill(deployments, many(20, "a"))
+		pass(t, time.Second)
+		l.put("p", "", manual, local)
+		pass(t, time.Second)
+		l.expect("soon", "p", 20, 20, 0)
+		pass(t, time.Minute)
+		l.expect("after the responses", "p", 20, 20, 0)
+		if got := slow.all(); got != maxRunningTasks {
+			t.Errorf("the engine was asked %d times", got)
+		}
+		l.nothingLeft()
+	})
+}
+
 // TestUnansweredObjectsAreLookedAtAgain checks that an object that could not be decided is retried with backoff until
 // it is decided, whatever the fault.
 func TestUnansweredObjectsAreLookedAtAgain(t *testing.T) {
