@@ -56,7 +56,6 @@ func (noObserver) DecisionCacheHit()      {}
 func (noObserver) DecisionCacheMiss()     {}
 func (noObserver) RuleCacheUsed(int, int) {}
 
-
 // cachedDecision is a cached decision with the reports that it depends on. It is immutable except for the revision at
 // which it was last found to hold.
 type cachedDecision struct {
