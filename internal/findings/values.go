@@ -227,7 +227,11 @@ func (p population) compare(c comparison) []Finding {
 		}
 		rest = append(rest, value)
 	}
-	if text := absent.Values(p.noun, c.noun, rest, known, c.none); text != "" {
+	none := c.none
+	if len(rest) < len(c.values) {
+		none = ""
+	}
+	if text := absent.Values(p.noun, c.noun, rest, known, none); text != "" {
 		out = append(out, c.at.finding(Advice, text))
 	}
 	return out

@@ -180,7 +180,8 @@ func expectation(t *testing.T, p conformance.Policy, c conformance.Case) casetes
 		t.Fatal(err)
 	}
 	out := casetest.Expectation{Annotations: values(want.Annotations), Labels: values(want.Labels), PodSpec: placedPodSpec(c.Decision.Scheduling)}
-	denied, warnings := slices.Clone(want.Errors), slices.Clone(want.Warnings)
+	// An empty list is expected, too.
+	denied, warnings := append([]string{}, want.Errors...), append([]string{}, want.Warnings...)
 	out.Denied, out.Warnings = &denied, &warnings
 	if want.Clusters != nil {
 		out.Clusters = &want.Clusters

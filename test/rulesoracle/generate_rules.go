@@ -334,6 +334,10 @@ func (g *Generator) requirement(s placementv1.Subject, pool []string) placementv
 	}
 	ordered := slices.Contains(orders, r.Operator)
 	switch {
+	case r.Operator == placementv1.OperatorExists && s.Field == placementv1.ClusterFieldReady:
+		// Exists is refused: clusters that are not ready meet it, too.
+		r.Operator, r.Values = placementv1.OperatorIn, []string{"true"}
+		return r
 	case r.Operator == placementv1.OperatorExists || r.Operator == placementv1.OperatorDoesNotExist:
 		return r
 	case ordered:

@@ -183,7 +183,8 @@ var _ = Describe("Warnings about rules", func() {
 			return warnings(ctx, "[{name: a, require: [{field: name, operator: Exists}, {property: pci-levle, operator: Gt, values: ['1']}]}]")
 		}).WithContext(ctx).Should(ConsistOf(`spec.rules[0].require[1].property: no cluster has the property "pci-levle"; did you mean "pci-level"?`))
 		Expect(warnings(ctx, "[{name: a, require: [{property: pci-level, operator: Gt, values: ['1']}, {field: region, operator: In, values: [us, EU]}]}]")).
-			To(ConsistOf(`spec.rules[0].require[1].values[1]: no cluster has the value "EU" of field region; did you mean "eu"?`))
+			To(ConsistOf(`spec.rules[0].require[1].values[1]: no cluster has the value "EU" of field region; did you mean "eu"?`,
+				`spec.rules[0].require[1]: no cluster has the value "us" of field region now; there are "eu"`))
 		Expect(warnings(ctx, "[{name: a, prefer: [{property: pci-level, operator: In, values: ['2'], weight: 1}, {field: name, operator: In, values: [EU-1], weight: 2}], limit: 1}]")).
 			To(ConsistOf(`spec.rules[0].prefer[1].values[0]: no cluster has the name "EU-1"; did you mean "eu-1"?`))
 	})
