@@ -218,20 +218,21 @@ test-race: $(engine) ## Run the unit tests under the race detector; needs a C co
 
 # What is found is written to the package's testdata/fuzz, and is a test from then on.
 FUZZTIME ?= $(shell echo $$((5 * $(BUDGET))))s
-# How many inputs FuzzCost measures, and how many recipes FuzzAdmission carries out. Either takes a good part of a second, and
-# a time limit that ends in the midst of one fails the search with "context deadline exceeded": the coordinator of Go's
-# fuzzing returns that error where a worker meets the end of the time before the coordinator does.
+# How many inputs FuzzCost measures and FuzzNumbers decodes, and how many recipes FuzzAdmission carries out. They take up to a good
+# part of a second, and a time limit that ends in the midst of one fails the search with "context deadline exceeded": the coordinator
+# of Go's fuzzing returns that error where a worker meets the end of the time before the coordinator does.
 FUZZ_COST_RUNS ?= $(shell echo $$((40 * $(BUDGET))))x
+FUZZ_NUMBERS_RUNS ?= $(shell echo $$((400 * $(BUDGET))))x
 FUZZ_ADMISSION_RUNS ?= $(shell echo $$((200 * $(BUDGET))))x
 # Minimizing a recipe takes hundreds of requests to the API server.
 FUZZ_ADMISSION = go test -vet=off $(TEST_LINK) ./test/fuzz/admission -run='^$$' -fuzz='^FuzzAdmission$$' -fuzzminimizetime=10x -parallel=2
 
 .PHONY: fuzz
-fuzz: $(assets) ## Look for policies that the engine or the analysis of fields gets wrong, pods that predicates get wrong, objects that admission alters or that cost too much, divisions of replicas that break a rule, for FUZZTIME or FUZZ_COST_RUNS each; and for requests that get past policies, in FUZZ_ADMISSION_RUNS recipes.
+fuzz: $(assets) ## Look for policies that the engine or the analysis of fields gets wrong, pods that predicates get wrong, objects that admission alters or that cost too much, divisions of replicas that break a rule, for FUZZTIME, FUZZ_NUMBERS_RUNS, or FUZZ_COST_RUNS each; and for requests that get past policies, in FUZZ_ADMISSION_RUNS recipes.
 	go test -vet=off $(TEST_LINK) ./internal/policy/analysis -run='^$$' -fuzz='^FuzzFields$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test -vet=off $(TEST_LINK) ./internal/engine/embedded -run='^$$' -fuzz='^FuzzRandomPolicies$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test -vet=off $(TEST_LINK) ./internal/projection -run='^$$' -fuzz='^FuzzIntegers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test -vet=off $(TEST_LINK) ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzNumbers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test -vet=off $(TEST_LINK) ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzNumbers$$' -fuzztime=$(FUZZ_NUMBERS_RUNS) -fuzzminimizetime=10x
 	go test -vet=off $(TEST_LINK) ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzCost$$' -fuzztime=$(FUZZ_COST_RUNS) -fuzzminimizetime=1x -parallel=1
 	go test -vet=off $(TEST_LINK) ./internal/division -run='^$$' -fuzz='^FuzzDivide$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test -vet=off $(TEST_LINK) ./internal/workload -run='^$$' -fuzz='^FuzzOf$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
