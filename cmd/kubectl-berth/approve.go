@@ -17,13 +17,10 @@ limitations under the License.
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -177,14 +174,5 @@ func (o *approveOptions) confirm(name string) error {
 	if o.yes {
 		return nil
 	}
-	if _, err := fmt.Fprintf(o.ErrOut, "Approve this for PlacementPolicy %s? [y/N] ", printable.Text(name)); err != nil {
-		return fmt.Errorf("asking: %w", err)
-	}
-	// An input that ends without an answer is a no.
-	answer, _ := bufio.NewReader(o.In).ReadString('\n')
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
-	}
-	return errors.New("nothing is approved: answer y, or pass --yes")
+	return confirm(o.IOStreams, fmt.Sprintf("Approve this for PlacementPolicy %s?", printable.Text(name)), "nothing is approved: answer y, or pass --yes")
 }

@@ -248,16 +248,22 @@ func (o *cleanupOptions) confirm(count int, namespace string) error {
 	if namespace != "" {
 		where = "in namespace " + printable.Text(namespace)
 	}
-	if _, err := fmt.Fprintf(o.ErrOut, "Clean up %s %s? Workloads whose scheduling fields change roll out again. [y/N] ", objects(count), where); err != nil {
+	question := fmt.Sprintf("Clean up %s %s? Workloads whose scheduling fields change roll out again.", objects(count), where)
+	return confirm(o.IOStreams, question, "nothing is changed: answer y, or pass --yes; --dry-run prints the changes")
+}
+
+// confirm asks the user a question. It returns an error with the text otherwise unless the answer is yes.
+func confirm(streams genericiooptions.IOStreams, question, otherwise string) error {
+	if _, err := fmt.Fprintf(streams.ErrOut, "%s [y/N] ", question); err != nil {
 		return fmt.Errorf("asking: %w", err)
 	}
 	// Treat an input that ends without an answer as a no.
-	answer, _ := bufio.NewReader(o.In).ReadString('\n')
+	answer, _ := bufio.NewReader(streams.In).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return nil
 	}
-	return errors.New("nothing is changed: answer y, or pass --yes; --dry-run prints the changes")
+	return errors.New(otherwise)
 }
 
 func objects(n int) string {

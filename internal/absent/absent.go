@@ -52,7 +52,7 @@ func Values(kind, subject string, values, known []string, none string) string {
 	if len(known) == 0 {
 		return Any(kind, subject, strings.TrimPrefix(none, ", "))
 	}
-	return fmt.Sprintf("no %s has %s now%s%s", kind, Subject(subject, quoted(unknown, " or ")), none, others(unknown[0], known))
+	return fmt.Sprintf("no %s has %s now%s%s", kind, Subject(subject, Quoted(unknown, " or ")), none, others(unknown[0], known))
 }
 
 // Name is the subject that names of objects are compared with.
@@ -77,16 +77,16 @@ func Subject(subject, values string) string {
 // others says which values there are, as the end of a sentence: few of them, or the one that is most like a value.
 func others(value string, known []string) string {
 	if len(known) <= maxListed {
-		return "; there are " + quoted(known, ", ")
+		return "; there are " + Quoted(known, ", ")
 	}
 	if near, similar := suggest.Nearest(value, known); similar {
 		return fmt.Sprintf("; did you mean %q?", near)
 	}
-	return fmt.Sprintf("; there are %s and %d more", quoted(known[:maxListed], ", "), len(known)-maxListed)
+	return fmt.Sprintf("; there are %s and %d more", Quoted(known[:maxListed], ", "), len(known)-maxListed)
 }
 
-// quoted returns texts in quotes, at most maxListed.
-func quoted(texts []string, separator string) string {
+// Quoted returns texts in quotes, at most maxListed.
+func Quoted(texts []string, separator string) string {
 	out := make([]string, 0, min(len(texts), maxListed))
 	for _, text := range texts[:cap(out)] {
 		out = append(out, strconv.Quote(text))

@@ -283,17 +283,9 @@ func readable(values []string) string {
 		}
 	}
 	if len(values) <= maxListed {
-		return fmt.Sprintf(". Compare with In; there are %s", strings.Join(quotedAll(values), ", "))
+		return fmt.Sprintf(". Compare with In; there are %s", absent.Quoted(values, ", "))
 	}
 	return ""
-}
-
-func quotedAll(texts []string) []string {
-	out := make([]string, len(texts))
-	for i, text := range texts {
-		out[i] = strconv.Quote(text)
-	}
-	return out
 }
 
 // clusterFields are the fields of clusters that rules compare.
