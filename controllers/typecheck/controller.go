@@ -110,7 +110,6 @@ type Controller struct {
 	served  chan event.GenericEvent
 	// recent is what policies are compared with again.
 	recent recent
-	nodes  recentNodes
 }
 
 // checked is the result of the check of one generation of a policy.
@@ -129,7 +128,6 @@ func New(d Deps) *Controller {
 	c := &Controller{Deps: d, checked: map[string]checked{}, unbound: sets.New[string](), served: make(chan event.GenericEvent, 1)}
 	if d.Finder != nil {
 		c.recent = recent{source: d.Finder, clock: d.Clock, paths: map[schema.GroupVersionResource]replicasPath{}}
-		c.nodes = recentNodes{source: d.Finder.Nodes, clock: d.Clock}
 	}
 	return c
 }
@@ -309,7 +307,7 @@ func (c *Controller) find(ctx context.Context, obj *placementv1.PlacementPolicy)
 	if ok && known.uid == obj.UID && known.generation == obj.Generation {
 		finder.Clusters, finder.Scales = &c.recent, &c.recent
 		if finder.Nodes != nil {
-			finder.Nodes = &c.nodes
+			finder.Nodes = recentNodes{&c.recent}
 		}
 	}
 	return finder.All(ctx, obj.Name, obj.Spec, c.Bound(obj.Name, obj.UID, obj.Generation))

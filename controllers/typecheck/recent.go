@@ -29,7 +29,7 @@ import (
 
 var (
 	_ findings.Clusters = (*recent)(nil)
-	_ findings.Nodes    = (*recentNodes)(nil)
+	_ findings.Nodes    = recentNodes{}
 	_ findings.Scales   = (*recent)(nil)
 )
 
@@ -43,6 +43,9 @@ type recent struct {
 	clusters []map[string]any
 	idle     []string
 	paths    map[schema.GroupVersionResource]replicasPath
+	// nodes were read at nodesRead.
+	nodesRead time.Time
+	nodes     []map[string]any
 }
 
 // replicasPath is the result of findings.Scales.
@@ -84,26 +87,19 @@ func (r *recent) isRecent(read time.Time) bool {
 	return !read.IsZero() && r.clock.Since(read) < recentPeriod
 }
 
-// recentNodes are the nodes that were read last.
-type recentNodes struct {
-	source findings.Nodes
-	clock  clock.PassiveClock
-
-	mu    sync.Mutex
-	read  time.Time
-	nodes []map[string]any
-}
+// recentNodes are the nodes that recent has.
+type recentNodes struct{ *recent }
 
 // All implements findings.Nodes.
-func (r *recentNodes) All(ctx context.Context) ([]map[string]any, error) {
+func (r recentNodes) All(ctx context.Context) ([]map[string]any, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.read.IsZero() && r.clock.Since(r.read) < recentPeriod {
+	if r.isRecent(r.nodesRead) {
 		return r.nodes, nil
 	}
-	nodes, err := r.source.All(ctx)
+	nodes, err := r.source.Nodes.All(ctx)
 	if err == nil {
-		r.nodes, r.read = nodes, r.clock.Now()
+		r.nodes, r.nodesRead = nodes, r.clock.Now()
 	}
 	return nodes, err
 }
