@@ -49,11 +49,10 @@ const (
 	// ConditionStalled is present, and True, only while the author of the policy, quota or rule has to act before the
 	// state can change. Every kind has it.
 	ConditionStalled = "Stalled"
-	// ConditionPaused is present only while remediation of the policy is paused. It is True if Berth patches no existing object,
-	// and False if it patches none in one or two namespaces, and goes on in the others.
+	// ConditionPaused is present only while remediation of the policy waits for a user, who has to set the annotation that the message
+	// names. It is True if Berth patches no existing object, and False if it patches none in one or two namespaces, and goes on in the
+	// others.
 	ConditionPaused = "Paused"
-	// ConditionApproved is present only if remediation.mode is Approved. It is True if nothing waits for an approval.
-	ConditionApproved = "Approved"
 	// ConditionRolledOut is present only if the policy has spec.rollout. It is True if the version in the spec is in force
 	// everywhere.
 	ConditionRolledOut = "RolledOut"
@@ -104,19 +103,6 @@ const (
 	ReasonRolledBack = "RolledBack"
 )
 
-// Reasons of Approved.
-const (
-	// ReasonPlanApproved: the plan is approved, and Berth carries it out.
-	ReasonPlanApproved = "PlanApproved"
-	// ReasonNothingPlanned: no object has to be moved.
-	ReasonNothingPlanned = "NothingPlanned"
-	// ReasonWaitingForApproval: the plan is not approved, so Berth patches none of its objects.
-	ReasonWaitingForApproval = "WaitingForApproval"
-	// ReasonUnknownPlan: the annotation placement.berth.dev/approve approves another plan than the present one. Berth patches
-	// no object.
-	ReasonUnknownPlan = "UnknownPlan"
-)
-
 // Reasons of Paused.
 const (
 	// ReasonTooManyFailures: as many objects failed as spec.remediation.budget.pauseAfterFailures allows: the API server
@@ -128,6 +114,11 @@ const (
 	// ReasonBlastRadius: a change of the policy or of its data would newly leave more of the matched objects denied, without
 	// clusters or undecided than spec.remediation.blastRadius allows. Berth patches none of them.
 	ReasonBlastRadius = "BlastRadius"
+	// ReasonWaitingForApproval: remediation.mode is Approved and the plan is not approved, so Berth patches none of its objects.
+	ReasonWaitingForApproval = "WaitingForApproval"
+	// ReasonUnknownPlan: the annotation placement.berth.dev/approve approves another plan than the present one. Berth patches
+	// no object.
+	ReasonUnknownPlan = "UnknownPlan"
 )
 
 // Reasons of Ready. If Ready is not True, it has the reason of the condition that is not met. A quota in mode Warn or

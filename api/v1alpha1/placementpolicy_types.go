@@ -680,8 +680,8 @@ type BlastRadius struct {
 type PlacementPolicyStatus struct {
 	// conditions are the latest observations of the policy. Ready is the summary. Compiled, Matched, TypeChecked,
 	// Replicated, Reachable, Enforced, Compliant and Conflicted cover its parts. ClustersAmbiguous is present only while names of
-	// clusters are ambiguous. Paused is present only while
-	// remediation is paused, and Approved only if remediation.mode is Approved. Stalled is present only while the author of the policy has to act.
+	// clusters are ambiguous. Paused is present only while remediation waits for a user, and Stalled only while the author of the
+	// policy has to act.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -400,7 +400,7 @@ func waits(v *placement.Verdict) string {
 	const update = "the object keeps the current value until an update"
 	switch p.Remediation {
 	case placementv1.RemediationApproved:
-		return fmt.Sprintf("it waits until the plan of %s is approved: the condition Approved has the command", p.Name)
+		return fmt.Sprintf("it waits until the plan of %s is approved: the condition Paused has the command", p.Name)
 	case placementv1.RemediationManual:
 		return fmt.Sprintf("%s changes what %s reads or writes: remediation.mode is Manual", update, p.Name)
 	case placementv1.RemediationNewOnly:

@@ -575,7 +575,7 @@ func TestWaits(t *testing.T) {
 		want                 string
 	}{
 		"Automatic": {remediation: `{}`},
-		"Approved":  {remediation: `{mode: Approved}`, want: "it waits until the plan of p is approved: the condition Approved has the command"},
+		"Approved":  {remediation: `{mode: Approved}`, want: "it waits until the plan of p is approved: the condition Paused has the command"},
 		"Manual":    {remediation: `{mode: Manual}`, want: "the object keeps the current value until an update changes what p reads or writes: remediation.mode is Manual"},
 		"NewOnly":   {remediation: `{mode: NewOnly}`, want: "the object keeps the current value until an update changes what p writes: remediation.mode is NewOnly"},
 		"Off":       {remediation: `{mode: "Off"}`, want: "the object keeps the current value until an update: remediation.mode is Off"},

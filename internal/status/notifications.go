@@ -41,7 +41,7 @@ var starting = []string{placementv1.ReasonNotInForce, placementv1.ReasonWebhookP
 // Notifications returns the changes between two statuses that are reported to users.
 func Notifications(before, after placementv1.PlacementPolicyStatus) []Notification {
 	var out []Notification
-	was, is := readyCondition(before), readyCondition(after)
+	was, is := conditionOf(before, placementv1.ConditionReady), conditionOf(after, placementv1.ConditionReady)
 	switch {
 	case is.Status == metav1.ConditionTrue && was.Status != metav1.ConditionTrue:
 		out = append(out, Notification{events.PolicyReady, is.Message})
@@ -62,7 +62,7 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 	if was, is := meta.FindStatusCondition(before.Conditions, placementv1.ConditionClustersAmbiguous), meta.FindStatusCondition(after.Conditions, placementv1.ConditionClustersAmbiguous); is != nil && (was == nil || was.Message != is.Message) {
 		out = append(out, Notification{events.ClustersAmbiguous, "several objects of the inventories have the name of one cluster, so that no object gets this cluster; the condition ClustersAmbiguous names them"})
 	}
-	return slices.Concat(out, rolled(before.Rollout, after.Rollout), planned(before.Plan, after.Plan), approvals(approvedCondition(before), approvedCondition(after)), undelivered(before, after))
+	return slices.Concat(out, rolled(before.Rollout, after.Rollout), planned(before.Plan, after.Plan), approved(before.Plan, after.Plan), unapproved(before, after), undelivered(before, after))
 }
 
 // notReady describes why a policy is not ready. What a remote engine refuses may name objects.
@@ -86,18 +86,26 @@ func undelivered(before, after placementv1.PlacementPolicyStatus) []Notification
 		is.Reason, number(after.Delivery.Delivered), number(after.Delivery.Placed))}}
 }
 
-// approvals returns the changes of the condition Approved.
-func approvals(before, after metav1.Condition) []Notification {
-	kinds := map[string]events.Kind{
-		placementv1.ReasonWaitingForApproval: events.PlanWaits,
-		placementv1.ReasonPlanApproved:       events.PlanApproved,
-		placementv1.ReasonUnknownPlan:        events.PlanNotApproved,
-	}
-	kind, reported := kinds[after.Reason]
-	if !reported || before.Reason == after.Reason && before.Message == after.Message {
+// approved returns that a plan was approved.
+func approved(before, after *placementv1.RemediationPlan) []Notification {
+	if after == nil || after.Approval == nil {
 		return nil
 	}
-	return []Notification{{kind, after.Message}}
+	if before != nil && before.Digest == after.Digest && before.Approval != nil && before.Approval.User == after.Approval.User {
+		return nil
+	}
+	return []Notification{{events.PlanApproved, fmt.Sprintf("plan %s was approved by %s", after.Digest, after.Approval.User)}}
+}
+
+// unapproved returns that a plan waits for an approval, or that another one is approved.
+func unapproved(before, after placementv1.PlacementPolicyStatus) []Notification {
+	kinds := map[string]events.Kind{placementv1.ReasonWaitingForApproval: events.PlanWaits, placementv1.ReasonUnknownPlan: events.PlanNotApproved}
+	was, is := conditionOf(before, placementv1.ConditionPaused), conditionOf(after, placementv1.ConditionPaused)
+	kind, reported := kinds[is.Reason]
+	if !reported || was.Reason == is.Reason && was.Message == is.Message {
+		return nil
+	}
+	return []Notification{{kind, is.Message}}
 }
 
 // rolled returns the changes of a rollout.
@@ -143,14 +151,9 @@ func planned(before, after *placementv1.RemediationPlan) []Notification {
 	return nil
 }
 
-// readyCondition returns the condition Ready; an empty condition if there is none.
-func readyCondition(s placementv1.PlacementPolicyStatus) metav1.Condition {
-	return ptr.Deref(meta.FindStatusCondition(s.Conditions, placementv1.ConditionReady), metav1.Condition{})
-}
-
-// approvedCondition returns the condition Approved; an empty condition if there is none.
-func approvedCondition(s placementv1.PlacementPolicyStatus) metav1.Condition {
-	return ptr.Deref(meta.FindStatusCondition(s.Conditions, placementv1.ConditionApproved), metav1.Condition{})
+// conditionOf returns a condition; an empty condition if there is none.
+func conditionOf(s placementv1.PlacementPolicyStatus, name string) metav1.Condition {
+	return ptr.Deref(meta.FindStatusCondition(s.Conditions, name), metav1.Condition{})
 }
 
 // violations returns the number of objects that differ from the policy's decision.

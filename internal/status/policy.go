@@ -482,7 +482,6 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 			s.out.Failures = failures(f.Waiting)
 		}
 		s.set(placementv1.ConditionCompliant, s.asDelivered(s.compliant(f), f))
-		s.set(placementv1.ConditionApproved, f.approved(s.out.Plan))
 		return
 	}
 	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
@@ -612,27 +611,22 @@ func (f Facts) planState(p *remediation.Plan) placementv1.PlanState {
 	}
 }
 
-// approved returns the condition Approved; nil if the policy needs no approval.
-func (f Facts) approved(plan *placementv1.RemediationPlan) *metav1.Condition {
-	approval := f.Report.Approval
-	switch {
-	case !f.State.Policy.NeedsApproval():
+// unapproved returns the condition Paused for a plan that needs an approval; nil if it needs none.
+func (f Facts) unapproved(plan *placementv1.RemediationPlan) *metav1.Condition {
+	if !f.State.Policy.NeedsApproval() || plan == nil || plan.Approval != nil || plan.State == placementv1.PlanCompleted {
 		return nil
-	case plan != nil && plan.Approval != nil:
-		return isTrue(placementv1.ReasonPlanApproved, fmt.Sprintf("plan %s was approved by %s", plan.Digest, plan.Approval.User))
-	case plan == nil || plan.State == placementv1.PlanCompleted:
-		return isTrue(placementv1.ReasonNothingPlanned, "no object has to be moved")
 	}
+	approval := f.Report.Approval
 	approve := fmt.Sprintf("to have it carried out: kubectl annotate placementpolicy %s --overwrite %s=%s", f.State.Policy.Name, placementv1.ApproveAnnotation, plan.Digest)
 	if approval != nil && approval.Used && approval.Digest == plan.Digest {
 		approve = fmt.Sprintf("its approval was used when it was carried out before; to have it carried out again, first remove the annotation: kubectl annotate placementpolicy %s %s-",
 			f.State.Policy.Name, placementv1.ApproveAnnotation)
 	}
 	if approval != nil && !approval.Known && approval.Digest != plan.Digest && (approval.At.IsZero() || !approval.At.Before(plan.StartTime.Time)) {
-		return isFalse(placementv1.ReasonUnknownPlan, fmt.Sprintf("the annotation %s approves plan %s, but the plan that moves %d objects is %s; %s",
+		return isTrue(placementv1.ReasonUnknownPlan, fmt.Sprintf("the annotation %s approves plan %s, but the plan that moves %d objects is %s; %s",
 			placementv1.ApproveAnnotation, truncate(approval.Digest, maxDigest), plan.Moves, plan.Digest, approve))
 	}
-	return isFalse(placementv1.ReasonWaitingForApproval, fmt.Sprintf("plan %s moves %d objects; %s", plan.Digest, plan.Moves, approve))
+	return isTrue(placementv1.ReasonWaitingForApproval, fmt.Sprintf("plan %s moves %d objects; %s", plan.Digest, plan.Moves, approve))
 }
 
 // CarriedOut returns the number of objects that a plan moves, and of those that no longer have to be moved. Both are 0 if there
@@ -740,7 +734,7 @@ func WaitingFor(s placementv1.PlacementPolicyStatus, reason placementv1.WaitingR
 func waitingText(w remediation.Waiting, unapproved int, policy *placement.Policy) string {
 	var out string
 	if unapproved > 0 {
-		out = fmt.Sprintf("; %d of them wait until their plan is approved, see the Approved condition", unapproved)
+		out = fmt.Sprintf("; %d of them wait until their plan is approved, see the Paused condition", unapproved)
 	}
 	if w.Closed > 0 {
 		opens := "none of which ever opens"
@@ -832,11 +826,14 @@ func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
 	if failed != "" {
 		messages = append(messages, failed)
 	}
+	unapproved := f.unapproved(s.out.Plan)
 	switch {
 	case pause.Everywhere():
 		s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonBlastRadius, messages[0]))
 	case f.Waiting.Paused():
 		s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonTooManyFailures, truncate(failed, maxConditionMessage)))
+	case unapproved != nil:
+		s.set(placementv1.ConditionPaused, unapproved)
 	case len(messages) > 0:
 		s.set(placementv1.ConditionPaused, isFalse(placementv1.ReasonNamespacesPaused, truncate(strings.Join(messages, "; "), maxConditionMessage)))
 	default:

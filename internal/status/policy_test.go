@@ -738,35 +738,40 @@ func TestApproved(t *testing.T) {
 	}
 	const command = "kubectl annotate placementpolicy p --overwrite placement.berth.dev/approve=d1"
 	tests := map[string]struct {
-		change                 func(*status.Facts)
-		condition              metav1.ConditionStatus
-		reason, message, state string
-		waiting                int
+		change                     func(*status.Facts)
+		by, reason, message, state string
+		waiting                    int
 	}{
-		"Waiting": {func(*status.Facts) {}, metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
+		"Waiting": {func(*status.Facts) {}, "", placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
 		"EarlierApproval": {func(f *status.Facts) { f.Report.Approval = approval("d0", since.Add(-time.Hour), false) },
-			metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
+			"", placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
 		"ApprovalOfThePlanBefore": {func(f *status.Facts) { f.Report.Approval = approval("d0", since, true) },
-			metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
+			"", placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
 		"Unknown": {func(f *status.Facts) { f.Report.Approval = approval("d0", since.Add(time.Hour), false) },
-			metav1.ConditionFalse, placementv1.ReasonUnknownPlan, "approves plan d0, but the plan that moves 3 objects is d1; to have it carried out: " + command, "WaitingForApproval", 2},
+			"", placementv1.ReasonUnknownPlan, "approves plan d0, but the plan that moves 3 objects is d1; to have it carried out: " + command, "WaitingForApproval", 2},
 		"Approved": {func(f *status.Facts) {
 			f.Report.Approval = approval("d1", since, true)
 			f.Report.Plan.Approval = f.Report.Approval
-		}, metav1.ConditionTrue, placementv1.ReasonPlanApproved, "plan d1 was approved by alice", "InProgress", 0},
+		}, "alice", "", "", "InProgress", 0},
 		"ApprovedByUnknown": {func(f *status.Facts) { f.Report.Plan.Approval = &remediation.Approval{Digest: "d1"} },
-			metav1.ConditionTrue, placementv1.ReasonPlanApproved, "by unknown", "InProgress", 0},
+			"unknown", "", "", "InProgress", 0},
 		"UnknownByUnknown": {func(f *status.Facts) { f.Report.Approval = &remediation.Approval{Digest: "d0"} },
-			metav1.ConditionFalse, placementv1.ReasonUnknownPlan, "approves plan d0", "WaitingForApproval", 2},
+			"", placementv1.ReasonUnknownPlan, "approves plan d0", "WaitingForApproval", 2},
 		"Used": {func(f *status.Facts) {
 			f.Report.Approval = approval("d1", since.Add(-time.Hour), true)
 			f.Report.Approval.Used = true
-		}, metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, "first remove the annotation: kubectl annotate placementpolicy p placement.berth.dev/approve-", "WaitingForApproval", 2},
-		"Completed": {func(f *status.Facts) { f.Report.Plan.Done = 3 }, metav1.ConditionTrue, placementv1.ReasonNothingPlanned, "no object", "Completed", 0},
-		"NoPlan":    {func(f *status.Facts) { f.Report.Plan = nil }, metav1.ConditionTrue, placementv1.ReasonNothingPlanned, "no object", "", 0},
+		}, "", placementv1.ReasonWaitingForApproval, "first remove the annotation: kubectl annotate placementpolicy p placement.berth.dev/approve-", "WaitingForApproval", 2},
+		"Completed": {func(f *status.Facts) { f.Report.Plan.Done = 3 }, "", "", "", "Completed", 0},
+		"NoPlan":    {func(f *status.Facts) { f.Report.Plan = nil }, "", "", "", "", 0},
 		"Automatic": {func(f *status.Facts) {
 			f.State.Policy.Remediation, f.Report.Plan.Approval = placementv1.RemediationAutomatic, approval("d1", since, true)
 		}, "", "", "", "InProgress", 0},
+		"TooManyFailures": {func(f *status.Facts) {
+			f.Waiting = remediation.Waiting{Pause: "7-abc", Failures: make([]remediation.Failure, 10)}
+		}, "", placementv1.ReasonTooManyFailures, "resume-after-failures=7-abc", "WaitingForApproval", 2},
+		"NamespacesPaused": {func(f *status.Facts) {
+			f.Waiting = remediation.Waiting{Pause: "7-abc", PausedIn: containment.Scope{"shop"}, Failures: make([]remediation.Failure, 10)}
+		}, "", placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
 		"Warn": {func(f *status.Facts) { f.State.Policy.Mode = placementv1.ModeWarn }, "", "", "", "Proposed", 0},
 	}
 	for name, tc := range tests {
@@ -776,17 +781,17 @@ func TestApproved(t *testing.T) {
 			facts.Report.Plan = &remediation.Plan{Digest: "d1", Since: since, Moves: 3, Done: 1}
 			tc.change(&facts)
 			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
-			c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionApproved)
+			c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionPaused)
 			switch {
 			case (c == nil) != (tc.reason == ""):
 				t.Errorf("condition %+v", c)
-			case c != nil && (c.Status != tc.condition || c.Reason != tc.reason || !strings.Contains(c.Message, tc.message)):
+			case c != nil && (c.Status != metav1.ConditionTrue || c.Reason != tc.reason || !strings.Contains(c.Message, tc.message)):
 				t.Errorf("condition %s %s: %s", c.Status, c.Reason, c.Message)
 			}
 			if (got.Plan == nil) != (tc.state == "") || got.Plan != nil && string(got.Plan.State) != tc.state {
 				t.Errorf("plan %+v", got.Plan)
 			}
-			if got.Plan != nil && (got.Plan.Approval != nil) != (tc.reason == placementv1.ReasonPlanApproved) {
+			if got.Plan != nil && (got.Plan.Approval == nil) != (tc.by == "") || tc.by != "" && got.Plan.Approval.User != tc.by {
 				t.Errorf("approval %+v", got.Plan.Approval)
 			}
 			if n := status.WaitingFor(got, placementv1.WaitingForApproval); n != tc.waiting {

@@ -135,9 +135,9 @@ var _ = Describe("A policy whose plans need an approval", func() {
 		GinkgoHelper()
 		f.MustKubectl(ctx, "", "annotate", "placementpolicy", name, "--overwrite", placementv1.ApproveAnnotation+"="+digest)
 	}
-	approved := func(ctx context.Context, status metav1.ConditionStatus, reason, message string) {
+	unapproved := func(ctx context.Context, reason, message string) {
 		GinkgoHelper()
-		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionApproved).Should(framework.BeCondition(status, reason, message))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionPaused).Should(framework.BeCondition(metav1.ConditionTrue, reason, message))
 	}
 	told := func(ctx context.Context, reason string) AsyncAssertion {
 		return Eventually(eventNotes).WithContext(ctx).WithArguments(metav1.NamespaceDefault, name, reason)
@@ -145,7 +145,7 @@ var _ = Describe("A policy whose plans need an approval", func() {
 
 	It("moves nothing but what was approved", func(ctx SpecContext) {
 		first := decide(ctx, "silver")
-		approved(ctx, metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, "kubectl annotate placementpolicy "+name+" --overwrite placement.berth.dev/approve="+first.Digest)
+		unapproved(ctx, placementv1.ReasonWaitingForApproval, "kubectl annotate placementpolicy "+name+" --overwrite placement.berth.dev/approve="+first.Digest)
 		told(ctx, events.ReasonPlanWaits).Should(ConsistOf(ContainSubstring(first.Digest)))
 		p, err := f.Policy(ctx, name)
 		Expect(err).NotTo(HaveOccurred())
@@ -158,13 +158,13 @@ var _ = Describe("A policy whose plans need an approval", func() {
 
 		By("refusing the approval of another plan")
 		approve(ctx, "0123456789abcdef")
-		approved(ctx, metav1.ConditionFalse, placementv1.ReasonUnknownPlan, "approves plan 0123456789abcdef, but the plan that moves 12 objects is "+first.Digest)
+		unapproved(ctx, placementv1.ReasonUnknownPlan, "approves plan 0123456789abcdef, but the plan that moves 12 objects is "+first.Digest)
 		told(ctx, events.ReasonPlanNotApproved).Should(ConsistOf(ContainSubstring("0123456789abcdef")))
 
 		By("refusing the approval of an earlier plan")
 		second := decide(ctx, "bronze")
 		approve(ctx, first.Digest)
-		approved(ctx, metav1.ConditionFalse, placementv1.ReasonUnknownPlan, "is "+second.Digest)
+		unapproved(ctx, placementv1.ReasonUnknownPlan, "is "+second.Digest)
 		Consistently(tiers).WithContext(ctx).Should(Equal(map[string]int{"gold": objects}))
 
 		By("carrying out the plan once it is approved")
@@ -173,7 +173,7 @@ var _ = Describe("A policy whose plans need an approval", func() {
 		done := plan(ctx, name, placementv1.PlanCompleted, Fields{"Digest": Equal(second.Digest), "Done": HaveValue(BeEquivalentTo(objects))})
 		Expect(done.Approval).To(PointTo(MatchFields(IgnoreExtras, Fields{"User": Equal("berth-admin"), "Time": Not(BeNil())})))
 		told(ctx, events.ReasonPlanApproved).Should(ConsistOf(ContainSubstring("plan " + second.Digest + " was approved by berth-admin")))
-		approved(ctx, metav1.ConditionTrue, placementv1.ReasonPlanApproved, "by berth-admin")
+		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionPaused).Should(BeZero())
 		Expect(remediationsBelow(namespace)).To(HaveLen(objects))
 	})
 
@@ -191,7 +191,7 @@ var _ = Describe("A policy whose plans need an approval", func() {
 			p.Spec.Rego, p.Spec.Remediation.Budget = always(tier, "bronze"), nil
 		})
 		second := plan(ctx, name, placementv1.PlanWaitingForApproval, Fields{"Digest": Not(Equal(first.Digest)), "Moves": BeEquivalentTo(objects), "Approval": BeNil()})
-		approved(ctx, metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, second.Digest)
+		unapproved(ctx, placementv1.ReasonWaitingForApproval, second.Digest)
 		Consistently(tiers).WithContext(ctx).ShouldNot(HaveKey("bronze"))
 	})
 
@@ -238,7 +238,7 @@ var _ = Describe("A policy whose plans need an approval", func() {
 		create(ctx, framework.ConfigMap, namespace, "late", map[string]string{tier: "gold"})
 		startOperator(ctx)
 		second := plan(ctx, name, placementv1.PlanWaitingForApproval, Fields{"Digest": Not(Equal(first.Digest)), "Approval": BeNil()})
-		approved(ctx, metav1.ConditionFalse, placementv1.ReasonWaitingForApproval, second.Digest)
+		unapproved(ctx, placementv1.ReasonWaitingForApproval, second.Digest)
 		before, err := tiers(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Consistently(tiers).WithContext(ctx).Should(Equal(before))

@@ -333,10 +333,10 @@ annotations["example.com/n"] := n
 			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{PauseAfterFailures: new(intstr.FromInt32(1))}
 		})
 	}, after: correct, shows: "configmaps shop/web: "},
-	placementv1.ReasonWaitingForApproval: {condition: placementv1.ConditionApproved, do: func(ctx context.Context) {
+	placementv1.ReasonWaitingForApproval: {condition: placementv1.ConditionPaused, do: func(ctx context.Context) {
 		policy(ctx, "zones", zone, approved)
 	}, shows: `"state":"WaitingForApproval"`},
-	placementv1.ReasonUnknownPlan: {condition: placementv1.ConditionApproved, do: func(ctx context.Context) {
+	placementv1.ReasonUnknownPlan: {condition: placementv1.ConditionPaused, do: func(ctx context.Context) {
 		policy(ctx, "zones", zone, approved)
 		f.AwaitReady(ctx, "zones")
 		f.MustKubectl(ctx, "", "annotate", "placementpolicy", "zones", placementv1.ApproveAnnotation+"=0123456789abcdef")
