@@ -31,12 +31,10 @@ const (
 	// ConditionReplicated is True if all data that the policy reads is replicated.
 	ConditionReplicated = "Replicated"
 	// ConditionEnforced is True if the API server calls Berth for the objects that the policy matches, and the decision
-	// has an effect.
+	// has an effect. The reason then says what limits the effect.
 	ConditionEnforced = "Enforced"
 	// ConditionCompliant is True if no existing object differs from its placement, and Delivered is not False.
 	ConditionCompliant = "Compliant"
-	// ConditionConflicted is True if another policy sets a key of the same object to a different value.
-	ConditionConflicted = "Conflicted"
 	// ConditionClustersAmbiguous is present, and True, only while the policy reads clusters and several objects of the
 	// inventories have the name of one cluster. No object gets a cluster of such a name.
 	ConditionClustersAmbiguous = "ClustersAmbiguous"
@@ -214,6 +212,8 @@ const (
 const (
 	// ReasonEnforced: the webhook configuration has the rules of the policy.
 	ReasonEnforced = "Enforced"
+	// ReasonConflict: the same, and another policy, which the message names, sets a key of the same object to a different value.
+	ReasonConflict = "Conflict"
 	// ReasonWarnMode: the policy or quota is evaluated and only returns warnings.
 	ReasonWarnMode = "WarnMode"
 	// ReasonDryRunMode: the policy or quota is evaluated and only recorded.
@@ -255,14 +255,6 @@ const (
 	// ReasonAmbiguousClusters: several objects of the inventories have the name of one cluster. The message names the cluster
 	// and the objects.
 	ReasonAmbiguousClusters = "AmbiguousClusters"
-)
-
-// Reasons of Conflicted.
-const (
-	// ReasonNoConflict: no other policy sets a key of the same object to a different value.
-	ReasonNoConflict = "NoConflict"
-	// ReasonConflict: another policy, which the message names, sets a key of the same object to a different value.
-	ReasonConflict = "Conflict"
 )
 
 // Reasons of Stalled. WebhookRejected, NotTracked and Exempt are others.

@@ -150,7 +150,6 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	s.objects(old, f)
 	out.Rollout = f.Rollout
 	s.set(placementv1.ConditionRolledOut, rolledOut(out.Rollout, f))
-	s.set(placementv1.ConditionConflicted, f.conflicted())
 	s.set(placementv1.ConditionTypeChecked, s.typeChecked(old, f))
 	s.paused(old, f)
 	s.set(placementv1.ConditionReady, s.ready(f))
@@ -459,13 +458,29 @@ func (f Facts) enforced() *metav1.Condition {
 		return isFalse(placementv1.ReasonWebhookPending, "the webhook configuration does not have the policy's rules yet")
 	case f.Webhook.Rejected != "":
 		return isFalse(placementv1.ReasonWebhookRejected, "the API server refused the policy's rules: "+f.Webhook.Rejected)
-	case mode == placementv1.ModeWarn:
-		return isFalse(placementv1.ReasonWarnMode, "the policy warns, and changes and denies nothing")
-	case mode == placementv1.ModeDryRun:
-		return isFalse(placementv1.ReasonDryRunMode, "the policy counts, and changes and denies nothing")
-	default:
-		return isTrue(placementv1.ReasonEnforced, "the API server asks Berth about what the policy matches")
 	}
+	reason, limits := f.limits()
+	besides := func(message string) string { return strings.Join(append([]string{message}, limits...), "; ") }
+	switch {
+	case mode == placementv1.ModeWarn:
+		return isFalse(placementv1.ReasonWarnMode, besides("the policy warns, and changes and denies nothing"))
+	case mode == placementv1.ModeDryRun:
+		return isFalse(placementv1.ReasonDryRunMode, besides("the policy counts, and changes and denies nothing"))
+	case reason != placementv1.ReasonEnforced:
+		return isTrue(reason, strings.Join(limits, "; "))
+	default:
+		return isTrue(reason, "the API server asks Berth about what the policy matches")
+	}
+}
+
+// limits returns what limits the effect of the policy's decisions, and the reason of the condition Enforced for it.
+func (f Facts) limits() (reason string, out []string) {
+	reason = placementv1.ReasonEnforced
+	if len(f.Report.Conflicts) > 0 {
+		reason = placementv1.ReasonConflict
+		out = append(out, fmt.Sprintf("%s set a key of the same object to a different value; the higher priority wins, and among equals the name that sorts first", firstNames(f.Report.Conflicts)))
+	}
+	return reason, out
 }
 
 // objects sets what is known of existing objects: their numbers, the plan, and the condition Compliant. While they are being
@@ -859,14 +874,6 @@ func firstNames(names []string) string {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
-}
-
-func (f Facts) conflicted() *metav1.Condition {
-	if len(f.Report.Conflicts) == 0 {
-		return isFalse(placementv1.ReasonNoConflict, "no other policy sets a key of the same object to a different value")
-	}
-	return isTrue(placementv1.ReasonConflict,
-		fmt.Sprintf("%s set a key of the same object to a different value; the higher priority wins, and among equals the name that sorts first", firstNames(f.Report.Conflicts)))
 }
 
 // ready derives the condition Ready from the conditions that the policy needs to decide, and from the number of

@@ -129,7 +129,7 @@ func TestCompute(t *testing.T) {
 		"Sound": {},
 		"NotLoaded": {
 			change: func(f *status.Facts) { f.State = nil },
-			want:   map[string]string{"Ready": "Unknown NotInForce", "Compiled": "", "Replicated": "", "Enforced": "", "Compliant": "", "Conflicted": ""},
+			want:   map[string]string{"Ready": "Unknown NotInForce", "Compiled": "", "Replicated": "", "Enforced": "", "Compliant": ""},
 		},
 		"Warnings": {
 			change:  func(f *status.Facts) { f.State.Warnings = []string{"decides nothing"} },
@@ -343,13 +343,20 @@ func TestCompute(t *testing.T) {
 		},
 		"Conflict": {
 			change:  func(f *status.Facts) { f.Report.Conflicts = []string{"q", "r"} },
-			want:    map[string]string{"Conflicted": "True Conflict"},
-			message: map[string]string{"Conflicted": "q, r set a key"},
+			want:    map[string]string{"Enforced": "True Conflict"},
+			message: map[string]string{"Enforced": "q, r set a key"},
+		},
+		"ConflictInWarnMode": {
+			change: func(f *status.Facts) {
+				f.State.Policy.Mode, f.Report.Conflicts = placementv1.ModeWarn, []string{"q", "r"}
+			},
+			want:    map[string]string{"Enforced": "False WarnMode"},
+			message: map[string]string{"Enforced": "denies nothing; q, r set a key of the same object to a different value; the higher priority wins"},
 		},
 	}
 	base := map[string]string{
 		"Ready": "True InForce", "Compiled": "True Compiled", "Replicated": "True Replicated", "Enforced": "True Enforced",
-		"Compliant": "True Compliant", "Conflicted": "False NoConflict",
+		"Compliant": "True Compliant",
 	}
 	declared := declaredReasons(t)
 	for name, tc := range tests {

@@ -198,7 +198,7 @@ func TestComputeRemote(t *testing.T) {
 			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
 			want := map[string]string{
 				"Ready": "True InForce", "Compiled": "True Compiled", "Reachable": "True Answering", "Replicated": "True NoDataRead",
-				"Enforced": "True Enforced", "Compliant": "True Compliant", "Conflicted": "False NoConflict",
+				"Enforced": "True Enforced", "Compliant": "True Compliant",
 			}
 			maps.Copy(want, tc.want)
 			conditions := map[string]string{}

@@ -48,17 +48,19 @@ func (o Observed) Settled() bool {
 // a mode that the author chose. Neither is Replicated, nor Compiled: Ready sums them up.
 var bad = map[string]metav1.ConditionStatus{
 	placementv1.ConditionCompliant:         metav1.ConditionFalse,
-	placementv1.ConditionConflicted:        metav1.ConditionTrue,
 	placementv1.ConditionStalled:           metav1.ConditionTrue,
 	placementv1.ConditionClustersAmbiguous: metav1.ConditionTrue,
 	"Degraded":                             metav1.ConditionTrue,
 	"TypeChecked":                          metav1.ConditionFalse,
 }
 
+// remarks are the reasons of conditions that are as they should be, and tell people of a mistake all the same.
+var remarks = []string{placementv1.ReasonConflict}
+
 // Green reports whether a person who looks at the status sees nothing wrong.
 func (o Observed) Green() bool {
 	return meta.IsStatusConditionTrue(o.Conditions, placementv1.ConditionReady) &&
-		!slices.ContainsFunc(o.Conditions, func(c metav1.Condition) bool { return bad[c.Type] == c.Status })
+		!slices.ContainsFunc(o.Conditions, func(c metav1.Condition) bool { return bad[c.Type] == c.Status || slices.Contains(remarks, c.Reason) })
 }
 
 // Shows reports whether the status has a condition about the newest generation as it is wanted.

@@ -50,7 +50,7 @@ var _ = Describe("Two policies on one object", func() {
 			}))
 			Expect(got.GetLabels()).To(Equal(map[string]string{"example.com/both": fmt.Sprint(winner)}))
 			for i, name := range names {
-				Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionConflicted).
+				Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionEnforced).
 					Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonConflict, names[1-i]))
 				Expect(f.Condition(ctx, name, placementv1.ConditionReady)).To(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonInForce))
 			}
@@ -60,8 +60,8 @@ var _ = Describe("Two policies on one object", func() {
 
 			// Without the winner its value stays until the other is asked; then there is no conflict left.
 			f.DeletePolicy(ctx, names[winner])
-			Eventually(f.Condition).WithContext(ctx).WithArguments(names[1-winner], placementv1.ConditionConflicted).
-				Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNoConflict))
+			Eventually(f.Condition).WithContext(ctx).WithArguments(names[1-winner], placementv1.ConditionEnforced).
+				Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonEnforced))
 			Eventually(f.Get).WithContext(ctx).WithArguments(framework.ConfigMap, namespace, "c").
 				Should(HaveField("GetAnnotations()", HaveKeyWithValue("example.com/both", fmt.Sprint(1-winner))))
 		},
@@ -89,7 +89,7 @@ var _ = Describe("Two policies on one object", func() {
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))).To(Succeed())
 		for _, name := range names {
 			Eventually(f.Policy).WithContext(ctx).WithArguments(name).Should(HaveField("Status.Matched", HaveValue(BeEquivalentTo(1))))
-			Expect(f.Condition(ctx, name, placementv1.ConditionConflicted)).To(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNoConflict))
+			Expect(f.Condition(ctx, name, placementv1.ConditionEnforced)).To(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonEnforced))
 		}
 	})
 })

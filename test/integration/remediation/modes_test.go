@@ -359,7 +359,7 @@ var _ = Describe("Policies that give clusters", func() {
 
 var _ = Describe("Two policies on one object", func() {
 	conflict := func(ctx context.Context, policy string) func() (metav1.Condition, error) {
-		return func() (metav1.Condition, error) { return f.Condition(ctx, policy, placementv1.ConditionConflicted) }
+		return func() (metav1.Condition, error) { return f.Condition(ctx, policy, placementv1.ConditionEnforced) }
 	}
 	DescribeTable("are decided by priority, then by name, whichever came first", func(ctx SpecContext, winnerFirst, byName bool) {
 		namespace := f.NewNamespace(ctx, nil)
@@ -402,7 +402,7 @@ var _ = Describe("Two policies on one object", func() {
 		f.ChangePolicy(ctx, winner, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always("example.com/won", "yes") })
 		want[tierKey] = "lost"
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "before", want)
-		Eventually(conflict(ctx, loser)).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNoConflict))
+		Eventually(conflict(ctx, loser)).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonEnforced))
 		f.ChangePolicy(ctx, loser, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always("example.com/lost", "yes") })
 		want[tierKey] = "lead"
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "before", want)

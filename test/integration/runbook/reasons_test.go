@@ -393,7 +393,7 @@ annotations["example.com/n"] := n
 		installKarmada(ctx)
 		f.MustKubectl(ctx, "", "apply", "-f", "config/rbac/delivery/karmada.yaml")
 	}, shows: "NotServed"},
-	placementv1.ReasonConflict: {condition: placementv1.ConditionConflicted, do: func(ctx context.Context) {
+	placementv1.ReasonConflict: {condition: placementv1.ConditionEnforced, do: func(ctx context.Context) {
 		policy(ctx, "zones", zone)
 		policy(ctx, "zones-rival", strings.ReplaceAll(zone, `"a"`, `"b"`))
 	}},

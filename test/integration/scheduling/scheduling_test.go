@@ -243,7 +243,7 @@ var _ = Describe("The rule scheduling", func() {
 			return parse(`nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [` + keys + `]}]}}`)
 		}
 		Expect(at(ctx, framework.Deployment, namespace, "a", terms)).To(Equal(required("{key: first, operator: Exists}, {key: second, operator: Exists}")))
-		Eventually(f.Condition).WithContext(ctx).WithArguments(first, placementv1.ConditionConflicted).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonConflict))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(first, placementv1.ConditionEnforced).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonConflict))
 		change(ctx, second, rego(affinity("third")))
 		selects(ctx, framework.Deployment, "a", "spec.template.spec", map[string]any{"disk": "ssd", "own": "1"})
 		Eventually(at).WithContext(ctx).WithArguments(framework.Deployment, namespace, "a", terms).
