@@ -25,9 +25,6 @@ const (
 	ConditionReady = "Ready"
 	// ConditionCompiled is True if the newest generation compiles.
 	ConditionCompiled = "Compiled"
-	// ConditionMatched is True if the policy's match, the quota's scopes and selector, or the LimitedResource's type
-	// and matchContains can match something.
-	ConditionMatched = "Matched"
 	// ConditionReplicated is True if all data that the policy reads is replicated.
 	ConditionReplicated = "Replicated"
 	// ConditionEnforced is True if the API server calls Berth for the objects that the policy matches, and the decision
@@ -143,9 +140,10 @@ const (
 	ReasonLastGoodInForce = "LastGoodInForce"
 )
 
-// Reasons of Matched. NotServed is another: the API server serves none of the matched types.
+// Reasons of Matched. NotServed is another: the API server serves none of the matched types. Enforced of a policy is False with
+// NotServed and NothingMatched, and True with PartlyServed and NoNamespaces.
 const (
-	// ReasonMatched: the API server serves the matched types, and the selectors can select some of their objects.
+	// ReasonMatched: the API server serves the types that the quota or LimitedResource names, and something can match.
 	ReasonMatched = "Matched"
 	// ReasonPartlyServed: the API server does not serve some of the matched types. The message names them.
 	ReasonPartlyServed = "PartlyServed"
@@ -263,8 +261,10 @@ const (
 	ReasonInvalidPolicy = "InvalidPolicy"
 )
 
-// Conditions of quotas, in addition to Ready, Matched and Stalled.
+// Conditions of quotas and LimitedResources, in addition to Ready and Stalled.
 const (
+	// ConditionMatched is True if the quota's scopes and selector, or the LimitedResource's type and matchContains, can match something.
+	ConditionMatched = "Matched"
 	// ConditionUsageCurrent is True if usage is counted for the newest spec.
 	ConditionUsageCurrent = "UsageCurrent"
 	// ConditionExceeded is True if usage is above hard, for example after hard was lowered.

@@ -34,16 +34,16 @@ func TestMatched(t *testing.T) {
 	for name, tc := range map[string]struct {
 		coverage     match.Coverage
 		noNamespaces bool
-		// matched and ready are "status/reason" of the two conditions. The message of Ready must contain message.
-		matched, ready, message string
-		stalled                 bool
+		// enforced and ready are "status/reason" of the two conditions. The messages of both must contain message.
+		enforced, ready, message string
+		stalled                  bool
 	}{
-		"all":                           {match.Coverage{Covered: true}, false, "True/Matched", "True/InForce", "", false},
+		"all":                           {match.Coverage{Covered: true}, false, "True/Enforced", "True/InForce", "", false},
 		"nothing is served":             {match.Coverage{Unserved: []string{"x: y"}}, false, "False/NotServed", "False/NotServed", "x: y", false},
-		"some is served":                {match.Coverage{Covered: true, Unserved: []string{"x: y"}}, false, "False/PartlyServed", "True/InForce", "x: y", false},
+		"some is served":                {match.Coverage{Covered: true, Unserved: []string{"x: y"}}, false, "True/PartlyServed", "True/InForce", "x: y", false},
 		"nothing can match":             {match.Coverage{Covered: true, Impossible: "z"}, false, "False/NothingMatched", "False/NothingMatched", "z", true},
-		"no namespaces":                 {match.Coverage{Covered: true, Namespaced: true}, true, "False/NoNamespaces", "True/InForce", "namespaceSelector", false},
-		"no namespaces, cluster-scoped": {match.Coverage{Covered: true}, true, "True/Matched", "True/InForce", "", false},
+		"no namespaces":                 {match.Coverage{Covered: true, Namespaced: true}, true, "True/NoNamespaces", "True/InForce", "namespaceSelector", false},
+		"no namespaces, cluster-scoped": {match.Coverage{Covered: true}, true, "True/Enforced", "True/InForce", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := sound()
@@ -56,11 +56,13 @@ func TestMatched(t *testing.T) {
 				}
 				return string(c.Status) + "/" + c.Reason
 			}
-			if of(placementv1.ConditionMatched) != tc.matched || of(placementv1.ConditionReady) != tc.ready {
-				t.Errorf("Matched is %s, Ready is %s", of(placementv1.ConditionMatched), of(placementv1.ConditionReady))
+			if of(placementv1.ConditionEnforced) != tc.enforced || of(placementv1.ConditionReady) != tc.ready {
+				t.Errorf("Enforced is %s, Ready is %s", of(placementv1.ConditionEnforced), of(placementv1.ConditionReady))
 			}
-			if message := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady).Message; !strings.Contains(message, tc.message) {
-				t.Errorf("Ready says %q", message)
+			for _, conditionType := range []string{placementv1.ConditionEnforced, placementv1.ConditionReady} {
+				if message := meta.FindStatusCondition(got.Conditions, conditionType).Message; !strings.Contains(message, tc.message) {
+					t.Errorf("%s says %q", conditionType, message)
+				}
 			}
 			if stalled := of(placementv1.ConditionStalled) != ""; stalled != tc.stalled {
 				t.Errorf("stalled: %t", stalled)

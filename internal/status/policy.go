@@ -141,7 +141,6 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	out.Dependencies = dependencies(f)
 	out.Data = summarize(out.Dependencies)
 	s.set(placementv1.ConditionCompiled, f.compiled())
-	s.set(placementv1.ConditionMatched, f.matched())
 	s.set(placementv1.ConditionReachable, f.reachable(old))
 	s.set(placementv1.ConditionReplicated, f.replicated())
 	s.ambiguous(f)
@@ -201,39 +200,42 @@ func undecided(p placementv1.FailurePolicy) string {
 	return "denied"
 }
 
-// matched returns the condition Matched, or nil if the coverage is unknown.
-func (f Facts) matched() *metav1.Condition {
+// unmatched returns the condition Enforced of a policy that matches nothing, or nil. The coverage is nil if it is unknown.
+func (f Facts) unmatched() *metav1.Condition {
 	switch c := f.Coverage; {
-	case c == nil:
-		return nil
-	case c.Impossible != "":
+	case c != nil && c.Impossible != "":
 		return isFalse(placementv1.ReasonNothingMatched, "the policy can't match anything: "+c.Impossible)
-	case !c.Covered:
+	case c != nil && !c.Covered:
 		return isFalse(placementv1.ReasonNotServed, "the policy matches nothing until the API server serves it: "+strings.Join(c.Unserved, "; "))
-	case len(c.Unserved) > 0:
-		return isFalse(placementv1.ReasonPartlyServed, strings.Join(c.Unserved, "; "))
-	case f.NoNamespaces && c.Namespaced:
-		return isFalse(placementv1.ReasonNoNamespaces, "spec.match.namespaceSelector selects none of the namespaces that there are")
 	default:
-		return isTrue(placementv1.ReasonMatched, "the API server serves what the policy matches")
+		return nil
 	}
 }
 
-// effective reports whether the policy can have an effect according to its condition Matched, which is nil if unknown.
-func effective(matched *metav1.Condition) bool {
-	return matched == nil || matched.Reason != placementv1.ReasonNotServed && matched.Reason != placementv1.ReasonNothingMatched
+// partly returns why the policy matches a part of what it names, or nothing at present, and the reason; "" if it matches all of it.
+func (f Facts) partly() (reason, message string) {
+	switch c := f.Coverage; {
+	case c == nil:
+		return "", ""
+	case len(c.Unserved) > 0:
+		return placementv1.ReasonPartlyServed, strings.Join(c.Unserved, "; ")
+	case f.NoNamespaces && c.Namespaced:
+		return placementv1.ReasonNoNamespaces, "spec.match.namespaceSelector selects none of the namespaces that there are"
+	default:
+		return "", ""
+	}
 }
 
 func (s *setter) stalled(f Facts) *metav1.Condition {
 	_, waits := errors.AsType[*policy.NotServedError](f.State.Err)
-	matched := s.find(placementv1.ConditionMatched)
+	enforced := s.find(placementv1.ConditionEnforced)
 	switch {
-	case matched != nil && matched.Reason == placementv1.ReasonNothingMatched:
-		return isTrue(placementv1.ReasonNothingMatched, "the policy's author has to correct it; see the Matched condition")
+	case enforced.Reason == placementv1.ReasonNothingMatched:
+		return isTrue(enforced.Reason, "the policy's author has to correct it; see the Enforced condition")
 	case f.State.Err != nil && !waits:
 		return isTrue(placementv1.ReasonInvalidPolicy, "the policy's author has to correct it; see the Compiled condition")
-	case s.find(placementv1.ConditionEnforced).Reason == placementv1.ReasonWebhookRejected:
-		return isTrue(placementv1.ReasonWebhookRejected, "the policy's author has to correct it; see the Enforced condition")
+	case enforced.Reason == placementv1.ReasonWebhookRejected:
+		return isTrue(enforced.Reason, "the policy's author has to correct it; see the Enforced condition")
 	case f.State.DecidesNothing:
 		return isTrue(placementv1.ReasonNothingDecided, "the policy's author has to correct it; see the Ready condition")
 	default:
@@ -452,8 +454,10 @@ func summarize(dependencies []placementv1.Dependency) string {
 }
 
 func (f Facts) enforced() *metav1.Condition {
-	mode := f.State.Policy.Mode
+	mode, unmatched := f.State.Policy.Mode, f.unmatched()
 	switch {
+	case unmatched != nil:
+		return unmatched
 	case f.Webhook.Generation != f.State.Policy.Generation:
 		return isFalse(placementv1.ReasonWebhookPending, "the webhook configuration does not have the policy's rules yet")
 	case f.Webhook.Rejected != "":
@@ -476,6 +480,9 @@ func (f Facts) enforced() *metav1.Condition {
 // limits returns what limits the effect of the policy's decisions, and the reason of the condition Enforced for it.
 func (f Facts) limits() (reason string, out []string) {
 	reason = placementv1.ReasonEnforced
+	if partly, message := f.partly(); partly != "" {
+		reason, out = partly, append(out, message)
+	}
 	if len(f.Report.Conflicts) > 0 {
 		reason = placementv1.ReasonConflict
 		out = append(out, fmt.Sprintf("%s set a key of the same object to a different value; the higher priority wins, and among equals the name that sorts first", firstNames(f.Report.Conflicts)))
@@ -879,10 +886,9 @@ func firstNames(names []string) string {
 // ready derives the condition Ready from the conditions that the policy needs to decide, and from the number of
 // undecided objects.
 func (s *setter) ready(f Facts) *metav1.Condition {
-	matched := s.find(placementv1.ConditionMatched)
-	for _, part := range []string{placementv1.ConditionCompiled, placementv1.ConditionMatched, placementv1.ConditionReachable, placementv1.ConditionReplicated, placementv1.ConditionEnforced} {
+	for _, part := range []string{placementv1.ConditionCompiled, placementv1.ConditionReachable, placementv1.ConditionReplicated, placementv1.ConditionEnforced} {
 		c := s.find(part)
-		if part == placementv1.ConditionReachable && (c == nil || c.Status == metav1.ConditionUnknown) || part == placementv1.ConditionMatched && effective(c) {
+		if part == placementv1.ConditionReachable && (c == nil || c.Status == metav1.ConditionUnknown) {
 			continue
 		}
 		if c.Status != metav1.ConditionTrue && c.Reason != placementv1.ReasonWarnMode && c.Reason != placementv1.ReasonDryRunMode {
@@ -908,8 +914,8 @@ func (s *setter) ready(f Facts) *metav1.Condition {
 	if c := s.find(placementv1.ConditionRolledOut); c != nil && c.Status != metav1.ConditionTrue {
 		message = c.Message
 	}
-	if matched != nil && matched.Status != metav1.ConditionTrue {
-		message += "; see the Matched condition: " + matched.Message
+	if _, partly := f.partly(); partly != "" {
+		message += "; see the Enforced condition: " + partly
 	}
 	return isTrue(placementv1.ReasonInForce, message)
 }

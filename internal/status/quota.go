@@ -258,6 +258,11 @@ func (c *conditions) quotaReady(f QuotaFacts) *metav1.Condition {
 	}
 }
 
+// effective reports whether a quota or LimitedResource can have an effect according to its condition Matched, which is nil if unknown.
+func effective(matched *metav1.Condition) bool {
+	return matched == nil || matched.Reason != placementv1.ReasonNotServed && matched.Reason != placementv1.ReasonNothingMatched
+}
+
 // ComputeNamespaces returns the usage of a ClusterScopedQuota by namespace, for at most MaxNamespaces namespaces.
 func ComputeNamespaces(r *quota.Recount) []placementv1.NamespaceUsage {
 	var out []placementv1.NamespaceUsage

@@ -260,7 +260,7 @@ var staged = map[string]stage{
 		policy(ctx, "zones", reads)
 	}},
 	placementv1.ReasonNotServed: {condition: placementv1.ConditionReplicated, do: func(ctx context.Context) { policy(ctx, "zones", reads) }, after: correct},
-	placementv1.ReasonPartlyServed: {condition: placementv1.ConditionMatched, do: func(ctx context.Context) {
+	placementv1.ReasonPartlyServed: {condition: placementv1.ConditionEnforced, do: func(ctx context.Context) {
 		policy(ctx, "zones", zone, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Match.ResourceRules[0].Resources = []string{"configmaps", "configmap"}
 		})
@@ -269,10 +269,10 @@ var staged = map[string]stage{
 			p.Spec.Match.ResourceRules[0].Resources = []string{"configmaps"}
 		})
 	}},
-	placementv1.ReasonNothingMatched: {condition: placementv1.ConditionMatched, do: func(ctx context.Context) {
+	placementv1.ReasonNothingMatched: {condition: placementv1.ConditionEnforced, do: func(ctx context.Context) {
 		policy(ctx, "zones", zone, namespaces("kube-system"))
 	}, after: func(ctx context.Context) { f.ChangePolicy(ctx, "zones", namespaces("shop")) }},
-	placementv1.ReasonNoNamespaces: {condition: placementv1.ConditionMatched, do: func(ctx context.Context) {
+	placementv1.ReasonNoNamespaces: {condition: placementv1.ConditionEnforced, do: func(ctx context.Context) {
 		policy(ctx, "zones", zone, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "harbour"}}
 		})
