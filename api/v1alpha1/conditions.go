@@ -25,19 +25,14 @@ const (
 	ConditionReady = "Ready"
 	// ConditionCompiled is True if the newest generation compiles.
 	ConditionCompiled = "Compiled"
-	// ConditionReplicated is True if all data that the policy reads is replicated.
+	// ConditionReplicated is True if all data that the policy reads is replicated. If spec.remote is set, it is True if the engine that
+	// decides the policy responds, as seen from the leader, and has all data and modules that Berth pushes to it.
 	ConditionReplicated = "Replicated"
 	// ConditionEnforced is True if the API server calls Berth for the objects that the policy matches, and the decision
 	// has an effect. The reason then says what limits the effect.
 	ConditionEnforced = "Enforced"
 	// ConditionCompliant is True if no existing object differs from its placement, and Delivered is not False.
 	ConditionCompliant = "Compliant"
-	// ConditionClustersAmbiguous is present, and True, only while the policy reads clusters and several objects of the
-	// inventories have the name of one cluster. No object gets a cluster of such a name.
-	ConditionClustersAmbiguous = "ClustersAmbiguous"
-	// ConditionReachable is True if the engine that decides the policy responds. Only policies with spec.remote have
-	// it. It describes the connection from the leader.
-	ConditionReachable = "Reachable"
 	// ConditionTypeChecked is True if the policy has no probable mistakes, given the schemas that the API server publishes, and the
 	// types, namespaces, and clusters that there are. Policies with spec.remote have it only while it is False.
 	ConditionTypeChecked = "TypeChecked"
@@ -173,14 +168,9 @@ const (
 	ReasonStale = "Stale"
 	// ReasonPushFailed: the remote engine did not accept data or a module. The message says why.
 	ReasonPushFailed = "PushFailed"
-)
-
-// Reasons of Reachable.
-const (
-	// ReasonAnswering: the engine responds.
-	ReasonAnswering = "Answering"
-	// ReasonNotAsked: the leader has not sent a request to the engine yet.
-	ReasonNotAsked = "NotAsked"
+	// ReasonAmbiguousClusters: the data is replicated, and several objects of the inventories that the policy reads have the name of one
+	// cluster. No object gets a cluster of such a name. The message names the cluster and the objects.
+	ReasonAmbiguousClusters = "AmbiguousClusters"
 	// ReasonNotAnswering: the engine is not reachable, or its response is invalid. The message says why.
 	ReasonNotAnswering = "NotAnswering"
 	// ReasonUnauthorized: the engine rejected the token or the client certificate.
@@ -246,13 +236,6 @@ const (
 	// ReasonContested: other clients changed an object back each time that Berth patched it. Berth leaves the object alone. The
 	// message names the field manager.
 	ReasonContested = "Contested"
-)
-
-// Reasons of ClustersAmbiguous.
-const (
-	// ReasonAmbiguousClusters: several objects of the inventories have the name of one cluster. The message names the cluster
-	// and the objects.
-	ReasonAmbiguousClusters = "AmbiguousClusters"
 )
 
 // Reasons of Stalled. WebhookRejected, NotTracked and Exempt are others.

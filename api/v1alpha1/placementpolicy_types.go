@@ -679,9 +679,8 @@ type BlastRadius struct {
 // +kubebuilder:validation:MinProperties=1
 type PlacementPolicyStatus struct {
 	// conditions are the latest observations of the policy. Ready is the summary. Compiled, TypeChecked,
-	// Replicated, Reachable, Enforced and Compliant cover its parts. ClustersAmbiguous is present only while names of
-	// clusters are ambiguous. Paused is present only while remediation waits for a user, and Stalled only while the author of the
-	// policy has to act.
+	// Replicated, Enforced and Compliant cover its parts. Paused is present only while remediation waits for a user, and Stalled only
+	// while the author of the policy has to act.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

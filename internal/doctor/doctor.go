@@ -260,8 +260,8 @@ func (i *Installation) checkObjects() []Finding {
 		case ready.Status != metav1.ConditionTrue:
 			out = append(out, Finding{Error, object, fmt.Sprintf("is not ready: %s: %s", ready.Reason, ready.Message), strings.ToLower(ready.Reason)})
 		}
-		if ambiguous := meta.FindStatusCondition(o.Conditions, placementv1.ConditionClustersAmbiguous); ambiguous != nil {
-			out = append(out, Finding{Warning, object, ambiguous.Message, strings.ToLower(ambiguous.Reason)})
+		if data := meta.FindStatusCondition(o.Conditions, placementv1.ConditionReplicated); data != nil && data.Reason == placementv1.ReasonAmbiguousClusters {
+			out = append(out, Finding{Warning, object, data.Message, strings.ToLower(data.Reason)})
 		}
 		if paused := meta.FindStatusCondition(o.Conditions, placementv1.ConditionPaused); paused != nil {
 			out = append(out, Finding{Warning, object, fmt.Sprintf("its remediation is paused: %s", paused.Message), strings.ToLower(paused.Reason)})

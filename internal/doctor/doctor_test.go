@@ -112,7 +112,7 @@ func TestCheck(t *testing.T) {
 			i.Objects[0].Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "CompileFailed", Message: "p.rego:1:1: no"}}
 		}, []string{"error PlacementPolicy p is not ready: CompileFailed: p.rego:1:1: no"}},
 		"ambiguous clusters": {func(i *doctor.Installation) {
-			i.Objects[0].Conditions = append(i.Objects[0].Conditions, metav1.Condition{Type: "ClustersAmbiguous", Status: metav1.ConditionTrue, Reason: "AmbiguousClusters", Message: "cluster prod is ambiguous"})
+			i.Objects[0].Conditions = append(i.Objects[0].Conditions, metav1.Condition{Type: "Replicated", Status: metav1.ConditionTrue, Reason: "AmbiguousClusters", Message: "cluster prod is ambiguous"})
 		}, []string{"warning PlacementPolicy p cluster prod is ambiguous"}},
 		"paused": {func(i *doctor.Installation) {
 			i.Objects[0].Conditions = append(i.Objects[0].Conditions, metav1.Condition{Type: "Paused", Status: metav1.ConditionTrue, Reason: "BlastRadius", Message: "5 of 10"})

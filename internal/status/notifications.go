@@ -59,8 +59,8 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 		out = append(out, Notification{events.PolicyViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: it would deny %d and move %d",
 			differ, number(after.Matched), number(after.WouldDeny), number(after.WouldMove))})
 	}
-	if was, is := meta.FindStatusCondition(before.Conditions, placementv1.ConditionClustersAmbiguous), meta.FindStatusCondition(after.Conditions, placementv1.ConditionClustersAmbiguous); is != nil && (was == nil || was.Message != is.Message) {
-		out = append(out, Notification{events.ClustersAmbiguous, "several objects of the inventories have the name of one cluster, so that no object gets this cluster; the condition ClustersAmbiguous names them"})
+	if was, is := conditionOf(before, placementv1.ConditionReplicated), conditionOf(after, placementv1.ConditionReplicated); is.Reason == placementv1.ReasonAmbiguousClusters && (was.Reason != is.Reason || was.Message != is.Message) {
+		out = append(out, Notification{events.ClustersAmbiguous, "several objects of the inventories have the name of one cluster, so that no object gets this cluster; the condition Replicated names them"})
 	}
 	return slices.Concat(out, rolled(before.Rollout, after.Rollout), planned(before.Plan, after.Plan), approved(before.Plan, after.Plan), unapproved(before, after), undelivered(before, after))
 }

@@ -141,9 +141,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	out.Dependencies = dependencies(f)
 	out.Data = summarize(out.Dependencies)
 	s.set(placementv1.ConditionCompiled, f.compiled())
-	s.set(placementv1.ConditionReachable, f.reachable(old))
-	s.set(placementv1.ConditionReplicated, f.replicated())
-	s.ambiguous(f)
+	s.set(placementv1.ConditionReplicated, f.replicated(old))
 	s.set(placementv1.ConditionEnforced, f.enforced())
 	s.delivery(old, f)
 	s.objects(old, f)
@@ -243,10 +241,26 @@ func (s *setter) stalled(f Facts) *metav1.Condition {
 	}
 }
 
-func (f Facts) replicated() *metav1.Condition {
+// replicated returns the condition Replicated. If a remote engine decides, it is False if the engine does not respond.
+func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Condition {
 	if f.State.Binding == nil {
 		return isUnknown(placementv1.ReasonCompileFailed, "what the policy reads is known when it compiles")
 	}
+	data := f.data()
+	switch complete := data.Status == metav1.ConditionTrue; {
+	case f.Health != nil && (f.Health.BreakerOpen || f.Health.Err != nil) && (complete || !f.lost()):
+		return f.unreachable(old)
+	case complete && len(f.Ambiguous) > 0:
+		data.Reason = placementv1.ReasonAmbiguousClusters
+		data.Message = replication.DescribeAmbiguities(f.Ambiguous) + "; restrict the inventories in the manager's configuration, or rename objects"
+	case complete && f.Health != nil:
+		data.Message = f.asked() + "; " + data.Message
+	}
+	return data
+}
+
+// data returns the condition Replicated for the data that the policy reads, or that Berth keeps in its remote engine.
+func (f Facts) data() *metav1.Condition {
 	if waits, ok := errors.AsType[*policy.NotServedError](f.State.Err); ok {
 		return isFalse(placementv1.ReasonNotServed,
 			fmt.Sprintf("the API server does not serve %s%s; generation %d stays in force until the type is %s or the policy corrected",
@@ -259,7 +273,7 @@ func (f Facts) replicated() *metav1.Condition {
 	reads, remote := f.reads(), f.State.Binding.Remote
 	switch {
 	case remote != nil && !remote.NeedsPush():
-		return isTrue(placementv1.ReasonNoDataRead, "the engine gets no data from Berth")
+		return isTrue(placementv1.ReasonNoDataRead, "it gets no data from Berth")
 	case remote == nil && len(reads) == 0:
 		return isTrue(placementv1.ReasonNoDataRead, "the policy reads no cluster data")
 	}
@@ -286,7 +300,7 @@ func (f Facts) replicated() *metav1.Condition {
 	}
 	message := "everything that the policy reads is replicated"
 	if remote != nil {
-		message = "the engine has all that Berth keeps there"
+		message = "it has all that Berth keeps there"
 	}
 	return isTrue(placementv1.ReasonReplicated, message)
 }
@@ -309,20 +323,6 @@ func (f Facts) available() string {
 		return "served again"
 	}
 	return "installed"
-}
-
-// ambiguous sets the condition ClustersAmbiguous. It stays while the inventories are not replicated, because nothing is known about
-// them then.
-func (s *setter) ambiguous(f Facts) {
-	if b := f.State.Binding; b != nil && len(b.Clusters)+len(b.PushedTypes) > 0 && s.find(placementv1.ConditionReplicated).Status != metav1.ConditionTrue {
-		return
-	}
-	var c *metav1.Condition
-	if len(f.Ambiguous) > 0 {
-		c = isTrue(placementv1.ReasonAmbiguousClusters, replication.DescribeAmbiguities(f.Ambiguous)+
-			"; restrict the inventories in the manager's configuration, or rename objects")
-	}
-	s.set(placementv1.ConditionClustersAmbiguous, c)
 }
 
 // names returns the names of reads whose types are not served, with suggestions.
@@ -886,11 +886,8 @@ func firstNames(names []string) string {
 // ready derives the condition Ready from the conditions that the policy needs to decide, and from the number of
 // undecided objects.
 func (s *setter) ready(f Facts) *metav1.Condition {
-	for _, part := range []string{placementv1.ConditionCompiled, placementv1.ConditionReachable, placementv1.ConditionReplicated, placementv1.ConditionEnforced} {
+	for _, part := range []string{placementv1.ConditionCompiled, placementv1.ConditionReplicated, placementv1.ConditionEnforced} {
 		c := s.find(part)
-		if part == placementv1.ConditionReachable && (c == nil || c.Status == metav1.ConditionUnknown) {
-			continue
-		}
 		if c.Status != metav1.ConditionTrue && c.Reason != placementv1.ReasonWarnMode && c.Reason != placementv1.ReasonDryRunMode {
 			return isFalse(c.Reason, c.Message)
 		}

@@ -209,8 +209,8 @@ func TestCompute(t *testing.T) {
 					{Resource: profiles.GroupResource(), Namespace: "eu", Name: "prod"}, {Resource: profiles.GroupResource(), Namespace: "us", Name: "prod"},
 				}}}
 			},
-			want: map[string]string{"ClustersAmbiguous": "True AmbiguousClusters"},
-			message: map[string]string{"ClustersAmbiguous": "cluster prod is ambiguous: clusterprofiles.multicluster.x-k8s.io eu/prod and clusterprofiles.multicluster.x-k8s.io us/prod have this name; " +
+			want: map[string]string{"Replicated": "True AmbiguousClusters"},
+			message: map[string]string{"Replicated": "cluster prod is ambiguous: clusterprofiles.multicluster.x-k8s.io eu/prod and clusterprofiles.multicluster.x-k8s.io us/prod have this name; " +
 				"restrict the inventories in the manager's configuration, or rename objects"},
 		},
 		"NothingButPredicates": {
@@ -855,7 +855,7 @@ func TestChanges(t *testing.T) {
 			}
 		})
 	}
-	named := []status.Notification{{Kind: events.ClustersAmbiguous, Message: "several objects of the inventories have the name of one cluster, so that no object gets this cluster; the condition ClustersAmbiguous names them"}}
+	named := []status.Notification{{Kind: events.ClustersAmbiguous, Message: "several objects of the inventories have the name of one cluster, so that no object gets this cluster; the condition Replicated names them"}}
 	tests := map[string]struct {
 		before, after placementv1.PlacementPolicyStatus
 		want          []status.Notification
@@ -1193,20 +1193,23 @@ func TestPauseOfAnEarlierLeaderIsKept(t *testing.T) {
 	}
 }
 
-// TestAmbiguousClustersStay checks that the condition stays while a new leader does not have the inventories yet.
-func TestAmbiguousClustersStay(t *testing.T) {
+// TestAmbiguousClustersOfANewLeader checks that the condition says what is known while a new leader does not have the inventories yet.
+func TestAmbiguousClustersOfANewLeader(t *testing.T) {
 	facts := sound()
 	facts.State.Binding.Clusters = []schema.GroupVersionResource{profiles.GroupVersionResource}
 	facts.Ambiguous = []replication.Ambiguity{{Cluster: "prod"}}
 	before := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	facts.Ambiguous, facts.Replicated = nil, replicas{profiles: {}}.types()
 	waiting := status.Compute(before, facts)
-	if !meta.IsStatusConditionTrue(waiting.Conditions, placementv1.ConditionClustersAmbiguous) {
-		t.Error("the condition is gone before the inventories are read")
+	if c := meta.FindStatusCondition(waiting.Conditions, placementv1.ConditionReplicated); c.Reason != placementv1.ReasonReplicating {
+		t.Errorf("before the inventories are read, it is %+v", c)
 	}
 	facts.Replicated = sound().Replicated
-	if after := status.Compute(waiting, facts); meta.FindStatusCondition(after.Conditions, placementv1.ConditionClustersAmbiguous) != nil {
-		t.Error("the condition stays although no name is ambiguous")
+	for _, want := range []string{placementv1.ReasonReplicated, placementv1.ReasonAmbiguousClusters} {
+		if c := meta.FindStatusCondition(status.Compute(waiting, facts).Conditions, placementv1.ConditionReplicated); c.Status != metav1.ConditionTrue || c.Reason != want {
+			t.Errorf("it is %+v, want %s", c, want)
+		}
+		facts.Ambiguous = []replication.Ambiguity{{Cluster: "prod"}}
 	}
 }
 

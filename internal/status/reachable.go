@@ -30,28 +30,30 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// reachable returns the condition Reachable for the health of the remote engine, or nil if the policy has no remote
-// engine.
-func (f Facts) reachable(old placementv1.PlacementPolicyStatus) *metav1.Condition {
-	h := f.Health
-	if h == nil {
-		return nil
+// unreachable returns the condition Replicated for a remote engine that does not decide.
+func (f Facts) unreachable(old placementv1.PlacementPolicyStatus) *metav1.Condition {
+	reason, what := trouble(*f.Health)
+	message := fmt.Sprintf("since %s %s; what the policy matches is %s: ", f.Health.Since.UTC().Format(time.RFC3339), what, undecided(f.State.Policy.FailurePolicy))
+	if before := meta.FindStatusCondition(old.Conditions, placementv1.ConditionReplicated); before != nil && before.Reason == reason && strings.HasPrefix(before.Message, message) {
+		// Keep the first error of an outage. Later ones differ only in port numbers or in the number of attempts,
+		// and each would be a new status.
+		return isFalse(reason, before.Message)
 	}
-	switch {
-	case h.BreakerOpen || h.Err != nil:
-		reason, what := trouble(*h)
-		message := fmt.Sprintf("since %s %s; what the policy matches is %s: ", h.Since.UTC().Format(time.RFC3339), what, undecided(f.State.Policy.FailurePolicy))
-		if before := meta.FindStatusCondition(old.Conditions, placementv1.ConditionReachable); before != nil && before.Reason == reason && strings.HasPrefix(before.Message, message) {
-			// Keep the first error of an outage. Later ones differ only in port numbers or in the number of attempts,
-			// and each would be a new status.
-			return isFalse(reason, before.Message)
-		}
-		return isFalse(reason, message+fmt.Sprint(h.Err))
-	case !h.Queried:
-		return isUnknown(placementv1.ReasonNotAsked, fmt.Sprintf("the leader has not asked the engine %s yet", h.Endpoint))
-	default:
-		return isTrue(placementv1.ReasonAnswering, fmt.Sprintf("the engine %s answers", h.Endpoint))
+	return isFalse(reason, message+fmt.Sprint(f.Health.Err))
+}
+
+// lost reports whether the remote engine does not decide because it lacks what Berth keeps there.
+func (f Facts) lost() bool {
+	fault, ok := errors.AsType[*engine.RemoteError](f.Health.Err)
+	return ok && fault.Fault == engine.FaultIncomplete && !f.Health.BreakerOpen
+}
+
+// asked says whether the remote engine answers.
+func (f Facts) asked() string {
+	if !f.Health.Queried {
+		return fmt.Sprintf("the leader has not asked the engine %s yet", f.Health.Endpoint)
 	}
+	return fmt.Sprintf("the engine %s answers", f.Health.Endpoint)
 }
 
 // trouble returns the reason and the description for an engine that does not decide.

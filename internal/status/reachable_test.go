@@ -33,6 +33,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/analysis"
+	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/status"
 )
 
@@ -81,8 +82,7 @@ func TestComputeRemote(t *testing.T) {
 		message map[string]string
 	}{
 		"Sound": {message: map[string]string{
-			"Compiled": "the policy is decided by https://opa.example:8181/v1/data/placement", "Reachable": "the engine https://opa.example:8181 answers",
-			"Replicated": "the engine gets no data from Berth",
+			"Compiled": "the policy is decided by https://opa.example:8181/v1/data/placement", "Replicated": "the engine https://opa.example:8181 answers; it gets no data from Berth",
 		}},
 		"Warnings": {
 			change:  func(f *status.Facts) { f.State.Warnings = []string{"the modules do not compile"} },
@@ -90,21 +90,20 @@ func TestComputeRemote(t *testing.T) {
 		},
 		"NotAsked": {
 			change:  health(placement.RemoteHealth{Endpoint: opa}),
-			want:    map[string]string{"Reachable": "Unknown NotAsked"},
-			message: map[string]string{"Reachable": "the leader has not asked the engine https://opa.example:8181 yet"},
+			message: map[string]string{"Replicated": "the leader has not asked the engine https://opa.example:8181 yet"},
 		},
 		"CircuitOpen": {
 			change:  health(open),
-			want:    map[string]string{"Ready": "False CircuitOpen", "Reachable": "False CircuitOpen"},
-			message: map[string]string{"Reachable": "since 2026-11-21T06:00:00Z the engine is asked only now and then, as it kept failing; what the policy matches is denied: engine https://opa.example:8181: no answer within 1s"},
+			want:    map[string]string{"Ready": "False CircuitOpen", "Replicated": "False CircuitOpen"},
+			message: map[string]string{"Replicated": "since 2026-11-21T06:00:00Z the engine is asked only now and then, as it kept failing; what the policy matches is denied: engine https://opa.example:8181: no answer within 1s"},
 		},
 		"CircuitOpenBeforeItWasAsked": {
 			change: health(failing(engine.FaultCircuitOpen, "not asked")),
-			want:   map[string]string{"Ready": "False CircuitOpen", "Reachable": "False CircuitOpen"},
+			want:   map[string]string{"Ready": "False CircuitOpen", "Replicated": "False CircuitOpen"},
 		},
 		"Unauthorized": {
 			change:  health(refused),
-			want:    map[string]string{"Ready": "False Unauthorized", "Reachable": "False Unauthorized"},
+			want:    map[string]string{"Ready": "False Unauthorized", "Replicated": "False Unauthorized"},
 			message: map[string]string{"Ready": "since 2026-11-21T06:00:00Z the engine refuses Berth's token or certificate; what the policy matches is denied: engine https://opa.example:8181: status 401"},
 		},
 		"UnauthorizedAndIgnored": {
@@ -112,28 +111,42 @@ func TestComputeRemote(t *testing.T) {
 				health(refused)(f)
 				f.State.Policy.FailurePolicy = placementv1.FailurePolicyIgnore
 			},
-			want:    map[string]string{"Ready": "False Unauthorized", "Reachable": "False Unauthorized"},
-			message: map[string]string{"Reachable": "what the policy matches is admitted without it"},
+			want:    map[string]string{"Ready": "False Unauthorized", "Replicated": "False Unauthorized"},
+			message: map[string]string{"Replicated": "what the policy matches is admitted without it"},
 		},
 		"NoSecret": {
 			change:  health(failing(engine.FaultCredentials, "reading Secret berth-system/opa: not found")),
-			want:    map[string]string{"Ready": "False CredentialsUnusable", "Reachable": "False CredentialsUnusable"},
-			message: map[string]string{"Reachable": "berth-system/opa: not found"},
+			want:    map[string]string{"Ready": "False CredentialsUnusable", "Replicated": "False CredentialsUnusable"},
+			message: map[string]string{"Replicated": "berth-system/opa: not found"},
 		},
 		"Malformed": {
 			change:  health(failing(engine.FaultMalformed, "no JSON")),
-			want:    map[string]string{"Ready": "False NotAnswering", "Reachable": "False NotAnswering"},
-			message: map[string]string{"Reachable": "the engine gives no answer, or none that can be read; what the policy matches is denied: engine https://opa.example:8181: no JSON"},
+			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
+			message: map[string]string{"Replicated": "the engine gives no answer, or none that can be read; what the policy matches is denied: engine https://opa.example:8181: no JSON"},
 		},
 		"Incomplete": {
 			change:  health(failing(engine.FaultIncomplete, "it does not have yet nodes")),
-			want:    map[string]string{"Ready": "False NotAnswering", "Reachable": "False NotAnswering"},
-			message: map[string]string{"Reachable": "the engine lost what Berth keeps there; what the policy matches is denied: engine https://opa.example:8181: it does not have yet nodes"},
+			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
+			message: map[string]string{"Replicated": "the engine lost what Berth keeps there; what the policy matches is denied: engine https://opa.example:8181: it does not have yet nodes"},
+		},
+		"LoadingAgain": {
+			change: func(f *status.Facts) {
+				health(failing(engine.FaultIncomplete, "it does not have yet nodes"))(f)
+				supplied(f, replicas{nodes: {Synced: true}})
+				f.Settled = false
+			},
+			want:    map[string]string{"Ready": "False Replicating", "Replicated": "False Replicating"},
+			message: map[string]string{"Replicated": "waiting for the engine to have all of it"},
+		},
+		"Ambiguous": {
+			change:  func(f *status.Facts) { f.Ambiguous = []replication.Ambiguity{{Cluster: "prod"}} },
+			want:    map[string]string{"Replicated": "True AmbiguousClusters"},
+			message: map[string]string{"Replicated": "cluster prod is ambiguous"},
 		},
 		"Undefined": {
 			change:  health(failing(engine.FaultUndefined, "it has no result")),
-			want:    map[string]string{"Ready": "False NotAnswering", "Reachable": "False NotAnswering"},
-			message: map[string]string{"Reachable": "the engine does not decide this policy; what the policy matches is denied: "},
+			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
+			message: map[string]string{"Replicated": "the engine does not decide this policy; what the policy matches is denied: "},
 		},
 		"NeverAnswered": {
 			change: func(f *status.Facts) {
@@ -141,12 +154,12 @@ func TestComputeRemote(t *testing.T) {
 				h.Queried = false
 				health(h)(f)
 			},
-			want: map[string]string{"Ready": "False NotAnswering", "Reachable": "False NotAnswering"},
+			want: map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
 		},
 		"Supplied": {
 			change:  func(f *status.Facts) { supplied(f, replicas{nodes: {Synced: true}}) },
 			want:    map[string]string{"Replicated": "True Replicated"},
-			message: map[string]string{"Replicated": "the engine has all that Berth keeps there"},
+			message: map[string]string{"Replicated": "the engine https://opa.example:8181 answers; it has all that Berth keeps there"},
 		},
 		"Loading": {
 			change:  func(f *status.Facts) { supplied(f, replicas{nodes: {}}); f.Settled = false },
@@ -185,7 +198,7 @@ func TestComputeRemote(t *testing.T) {
 				f.SupplyErr = errors.New("connection refused")
 				health(failing(engine.FaultNetwork, "connection refused"))(f)
 			},
-			want: map[string]string{"Ready": "False NotAnswering", "Reachable": "False NotAnswering", "Replicated": "False PushFailed"},
+			want: map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
 		},
 	}
 	declared := strings.Join(declaredReasons(t), " ")
@@ -197,7 +210,7 @@ func TestComputeRemote(t *testing.T) {
 			}
 			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
 			want := map[string]string{
-				"Ready": "True InForce", "Compiled": "True Compiled", "Reachable": "True Answering", "Replicated": "True NoDataRead",
+				"Ready": "True InForce", "Compiled": "True Compiled", "Replicated": "True NoDataRead",
 				"Enforced": "True Enforced", "Compliant": "True Compliant",
 			}
 			maps.Copy(want, tc.want)
@@ -226,9 +239,9 @@ func TestComputeRemote(t *testing.T) {
 	}
 }
 
-// TestReachableIsSteady checks that the status keeps the first error of an outage. It must not be written for each
+// TestUnreachableIsSteady checks that the status keeps the first error of an outage. It must not be written for each
 // failed request.
-func TestReachableIsSteady(t *testing.T) {
+func TestUnreachableIsSteady(t *testing.T) {
 	after := func(old placementv1.PlacementPolicyStatus, h placement.RemoteHealth) placementv1.PlacementPolicyStatus {
 		f := elsewhere()
 		f.Health = &h
@@ -243,25 +256,13 @@ func TestReachableIsSteady(t *testing.T) {
 	}
 	again := port(40003)
 	again.Since = dawn.Add(time.Hour)
-	reachable := meta.FindStatusCondition(after(first, again).Conditions, placementv1.ConditionReachable)
+	reachable := meta.FindStatusCondition(after(first, again).Conditions, placementv1.ConditionReplicated)
 	if !strings.Contains(reachable.Message, "07:00:00Z") || !strings.Contains(reachable.Message, "40003") {
 		t.Errorf("the next time of trouble: %s", reachable.Message)
 	}
-	reachable = meta.FindStatusCondition(after(first, failing(engine.FaultUnauthorized, "401")).Conditions, placementv1.ConditionReachable)
+	reachable = meta.FindStatusCondition(after(first, failing(engine.FaultUnauthorized, "401")).Conditions, placementv1.ConditionReplicated)
 	if !strings.Contains(reachable.Message, "401") {
 		t.Errorf("trouble of another kind: %s", reachable.Message)
-	}
-}
-
-// TestReachableGoes checks that the condition Reachable is removed when a policy no longer has a remote engine.
-func TestReachableGoes(t *testing.T) {
-	before := status.Compute(placementv1.PlacementPolicyStatus{}, elsewhere())
-	if meta.FindStatusCondition(before.Conditions, placementv1.ConditionReachable) == nil || before.Engine != "Remote" {
-		t.Fatalf("status %+v", before)
-	}
-	after := status.Compute(before, sound())
-	if c := meta.FindStatusCondition(after.Conditions, placementv1.ConditionReachable); c != nil {
-		t.Errorf("it is %+v", c)
 	}
 }
 

@@ -35,7 +35,7 @@ type Observed struct {
 // passing are the reasons of conditions that change by themselves in a moment.
 var passing = []string{
 	placementv1.ReasonNotInForce, placementv1.ReasonWebhookPending, placementv1.ReasonReplicating, placementv1.ReasonEvaluating,
-	placementv1.ReasonCounting, placementv1.ReasonNotAsked,
+	placementv1.ReasonCounting,
 }
 
 // Settled reports whether the status is that of the newest generation, and no condition is about to change by itself.
@@ -47,15 +47,14 @@ func (o Observed) Settled() bool {
 // bad are the statuses of conditions that tell people that something is wrong. Enforced is not among them: it is False in
 // a mode that the author chose. Neither is Replicated, nor Compiled: Ready sums them up.
 var bad = map[string]metav1.ConditionStatus{
-	placementv1.ConditionCompliant:         metav1.ConditionFalse,
-	placementv1.ConditionStalled:           metav1.ConditionTrue,
-	placementv1.ConditionClustersAmbiguous: metav1.ConditionTrue,
-	"Degraded":                             metav1.ConditionTrue,
-	"TypeChecked":                          metav1.ConditionFalse,
+	placementv1.ConditionCompliant: metav1.ConditionFalse,
+	placementv1.ConditionStalled:   metav1.ConditionTrue,
+	"Degraded":                     metav1.ConditionTrue,
+	"TypeChecked":                  metav1.ConditionFalse,
 }
 
 // remarks are the reasons of conditions that are as they should be, and tell people of a mistake all the same.
-var remarks = []string{placementv1.ReasonConflict}
+var remarks = []string{placementv1.ReasonConflict, placementv1.ReasonAmbiguousClusters}
 
 // Green reports whether a person who looks at the status sees nothing wrong.
 func (o Observed) Green() bool {

@@ -156,7 +156,7 @@ var _ = Describe("An engine elsewhere that fails for a while", func() {
 		p.Spec.FailurePolicy = placementv1.FailurePolicyIgnore
 		p.Spec.Remote = &placementv1.Remote{URL: server.URL + "/v1/data/p", Insecure: true, Retry: placementv1.RemoteRetry{MaxAttempts: 1}}
 		f.CreateReadyPolicy(ctx, p)
-		Expect(f.Condition(ctx, name, placementv1.ConditionReachable)).To(framework.BeCondition(metav1.ConditionUnknown, placementv1.ReasonNotAsked))
+		Expect(f.Condition(ctx, name, placementv1.ConditionReplicated)).To(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonNoDataRead, "the leader has not asked the engine "+server.URL+" yet"))
 		create := func(ctx context.Context, name string) error {
 			return f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, name, nil))
 		}
@@ -167,11 +167,11 @@ var _ = Describe("An engine elsewhere that fails for a while", func() {
 
 		Expect(create(ctx, "well")).To(Succeed())
 		Expect(stored(ctx, framework.ConfigMap, namespace, "well")).To(HaveKeyWithValue("example.com/zone", "a"))
-		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReachable).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonAnswering))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReplicated).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonNoDataRead, "the engine "+server.URL+" answers"))
 		ill.Store(true)
 		Expect(create(ctx, "ill")).To(Succeed())
 		Expect(stored(ctx, framework.ConfigMap, namespace, "ill")).To(BeEmpty())
-		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReachable).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotAnswering, server.URL))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReplicated).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotAnswering, server.URL))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReady).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotAnswering))
 		Eventually(about).WithContext(ctx).WithArguments(events.ReasonRemoteFailing).Should(ContainElement(ContainSubstring(server.URL)))
 		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonEvaluationFailed).Should(ConsistOf(And(
@@ -182,7 +182,7 @@ var _ = Describe("An engine elsewhere that fails for a while", func() {
 
 		ill.Store(false)
 		Expect(create(ctx, "again")).To(Succeed())
-		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReachable).WithTimeout(2 * framework.Timeout).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonAnswering))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReplicated).WithTimeout(2 * framework.Timeout).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonNoDataRead, "the engine "+server.URL+" answers"))
 		f.AwaitReady(ctx, name)
 		Eventually(about).WithContext(ctx).WithArguments(events.ReasonRemoteRecovered).Should(ContainElement("again;"))
 

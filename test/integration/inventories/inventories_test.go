@@ -89,7 +89,7 @@ annotations := {sprintf("seen.example.com/%s", [name]): cluster | some name, clu
 		create(ctx, profileIn("fleet", "us-9", "us"))
 		create(ctx, usurper)
 		sentence := "cluster us-9 is ambiguous: clusterprofiles.multicluster.x-k8s.io fleet/us-9 and clusterprofiles.multicluster.x-k8s.io " + namespace + "/us-9 have this name"
-		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionClustersAmbiguous).
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionReplicated).
 			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonAmbiguousClusters, sentence))
 		Expect(f.Client.Create(ctx, asking())).To(Succeed())
 		Consistently(func(g Gomega, ctx context.Context) {
@@ -100,7 +100,7 @@ annotations := {sprintf("seen.example.com/%s", [name]): cluster | some name, clu
 			}
 		}).WithContext(ctx).WithTimeout(time.Second).Should(Succeed())
 		Eventually(f.Kubectl).WithContext(ctx).WithArguments("", "get", "events", "--namespace=default", "--field-selector=reason=ClustersAmbiguous,involvedObject.name=ambiguous", "-o", "jsonpath={.items[*].message}").
-			Should(And(ContainSubstring("the condition ClustersAmbiguous names them"), Not(ContainSubstring("us-9"))))
+			Should(And(ContainSubstring("the condition Replicated names them"), Not(ContainSubstring("us-9"))))
 
 		By("a cluster of another inventory with the name of the only one in the EU")
 		declared := framework.NewObject(site, "", "some-site", nil)
@@ -116,7 +116,8 @@ annotations := {sprintf("seen.example.com/%s", [name]): cluster | some name, clu
 		Expect(f.Client.Delete(ctx, declared)).To(Succeed())
 		usurper.SetLabels(map[string]string{corev1.LabelTopologyRegion: "eu", "example.com/mirrored": "true"})
 		Expect(f.Client.Update(ctx, usurper)).To(Succeed())
-		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionClustersAmbiguous).Should(BeZero())
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionReplicated).
+			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonReplicated))
 		Expect(f.Client.Create(ctx, denied)).To(Succeed())
 		Expect(denied.Annotations).To(HaveKeyWithValue(placementv1.ClustersAnnotation, `["eu-9"]`))
 	})

@@ -98,7 +98,7 @@ var _ = Describe("Credentials for an engine", func() {
 		server.SetTokens("second")
 		_, err := tryZone(ctx, namespace)
 		Expect(err).To(MatchError(And(ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring("401"))))
-		expectCondition(ctx, name, placementv1.ConditionReachable, metav1.ConditionFalse, placementv1.ReasonUnauthorized, server.URL())
+		expectCondition(ctx, name, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonUnauthorized, server.URL())
 
 		putSecret(ctx, secret, map[string][]byte{"token": []byte("second")})
 		expectDecided(ctx, namespace, "a")
@@ -125,7 +125,7 @@ var _ = Describe("Credentials for an engine", func() {
 			_, err := tryZone(ctx, namespace)
 			return err
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("certificate signed by unknown authority")))
-		expectCondition(ctx, name, placementv1.ConditionReachable, metav1.ConditionFalse, placementv1.ReasonNotAnswering)
+		expectCondition(ctx, name, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonNotAnswering)
 		expectDecided(ctx, bundled, "a")
 
 		putSecret(ctx, secret, map[string][]byte{"ca.crt": slices.Concat(before.PEM, after.PEM)})
@@ -170,10 +170,10 @@ var _ = Describe("Credentials for an engine", func() {
 			_, err := tryZone(ctx, namespace)
 			return err
 		}).WithContext(ctx).Should(MatchError(And(ContainSubstring("PlacementPolicy %q can't decide", p.Name), ContainSubstring(secret))))
-		expectCondition(ctx, p.Name, placementv1.ConditionReachable, metav1.ConditionFalse, placementv1.ReasonCredentialsUnusable, secret)
+		expectCondition(ctx, p.Name, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonCredentialsUnusable, secret)
 
 		putSecret(ctx, secret, map[string][]byte{"other": []byte("first")})
-		expectCondition(ctx, p.Name, placementv1.ConditionReachable, metav1.ConditionFalse, placementv1.ReasonCredentialsUnusable, secret)
+		expectCondition(ctx, p.Name, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonCredentialsUnusable, secret)
 		putSecret(ctx, secret, map[string][]byte{"token": []byte("first")})
 		expectDecided(ctx, namespace, "a")
 	})
@@ -207,6 +207,17 @@ func awaitAnswering(ctx context.Context, policy, namespace string) {
 	Eventually(func(g Gomega, ctx context.Context) {
 		_, err := tryZone(ctx, namespace)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(f.Condition(ctx, policy, placementv1.ConditionReachable)).To(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonAnswering))
+		g.Expect(f.Condition(ctx, policy, placementv1.ConditionReplicated)).To(beAnswering())
 	}).WithContext(ctx).Should(Succeed())
+}
+
+// expectAnswering waits until a policy's condition says that its engine answers.
+func expectAnswering(ctx context.Context, policy string) {
+	GinkgoHelper()
+	Eventually(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionReplicated).Should(beAnswering())
+}
+
+// beAnswering matches the condition Replicated of a policy whose engine has everything, and answers.
+func beAnswering() OmegaMatcher {
+	return And(HaveField("Status", metav1.ConditionTrue), HaveField("Message", MatchRegexp(`^the engine \S+ answers`)))
 }

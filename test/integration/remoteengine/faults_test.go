@@ -61,7 +61,7 @@ func startProxy(server *opaserver.Server) *faultproxy.Proxy {
 // faulty is one fault, and two policies whose engine has it.
 type faulty struct {
 	faultproxy.Fault
-	// kinds are what Berth may call it, and reason is that of Reachable.
+	// kinds are what Berth may call it, and reason is that of Replicated.
 	kinds  []engine.Fault
 	reason string
 	// answers reports whether the engine responds, if only with faults: it may decide other policies.
@@ -153,13 +153,13 @@ func policyEvents(ctx context.Context, policy string) ([]string, error) {
 	return notes, nil
 }
 
-// reachable returns the current condition Reachable.
-func reachable(ctx context.Context, policy string) (metav1.Condition, error) {
+// replicated returns the current condition Replicated.
+func replicated(ctx context.Context, policy string) (metav1.Condition, error) {
 	p, err := f.Policy(ctx, policy)
 	if err != nil {
 		return metav1.Condition{}, err
 	}
-	if c := meta.FindStatusCondition(p.Status.Conditions, placementv1.ConditionReachable); c != nil {
+	if c := meta.FindStatusCondition(p.Status.Conditions, placementv1.ConditionReplicated); c != nil {
 		return *c, nil
 	}
 	return metav1.Condition{}, nil
@@ -242,7 +242,7 @@ var _ = Describe("Whatever befalls an engine", func() {
 					if err != nil || !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, at[0]) }) {
 						return errors.Join(fmt.Errorf("no event names %s: %q", at[0], notes), err)
 					}
-					c, err := reachable(ctx, at[0])
+					c, err := replicated(ctx, at[0])
 					if err != nil || c.Status != metav1.ConditionFalse || c.Reason != b.reason && c.Reason != placementv1.ReasonCircuitOpen {
 						return errors.Join(fmt.Errorf("condition of %s: %+v", at[0], c), err)
 					}
@@ -265,7 +265,7 @@ var _ = Describe("Whatever befalls an engine", func() {
 					if z, err := tryZone(ctx, at[1]); z != "a" {
 						return errors.Join(fmt.Errorf("decided %q in %s", z, at[1]), err)
 					}
-					if c, err := reachable(ctx, at[0]); err != nil || c.Status != metav1.ConditionTrue {
+					if c, err := replicated(ctx, at[0]); err != nil || c.Status != metav1.ConditionTrue {
 						return errors.Join(fmt.Errorf("condition of %s: %+v", at[0], c), err)
 					}
 				}
@@ -298,7 +298,7 @@ var _ = Describe("Whatever befalls an engine", func() {
 		proxy.SetCertificate(ca.Server(-time.Minute))
 		proxy.Cut()
 		Expect(create(ctx, namespace, "c")).To(MatchError(And(ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring("certificate has expired"))))
-		expectCondition(ctx, name, placementv1.ConditionReachable, metav1.ConditionFalse, placementv1.ReasonNotAnswering, "certificate has expired")
+		expectCondition(ctx, name, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonNotAnswering, "certificate has expired")
 		Expect(counted(proxy.URL(), engine.FaultNetwork)).To(BeNumerically(">", 0))
 		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonEvaluationFailed).Should(ContainElement(ContainSubstring("certificate has expired")))
 		proxy.SetCertificate(ca.Server(time.Hour))
@@ -314,7 +314,7 @@ var _ = Describe("Whatever befalls an engine", func() {
 		load.awaitAdmitted(ctx, 10)
 		server.Restart()
 		Eventually(func() int { return counted(server.URL(), engine.FaultUndefined) }).Should(BeNumerically(">", 0))
-		expectCondition(ctx, name, placementv1.ConditionReachable, metav1.ConditionFalse, placementv1.ReasonNotAnswering)
+		expectCondition(ctx, name, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonNotAnswering)
 		server.PutPolicy("own", rego(zone("b")))
 		load.awaitAdmitted(ctx, 10)
 		load.stop()
@@ -342,7 +342,7 @@ var _ = Describe("The circuit breaker of an endpoint", func() {
 		}
 		Expect(circuit(proxy.URL())).To(HaveEach(BeEquivalentTo(1)))
 		for _, policy := range []string{name, shares} {
-			expectCondition(ctx, policy, placementv1.ConditionReachable, metav1.ConditionFalse, placementv1.ReasonCircuitOpen)
+			expectCondition(ctx, policy, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonCircuitOpen)
 			expectCondition(ctx, policy, placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonCircuitOpen)
 			Eventually(policyEvents).WithContext(ctx).WithArguments(policy).Should(ContainElement(ContainSubstring(proxy.URL())))
 		}
@@ -358,7 +358,7 @@ var _ = Describe("The circuit breaker of an endpoint", func() {
 		expectDecided(ctx, other, "a")
 		Expect(circuit(proxy.URL())).To(HaveEach(BeEquivalentTo(0)))
 		for _, policy := range []string{name, shares} {
-			expectCondition(ctx, policy, placementv1.ConditionReachable, metav1.ConditionTrue, placementv1.ReasonAnswering)
+			expectAnswering(ctx, policy)
 		}
 	})
 })

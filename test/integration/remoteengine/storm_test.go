@@ -122,7 +122,7 @@ var _ = Describe("An hour of faults in a minute", func() {
 		for _, e := range all {
 			createSoon(ctx, e.namespace, "after")
 			expectAllDecided(ctx, e.namespace, e.key, e.want)
-			expectCondition(ctx, e.policy, placementv1.ConditionReachable, "True", placementv1.ReasonAnswering)
+			expectAnswering(ctx, e.policy)
 		}
 
 		By("deleting the policies")

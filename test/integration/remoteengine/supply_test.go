@@ -151,13 +151,13 @@ var _ = Describe("Data that Berth keeps in an engine", func() {
 
 		By("saying which names of clusters are ambiguous")
 		ambiguous := func(ctx context.Context) (metav1.Condition, error) {
-			return f.Condition(ctx, name, placementv1.ConditionClustersAmbiguous)
+			return f.Condition(ctx, name, placementv1.ConditionReplicated)
 		}
-		Expect(ambiguous(ctx)).To(BeZero())
+		Expect(ambiguous(ctx)).To(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonReplicated))
 		other := newFleet(ctx, "eu-3", "ap-1")
 		Eventually(ambiguous).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonAmbiguousClusters, "cluster eu-3", fleet+"/eu-3", other+"/eu-3"))
 		removeCluster(ctx, other, "eu-3")
-		Eventually(ambiguous).WithContext(ctx).Should(BeZero())
+		Eventually(ambiguous).WithContext(ctx).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonReplicated))
 	})
 
 	It("goes with the last policy that lists it, and stays for as long as one does", func(ctx SpecContext) {

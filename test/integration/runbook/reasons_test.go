@@ -397,7 +397,7 @@ annotations["example.com/n"] := n
 		policy(ctx, "zones", zone)
 		policy(ctx, "zones-rival", strings.ReplaceAll(zone, `"a"`, `"b"`))
 	}},
-	placementv1.ReasonAmbiguousClusters: {condition: placementv1.ConditionClustersAmbiguous, do: func(ctx context.Context) {
+	placementv1.ReasonAmbiguousClusters: {condition: placementv1.ConditionReplicated, do: func(ctx context.Context) {
 		f.InstallClusterProfiles(ctx)
 		for _, namespace := range []string{"shop", "default"} {
 			f.MustKubectl(ctx, `{"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ClusterProfile", "metadata": {"name": "twin"}, "spec": {"clusterManager": {"name": "m"}}}`,

@@ -100,13 +100,13 @@ func answers(ctx context.Context) {
 
 // remoteStages are those of policies that another engine decides.
 var remoteStages = map[string]stage{
-	placementv1.ReasonNotAnswering: {condition: placementv1.ConditionReachable, do: func(ctx context.Context) {
+	placementv1.ReasonNotAnswering: {condition: placementv1.ConditionReplicated, do: func(ctx context.Context) {
 		showToken(ctx, "right")
 		elsewhere(ctx)
 		ill.Store(true)
 		ask(ctx, 1, "500")
 	}, after: answers},
-	placementv1.ReasonCircuitOpen: {condition: placementv1.ConditionReachable, do: func(ctx context.Context) {
+	placementv1.ReasonCircuitOpen: {condition: placementv1.ConditionReplicated, do: func(ctx context.Context) {
 		showToken(ctx, "right")
 		several := tenants(ctx)
 		elsewhereIn(ctx, several)
@@ -115,12 +115,12 @@ var remoteStages = map[string]stage{
 			askAbout(ctx, namespace, 5, "500")
 		}
 	}, after: answers},
-	placementv1.ReasonUnauthorized: {condition: placementv1.ConditionReachable, do: func(ctx context.Context) {
+	placementv1.ReasonUnauthorized: {condition: placementv1.ConditionReplicated, do: func(ctx context.Context) {
 		showToken(ctx, "wrong")
 		elsewhere(ctx)
 		ask(ctx, 1, "401")
 	}, after: answers},
-	placementv1.ReasonCredentialsUnusable: {condition: placementv1.ConditionReachable, do: func(ctx context.Context) {
+	placementv1.ReasonCredentialsUnusable: {condition: placementv1.ConditionReplicated, do: func(ctx context.Context) {
 		elsewhere(ctx)
 		ask(ctx, 1, "not found")
 	}, after: answers},
