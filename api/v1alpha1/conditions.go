@@ -23,7 +23,8 @@ const (
 	// object can be decided. For a quota, it is True if usage is counted and the API server calls Berth. For a
 	// LimitedResource, it is True if the API server calls Berth.
 	ConditionReady = "Ready"
-	// ConditionCompiled is True if the newest generation compiles.
+	// ConditionCompiled is True if the newest generation compiles. The reason then says whether it has probable mistakes, given the
+	// schemas that the API server publishes, and the types, namespaces, and clusters that there are.
 	ConditionCompiled = "Compiled"
 	// ConditionReplicated is True if all data that the policy reads is replicated. If spec.remote is set, it is True if the engine that
 	// decides the policy responds, as seen from the leader, and has all data and modules that Berth pushes to it.
@@ -33,9 +34,6 @@ const (
 	ConditionEnforced = "Enforced"
 	// ConditionCompliant is True if no existing object differs from its placement, and Delivered is not False.
 	ConditionCompliant = "Compliant"
-	// ConditionTypeChecked is True if the policy has no probable mistakes, given the schemas that the API server publishes, and the
-	// types, namespaces, and clusters that there are. Policies with spec.remote have it only while it is False.
-	ConditionTypeChecked = "TypeChecked"
 	// ConditionStalled is present, and True, only while the author of the policy, quota or rule has to act before the
 	// state can change. Every kind has it.
 	ConditionStalled = "Stalled"
@@ -126,8 +124,19 @@ const (
 
 // Reasons of Compiled.
 const (
-	// ReasonCompiled: the newest generation compiles.
+	// ReasonCompiled: the newest generation compiles. Berth has not checked it for probable mistakes yet, or a remote engine decides and
+	// there are none.
 	ReasonCompiled = "Compiled"
+	// ReasonTypeChecked: the newest generation compiles, and has no probable mistakes.
+	ReasonTypeChecked = "TypeChecked"
+	// ReasonTypeErrors: the newest generation compiles, and some expressions can never have the expected value, some rules have no effect,
+	// or objects of a matched type can't be decided. status.findings lists them. Ready has this reason, too, if a rule of the decision
+	// contract can never have a value, or can decide no object that the policy matches.
+	ReasonTypeErrors = "TypeErrors"
+	// ReasonSchemasUnavailable: the newest generation compiles. Berth could not read the schemas, so the types are not checked.
+	ReasonSchemasUnavailable = "SchemasUnavailable"
+	// ReasonNotChecked: the newest generation compiles. To check its types would exceed the limit of the type checker.
+	ReasonNotChecked = "NotChecked"
 	// ReasonCompileFailed: the newest generation does not compile, and no earlier one that compiled is known.
 	// spec.failurePolicy applies to requests for the objects that the policy matches.
 	ReasonCompileFailed = "CompileFailed"
@@ -180,20 +189,6 @@ const (
 	// ReasonCircuitOpen: the engine failed repeatedly, and the circuit breaker is open. Berth sends it no requests for
 	// a while.
 	ReasonCircuitOpen = "CircuitOpen"
-)
-
-// Reasons of TypeChecked. Ready has the reason TypeErrors if a rule of the decision contract can never have a value, or can decide no
-// object that the policy matches.
-const (
-	// ReasonTypeChecked: the policy has no probable mistakes.
-	ReasonTypeChecked = "TypeChecked"
-	// ReasonTypeErrors: some expressions can never have the expected value, some rules have no effect, or objects of a matched type
-	// can't be decided. status.findings lists them.
-	ReasonTypeErrors = "TypeErrors"
-	// ReasonSchemasUnavailable: Berth could not read the schemas, so the types are not checked.
-	ReasonSchemasUnavailable = "SchemasUnavailable"
-	// ReasonNotChecked: type checking the policy would exceed the limit of the type checker.
-	ReasonNotChecked = "NotChecked"
 )
 
 // Reasons of Enforced.

@@ -678,9 +678,9 @@ type BlastRadius struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type PlacementPolicyStatus struct {
-	// conditions are the latest observations of the policy. Ready is the summary. Compiled, TypeChecked,
-	// Replicated, Enforced and Compliant cover its parts. Paused is present only while remediation waits for a user, and Stalled only
-	// while the author of the policy has to act.
+	// conditions are the latest observations of the policy. Ready is the summary. Compiled, Replicated,
+	// Enforced and Compliant cover its parts. Paused is present only while remediation waits for a user, and Stalled only while the
+	// author of the policy has to act.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

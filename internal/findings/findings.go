@@ -40,7 +40,7 @@ import (
 type Level int
 
 const (
-	// Mistake is for what no author means. spec.strict refuses it, and the condition TypeChecked is False.
+	// Mistake is for what no author means. spec.strict refuses it, and the condition Compiled has the reason TypeErrors.
 	Mistake Level = iota
 	// Advice is for what an author may mean, such as a field without effect in one mode, or a kind that is not matched.
 	Advice

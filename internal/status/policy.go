@@ -140,14 +140,13 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	}
 	out.Dependencies = dependencies(f)
 	out.Data = summarize(out.Dependencies)
-	s.set(placementv1.ConditionCompiled, f.compiled())
+	s.set(placementv1.ConditionCompiled, s.compiled(old, f))
 	s.set(placementv1.ConditionReplicated, f.replicated(old))
 	s.set(placementv1.ConditionEnforced, f.enforced())
 	s.delivery(old, f)
 	s.objects(old, f)
 	out.Rollout = f.Rollout
 	s.set(placementv1.ConditionRolledOut, rolledOut(out.Rollout, f))
-	s.set(placementv1.ConditionTypeChecked, s.typeChecked(old, f))
 	s.paused(old, f)
 	s.set(placementv1.ConditionReady, s.ready(f))
 	s.set(placementv1.ConditionStalled, s.stalled(f))
@@ -169,7 +168,8 @@ func truncate(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit-3], "") + "..."
 }
 
-func (f Facts) compiled() *metav1.Condition {
+// compiles returns the condition Compiled without what the type checker finds.
+func (f Facts) compiles() *metav1.Condition {
 	if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); waits {
 		return isTrue(placementv1.ReasonCompiled, "the policy's text compiles")
 	}
@@ -893,7 +893,7 @@ func (s *setter) ready(f Facts) *metav1.Condition {
 		}
 	}
 	if s.impossible {
-		c := s.find(placementv1.ConditionTypeChecked)
+		c := s.find(placementv1.ConditionCompiled)
 		return isFalse(c.Reason, c.Message)
 	}
 	if f.State.DecidesNothing {

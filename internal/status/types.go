@@ -45,20 +45,39 @@ const maxFindingMessage = 512
 // maxFindings limits status.findings. It equals the schema's limit.
 const maxFindings = 10
 
-// typeChecked returns the condition TypeChecked, or nil for none, and sets the findings. Until the generation is
-// checked, it keeps the result in the old status if that is for the same generation.
-func (s *setter) typeChecked(old placementv1.PlacementPolicyStatus, f Facts) *metav1.Condition {
-	remote := f.Health != nil
-	kept := meta.FindStatusCondition(old.Conditions, placementv1.ConditionTypeChecked)
+// compiled returns the condition Compiled, and sets the findings. Until this leader has checked a generation, it keeps what an earlier
+// one found.
+func (s *setter) compiled(old placementv1.PlacementPolicyStatus, f Facts) *metav1.Condition {
+	compiles := f.compiles()
 	if f.Types == nil {
-		if kept != nil && kept.ObservedGeneration != s.generation || kept == nil && (!remote || old.ObservedGeneration != s.generation) {
-			return nil
-		}
-		s.out.Findings, s.out.FindingCount = old.Findings, old.FindingCount
-		ready := meta.FindStatusCondition(old.Conditions, placementv1.ConditionReady)
-		s.impossible = ready != nil && ready.Reason == placementv1.ReasonTypeErrors
-		return kept
+		return s.checkedBefore(old, compiles)
 	}
+	switch reason, message := s.checked(f); {
+	case reason == "" || compiles.Status != metav1.ConditionTrue:
+		return compiles
+	case reason == placementv1.ReasonTypeChecked:
+		return isTrue(reason, compiles.Message+"; "+message)
+	default:
+		return isTrue(reason, message+"; "+compiles.Message)
+	}
+}
+
+// checkedBefore returns the condition Compiled while the generation is not checked.
+func (s *setter) checkedBefore(old placementv1.PlacementPolicyStatus, compiles *metav1.Condition) *metav1.Condition {
+	kept := meta.FindStatusCondition(old.Conditions, placementv1.ConditionCompiled)
+	if kept == nil || kept.ObservedGeneration != s.generation {
+		return compiles
+	}
+	s.out.Findings, s.out.FindingCount = old.Findings, old.FindingCount
+	s.impossible = conditionOf(old, placementv1.ConditionReady).Reason == placementv1.ReasonTypeErrors
+	if compiles.Status != metav1.ConditionTrue || kept.Status != metav1.ConditionTrue || kept.Reason == placementv1.ReasonCompiled {
+		return compiles
+	}
+	return kept
+}
+
+// checked sets the findings. It returns what the condition Compiled says of them, and its reason; "" for nothing.
+func (s *setter) checked(f Facts) (reason, message string) {
 	mistakes, impossible := s.findings(f.Types)
 	s.impossible = len(impossible) > 0
 	var found string
@@ -72,21 +91,21 @@ func (s *setter) typeChecked(old placementv1.PlacementPolicyStatus, f Facts) *me
 		if found == "" {
 			return message
 		}
-		return truncate(message+"; "+found, maxConditionMessage)
+		return message + "; " + found
 	}
 	switch {
 	case s.impossible:
-		return isFalse(placementv1.ReasonTypeErrors, truncate(strings.Join(impossible, ", ")+" can never have a value: "+found, maxConditionMessage))
+		return placementv1.ReasonTypeErrors, strings.Join(impossible, ", ") + " can never have a value: " + found
 	case f.Types.Err != nil:
-		return isUnknown(placementv1.ReasonSchemasUnavailable, besides("the schemas could not be read, so the types are not checked: "+f.Types.Err.Error()))
+		return placementv1.ReasonSchemasUnavailable, besides("the schemas could not be read, so the types are not checked: " + f.Types.Err.Error())
 	case f.Types.Unchecked != "":
-		return isUnknown(placementv1.ReasonNotChecked, besides("the types are not checked: "+f.Types.Unchecked))
+		return placementv1.ReasonNotChecked, besides("the types are not checked: " + f.Types.Unchecked)
 	case mistakes > 0:
-		return isFalse(placementv1.ReasonTypeErrors, truncate(found, maxConditionMessage))
-	case remote:
-		return nil
+		return placementv1.ReasonTypeErrors, found
+	case f.Health != nil:
+		return "", ""
 	}
-	return isTrue(placementv1.ReasonTypeChecked, besides("the type checker finds nothing wrong"))
+	return placementv1.ReasonTypeChecked, besides("the type checker finds nothing wrong")
 }
 
 // findings sets the findings. It returns the number of those that are mistakes, and the contract rules that can't have a value.

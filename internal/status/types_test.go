@@ -23,6 +23,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/findings"
@@ -42,11 +43,13 @@ func TestTypeChecked(t *testing.T) {
 		want, ready string
 		findings    int32
 		others      []string
+		// says has parts of the message of Compiled.
+		says []string
 	}{
-		"NotCheckedYet": {ready: placementv1.ReasonInForce},
+		"NotCheckedYet": {want: placementv1.ReasonCompiled, ready: placementv1.ReasonInForce},
 		"Sound":         {types: &status.TypeState{}, want: placementv1.ReasonTypeChecked, ready: placementv1.ReasonInForce},
-		"Findings":      {types: &status.TypeState{Result: found}, want: placementv1.ReasonTypeErrors, ready: placementv1.ReasonInForce, findings: 12},
-		"Impossible":    {types: &status.TypeState{Result: fatal}, want: placementv1.ReasonTypeErrors, ready: placementv1.ReasonTypeErrors, findings: 12},
+		"Findings":      {types: &status.TypeState{Result: found}, want: placementv1.ReasonTypeErrors, ready: placementv1.ReasonInForce, findings: 12, says: []string{"12 probable mistakes (status.findings, such as rego:3:7: input.spek is undefined)"}},
+		"Impossible":    {types: &status.TypeState{Result: fatal}, want: placementv1.ReasonTypeErrors, ready: placementv1.ReasonTypeErrors, findings: 12, says: []string{"annotations can never have a value", "12 probable mistakes (status.findings, such as rego:3:7: input.spek is undefined)"}},
 		"NoSchemas":     {types: &status.TypeState{Err: errors.New("down")}, want: placementv1.ReasonSchemasUnavailable, ready: placementv1.ReasonInForce},
 		"TooMuchWorkAndMistake": {
 			types: &status.TypeState{Result: typecheck.Result{Unchecked: "too large"}, Others: []findings.Finding{{Message: "wrong"}}},
@@ -63,16 +66,14 @@ func TestTypeChecked(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := sound()
-			f.Types = tc.types
+			f.Types, f.State.Warnings = tc.types, []string{"be careful"}
 			got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
-			reason := ""
-			if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionTypeChecked); c != nil {
-				reason = c.Reason
-			}
+			compiled := meta.FindStatusCondition(got.Conditions, placementv1.ConditionCompiled)
 			ready := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady).Reason
-			if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionTypeChecked); tc.findings > 0 &&
-				!strings.Contains(c.Message, "12 probable mistakes (status.findings, such as rego:3:7: input.spek is undefined)") {
-				t.Errorf("the message of TypeChecked is %q", c.Message)
+			for _, part := range append(tc.says, "the policy's text compiles; be careful") {
+				if !strings.Contains(compiled.Message, part) {
+					t.Errorf("the message of Compiled is %q, want %q", compiled.Message, part)
+				}
 			}
 			if tc.others != nil {
 				var messages []string
@@ -84,8 +85,8 @@ func TestTypeChecked(t *testing.T) {
 				}
 				tc.findings = int32(len(tc.others))
 			}
-			if reason != tc.want || ready != tc.ready || got.FindingCount != tc.findings || tc.others == nil && len(got.Findings) != min(int(tc.findings), 1) {
-				t.Errorf("TypeChecked %q, Ready %q, %d findings, %+v", reason, ready, got.FindingCount, got.Findings)
+			if compiled.Status != metav1.ConditionTrue || compiled.Reason != tc.want || ready != tc.ready || got.FindingCount != tc.findings || tc.others == nil && len(got.Findings) != min(int(tc.findings), 1) {
+				t.Errorf("Compiled %+v, Ready %q, %d findings, %+v", compiled, ready, got.FindingCount, got.Findings)
 			}
 
 			// A leader that has not checked the policy yet keeps the previous leader's result for the same generation.
@@ -94,9 +95,19 @@ func TestTypeChecked(t *testing.T) {
 				t.Errorf("a new leader changes the status (-before +after):\n%s", diff)
 			}
 			f.Generation, f.State.Generation = 5, 5
-			if next := status.Compute(got, f); next.FindingCount != 0 || meta.FindStatusCondition(next.Conditions, placementv1.ConditionTypeChecked) != nil {
-				t.Errorf("a new generation has the findings of the old one: %+v", next.Findings)
+			if next := status.Compute(got, f); next.FindingCount != 0 || meta.FindStatusCondition(next.Conditions, placementv1.ConditionCompiled).Reason != placementv1.ReasonCompiled {
+				t.Errorf("a new generation has the findings of the old one: %+v", next)
 			}
 		})
+	}
+}
+
+// TestCompileErrorsComeFirst checks that the condition Compiled says why a policy does not compile, whatever the type checker finds.
+func TestCompileErrorsComeFirst(t *testing.T) {
+	f := sound()
+	f.State.Err, f.Types = errors.New("bad"), &status.TypeState{Others: []findings.Finding{{Message: "wrong"}}}
+	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+	if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionCompiled); c.Status != metav1.ConditionFalse || c.Reason != placementv1.ReasonLastGoodInForce || len(got.Findings) != 1 {
+		t.Errorf("%+v, findings %+v", c, got.Findings)
 	}
 }

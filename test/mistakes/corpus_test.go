@@ -95,15 +95,15 @@ func TestJudge(t *testing.T) {
 		conditions     []metav1.Condition
 		green, settled bool
 	}{
-		"Nothing":     {},
-		"Ready":       {conditions: []metav1.Condition{condition("Ready", "True", "InForce"), condition("Enforced", "True", "Enforced")}, green: true, settled: true},
-		"Loading":     {conditions: []metav1.Condition{condition("Ready", "Unknown", "NotInForce")}},
-		"NotReady":    {conditions: []metav1.Condition{condition("Ready", "False", "NotServed")}, settled: true},
-		"Violations":  {conditions: []metav1.Condition{condition("Ready", "True", "InForce"), condition("Compliant", "False", "Violations")}, settled: true},
-		"Unlooked":    {conditions: []metav1.Condition{condition("Ready", "True", "InForce"), condition("Compliant", "Unknown", "RemediationOff")}, green: true, settled: true},
-		"Conflict":    {conditions: []metav1.Condition{condition("Ready", "True", "InForce"), condition("Enforced", "True", "Conflict")}, settled: true},
-		"TypeChecked": {conditions: []metav1.Condition{condition("Ready", "True", "InForce"), condition("TypeChecked", "False", "Findings")}, settled: true},
-		"WarnMode":    {conditions: []metav1.Condition{condition("Ready", "True", "InForce"), condition("Enforced", "False", "WarnMode")}, green: true, settled: true},
+		"Nothing":    {},
+		"Ready":      {conditions: []metav1.Condition{condition("Ready", "True", "InForce"), condition("Enforced", "True", "Enforced")}, green: true, settled: true},
+		"Loading":    {conditions: []metav1.Condition{condition("Ready", "Unknown", "NotInForce")}},
+		"NotReady":   {conditions: []metav1.Condition{condition("Ready", "False", "NotServed")}, settled: true},
+		"Violations": {conditions: []metav1.Condition{condition("Ready", "True", "InForce"), condition("Compliant", "False", "Violations")}, settled: true},
+		"Unlooked":   {conditions: []metav1.Condition{condition("Ready", "True", "InForce"), condition("Compliant", "Unknown", "RemediationOff")}, green: true, settled: true},
+		"Conflict":   {conditions: []metav1.Condition{condition("Ready", "True", "InForce"), condition("Enforced", "True", "Conflict")}, settled: true},
+		"TypeErrors": {conditions: []metav1.Condition{condition("Ready", "True", "InForce"), condition("Compiled", "True", "TypeErrors")}, settled: true},
+		"WarnMode":   {conditions: []metav1.Condition{condition("Ready", "True", "InForce"), condition("Enforced", "False", "WarnMode")}, green: true, settled: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

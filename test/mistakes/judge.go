@@ -50,11 +50,10 @@ var bad = map[string]metav1.ConditionStatus{
 	placementv1.ConditionCompliant: metav1.ConditionFalse,
 	placementv1.ConditionStalled:   metav1.ConditionTrue,
 	"Degraded":                     metav1.ConditionTrue,
-	"TypeChecked":                  metav1.ConditionFalse,
 }
 
 // remarks are the reasons of conditions that are as they should be, and tell people of a mistake all the same.
-var remarks = []string{placementv1.ReasonConflict, placementv1.ReasonAmbiguousClusters}
+var remarks = []string{placementv1.ReasonConflict, placementv1.ReasonAmbiguousClusters, placementv1.ReasonTypeErrors}
 
 // Green reports whether a person who looks at the status sees nothing wrong.
 func (o Observed) Green() bool {

@@ -42,7 +42,7 @@ func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv
 		if spec.Strict {
 			return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf("spec.strict: the types of the policy can't be checked: %v; try again", err))
 		}
-		return admission.Warnings{fmt.Sprintf("the types of the policy are not checked: %v; the condition TypeChecked shows the result later", err)}, nil, nil
+		return admission.Warnings{fmt.Sprintf("the types of the policy are not checked: %v; the condition Compiled shows the result later", err)}, nil, nil
 	}
 	add := func(text string) {
 		if spec.Strict {

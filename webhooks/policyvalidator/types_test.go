@@ -87,7 +87,7 @@ func TestFindingsOfTheTypeChecker(t *testing.T) {
 	}
 
 	v.Types = checked{err: errors.New("no schemas")}
-	if warnings, err := v.ValidateCreate(t.Context(), lax); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "the types of the policy are not checked: no schemas; the condition TypeChecked") {
+	if warnings, err := v.ValidateCreate(t.Context(), lax); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "the types of the policy are not checked: no schemas; the condition Compiled") {
 		t.Errorf("without schemas: warnings %q, error %v", warnings, err)
 	}
 	if _, err := v.ValidateCreate(t.Context(), p); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "no schemas; try again") {

@@ -123,8 +123,8 @@ var _ = Describe("Objects of a matched type that a policy can't decide", func() 
 		p := newPolicy(ctx, edge, services+", "+deployments)
 		out, err := apply(ctx, p)
 		Expect(err).NotTo(HaveOccurred(), out)
-		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionTypeChecked).Should(And(
-			framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonTypeErrors), HaveField("Message", ContainSubstring(said, "services"))))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompiled).Should(And(
+			framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTypeErrors), HaveField("Message", ContainSubstring(said, "services"))))
 		f.AwaitReady(ctx, p.Name)
 		Expect(refusal(ctx, p)).To(ContainSubstring(said, "services"))
 	})
@@ -185,9 +185,9 @@ var _ = Describe("What is warned of when a policy is applied", func() {
 			}).WithContext(ctx).Should(Succeed())
 			want := framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTypeChecked)
 			if mistake {
-				want = framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonTypeErrors)
+				want = framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTypeErrors)
 			}
-			Expect(f.Condition(ctx, p.Name, placementv1.ConditionTypeChecked)).To(And(want, HaveField("Message", ContainSubstring(said))))
+			Expect(f.Condition(ctx, p.Name, placementv1.ConditionCompiled)).To(And(want, HaveField("Message", ContainSubstring(said))))
 			f.AwaitReady(ctx, p.Name)
 
 			p.Name, p.Spec.Strict = p.Name+"-strict", true

@@ -70,15 +70,15 @@ var _ = Describe("the types of a policy", Label("versions"), func() {
 			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"},
 		})
 		Expect(apply(ctx, p)).To(ContainSubstring(`.rego:3:25: the policy can never say anything of deployments.apps: input.spec.containers`))
-		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionTypeChecked).
-			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonTypeErrors))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompiled).
+			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTypeErrors))
 		f.AwaitReady(ctx, p.Name)
 
 		By("telling kinds apart")
 		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Rego = rego(`errors contains "no" if { input.kind == "Pod"; input.spec.containers[0].image == "x" }`)
 		})
-		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionTypeChecked).
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompiled).
 			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTypeChecked))
 	})
 
@@ -95,7 +95,7 @@ var _ = Describe("the types of a policy", Label("versions"), func() {
 		apply(ctx, p)
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionReady).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonTypeErrors))
-		Expect(f.Condition(ctx, p.Name, placementv1.ConditionTypeChecked)).To(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonTypeErrors))
+		Expect(f.Condition(ctx, p.Name, placementv1.ConditionCompiled)).To(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTypeErrors))
 		stored, err := f.Policy(ctx, p.Name)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(stored.Status.FindingCount).To(BeEquivalentTo(1))
@@ -107,7 +107,7 @@ var _ = Describe("the types of a policy", Label("versions"), func() {
 		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Rego = rego(`annotations["a"] := input.metadata.labels.tier`)
 		})
-		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionTypeChecked).
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompiled).
 			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTypeChecked))
 		f.AwaitReady(ctx, p.Name)
 		stored, err = f.Policy(ctx, p.Name)
@@ -135,7 +135,7 @@ var _ = Describe("the types of a policy", Label("versions"), func() {
 		DeferCleanup(f.UninstallCRD, crd.Name)
 		p := framework.NewPolicy(framework.NewName("typed"), rego(`annotations["a"] := input.spec.wieght`), "typed.example.com", "crates", "nowhere")
 		f.CreateReadyPolicy(ctx, p)
-		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionTypeChecked).
+		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompiled).
 			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTypeChecked))
 
 		By("closing the schema")

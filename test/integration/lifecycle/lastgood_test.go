@@ -108,7 +108,7 @@ var _ = Describe("A policy that reads a type of which another group gets a names
 		f.AwaitReady(ctx, name)
 		Expect(tryZone(ctx, namespace)).To(Equal("1 wrecks"))
 		Eventually(f.Policy).WithContext(ctx).WithArguments(name).Should(HaveField("Status.Conditions",
-			ContainElement(And(HaveField("Type", placementv1.ConditionTypeChecked), HaveField("ObservedGeneration", BeEquivalentTo(2))))))
+			ContainElement(And(HaveField("Type", placementv1.ConditionCompiled), HaveField("Reason", Not(Equal(placementv1.ReasonCompiled))), HaveField("ObservedGeneration", BeEquivalentTo(2))))))
 
 		p, err := f.Policy(ctx, name)
 		Expect(err).NotTo(HaveOccurred())

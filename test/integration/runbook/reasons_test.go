@@ -249,7 +249,7 @@ var staged = map[string]stage{
 		f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = broken })
 	}, after: correct, shows: "1\n" + zone},
 	placementv1.ReasonInvalidPolicy: {condition: placementv1.ConditionStalled, late: true, do: func(ctx context.Context) { policy(ctx, "zones", broken) }, after: correct},
-	placementv1.ReasonTypeErrors: {condition: placementv1.ConditionTypeChecked, do: func(ctx context.Context) {
+	placementv1.ReasonTypeErrors: {condition: placementv1.ConditionCompiled, do: func(ctx context.Context) {
 		policy(ctx, "zones", strings.ReplaceAll(zone, `"a"`, "input.metadata.lables.zone"))
 	}, after: correct, shows: "3:36: input.metadata.lables.zone is undefined"},
 	placementv1.ReasonNothingDecided: {condition: placementv1.ConditionReady, do: func(ctx context.Context) {
