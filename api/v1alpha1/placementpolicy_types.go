@@ -704,11 +704,6 @@ type PlacementPolicyStatus struct {
 	// +kubebuilder:validation:MaxLength=71
 	ModuleDigest string `json:"moduleDigest,omitempty"`
 
-	// engine is the engine that evaluates the policy.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	Engine string `json:"engine,omitempty"`
-
 	// matched is the number of existing objects that the policy matches.
 	// +optional
 	Matched *int32 `json:"matched,omitempty"`
@@ -806,11 +801,6 @@ type PlacementPolicyStatus struct {
 	// delivery is how far the systems of spec.delivery follow the decisions. It is absent if spec.delivery is.
 	// +optional
 	Delivery *DeliveryStatus `json:"delivery,omitempty"`
-
-	// data is a summary of dependencies for display: the resource types that the policy reads.
-	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	Data string `json:"data,omitempty"`
 
 	// dependencies lists the resource types that the policy reads. At most 64 items.
 	// +optional
@@ -1401,8 +1391,6 @@ type Dependency struct {
 // +kubebuilder:printcolumn:name="Would-Move",type=integer,JSONPath=`.status.wouldMove`,priority=1,description="Existing objects that differ from their placement"
 // +kubebuilder:printcolumn:name="Undecided",type=integer,JSONPath=`.status.undecided`,priority=1,description="Existing objects that the policy can't decide"
 // +kubebuilder:printcolumn:name="Conflicted",type=integer,JSONPath=`.status.conflicted`,priority=1,description="Existing objects with a key that another policy sets to another value"
-// +kubebuilder:printcolumn:name="Data",type=string,JSONPath=`.status.data`,priority=1,description="Resource types that the policy reads"
-// +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.status.engine`,priority=1,description="Where the policy is evaluated"
 // +kubebuilder:printcolumn:name="Delivery",type=string,JSONPath=`.status.delivery.systems`,priority=1,description="Systems that carry matched objects to their clusters"
 type PlacementPolicy struct {
 	metav1.TypeMeta `json:",inline"`

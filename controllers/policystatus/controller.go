@@ -136,12 +136,7 @@ type TypeChecker interface {
 
 // Deps holds the dependencies of a Controller, from which it reads its facts.
 type Deps struct {
-	Client client.Client
-	// Engine is the name of the engine that evaluates policies. RemoteEngine is the name reported for policies with a
-	// remote engine.
-	Engine       string
-	RemoteEngine string
-
+	Client        client.Client
 	Registry      *placement.Registry
 	Replication   Replication
 	Clusters      Clusters
@@ -452,7 +447,7 @@ func missing(s *placement.PolicyState) (out []analysis.Read) {
 
 func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	f := status.Facts{
-		Generation: obj.Generation, Engine: c.Engine, State: c.Registry.Get(obj.Name), Webhook: c.Webhooks.State(obj.Name), Resuming: c.Remediator.Resuming(),
+		Generation: obj.Generation, State: c.Registry.Get(obj.Name), Webhook: c.Webhooks.State(obj.Name), Resuming: c.Remediator.Resuming(),
 	}
 	if obj.Spec.Rollout != nil {
 		f.State = c.Registry.Published(obj.Name)
@@ -489,7 +484,7 @@ func (c *Controller) loaded(obj *placementv1.PlacementPolicy, f *status.Facts) {
 	f.Stale = c.Replication.Stale(f.State.Policy)
 	remote, isRemote := f.State.Policy.Remote()
 	if isRemote {
-		f.Engine, f.Health = c.RemoteEngine, new(remote.Health())
+		f.Health = new(remote.Health())
 		f.SupplyErr, f.Settled = c.Supply.Failure(obj.Name), c.RemoteEngines.DataReady(f.State.Binding)
 	}
 	if b := f.State.Binding; b != nil {

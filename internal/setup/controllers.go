@@ -35,8 +35,6 @@ import (
 	"github.com/berth-dev/berth/controllers/writers"
 	"github.com/berth-dev/berth/internal/compilation"
 	"github.com/berth-dev/berth/internal/delivery"
-	"github.com/berth-dev/berth/internal/engine/embedded"
-	"github.com/berth-dev/berth/internal/engine/remote"
 	"github.com/berth-dev/berth/internal/findings"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
@@ -227,7 +225,7 @@ func newTypeCheck(base *base, evaluation *evaluation) *typecheck.Controller {
 // newStatus returns the controller that writes the status of policies. It reads facts from all components before it.
 func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller, ledger *remediation.Ledger, scheduler *remediation.Scheduler, deliveries *deliverer.Controller, remediation *remediator.Controller, types *typecheck.Controller) *policystatus.Controller {
 	c := policystatus.New(policystatus.Deps{
-		Client: base.mgr.GetClient(), Engine: embedded.Name, RemoteEngine: remote.Name, Registry: evaluation.registry,
+		Client: base.mgr.GetClient(), Registry: evaluation.registry,
 		Replication: loading.replication, Clusters: evaluation.data, Supply: loading.pusher, RemoteEngines: evaluation.engines.remote, Webhooks: configurations,
 		Remediator: remediation, Ledger: ledger, Scheduler: scheduler, Deliverer: deliveries, Catalog: evaluation.catalog, Revisions: loading.revisions, TypeChecker: types,
 		Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{}, OwnNamespace: base.options.exemptNamespace(),

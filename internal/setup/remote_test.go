@@ -30,8 +30,8 @@ import (
 func TestEnginesDispatch(t *testing.T) {
 	e := engines{embedded: embedded.New(embedded.NewData(), embedded.Options{}), remote: remote.New(remote.Options{})}
 	for name, spec := range map[string]placementv1.PlacementPolicySpec{
-		embedded.Name: {Rego: "package p\n\nlabels[\"a\"] := \"b\""},
-		remote.Name:   {Remote: &placementv1.Remote{URL: "https://opa.example/v1/data/p"}},
+		"embedded": {Rego: "package p\n\nlabels[\"a\"] := \"b\""},
+		"remote":   {Remote: &placementv1.Remote{URL: "https://opa.example/v1/data/p"}},
 	} {
 		m, err := policy.Compile("p", spec)
 		if err != nil {
@@ -44,7 +44,7 @@ func TestEnginesDispatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, decidedRemotely := evaluator.(placement.Remote); decidedRemotely != (name == remote.Name) {
+		if _, decidedRemotely := evaluator.(placement.Remote); decidedRemotely != (name == "remote") {
 			t.Errorf("%s: got a %T", name, evaluator)
 		}
 	}

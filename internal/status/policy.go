@@ -46,8 +46,6 @@ import (
 // Facts is everything that the leader knows about one policy.
 type Facts struct {
 	Generation int64
-	// Engine is the name of the engine that evaluates the policy.
-	Engine string
 	// Unresponsive are the group versions of extension API servers that do not respond, so that their types are not known.
 	Unresponsive []schema.GroupVersion
 	// State is the policy as this replica has loaded it; nil while it is not loaded.
@@ -126,7 +124,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 		// A leader that has just started knows less than the previous leader wrote.
 		return old
 	}
-	out := placementv1.PlacementPolicyStatus{Engine: f.Engine, Conditions: slices.Clone(old.Conditions)}
+	out := placementv1.PlacementPolicyStatus{Conditions: slices.Clone(old.Conditions)}
 	s := &setter{conditions: conditions{list: &out.Conditions, generation: f.Generation}, out: &out}
 	if f.State == nil {
 		out.ObservedGeneration, out.Rollout, out.Delivery = old.ObservedGeneration, old.Rollout, old.Delivery
@@ -139,7 +137,6 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 		out.GenerationInForce, out.ModuleDigest = f.State.Policy.Generation, f.State.ModuleDigest
 	}
 	out.Dependencies = dependencies(f)
-	out.Data = summarize(out.Dependencies)
 	s.set(placementv1.ConditionCompiled, s.compiled(old, f))
 	s.set(placementv1.ConditionReplicated, f.replicated(old))
 	s.set(placementv1.ConditionEnforced, f.enforced())
@@ -442,15 +439,6 @@ func fieldNames(fields *projection.FieldSet, budget *int) []string {
 		out = append(out, name)
 	}
 	return out
-}
-
-// summarize returns the names of the first dependencies and the number of the others.
-func summarize(dependencies []placementv1.Dependency) string {
-	names := make([]string, len(dependencies))
-	for i, d := range dependencies {
-		names[i] = d.Resource
-	}
-	return truncate(firstNames(names), maxDependencyMessage)
 }
 
 func (f Facts) enforced() *metav1.Condition {

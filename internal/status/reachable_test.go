@@ -52,7 +52,7 @@ func elsewhere() status.Facts {
 	if err != nil {
 		panic(err)
 	}
-	f.Engine, f.Replicated = "Remote", nil
+	f.Replicated = nil
 	f.Health = &placement.RemoteHealth{Endpoint: opa, Queried: true}
 	f.State.Binding = &policy.Binding{Remote: &policy.Remote{Document: document}}
 	f.Settled = true

@@ -79,9 +79,6 @@ func New(data *Data, o Options) *Engine {
 	return &Engine{Options: o, data: data, slots: newQueue(o.Concurrency)}
 }
 
-// Name is the engine's name in the status of a policy that it decides.
-const Name = "Embedded"
-
 // resultVariable is the variable of the query that holds the values of the decision contract's rules.
 const resultVariable = "result"
 

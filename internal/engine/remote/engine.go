@@ -31,9 +31,6 @@ import (
 	"github.com/berth-dev/berth/internal/weakcache"
 )
 
-// Name is the engine's name in the status of a policy that a remote engine decides.
-const Name = "Remote"
-
 // Observer is notified about requests to engines. Its methods are safe for concurrent use and return quickly.
 type Observer interface {
 	// Requested is called after each request to an engine, and for each request that the circuit breaker or a limit on

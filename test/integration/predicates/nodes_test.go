@@ -215,7 +215,6 @@ var _ = Describe("Nodes, pods and namespaces", func() {
 			Expect(d.Objects).To(HaveValue(BeNumerically(">=", 1)))
 		}
 		Expect(dependencies).To(Equal(map[string]bool{"nodes": true, "pods": true, "namespaces": true}))
-		Expect(policy.Status.Data).To(Equal("namespaces, nodes, pods"))
 		Expect(m.Series("berth_replicated_objects")).To(And(HaveKeyWithValue(`resource="nodes"`, 1.0), HaveKeyWithValue(`resource="pods"`, 1.0)))
 
 		f.DeletePolicy(ctx, p.Name)
