@@ -155,33 +155,4 @@ type DeliveryStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Running *int32 `json:"running,omitempty"`
-
-	// failure is the first object whose delivery failed, ordered by resource, namespace and name.
-	// +optional
-	Failure *DeliveryFailure `json:"failure,omitempty"`
-}
-
-// DeliveryFailure is an object whose delivery failed.
-type DeliveryFailure struct {
-	// resource is the resource type of the matched object, such as "deployments.apps".
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=317
-	Resource string `json:"resource,omitempty"`
-
-	// namespace is the namespace of the object. It is empty for cluster-scoped objects.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace,omitempty"`
-
-	// name is the name of the object.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name,omitempty"`
-
-	// message says why it failed, and what to do.
-	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	Message string `json:"message,omitempty"`
 }

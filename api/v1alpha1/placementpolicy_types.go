@@ -774,15 +774,11 @@ type PlacementPolicyStatus struct {
 
 	// findings lists the probable mistakes in the policy, and what it leaves open: what kubectl apply warns of and no condition says.
 	// Those of the type checker come first, ordered by position, then other mistakes, then what the author may mean. Only the first 10
-	// are listed.
+	// are listed. The condition Compiled has their number.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Findings []Finding `json:"findings,omitempty"`
-
-	// findingCount is the total number of findings.
-	// +optional
-	FindingCount int32 `json:"findingCount,omitempty"`
 
 	// paused describes the change that paused remediation. It is present only while remediation of the policy is
 	// paused. The condition Paused has the reason.
@@ -1273,11 +1269,6 @@ type PausedChange struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Change string `json:"change,omitempty"`
-
-	// objects is the number of objects that the change would leave denied, without clusters or undecided.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	Objects int32 `json:"objects,omitempty"`
 
 	// before is the number of matched objects that were denied, without clusters or undecided before the change.
 	// +optional

@@ -30,9 +30,6 @@ import (
 // modeReasons are the reasons of conditions of policies that are not enforced.
 var modeReasons = map[placementv1.Mode]string{placementv1.ModeWarn: placementv1.ReasonWarnMode, placementv1.ModeDryRun: placementv1.ReasonDryRunMode}
 
-// maxFailureMessage is lower than the schema's limit.
-const maxFailureMessage = 512
-
 // delivers reports whether the policy has spec.delivery, or matches placement objects.
 func (f Facts) delivers() bool { return f.State.Policy.Delivery != nil || f.Delivery.Placed > 0 }
 
@@ -55,11 +52,6 @@ func (f Facts) delivered() *placementv1.DeliveryStatus {
 	}
 	if f.Delivery.Runs() {
 		out.Running = new(int32(f.Delivery.Running))
-	}
-	if first := f.Delivery.First; first != nil {
-		out.Failure = &placementv1.DeliveryFailure{
-			Resource: first.Resource.String(), Namespace: first.Namespace, Name: first.Name, Message: truncate(first.Failure.Message, maxFailureMessage),
-		}
 	}
 	return out
 }

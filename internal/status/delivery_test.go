@@ -201,7 +201,6 @@ func TestDelivered(t *testing.T) {
 			},
 			status: &placementv1.DeliveryStatus{
 				Systems: "karmada,placementDecision", Placed: new(int32(3)), Delivered: new(int32(1)),
-				Failure: &placementv1.DeliveryFailure{Resource: "deployments.apps", Namespace: "shop", Name: "b", Message: "written by rival"},
 			},
 		},
 		"a placement object of a system": {
@@ -234,7 +233,7 @@ func TestDelivered(t *testing.T) {
 			facts.Delivery, facts.DeliverySettled = account.Report("p"), !test.unsettled
 			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
 			if name == "a long message" {
-				if message := got.Delivery.Failure.Message; len(message) > 1024 || !strings.HasPrefix(message, "xxx") {
+				if message := meta.FindStatusCondition(got.Conditions, placementv1.ConditionDelivered).Message; len(message) > 4096 || !strings.Contains(message, ": xxx") {
 					t.Errorf("the message of the failure has %d bytes", len(message))
 				}
 				return
@@ -334,18 +333,14 @@ func TestCompliantIsKeptWithDelivered(t *testing.T) {
 // TestNotificationsOfDelivery checks that a failing delivery is reported once for each reason, without the names of objects.
 func TestNotificationsOfDelivery(t *testing.T) {
 	of := func(reason, name, message string) placementv1.PlacementPolicyStatus {
-		out := placementv1.PlacementPolicyStatus{
+		return placementv1.PlacementPolicyStatus{
 			Conditions: []metav1.Condition{{Type: placementv1.ConditionDelivered, Status: metav1.ConditionFalse, Reason: reason, Message: "the first is " + name + ": " + message}},
 			Delivery:   &placementv1.DeliveryStatus{Systems: "karmada", Placed: new(int32(3)), Delivered: new(int32(1))},
 		}
-		if name != "" {
-			out.Delivery.Failure = &placementv1.DeliveryFailure{Resource: "deployments.apps", Namespace: "shop", Name: name, Message: message}
-		}
-		return out
 	}
 	foreign := of(placementv1.ReasonForeignObject, "web", "written by rival")
 	told := func(reason string) []status.Notification {
-		return []status.Notification{{Kind: events.DeliveryFailed, Message: reason + ": 1 of 3 placed objects are delivered; status.delivery.failure has the first that failed, and why"}}
+		return []status.Notification{{Kind: events.DeliveryFailed, Message: reason + ": 1 of 3 placed objects are delivered; the condition Delivered has the first that failed, and why"}}
 	}
 	for name, tc := range map[string]struct {
 		before, after placementv1.PlacementPolicyStatus

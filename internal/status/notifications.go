@@ -73,16 +73,16 @@ func notReady(ready metav1.Condition) string {
 	return ready.Message
 }
 
+// delivering are the reasons of Delivered while no delivery fails.
+var delivering = []string{placementv1.ReasonDelivering, placementv1.ReasonWarnMode, placementv1.ReasonDryRunMode}
+
 // undelivered returns that a delivery fails, once for each reason.
 func undelivered(before, after placementv1.PlacementPolicyStatus) []Notification {
-	if after.Delivery == nil || after.Delivery.Failure == nil {
+	was, is := conditionOf(before, placementv1.ConditionDelivered), conditionOf(after, placementv1.ConditionDelivered)
+	if after.Delivery == nil || is.Status != metav1.ConditionFalse || is.Reason == was.Reason || slices.Contains(delivering, is.Reason) {
 		return nil
 	}
-	was, is := meta.FindStatusCondition(before.Conditions, placementv1.ConditionDelivered), meta.FindStatusCondition(after.Conditions, placementv1.ConditionDelivered)
-	if is == nil || was != nil && was.Reason == is.Reason && before.Delivery != nil && before.Delivery.Failure != nil {
-		return nil
-	}
-	return []Notification{{events.DeliveryFailed, fmt.Sprintf("%s: %d of %d placed objects are delivered; status.delivery.failure has the first that failed, and why",
+	return []Notification{{events.DeliveryFailed, fmt.Sprintf("%s: %d of %d placed objects are delivered; the condition Delivered has the first that failed, and why",
 		is.Reason, number(after.Delivery.Delivered), number(after.Delivery.Placed))}}
 }
 

@@ -825,7 +825,7 @@ func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
 	}
 	var messages []string
 	if pause != nil {
-		s.out.Paused = &placementv1.PausedChange{Change: pause.Change, Objects: int32(pause.Objects()), Before: int32(pause.Before), Namespaces: pause.Scope}
+		s.out.Paused = &placementv1.PausedChange{Change: pause.Change, Before: int32(pause.Before), Namespaces: pause.Scope}
 		message := pause.Message(f.State.Policy.Name)
 		if pause.Objects() == 0 {
 			message = "an earlier leader paused remediation; its objects are being decided again"

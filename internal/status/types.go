@@ -68,7 +68,7 @@ func (s *setter) checkedBefore(old placementv1.PlacementPolicyStatus, compiles *
 	if kept == nil || kept.ObservedGeneration != s.generation {
 		return compiles
 	}
-	s.out.Findings, s.out.FindingCount = old.Findings, old.FindingCount
+	s.out.Findings = old.Findings
 	s.impossible = conditionOf(old, placementv1.ConditionReady).Reason == placementv1.ReasonTypeErrors
 	if compiles.Status != metav1.ConditionTrue || kept.Status != metav1.ConditionTrue || kept.Reason == placementv1.ReasonCompiled {
 		return compiles
@@ -78,14 +78,14 @@ func (s *setter) checkedBefore(old placementv1.PlacementPolicyStatus, compiles *
 
 // checked sets the findings. It returns what the condition Compiled says of them, and its reason; "" for nothing.
 func (s *setter) checked(f Facts) (reason, message string) {
-	mistakes, impossible := s.findings(f.Types)
+	total, mistakes, impossible := s.findings(f.Types)
 	s.impossible = len(impossible) > 0
 	var found string
 	switch {
 	case mistakes > 0:
 		found = fmt.Sprintf("%s (status.findings, such as %s)", countOf(mistakes, "probable mistake"), textOf(s.out.Findings[0]))
-	case s.out.FindingCount > 0:
-		found = fmt.Sprintf("%s (status.findings, such as %s)", countOf(int(s.out.FindingCount), "remark"), textOf(s.out.Findings[0]))
+	case total > 0:
+		found = fmt.Sprintf("%s (status.findings, such as %s)", countOf(total, "remark"), textOf(s.out.Findings[0]))
 	}
 	besides := func(message string) string {
 		if found == "" {
@@ -108,10 +108,9 @@ func (s *setter) checked(f Facts) (reason, message string) {
 	return placementv1.ReasonTypeChecked, besides("the type checker finds nothing wrong")
 }
 
-// findings sets the findings. It returns the number of those that are mistakes, and the contract rules that can't have a value.
-func (s *setter) findings(t *TypeState) (mistakes int, impossible []string) {
+// findings sets the findings. It returns their number, that of mistakes among them, and the contract rules that can't have a value.
+func (s *setter) findings(t *TypeState) (total, mistakes int, impossible []string) {
 	add := func(at lint.Position, message string) {
-		s.out.FindingCount++
 		if len(s.out.Findings) < maxFindings {
 			s.out.Findings = append(s.out.Findings, placementv1.Finding{Line: int32(at.Row), Column: int32(at.Col), Message: truncate(message, maxFindingMessage)})
 		}
@@ -119,14 +118,14 @@ func (s *setter) findings(t *TypeState) (mistakes int, impossible []string) {
 	for _, found := range t.Findings {
 		add(found.Position, found.Message)
 	}
-	s.out.FindingCount = int32(t.Total)
-	mistakes, impossible = t.Total, slices.Clone(t.Impossible)
+	total, mistakes, impossible = t.Total, t.Total, slices.Clone(t.Impossible)
 	for _, level := range []findings.Level{findings.Mistake, findings.Advice} {
 		for _, found := range t.Others {
 			if found.Level != level {
 				continue
 			}
 			add(found.Position, found.Message)
+			total++
 			if level == findings.Mistake {
 				mistakes++
 			}
@@ -135,7 +134,7 @@ func (s *setter) findings(t *TypeState) (mistakes int, impossible []string) {
 			}
 		}
 	}
-	return mistakes, impossible
+	return total, mistakes, impossible
 }
 
 // textOf returns a finding with its position.

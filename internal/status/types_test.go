@@ -85,8 +85,8 @@ func TestTypeChecked(t *testing.T) {
 				}
 				tc.findings = int32(len(tc.others))
 			}
-			if compiled.Status != metav1.ConditionTrue || compiled.Reason != tc.want || ready != tc.ready || got.FindingCount != tc.findings || tc.others == nil && len(got.Findings) != min(int(tc.findings), 1) {
-				t.Errorf("Compiled %+v, Ready %q, %d findings, %+v", compiled, ready, got.FindingCount, got.Findings)
+			if compiled.Status != metav1.ConditionTrue || compiled.Reason != tc.want || ready != tc.ready || tc.others == nil && len(got.Findings) != min(int(tc.findings), 1) {
+				t.Errorf("Compiled %+v, Ready %q, findings %+v", compiled, ready, got.Findings)
 			}
 
 			// A leader that has not checked the policy yet keeps the previous leader's result for the same generation.
@@ -95,7 +95,7 @@ func TestTypeChecked(t *testing.T) {
 				t.Errorf("a new leader changes the status (-before +after):\n%s", diff)
 			}
 			f.Generation, f.State.Generation = 5, 5
-			if next := status.Compute(got, f); next.FindingCount != 0 || meta.FindStatusCondition(next.Conditions, placementv1.ConditionCompiled).Reason != placementv1.ReasonCompiled {
+			if next := status.Compute(got, f); len(next.Findings) != 0 || meta.FindStatusCondition(next.Conditions, placementv1.ConditionCompiled).Reason != placementv1.ReasonCompiled {
 				t.Errorf("a new generation has the findings of the old one: %+v", next)
 			}
 		})
