@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -68,6 +69,17 @@ func TestMatched(t *testing.T) {
 				t.Errorf("stalled: %t", stalled)
 			}
 		})
+	}
+}
+
+// TestReadyNamesTheMatchFirst checks that Ready says that a policy can match nothing, also while its data is not replicated.
+func TestReadyNamesTheMatchFirst(t *testing.T) {
+	f := sound()
+	f.Coverage = &match.Coverage{Covered: true, Impossible: "z"}
+	f.State.Binding.Missing = []analysis.Read{{Plural: "carts"}}
+	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+	if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady); c.Status != metav1.ConditionFalse || c.Reason != placementv1.ReasonNothingMatched {
+		t.Errorf("Ready is %+v", c)
 	}
 }
 

@@ -97,15 +97,21 @@ func approved(before, after *placementv1.RemediationPlan) []Notification {
 	return []Notification{{events.PlanApproved, fmt.Sprintf("plan %s was approved by %s", after.Digest, after.Approval.User)}}
 }
 
-// unapproved returns that a plan waits for an approval, or that another one is approved.
+// unapproved returns that a plan waits for an approval, once for each plan, or that another one is approved.
 func unapproved(before, after placementv1.PlacementPolicyStatus) []Notification {
-	kinds := map[string]events.Kind{placementv1.ReasonWaitingForApproval: events.PlanWaits, placementv1.ReasonUnknownPlan: events.PlanNotApproved}
 	was, is := conditionOf(before, placementv1.ConditionPaused), conditionOf(after, placementv1.ConditionPaused)
-	kind, reported := kinds[is.Reason]
-	if !reported || was.Reason == is.Reason && was.Message == is.Message {
+	old, plan := ptr.Deref(before.Plan, placementv1.RemediationPlan{}), ptr.Deref(after.Plan, placementv1.RemediationPlan{})
+	switch {
+	case is.Reason == placementv1.ReasonUnknownPlan:
+		if was.Reason == is.Reason && was.Message == is.Message {
+			return nil
+		}
+		return []Notification{{events.PlanNotApproved, is.Message}}
+	case plan.State != placementv1.PlanWaitingForApproval, plan.State == old.State && plan.Digest == old.Digest:
 		return nil
 	}
-	return []Notification{{kind, is.Message}}
+	// Remediation may also be paused for another reason, which the condition Paused then has.
+	return []Notification{{events.PlanWaits, fmt.Sprintf("plan %s moves %d objects, and waits for an approval; the condition Paused has the command", plan.Digest, plan.Moves)}}
 }
 
 // rolled returns the changes of a rollout.

@@ -816,39 +816,45 @@ func (s *setter) compliant(f Facts) *metav1.Condition {
 	}
 }
 
-// paused sets the condition Paused. A leader that has just started keeps the pause of an earlier leader.
+// paused sets the condition Paused. The first reason for which no object is patched is that of the condition, and the message has all of
+// them. A leader that has just started keeps the pause of an earlier leader.
 func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
-	pause := f.Report.Pause
+	pause, name := f.Report.Pause, f.State.Policy.Name
 	if f.Resuming && pause == nil {
 		s.out.Paused = old.Paused
 		return
 	}
-	var messages []string
+	var harm, harmNote, approval string
 	if pause != nil {
 		s.out.Paused = &placementv1.PausedChange{Change: pause.Change, Before: int32(pause.Before), Namespaces: pause.Scope}
-		message := pause.Message(f.State.Policy.Name)
+		harm, harmNote = pause.Message(name), pause.Note(name)
 		if pause.Objects() == 0 {
-			message = "an earlier leader paused remediation; its objects are being decided again"
+			harm = "an earlier leader paused remediation; its objects are being decided again"
+			harmNote = harm
 		}
-		messages = append(messages, message)
 	}
-	failed := f.Waiting.PauseMessage(f.State.Policy.Name)
-	if failed != "" {
-		messages = append(messages, failed)
+	failed, unapproved := f.Waiting.PauseMessage(name), f.unapproved(s.out.Plan)
+	if unapproved != nil {
+		approval = unapproved.Message
 	}
-	unapproved := f.unapproved(s.out.Plan)
 	switch {
 	case pause.Everywhere():
-		s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonBlastRadius, messages[0]))
+		s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonBlastRadius, joined(harm, failed, approval)))
 	case f.Waiting.Paused():
-		s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonTooManyFailures, truncate(failed, maxConditionMessage)))
+		s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonTooManyFailures, joined(failed, harm, approval)))
 	case unapproved != nil:
-		s.set(placementv1.ConditionPaused, unapproved)
-	case len(messages) > 0:
-		s.set(placementv1.ConditionPaused, isFalse(placementv1.ReasonNamespacesPaused, truncate(strings.Join(messages, "; "), maxConditionMessage)))
+		// An Event has this message, so it names no objects.
+		s.set(placementv1.ConditionPaused, isTrue(unapproved.Reason, joined(approval, harmNote, f.Waiting.PauseNote(name))))
+	case harm != "" || failed != "":
+		s.set(placementv1.ConditionPaused, isFalse(placementv1.ReasonNamespacesPaused, joined(harm, failed)))
 	default:
 		s.set(placementv1.ConditionPaused, nil)
 	}
+}
+
+// joined joins the parts of a message that are not empty.
+func joined(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "; ")
 }
 
 // PausedNamespaces returns the number of namespaces in which alone remediation of the policy is paused.
@@ -874,15 +880,14 @@ func firstNames(names []string) string {
 // ready derives the condition Ready from the conditions that the policy needs to decide, and from the number of
 // undecided objects.
 func (s *setter) ready(f Facts) *metav1.Condition {
-	for _, part := range []string{placementv1.ConditionCompiled, placementv1.ConditionReplicated, placementv1.ConditionEnforced} {
-		c := s.find(part)
-		if c.Status != metav1.ConditionTrue && c.Reason != placementv1.ReasonWarnMode && c.Reason != placementv1.ReasonDryRunMode {
+	compiled := s.find(placementv1.ConditionCompiled)
+	for _, c := range []*metav1.Condition{compiled, f.unmatched(), s.find(placementv1.ConditionReplicated), s.find(placementv1.ConditionEnforced)} {
+		if c != nil && c.Status != metav1.ConditionTrue && c.Reason != placementv1.ReasonWarnMode && c.Reason != placementv1.ReasonDryRunMode {
 			return isFalse(c.Reason, c.Message)
 		}
 	}
 	if s.impossible {
-		c := s.find(placementv1.ConditionCompiled)
-		return isFalse(c.Reason, c.Message)
+		return isFalse(compiled.Reason, compiled.Message)
 	}
 	if f.State.DecidesNothing {
 		return isFalse(placementv1.ReasonNothingDecided, nothingDecided)
@@ -899,10 +904,25 @@ func (s *setter) ready(f Facts) *metav1.Condition {
 	if c := s.find(placementv1.ConditionRolledOut); c != nil && c.Status != metav1.ConditionTrue {
 		message = c.Message
 	}
-	if _, partly := f.partly(); partly != "" {
-		message += "; see the Enforced condition: " + partly
+	return isTrue(placementv1.ReasonInForce, joined(append([]string{message}, s.remarks(f)...)...))
+}
+
+// remarks returns what users should correct although the policy is ready. It names no objects, since Events have the message of Ready.
+func (s *setter) remarks(f Facts) []string {
+	var out []string
+	if s.find(placementv1.ConditionCompiled).Reason == placementv1.ReasonTypeErrors {
+		out = append(out, "see the Compiled condition: the policy has probable mistakes")
 	}
-	return isTrue(placementv1.ReasonInForce, message)
+	if s.find(placementv1.ConditionReplicated).Reason == placementv1.ReasonAmbiguousClusters {
+		out = append(out, "see the Replicated condition: several clusters have one name")
+	}
+	if _, partly := f.partly(); partly != "" {
+		out = append(out, "see the Enforced condition: "+partly)
+	}
+	if len(f.Report.Conflicts) > 0 {
+		out = append(out, "see the Enforced condition: other policies set keys of the same objects to other values")
+	}
+	return out
 }
 
 // nothingDecided is the message about a policy without contract rules.

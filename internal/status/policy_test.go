@@ -210,8 +210,11 @@ func TestCompute(t *testing.T) {
 				}}}
 			},
 			want: map[string]string{"Replicated": "True AmbiguousClusters"},
-			message: map[string]string{"Replicated": "cluster prod is ambiguous: clusterprofiles.multicluster.x-k8s.io eu/prod and clusterprofiles.multicluster.x-k8s.io us/prod have this name; " +
-				"restrict the inventories in the manager's configuration, or rename objects"},
+			message: map[string]string{
+				"Replicated": "cluster prod is ambiguous: clusterprofiles.multicluster.x-k8s.io eu/prod and clusterprofiles.multicluster.x-k8s.io us/prod have this name; " +
+					"restrict the inventories in the manager's configuration, or rename objects",
+				"Ready": "; see the Replicated condition: several clusters have one name",
+			},
 		},
 		"NothingButPredicates": {
 			change: func(f *status.Facts) { asks(f, watches.State{Synced: true}); f.State.Binding.Resources = nil },
@@ -334,7 +337,16 @@ func TestCompute(t *testing.T) {
 				f.Report.Pause = &remediation.Pause{Change: "3-abc", Scope: containment.Scope{"shop"}, Denied: 12, Matched: 42, Percent: 10}
 				f.Waiting.Pause = "3-def"
 			},
-			want: map[string]string{"Paused": "True TooManyFailures"},
+			want:    map[string]string{"Paused": "True TooManyFailures"},
+			message: map[string]string{"Paused": "resume-after-failures=3-def; a change of the policy"},
+		},
+		"PausedForTwoReasons": {
+			change: func(f *status.Facts) {
+				f.Report.Pause = &remediation.Pause{Change: "3-abc", Denied: 12, Matched: 42, Percent: 10}
+				f.Waiting.Pause, f.Waiting.PausedIn = "3-def", containment.Scope{"bank"}
+			},
+			want:    map[string]string{"Paused": "True BlastRadius"},
+			message: map[string]string{"Paused": "release-blast-radius=3-abc; objects failed that do not fail any more, so Berth patches no more objects of this policy in namespace bank ("},
 		},
 		"PausedByAnEarlierLeader": {
 			change:  func(f *status.Facts) { f.Report.Pause = &remediation.Pause{Change: "3-abc", Before: 2} },
@@ -342,9 +354,12 @@ func TestCompute(t *testing.T) {
 			message: map[string]string{"Paused": "earlier leader"},
 		},
 		"Conflict": {
-			change:  func(f *status.Facts) { f.Report.Conflicts = []string{"q", "r"} },
-			want:    map[string]string{"Enforced": "True Conflict"},
-			message: map[string]string{"Enforced": "q, r set a key"},
+			change: func(f *status.Facts) { f.Report.Conflicts = []string{"q", "r"} },
+			want:   map[string]string{"Enforced": "True Conflict"},
+			message: map[string]string{
+				"Enforced": "q, r set a key",
+				"Ready":    "generation 4 decides what the policy matches; see the Enforced condition: other policies set keys of the same objects to other values",
+			},
 		},
 		"ConflictInWarnMode": {
 			change: func(f *status.Facts) {
@@ -775,10 +790,11 @@ func TestApproved(t *testing.T) {
 		}, "", "", "", "InProgress", 0},
 		"TooManyFailures": {func(f *status.Facts) {
 			f.Waiting = remediation.Waiting{Pause: "7-abc", Failures: make([]remediation.Failure, 10)}
-		}, "", placementv1.ReasonTooManyFailures, "resume-after-failures=7-abc", "WaitingForApproval", 2},
+		}, "", placementv1.ReasonTooManyFailures, "resume-after-failures=7-abc; plan d1 moves 3 objects; to have it carried out: " + command, "WaitingForApproval", 2},
 		"NamespacesPaused": {func(f *status.Facts) {
-			f.Waiting = remediation.Waiting{Pause: "7-abc", PausedIn: containment.Scope{"shop"}, Failures: make([]remediation.Failure, 10)}
-		}, "", placementv1.ReasonWaitingForApproval, command, "WaitingForApproval", 2},
+			f.Waiting = remediation.Waiting{Pause: "7-abc", PausedIn: containment.Scope{"shop"}, Failures: []remediation.Failure{{Key: remediation.Key{Namespace: "shop", Name: "web"}}}}
+		}, "", placementv1.ReasonWaitingForApproval, command + "; 1 objects failed, so Berth patches no more objects of this policy in namespace shop (spec.remediation.budget.pauseAfterFailures). " +
+			"Correct the cause", "WaitingForApproval", 2},
 		"Warn": {func(f *status.Facts) { f.State.Policy.Mode = placementv1.ModeWarn }, "", "", "", "Proposed", 0},
 	}
 	for name, tc := range tests {
@@ -843,8 +859,9 @@ func TestChanges(t *testing.T) {
 	}
 	asked := approved(func(*status.Facts) {})
 	mistaken := approved(func(f *status.Facts) { f.Report.Approval = &remediation.Approval{Digest: "a"} })
+	failed := approved(func(f *status.Facts) { f.Waiting.Pause = "7-abc" })
 	answered := approved(func(f *status.Facts) { f.Report.Plan.Approval = &remediation.Approval{Digest: "b", By: "alice"} })
-	waits := status.Notification{Kind: events.PlanWaits, Message: "plan b moves 3 objects; to have it carried out: kubectl annotate placementpolicy p --overwrite placement.berth.dev/approve=b"}
+	waits := status.Notification{Kind: events.PlanWaits, Message: "plan b moves 3 objects, and waits for an approval; the condition Paused has the command"}
 	refused := status.Notification{Kind: events.PlanNotApproved, Message: "the annotation placement.berth.dev/approve approves plan a, but the plan that moves 3 objects is b; " +
 		"to have it carried out: kubectl annotate placementpolicy p --overwrite placement.berth.dev/approve=b"}
 	ready := status.Notification{Kind: events.PolicyReady, Message: "generation 4 decides what the policy matches"}
@@ -874,24 +891,25 @@ func TestChanges(t *testing.T) {
 		"BrokenOtherwise": {broken, unserved, []status.Notification{{Kind: events.PolicyNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts; what the policy matches is not decided until the type is installed"}}},
 		"BrokenServer": {broken, unresponsive, []status.Notification{{Kind: events.PolicyNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts, " +
 			"and the extension API server of shop.example.com/v1 does not respond: see the APIService; what the policy matches is not decided until the type is served again"}}},
-		"Corrected":      {broken, well, []status.Notification{ready}},
-		"Undecided":      {well, undecided, []status.Notification{{Kind: events.PolicyUndecided, Message: "2 objects can't be decided; the Ready condition names one and says why"}}},
-		"FewerUndecided": {undecided, fewer, nil},
-		"Decided":        {fewer, well, []status.Notification{ready, {Kind: events.PolicyDecided, Message: "all existing objects can be decided"}}},
-		"NotLookedAt":    {undecided, off, []status.Notification{ready}},
-		"Violated":       {well, violated, []status.Notification{{Kind: events.PolicyViolated, Message: "3 of 5 objects differ from what the policy decides: it would deny 1 and move 2"}}},
-		"MoreViolations": {violated, more, nil},
-		"Compliant":      {violated, well, nil},
-		"PlanProposed":   {well, plan("b", placementv1.PlanProposed), nil},
-		"PlanStarted":    {well, plan("b", placementv1.PlanInProgress), started},
-		"PlanReplaced":   {plan("a", placementv1.PlanInProgress), plan("b", placementv1.PlanInProgress), started},
-		"PlanSwitchedOn": {plan("b", placementv1.PlanProposed), plan("b", placementv1.PlanInProgress), started},
-		"PlanGoesOn":     {plan("b", placementv1.PlanInProgress), plan("b", placementv1.PlanInProgress), nil},
-		"PlanCompleted":  {plan("b", placementv1.PlanInProgress), plan("b", placementv1.PlanCompleted), completed},
-		"PlanAtOnce":     {well, plan("b", placementv1.PlanCompleted), completed},
-		"PlanWaits":      {well, asked, []status.Notification{waits}},
-		"PlanWaitsStill": {asked, asked, nil},
-		"PlanMistaken":   {asked, mistaken, []status.Notification{refused}},
+		"Corrected":              {broken, well, []status.Notification{ready}},
+		"Undecided":              {well, undecided, []status.Notification{{Kind: events.PolicyUndecided, Message: "2 objects can't be decided; the Ready condition names one and says why"}}},
+		"FewerUndecided":         {undecided, fewer, nil},
+		"Decided":                {fewer, well, []status.Notification{ready, {Kind: events.PolicyDecided, Message: "all existing objects can be decided"}}},
+		"NotLookedAt":            {undecided, off, []status.Notification{ready}},
+		"Violated":               {well, violated, []status.Notification{{Kind: events.PolicyViolated, Message: "3 of 5 objects differ from what the policy decides: it would deny 1 and move 2"}}},
+		"MoreViolations":         {violated, more, nil},
+		"Compliant":              {violated, well, nil},
+		"PlanProposed":           {well, plan("b", placementv1.PlanProposed), nil},
+		"PlanStarted":            {well, plan("b", placementv1.PlanInProgress), started},
+		"PlanReplaced":           {plan("a", placementv1.PlanInProgress), plan("b", placementv1.PlanInProgress), started},
+		"PlanSwitchedOn":         {plan("b", placementv1.PlanProposed), plan("b", placementv1.PlanInProgress), started},
+		"PlanGoesOn":             {plan("b", placementv1.PlanInProgress), plan("b", placementv1.PlanInProgress), nil},
+		"PlanCompleted":          {plan("b", placementv1.PlanInProgress), plan("b", placementv1.PlanCompleted), completed},
+		"PlanAtOnce":             {well, plan("b", placementv1.PlanCompleted), completed},
+		"PlanWaits":              {well, asked, []status.Notification{waits}},
+		"PlanWaitsStill":         {asked, asked, nil},
+		"PlanWaitsAfterFailures": {well, failed, []status.Notification{waits}},
+		"PlanMistaken":           {asked, mistaken, []status.Notification{refused}},
 		"PlanApproved": {mistaken, answered, []status.Notification{
 			{Kind: events.PlanStarted, Message: "plan b moves 3 objects, because objects or namespaces changed"}, {Kind: events.PlanApproved, Message: "plan b was approved by alice"},
 		}},

@@ -55,12 +55,12 @@ func TestTypeChecked(t *testing.T) {
 			types: &status.TypeState{Result: typecheck.Result{Unchecked: "too large"}, Others: []findings.Finding{{Message: "wrong"}}},
 			want:  placementv1.ReasonNotChecked, ready: placementv1.ReasonInForce, others: []string{"wrong"},
 		},
-		"Mistake": {types: &status.TypeState{Others: []findings.Finding{{Message: "wrong"}}}, want: placementv1.ReasonTypeErrors, ready: placementv1.ReasonInForce, others: []string{"wrong"}},
+		"Mistake": {types: &status.TypeState{Others: []findings.Finding{{Message: "wrong"}}}, want: placementv1.ReasonTypeErrors, ready: placementv1.ReasonInForce, others: []string{"wrong"}, says: []string{"1 probable mistake ("}},
 		"UndecidableTypes": {
 			types: &status.TypeState{Others: []findings.Finding{{Message: "advice", Level: findings.Advice}, {Message: "no pods", Impossible: "scheduling"}}},
 			want:  placementv1.ReasonTypeErrors, ready: placementv1.ReasonTypeErrors, others: []string{"no pods", "advice"},
 		},
-		"Advice":      {types: &status.TypeState{Others: []findings.Finding{{Message: "advice", Level: findings.Advice}}}, want: placementv1.ReasonTypeChecked, ready: placementv1.ReasonInForce, others: []string{"advice"}},
+		"Advice":      {types: &status.TypeState{Others: []findings.Finding{{Message: "advice", Level: findings.Advice}}}, want: placementv1.ReasonTypeChecked, ready: placementv1.ReasonInForce, others: []string{"advice"}, says: []string{"1 remark ("}},
 		"TooMuchWork": {types: &status.TypeState{Result: typecheck.Result{Unchecked: "too large"}}, want: placementv1.ReasonNotChecked, ready: placementv1.ReasonInForce},
 	}
 	for name, tc := range tests {
@@ -69,7 +69,11 @@ func TestTypeChecked(t *testing.T) {
 			f.Types, f.State.Warnings = tc.types, []string{"be careful"}
 			got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
 			compiled := meta.FindStatusCondition(got.Conditions, placementv1.ConditionCompiled)
-			ready := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady).Reason
+			summary := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady)
+			ready := summary.Reason
+			if told := strings.Contains(summary.Message, "; see the Compiled condition: the policy has probable mistakes"); told != (tc.want == placementv1.ReasonTypeErrors && ready == placementv1.ReasonInForce) {
+				t.Errorf("Ready says %q", summary.Message)
+			}
 			for _, part := range append(tc.says, "the policy's text compiles; be careful") {
 				if !strings.Contains(compiled.Message, part) {
 					t.Errorf("the message of Compiled is %q, want %q", compiled.Message, part)
