@@ -245,8 +245,8 @@ func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Conditi
 	}
 	data := f.data()
 	switch complete := data.Status == metav1.ConditionTrue; {
-	case f.Health != nil && (f.Health.BreakerOpen || f.Health.Err != nil) && (complete || !f.lost()):
-		return f.unreachable(old)
+	case f.Health != nil && (f.Health.BreakerOpen || f.Health.Err != nil) && (complete || !f.lacks(data.Reason)):
+		return f.unreachable(old, data)
 	case complete && len(f.Ambiguous) > 0:
 		data.Reason = placementv1.ReasonAmbiguousClusters
 		data.Message = replication.DescribeAmbiguities(f.Ambiguous) + "; restrict the inventories in the manager's configuration, or rename objects"

@@ -30,10 +30,19 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// unreachable returns the condition Replicated for a remote engine that does not decide.
-func (f Facts) unreachable(old placementv1.PlacementPolicyStatus) *metav1.Condition {
+// unreachable returns the condition Replicated for a remote engine that does not decide. The parameter data is the condition as far as the
+// data is concerned.
+func (f Facts) unreachable(old placementv1.PlacementPolicyStatus, data *metav1.Condition) *metav1.Condition {
 	reason, what := trouble(*f.Health)
-	message := fmt.Sprintf("since %s %s; what the policy matches is %s: ", f.Health.Since.UTC().Format(time.RFC3339), what, undecided(f.State.Policy.FailurePolicy))
+	var besides string
+	switch {
+	case data.Reason == placementv1.ReasonPushFailed:
+		// An Event has this message, and the error may name objects.
+		besides = "the engine does not take what it is to have; "
+	case data.Status != metav1.ConditionTrue && data.Reason != placementv1.ReasonReplicating:
+		besides = data.Message + "; "
+	}
+	message := besides + fmt.Sprintf("since %s %s; what the policy matches is %s: ", f.Health.Since.UTC().Format(time.RFC3339), what, undecided(f.State.Policy.FailurePolicy))
 	if before := meta.FindStatusCondition(old.Conditions, placementv1.ConditionReplicated); before != nil && before.Reason == reason && strings.HasPrefix(before.Message, message) {
 		// Keep the first error of an outage. Later ones differ only in port numbers or in the number of attempts,
 		// and each would be a new status.
@@ -42,10 +51,14 @@ func (f Facts) unreachable(old placementv1.PlacementPolicyStatus) *metav1.Condit
 	return isFalse(reason, message+fmt.Sprint(f.Health.Err))
 }
 
-// lost reports whether the remote engine does not decide because it lacks what Berth keeps there.
-func (f Facts) lost() bool {
+// lacks reports whether the remote engine does not decide because it lacks what Berth keeps there, for the given reason.
+func (f Facts) lacks(reason string) bool {
 	fault, ok := errors.AsType[*engine.RemoteError](f.Health.Err)
-	return ok && fault.Fault == engine.FaultIncomplete && !f.Health.BreakerOpen
+	if !ok || f.Health.BreakerOpen {
+		return false
+	}
+	return fault.Fault == engine.FaultIncomplete ||
+		reason == placementv1.ReasonPushFailed && (fault.Fault == engine.FaultUndefined || fault.Fault == engine.FaultRefused)
 }
 
 // asked says whether the remote engine answers.

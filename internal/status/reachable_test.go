@@ -198,7 +198,25 @@ func TestComputeRemote(t *testing.T) {
 				f.SupplyErr = errors.New("connection refused")
 				health(failing(engine.FaultNetwork, "connection refused"))(f)
 			},
-			want: map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
+			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
+			message: map[string]string{"Replicated": "the engine does not take what it is to have; since 2026-11-21T06:00:00Z the engine gives no answer"},
+		},
+		"DownAndMayNotRead": {
+			change: func(f *status.Facts) {
+				supplied(f, replicas{profiles: {Err: forbidden()}})
+				health(failing(engine.FaultNetwork, "connection refused"))(f)
+			},
+			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
+			message: map[string]string{"Replicated": `resources: ["clusterprofiles"], verbs: [get, list, watch]`, "Ready": "; since 2026-11-21T06:00:00Z the engine gives no answer"},
+		},
+		"UndefinedAsItWasNotPushed": {
+			change: func(f *status.Facts) {
+				supplied(f, replicas{nodes: {}})
+				f.SupplyErr = errors.New("PUT /v1/policies/x: status 400: rego_parse_error")
+				health(failing(engine.FaultUndefined, "it has no result"))(f)
+			},
+			want:    map[string]string{"Ready": "False PushFailed", "Replicated": "False PushFailed"},
+			message: map[string]string{"Replicated": "status 400: rego_parse_error"},
 		},
 	}
 	declared := strings.Join(declaredReasons(t), " ")
