@@ -264,7 +264,11 @@ func (i *Installation) checkObjects() []Finding {
 			out = append(out, Finding{Warning, object, data.Message, strings.ToLower(data.Reason)})
 		}
 		if paused := meta.FindStatusCondition(o.Conditions, placementv1.ConditionPaused); paused != nil {
-			out = append(out, Finding{Warning, object, fmt.Sprintf("its remediation is paused: %s", paused.Message), strings.ToLower(paused.Reason)})
+			what := "its remediation is paused"
+			if paused.Reason == placementv1.ReasonWaitingForApproval || paused.Reason == placementv1.ReasonUnknownPlan {
+				what = "its plan is not approved"
+			}
+			out = append(out, Finding{Warning, object, what + ": " + paused.Message, strings.ToLower(paused.Reason)})
 		}
 		if text := waits(o); text != "" {
 			out = append(out, Finding{Warning, object, text, ""})

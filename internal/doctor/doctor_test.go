@@ -120,6 +120,9 @@ func TestCheck(t *testing.T) {
 		"paused in a namespace": {func(i *doctor.Installation) {
 			i.Objects[0].Conditions = append(i.Objects[0].Conditions, metav1.Condition{Type: "Paused", Status: metav1.ConditionFalse, Reason: "NamespacesPaused", Message: "5 of 10 in namespace a"})
 		}, []string{"warning PlacementPolicy p its remediation is paused: 5 of 10 in namespace a"}},
+		"plan to approve": {func(i *doctor.Installation) {
+			i.Objects[0].Conditions = append(i.Objects[0].Conditions, metav1.Condition{Type: "Paused", Status: metav1.ConditionTrue, Reason: "WaitingForApproval", Message: "plan d moves 3 objects"})
+		}, []string{"warning PlacementPolicy p its plan is not approved: plan d moves 3 objects"}},
 		"stage to approve": {func(i *doctor.Installation) {
 			i.Objects[0].Rollout = &placementv1.RolloutStatus{State: placementv1.RolloutWaitingForApproval, ApprovalID: "4-half-x", PreviousRevision: 2}
 		}, []string{"warning PlacementPolicy p the next stage of its rollout needs an approval: kubectl annotate --overwrite placementpolicy p placement.berth.dev/approve-stage=4-half-x"}},
