@@ -1376,6 +1376,7 @@ type Dependency struct {
 // +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.violations`,description="Existing objects that differ from their decision or can't be decided"
 // +kubebuilder:printcolumn:name="Remediated",type=integer,JSONPath=`.status.remediated`,description="Patches that brought objects into line"
 // +kubebuilder:printcolumn:name="Stage",type=string,JSONPath=`.status.rollout.stage`,description="How far the newest version of the policy is rolled out"
+// +kubebuilder:printcolumn:name="Paused",type=string,JSONPath=`.status.conditions[?(@.type=="Paused")].reason`,description="Why remediation waits for a user"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1,description="Why the policy is ready or not"
 // +kubebuilder:printcolumn:name="Would-Deny",type=integer,JSONPath=`.status.wouldDeny`,priority=1,description="Existing objects that the policy would deny today"

@@ -111,7 +111,8 @@ func unapproved(before, after placementv1.PlacementPolicyStatus) []Notification 
 		return nil
 	}
 	// Remediation may also be paused for another reason, which the condition Paused then has.
-	return []Notification{{events.PlanWaits, fmt.Sprintf("plan %s moves %d objects, and waits for an approval; the condition Paused has the command", plan.Digest, plan.Moves)}}
+	message := fmt.Sprintf("plan %s moves %d objects, and waits for an approval; the condition Paused has the command", plan.Digest, plan.Moves)
+	return []Notification{{events.PlanWaits, message}}
 }
 
 // rolled returns the changes of a rollout.
