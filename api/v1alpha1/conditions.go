@@ -23,7 +23,7 @@ const (
 	// object can be decided. For a quota, it is True if usage is counted and the API server calls Berth. For a
 	// LimitedResource, it is True if the API server calls Berth.
 	ConditionReady = "Ready"
-	// ConditionCompiled is True if the newest generation compiles. The reason then says whether it has probable mistakes, given the
+	// ConditionCompiled is True if the newest generation compiles. The reason then tells if it has probable mistakes, given the
 	// schemas that the API server publishes, and the types, namespaces, and clusters that there are.
 	ConditionCompiled = "Compiled"
 	// ConditionReplicated is True if all data that the policy reads is replicated. If spec.remote is set, it is True if the engine that

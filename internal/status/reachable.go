@@ -61,7 +61,7 @@ func (f Facts) lacks(reason string) bool {
 		reason == placementv1.ReasonPushFailed && (fault.Fault == engine.FaultUndefined || fault.Fault == engine.FaultRefused)
 }
 
-// asked says whether the remote engine answers.
+// asked tells if the remote engine answers.
 func (f Facts) asked() string {
 	if !f.Health.Queried {
 		return fmt.Sprintf("the leader has not asked the engine %s yet", f.Health.Endpoint)
