@@ -156,6 +156,8 @@ type Policy struct {
 	// Schedules reports whether the policy may define the rule scheduling, for which more fields of an object are
 	// decoded. If a policy decides on scheduling although Schedules is false, its verdict is an error.
 	Schedules bool
+	// Rules are the names of the rules of spec.rules, in their order. The policy must not change them.
+	Rules     []string
 	Matcher   *match.Matcher
 	Evaluator Evaluator
 }
@@ -163,8 +165,13 @@ type Policy struct {
 // NewPolicy returns a version of a PlacementPolicy with the given parts. spec has its defaults (WithDefaults), and matcher
 // is compiled from its match.
 func NewPolicy(name string, generation int64, spec placementv1.PlacementPolicySpec, matcher *match.Matcher, e Evaluator, schedules bool) *Policy {
+	names := make([]string, len(spec.Rules))
+	for i, rule := range spec.Rules {
+		names[i] = rule.Name
+	}
 	return &Policy{
 		Name:          name,
+		Rules:         names,
 		Generation:    generation,
 		Priority:      spec.Priority,
 		Mode:          spec.Mode,

@@ -43,11 +43,14 @@ type Decision struct {
 	Errors []string `json:"errors,omitempty"`
 	// Warnings are messages for the client, sorted.
 	Warnings []string `json:"warnings,omitempty"`
+	// Rule is the name of the rule of spec.rules that decides; empty if none applies, and for a policy without rules. It is no part of the
+	// decision contract, nor of what the object gets.
+	Rule string `json:"-"`
 }
 
-// Equal reports whether two decisions are equal.
+// Equal reports whether two decisions are equal, also in the rule that decides.
 func (d Decision) Equal(other Decision) bool {
-	return maps.Equal(d.Annotations, other.Annotations) && maps.Equal(d.Labels, other.Labels) &&
+	return d.Rule == other.Rule && maps.Equal(d.Annotations, other.Annotations) && maps.Equal(d.Labels, other.Labels) &&
 		maps.Equal(d.Scheduling, other.Scheduling) &&
 		slices.Equal(d.Clusters, other.Clusters) && (d.Clusters == nil) == (other.Clusters == nil) &&
 		slices.Equal(d.Errors, other.Errors) && slices.Equal(d.Warnings, other.Warnings)

@@ -100,7 +100,7 @@ func limitToDenials(verdicts []*Verdict) {
 		for i, text := range v.Decision.Errors {
 			errors[i] = text + " (the policy matches the object before this update, and decides whether it may leave)"
 		}
-		v.Decision = Decision{Errors: errors, Warnings: v.Decision.Warnings}
+		v.Decision = Decision{Errors: errors, Warnings: v.Decision.Warnings, Rule: v.Decision.Rule}
 		v.tolerant = true
 	}
 }

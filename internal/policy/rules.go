@@ -63,6 +63,17 @@ func expressions(list []placementv1.Rule) []*celexpression.Program {
 // FromRules reports whether the policy has rules, so that Berth has written Text.
 func (m *Module) FromRules() bool { return m.rendered != nil }
 
+// RuleName returns the name of a rule of the policy as the policy has it, so that decisions share one text. It returns "" if there is no such
+// rule.
+func (m *Module) RuleName(name string) string {
+	for i := range m.rules {
+		if m.rules[i].Name == name {
+			return m.rules[i].Name
+		}
+	}
+	return ""
+}
+
 // Field returns the field of the policy's rules from which a line of Text comes, such as "spec.rules[0].require[1]". It returns ""
 // if the policy has no rules.
 func (m *Module) Field(line int) string {

@@ -106,7 +106,7 @@ type contest struct {
 
 // finding is the result of one policy for one object.
 type finding struct {
-	// effect is what the policy would do to the object; zero for nothing. Objects to which the same happens share it.
+	// effect is what the policy would do to the object; zero for nothing, by no rule. Objects to which the same happens share it.
 	effect unique.Handle[effect]
 	// failure is the reason why the object could not be decided.
 	failure string
@@ -121,11 +121,13 @@ type finding struct {
 	version string
 }
 
-// effect is what a policy would do to an object.
+// effect is what a policy would do to an object, and by which of its rules.
 type effect struct {
 	// violation describes the violation. denied reports whether it is a denial by the policy, and enforced whether the policy is enforced.
 	violation        string
 	denied, enforced bool
+	// rule is the rule of spec.rules that decides the object; empty for none.
+	rule string
 	// changes are what encodeChanges returns. conflicts are the sorted names of policies that set another value, each followed by a space.
 	changes, conflicts string
 }
@@ -175,7 +177,7 @@ func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, uns
 		f.failure = truncate(v.Err.Error())
 		return f
 	}
-	e, parts := effect{denied: len(v.Decision.Errors) > 0}, slices.Clone(v.Decision.Errors)
+	e, parts := effect{denied: len(v.Decision.Errors) > 0, rule: v.Decision.Rule}, slices.Clone(v.Decision.Errors)
 	if !e.denied {
 		// A denied object is not changed.
 		for _, c := range v.Changes {
@@ -492,6 +494,8 @@ type Report struct {
 	// Conflicted is the number of objects with a key that another policy sets to another value, and Conflicts the names of these policies.
 	Conflicted int
 	Conflicts  []string
+	// Rules are the numbers of objects by the rule of spec.rules that decides them. Objects that no rule decides are in none of them.
+	Rules map[string]int
 	// Unsettled are the names of the objects that are no longer patched because they do not settle, and Contested of those that other clients
 	// change back, with the names of these clients. All names are sorted.
 	Unsettled, Contested []string
@@ -532,6 +536,7 @@ func (l *Ledger) Report(policy string) Report {
 	var failed, sample, unsettled []Key
 	for key, f := range a.objects {
 		outcome, _ := f.outcome()
+		out.countRule(f)
 		switch outcome {
 		case Undecided:
 			out.Failed++
@@ -578,6 +583,18 @@ func (l *Ledger) Report(policy string) Report {
 	}
 	out.Conflicts = slices.Sorted(maps.Keys(conflicts))
 	return out
+}
+
+// countRule counts the rule that decides an object.
+func (r *Report) countRule(f finding) {
+	rule := f.result().rule
+	if rule == "" || f.failure != "" {
+		return
+	}
+	if r.Rules == nil {
+		r.Rules = map[string]int{}
+	}
+	r.Rules[rule]++
 }
 
 // RolloutCounts returns the numbers of a policy's matched objects by group, of which there are n. groupOf returns the group of the objects

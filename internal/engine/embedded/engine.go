@@ -141,7 +141,8 @@ func (e *Engine) sharedQuery(ctx context.Context, m *policy.Module) (*rego.Prepa
 	if m.Digest == "" {
 		return prepare()
 	}
-	return e.queries.Get(m.Digest, prepare)
+	// The same Rego in spec.rego and of spec.rules has different queries.
+	return e.queries.Get(strings.Join(append([]string{m.Digest}, askedRules(m)...), " "), prepare)
 }
 
 // PrepareGenerated returns the rules of a module that Berth itself generated. Such a module terminates by construction
@@ -181,12 +182,13 @@ func (g generated) Evaluate(ctx context.Context, input map[string]any) (map[stri
 	return evaluateQuery(ctx, g.query, rego.EvalParsedInput(value))
 }
 
-// queryText returns a query for those rules of the decision contract that the module defines, and for nothing else of
-// the package. Each rule is wrapped in a comprehension, so that an undefined rule does not make the whole query
-// undefined.
+// queryText returns a query for those rules of the decision contract that the module defines, for the name of the rule of spec.rules
+// that decides, and for nothing else of the package. Each rule is wrapped in a comprehension, so that an undefined rule does not make
+// the whole query undefined.
 func queryText(m *policy.Module) string {
-	parts := make([]string, len(m.Rules))
-	for i, rule := range m.Rules {
+	asked := askedRules(m)
+	parts := make([]string, len(asked))
+	for i, rule := range asked {
 		parts[i] = fmt.Sprintf("%q: [x | x := %s.%s]", rule, m.Package, rule)
 	}
 	return resultVariable + " := {" + strings.Join(parts, ", ") + "}"
@@ -432,7 +434,7 @@ func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, 
 	if known != nil {
 		options = append(options, rego.EvalVirtualCache(known))
 	}
-	rules, err := evaluateQuery(context.WithValue(ctx, predicateCallerKey{}, caller), p.query, options...)
+	values, err := evaluateQuery(context.WithValue(ctx, predicateCallerKey{}, caller), p.query, options...)
 	if err != nil {
 		text := err.Error()
 		if caller.failed != nil {
@@ -444,7 +446,9 @@ func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, 
 	if known != nil {
 		known.storeComputed()
 	}
-	return placement.ParseDecision(rules)
+	decision, err := placement.ParseDecision(values)
+	decision.Rule = decidingRule(p.module, values)
+	return decision, err
 }
 
 // evaluationError is an error from the evaluation of a text that policies share. Its message names the file of the

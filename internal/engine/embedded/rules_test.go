@@ -293,3 +293,42 @@ func TestWhyNot(t *testing.T) {
 		}
 	})
 }
+
+// TestDecidingRule checks that decisions have the name of the rule that decides, with one text for all, and that the same Rego of an author has
+// none.
+func TestDecidingRule(t *testing.T) {
+	const rules = `[{name: gone, when: {objectSelector: {matchLabels: {team: bank}}}}, {name: none, when: {objectSelector: {matchLabels: {team: shop}}}, ` +
+		`require: [{label: pci, operator: Gt, values: ["9"]}], otherwise: NextRule}, {name: eu, when: {annotations: [{key: pci, operator: Exists}]}, require: [{field: region, operator: In, values: [eu]}]}]`
+	ev, _ := ruled(t, rules)
+	decide := func(input map[string]any) placement.Decision {
+		d, err := ev.Evaluate(t.Context(), input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	bank := ruledObject("c")
+	bank["metadata"].(map[string]any)["labels"] = map[string]any{"team": "bank"}
+	other := ruledObject("d")
+	other["metadata"] = map[string]any{"name": "d", "namespace": "ns"}
+	for name, test := range map[string]struct {
+		input map[string]any
+		want  string
+	}{"NextRule": {ruledObject("a"), "eu"}, "Empty": {bank, "gone"}, "None": {other, ""}} {
+		if got := decide(test.input).Rule; got != test.want {
+			t.Errorf("%s: rule %q, want %q", name, got, test.want)
+		}
+	}
+	e, _ := ruledEngine()
+	byRules, m := prepare(t, e, ruledBy(t, rules))
+	byAuthor, _ := prepare(t, e, placementv1.PlacementPolicySpec{Rego: m.Text, RegoVersion: placementv1.RegoV1})
+	for _, test := range []struct {
+		evaluator placement.Evaluator
+		want      string
+	}{{byRules, "eu"}, {byAuthor, ""}, {byRules, "eu"}} {
+		d, err := test.evaluator.Evaluate(t.Context(), ruledObject("b"))
+		if err != nil || d.Rule != test.want {
+			t.Errorf("rule %q, want %q, error %v", d.Rule, test.want, err)
+		}
+	}
+}

@@ -24,6 +24,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/rules"
 )
 
@@ -60,6 +61,24 @@ func (p *evaluator) WhyNot(ctx context.Context, input map[string]any, clusters [
 		return nil
 	}
 	return reasonsOf(clusters, solution)
+}
+
+// askedRules returns the Rego rules whose values an evaluation returns: those of the decision contract, and the one with the name of the
+// rule of spec.rules that decides. The others depend on that one, so that asking for it last costs no further evaluation.
+func askedRules(m *policy.Module) []string {
+	if !m.FromRules() {
+		return m.Rules
+	}
+	return append(slices.Clip(m.Rules), rules.Decides)
+}
+
+// decidingRule returns the name of the rule of spec.rules that decides, given the values of the asked rules; "" for none.
+func decidingRule(m *policy.Module, values map[string]any) string {
+	name, ok := values[rules.Decides].(string)
+	if !ok || !m.FromRules() {
+		return ""
+	}
+	return m.RuleName(name)
 }
 
 // DecidingRule returns the name of the rule of spec.rules that decides the input. ok is false if none does, or the policy has no rules.
