@@ -172,23 +172,13 @@ func Fields(expression string) *projection.FieldSet {
 
 // addRead adds what an expression reads of the object where it uses it: what the selections around the use select in the end.
 func addRead(fields *projection.FieldSet, use ast.NavigableExpr) {
-	var path []string
-	for {
-		parent, ok := use.Parent()
-		if !ok {
-			break
-		}
-		name, part, ok := selected(parent, use, path)
-		if !ok {
-			break
-		}
-		path, fields = append(path, name), fields.AddName(name)
-		if !part {
-			return
-		}
-		use = parent
+	path, presence := pathFrom(use)
+	for _, name := range path {
+		fields = fields.AddName(name)
 	}
-	fields.AddAll()
+	if !presence {
+		fields.AddAll()
+	}
 }
 
 // selected returns the name of the member that an expression selects of one of its parts, such as operand.name, operand["name"],

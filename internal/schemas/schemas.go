@@ -112,9 +112,16 @@ const maxKinds = 16
 
 // Check checks a policy that compiles. The parameter bound has the groups that its plural names are bound to; nil for a
 // policy that has not been bound yet. An error means that the policy can't be compiled or bound, that schemas could not
-// be read, or that ctx ended. A policy that a remote engine decides has no findings.
+// be read, or that ctx ended. A policy that a remote engine decides has no findings. Of a policy with rules, the CEL
+// expressions are checked.
 func (c *Checker) Check(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (*Report, error) {
 	report := &Report{uses: map[string]string{}}
+	if typecheck.HasExpressions(spec.Rules) {
+		if err := c.checkRules(report, spec); err != nil {
+			return nil, err
+		}
+		return report, nil
+	}
 	if spec.Remote != nil || spec.Rego == "" {
 		return report, nil
 	}
@@ -156,6 +163,20 @@ func (c *Checker) Check(ctx context.Context, name string, spec placementv1.Place
 		report.Result, err = typecheck.Result{Unchecked: err.Error()}, nil
 	}
 	return report, err
+}
+
+// checkRules checks the CEL expressions of a policy's rules, and adds the findings to the report.
+func (c *Checker) checkRules(report *Report, spec placementv1.PlacementPolicySpec) error {
+	index, err := c.Index()
+	if err != nil {
+		return err
+	}
+	kinds, err := c.matched(report, index, spec.Match)
+	if err != nil {
+		return err
+	}
+	report.Result = typecheck.CheckRules(spec.Rules, kinds)
+	return nil
 }
 
 // matched returns the kinds that a policy matches. It returns nil if the kind of one of them is unknown. If the policy

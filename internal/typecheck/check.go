@@ -70,6 +70,15 @@ type Finding struct {
 	holds bool
 }
 
+// Text returns the message with the position in the file of a policy of that name. Findings in rules have no position: their message names the
+// field.
+func (f Finding) Text(name string) string {
+	if f.Row == 0 {
+		return f.Message
+	}
+	return fmt.Sprintf("%s.rego:%d:%d: %s", name, f.Row, f.Col, f.Message)
+}
+
 // samePosition reports whether two findings have the same position.
 func (f Finding) samePosition(other Finding) bool {
 	return f.Position == other.Position

@@ -192,7 +192,7 @@ func (q *question) policyFindings(ctx context.Context, p *simulation.Policy) ([]
 			return nil, fmt.Errorf("checking the types of %s: %w", object, err)
 		}
 		for _, f := range report.Findings {
-			out = append(out, Finding{object, p.Spec.Strict, fmt.Sprintf("%s.rego:%d:%d: %s", p.Name, f.Row, f.Col, f.Message)})
+			out = append(out, Finding{object, p.Spec.Strict, f.Text(p.Name)})
 		}
 	}
 	path := field.NewPath("spec", "match")

@@ -44,9 +44,13 @@ func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv
 		}
 		return admission.Warnings{fmt.Sprintf("the types of the policy are not checked: %v; the condition Compiled shows the result later", err)}, nil, nil
 	}
+	checked := "spec.rego"
+	if len(spec.Rules) > 0 {
+		checked = "spec.rules"
+	}
 	add := func(text string) {
 		if spec.Strict {
-			errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: "spec.rego", BadValue: field.OmitValueType{}, Detail: text})
+			errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: checked, BadValue: field.OmitValueType{}, Detail: text})
 		} else {
 			warnings = append(warnings, text)
 		}
@@ -58,7 +62,7 @@ func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv
 		if finding.Warned && !spec.Strict {
 			continue
 		}
-		text := fmt.Sprintf("%s.rego:%d:%d: %s", name, finding.Row, finding.Col, finding.Message)
+		text := finding.Text(name)
 		if finding.Rule != "" {
 			text += fmt.Sprintf(" (the rule %s can't have a value from here)", finding.Rule)
 		}

@@ -1,0 +1,143 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package typecheck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/types"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/celexpression"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/suggest"
+)
+
+// HasExpressions reports whether rules have CEL expressions.
+func HasExpressions(rules []placementv1.Rule) bool {
+	return slices.ContainsFunc(rules, func(r placementv1.Rule) bool { return r.When != nil && r.When.Expression != "" })
+}
+
+// CheckRules returns the findings in the CEL expressions of rules: fields that objects of none of the kinds have. Their messages name the
+// field of the rule. It finds nothing if no kind is known.
+func CheckRules(rules []placementv1.Rule, kinds []Kind) Result {
+	var found []Finding
+	for i, rule := range rules {
+		if rule.When == nil || rule.When.Expression == "" || len(kinds) == 0 {
+			continue
+		}
+		for _, path := range celexpression.Paths(rule.When.Expression) {
+			if message := lackingIn(kinds, path); message != "" {
+				found = append(found, Finding{Message: fmt.Sprintf("spec.rules[%d].when.expression: rule %s: %s", i, rule.Name, message)})
+			}
+		}
+	}
+	return Result{Findings: found[:min(len(found), MaxFindings)], Total: len(found)}
+}
+
+// lackingIn says that objects of none of the kinds have a path; "" if those of one kind may have it. It prefers a message with a suggestion.
+func lackingIn(kinds []Kind, path []string) (message string) {
+	for _, kind := range kinds {
+		next := lacking(kind.Type, path)
+		if next == "" {
+			return ""
+		}
+		if message == "" || strings.Contains(next, didYouMean) && !strings.Contains(message, didYouMean) {
+			message = next
+		}
+	}
+	return message
+}
+
+// lacking says that objects of a type do not have a path; "" if they may have it.
+func lacking(t types.Type, path []string) string {
+	for i, name := range path {
+		next := types.Select(t, name)
+		if next != nil {
+			t = next
+			continue
+		}
+		parent := expressionPath(path[:i])
+		fields := fieldsOf(t)
+		if fields == nil {
+			return fmt.Sprintf("no matched object has %s: %s is %s and has no fields", expressionPath(path[:i+1]), parent, policy.DescribeType(t))
+		}
+		message := fmt.Sprintf("no matched object has %s: %s has no field %q", expressionPath(path[:i+1]), parent, name)
+		if meant := meantBy(t, fields, path, i); meant != nil {
+			message += fmt.Sprintf("; "+didYouMean+" %s?", expressionPath(meant))
+		}
+		return message
+	}
+	return ""
+}
+
+// meantBy returns the path that is probably meant by one whose i-th name the type does not have: with a level more, or with a similar name. It
+// returns nil if there is none.
+func meantBy(t types.Type, fields, path []string, i int) []string {
+	for _, between := range fields {
+		if inner := types.Select(t, between); slices.Contains(fieldsOf(inner), path[i]) {
+			return slices.Concat(path[:i], []string{between}, path[i:])
+		}
+	}
+	near, ok := transposed(path[i], fields)
+	if !ok {
+		near, ok = suggest.Nearest(path[i], fields)
+	}
+	if !ok {
+		return nil
+	}
+	return slices.Concat(path[:i], []string{near}, path[i+1:])
+}
+
+// fieldsOf returns the names of the known fields of an object's type, sorted; nil for another type.
+func fieldsOf(t types.Type) []string {
+	var out []string
+	switch t := t.(type) {
+	case *types.Object:
+		out = []string{}
+		for _, p := range t.StaticProperties() {
+			if name, ok := p.Key.(string); ok {
+				out = append(out, name)
+			}
+		}
+	case types.Any:
+		// A field that may be null.
+		for _, one := range t {
+			out = append(out, fieldsOf(one)...)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// expressionPath writes a path below the variable object as a CEL expression.
+func expressionPath(path []string) string {
+	var out strings.Builder
+	out.WriteString("object")
+	for _, name := range path {
+		if strings.ContainsFunc(name, func(r rune) bool {
+			return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+		}) {
+			fmt.Fprintf(&out, "[%q]", name)
+		} else {
+			out.WriteString("." + name)
+		}
+	}
+	return out.String()
+}
