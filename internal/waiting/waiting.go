@@ -1,0 +1,183 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package waiting says in words what existing objects wait for before remediation gives them what policies decide, when they go on, and which
+// command lets them go on. The status of policies and all commands of the plugin use these words.
+package waiting
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// Reasons that only Wait has: no object that Berth has to patch waits for them in the status.
+const (
+	// Update means that remediation leaves existing objects to their updates.
+	Update placementv1.WaitingReason = "Update"
+	// Release means that a change exceeds the blast radius.
+	Release placementv1.WaitingReason = "Release"
+	// StageApproval means that the next stage of a rollout is not approved.
+	StageApproval placementv1.WaitingReason = "StageApproval"
+	// Soak means that a stage of a rollout has to pass without failures for a time.
+	Soak placementv1.WaitingReason = "Soak"
+)
+
+// Wait is what remediation of a policy waits for.
+type Wait struct {
+	Reason placementv1.WaitingReason
+	// Policy is the policy whose approval, window, budget, or stage it is.
+	Policy string
+	// Until is when the next window opens; zero if none ever does.
+	Until time.Time
+	// Group is the group of the policy's budget; empty for none.
+	Group string
+	// Mode is the policy's remediation mode. It is used only for Update.
+	Mode placementv1.RemediationMode
+	// Pause identifies the pause because of failures; empty if it is not known.
+	Pause string
+}
+
+// orUpdate follows what an update of the object need not wait for.
+const orUpdate = ", or for an update that changes what the policy reads or writes"
+
+// String returns what follows "it waits": when the object goes on, and the command if there is one.
+func (w Wait) String() string {
+	if w.passes() {
+		return w.phrase() + orUpdate
+	}
+	return w.phrase()
+}
+
+// passes reports whether an update that changes what the policy reads or writes does not wait.
+func (w Wait) passes() bool {
+	return slices.Contains([]placementv1.WaitingReason{placementv1.WaitingForApproval, placementv1.WaitingForWindow, placementv1.WaitingForBudget}, w.Reason)
+}
+
+// phrase returns the words of String without those about updates.
+func (w Wait) phrase() string {
+	of := "PlacementPolicy " + w.Policy
+	switch w.Reason {
+	case placementv1.WaitingForApproval:
+		return fmt.Sprintf("for an approval of the plan of %s (kubectl berth approve %s)", of, w.Policy)
+	case placementv1.WaitingForWindow:
+		opens := "none of which ever opens"
+		if !w.Until.IsZero() {
+			opens = "the next of which opens at " + w.Until.UTC().Format(time.RFC3339)
+		}
+		return fmt.Sprintf("for a window of %s, %s", of, opens)
+	case placementv1.WaitingForBudget:
+		shared := ""
+		if w.Group != "" {
+			shared = ", which the policies of the group " + w.Group + " share"
+		}
+		return fmt.Sprintf("for its turn within spec.remediation.budget of %s%s", of, shared)
+	case placementv1.WaitingForAvailability:
+		return fmt.Sprintf("until fewer objects of %s are unavailable (spec.remediation.budget.maxUnavailable)", of)
+	case placementv1.WaitingAfterFailures:
+		command := "its condition Paused has the command"
+		if w.Pause != "" {
+			command = fmt.Sprintf("kubectl annotate placementpolicies.%s %s --overwrite %s=%s",
+				placementv1.GroupVersion.Group, w.Policy, placementv1.ResumeAfterFailuresAnnotation, w.Pause)
+		}
+		return fmt.Sprintf("until the patches of %s go on, of which too many failed (%s)", of, command)
+	case placementv1.WaitingForDisruptionBudget:
+		return "until a PodDisruptionBudget allows its eviction"
+	case Release:
+		return fmt.Sprintf("until the remediation of %s goes on, which a change paused (its condition Paused has the command)", of)
+	case StageApproval:
+		return fmt.Sprintf("for an approval of the next stage of %s (kubectl berth approve %s)", of, w.Policy)
+	case Soak:
+		return fmt.Sprintf("until a stage of %s has soaked (status.rollout.message says until when)", of)
+	}
+	return w.update(of)
+}
+
+// update returns the words for a policy that leaves existing objects to their updates.
+func (w Wait) update(of string) string {
+	update := "an update that changes what " + of + " reads or writes"
+	switch w.Mode {
+	case placementv1.RemediationNewOnly:
+		update = "an update that changes what " + of + " writes"
+	case placementv1.RemediationOff:
+		update = "its next update"
+	}
+	return fmt.Sprintf("for %s (spec.remediation.mode of %s is %s)", update, of, w.Mode)
+}
+
+// Waits is what an object waits for, in this order.
+type Waits []Wait
+
+// String returns what follows "it waits"; "" if the object does not wait.
+func (w Waits) String() string {
+	texts, passes := make([]string, len(w)), len(w) > 0
+	for i, one := range w {
+		texts[i], passes = one.phrase(), passes && one.passes()
+	}
+	out := strings.Join(texts, ", and then ")
+	if passes {
+		out += orUpdate
+	}
+	return out
+}
+
+// Of returns what an existing object of a namespace waits for at a time until remediation of a policy changes it. The status of the policy tells
+// of approvals and pauses. What only the leader knows, such as which objects are unavailable, is left out.
+func Of(p *placement.Policy, s placementv1.PlacementPolicyStatus, namespace string, now time.Time) (out Waits) {
+	switch p.Remediation {
+	case placementv1.RemediationManual, placementv1.RemediationNewOnly, placementv1.RemediationOff:
+		return Waits{{Reason: Update, Policy: p.Name, Mode: p.Remediation}}
+	case placementv1.RemediationApproved:
+		if s.Plan == nil || s.Plan.Approval == nil || s.Plan.State != placementv1.PlanInProgress {
+			out = append(out, Wait{Reason: placementv1.WaitingForApproval, Policy: p.Name})
+		}
+	}
+	if s.Paused != nil && within(s.Paused.Namespaces, namespace) {
+		out = append(out, Wait{Reason: Release, Policy: p.Name})
+	}
+	if f := s.Failures; f != nil && f.Pause != "" && within(f.PausedNamespaces, namespace) {
+		out = append(out, Wait{Reason: placementv1.WaitingAfterFailures, Policy: p.Name, Pause: f.Pause})
+	}
+	if open, opens := p.Windows.Open(now); !open {
+		out = append(out, Wait{Reason: placementv1.WaitingForWindow, Policy: p.Name, Until: opens})
+	}
+	if b := p.Budget; b.Group != "" || b.MaxPerMinute+b.MaxConcurrent+b.PerNamespace > 0 {
+		out = append(out, Wait{Reason: placementv1.WaitingForBudget, Policy: p.Name, Group: b.Group})
+	}
+	return out
+}
+
+// within reports whether a pause in some namespaces, or in all if there are none, includes a namespace.
+func within(namespaces []string, namespace string) bool {
+	return len(namespaces) == 0 || slices.Contains(namespaces, namespace)
+}
+
+// OfRollout returns what the rollout of a policy waits for; nil if it waits for nothing that these words have.
+func OfRollout(policy string, r *placementv1.RolloutStatus) Waits {
+	switch {
+	case r == nil:
+		return nil
+	case r.State == placementv1.RolloutWaitingForApproval:
+		return Waits{{Reason: StageApproval, Policy: policy}}
+	case r.State == placementv1.RolloutSoaking:
+		return Waits{{Reason: Soak, Policy: policy}}
+	}
+	return nil
+}
