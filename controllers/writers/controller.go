@@ -176,6 +176,21 @@ func (c *Controller) apply(ctx context.Context, want, have client.Object, same f
 	return c.client.Update(ctx, want)
 }
 
+// metadataIsKept is true of an update of a PlacementPolicy that changes nothing but the annotations of an approval.
+var metadataIsKept = func() string {
+	approval := fmt.Sprintf("['%s', '%s', '%s']", placementv1.ApproveAnnotation, placementv1.ApproveStageAnnotation, placementv1.ApprovedByAnnotation)
+	const before, now = "oldObject.metadata.?annotations.orValue({})", "object.metadata.?annotations.orValue({})"
+	out := fmt.Sprintf("%[1]s.all(k, k in %[3]s || k in %[2]s && %[1]s[k] == %[2]s[k]) && %[2]s.all(k, k in %[3]s || k in %[1]s)", before, now, approval)
+	for _, field := range []string{"labels", "ownerReferences", "finalizers"} {
+		empty := "[]"
+		if field == "labels" {
+			empty = "{}"
+		}
+		out += fmt.Sprintf(" && object.metadata.?%[1]s.orValue(%[2]s) == oldObject.metadata.?%[1]s.orValue(%[2]s)", field, empty)
+	}
+	return out
+}()
+
 // CEL expressions of the admission policy.
 const (
 	isScopedQuota = "request.resource.resource == '" + scopedQuotas + "'"
@@ -183,6 +198,10 @@ const (
 	// kind, for example placementpolicies/spec. Nothing serves it, so it grants nothing else. Roles on the kind do not contain
 	// it, not even with all verbs.
 	mayWriteClusterScoped = "authorizer.group(request.resource.group).resource(request.resource.resource).subresource('spec').check('update').allowed()"
+	// mayApprove checks that the user has the permission to update the virtual subresource approval of PlacementPolicies. approves is true of
+	// an update of one that does not change its spec.
+	mayApprove = "authorizer.group(request.resource.group).resource(request.resource.resource).subresource('approval').check('update').allowed()"
+	approves   = "request.resource.resource == 'placementpolicies' && request.operation == 'UPDATE' && object.spec == oldObject.spec"
 	// mayWriteQuotas checks that the user has the permission for a verb on ResourceQuotas in the request's namespace.
 	mayWriteQuotas = "authorizer.group('').resource('resourcequotas').namespace(request.namespace).check('%s').allowed()"
 	// keepsQuota is true of an update of a ScopedQuota that changes neither its spec nor its owner references, such as the
@@ -198,7 +217,8 @@ const (
 // a namespace.
 //
 // A PlacementPolicy, ClusterScopedQuota, or LimitedResource concerns all namespaces. Every write of one requires the permission
-// on the virtual subresource. That includes writes of metadata only: annotations of policies approve and release moves.
+// on the virtual subresource spec. That includes writes of metadata only: annotations of policies approve and release moves. A user who has
+// the permission on the virtual subresource approval instead may approve plans and stages, and change nothing else.
 func spec() admissionregistrationv1.ValidatingAdmissionPolicySpec {
 	return admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: new(admissionregistrationv1.Fail),
@@ -215,7 +235,7 @@ func spec() admissionregistrationv1.ValidatingAdmissionPolicySpec {
 			}}},
 		},
 		Validations: []admissionregistrationv1.Validation{{
-			Expression: isScopedQuota + " || " + mayWriteClusterScoped,
+			Expression: isScopedQuota + " || " + mayWriteClusterScoped + " || " + approves + " && " + metadataIsKept + " && " + mayApprove,
 			MessageExpression: "'user ' + request.userInfo.username + ' may not write ' + request.resource.resource + ': this takes the right to update ' + " +
 				"request.resource.resource + '/spec too, which the ClusterRoles of Berth for editors and admins of this kind have; ask an administrator of the cluster'",
 			Reason: new(metav1.StatusReasonForbidden),
