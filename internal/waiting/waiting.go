@@ -38,6 +38,8 @@ const (
 	StageApproval placementv1.WaitingReason = "StageApproval"
 	// Soak means that a stage of a rollout has to pass without failures for a time.
 	Soak placementv1.WaitingReason = "Soak"
+	// Running means that a system has not reported yet that moved objects run in their new clusters.
+	Running placementv1.WaitingReason = "Running"
 )
 
 // Wait is what remediation of a policy waits for.
@@ -45,7 +47,7 @@ type Wait struct {
 	Reason placementv1.WaitingReason
 	// Policy is the policy whose approval, window, budget, or stage it is.
 	Policy string
-	// Until is when the next window opens; zero if none ever does.
+	// Until is when the next window opens, or when a moved object fails; zero for never.
 	Until time.Time
 	// Group is the group of the policy's budget; empty for none.
 	Group string
@@ -104,6 +106,12 @@ func (w Wait) phrase() string {
 		return fmt.Sprintf("until the remediation of %s goes on, which a change paused (its condition Paused has the command)", of)
 	case StageApproval:
 		return fmt.Sprintf("for an approval of the next stage of %s (kubectl berth approve %s)", of, w.Policy)
+	case Running:
+		text := "until a system of spec.delivery of " + of + " reports that it runs in its new clusters"
+		if !w.Until.IsZero() {
+			text += "; it fails at " + w.Until.UTC().Format(time.RFC3339)
+		}
+		return text
 	case Soak:
 		return fmt.Sprintf("until a stage of %s has soaked (status.rollout.message says until when)", of)
 	}
