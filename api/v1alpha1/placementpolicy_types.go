@@ -732,6 +732,14 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Conflicted *int32 `json:"conflicted,omitempty"`
 
+	// rules lists how many existing objects each rule of spec.rules decides, in the order of spec.rules. In the midst of a rollout, those that
+	// only an earlier version of the policy has follow. The other matched objects are decided by no rule, or can't be decided. At most 64 rules.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Rules []RuleStatus `json:"rules,omitempty"`
+
 	// remediated is the number of patches and evictions that remediated existing objects since Berth began to count for this policy. What
 	// a leader did that was killed before it wrote the number is taken from its plan: it is what was left of the plan, and what the next
 	// leader does not have to move.
@@ -745,6 +753,11 @@ type PlacementPolicyStatus struct {
 	// +listMapKey=reason
 	// +kubebuilder:validation:MaxItems=8
 	Waiting []WaitingObjects `json:"waiting,omitempty"`
+
+	// waitsFor is a summary of waiting, and of what the next stage of the rollout waits for, for display.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	WaitsFor string `json:"waitsFor,omitempty"`
 
 	// moving lists the first of the objects that Berth moved to other clusters and that do not run there yet, as far as a system of
 	// spec.delivery reports it, ordered by resource, namespace and name. A new leader goes on with these moves. At most 100 items.
@@ -805,6 +818,20 @@ type PlacementPolicyStatus struct {
 	Dependencies []Dependency `json:"dependencies,omitempty"`
 }
 
+// RuleStatus is what is known of a rule of spec.rules.
+type RuleStatus struct {
+	// name is the name of the rule.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+
+	// objects is the number of existing objects that the rule decides.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Objects *int32 `json:"objects,omitempty"`
+}
+
 // WaitingReason is why objects are not patched yet.
 //
 // +kubebuilder:validation:Enum=Budget;Window;Approval;Availability;Failures;DisruptionBudget
@@ -843,6 +870,16 @@ type WaitingObjects struct {
 	// until is when the next window opens. It is present only if the reason is Window.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
+
+	// policy is the policy for whose window or availability the objects wait, if it is another one that also decides them.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Policy string `json:"policy,omitempty"`
+
+	// message says what the objects wait for, when they go on, and the command that lets them go on if there is one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
 }
 
 // PlanReason is why existing objects have to be patched.
@@ -1374,6 +1411,7 @@ type Dependency struct {
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,description="What decisions do"
 // +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`,description="Existing objects that the policy matches"
 // +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.violations`,description="Existing objects that differ from their decision or can't be decided"
+// +kubebuilder:printcolumn:name="Waiting",type=string,JSONPath=`.status.waitsFor`,description="What existing objects, or the next stage, wait for"
 // +kubebuilder:printcolumn:name="Remediated",type=integer,JSONPath=`.status.remediated`,description="Patches that brought objects into line"
 // +kubebuilder:printcolumn:name="Stage",type=string,JSONPath=`.status.rollout.stage`,description="How far the newest version of the policy is rolled out"
 // +kubebuilder:printcolumn:name="Paused",type=string,JSONPath=`.status.conditions[?(@.type=="Paused")].reason`,description="Why remediation waits for a user"

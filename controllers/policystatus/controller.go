@@ -331,19 +331,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	next := status.Compute(obj.Status, facts)
 	if facts.State != nil {
-		c.Metrics.AmbiguousClusters(obj.Name, len(facts.Ambiguous))
-		c.Metrics.Violations(obj.Name, facts.Report.Violations)
-		c.Metrics.Paused(obj.Name, facts.Report.Pause.Everywhere() || facts.Waiting.Paused(), facts.PausedNamespaces())
-		c.Metrics.Waiting(obj.Name, func(reason placementv1.WaitingReason) int { return status.WaitingFor(next, reason) })
-		moves, done := status.CarriedOut(next.Plan)
-		c.Metrics.Plan(obj.Name, moves, done)
-		c.Metrics.Rollout(obj.Name, next.Rollout)
-		switch {
-		case next.Delivery == nil:
-			c.Metrics.Delivery(obj.Name, nil)
-		case facts.DeliverySettled:
-			c.Metrics.Delivery(obj.Name, &facts.Delivery)
-		}
+		c.measure(obj, next, facts)
 	}
 	result := reconcile.Result{RequeueAfter: again}
 	if facts.Health != nil && !facts.Settled || facts.Held(next.Undecided) || c.counts(obj.Name) {
@@ -373,6 +361,24 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	return result, nil
+}
+
+// measure sets the metrics of a policy that is loaded to its next status.
+func (c *Controller) measure(obj *placementv1.PlacementPolicy, next placementv1.PlacementPolicyStatus, facts status.Facts) {
+	c.Metrics.AmbiguousClusters(obj.Name, len(facts.Ambiguous))
+	c.Metrics.Violations(obj.Name, facts.Report.Violations)
+	c.Metrics.Rules(obj.Name, obj.Status.Rules, next.Rules)
+	c.Metrics.Paused(obj.Name, facts.Report.Pause.Everywhere() || facts.Waiting.Paused(), facts.PausedNamespaces())
+	c.Metrics.Waiting(obj.Name, func(reason placementv1.WaitingReason) int { return status.WaitingFor(next, reason) })
+	moves, done := status.CarriedOut(next.Plan)
+	c.Metrics.Plan(obj.Name, moves, done)
+	c.Metrics.Rollout(obj.Name, next.Rollout)
+	switch {
+	case next.Delivery == nil:
+		c.Metrics.Delivery(obj.Name, nil)
+	case facts.DeliverySettled:
+		c.Metrics.Delivery(obj.Name, &facts.Delivery)
+	}
 }
 
 // counts reports whether it is not known yet how many moves an earlier leader made after it wrote the policy's status.

@@ -58,6 +58,9 @@ type Finding struct {
 	// Impossible is what can't decide any matched object: a rule of the decision contract, or the path of a rule in spec.rules; "" for
 	// nothing.
 	Impossible string
+	// Rule is the rule of spec.rules that the finding is about, if it holds only while the rule decides none of many existing objects; "" for
+	// other findings.
+	Rule string
 }
 
 // Text returns the message with the position in the file of a policy of that name.
@@ -186,9 +189,12 @@ func (f *Finder) All(ctx context.Context, name string, spec placementv1.Placemen
 	if len(errs) > 0 {
 		return nil, false
 	}
-	out := slices.Concat(f.match(ctx, spec.Match, matcher), f.Stages(ctx, name, spec, matcher), f.Policy(ctx, Policy{name, spec, matcher, module, binding}))
+	out := slices.Concat(f.match(ctx, spec.Match, matcher), f.Stages(ctx, name, spec, matcher), f.Policy(ctx, Policy{name, spec, matcher, module, binding}),
+		f.findingsOfIdleRules(ctx, spec, matcher))
 	namespaces = len(module.Keyed) > 0 || spec.Rollout != nil && len(spec.Rollout.Stages) > 0 || matcher.SelectsNamespaces() ||
-		slices.ContainsFunc(spec.Rules, func(r placementv1.Rule) bool { return r.When != nil && r.When.NamespaceSelector != nil })
+		slices.ContainsFunc(spec.Rules, func(r placementv1.Rule) bool {
+			return r.When != nil && (r.When.NamespaceSelector != nil || r.When.ObjectSelector != nil)
+		})
 	return slices.DeleteFunc(out, func(found Finding) bool { return found.Level == Notice }), namespaces
 }
 

@@ -69,7 +69,7 @@ type Metric struct {
 // All returns Berth's metrics, sorted by name. The caller must not change the result.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
-		decisions, decisionDuration, decisionErrors, decisionMemo, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, policyAmbiguousClusters, violations, policyPaused, policyPausedNamespaces, policyWaiting, policyPlanMoves, policyPlanDone, policyPlanDuration, policyRolloutState, policyRolloutStages, policyRolloutReached, policyDelivery, remediations,
+		decisions, decisionDuration, decisionErrors, decisionMemo, ruleMemo, admissionDuration, policies, policyRuleObjects, replicatedObjects, replicatedBytes, replicatedConfirmed, policyAmbiguousClusters, violations, policyPaused, policyPausedNamespaces, policyWaiting, policyPlanMoves, policyPlanDone, policyPlanDuration, policyRolloutState, policyRolloutStages, policyRolloutReached, policyDelivery, remediations,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
 		unauthenticatedRequests,
 		remoteRequests, remoteDuration, remoteCircuitOpen, remotePushes, remoteLoads, remotePending,
@@ -222,6 +222,11 @@ var (
 		Name: "berth_violations", Type: Gauge, Reporter: TheLeader,
 		Help:   "Existing objects that differ from what a policy decides, or that it can't decide.",
 		Labels: []Label{ofPolicy},
+	}
+	policyRuleObjects = Metric{
+		Name: "berth_policy_rule_objects", Type: Gauge, Reporter: TheLeader,
+		Help:   "Existing objects that a rule of spec.rules of a policy decides.",
+		Labels: []Label{ofPolicy, {Name: "rule"}},
 	}
 	policyWaiting = Metric{
 		Name: "berth_policy_waiting", Type: Gauge, Reporter: TheLeader,

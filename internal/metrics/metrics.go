@@ -25,6 +25,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/delivery"
@@ -117,6 +118,7 @@ type Metrics struct {
 	requests         *prometheus.HistogramVec
 	policies         *prometheus.GaugeVec
 	violations       *prometheus.GaugeVec
+	ruleObjects      *prometheus.GaugeVec
 	ambiguous        *prometheus.GaugeVec
 	paused           *prometheus.GaugeVec
 	pausedNamespaces *prometheus.GaugeVec
@@ -138,10 +140,10 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		Remote:    newRemote(),
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
 		requests: admissionDuration.histogram(), policies: policies.gauge(),
-		ambiguous: policyAmbiguousClusters.gauge(), violations: violations.gauge(), paused: policyPaused.gauge(), pausedNamespaces: policyPausedNamespaces.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(), remediations: remediations.counter(), rollouts: newRolloutMetrics(), deliveries: newDeliveryMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(),
+		ambiguous: policyAmbiguousClusters.gauge(), violations: violations.gauge(), ruleObjects: policyRuleObjects.gauge(), paused: policyPaused.gauge(), pausedNamespaces: policyPausedNamespaces.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(), remediations: remediations.counter(), rollouts: newRolloutMetrics(), deliveries: newDeliveryMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(),
 		refused: unauthenticatedRequests.counter().WithLabelValues(),
 	}
-	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.ambiguous, m.violations, m.paused, m.pausedNamespaces, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.refused}
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.ambiguous, m.violations, m.ruleObjects, m.paused, m.pausedNamespaces, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.refused}
 	for _, c := range slices.Concat(own, m.rollouts.collectors(), m.deliveries.collectors(), m.quotas.collectors(), m.Remote.collectors()) {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -209,6 +211,20 @@ func (m *Metrics) AmbiguousClusters(policy string, names int) {
 // Violations sets how many objects violate a policy.
 func (m *Metrics) Violations(policy string, objects int) {
 	m.ofPolicies.touch(policy, func() { m.violations.WithLabelValues(policy).Set(float64(objects)) })
+}
+
+// Rules sets how many objects each rule of a policy decides. before are the rules that had series until now.
+func (m *Metrics) Rules(policy string, before, now []placementv1.RuleStatus) {
+	m.ofPolicies.touch(policy, func() {
+		for _, rule := range before {
+			if !slices.ContainsFunc(now, func(r placementv1.RuleStatus) bool { return r.Name == rule.Name }) {
+				m.ruleObjects.DeleteLabelValues(policy, rule.Name)
+			}
+		}
+		for _, rule := range now {
+			m.ruleObjects.WithLabelValues(policy, rule.Name).Set(float64(ptr.Deref(rule.Objects, 0)))
+		}
+	})
 }
 
 // waitingReasons are the values of a label for the reasons why objects wait.
@@ -286,6 +302,7 @@ func (m *Metrics) ForgetPolicy(policy string) {
 		m.errors.DeletePartialMatch(labels)
 		m.ambiguous.DeletePartialMatch(labels)
 		m.violations.DeletePartialMatch(labels)
+		m.ruleObjects.DeletePartialMatch(labels)
 		m.paused.DeletePartialMatch(labels)
 		m.pausedNamespaces.DeletePartialMatch(labels)
 		m.waiting.DeletePartialMatch(labels)

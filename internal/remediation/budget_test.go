@@ -106,10 +106,10 @@ func TestBudget(t *testing.T) {
 	spend(0, "b", false, 10*time.Second, paced)
 	spend(time.Second, "c", false, 9*time.Second, closed)
 	spend(time.Second, "d", false, 9*time.Second, paced, closed)
-	if diff := cmp.Diff(remediation.Waiting{Paced: 2, Closed: 1, Opens: midnight.Add(30 * time.Minute)}, c.waiting("paced")); diff != "" {
+	if diff := cmp.Diff(remediation.Waiting{Paced: 2, Closed: 1, Opens: midnight.Add(30 * time.Minute), ClosedFor: "closed"}, c.waiting("paced")); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(remediation.Waiting{Closed: 2, Opens: midnight.Add(30 * time.Minute)}, c.waiting("closed")); diff != "" {
+	if diff := cmp.Diff(remediation.Waiting{Closed: 2, Opens: midnight.Add(30 * time.Minute), ClosedFor: "closed"}, c.waiting("closed")); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	// One object waits longest, and the next one is tried after the interval even if the first one is not patched.

@@ -578,9 +578,11 @@ type Waiting struct {
 	// that wait until it is known which objects are ready, Stopped those that wait because too many patches failed, and Protected the Pods
 	// that wait because a PodDisruptionBudget does not allow their eviction.
 	Paced, Settling, Stopped, Protected int
-	// Closed are the objects that wait until a window opens, and Opens is when one does; zero if none ever does.
-	Closed int
-	Opens  time.Time
+	// Closed are the objects that wait until a window opens, and Opens is when the first one does; zero if none ever does. It is one of the policy
+	// ClosedFor, which may be another one that wants to patch the same objects.
+	Closed    int
+	Opens     time.Time
+	ClosedFor string
 	// Unavailable are the objects that wait because UnavailableNow objects, of which FirstUnavailable is one, are unavailable, and
 	// MaxUnavailable may be, for the policy UnavailableFor, which may be another one that wants to patch the same objects.
 	Unavailable, UnavailableNow, MaxUnavailable int
@@ -691,7 +693,11 @@ func (w *Waiting) add(n int, by block) {
 	switch by.reason {
 	case forWindow:
 		w.Closed += n
-		w.Opens = earliest(w.Opens, by.until)
+		// Of windows that open at the same time, the name decides, so that reports do not alternate.
+		next := earliest(w.Opens, by.until)
+		if w.ClosedFor == "" || !next.Equal(w.Opens) || by.until.Equal(next) && by.policy < w.ClosedFor {
+			w.Opens, w.ClosedFor = next, by.policy
+		}
 	case forAvailability:
 		w.Unavailable += n
 		if w.UnavailableFor == "" {

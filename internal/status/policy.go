@@ -143,6 +143,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	s.delivery(old, f)
 	s.objects(old, f)
 	out.Rollout = f.Rollout
+	out.WaitsFor = waitsFor(out, f.State.Policy.Name)
 	s.set(placementv1.ConditionRolledOut, rolledOut(out.Rollout, f))
 	s.paused(old, f)
 	s.set(placementv1.ConditionReady, s.ready(f))
@@ -487,7 +488,7 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 	if !f.Report.Assessing || !f.State.Policy.RemediatesExisting() {
 		s.counts(f, old.Undecided)
 		s.out.Plan, s.out.UsedApproval = f.plan(old.Plan), f.usedApproval(old.UsedApproval)
-		s.out.Waiting = waiting(f.Waiting, s.out.Plan)
+		s.waiting(f)
 		if s.out.Failures = old.Failures; !f.Resuming {
 			s.out.Failures = failures(f.Waiting)
 		}
@@ -496,7 +497,7 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 	}
 	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
 	s.out.Matched, s.out.Violations, s.out.WouldDeny, s.out.WouldMove = old.Matched, old.Violations, old.WouldDeny, old.WouldMove
-	s.out.Undecided, s.out.Conflicted, s.out.ViolationSample = old.Undecided, old.Conflicted, old.ViolationSample
+	s.out.Undecided, s.out.Conflicted, s.out.ViolationSample, s.out.Rules = old.Undecided, old.Conflicted, old.ViolationSample, old.Rules
 	s.out.Waiting, s.out.Plan, s.out.Failures, s.out.UsedApproval = old.Waiting, old.Plan, old.Failures, old.UsedApproval
 	known := s.find(placementv1.ConditionCompliant)
 	compliant := known
@@ -662,7 +663,7 @@ func (s *setter) counts(f Facts, before *int32) {
 	if !f.State.Policy.RemediatesExisting() {
 		return
 	}
-	s.out.Matched = new(int32(f.Report.Matched))
+	s.out.Matched, s.out.Rules = new(int32(f.Report.Matched)), f.rules()
 	undecided := f.undecidedObjects(before)
 	s.out.Violations = new(int32(f.Report.Denied+f.Report.Moved) + undecided)
 	s.out.WouldDeny = new(int32(f.Report.Denied))
@@ -672,8 +673,8 @@ func (s *setter) counts(f Facts, before *int32) {
 	s.out.ViolationSample = f.Report.Sample
 }
 
-// waiting returns why objects that are due are not patched yet, sorted by reason.
-func waiting(w remediation.Waiting, plan *placementv1.RemediationPlan) []placementv1.WaitingObjects {
+// waitingObjects returns why objects that are due are not patched yet, sorted by reason.
+func waitingObjects(w remediation.Waiting, plan *placementv1.RemediationPlan) []placementv1.WaitingObjects {
 	var out []placementv1.WaitingObjects
 	if plan != nil && plan.State == placementv1.PlanWaitingForApproval {
 		out = append(out, placementv1.WaitingObjects{Reason: placementv1.WaitingForApproval, Objects: plan.Moves - number(plan.Done)})
@@ -741,17 +742,14 @@ func WaitingFor(s placementv1.PlacementPolicyStatus, reason placementv1.WaitingR
 }
 
 // waitingText describes the objects that wait, for appending to a message; "" if there are none.
-func waitingText(w remediation.Waiting, unapproved int, policy *placement.Policy) string {
+func (f Facts) waitingText(unapproved int) string {
 	var out string
+	w, policy := f.Waiting, f.State.Policy
 	if unapproved > 0 {
-		out = fmt.Sprintf("; %d of them wait until their plan is approved, see the Paused condition", unapproved)
+		out = fmt.Sprintf("; %d of them wait %s", unapproved, f.wait(placementv1.WaitingForApproval))
 	}
 	if w.Closed > 0 {
-		opens := "none of which ever opens"
-		if !w.Opens.IsZero() {
-			opens = "the next of which opens at " + w.Opens.UTC().Format(time.RFC3339)
-		}
-		out += fmt.Sprintf("; %d of them wait for a window of spec.remediation.windows, %s", w.Closed, opens)
+		out += fmt.Sprintf("; %d of them wait %s", w.Closed, f.wait(placementv1.WaitingForWindow))
 	}
 	if w.Paced > 0 {
 		out += fmt.Sprintf("; %d of them wait because spec.remediation.budget bounds how many are patched a minute or moved at the same time", w.Paced)
@@ -810,7 +808,7 @@ func (s *setter) compliant(f Facts) *metav1.Condition {
 		return isFalse(placementv1.ReasonForbiddenTargets, fmt.Sprintf("%d of %d objects differ from what the policy decides%s; grant the permission by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true",
 			r.Violations, r.Matched, obstacleText(r.Obstacle)))
 	case r.Violations > 0:
-		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides%s", r.Violations, r.Matched, waitingText(f.Waiting, WaitingFor(*s.out, placementv1.WaitingForApproval), f.State.Policy)+obstacleText(r.Obstacle)))
+		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides%s", r.Violations, r.Matched, f.waitingText(WaitingFor(*s.out, placementv1.WaitingForApproval))+obstacleText(r.Obstacle)))
 	default:
 		return isTrue(placementv1.ReasonCompliant, "every existing object is as the policy decides")
 	}

@@ -34,6 +34,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -658,7 +659,7 @@ func TestBudgetInStatus(t *testing.T) {
 	if diff := cmp.Diff([]placementv1.WaitingObjects{
 		{Reason: placementv1.WaitingForBudget, Objects: 1}, {Reason: placementv1.WaitingForAvailability, Objects: 2}, {Reason: placementv1.WaitingAfterFailures, Objects: 3},
 		{Reason: placementv1.WaitingForDisruptionBudget, Objects: 6},
-	}, got.Waiting); diff != "" {
+	}, got.Waiting, cmpopts.IgnoreFields(placementv1.WaitingObjects{}, "Message")); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	if n := len(got.Failures.Sample); *got.Failures.Objects != 12 || n != 12 || got.Failures.Pause != "7-abc" {

@@ -78,7 +78,7 @@ func (s *setter) checkedBefore(old placementv1.PlacementPolicyStatus, compiles *
 
 // checked sets the findings. It returns what the condition Compiled says of them, and its reason; "" for nothing.
 func (s *setter) checked(f Facts) (reason, message string) {
-	total, mistakes, impossible := s.findings(f.Types)
+	total, mistakes, impossible := s.findings(s.holding(f.Types))
 	s.impossible = len(impossible) > 0
 	var found string
 	switch {

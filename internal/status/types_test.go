@@ -45,6 +45,7 @@ func TestTypeChecked(t *testing.T) {
 		others      []string
 		// says has parts of the message of Compiled.
 		says []string
+		rules       map[string]int
 	}{
 		"NotCheckedYet": {want: placementv1.ReasonCompiled, ready: placementv1.ReasonInForce},
 		"Sound":         {types: &status.TypeState{}, want: placementv1.ReasonTypeChecked, ready: placementv1.ReasonInForce},
@@ -60,13 +61,18 @@ func TestTypeChecked(t *testing.T) {
 			types: &status.TypeState{Others: []findings.Finding{{Message: "advice", Level: findings.Advice}, {Message: "no pods", Impossible: "scheduling"}}},
 			want:  placementv1.ReasonTypeErrors, ready: placementv1.ReasonTypeErrors, others: []string{"no pods", "advice"},
 		},
-		"Advice":      {types: &status.TypeState{Others: []findings.Finding{{Message: "advice", Level: findings.Advice}}}, want: placementv1.ReasonTypeChecked, ready: placementv1.ReasonInForce, others: []string{"advice"}, says: []string{"1 remark ("}},
+		"Advice": {types: &status.TypeState{Others: []findings.Finding{{Message: "advice", Level: findings.Advice}}}, want: placementv1.ReasonTypeChecked, ready: placementv1.ReasonInForce, others: []string{"advice"}, says: []string{"1 remark ("}},
+		"IdleRule": {
+			types: &status.TypeState{Others: []findings.Finding{{Message: "idle", Rule: "a"}, {Message: "decides objects", Rule: "b"}, {Message: "gone", Rule: "c"}}},
+			want:  placementv1.ReasonTypeErrors, ready: placementv1.ReasonInForce, others: []string{"idle"}, rules: map[string]int{"b": 5},
+		},
 		"TooMuchWork": {types: &status.TypeState{Result: typecheck.Result{Unchecked: "too large"}}, want: placementv1.ReasonNotChecked, ready: placementv1.ReasonInForce},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := sound()
-			f.Types, f.State.Warnings = tc.types, []string{"be careful"}
+			f.Types, f.Report.Rules, f.State.Policy.Rules = tc.types, tc.rules, []string{"a", "b"}
+			f.State.Warnings = []string{"be careful"}
 			got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
 			compiled := meta.FindStatusCondition(got.Conditions, placementv1.ConditionCompiled)
 			summary := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady)

@@ -1,0 +1,84 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package findings
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+)
+
+// findingsOfIdleRules finds labels in the object selectors of rules that matched namespaces have. Such a rule is a probable mistake if it
+// decides no object, which the findings leave to the status (Finding.Rule). It does not read objects.
+func (f *Finder) findingsOfIdleRules(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher) (out []Finding) {
+	selects := func(r placementv1.Rule) bool { return r.When != nil && r.When.ObjectSelector != nil }
+	if f.Namespaces == nil || !slices.ContainsFunc(spec.Rules, selects) {
+		return nil
+	}
+	namespaces, err := f.Namespaces.All(ctx)
+	if err != nil {
+		// The comparison with namespace selectors reports the error.
+		return nil
+	}
+	// Of the labels of several namespaces, the finding names those of the first one, so that it is the same each time.
+	matched := map[string]map[string]string{}
+	for name, labels := range namespaces {
+		if name != f.OwnNamespace && m.SelectsNamespace(name, labels) {
+			matched[name] = labels
+		}
+	}
+	names := slices.Sorted(maps.Keys(matched))
+	for i, rule := range spec.Rules {
+		if !selects(rule) {
+			continue
+		}
+		for _, name := range names {
+			key, value, found := labelOf(rule.When.ObjectSelector, matched[name])
+			if !found {
+				continue
+			}
+			path := specPath.Child("rules").Index(i).Child("when")
+			next := mistake("%s: rule %s decides none of the objects that the policy matches, and it selects objects with label %s, which namespace %s has (%q): "+
+				"to select by the labels of the namespace, move it to %s", path.Child("objectSelector"), rule.Name, key, name, value, path.Child("namespaceSelector"))
+			next.Rule = rule.Name
+			out = append(out, next)
+			break
+		}
+	}
+	return out
+}
+
+// labelOf returns the first label that a selector requires and that labels have as the selector requires it.
+func labelOf(s *metav1.LabelSelector, labels map[string]string) (key, value string, found bool) {
+	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		if value, has := labels[key]; has && value == s.MatchLabels[key] {
+			return key, value, true
+		}
+	}
+	for _, e := range s.MatchExpressions {
+		value, has := labels[e.Key]
+		if has && (e.Operator == metav1.LabelSelectorOpExists || e.Operator == metav1.LabelSelectorOpIn && slices.Contains(e.Values, value)) {
+			return e.Key, value, true
+		}
+	}
+	return "", "", false
+}

@@ -1,0 +1,61 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package status
+
+import (
+	"maps"
+	"slices"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/findings"
+)
+
+const (
+	// maxRules limits status.rules. It equals the schema's limit.
+	maxRules = 64
+	// manyObjects is the number of matched objects from which on a rule that decides none of them may be a mistake.
+	manyObjects = 5
+)
+
+// rules returns how many objects each rule decides: the rules of the version in force, and those that only an earlier version of a rollout has.
+func (f Facts) rules() []placementv1.RuleStatus {
+	names := slices.Clone(f.State.Policy.Rules)
+	for _, name := range slices.Sorted(maps.Keys(f.Report.Rules)) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	var out []placementv1.RuleStatus
+	for _, name := range names[:min(len(names), maxRules)] {
+		out = append(out, placementv1.RuleStatus{Name: name, Objects: new(int32(f.Report.Rules[name]))})
+	}
+	return out
+}
+
+// idle reports whether a rule decides none of many objects.
+func (s *setter) idle(rule string) bool {
+	return number(s.out.Matched) >= manyObjects && slices.ContainsFunc(s.out.Rules, func(r placementv1.RuleStatus) bool {
+		return r.Name == rule && number(r.Objects) == 0
+	})
+}
+
+// holding returns the findings without those about rules that decide objects, or of which it is not known.
+func (s *setter) holding(t *TypeState) *TypeState {
+	out := *t
+	out.Others = slices.DeleteFunc(slices.Clone(t.Others), func(found findings.Finding) bool { return found.Rule != "" && !s.idle(found.Rule) })
+	return &out
+}

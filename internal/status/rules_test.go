@@ -1,0 +1,66 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package status_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/status"
+)
+
+// TestRuleCounts checks that the status has each rule of the version in force, and those of an earlier version that decide objects.
+func TestRuleCounts(t *testing.T) {
+	f := sound()
+	f.State.Policy.Rules, f.Report.Rules = []string{"eu", "any"}, map[string]int{"old": 1, "eu": 3}
+	want := []placementv1.RuleStatus{{Name: "eu", Objects: new(int32(3))}, {Name: "any", Objects: new(int32(0))}, {Name: "old", Objects: new(int32(1))}}
+	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+	if diff := cmp.Diff(want, got.Rules); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	// While objects are decided again, the counts stay.
+	f.Report.Rules, f.Report.Assessing = map[string]int{"any": 1}, true
+	if diff := cmp.Diff(want, status.Compute(got, f).Rules); diff != "" {
+		t.Errorf("rules while objects are decided (-want +got):\n%s", diff)
+	}
+	f.Report.Assessing, f.State.Policy.Remediation = false, placementv1.RemediationOff
+	if after := status.Compute(got, f).Rules; after != nil {
+		t.Errorf("rules of a policy that looks at no existing objects: %v", after)
+	}
+}
+
+// TestWaitsFor checks the summary of what objects and the rollout wait for, and whose window it is.
+func TestWaitsFor(t *testing.T) {
+	f := sound()
+	f.Report.Moved, f.Report.Violations = 3, 3
+	f.Waiting = remediation.Waiting{Paced: 1, Closed: 2, ClosedFor: "other"}
+	f.Rollout = &placementv1.RolloutStatus{State: placementv1.RolloutSoaking, Reached: new(int32(1))}
+	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+	if want := "Budget (1), Window (2), Soak"; got.WaitsFor != want {
+		t.Errorf("got %q, want %q", got.WaitsFor, want)
+	}
+	want := []placementv1.WaitingObjects{
+		{Reason: placementv1.WaitingForBudget, Objects: 1, Message: "for its turn within spec.remediation.budget of PlacementPolicy p, or for an update that changes what the policy reads or writes"},
+		{Reason: placementv1.WaitingForWindow, Objects: 2, Policy: "other", Message: "for a window of PlacementPolicy other, none of which ever opens, or for an update that changes what the policy reads or writes"},
+	}
+	if diff := cmp.Diff(want, got.Waiting); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,77 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/waiting"
+)
+
+// maxWaitsFor limits status.waitsFor. It equals the schema's limit.
+const maxWaitsFor = 256
+
+// waiting sets why objects that are due are not patched yet, and the summary of that.
+func (s *setter) waiting(f Facts) {
+	s.out.Waiting = waitingObjects(f.Waiting, s.out.Plan)
+	for i := range s.out.Waiting {
+		entry := &s.out.Waiting[i]
+		wait := f.wait(entry.Reason)
+		if entry.Message = truncate(wait.String(), maxFindingMessage); wait.Policy != f.State.Policy.Name {
+			entry.Policy = wait.Policy
+		}
+	}
+}
+
+// wait returns what objects wait for, given the reason.
+func (f Facts) wait(reason placementv1.WaitingReason) waiting.Wait {
+	out := waiting.Wait{Reason: reason, Policy: f.State.Policy.Name}
+	other := func(policy string) {
+		if policy != "" {
+			out.Policy = policy
+		}
+	}
+	switch w := f.Waiting; reason {
+	case placementv1.WaitingForWindow:
+		out.Until = w.Opens
+		other(w.ClosedFor)
+	case placementv1.WaitingForAvailability:
+		other(w.UnavailableFor)
+	case placementv1.WaitingForBudget:
+		out.Group = f.State.Policy.Budget.Group
+	case placementv1.WaitingAfterFailures:
+		out.Pause = w.Pause
+	}
+	return out
+}
+
+// waitsFor returns a summary of what objects and the rollout of a policy wait for.
+func waitsFor(status placementv1.PlacementPolicyStatus, policy string) string {
+	var out []string
+	for _, w := range status.Waiting {
+		out = append(out, fmt.Sprintf("%s (%d)", w.Reason, w.Objects))
+	}
+	if n := len(status.Moving); n > 0 {
+		out = append(out, fmt.Sprintf("%s (%d)", waiting.Running, n))
+	}
+	for _, w := range waiting.OfRollout(policy, status.Rollout) {
+		out = append(out, string(w.Reason))
+	}
+	return truncate(strings.Join(out, ", "), maxWaitsFor)
+}
