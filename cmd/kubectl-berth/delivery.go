@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -115,7 +116,7 @@ func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simula
 		return err
 	}
 	if !ok || s.Undelivered(object, outcome) {
-		return skip("no policy decides its clusters, so nothing is delivered")
+		return skip(withoutClusters(clustersWait(s, object, outcome.Verdicts)))
 	}
 	policies, err := s.Matching(ctx, simulation.Object{Resource: object.Resource, Namespace: object.Namespace, Content: placed, Exists: true})
 	if err != nil {
@@ -148,12 +149,38 @@ func (o *deliveryRenderOptions) render(ctx context.Context, s *simulation.Simula
 		}
 		delivered = append(delivered, rendered...)
 	}
-	comment := fmt.Sprintf("%s: clusters %s; policies %s", subjectOf(placed),
-		cmp.Or(strings.Join(decision.Clusters, ", "), "none"), strings.Join(names, ", "))
 	if len(delivered) == 0 {
 		return skip("no cluster is decided for it, so it has no delivered objects")
 	}
-	return o.print(comment, delivered)
+	return o.print(fmt.Sprintf("%s: clusters %s; policies %s%s", subjectOf(placed), cmp.Or(strings.Join(decision.Clusters, ", "), "none"),
+		strings.Join(names, ", "), clustersWait(s, object, outcome.Verdicts)), delivered)
+}
+
+// withoutClusters says why nothing is delivered of an object without clusters, given what clustersWait returns.
+func withoutClusters(waits string) string {
+	if waits != "" {
+		return "nothing is delivered yet" + waits
+	}
+	return "no policy decides its clusters, so nothing is delivered"
+}
+
+// clustersWait says what an existing object waits for before it gets the clusters that policies decide, for appending to a message; "" if it has
+// them, or gets them at once.
+func clustersWait(s *simulation.Simulation, object simulation.Object, verdicts []*placement.Verdict) string {
+	if !object.Exists {
+		return ""
+	}
+	for _, v := range verdicts {
+		changes := func(c placement.Change) bool {
+			return c.Immutable == "" && (c.ChangesClusters() || c.Key == placementv1.ClustersAnnotation)
+		}
+		if v.Policy.Mode == placementv1.ModeEnforce && v.Err == nil && slices.ContainsFunc(v.Changes, changes) {
+			if text := s.Waits(v.Policy, object.Namespace).String(); text != "" {
+				return "; it waits " + text
+			}
+		}
+	}
+	return ""
 }
 
 // refusal returns why the object is not placed: a policy denies it, or can't decide it.

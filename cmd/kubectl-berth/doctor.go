@@ -201,13 +201,14 @@ func objectOf(obj *unstructured.Unstructured) doctor.Object {
 		ObservedGeneration int64              `json:"observedGeneration"`
 		Conditions         []metav1.Condition `json:"conditions"`
 		// The rollout is part of the status of a PlacementPolicy only.
-		Rollout *placementv1.RolloutStatus `json:"rollout"`
+		Rollout *placementv1.RolloutStatus   `json:"rollout"`
+		Plan    *placementv1.RemediationPlan `json:"plan"`
 	}
 	if content, ok, _ := unstructured.NestedMap(obj.Object, "status"); ok {
 		// A status that is not one of Berth counts as missing.
 		_ = numeral.FromUnstructured(content, &status)
 	}
-	out.ObservedGeneration, out.Conditions, out.Rollout = status.ObservedGeneration, status.Conditions, status.Rollout
+	out.ObservedGeneration, out.Conditions, out.Rollout, out.Plan = status.ObservedGeneration, status.Conditions, status.Rollout, status.Plan
 	mode, _, _ := unstructured.NestedString(obj.Object, "spec", "mode")
 	out.Enforced = mode == "" || mode == string(placementv1.ModeEnforce)
 	return out

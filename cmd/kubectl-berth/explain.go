@@ -27,7 +27,9 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/explain"
 	"github.com/berth-dev/berth/internal/match"
 )
@@ -173,9 +175,9 @@ func printPolicy(p *printer, policy explain.Policy) {
 	}
 	switch {
 	case policy.Rule != "":
-		p.line("  rule %s decides it", policy.Rule)
+		p.line("  rule %s decides it%s", policy.Rule, decidesOthers(policy))
 	case policy.HasRules:
-		p.line("  none of its rules applies to it")
+		p.line("  none of its rules applies to it%s", appliesTo(policy))
 	}
 	printDecision(p, policy.Decision)
 	if policy.Follows != "" {
@@ -183,6 +185,28 @@ func printPolicy(p *printer, policy explain.Policy) {
 	} else if policy.Decision.Empty() {
 		p.line("  decides nothing for it")
 	}
+}
+
+// decidesOthers says how many objects the rule that decides the object decides in all, for appending to a message; "" if that is not known, or the
+// policy has no other rule.
+func decidesOthers(policy explain.Policy) string {
+	at := slices.IndexFunc(policy.Decided, func(r placementv1.RuleStatus) bool { return r.Name == policy.Rule })
+	if at < 0 || len(policy.Decided) < 2 || policy.Matched == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (it decides %d of %d objects)", ptr.Deref(policy.Decided[at].Objects, 0), *policy.Matched)
+}
+
+// appliesTo says how many objects the rules of a policy decide, for appending to a message; "" if the status of the policy does not have it.
+func appliesTo(policy explain.Policy) string {
+	if len(policy.Decided) == 0 || policy.Matched == nil {
+		return ""
+	}
+	texts := make([]string, len(policy.Decided))
+	for i, rule := range policy.Decided {
+		texts[i] = fmt.Sprintf("%s to %d", rule.Name, ptr.Deref(rule.Objects, 0))
+	}
+	return fmt.Sprintf(": of the %d objects that it matches, %s", *policy.Matched, strings.Join(texts, ", "))
 }
 
 func printDecision(p *printer, d *explain.Decision) {

@@ -78,6 +78,9 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 		p.line("No object has to be patched for PlacementPolicy %s.", policy)
 	} else {
 		p.line("Plan %s of PlacementPolicy %s: %d objects to patch", plan.Digest, policy, len(plan.Moves))
+		if plan.Waits != "" {
+			p.line("They wait %s", plan.Waits)
+		}
 	}
 	if begun := s.Policy(policy).Object.Status.Plan; begun != nil && begun.Digest != plan.Digest && begun.State == placementv1.PlanInProgress && ptr.Deref(begun.Done, 0) > 0 {
 		p.line("The digest in status.plan is %s: it is that of all %d objects of the plan, of which %d no longer have to be patched", begun.Digest, begun.Moves, *begun.Done)

@@ -597,7 +597,7 @@ func TestDepsAndViolations(t *testing.T) {
 		t.Errorf("output %s, error %v", stdout, err)
 	}
 	stdout, _, err = command(t, "violations", "region", from, "-o", "wide")
-	if want := "POLICY RESOURCE NAMESPACE NAME UID VIOLATION\nregion deployments.apps shop web (none) annotation placement.berth.dev/clusters is absent, should be [\"eu-1\"]\n"; err != nil || !strings.HasPrefix(columns(stdout), want) {
+	if want := "POLICY RESOURCE NAMESPACE NAME UID DIFFERENCE WAITS\nregion deployments.apps shop web (none) annotation placement.berth.dev/clusters is absent, should be [\"eu-1\"] (none)\n"; err != nil || !strings.HasPrefix(columns(stdout), want) {
 		t.Errorf("output %s, error %v, want %s", stdout, err, want)
 	}
 }
@@ -631,7 +631,7 @@ func TestMoving(t *testing.T) {
 		t.Errorf("output %s, error %v, want %s", stdout, err, want)
 	}
 	for object, want := range map[string]string{
-		"deploy/web":    "\n  Berth moved it to other clusters at 2026-01-01T12:00:00Z, where it does not run yet; it fails at 2026-01-01T12:10:00Z\n",
+		"deploy/web":    "\n  Berth moved it to other clusters at 2026-01-01T12:00:00Z: it waits until a system of spec.delivery of PlacementPolicy moving reports that it runs in its new clusters; it fails at 2026-01-01T12:10:00Z\n",
 		"deploy/nobody": "\n  the API server refused the last patch of it: denied\\n::error::forged\n",
 	} {
 		if stdout, _, err = command(t, "explain", object, "-n", "shop", from); err != nil || !strings.Contains(stdout, want) {

@@ -31,7 +31,7 @@ import (
 )
 
 const violationsLong = `List every existing object that differs from what a policy decides, that a policy denies, or that it can't decide. A
-policy's status lists only some of them.`
+policy's status lists only some of them. Objects that wait, such as for an approval or a window, are listed apart, with what they wait for.`
 
 const violationsExample = `  # All policies
   kubectl berth violations
@@ -102,24 +102,51 @@ func (o *listOptions) violations(ctx context.Context, policy string) error {
 		var rows [][]string
 		for _, v := range violations {
 			for _, message := range v.Messages {
-				rows = append(rows, []string{v.Policy, v.Resource, cmp.Or(v.Namespace, none), v.Name, cmp.Or(string(v.UID), none), message})
+				rows = append(rows, []string{v.Policy, v.Resource, cmp.Or(v.Namespace, none), v.Name, cmp.Or(string(v.UID), none), message, cmp.Or(v.Waits, none)})
 			}
 		}
 		p := newPrinter(o.Out)
-		p.table([]string{"POLICY", "RESOURCE", "NAMESPACE", "NAME", "UID", "VIOLATION"}, rows)
+		p.table([]string{"POLICY", "RESOURCE", "NAMESPACE", "NAME", "UID", "DIFFERENCE", "WAITS"}, rows)
 		return p.err
 	default:
 		return printStructured(o.Out, o.output, violations)
 	}
 	p := newPrinter(o.Out)
+	printViolations(p, violations)
+	return p.err
+}
+
+// printViolations lists the violations, and then the objects that wait.
+func printViolations(p *printer, violations []whatif.Violation) {
+	waiting := 0
 	for _, v := range violations {
-		p.line("%s %s: policy %s", v.Resource, qualifiedName(v.Namespace, v.Name), v.Policy)
-		for _, message := range v.Messages {
-			p.line("  %s", message)
+		if v.Waits == "" {
+			printViolation(p, v)
+		} else {
+			waiting++
 		}
 	}
-	if len(violations) == 0 {
+	switch {
+	case len(violations) == 0:
 		p.line("No object differs from what the policies decide.")
+	case waiting == len(violations):
+		p.line("No object violates what the policies decide.")
 	}
-	return p.err
+	if waiting > 0 {
+		p.line("")
+		p.line("%s: %s", p.style(bold, "Waiting"), objects(waiting))
+	}
+	for _, v := range violations {
+		if v.Waits != "" {
+			printViolation(p, v)
+			p.line("  it waits %s", v.Waits)
+		}
+	}
+}
+
+func printViolation(p *printer, v whatif.Violation) {
+	p.line("%s %s: policy %s", v.Resource, qualifiedName(v.Namespace, v.Name), v.Policy)
+	for _, message := range v.Messages {
+		p.line("  %s", message)
+	}
 }

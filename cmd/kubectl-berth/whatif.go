@@ -42,13 +42,14 @@ import (
 )
 
 const whatifLong = `Show what changes would do to the objects that exist, without making them: which would move, be denied, become
-undecidable, or be matched by other policies, with the values before and after.
+undecidable, or be matched by other policies, with the values before and after. Of values that do not change at once, it shows
+what they wait for, such as an approval or a window.
 
 Changes are manifests of policies, or of any objects that policies read (--filename), objects that are deleted
 (--delete), and fields that are set (--set). Several can be combined.
 
 A policy that is not enforced changes nothing. An object that a policy denies stays; its next update is denied. Values of
-policies whose remediation is not Automatic are pending: the object can get them at its next update. An object that is
+policies whose remediation is not Automatic are pending: the object gets them with an approval or at its next update. An object that is
 itself among the changes is decided as its creation or update.
 
 The exit code is 0 if nothing changes, 2 if something does, and 3 if something would be denied or become undecidable.
@@ -321,12 +322,15 @@ func printReport(p *printer, r *whatif.Report) {
 			p.line("%s: %s", p.style(style, string(o.Transition)), objects(r.Totals[o.Transition]))
 		}
 		p.line("  %s %s", o.Resource, qualifiedName(o.Namespace, o.Name))
-		for _, v := range o.Values {
+		for j, v := range o.Values {
 			when := ""
-			if v.Pending {
+			if v.Pending && v.Waits == "" {
 				when = " at its next update"
 			}
 			p.line("    %s: %s -> %s%s (%s)", keyName(v.Field, v.Key), plainText(v.From), plainText(v.To), when, v.Policy)
+			if v.Waits != "" && (j == len(o.Values)-1 || o.Values[j+1].Waits != v.Waits) {
+				p.line("      it waits %s", v.Waits)
+			}
 		}
 		for _, reason := range o.Reasons {
 			p.line("    %s", reason)
@@ -336,7 +340,28 @@ func printReport(p *printer, r *whatif.Report) {
 		p.line("")
 		printNamespaces(p, r)
 	}
+	printRules(p, r.Rules)
 	p.line("%s unchanged", objects(r.Unchanged))
+}
+
+// printRules prints how many objects the rules of each policy with several rules decide.
+func printRules(p *printer, rules []whatif.RuleCount) {
+	texts, policies := map[string][]string{}, []string{}
+	for _, r := range rules {
+		text := fmt.Sprintf("rule %s decides %s", r.Rule, objects(r.After))
+		if r.Before != r.After {
+			text += fmt.Sprintf(" (before: %d)", r.Before)
+		}
+		if texts[r.Policy] == nil {
+			policies = append(policies, r.Policy)
+		}
+		texts[r.Policy] = append(texts[r.Policy], text)
+	}
+	for _, policy := range policies {
+		if len(texts[policy]) > 1 {
+			p.line("PlacementPolicy %s: %s", policy, strings.Join(texts[policy], ", "))
+		}
+	}
 }
 
 // printNamespaces prints the totals by namespace.

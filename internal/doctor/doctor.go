@@ -34,6 +34,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/waiting"
 )
 
 // Severity says how bad a finding is.
@@ -90,6 +91,8 @@ type Object struct {
 	Enforced bool
 	// Rollout is how far a policy is rolled out; nil if it has no rollout.
 	Rollout *placementv1.RolloutStatus
+	// Plan is the plan of a policy; nil if it has none.
+	Plan *placementv1.RemediationPlan
 }
 
 // Denied is a type that Berth may not read.
@@ -270,21 +273,32 @@ func (i *Installation) checkObjects() []Finding {
 			}
 			out = append(out, Finding{Warning, object, what + ": " + paused.Message, strings.ToLower(paused.Reason)})
 		}
-		if text := waits(o); text != "" {
+		for _, text := range waits(o) {
 			out = append(out, Finding{Warning, object, text, ""})
 		}
 	}
 	return out
 }
 
-// waits returns why the rollout of a policy does not go on without the user, and the command that lets it; "" if it goes on.
-func waits(o Object) string {
+// waits returns why the plan and the rollout of a policy do not go on without the user, and the commands that let them.
+func waits(o Object) (out []string) {
+	if p := o.Plan; p != nil && p.State == placementv1.PlanWaitingForApproval {
+		wait := waiting.Wait{Reason: placementv1.WaitingForApproval, Policy: o.Name}
+		out = append(out, fmt.Sprintf("%d objects wait %s", p.Moves, wait))
+	}
+	if text := rolloutWaits(o); text != "" {
+		out = append(out, text)
+	}
+	return out
+}
+
+func rolloutWaits(o Object) string {
 	if o.Rollout == nil {
 		return ""
 	}
 	switch r := o.Rollout; r.State {
 	case placementv1.RolloutWaitingForApproval:
-		return fmt.Sprintf("the next stage of its rollout needs an approval: kubectl annotate --overwrite placementpolicy %s %s=%s", o.Name, placementv1.ApproveStageAnnotation, r.ApprovalID)
+		return "its rollout waits " + waiting.OfRollout(o.Name, r).String()
 	case placementv1.RolloutPaused:
 		out := "its rollout is paused: " + r.Message
 		if r.PreviousRevision != 0 {

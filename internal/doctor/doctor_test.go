@@ -125,7 +125,7 @@ func TestCheck(t *testing.T) {
 		}, []string{"warning PlacementPolicy p its plan is not approved: plan d moves 3 objects"}},
 		"stage to approve": {func(i *doctor.Installation) {
 			i.Objects[0].Rollout = &placementv1.RolloutStatus{State: placementv1.RolloutWaitingForApproval, ApprovalID: "4-half-x", PreviousRevision: 2}
-		}, []string{"warning PlacementPolicy p the next stage of its rollout needs an approval: kubectl annotate --overwrite placementpolicy p placement.berth.dev/approve-stage=4-half-x"}},
+		}, []string{"warning PlacementPolicy p its rollout waits for an approval of the next stage of PlacementPolicy p (kubectl berth approve p)"}},
 		"paused rollout": {func(i *doctor.Installation) {
 			i.Objects[0].Rollout = &placementv1.RolloutStatus{State: placementv1.RolloutPaused, Message: "3 objects failed", PreviousRevision: 2}
 		}, []string{`warning PlacementPolicy p its rollout is paused: 3 objects failed; to roll back: kubectl patch placementpolicy p --type=merge -p '{"spec":{"rollout":{"revision":2}}}'`}},

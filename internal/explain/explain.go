@@ -36,6 +36,7 @@ import (
 	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/simulation"
+	"github.com/berth-dev/berth/internal/waiting"
 )
 
 // Explanation is the explanation of the placement of one object. Its JSON form is the output of the plugin.
@@ -74,6 +75,10 @@ type Policy struct {
 	// Rule is the rule of spec.rules that decides the object. It is empty if none applies, and for a policy without rules; HasRules tells these apart.
 	Rule     string `json:"rule,omitempty"`
 	HasRules bool   `json:"hasRules,omitempty"`
+	// Decided are the numbers of existing objects that each rule decides, as the status of the policy has them, and Matched that of all matched
+	// objects. They are absent for a policy without rules.
+	Decided []placementv1.RuleStatus `json:"decided,omitempty"`
+	Matched *int32                   `json:"matched,omitempty"`
 	// Rollout says which version decides the object, and why. It is empty for a policy without spec.rollout.
 	Rollout string `json:"rollout,omitempty"`
 	// Decision is what the policy decides; nil if Error is set.
@@ -158,8 +163,11 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		if p.Rollout, err = s.Explain(ctx, s.Policy(p.Name), o); err != nil {
 			return nil, err
 		}
+		if waits := waiting.OfRollout(p.Name, s.Policy(p.Name).Object.Status.Rollout); p.Rollout != "" && waits != nil {
+			p.Rollout += "; the rollout waits " + waits.String()
+		}
 		if o.Exists {
-			p.Moves = movesOf(s.Policy(p.Name).Object.Status, o)
+			p.Moves = movesOf(p.Name, s.Policy(p.Name).Object.Status, o)
 		}
 		out.Policies = append(out.Policies, p)
 	}
@@ -174,7 +182,7 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	}
 	out.Keys = keysOf(values{o.Content, s.Scheduling(o.Resource, o.Content)}, values{requested, s.Scheduling(o.Resource, requested)}, outcome)
 	if o.Exists {
-		describeWaits(out.Keys, outcome.Verdicts, o.Content.GetDeletionTimestamp() != nil)
+		describeWaits(s, o, out.Keys, outcome.Verdicts)
 	}
 	if s.Undelivered(o, outcome) {
 		out.Delivery = "no policy decides its clusters, so Berth does not deliver it; what was delivered before stays"
@@ -185,7 +193,9 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	for i, v := range outcome.Verdicts {
 		if search := e.searchIn(v.Policy); search != nil && len(search.spec) > 0 {
 			rule, _ := search.decidingRule(ctx)
-			out.Policies[i].Rule, out.Policies[i].HasRules = rule.Name, true
+			p := &out.Policies[i]
+			status := s.Policy(p.Name).Object.Status
+			p.Rule, p.HasRules, p.Decided, p.Matched = rule.Name, true, status.Rules, status.Matched
 		}
 	}
 	out.Nodes = e.nodes(ctx)
@@ -229,7 +239,7 @@ func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
 }
 
 // movesOf returns what the status of a policy says of moves of an object.
-func movesOf(status placementv1.PlacementPolicyStatus, o simulation.Object) (out []string) {
+func movesOf(policy string, status placementv1.PlacementPolicyStatus, o simulation.Object) (out []string) {
 	names := func(resource, namespace, name string) bool {
 		return resource == o.Resource.GroupResource().String() && namespace == o.Namespace && name == o.Content.GetName()
 	}
@@ -245,14 +255,14 @@ func movesOf(status placementv1.PlacementPolicyStatus, o simulation.Object) (out
 		}
 	}
 	for _, m := range status.Moving {
-		text := fmt.Sprintf("Berth moved it to other clusters at %s, where it ", m.Since.UTC().Format(time.RFC3339))
+		text := "Berth moved it to other clusters at " + m.Since.UTC().Format(time.RFC3339)
 		switch {
 		case !names(m.Resource, m.Namespace, m.Name):
 		case m.Deadline != nil:
-			out = append(out, text+"does not run yet; it fails at "+m.Deadline.UTC().Format(time.RFC3339))
+			out = append(out, fmt.Sprintf("%s: it waits %s", text, waiting.Wait{Reason: waiting.Running, Policy: policy, Until: m.Deadline.Time}))
 		case len(out) == 0:
 			// The failure was released.
-			out = append(out, text+"did not run in time")
+			out = append(out, text+", where it did not run in time")
 		}
 	}
 	return out
@@ -272,6 +282,9 @@ func mismatches(ctx context.Context, s *simulation.Simulation, o simulation.Obje
 		if mismatch != nil && mismatch.Part == match.PartRollout {
 			if mismatch.Reason, err = s.Explain(ctx, p, o); err != nil {
 				return nil, err
+			}
+			if waits := waiting.OfRollout(p.Name, p.Object.Status.Rollout); waits != nil {
+				mismatch.Reason += "; the rollout waits " + waits.String()
 			}
 		}
 		if mismatch != nil {
@@ -373,8 +386,8 @@ func (k *Key) settled() bool {
 }
 
 // describeWaits says of the keys of an existing object that differ from what is decided when they change, as far as the policy's
-// remediation says. terminating reports whether the object is being deleted.
-func describeWaits(keys []Key, verdicts []*placement.Verdict, terminating bool) {
+// remediation says.
+func describeWaits(s *simulation.Simulation, o simulation.Object, keys []Key, verdicts []*placement.Verdict) {
 	of := map[string]*placement.Verdict{}
 	for _, v := range verdicts {
 		of[v.Policy.Name] = v
@@ -383,39 +396,21 @@ func describeWaits(keys []Key, verdicts []*placement.Verdict, terminating bool) 
 		k := &keys[i]
 		switch v := of[k.Policy]; {
 		case v == nil || k.Kept != "" || k.settled():
-		case terminating:
+		case o.Content.GetDeletionTimestamp() != nil:
 			k.Waits = "the object keeps the current value until it is gone: it is being deleted, so Berth does not patch it. Remove its finalizers if nothing else does"
 		default:
-			k.Waits = waits(v)
+			k.Waits = waits(s, o, v)
 		}
 	}
 }
 
 // waits returns when remediation of a policy changes an existing object; "" for at once.
-func waits(v *placement.Verdict) string {
-	p := v.Policy
+func waits(s *simulation.Simulation, o simulation.Object, v *placement.Verdict) string {
 	if v.Err == nil && len(v.Decision.Errors) > 0 {
-		return fmt.Sprintf("the object keeps the current value while %s denies it", p.Name)
+		return fmt.Sprintf("the object keeps the current value while %s denies it", v.Policy.Name)
 	}
-	const update = "the object keeps the current value until an update"
-	switch p.Remediation {
-	case placementv1.RemediationApproved:
-		return fmt.Sprintf("it waits until the plan of %s is approved: the condition Paused has the command", p.Name)
-	case placementv1.RemediationManual:
-		return fmt.Sprintf("%s changes what %s reads or writes: remediation.mode is Manual", update, p.Name)
-	case placementv1.RemediationNewOnly:
-		return fmt.Sprintf("%s changes what %s writes: remediation.mode is NewOnly", update, p.Name)
-	case placementv1.RemediationOff:
-		return update + ": remediation.mode is Off"
-	}
-	b := p.Budget
-	switch {
-	case len(p.Windows) > 0:
-		return fmt.Sprintf("it waits for a window of spec.remediation.windows of %s: status.waiting says until when", p.Name)
-	case b.Group != "":
-		return fmt.Sprintf("it waits for its turn within spec.remediation.budget of %s and of the other policies of the group %s: see status.waiting", p.Name, b.Group)
-	case b.MaxPerMinute+b.MaxConcurrent+b.PerNamespace > 0:
-		return fmt.Sprintf("it waits for its turn within spec.remediation.budget of %s: see status.waiting", p.Name)
+	if text := s.Waits(v.Policy, o.Namespace).String(); text != "" {
+		return "it waits " + text
 	}
 	return ""
 }

@@ -575,14 +575,14 @@ func TestWaits(t *testing.T) {
 		want                 string
 	}{
 		"Automatic": {remediation: `{}`},
-		"Approved":  {remediation: `{mode: Approved}`, want: "it waits until the plan of p is approved: the condition Paused has the command"},
-		"Manual":    {remediation: `{mode: Manual}`, want: "the object keeps the current value until an update changes what p reads or writes: remediation.mode is Manual"},
-		"NewOnly":   {remediation: `{mode: NewOnly}`, want: "the object keeps the current value until an update changes what p writes: remediation.mode is NewOnly"},
-		"Off":       {remediation: `{mode: "Off"}`, want: "the object keeps the current value until an update: remediation.mode is Off"},
-		"Window":    {remediation: `{windows: [{start: "0 3 1 1 *", duration: 1h}]}`, want: "it waits for a window of spec.remediation.windows of p: status.waiting says until when"},
-		"Budget":    {remediation: `{budget: {maxPerMinute: 1}}`, want: "it waits for its turn within spec.remediation.budget of p: see status.waiting"},
+		"Approved":  {remediation: `{mode: Approved}`, want: "it waits for an approval of the plan of PlacementPolicy p (kubectl berth approve p), or for an update that changes what the policy reads or writes"},
+		"Manual":    {remediation: `{mode: Manual}`, want: "it waits for an update that changes what PlacementPolicy p reads or writes (spec.remediation.mode of PlacementPolicy p is Manual)"},
+		"NewOnly":   {remediation: `{mode: NewOnly}`, want: "it waits for an update that changes what PlacementPolicy p writes (spec.remediation.mode of PlacementPolicy p is NewOnly)"},
+		"Off":       {remediation: `{mode: "Off"}`, want: "it waits for its next update (spec.remediation.mode of PlacementPolicy p is Off)"},
+		"Window":    {remediation: `{windows: [{start: "0 3 31 2 *", duration: 1h}]}`, want: "it waits for a window of PlacementPolicy p, none of which ever opens, or for an update that changes what the policy reads or writes"},
+		"Budget":    {remediation: `{budget: {maxPerMinute: 1}}`, want: "it waits for its turn within spec.remediation.budget of PlacementPolicy p, or for an update that changes what the policy reads or writes"},
 		"Group": {
-			remediation: `{budget: {group: moves}}`, want: "it waits for its turn within spec.remediation.budget of p and of the other policies of the group moves: see status.waiting",
+			remediation: `{budget: {group: moves}}`, want: "it waits for its turn within spec.remediation.budget of PlacementPolicy p, which the policies of the group moves share, or for an update that changes what the policy reads or writes",
 		},
 		"Terminating": {
 			remediation: `{budget: {maxPerMinute: 1}}`, terminating: true,
@@ -657,7 +657,7 @@ func TestMoves(t *testing.T) {
 	}{
 		"none": {"{}", true, nil},
 		"under way": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z", deadline: "2026-01-01T12:10:00Z"}]}`, true,
-			[]string{"Berth moved it to other clusters at 2026-01-01T12:00:00Z, where it does not run yet; it fails at 2026-01-01T12:10:00Z"}},
+			[]string{"Berth moved it to other clusters at 2026-01-01T12:00:00Z: it waits until a system of spec.delivery of PlacementPolicy region reports that it runs in its new clusters; it fails at 2026-01-01T12:10:00Z"}},
 		"failed": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z"}], failures: {objects: 1, sample: [{` + object + `, reason: RolloutFailed, message: too late}]}}`, true,
 			[]string{"the last move of it failed: too late"}},
 		"failed, and was released": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z"}]}`, true,

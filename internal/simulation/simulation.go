@@ -46,6 +46,7 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/rollout"
+	"github.com/berth-dev/berth/internal/waiting"
 	"github.com/berth-dev/berth/internal/workload"
 )
 
@@ -63,6 +64,8 @@ type Options struct {
 	OwnNamespace string
 	// Identity is the manager's user, which match conditions can read. Remediation acts as this user.
 	Identity authenticationv1.UserInfo
+	// Now is the time at which it is asked what objects wait for; zero for the time of the call.
+	Now time.Time
 }
 
 // evaluationTimeout limits one evaluation. The manager's limit is for a server that others wait for.
@@ -422,6 +425,26 @@ func (s *Simulation) Decide(ctx context.Context, o Object) (*placement.Outcome, 
 // less than Decide.
 func (s *Simulation) Verdicts(ctx context.Context, o Object) ([]*placement.Verdict, error) {
 	return s.VerdictsBy(ctx, o, nil)
+}
+
+// Waits returns what an existing object of a namespace waits for before remediation changes it for a version of a policy.
+func (s *Simulation) Waits(p *placement.Policy, namespace string) waiting.Waits {
+	return s.waits(p, namespace, s.Policy(p.Name).Object.Status)
+}
+
+// WaitsForNew is like Waits, for a change that is in no plan yet, so that no plan with it is approved.
+func (s *Simulation) WaitsForNew(p *placement.Policy, namespace string) waiting.Waits {
+	status := s.Policy(p.Name).Object.Status
+	status.Plan = nil
+	return s.waits(p, namespace, status)
+}
+
+func (s *Simulation) waits(p *placement.Policy, namespace string, status placementv1.PlacementPolicyStatus) waiting.Waits {
+	now := s.options.Now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	return waiting.Of(p, status, namespace, now)
 }
 
 // Matching returns the versions of policies that match an object, in order of precedence. It evaluates none of them.

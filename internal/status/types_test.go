@@ -44,8 +44,8 @@ func TestTypeChecked(t *testing.T) {
 		findings    int32
 		others      []string
 		// says has parts of the message of Compiled.
-		says []string
-		rules       map[string]int
+		says  []string
+		rules map[string]int
 	}{
 		"NotCheckedYet": {want: placementv1.ReasonCompiled, ready: placementv1.ReasonInForce},
 		"Sound":         {types: &status.TypeState{}, want: placementv1.ReasonTypeChecked, ready: placementv1.ReasonInForce},

@@ -23,6 +23,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/simulation"
 )
@@ -33,6 +34,8 @@ type Plan struct {
 	// Digest identifies the moves, as in the status of the policy; empty if there are none.
 	Digest string `json:"digest,omitempty"`
 	Moves  []Move `json:"moves"`
+	// Waits says what the objects wait for before they are patched, as the status of the policy does; empty if they do not wait.
+	Waits string `json:"waits,omitempty"`
 	// Denied, Undecided, and LeftAlone are the numbers of objects that violate the decision and are not moved.
 	Denied    int `json:"denied"`
 	Undecided int `json:"undecided"`
@@ -87,6 +90,9 @@ func PlanOf(ctx context.Context, s *simulation.Simulation, policy string) (*Plan
 		return out, nil
 	}
 	out.Digest = report.Plan.Digest
+	if p.Mode == placementv1.ModeEnforce {
+		out.Waits = s.Waits(p.Policy, "").String()
+	}
 	for _, m := range ledger.Moves(policy) {
 		move := Move{Resource: m.Resource.GroupResource().String(), Namespace: m.Namespace, Name: m.Name, UID: uids[m.Key], Evict: m.Evicts()}
 		for _, c := range m.Changes {

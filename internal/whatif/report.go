@@ -37,7 +37,7 @@ const (
 	Moved Transition = "Moved"
 	// Changed means that only other labels or annotations change.
 	Changed Transition = "Changed"
-	// Pending means that policies decide other values for the object, which it can get at its next update only.
+	// Pending means that policies decide other values for the object, which it gets only with an approval, or at an update.
 	Pending Transition = "Pending"
 	// Matched means that policies match the object that did not before, and that nothing changes.
 	Matched Transition = "Matched"
@@ -60,6 +60,8 @@ type Report struct {
 	Namespaces map[string]map[Transition]int `json:"namespaces"`
 	// Unchanged is the number of other objects that policies match.
 	Unchanged int `json:"unchanged"`
+	// Rules are the numbers of objects by rule, for the policies that change, and those of which another rule decides objects.
+	Rules []RuleCount `json:"rules,omitempty"`
 	// Findings are errors and warnings about the changes.
 	Findings []Finding `json:"findings,omitempty"`
 }
@@ -97,8 +99,18 @@ type Value struct {
 	To    *string `json:"to"`
 	// Policy is the policy that sets the new value, or that set the old one.
 	Policy string `json:"policy"`
-	// Pending means that remediation does not set the value, so that only the object's next update may.
+	// Pending means that the object does not get the value without an approval, or before its next update.
 	Pending bool `json:"pending,omitempty"`
+	// Waits says what the object waits for before it gets the value, as the status of the policy does; empty if remediation sets it at once.
+	Waits string `json:"waits,omitempty"`
+}
+
+// RuleCount is the number of existing objects that a rule of spec.rules decides before and after the changes.
+type RuleCount struct {
+	Policy string `json:"policy"`
+	Rule   string `json:"rule"`
+	Before int    `json:"before"`
+	After  int    `json:"after"`
 }
 
 // Finding is an error or a warning about an object that changes.

@@ -40,9 +40,14 @@ type state struct {
 	blocked, held bool
 	// wanted are the keys for which policies decide another value.
 	wanted map[valueKey]*wanted
+	// rules are the rules of spec.rules that decide the object.
+	rules []decidingRule
 	// harmed are the policies that leave the object without a placement, and whether they remove all of its clusters.
 	harmed map[string]bool
 }
+
+// decidingRule is the rule of a policy that decides an object.
+type decidingRule struct{ policy, rule string }
 
 // reason is what one policy says.
 type reason struct{ policy, text string }
@@ -67,21 +72,21 @@ type wanted struct {
 	due, pending *target
 }
 
-// target is a value, and the policy that decides it.
+// target is a value, the policy that decides it, and what an existing object waits for before it gets it; "" for nothing.
 type target struct {
-	value  *string
-	policy string
+	value         *string
+	policy, waits string
 }
 
 // add adds the change that a policy makes.
-func (w *wanted) add(c placement.Change, policy string, due bool) {
+func (w *wanted) add(c placement.Change, policy, waits string, due bool) {
 	if w.due == nil {
 		w.Change = c
 	}
 	if due {
-		w.due = &target{c.To, policy}
+		w.due = &target{c.To, policy, waits}
 	} else {
-		w.pending = &target{c.To, policy}
+		w.pending = &target{c.To, policy, waits}
 	}
 }
 
@@ -101,8 +106,8 @@ func (w *wanted) later() *string {
 	return w.value()
 }
 
-// policy returns a policy that decides a value of the key.
-func (w *wanted) policy() string { return cmp.Or(w.due, w.pending).policy }
+// target returns the value that is decided for the key.
+func (w *wanted) target() target { return *cmp.Or(w.due, w.pending) }
 
 // stateOf decides an object. The state of an existing object has what remediation and the next update lead to, and that of
 // any other object what the request for it leads to.
@@ -116,6 +121,9 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	for _, v := range d.verdicts {
 		if !v.Leaves {
 			out.matched = append(out.matched, v.Policy.Name)
+			if v.Err == nil && v.Decision.Rule != "" {
+				out.rules = append(out.rules, decidingRule{v.Policy.Name, v.Decision.Rule})
+			}
 		}
 		if remediation.Harms(v) {
 			if out.harmed == nil {
@@ -131,9 +139,13 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		if !due && out.blocked {
 			continue
 		}
+		waits := ""
+		if o.Exists && len(v.Changes) > 0 {
+			waits = s.WaitsForNew(v.Policy, o.Namespace).String()
+		}
 		for _, c := range v.Changes {
 			if c.Immutable == "" && (d.made == nil || d.made(c)) {
-				out.add(c, v.Policy.Name, due)
+				out.add(c, v.Policy.Name, waits, due)
 			}
 		}
 	}
@@ -158,7 +170,7 @@ func reasons(verdicts []*placement.Verdict) (denials, failures []reason) {
 }
 
 // add adds the change that a policy makes.
-func (s *state) add(c placement.Change, policy string, due bool) {
+func (s *state) add(c placement.Change, policy, waits string, due bool) {
 	if s.wanted == nil {
 		s.wanted = map[valueKey]*wanted{}
 	}
@@ -166,7 +178,7 @@ func (s *state) add(c placement.Change, policy string, due bool) {
 	if s.wanted[key] == nil {
 		s.wanted[key] = &wanted{}
 	}
-	s.wanted[key].add(c, policy, due)
+	s.wanted[key].add(c, policy, waits, due)
 }
 
 // decisions are what the policies decide of an object.
@@ -296,9 +308,9 @@ func lacking[T comparable](a, b []T) []T {
 // next update if the policies did not decide the same before.
 func (s *state) valuesTo(after *state) []Value {
 	var out []Value
-	add := func(key valueKey, from, to *string, policy string, pending bool) {
+	add := func(key valueKey, from, to *string, by target, pending bool) {
 		if !equal(from, to) {
-			out = append(out, Value{key.field, key.key, from, to, policy, pending})
+			out = append(out, Value{key.field, key.key, from, to, by.policy, pending, by.waits})
 		}
 	}
 	for key, next := range after.wanted {
@@ -308,15 +320,20 @@ func (s *state) valuesTo(after *state) []Value {
 		}
 		switch {
 		case !equal(before.value(), next.value()):
-			add(key, before.value(), next.value(), next.policy(), false)
+			by := next.target()
+			if next.due == nil {
+				// It keeps what it has.
+				by.waits = ""
+			}
+			add(key, before.value(), next.value(), by, false)
 		case next.pending != nil && !equal(before.later(), next.later()):
-			add(key, next.value(), next.later(), next.pending.policy, true)
+			add(key, next.value(), next.later(), *next.pending, true)
 		}
 	}
 	for key, before := range s.wanted {
 		// The object keeps its current value. If a policy denies it, that is said already.
 		if after.wanted[key] == nil && !after.held {
-			add(key, before.value(), before.From, before.policy(), false)
+			add(key, before.value(), before.From, target{policy: before.target().policy}, false)
 		}
 	}
 	slices.SortFunc(out, func(a, b Value) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) })

@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
@@ -36,6 +38,9 @@ type Violation struct {
 	UID types.UID `json:"uid,omitempty"`
 	// Messages list the differences, or say why the policy denies the object, or why it can't decide.
 	Messages []string `json:"messages"`
+	// Waits says what the object waits for before remediation changes it, as the status of the policy does. Then it is no violation that anything
+	// has to be done about but that. It is empty if it does not wait.
+	Waits string `json:"waits,omitempty"`
 }
 
 // Violations returns the violations of a policy, or of all policies if the name is empty, by type, namespace, and name.
@@ -53,6 +58,7 @@ func Violations(ctx context.Context, s *simulation.Simulation, policy string) ([
 		if err != nil {
 			return nil, fmt.Errorf("deciding %s: %w", simulation.Describe(o.Content), err)
 		}
+		remediation.Qualify(o.Content, verdicts)
 		for _, v := range verdicts {
 			if policy != "" && v.Policy.Name != policy || v.Policy.Remediation == placementv1.RemediationNewOnly {
 				continue
@@ -70,6 +76,9 @@ func Violations(ctx context.Context, s *simulation.Simulation, policy string) ([
 			}
 			for _, c := range changes {
 				violation.Messages = append(violation.Messages, c.Violation())
+			}
+			if len(remediation.DueOf([]*placement.Verdict{v})) > 0 {
+				violation.Waits = s.Waits(v.Policy, o.Namespace).String()
 			}
 			if len(violation.Messages) > 0 {
 				out = append(out, violation)

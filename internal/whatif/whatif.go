@@ -156,6 +156,7 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 			out.Unchanged++
 		}
 	}
+	out.Rules = q.rules()
 	out.Findings, err = q.findings(ctx)
 	return out, err
 }
@@ -357,6 +358,8 @@ type result struct {
 	// without a placement.
 	matched, harmed []string
 	namespace       string
+	// rules are the rules that decide the object after the changes.
+	rules []decidingRule
 }
 
 // compare returns what happens to an object.
@@ -379,7 +382,7 @@ func (q *question) compare(ctx context.Context, p pair) (result, error) {
 	if p.original != nil {
 		before.wanted, after.wanted = withoutOwn(before.wanted, after.wanted, p.original, p.Content)
 	}
-	out := result{matched: after.matched, namespace: p.Namespace}
+	out := result{matched: after.matched, namespace: p.Namespace, rules: after.rules}
 	if p.Exists {
 		// What developers do to their objects pauses no policy.
 		out.harmed = before.harmedBy(after)

@@ -276,7 +276,7 @@ var _ = Describe("kubectl berth whatif", func() {
 		manifest := writeManifest(p)
 		out, err := f.Shell(ctx, "kubectl berth whatif -f "+manifest+"; echo exit code $?")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(out).To(And(ContainSubstring("label tier: (none) -> gold at its next update (labels)"), ContainSubstring("exit code 2")))
+		Expect(out).To(And(ContainSubstring("label tier: (none) -> gold (labels)"), ContainSubstring("it waits for an update that changes what PlacementPolicy labels "), ContainSubstring("exit code 2")))
 		f.CreateReadyPolicy(ctx, p)
 		out = f.MustKubectl(ctx, "", "berth", "violations", "labels")
 		Expect(out).To(ContainSubstring("deployments.apps " + namespace + "/web: policy labels"))
