@@ -1414,7 +1414,6 @@ type Dependency struct {
 // +kubebuilder:printcolumn:name="Waiting",type=string,JSONPath=`.status.waitsFor`,description="What existing objects, or the next stage, wait for"
 // +kubebuilder:printcolumn:name="Remediated",type=integer,JSONPath=`.status.remediated`,description="Patches that brought objects into line"
 // +kubebuilder:printcolumn:name="Stage",type=string,JSONPath=`.status.rollout.stage`,description="How far the newest version of the policy is rolled out"
-// +kubebuilder:printcolumn:name="Paused",type=string,JSONPath=`.status.conditions[?(@.type=="Paused")].reason`,description="Why remediation waits for a user"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1,description="Why the policy is ready or not"
 // +kubebuilder:printcolumn:name="Would-Deny",type=integer,JSONPath=`.status.wouldDeny`,priority=1,description="Existing objects that the policy would deny today"

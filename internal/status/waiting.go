@@ -67,6 +67,9 @@ func waitsFor(status placementv1.PlacementPolicyStatus, policy string) string {
 	for _, w := range status.Waiting {
 		out = append(out, fmt.Sprintf("%s (%d)", w.Reason, w.Objects))
 	}
+	if status.Paused != nil {
+		out = append(out, string(waiting.Release))
+	}
 	if n := len(status.Moving); n > 0 {
 		out = append(out, fmt.Sprintf("%s (%d)", waiting.Running, n))
 	}

@@ -487,7 +487,7 @@ var _ = Describe("kubectl get placementpolicies", func() {
 		expectCounts(ctx, manual, counts{Matched: 3, Violations: 3, Remediated: 0})
 
 		lines := strings.Split(strings.TrimSpace(f.MustKubectl(ctx, "", "get", "placementpolicies", automatic, manual)), "\n")
-		Expect(strings.Fields(lines[0])).To(Equal([]string{"NAME", "READY", "MODE", "MATCHED", "VIOLATIONS", "REMEDIATED", "STAGE", "PAUSED", "AGE"}))
+		Expect(strings.Fields(lines[0])).To(Equal([]string{"NAME", "READY", "MODE", "MATCHED", "VIOLATIONS", "WAITING", "REMEDIATED", "STAGE", "AGE"}))
 		Expect(strings.Fields(lines[1])).To(HaveExactElements(automatic, "True", "Enforce", "3", "0", "1", MatchRegexp(`^\d+m?s?`)))
 		Expect(strings.Fields(lines[2])).To(HaveExactElements(manual, "True", "Warn", "3", "3", "0", MatchRegexp(`^\d+m?s?`)))
 
