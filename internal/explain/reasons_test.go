@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -99,7 +100,7 @@ func explainAs(t *testing.T, world, object string, exists bool, options explain.
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := simulation.New(t.Context(), cluster, simulation.Options{Predicates: allowed})
+	s, err := simulation.New(t.Context(), cluster, simulation.Options{Predicates: allowed, Now: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -579,7 +580,7 @@ func TestWaits(t *testing.T) {
 		"Manual":    {remediation: `{mode: Manual}`, want: "it waits for an update that changes what PlacementPolicy p reads or writes (spec.remediation.mode of PlacementPolicy p is Manual)"},
 		"NewOnly":   {remediation: `{mode: NewOnly}`, want: "it waits for an update that changes what PlacementPolicy p writes (spec.remediation.mode of PlacementPolicy p is NewOnly)"},
 		"Off":       {remediation: `{mode: "Off"}`, want: "it waits for its next update (spec.remediation.mode of PlacementPolicy p is Off)"},
-		"Window":    {remediation: `{windows: [{start: "0 3 31 2 *", duration: 1h}]}`, want: "it waits for a window of PlacementPolicy p, none of which ever opens, or for an update that changes what the policy reads or writes"},
+		"Window":    {remediation: `{windows: [{start: "0 3 1 1 *", duration: 1h}]}`, want: "it waits for a window of PlacementPolicy p, the next of which opens at 2027-01-01T03:00:00Z, or for an update that changes what the policy reads or writes"},
 		"Budget":    {remediation: `{budget: {maxPerMinute: 1}}`, want: "it waits for its turn within spec.remediation.budget of PlacementPolicy p, or for an update that changes what the policy reads or writes"},
 		"Group": {
 			remediation: `{budget: {group: moves}}`, want: "it waits for its turn within spec.remediation.budget of PlacementPolicy p, which the policies of the group moves share, or for an update that changes what the policy reads or writes",

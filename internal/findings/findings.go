@@ -58,7 +58,7 @@ type Finding struct {
 	// Impossible is what can't decide any matched object: a rule of the decision contract, or the path of a rule in spec.rules; "" for
 	// nothing.
 	Impossible string
-	// Rule is the rule of spec.rules that the finding is about, if it holds only while the rule decides none of many existing objects; "" for
+	// Rule is the rule of spec.rules that the finding concerns, if it holds only while the rule decides none of many existing objects; "" for
 	// other findings.
 	Rule string
 }

@@ -225,7 +225,7 @@ var (
 	}
 	policyRuleObjects = Metric{
 		Name: "berth_policy_rule_objects", Type: Gauge, Reporter: TheLeader,
-		Help:   "Existing objects that a rule of spec.rules of a policy decides.",
+		Help:   "Existing objects that a rule of a policy decides.",
 		Labels: []Label{ofPolicy, {Name: "rule"}},
 	}
 	policyWaiting = Metric{

@@ -137,6 +137,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 		out.GenerationInForce, out.ModuleDigest = f.State.Policy.Generation, f.State.ModuleDigest
 	}
 	out.Dependencies = dependencies(f)
+	s.decided(old, f)
 	s.set(placementv1.ConditionCompiled, s.compiled(old, f))
 	s.set(placementv1.ConditionReplicated, f.replicated(old))
 	s.set(placementv1.ConditionEnforced, f.enforced())
@@ -496,8 +497,8 @@ func (s *setter) objects(old placementv1.PlacementPolicyStatus, f Facts) {
 		return
 	}
 	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
-	s.out.Matched, s.out.Violations, s.out.WouldDeny, s.out.WouldMove = old.Matched, old.Violations, old.WouldDeny, old.WouldMove
-	s.out.Undecided, s.out.Conflicted, s.out.ViolationSample, s.out.Rules = old.Undecided, old.Conflicted, old.ViolationSample, old.Rules
+	s.out.Violations, s.out.WouldDeny, s.out.WouldMove, s.out.Undecided = old.Violations, old.WouldDeny, old.WouldMove, old.Undecided
+	s.out.Conflicted, s.out.ViolationSample = old.Conflicted, old.ViolationSample
 	s.out.Waiting, s.out.Plan, s.out.Failures, s.out.UsedApproval = old.Waiting, old.Plan, old.Failures, old.UsedApproval
 	known := s.find(placementv1.ConditionCompliant)
 	compliant := known
@@ -663,7 +664,6 @@ func (s *setter) counts(f Facts, before *int32) {
 	if !f.State.Policy.RemediatesExisting() {
 		return
 	}
-	s.out.Matched, s.out.Rules = new(int32(f.Report.Matched)), f.rules()
 	undecided := f.undecidedObjects(before)
 	s.out.Violations = new(int32(f.Report.Denied+f.Report.Moved) + undecided)
 	s.out.WouldDeny = new(int32(f.Report.Denied))

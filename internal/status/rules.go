@@ -31,6 +31,18 @@ const (
 	manyObjects = 5
 )
 
+// decided sets how many objects the policy matches and each rule decides. Until the leader has decided all of them, these are the numbers of an
+// earlier leader.
+func (s *setter) decided(old placementv1.PlacementPolicyStatus, f Facts) {
+	switch {
+	case !f.State.Policy.RemediatesExisting():
+	case f.Report.Assessing:
+		s.out.Matched, s.out.Rules = old.Matched, old.Rules
+	default:
+		s.out.Matched, s.out.Rules = new(int32(f.Report.Matched)), f.rules()
+	}
+}
+
 // rules returns how many objects each rule decides: the rules of the version in force, and those that only an earlier version of a rollout has.
 func (f Facts) rules() []placementv1.RuleStatus {
 	names := slices.Clone(f.State.Policy.Rules)

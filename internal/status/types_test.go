@@ -72,7 +72,7 @@ func TestTypeChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := sound()
 			f.Types, f.Report.Rules, f.State.Policy.Rules = tc.types, tc.rules, []string{"a", "b"}
-			f.State.Warnings = []string{"be careful"}
+			f.State.Warnings, f.Report.Matched = []string{"be careful"}, 5
 			got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
 			compiled := meta.FindStatusCondition(got.Conditions, placementv1.ConditionCompiled)
 			summary := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady)

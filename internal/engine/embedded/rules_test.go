@@ -193,9 +193,9 @@ func TestUnreadableValues(t *testing.T) {
 				}
 			}
 			d := decide(t, ev, object)
-			want := placement.Decision{Clusters: []string{"eu-0", "eu-1", "eu-2"}}
+			want := placement.Decision{Clusters: []string{"eu-0", "eu-1", "eu-2"}, Rule: "lenient"}
 			if tc.want != "" {
-				want = placement.Decision{Errors: []string{"rule strict: web: " + tc.want}}
+				want = placement.Decision{Errors: []string{"rule strict: web: " + tc.want}, Rule: "strict"}
 			}
 			if diff := cmp.Diff(want, d, cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
