@@ -149,7 +149,10 @@ var _ = Describe("A policy whose plans need an approval", func() {
 		told(ctx, events.ReasonPlanWaits).Should(ConsistOf(ContainSubstring(first.Digest)))
 		p, err := f.Policy(ctx, name)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(p.Status.Waiting).To(ConsistOf(placementv1.WaitingObjects{Reason: placementv1.WaitingForApproval, Objects: objects}))
+		Expect(p.Status.Waiting).To(ConsistOf(MatchFields(IgnoreExtras, Fields{
+			"Reason": Equal(placementv1.WaitingForApproval), "Objects": BeEquivalentTo(objects), "Message": ContainSubstring("kubectl berth approve " + name),
+		})))
+		Expect(p.Status.WaitsFor).To(Equal(fmt.Sprintf("Approval (%d)", objects)))
 
 		By("leaving the plan alone when another policy has the objects patched")
 		onConfigMaps(ctx, "beside", always("example.com/beside", "x"), namespace)
