@@ -169,6 +169,30 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		}
 	})
 
+	It("lets an approver approve plans and stages, and change nothing else in a policy", func(ctx SpecContext) {
+		const approver = "approves-policies"
+		kubectl(ctx, "", "create", "clusterrolebinding", approver, "--clusterrole=berth-placementpolicy-approver-role", "--user="+approver)
+		examples, err := installed.examples()
+		Expect(err).NotTo(HaveOccurred())
+		at := slices.IndexFunc(examples, func(e *unstructured.Unstructured) bool { return e.GetKind() == "PlacementPolicy" })
+		c, stored := asUser(approver), storedExample(ctx, examples[at], own)
+		patch := func(ctx context.Context, text string) error {
+			return c.Patch(ctx, stored.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
+		}
+		for _, annotation := range []string{placementv1.ApproveAnnotation, placementv1.ApproveStageAnnotation} {
+			Eventually(patch).WithContext(ctx).WithArguments(fmt.Sprintf(`{"metadata": {"annotations": {%q: "0123456789abcdef"}}}`, annotation)).Should(Succeed(), annotation)
+		}
+		for _, text := range []string{
+			`{"metadata": {"labels": {"example.com/team": "shop"}}}`,
+			`{"metadata": {"finalizers": ["example.com/keep"]}}`,
+			fmt.Sprintf(`{"metadata": {"annotations": {%q: "0123456789abcdef"}}}`, placementv1.ResumeAfterFailuresAnnotation),
+			`{"spec": {"mode": "DryRun"}}`,
+		} {
+			Expect(patch(ctx, text)).To(framework.BeForbidden("placementpolicies/spec"), text)
+		}
+		Expect(c.Delete(ctx, stored.DeepCopy(), client.DryRunAll)).To(framework.BeForbidden("cannot delete"))
+	})
+
 	It("does not keep the garbage collector from deleting a dependent", func(ctx SpecContext) {
 		owner := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "owner-of-a-limit"}}
 		Expect(admin.Create(ctx, owner)).To(Succeed())

@@ -287,7 +287,9 @@ var _ = Describe("kubectl berth whatif", func() {
 			p, err := f.Policy(ctx, "labels")
 			return p.Status.Plan, err
 		}).WithContext(ctx).Should(HaveValue(HaveField("Digest", plan.Digest)))
-		Expect(f.MustKubectl(ctx, "", "berth", "plan", "labels")).To(HavePrefix("Plan " + plan.Digest + " of PlacementPolicy labels: 1 objects to patch\ndeployments.apps " + namespace + "/web\n  set label tier to gold\n"))
+		Expect(f.MustKubectl(ctx, "", "berth", "plan", "labels")).To(HavePrefix("Plan " + plan.Digest + " of PlacementPolicy labels: 1 objects to patch\n" +
+			"They wait for an update that changes what PlacementPolicy labels reads or writes (spec.remediation.mode of PlacementPolicy labels is Manual)\n" +
+			"deployments.apps " + namespace + "/web\n  set label tier to gold\n"))
 		out, err = f.Shell(ctx, "kubectl berth whatif --delete plpol/none; echo exit code $?")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(And(ContainSubstring("placementpolicies.placement.berth.dev /none does not exist"), ContainSubstring("exit code 1")))

@@ -79,7 +79,7 @@ var _ = Describe("The pace of remediation", func() {
 		})
 		Eventually(waiting).WithContext(ctx).Should(ConsistOf(MatchAllFields(Fields{
 			"Reason": Equal(placementv1.WaitingForWindow), "Objects": Equal(int32(objects)),
-			"Until": PointTo(WithTransform(func(t metav1.Time) time.Time { return t.UTC() }, Equal(opens))),
+			"Until":  PointTo(WithTransform(func(t metav1.Time) time.Time { return t.UTC() }, Equal(opens))),
 			"Policy": BeEmpty(), "Message": ContainSubstring("for a window of PlacementPolicy " + name + ", the next of which opens at " + opens.Format(time.RFC3339)),
 		})))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionCompliant).
