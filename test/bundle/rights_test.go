@@ -177,7 +177,7 @@ func TestRolesOfTheBundle(t *testing.T) {
 			t.Errorf("%s %s: a subject's namespace can't be known", o.GetKind(), o.GetName())
 		}
 	}
-	want := []string{"berth-metrics-reader", "berth-workloads"}
+	want := []string{"berth-metrics-reader", "berth-workloads", "berth-placementpolicy-approver-role"}
 	if owner := b.owner(); owner != "" && !slices.Contains(want, owner) {
 		want = append(want, owner)
 	}
