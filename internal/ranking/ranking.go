@@ -1,0 +1,279 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package ranking chooses the best of several candidates for an object by rendezvous hashing.
+//
+// Candidates have levels, of which the lowest is best. Candidates of the same level are ordered by their ranks, which differ from object
+// to object: the rank of a candidate is the SHA-256 digest of the object and the candidate's name. So objects are distributed evenly, and a
+// candidate that leaves or joins changes only the objects that have it. docs/rules.md describes the order. D. G. Thaler and C. V.
+// Ravishankar, "Using name-based mappings to increase hit rates" (1998), describe the method.
+//
+// Lists and Domains are prepared once for many objects. A choice computes the rank of a candidate only if candidates of better levels leave
+// it a chance.
+package ranking
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"math"
+	"slices"
+	"strings"
+)
+
+// List has candidates from the lowest to the highest level, and those of one level by name. It is immutable.
+type List []candidate
+
+type candidate struct {
+	name  string
+	level int64
+}
+
+// NewList returns the candidates with the given scores, by name. The level of a candidate is the highest score less its own, divided by
+// minGain and rounded down. minGain is at least 1, and no two scores differ by more than an int64 can hold.
+func NewList(scores map[string]int64, minGain int64) List {
+	highest := int64(math.MinInt64)
+	for _, score := range scores {
+		highest = max(highest, score)
+	}
+	out := make(List, 0, len(scores))
+	for name, score := range scores {
+		out = append(out, candidate{name, (highest - score) / minGain})
+	}
+	out.sort()
+	return out
+}
+
+func (l List) sort() {
+	slices.SortFunc(l, func(a, b candidate) int {
+		if a.level != b.level {
+			return cmp.Compare(a.level, b.level)
+		}
+		return strings.Compare(a.name, b.name)
+	})
+}
+
+// names returns the names of the candidates.
+func (l List) names() []string {
+	out := make([]string, len(l))
+	for i, c := range l {
+		out[i] = c.name
+	}
+	return out
+}
+
+// Best returns the names of the n best candidates for an object, or of all if there are fewer. They are in no particular order.
+func (l List) Best(object string, n int) []string {
+	return newRanker(object).best(l, n).names()
+}
+
+// Domains are candidates in domains. They are immutable.
+type Domains struct {
+	// usable has the domains with at least minClusters candidates. The level of a domain is that of its best candidate.
+	usable      List
+	members     map[string]List
+	minClusters int
+}
+
+// NewDomains returns the domains of candidates. The scores and minGain are those of NewList. The domains are by the names of the
+// candidates; a candidate without a domain can't be chosen. A domain with less than minClusters candidates, of which there is at least
+// one, is not used.
+func NewDomains(scores map[string]int64, minGain int64, domains map[string]string, minClusters int) *Domains {
+	out := &Domains{members: map[string]List{}, minClusters: minClusters}
+	for _, c := range NewList(scores, minGain) {
+		if domain, ok := domains[c.name]; ok {
+			out.members[domain] = append(out.members[domain], c)
+		}
+	}
+	for domain, members := range out.members {
+		if len(members) >= minClusters {
+			out.usable = append(out.usable, candidate{domain, members[0].level})
+		}
+	}
+	out.usable.sort()
+	return out
+}
+
+// Bounds limit a choice of candidates in domains. MaxDomains, MaxClusters, and Limit are unlimited if they are 0.
+type Bounds struct {
+	// MinDomains is how many domains must be usable. If fewer are, no candidate is chosen.
+	MinDomains int
+	// MaxDomains and MaxClusters limit the domains and the candidates of each domain. MaxClusters is not less than the minClusters of the
+	// domains.
+	MaxDomains, MaxClusters int
+	// Limit limits all candidates together. They are taken from the domains in turns: first minClusters of each domain, then the next best of
+	// each domain, and so on. Within a turn, better candidates come first.
+	Limit int
+}
+
+// Choose returns the names of the candidates that are chosen for an object, and the domains that are used: the best ones, as many as
+// the bounds allow. They are in no particular order.
+func (d *Domains) Choose(object string, b Bounds) (candidates, domains []string) {
+	r := newRanker(object)
+	used := r.best(d.usable, d.maxDomains(b))
+	if len(used) < b.MinDomains {
+		return nil, used.names()
+	}
+	full, rest := math.MaxInt, 0
+	if b.Limit > 0 {
+		full, rest = d.turns(used, b)
+	}
+	// last are the candidates of the turn that the limit does not cover completely.
+	var last []ranked
+	for _, domain := range used {
+		members, size := d.members[domain.name], d.size(domain, b)
+		if rest == 0 || size <= full {
+			candidates = append(candidates, r.best(members, min(size, full)).names()...)
+			continue
+		}
+		first := r.first(members, full+1)
+		last = append(last, first[full])
+		for _, one := range first[:full] {
+			candidates = append(candidates, one.name)
+		}
+	}
+	for _, one := range truncated(last, rest) {
+		candidates = append(candidates, one.name)
+	}
+	return candidates, used.names()
+}
+
+// maxDomains returns how many domains are used at most.
+func (d *Domains) maxDomains(b Bounds) int {
+	out := len(d.usable)
+	if b.MaxDomains > 0 {
+		out = min(out, b.MaxDomains)
+	}
+	if b.Limit > 0 {
+		out = min(out, b.Limit/d.minClusters)
+	}
+	return out
+}
+
+// size returns how many candidates of a domain can be chosen.
+func (d *Domains) size(domain candidate, b Bounds) int {
+	out := len(d.members[domain.name])
+	if b.MaxClusters > 0 {
+		out = min(out, b.MaxClusters)
+	}
+	return out
+}
+
+// turns returns how many candidates of each domain are chosen in the turns that the limit covers completely, and how many of the
+// candidates of the next turn are.
+func (d *Domains) turns(used List, b Bounds) (full, rest int) {
+	rest = b.Limit
+	// open are the sizes of the domains from which more can be taken.
+	var open []int
+	for _, domain := range used {
+		open = append(open, d.size(domain, b))
+	}
+	for next := d.minClusters; len(open) > 0; next++ {
+		turn := 0
+		for _, size := range open {
+			turn += min(size, next) - full
+		}
+		if turn > rest {
+			break
+		}
+		full, rest = next, rest-turn
+		open = slices.DeleteFunc(open, func(size int) bool { return size <= next })
+	}
+	return full, rest
+}
+
+// ranked is a candidate with its rank for an object.
+type ranked struct {
+	candidate
+	rank [sha256.Size]byte
+}
+
+func compare(a, b ranked) int {
+	if a.level != b.level {
+		return cmp.Compare(a.level, b.level)
+	}
+	if order := bytes.Compare(a.rank[:], b.rank[:]); order != 0 {
+		return order
+	}
+	return strings.Compare(a.name, b.name)
+}
+
+// truncated returns the first n of the candidates in their order. It changes the slice.
+func truncated(all []ranked, n int) []ranked {
+	slices.SortFunc(all, compare)
+	return all[:min(n, len(all))]
+}
+
+// ranker computes the ranks of candidates for one object. It is not safe for concurrent use.
+type ranker struct {
+	// text begins with the object and a slash, up to prefix. The rest is overwritten for each candidate.
+	text   []byte
+	prefix int
+}
+
+func newRanker(object string) *ranker {
+	text := append(append(make([]byte, 0, len(object)+64), object...), '/')
+	return &ranker{text, len(text)}
+}
+
+// rank returns a candidate with its rank.
+func (r *ranker) rank(c candidate) ranked {
+	r.text = append(r.text[:r.prefix], c.name...)
+	return ranked{c, sha256.Sum256(r.text)}
+}
+
+// best returns the n best candidates of a list, or all if there are fewer, in no particular order.
+func (r *ranker) best(list List, n int) List {
+	if n >= len(list) {
+		return list
+	}
+	if n <= 0 {
+		return nil
+	}
+	// Candidates of better levels than that of the last place are among the best whatever their ranks are.
+	level := list[n-1].level
+	if list[n].level > level {
+		return list[:n]
+	}
+	certain, _ := slices.BinarySearchFunc(list, level, func(c candidate, level int64) int { return cmp.Compare(c.level, level) })
+	out := append(make(List, 0, n), list[:certain]...)
+	for _, one := range r.first(list[certain:], n-certain) {
+		out = append(out, one.candidate)
+	}
+	return out
+}
+
+// first returns the n best candidates of a list, which has as many, in their order.
+func (r *ranker) first(list List, n int) []ranked {
+	level := list[n-1].level
+	out := make([]ranked, 0, min(2*n, len(list)))
+	var worst *ranked
+	for _, c := range list {
+		if c.level > level {
+			break
+		}
+		next := r.rank(c)
+		if worst != nil && compare(next, *worst) > 0 {
+			continue
+		}
+		if out = append(out, next); len(out) == 2*n {
+			out = truncated(out, n)
+			last := out[n-1]
+			worst = &last
+		}
+	}
+	return truncated(out, n)
+}
