@@ -47,6 +47,8 @@ var builtins = []func(*rego.Rego){
 	predicateFunction(language.Feasible, predicates.Nodes),
 	predicateFunction(language.FeasibleClusters, predicates.Clusters),
 	rego.Function2(&rego.Function{Name: language.CEL.Name, Decl: language.CEL.Decl}, evaluateCEL),
+	chooseClusters(language.ChooseClusters),
+	chooseClusters(language.SpreadClusters),
 }
 
 // maxExpression bounds the length of a CEL expression, in bytes.

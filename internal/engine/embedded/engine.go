@@ -431,10 +431,12 @@ func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, 
 		rego.EvalParsedInput(input), rego.EvalTransaction(p.view.transaction(caller.snapshot, caller.tolerated)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(boundedJSON),
 	}
 	options = append(options, more...)
+	ctx = context.WithValue(ctx, predicateCallerKey{}, caller)
 	if known != nil {
 		options = append(options, rego.EvalVirtualCache(known))
+		ctx = context.WithValue(ctx, ruleViewKey{}, known)
 	}
-	values, err := evaluateQuery(context.WithValue(ctx, predicateCallerKey{}, caller), p.query, options...)
+	values, err := evaluateQuery(ctx, p.query, options...)
 	if err != nil {
 		text := err.Error()
 		if caller.failed != nil {

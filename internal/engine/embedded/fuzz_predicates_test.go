@@ -70,7 +70,7 @@ func (o *judgedOracle) answer(c rego.BuiltinContext, operands []*ast.Term, kind 
 		return nil, err
 	}
 	if len(operands) == 3 {
-		if w.Replicas, err = replicas(operands[1]); err != nil {
+		if w.Replicas, err = positiveNumber(operands[1]); err != nil {
 			return nil, err
 		}
 	}

@@ -40,7 +40,7 @@ const (
 	// maxPredicateCalls is the maximum number of predicate calls in one evaluation. OPA evaluates a call with the same
 	// arguments only once.
 	maxPredicateCalls = 1000
-	// maxReplicas is the maximum number of replicas that a policy may pass, the same as for an object of the API.
+	// maxReplicas is the maximum number, such as one of replicas, that a policy may pass, the same as for an object of the API.
 	maxReplicas = 1<<31 - 1
 )
 
@@ -179,7 +179,7 @@ func (c *predicateCaller) call(ctx context.Context, names []types.Type, operands
 		return nil, bad(0, err)
 	}
 	if last > 1 {
-		if w.Replicas, err = replicas(operands[1]); err != nil {
+		if w.Replicas, err = positiveNumber(operands[1]); err != nil {
 			return nil, bad(1, err)
 		}
 	}
@@ -191,7 +191,7 @@ func (c *predicateCaller) call(ctx context.Context, names []types.Type, operands
 	return c.evaluate(ctx, w, q)
 }
 
-func replicas(t *ast.Term) (int, error) {
+func positiveNumber(t *ast.Term) (int, error) {
 	if number, ok := t.Value.(ast.Number); ok {
 		if n, whole := number.Int(); whole && n >= 1 && n <= maxReplicas {
 			return n, nil

@@ -89,6 +89,9 @@ type ruleTable struct {
 	mu         sync.RWMutex
 	young, old map[string]ruleValues
 	size       int
+
+	// candidates are prepared from values of the table.
+	candidates candidatesTable
 }
 
 // fieldSetUse counts the lookups of values for a field set, and those that found values.
@@ -193,6 +196,7 @@ func (t *ruleTable) put(key []byte, n, slot int, value *ast.Term, size int) {
 	}
 	if t.size+size > ruleCacheBytes {
 		t.old, t.young, t.size = t.young, map[string]ruleValues{}, 0
+		t.candidates.clear()
 		ok = false
 	}
 	if !ok {

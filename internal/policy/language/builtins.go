@@ -73,7 +73,54 @@ var CEL = &ast.Builtin{
 	Decl: types.NewFunction(types.Args(types.Named("expression", types.S), types.Named("object", anyObject)), types.Named("result", types.B)),
 }
 
-var ownBuiltins = []*ast.Builtin{QuantityAdd, QuantitySub, QuantityCompare, Feasible, FeasibleClusters, CEL}
+// Builtin functions that choose the best clusters for an object by rendezvous hashing. They are pure.
+//
+// The operand object is the text by which objects are told apart, such as the kind, namespace, and name, joined by slashes. The operand
+// scores has the scores of the clusters that may be chosen, by name, or only the names if no cluster is better than another. The operand
+// options has numbers by the names below.
+var (
+	// ChooseClusters is k8s.choose_clusters(object, scores, options): the names of the best clusters. The options are OptionLimit and
+	// OptionMinGain.
+	ChooseClusters = &ast.Builtin{Name: "k8s.choose_clusters", Decl: types.NewFunction(
+		types.Args(types.Named("object", types.S), types.Named("scores", scores), types.Named("options", options)),
+		types.Named("clusters", types.NewSet(types.S)),
+	)}
+	// SpreadClusters is k8s.spread_clusters(object, scores, domains, options): the names of the best clusters of the best domains, and these
+	// domains. The operand domains has the domain of each cluster, by the name of the cluster. All options are allowed.
+	SpreadClusters = &ast.Builtin{Name: "k8s.spread_clusters", Decl: types.NewFunction(
+		types.Args(types.Named("object", types.S), types.Named("scores", scores), types.Named("domains", domains), types.Named("options", options)),
+		types.Named("choice", types.NewObject([]*types.StaticProperty{
+			types.NewStaticProperty("clusters", types.NewSet(types.S)),
+			types.NewStaticProperty("domains", types.NewSet(types.S)),
+		}, nil)),
+	)}
+)
+
+// Options of ChooseClusters and SpreadClusters. Each is an integer from 1 on.
+const (
+	// OptionLimit is how many clusters are chosen at most. Only SpreadClusters works without it.
+	OptionLimit = "limit"
+	// OptionMinGain is by how much the score of a cluster must be higher for it to be better. The default is 1.
+	OptionMinGain = "minGain"
+	// OptionMinDomains is how many domains are needed for any cluster to be chosen. The default is 1.
+	OptionMinDomains = "minDomains"
+	// OptionMaxDomains is how many domains are used at most.
+	OptionMaxDomains = "maxDomains"
+	// OptionMinClusters is how many clusters a domain needs in order to be used. The default is 1.
+	OptionMinClusters = "minClusters"
+	// OptionMaxClusters is how many clusters of a domain are chosen at most.
+	OptionMaxClusters = "maxClusters"
+)
+
+var (
+	scores = types.NewAny(
+		types.NewArray(nil, types.S), types.NewSet(types.S), types.NewObject(nil, types.NewDynamicProperty(types.S, types.N)),
+	)
+	domains = types.NewObject(nil, types.NewDynamicProperty(types.S, types.S))
+	options = types.NewObject(nil, types.NewDynamicProperty(types.S, types.N))
+)
+
+var ownBuiltins = []*ast.Builtin{QuantityAdd, QuantitySub, QuantityCompare, Feasible, FeasibleClusters, CEL, ChooseClusters, SpreadClusters}
 
 func quantityFunction(name string, result types.Type) *ast.Builtin {
 	quantity := types.NewAny(types.S, types.N)

@@ -1,0 +1,306 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+
+	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/ranking"
+)
+
+const (
+	// maxHashed limits the bytes that one choice of clusters hashes: the object and a block of SHA-256, for each cluster.
+	maxHashed = 1 << 28
+	hashBlock = 64
+	// maxScore limits the absolute value of a score.
+	maxScore = int64(1) << 53
+	// maxCandidates is how many prepared candidates of one policy are kept at the same time.
+	maxCandidates = 64
+)
+
+// chooseClusters implements language.ChooseClusters and language.SpreadClusters. An error ends the evaluation: if the call were undefined
+// instead, a policy could silently decide something else.
+func chooseClusters(b *ast.Builtin) func(*rego.Rego) {
+	return rego.FunctionDyn(&rego.Function{Name: b.Name, Decl: b.Decl}, func(c rego.BuiltinContext, operands []*ast.Term) (*ast.Term, error) {
+		out, err := choose(c.Context, b, operands)
+		if err != nil {
+			return nil, rego.NewHaltError(err)
+		}
+		return out, nil
+	})
+}
+
+// choose chooses clusters for the operands of a function. The first one is the object, the second one the scores, and the last one the
+// options. An operand between them has the domains.
+func choose(ctx context.Context, b *ast.Builtin, operands []*ast.Term) (*ast.Term, error) {
+	object, ok := operands[0].Value.(ast.String)
+	if !ok {
+		return nil, errors.New("operand 1 (object): must be a text")
+	}
+	last := b.Decl.Arity() - 1
+	options, err := choiceOptionsOf(operands[last].Value, last > 2)
+	if err != nil {
+		return nil, fmt.Errorf("operand %d (options): %w", last+1, err)
+	}
+	key := candidatesKey{scores: operands[1].Value, minGain: options.minGain}
+	if last > 2 {
+		key.domains, key.minClusters = operands[2].Value, options.minClusters
+	}
+	view, _ := ctx.Value(ruleViewKey{}).(*ruleView)
+	all, err := view.candidates(key)
+	if err != nil {
+		return nil, err
+	}
+	if err := overAll(all.number*(len(object)+hashBlock), maxHashed, "bytes to hash"); err != nil {
+		return nil, err
+	}
+	if all.domains == nil {
+		return ast.NewTerm(textSet(all.list.Best(string(object), options.bounds.Limit))), nil
+	}
+	clusters, domains := all.domains.Choose(string(object), options.bounds)
+	return ast.ObjectTerm(ast.Item(clustersTerm, ast.NewTerm(textSet(clusters))), ast.Item(domainsTerm, ast.NewTerm(textSet(domains)))), nil
+}
+
+var (
+	clustersTerm = ast.InternedTerm("clusters")
+	domainsTerm  = ast.InternedTerm("domains")
+)
+
+func textSet(texts []string) ast.Set {
+	out := ast.NewSetWithCapacity(len(texts))
+	for _, text := range texts {
+		out.Add(ast.StringTerm(text))
+	}
+	return out
+}
+
+// choiceOptions are the options of a choice.
+type choiceOptions struct {
+	bounds      ranking.Bounds
+	minGain     int64
+	minClusters int
+}
+
+// choiceOptionsOf converts the options of a choice. spread reports whether it is one of clusters in domains.
+func choiceOptionsOf(v ast.Value, spread bool) (choiceOptions, error) {
+	given, ok := v.(ast.Object)
+	if !ok {
+		return choiceOptions{}, errors.New("must be an object")
+	}
+	known := 0
+	var wrong error
+	option := func(name *ast.Term, otherwise int) int {
+		value := given.Get(name)
+		if value == nil {
+			return otherwise
+		}
+		known++
+		n, err := positiveNumber(value)
+		if err != nil {
+			wrong = fmt.Errorf("%s %w", name.Value, err)
+		}
+		return n
+	}
+	out := choiceOptions{bounds: ranking.Bounds{Limit: option(limitTerm, 0)}, minGain: int64(option(minGainTerm, 1)), minClusters: 1}
+	if spread {
+		out.bounds.MinDomains, out.bounds.MaxDomains = option(minDomainsTerm, 1), option(maxDomainsTerm, 0)
+		out.minClusters, out.bounds.MaxClusters = option(minClustersTerm, 1), option(maxClustersTerm, 0)
+	}
+	switch {
+	case wrong != nil:
+		return choiceOptions{}, wrong
+	case known < given.Len():
+		return choiceOptions{}, errors.New("has an unknown option")
+	case !spread && out.bounds.Limit == 0:
+		return choiceOptions{}, errors.New("limit is missing")
+	case out.bounds.MaxClusters > 0 && out.bounds.MaxClusters < out.minClusters:
+		return choiceOptions{}, errors.New("maxClusters is less than minClusters")
+	}
+	return out, nil
+}
+
+// Names of the options.
+var (
+	limitTerm       = ast.InternedTerm(language.OptionLimit)
+	minGainTerm     = ast.InternedTerm(language.OptionMinGain)
+	minDomainsTerm  = ast.InternedTerm(language.OptionMinDomains)
+	maxDomainsTerm  = ast.InternedTerm(language.OptionMaxDomains)
+	minClustersTerm = ast.InternedTerm(language.OptionMinClusters)
+	maxClustersTerm = ast.InternedTerm(language.OptionMaxClusters)
+)
+
+// candidates are the clusters that a function chooses from, prepared for many objects. They are immutable.
+type candidates struct {
+	list ranking.List
+	// domains is nil if the clusters are not in domains.
+	domains *ranking.Domains
+	// number is the number of clusters.
+	number int
+}
+
+// candidatesKey is what candidates are prepared from. The values are compared by identity.
+type candidatesKey struct {
+	// scores is an array, a set, or an object, and domains an object or nil.
+	scores, domains ast.Value
+	minGain         int64
+	minClusters     int
+}
+
+// prepare returns the candidates.
+func (k candidatesKey) prepare() (*candidates, error) {
+	scores, err := scoresOf(k.scores)
+	if err != nil {
+		return nil, fmt.Errorf("operand 2 (scores): %w", err)
+	}
+	out := &candidates{number: len(scores)}
+	if k.domains == nil {
+		out.list = ranking.NewList(scores, k.minGain)
+		return out, nil
+	}
+	domains, err := domainsOf(k.domains)
+	if err != nil {
+		return nil, fmt.Errorf("operand 3 (domains): %w", err)
+	}
+	out.domains = ranking.NewDomains(scores, k.minGain, domains, k.minClusters)
+	return out, nil
+}
+
+var (
+	errScores  = fmt.Errorf("must be an array or a set of names, or an object of integers from %d to %d", -maxScore, maxScore)
+	errDomains = errors.New("must be an object of texts")
+)
+
+// scoresOf returns the scores in a value, by name.
+func scoresOf(v ast.Value) (map[string]int64, error) {
+	if err := checkTree(v, 1); err != nil {
+		return nil, err
+	}
+	out := map[string]int64{}
+	wrong := false
+	switch v := v.(type) {
+	case ast.Object:
+		wrong = v.Until(func(key, value *ast.Term) bool {
+			name, isText := key.Value.(ast.String)
+			number, _ := value.Value.(ast.Number)
+			score, isInteger := number.Int64()
+			out[string(name)] = score
+			return !isText || !isInteger || score < -maxScore || score > maxScore
+		})
+	case collection:
+		wrong = v.Until(func(t *ast.Term) bool {
+			name, isText := t.Value.(ast.String)
+			out[string(name)] = 0
+			return !isText
+		})
+	default:
+		wrong = true
+	}
+	if wrong {
+		return nil, errScores
+	}
+	return out, nil
+}
+
+// domainsOf returns the domains in a value, by the names of the clusters.
+func domainsOf(v ast.Value) (map[string]string, error) {
+	if err := checkTree(v, 2); err != nil {
+		return nil, err
+	}
+	object, ok := v.(ast.Object)
+	if !ok {
+		return nil, errDomains
+	}
+	out := map[string]string{}
+	wrong := object.Until(func(key, value *ast.Term) bool {
+		name, isName := key.Value.(ast.String)
+		domain, isText := value.Value.(ast.String)
+		out[string(name)] = string(domain)
+		return !isName || !isText
+	})
+	if wrong {
+		return nil, errDomains
+	}
+	return out, nil
+}
+
+// ruleViewKey is the key of the ruleView in an evaluation's context.
+type ruleViewKey struct{}
+
+// candidates returns the candidates of a key. It keeps them for other evaluations if they are prepared from values that the rule cache
+// keeps, because those are immutable and are found again.
+func (v *ruleView) candidates(key candidatesKey) (*candidates, error) {
+	if v == nil || !v.has(key.scores) || key.domains != nil && !v.has(key.domains) {
+		return key.prepare()
+	}
+	kept := &v.table.candidates
+	if out := kept.get(key); out != nil {
+		return out, nil
+	}
+	out, err := key.prepare()
+	if err == nil {
+		kept.put(key, out)
+	}
+	return out, err
+}
+
+// has reports whether a collection is the value of one of the cached rules.
+func (v *ruleView) has(value ast.Value) bool {
+	if _, ok := value.(interface{ Len() int }); !ok {
+		return false
+	}
+	for _, t := range v.found {
+		if t != nil && t.Value == value {
+			return true
+		}
+	}
+	return false
+}
+
+// candidatesTable keeps candidates. It is safe for concurrent use.
+type candidatesTable struct {
+	mu   sync.RWMutex
+	kept map[candidatesKey]*candidates
+}
+
+func (t *candidatesTable) get(key candidatesKey) *candidates {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.kept[key]
+}
+
+func (t *candidatesTable) put(key candidatesKey, value *candidates) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.kept == nil || len(t.kept) >= maxCandidates {
+		t.kept = map[candidatesKey]*candidates{}
+	}
+	t.kept[key] = value
+}
+
+// clear drops all candidates, and with them the values that they are prepared from.
+func (t *candidatesTable) clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = nil
+}
