@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // renderClusters renders which clusters the rule chooses, and the denial of objects for which it finds too few.
@@ -124,7 +125,7 @@ func (r *ruleText) renderEligible(require []requirement, repelled string) {
 		r.name(partEligible), strings.Join(preconditions, "\n"), target, strings.Join(variable, "\n"))
 }
 
-// renderScores renders the scores and levels of the eligible clusters. Lower levels are better.
+// renderScores renders the scores of the eligible clusters.
 func (r *ruleText) renderScores() {
 	if len(r.rule.Prefer) == 0 {
 		return
@@ -142,32 +143,39 @@ func (r *ruleText) renderScores() {
 	r.comment(r.path.Child("prefer"), "the scores of the eligible clusters.")
 	r.printf("%s[name] := sum(array.flatten(%s)) if {\nsome name in %s\ncluster := data.clusters[name]\n}\n",
 		r.name("score"), list(gains), r.name(partEligible))
-	if !r.chooses() {
-		return
-	}
-	r.printf("\n%s := max([score | some score in %s])\n", r.name("best"), r.name("score"))
-	level := fmt.Sprintf("%s - score", r.name("best"))
-	if r.rule.MinGain > 1 {
-		level = fmt.Sprintf("floor((%s) / %d)", level, r.rule.MinGain)
-	}
-	r.printf("\n%s[name] := %s if {\nsome name, score in %s\n}\n", r.name("level"), level, r.name("score"))
 }
 
 // chooses reports whether the rule chooses among the eligible clusters.
 func (r *ruleText) chooses() bool { return r.rule.Limit > 0 || r.rule.Spread != nil }
 
-// ranked returns the Rego statement that iterates over the eligible clusters, as name, and the term for their level. It iterates over all
-// levels, so that OPA computes them at once, and they are remembered.
-func (r *ruleText) ranked() (statement, level string) {
+// scored returns the Rego term for the eligible clusters that the functions of the engine choose from: their scores, or only their names
+// if no cluster is preferred. OPA computes such a term at once, and it is remembered.
+func (r *ruleText) scored() string {
 	if len(r.rule.Prefer) == 0 {
-		return "some name in " + r.name(partEligible), "0"
+		return r.name(partEligible)
 	}
-	return "some name, level in " + r.name("level"), "level"
+	return r.name("score")
 }
 
-// rank returns the Rego expression of the rank of a cluster or domain.
-func (r *ruleText) rank(of string) string {
-	return fmt.Sprintf(`crypto.sha256(concat("/", [%s, %s]))`, r.use("object_path"), of)
+// options returns the Rego object with the fields of the rule that limit a choice, as far as they are set.
+func (r *ruleText) options() string {
+	var out []string
+	add := func(name string, value, otherwise int32) {
+		if value > otherwise {
+			out = append(out, fmt.Sprintf("%s: %d", quote(name), value))
+		}
+	}
+	add(language.OptionLimit, r.rule.Limit, 0)
+	if len(r.rule.Prefer) > 0 {
+		add(language.OptionMinGain, r.rule.MinGain, 1)
+	}
+	if s := r.rule.Spread; s != nil {
+		add(language.OptionMinDomains, s.MinDomains, 1)
+		add(language.OptionMaxDomains, s.MaxDomains, 0)
+		add(language.OptionMinClusters, s.MinClusters, 1)
+		add(language.OptionMaxClusters, s.MaxClusters, 0)
+	}
+	return "{" + strings.Join(out, ", ") + "}"
 }
 
 // renderChosen renders the names of the chosen clusters.
@@ -177,9 +185,8 @@ func (r *ruleText) renderChosen() {
 		r.renderSpread()
 	case r.rule.Limit > 0:
 		r.comment(r.path.Child("limit"), "the best of the eligible clusters.")
-		each, level := r.ranked()
-		r.printf("%s := %s if {\ncount(%s) <= %d\n} else := {name |\nsome [_, _, name] in array.slice(sort([[%s, %s, name] | %s]), 0, %d)\n}\n",
-			r.name(partChosen), r.name(partEligible), r.name(partEligible), r.rule.Limit, level, r.rank("name"), each, r.rule.Limit)
+		r.printf("%s := %s if {\ncount(%s) <= %d\n} else := %s(%s, %s, %s)\n", r.name(partChosen), r.name(partEligible),
+			r.name(partEligible), r.rule.Limit, language.ChooseClusters.Name, r.use("object_path"), r.scored(), r.options())
 	default:
 		r.printf("\n%s := %s\n", r.name(partChosen), r.name(partEligible))
 	}
@@ -192,12 +199,14 @@ func Ranking(rule placementv1.Rule) (expression string, ok bool) {
 	if !choosesClusters(rule) || !r.chooses() {
 		return "", false
 	}
-	score := "0"
-	if len(rule.Prefer) > 0 {
-		score = r.name("score") + "[name]"
+	rank := fmt.Sprintf(`crypto.sha256(concat("/", [%s, name]))`, r.use("object_path"))
+	if len(rule.Prefer) == 0 {
+		ordered := fmt.Sprintf("sort([[%s, name] | some name in %s])", rank, r.name(partEligible))
+		return fmt.Sprintf(`[{"name": name, "score": 0, "level": 0} | some [_, name] in %s]`, ordered), true
 	}
-	each, level := r.ranked()
-	return fmt.Sprintf(`[{"name": name, "score": %s, "level": level} | some [level, _, name] in sort([[%s, %s, name] | %s])]`, score, level, r.rank("name"), each), true
+	best := fmt.Sprintf("max([score | some score in %s])", r.scored())
+	ordered := fmt.Sprintf("sort([[floor((best - score) / %d), %s, name] | some name, score in %s])", max(rule.MinGain, 1), rank, r.scored())
+	return fmt.Sprintf(`[{"name": name, "score": %s[name], "level": level} | best := %s; some [level, _, name] in %s]`, r.scored(), best, ordered), true
 }
 
 // spread returns the operand that clusters are grouped by; nil if the rule has no spread.
@@ -218,49 +227,27 @@ func (r *ruleText) spread() *operand {
 
 // renderSpread renders the choice of clusters in domains.
 func (r *ruleText) renderSpread() {
-	s, path := r.rule.Spread, r.path.Child("spread")
-	r.comment(path, "the eligible clusters of each domain, best first.")
-	each, level := r.ranked()
-	r.printf("%s[domain] contains [%s, %s, name] if {\n%s\ncluster := data.clusters[name]\ndomain := %s\n}\n",
-		r.name("members"), level, r.rank("name"), each, r.spread().ref)
-	best := "sort(members)"
-	if s.MaxClusters > 0 {
-		best = fmt.Sprintf("array.slice(%s, 0, %d)", best, s.MaxClusters)
-	}
-	minClusters := max(s.MinClusters, 1)
-	r.printf("\n%s[domain] := %s if {\nsome domain, members in %s\n", r.name("ordered"), best, r.name("members"))
-	if minClusters > 1 {
-		r.printf("count(members) >= %d\n", minClusters)
-	}
-	r.printf("}\n")
+	path := r.path.Child("spread")
+	r.comment(path, "the domains of the eligible clusters.")
+	r.printf("%s[name] := %s if {\nsome name in %s\ncluster := data.clusters[name]\n}\n", r.name("domain"), r.spread().ref, r.name(partEligible))
 
-	domains := fmt.Sprintf("sort([[members[0][0], %s, domain] | some domain, members in %s])", r.rank("domain"), r.name("ordered"))
-	bound := s.MaxDomains
-	if r.rule.Limit > 0 && (bound == 0 || r.rule.Limit/minClusters < bound) {
-		bound = r.rule.Limit / minClusters
-	}
-	if bound > 0 {
-		domains = fmt.Sprintf("array.slice(%s, 0, %d)", domains, bound)
-	}
-	r.comment(path, "the domains that are used, best first.")
-	r.printf("%s := %s\n", r.name("domains"), domains)
+	r.comment(path, "the best of the eligible clusters in the best domains, and these domains.")
+	r.printf("%s := %s(%s, %s, %s, %s)\n", r.name("choice"), language.SpreadClusters.Name, r.use("object_path"), r.scored(), r.name("domain"), r.options())
 
-	r.comment(path, "the chosen clusters.")
-	r.printf("default %s := set()\n\n", r.name(partChosen))
-	if r.rule.Limit == 0 {
-		r.printf("%s := {name |\nsome [_, _, domain] in %s\nsome [_, _, name] in %s[domain]\n}", r.name(partChosen), r.name("domains"), r.name("ordered"))
-	} else {
-		turn := "turn"
-		if minClusters > 1 {
-			turn = fmt.Sprintf("max([0, turn - %d])", minClusters-1)
-		}
-		r.printf("%s := {name |\nsome [_, _, _, name] in array.slice(sort([[%s, level, rank, name] |\nsome [_, _, domain] in %s\nsome turn, [level, rank, name] in %s[domain]\n]), 0, %d)\n}",
-			r.name(partChosen), turn, r.name("domains"), r.name("ordered"), r.rule.Limit)
+	if r.countsDomains() {
+		r.renderMember("domains", "domains")
 	}
-	if s.MinDomains > 1 {
-		r.printf(" if {\ncount(%s) >= %d\n}", r.name("domains"), s.MinDomains)
-	}
-	r.printf("\n")
+	r.renderMember(partChosen, "clusters")
+}
+
+// renderMember renders a Rego rule with a set of a choice in domains. The set is empty if there is no choice.
+func (r *ruleText) renderMember(part, member string) {
+	r.printf("\ndefault %s := set()\n\n%s := %s.%s\n", r.name(part), r.name(part), r.name("choice"), member)
+}
+
+// countsDomains reports whether the rule denies objects for which it finds too few domains, or too few clusters in domains.
+func (r *ruleText) countsDomains() bool {
+	return r.rule.Spread != nil && max(r.rule.Spread.MinDomains, r.rule.Spread.MinClusters) > 1
 }
 
 // renderContract renders the clusters that the rule gives.
@@ -302,7 +289,7 @@ func (r *ruleText) renderDenial(require []requirement, repelled string) {
 		text = r.template("rule " + strings.NewReplacer("{", "{{", "}", "}}").Replace(r.rule.Name) + ": " + r.rule.Message + ": ")
 	}
 	few := `""`
-	if spread != nil && max(r.rule.Spread.MinDomains, r.rule.Spread.MinClusters) > 1 {
+	if r.countsDomains() {
 		few = fmt.Sprintf("sprintf(%s, [count(%s)])", quote(fmt.Sprintf(" in %%d of at least %d domains by %s", max(r.rule.Spread.MinDomains, 1), strings.ReplaceAll(spread.noun, "%", "%%"))), r.name("domains"))
 	}
 	shortage := fmt.Sprintf("%s(%s, %s, %s)", r.use("shortage"), r.name(partEligible), r.name(partLacks), few)

@@ -18,6 +18,7 @@ package embedded
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -41,7 +42,7 @@ func ruled(t *testing.T, rules string) (*evaluator, *counts) {
 }
 
 // ruledBy returns a spec with rules.
-func ruledBy(t *testing.T, rules string) (spec placementv1.PlacementPolicySpec) {
+func ruledBy(t testing.TB, rules string) (spec placementv1.PlacementPolicySpec) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict([]byte(rules), &spec.Rules); err != nil {
 		t.Fatal(err)
@@ -230,7 +231,7 @@ func TestEligibleClustersAreRemembered(t *testing.T) {
 			known = append(known, strings.TrimPrefix(r.Ref.String(), "data.rules."))
 		}
 	}
-	for _, want := range []string{"suitable_a", "eligible_a", "score_a", "level_a", "repelled"} {
+	for _, want := range []string{"suitable_a", "eligible_a", "score_a", "repelled"} {
 		if !slices.Contains(known, want) {
 			t.Errorf("the value of %s is not remembered, but those of %q", want, known)
 		}
@@ -330,5 +331,73 @@ func TestDecidingRule(t *testing.T) {
 		if err != nil || d.Rule != test.want {
 			t.Errorf("rule %q, want %q, error %v", d.Rule, test.want, err)
 		}
+	}
+}
+
+// TestCandidatesAreKept verifies that objects of different names share the prepared candidates, and that a change of the clusters is
+// seen.
+func TestCandidatesAreKept(t *testing.T) {
+	for name, rules := range map[string]string{
+		"Limit":  `[{name: a, prefer: [{label: pci, operator: Gte, values: ["1"], weight: 10}], limit: 1}]`,
+		"Spread": `[{name: a, prefer: [{label: pci, operator: Gte, values: ["1"], weight: 10}], spread: {label: pci, maxDomains: 1}}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ev, _ := ruled(t, rules)
+			decide(t, ev, ruledObject("web"))
+			table := ev.ruleCache.current.Load()
+			if n := len(table.candidates.kept); n != 1 {
+				t.Fatalf("%d lists of candidates are kept, want 1", n)
+			}
+			first := slices.Collect(maps.Values(table.candidates.kept))[0]
+			for i := range 20 {
+				if got := decide(t, ev, ruledObject(fmt.Sprint("web-", i))).Clusters; len(got) != 1 || got[0] == "eu-0" {
+					t.Errorf("clusters %v, want eu-1 or eu-2", got)
+				}
+			}
+			if kept := slices.Collect(maps.Values(table.candidates.kept)); len(kept) != 1 || kept[0] != first {
+				t.Errorf("%d lists of candidates are kept, want the first one", len(kept))
+			}
+			o := document("fleet", "eu-0", "status", map[string]any{"version": map[string]any{"kubernetes": "1.30.0"}})
+			o.SetLabels(map[string]string{"pci": "3"})
+			ev.engine.data.Replace(profiles.GroupVersionResource, []*unstructured.Unstructured{o})
+			if got := decide(t, ev, ruledObject("web")).Clusters; !slices.Equal(got, []string{"eu-0"}) {
+				t.Errorf("clusters %v, want the one that is left", got)
+			}
+		})
+	}
+}
+
+// BenchmarkChoosing is one decision on an object of a new name, with 1,000 clusters in 10 regions, of which a third is preferred.
+func BenchmarkChoosing(b *testing.B) {
+	const prefer = `prefer: [{label: tier, operator: In, values: [gold], weight: 10}]`
+	for name, rule := range map[string]string{
+		"require": `{name: a, require: [{label: tier, operator: Exists}]}`,
+		"limit":   `{name: a, limit: 1}`,
+		"prefer":  `{name: a, limit: 1, ` + prefer + `}`,
+		"minGain": `{name: a, limit: 3, minGain: 20, ` + prefer + `}`,
+		"spread":  `{name: a, limit: 2, spread: {field: region, minDomains: 2}, ` + prefer + `}`,
+	} {
+		b.Run("rule="+name, func(b *testing.B) {
+			data := NewData()
+			var objects []*unstructured.Unstructured
+			for i := range 1000 {
+				o := document("fleet", fmt.Sprintf("cluster-%d", i), "status", map[string]any{"version": map[string]any{"kubernetes": "1.33.0"}})
+				o.SetLabels(map[string]string{"topology.kubernetes.io/region": fmt.Sprint("region-", i%10), "tier": []string{"gold", "silver", "bronze"}[i/10%3]})
+				objects = append(objects, o)
+			}
+			data.Replace(profiles.GroupVersionResource, objects)
+			data.Replace(managed.GroupVersionResource, nil)
+			ev, _ := prepare(b, New(data, Options{Timeout: time.Minute, Concurrency: 1}), ruledBy(b, "["+rule+"]"))
+			object := ruledObject("web")
+			n := 0
+			for b.Loop() {
+				n++
+				object["metadata"].(map[string]any)["name"] = fmt.Sprint("web-", n)
+				d, err := ev.Evaluate(b.Context(), object)
+				if err != nil || len(d.Clusters) == 0 {
+					b.Fatal(d, err)
+				}
+			}
+		})
 	}
 }

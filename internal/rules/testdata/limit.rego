@@ -16,9 +16,7 @@ eligible_two contains name if {
 # spec.rules[0].limit: the best of the eligible clusters.
 chosen_two := eligible_two if {
 	count(eligible_two) <= 2
-} else := {name |
-	some [_, _, name] in array.slice(sort([[0, crypto.sha256(concat("/", [object_path, name])), name] | some name in eligible_two]), 0, 2)
-}
+} else := k8s.choose_clusters(object_path, eligible_two, {"limit": 2})
 
 # spec.rules[0]: the clusters of rule two.
 clusters := chosen_two if {

@@ -115,9 +115,7 @@ eligible_anything contains name if {
 # spec.rules[2].limit: the best of the eligible clusters.
 chosen_anything := eligible_anything if {
 	count(eligible_anything) <= 1
-} else := {name |
-	some [_, _, name] in array.slice(sort([[0, crypto.sha256(concat("/", [object_path, name])), name] | some name in eligible_anything]), 0, 1)
-}
+} else := k8s.choose_clusters(object_path, eligible_anything, {"limit": 1})
 
 # spec.rules[2]: the clusters of rule anything.
 clusters := chosen_anything if {

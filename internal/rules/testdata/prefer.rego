@@ -30,18 +30,10 @@ score_cheap[name] := sum(array.flatten([
 	cluster := data.clusters[name]
 }
 
-best_cheap := max([score | some score in score_cheap])
-
-level_cheap[name] := floor((best_cheap - score) / 20) if {
-	some name, score in score_cheap
-}
-
 # spec.rules[0].limit: the best of the eligible clusters.
 chosen_cheap := eligible_cheap if {
 	count(eligible_cheap) <= 1
-} else := {name |
-	some [_, _, name] in array.slice(sort([[level, crypto.sha256(concat("/", [object_path, name])), name] | some name, level in level_cheap]), 0, 1)
-}
+} else := k8s.choose_clusters(object_path, score_cheap, {"limit": 1, "minGain": 20})
 
 # spec.rules[0]: the clusters of rule cheap.
 clusters := chosen_cheap if {

@@ -35,9 +35,7 @@ eligible_set contains name if {
 # spec.rules[2].limit: the best of the eligible clusters.
 chosen_set := eligible_set if {
 	count(eligible_set) <= 1
-} else := {name |
-	some [_, _, name] in array.slice(sort([[0, crypto.sha256(concat("/", [object_path, name])), name] | some name in eligible_set]), 0, 1)
-}
+} else := k8s.choose_clusters(object_path, eligible_set, {"limit": 1})
 
 # spec.rules[2]: the clusters of rule set.
 clusters := chosen_set if {

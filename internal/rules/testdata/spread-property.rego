@@ -16,29 +16,22 @@ eligible_racks contains name if {
 	text(cluster.properties.rack)
 }
 
-# spec.rules[0].spread: the eligible clusters of each domain, best first.
-members_racks[domain] contains [0, crypto.sha256(concat("/", [object_path, name])), name] if {
+# spec.rules[0].spread: the domains of the eligible clusters.
+domain_racks[name] := text(cluster.properties.rack) if {
 	some name in eligible_racks
 	cluster := data.clusters[name]
-	domain := text(cluster.properties.rack)
 }
 
-ordered_racks[domain] := sort(members) if {
-	some domain, members in members_racks
-}
+# spec.rules[0].spread: the best of the eligible clusters in the best domains, and these domains.
+choice_racks := k8s.spread_clusters(object_path, eligible_racks, domain_racks, {"minDomains": 2})
 
-# spec.rules[0].spread: the domains that are used, best first.
-domains_racks := sort([[members[0][0], crypto.sha256(concat("/", [object_path, domain])), domain] | some domain, members in ordered_racks])
+default domains_racks := set()
 
-# spec.rules[0].spread: the chosen clusters.
+domains_racks := choice_racks.domains
+
 default chosen_racks := set()
 
-chosen_racks := {name |
-	some [_, _, domain] in domains_racks
-	some [_, _, name] in ordered_racks[domain]
-} if {
-	count(domains_racks) >= 2
-}
+chosen_racks := choice_racks.clusters
 
 # spec.rules[0]: the clusters of rule racks.
 clusters := chosen_racks if {

@@ -16,27 +16,18 @@ eligible_zones contains name if {
 	count(cluster.zones) > 0
 }
 
-# spec.rules[0].spread: the eligible clusters of each domain, best first.
-members_zones[domain] contains [0, crypto.sha256(concat("/", [object_path, name])), name] if {
+# spec.rules[0].spread: the domains of the eligible clusters.
+domain_zones[name] := min(cluster.zones) if {
 	some name in eligible_zones
 	cluster := data.clusters[name]
-	domain := min(cluster.zones)
 }
 
-ordered_zones[domain] := array.slice(sort(members), 0, 1) if {
-	some domain, members in members_zones
-}
+# spec.rules[0].spread: the best of the eligible clusters in the best domains, and these domains.
+choice_zones := k8s.spread_clusters(object_path, eligible_zones, domain_zones, {"maxClusters": 1})
 
-# spec.rules[0].spread: the domains that are used, best first.
-domains_zones := sort([[members[0][0], crypto.sha256(concat("/", [object_path, domain])), domain] | some domain, members in ordered_zones])
-
-# spec.rules[0].spread: the chosen clusters.
 default chosen_zones := set()
 
-chosen_zones := {name |
-	some [_, _, domain] in domains_zones
-	some [_, _, name] in ordered_zones[domain]
-}
+chosen_zones := choice_zones.clusters
 
 # spec.rules[0]: the clusters of rule zones.
 clusters := chosen_zones if {

@@ -22,41 +22,22 @@ score_regions[name] := sum(array.flatten([[1 | cluster.labels.tier in {"gold"}]]
 	cluster := data.clusters[name]
 }
 
-best_regions := max([score | some score in score_regions])
-
-level_regions[name] := best_regions - score if {
-	some name, score in score_regions
-}
-
-# spec.rules[0].spread: the eligible clusters of each domain, best first.
-members_regions[domain] contains [level, crypto.sha256(concat("/", [object_path, name])), name] if {
-	some name, level in level_regions
+# spec.rules[0].spread: the domains of the eligible clusters.
+domain_regions[name] := cluster.region if {
+	some name in eligible_regions
 	cluster := data.clusters[name]
-	domain := cluster.region
 }
 
-ordered_regions[domain] := array.slice(sort(members), 0, 4) if {
-	some domain, members in members_regions
-	count(members) >= 2
-}
+# spec.rules[0].spread: the best of the eligible clusters in the best domains, and these domains.
+choice_regions := k8s.spread_clusters(object_path, score_regions, domain_regions, {"limit": 9, "minDomains": 2, "maxDomains": 3, "minClusters": 2, "maxClusters": 4})
 
-# spec.rules[0].spread: the domains that are used, best first.
-domains_regions := array.slice(sort([[members[0][0], crypto.sha256(concat("/", [object_path, domain])), domain] | some domain, members in ordered_regions]), 0, 3)
+default domains_regions := set()
 
-# spec.rules[0].spread: the chosen clusters.
+domains_regions := choice_regions.domains
+
 default chosen_regions := set()
 
-chosen_regions := {name |
-	some [_, _, _, name] in array.slice(
-		sort([[max([0, turn - 1]), level, rank, name] |
-			some [_, _, domain] in domains_regions
-			some turn, [level, rank, name] in ordered_regions[domain]
-		]),
-		0, 9,
-	)
-} if {
-	count(domains_regions) >= 2
-}
+chosen_regions := choice_regions.clusters
 
 # spec.rules[0]: the clusters of rule regions.
 clusters := chosen_regions if {
