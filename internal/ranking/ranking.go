@@ -29,6 +29,9 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding"
+	"encoding/binary"
+	"hash"
 	"math"
 	"slices"
 	"strings"
@@ -222,17 +225,35 @@ type ranker struct {
 	// text begins with the object and a slash, up to prefix. The rest is overwritten for each candidate.
 	text   []byte
 	prefix int
+	hash   hash.Hash
+	// state is the state of hash after the last candidate.
+	state []byte
 }
 
 func newRanker(object string) *ranker {
-	text := append(append(make([]byte, 0, len(object)+64), object...), '/')
-	return &ranker{text, len(text)}
+	text := append(append(make([]byte, 0, len(object)+128), object...), '/')
+	return &ranker{text: text, prefix: len(text), hash: sha256.New(), state: make([]byte, 0, 128)}
 }
 
-// rank returns a candidate with its rank.
-func (r *ranker) rank(c candidate) ranked {
-	r.text = append(r.text[:r.prefix], c.name...)
-	return ranked{c, sha256.Sum256(r.text)}
+// What crypto/sha256 encodes its state as: a mark, the digest of the whole blocks until then, and more.
+const digestStart, digestEnd = 4, 4 + sha256.Size
+
+// rank returns the rank of a candidate, which the next call overwrites.
+//
+// It pads the text as FIPS 180-4 says, and takes the digest from the state of the hash. That takes a third less time than sha256.Sum256,
+// which copies text and state. Choices among many equal candidates do nearly nothing else.
+func (r *ranker) rank(name string) []byte {
+	text := append(append(r.text[:r.prefix], name...), 0x80)
+	bits := 8 * uint64(len(text)-1)
+	for len(text)%sha256.BlockSize != sha256.BlockSize-8 {
+		text = append(text, 0)
+	}
+	r.text = binary.BigEndian.AppendUint64(text, bits)
+	r.hash.Reset()
+	// Neither call can fail.
+	_, _ = r.hash.Write(r.text)
+	r.state, _ = r.hash.(encoding.BinaryAppender).AppendBinary(r.state[:0])
+	return r.state[digestStart:digestEnd]
 }
 
 // best returns the n best candidates of a list, or all if there are fewer, in no particular order.
@@ -265,11 +286,11 @@ func (r *ranker) first(list List, n int) []ranked {
 		if c.level > level {
 			break
 		}
-		next := r.rank(c)
-		if worst != nil && compare(next, *worst) > 0 {
+		rank := r.rank(c.name)
+		if worst != nil && c.level >= worst.level && bytes.Compare(rank, worst.rank[:]) > 0 {
 			continue
 		}
-		if out = append(out, next); len(out) == 2*n {
+		if out = append(out, ranked{c, [sha256.Size]byte(rank)}); len(out) == 2*n {
 			out = truncated(out, n)
 			last := out[n-1]
 			worst = &last

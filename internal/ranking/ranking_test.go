@@ -17,6 +17,7 @@ limitations under the License.
 package ranking
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -65,6 +66,20 @@ func fleet(random *rand.Rand) (o order, names []string) {
 		names = append(names, name)
 	}
 	return o, names
+}
+
+// TestRank compares the ranks of candidates with the digests of texts of all lengths up to several blocks.
+func TestRank(t *testing.T) {
+	for length := range 300 {
+		object := strings.Repeat("o", length/2)
+		r := newRanker(object)
+		for _, name := range []string{strings.Repeat("n", length), "", strings.Repeat("m", length/3)} {
+			want := sha256.Sum256([]byte(object + "/" + name))
+			if got := r.rank(name); !bytes.Equal(got, want[:]) {
+				t.Fatalf("the rank of %q for %q is %x, want %x", name, object, got, want)
+			}
+		}
+	}
 }
 
 // TestBest compares the best candidates with the first ones of all in their order.
