@@ -161,7 +161,7 @@ func parseClusters(rule string, value any) (names []string, shares string, err e
 		return nil, "", err
 	}
 	for _, name := range names {
-		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		if problems := ClusterNameProblems(name); len(problems) > 0 {
 			return nil, "", &ContractError{rule, fmt.Sprintf("%q is not a cluster's name: %s", name, strings.Join(problems, "; "))}
 		}
 	}
@@ -185,6 +185,9 @@ func parseClusters(rule string, value any) (names []string, shares string, err e
 	}
 	return names, shares, nil
 }
+
+// ClusterNameProblems returns why a decision can't have a name among its clusters; nil if it can.
+func ClusterNameProblems(name string) []string { return validation.IsDNS1123Subdomain(name) }
 
 // parseTexts reads a set or an array of strings and returns it sorted, without duplicates. It returns nil for nil.
 func parseTexts(rule string, value any) ([]string, error) {

@@ -25,6 +25,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/celexpression"
 	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/rules"
 )
 
@@ -72,6 +73,15 @@ func (m *Module) RuleName(name string) string {
 		}
 	}
 	return ""
+}
+
+// InputWithoutChoice returns the fields of `input` that decide everything about objects but which of the eligible clusters are chosen for
+// them: that is decided by the path of the object (rules.ObjectPath), and nothing else is. It returns nil if more depends on the path.
+func (m *Module) InputWithoutChoice() *projection.FieldSet {
+	if m.rendered == nil || !m.rendered.ChoosesLast || m.Candidates != "" {
+		return nil
+	}
+	return m.InputWithoutPath
 }
 
 // Field returns the field of the policy's rules from which a line of Text comes, such as "spec.rules[0].require[1]". It returns ""

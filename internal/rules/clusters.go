@@ -186,7 +186,7 @@ func (r *ruleText) renderChosen() {
 	case r.rule.Limit > 0:
 		r.comment(r.path.Child("limit"), "the best of the eligible clusters.")
 		r.printf("%s := %s if {\ncount(%s) <= %d\n} else := %s(%s, %s, %s)\n", r.name(partChosen), r.name(partEligible),
-			r.name(partEligible), r.rule.Limit, language.ChooseClusters.Name, r.use("object_path"), r.scored(), r.options())
+			r.name(partEligible), r.rule.Limit, language.ChooseClusters.Name, r.use(language.RuleObjectPath), r.scored(), r.options())
 	default:
 		r.printf("\n%s := %s\n", r.name(partChosen), r.name(partEligible))
 	}
@@ -199,7 +199,7 @@ func Ranking(rule placementv1.Rule) (expression string, ok bool) {
 	if !choosesClusters(rule) || !r.chooses() {
 		return "", false
 	}
-	rank := fmt.Sprintf(`crypto.sha256(concat("/", [%s, name]))`, r.use("object_path"))
+	rank := fmt.Sprintf(`crypto.sha256(concat("/", [%s, name]))`, r.use(language.RuleObjectPath))
 	if len(rule.Prefer) == 0 {
 		ordered := fmt.Sprintf("sort([[%s, name] | some name in %s])", rank, r.name(partEligible))
 		return fmt.Sprintf(`[{"name": name, "score": 0, "level": 0} | some [_, name] in %s]`, ordered), true
@@ -232,7 +232,7 @@ func (r *ruleText) renderSpread() {
 	r.printf("%s[name] := %s if {\nsome name in %s\ncluster := data.clusters[name]\n}\n", r.name("domain"), r.spread().ref, r.name(partEligible))
 
 	r.comment(path, "the best of the eligible clusters in the best domains, and these domains.")
-	r.printf("%s := %s(%s, %s, %s, %s)\n", r.name("choice"), language.SpreadClusters.Name, r.use("object_path"), r.scored(), r.name("domain"), r.options())
+	r.printf("%s := %s(%s, %s, %s, %s)\n", r.name("choice"), language.SpreadClusters.Name, r.use(language.RuleObjectPath), r.scored(), r.name("domain"), r.options())
 
 	if r.countsDomains() {
 		r.renderMember("domains", "domains")
@@ -255,6 +255,7 @@ func (r *ruleText) renderContract() {
 	value := r.name(partChosen)
 	switch {
 	case r.rule.Weights == placementv1.RuleWeightsScore && r.chooses():
+		r.readsChoice = true
 		value = fmt.Sprintf("{name: {\"weight\": max([1, %s[name]])} | some name in %s}", r.name("score"), value)
 	case r.rule.Weights == placementv1.RuleWeightsScore:
 		value = fmt.Sprintf("{name: {\"weight\": max([1, score])} | some name, score in %s}", r.name("score"))

@@ -44,6 +44,8 @@ const maxText = 3 << 19
 type Module struct {
 	// Text is the Rego.
 	Text string
+	// ChoosesLast reports whether nothing but the clusters of a decision depends on which of the eligible clusters a rule chooses.
+	ChoosesLast bool
 	// fields has the field of each line; "" for lines that belong to no field.
 	fields []string
 }
@@ -83,7 +85,9 @@ func Render(rules []placementv1.Rule) (m Module, warnings []string, errs field.E
 		// The generator quotes all texts of the user, so that this is a bug.
 		return Module{}, nil, field.ErrorList{field.InternalError(path, fmt.Errorf("the rendered module does not parse: %w", err))}
 	}
-	return newModule(string(formatted)), warnings, nil
+	m = newModule(string(formatted))
+	m.ChoosesLast = !g.readsChoice
+	return m, warnings, nil
 }
 
 // tooLong is the message about a text that is too long.
@@ -116,6 +120,8 @@ type generator struct {
 	rules []*ruleText
 	// helpers are the names of the functions and rules that the rules share and that are used.
 	helpers map[string]bool
+	// readsChoice reports whether shares or texts depend on which of the eligible clusters a rule chooses.
+	readsChoice bool
 	// objectTexts are the keys of labels and annotations of the object that texts have placeholders for, in the order of their
 	// first use.
 	objectTexts []string

@@ -19,6 +19,8 @@ package rules
 import (
 	"fmt"
 	"strings"
+
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // shared are the Rego functions and rules that several rules use, in the order of the module.
@@ -40,7 +42,7 @@ is_namespace if {
 	input.kind == "Namespace"
 }
 `},
-	{"object_path", `
+	{language.RuleObjectPath, `
 # What the rank of a cluster for an object is computed from. Objects that one template generates have the same path.
 object_path := concat("/", [ranked_as[0], object_namespace, ranked_as[1]])
 
@@ -204,9 +206,9 @@ reasons(lacks, clusters) := text if {
 
 // dependsOn lists what the shared functions and rules use of each other.
 var dependsOn = map[string][]string{
-	"namespace_labels": {"has_namespace_labels"},
-	"object_path":      {"object_namespace", "object_name"},
-	functionFree:       {functionQuantity},
+	"namespace_labels":      {"has_namespace_labels"},
+	language.RuleObjectPath: {"object_namespace", "object_name"},
+	functionFree:            {functionQuantity},
 }
 
 // sharedText returns the shared functions and rules that the rules use.

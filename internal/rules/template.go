@@ -119,8 +119,10 @@ func (r *ruleText) placeholder(name string) string {
 	case placeholderName:
 		return r.use("object_name")
 	case placeholderClusters:
+		r.readsChoice = r.readsChoice || r.chooses()
 		return fmt.Sprintf(`concat(",", sort(%s))`, r.name(partChosen))
 	case placeholderClustersJSON:
+		r.readsChoice = r.readsChoice || r.chooses()
 		return fmt.Sprintf(`json.marshal(sort(%s))`, r.name(partChosen))
 	}
 	if !slices.Contains(r.objectTexts, name) {

@@ -21,14 +21,16 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"runtime"
+	goruntime "runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
@@ -241,9 +243,58 @@ func TestModules(t *testing.T) {
 	})
 }
 
+// TestRenamedObjects compares the compiled modules with the oracle for objects that differ in what clusters are chosen by: the engine
+// remembers the rest of the decision for them.
+func TestRenamedObjects(t *testing.T) {
+	s := newServed(t)
+	var found, evaluated atomic.Int64
+	t.Run("Seeds", func(t *testing.T) {
+		forEachSeed(t, func(t *testing.T, seed uint64) {
+			e := newExample(seed)
+			m, err := newModule(t, s, e.rules)
+			if err != nil {
+				t.Fatalf("seed %d: %v\n%s", seed, err, e.print(nil, nil))
+			}
+			m.load(t, e.namespaces, e.clusters[0], slices.Sorted(maps.Keys(e.clusters[0])))
+			for _, original := range e.objects {
+				for i := range 4 {
+					object := renamed(original, i)
+					want := e.decide(object, e.clusters[0])
+					got, err := m.evaluator.Evaluate(t.Context(), object)
+					if diff := e.differs(t, object, want, got, err); diff != "" {
+						t.Fatalf("seed %d: %s\n%s", seed, diff, e.print(object, e.clusters[0]))
+					}
+				}
+			}
+			found.Add(int64(m.uses.found))
+			evaluated.Add(int64(m.uses.evaluated))
+		})
+	})
+	if found.Load() < evaluated.Load()/4 {
+		t.Errorf("%d decisions were found, and %d evaluated", found.Load(), evaluated.Load())
+	}
+}
+
+// renamed returns an object with another name, and with other names of its owners.
+func renamed(object map[string]any, i int) map[string]any {
+	out := runtime.DeepCopyJSON(object)
+	meta, _ := out["metadata"].(map[string]any)
+	for _, name := range []string{"name", "generateName"} {
+		if text, ok := meta[name].(string); ok {
+			meta[name] = fmt.Sprintf("%s%d", text, i)
+		}
+	}
+	references, _ := meta["ownerReferences"].([]any)
+	for _, reference := range references {
+		owner, _ := reference.(map[string]any)
+		owner["name"] = fmt.Sprintf("v%d-%s", i, owner["name"])
+	}
+	return out
+}
+
 // forEachSeed calls test with each seed, on all processors. Each ends at its first failure.
 func forEachSeed(t *testing.T, test func(t *testing.T, seed uint64)) {
-	processors := uint64(runtime.GOMAXPROCS(0))
+	processors := uint64(goruntime.GOMAXPROCS(0))
 	for first := range processors {
 		t.Run(fmt.Sprint(first), func(t *testing.T) {
 			t.Parallel()

@@ -20,11 +20,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
 
+	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/ranking"
 )
@@ -35,6 +38,8 @@ const (
 	hashBlock = 64
 	// maxScore limits the absolute value of a score.
 	maxScore = int64(1) << 53
+	// candidateBytes estimates the size of a candidate apart from its name: once among all, and once in its domain.
+	candidateBytes = 80
 	// maxCandidates is how many prepared candidates of one policy are kept at the same time.
 	maxCandidates = 64
 )
@@ -67,18 +72,20 @@ func choose(ctx context.Context, b *ast.Builtin, operands []*ast.Term) (*ast.Ter
 	if last > 2 {
 		key.domains, key.minClusters = operands[2].Value, options.minClusters
 	}
-	view, _ := ctx.Value(ruleViewKey{}).(*ruleView)
-	all, err := view.candidates(key)
+	made, _ := ctx.Value(choicesKey{}).(*choices)
+	all, err := made.candidates(key)
 	if err != nil {
 		return nil, err
 	}
-	if err := overAll(all.number*(len(object)+hashBlock), maxHashed, "bytes to hash"); err != nil {
+	if err := overAll(len(all.names)*(len(object)+hashBlock), maxHashed, "bytes to hash"); err != nil {
 		return nil, err
 	}
+	one := choice{all, options.bounds}
+	clusters, domains := one.of(string(object))
+	made.add(one, clusters)
 	if all.domains == nil {
-		return ast.NewTerm(textSet(all.list.Best(string(object), options.bounds.Limit))), nil
+		return ast.NewTerm(textSet(clusters)), nil
 	}
-	clusters, domains := all.domains.Choose(string(object), options.bounds)
 	return ast.ObjectTerm(ast.Item(clustersTerm, ast.NewTerm(textSet(clusters))), ast.Item(domainsTerm, ast.NewTerm(textSet(domains)))), nil
 }
 
@@ -93,6 +100,38 @@ func textSet(texts []string) ast.Set {
 		out.Add(ast.StringTerm(text))
 	}
 	return out
+}
+
+// choice is what clusters are chosen from, and how many are. It is immutable.
+type choice struct {
+	*candidates
+	bounds ranking.Bounds
+}
+
+// of returns the names of the clusters that are chosen for an object, and the domains that are used, in no particular order.
+func (c choice) of(object string) (clusters, domains []string) {
+	if c.domains == nil {
+		return c.list.Best(object, c.bounds.Limit), nil
+	}
+	return c.domains.Choose(object, c.bounds)
+}
+
+// choices are the choices in one evaluation. They are not safe for concurrent use.
+type choices struct {
+	// rules is the rule cache; nil for none.
+	rules *ruleView
+	// made are the choices of one cluster or more.
+	made []choice
+}
+
+// choicesKey is the key of the choices in an evaluation's context.
+type choicesKey struct{}
+
+// add adds a choice of clusters.
+func (c *choices) add(one choice, clusters []string) {
+	if c != nil && len(clusters) > 0 {
+		c.made = append(c.made, one)
+	}
 }
 
 // choiceOptions are the options of a choice.
@@ -155,8 +194,21 @@ type candidates struct {
 	list ranking.List
 	// domains is nil if the clusters are not in domains.
 	domains *ranking.Domains
-	// number is the number of clusters.
-	number int
+	// names are the names of the clusters.
+	names []string
+}
+
+// valid reports whether decisions may have all of the names.
+func (c *candidates) valid() bool {
+	return !slices.ContainsFunc(c.names, func(name string) bool { return len(placement.ClusterNameProblems(name)) > 0 })
+}
+
+// size estimates the size in bytes.
+func (c *candidates) size() (n int) {
+	for _, name := range c.names {
+		n += candidateBytes + len(name)
+	}
+	return n
 }
 
 // candidatesKey is what candidates are prepared from. The values are compared by identity.
@@ -173,7 +225,7 @@ func (k candidatesKey) prepare() (*candidates, error) {
 	if err != nil {
 		return nil, fmt.Errorf("operand 2 (scores): %w", err)
 	}
-	out := &candidates{number: len(scores)}
+	out := &candidates{names: slices.Collect(maps.Keys(scores))}
 	if k.domains == nil {
 		out.list = ranking.NewList(scores, k.minGain)
 		return out, nil
@@ -244,12 +296,13 @@ func domainsOf(v ast.Value) (map[string]string, error) {
 	return out, nil
 }
 
-// ruleViewKey is the key of the ruleView in an evaluation's context.
-type ruleViewKey struct{}
-
 // candidates returns the candidates of a key. It keeps them for other evaluations if they are prepared from values that the rule cache
 // keeps, because those are immutable and are found again.
-func (v *ruleView) candidates(key candidatesKey) (*candidates, error) {
+func (c *choices) candidates(key candidatesKey) (*candidates, error) {
+	var v *ruleView
+	if c != nil {
+		v = c.rules
+	}
 	if v == nil || !v.has(key.scores) || key.domains != nil && !v.has(key.domains) {
 		return key.prepare()
 	}

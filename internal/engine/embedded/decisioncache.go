@@ -40,7 +40,7 @@ const (
 // Observer is notified about the use of the caches. Implementations are safe for concurrent use and return without
 // blocking.
 type Observer interface {
-	// DecisionCacheHit is called when a decision was found in the cache.
+	// DecisionCacheHit is called when a decision was found in the cache, or all of it but the choice of clusters was.
 	DecisionCacheHit()
 	// DecisionCacheMiss is called when a decision was not in the cache and was evaluated.
 	DecisionCacheMiss()
@@ -64,6 +64,8 @@ type cachedDecision struct {
 	reports []*predicates.Report
 	// nodes is the revision of the nodes at which the decision was last found to hold.
 	nodes atomic.Uint64
+	// choice chooses the clusters of the decision for an object. It is nil if the decision is complete.
+	choice *choice
 }
 
 func newCachedDecision(state evaluationState, a evaluation) *cachedDecision {
@@ -98,6 +100,9 @@ func (r *cachedDecision) revalidate(ctx context.Context, set *predicates.Set, st
 // size estimates the entry's size in bytes.
 func (r *cachedDecision) size() int {
 	n := entryBytes + predicates.EstimateBytes(r.reports)
+	if r.choice != nil {
+		n += r.choice.size()
+	}
 	d := r.decision
 	for _, pairs := range []map[string]string{d.Annotations, d.Labels, d.Scheduling} {
 		for k, v := range pairs {

@@ -108,6 +108,7 @@ func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *
 		if m.Nodes {
 			out.decisionCache.limit = reportsCacheBytes
 		}
+		out.openDecisions = newOpenDecisions(m)
 	}
 	for _, missing := range b.Missing {
 		out.missing = append(out.missing, missing.String())
@@ -208,6 +209,8 @@ type evaluator struct {
 	missing   []string
 	// decisionCache is the decision cache; nil if the policy reads all of the input.
 	decisionCache *decisionCache
+	// openDecisions has what was decided on objects before clusters were chosen for them; nil if that is not known apart.
+	openDecisions *openDecisions
 	// ruleCache is the rule cache; nil if every rule reads as much as the policy.
 	ruleCache *ruleCache
 	// predicates are the predicates that the policy may call; nil for none. inventories are the sources of data.clusters.
@@ -302,6 +305,11 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 		p.engine.Observer.DecisionCacheHit()
 		return before.decision, nil
 	}
+	if decision, ok := p.openDecisions.decide(revision, state, input); ok {
+		p.decisionCache.put(revision, key, &cachedDecision{decision: decision})
+		p.engine.Observer.DecisionCacheHit()
+		return decision, nil
+	}
 	a, err := p.evaluate(ctx, state, p.module.Input, input, before)
 	switch {
 	case a.fromCache:
@@ -310,6 +318,7 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 		return before.decision, nil
 	case err == nil:
 		p.decisionCache.put(revision, key, newCachedDecision(state, a))
+		p.openDecisions.put(revision, state, input, a)
 	}
 	p.engine.Observer.DecisionCacheMiss()
 	return a.decision, err
@@ -320,6 +329,8 @@ type evaluation struct {
 	decision placement.Decision
 	// reports are the predicates' reports on nodes that the decision depends on.
 	reports []*predicates.Report
+	// choices are the choices of clusters that were made.
+	choices []choice
 	// fromCache reports whether the cached decision still holds, so that nothing was evaluated.
 	fromCache bool
 }
@@ -405,7 +416,8 @@ func (p *evaluator) decide(ctx context.Context, state evaluationState, input ast
 		return evaluation{decision: before.decision, fromCache: true}, nil
 	}
 	caller := p.newCaller(state)
-	decision, err := p.evaluateRules(ctx, caller, input, known)
+	chosen := &choices{rules: known}
+	decision, err := p.evaluateRules(ctx, caller, input, chosen)
 	if err == nil && p.module.Candidates != "" {
 		decision, err = caller.checkDecision(ctx, p.module.Candidates, input, decision)
 	}
@@ -414,7 +426,7 @@ func (p *evaluator) decide(ctx context.Context, state evaluationState, input ast
 	}
 	// A change of the nodes may outdate reports on them. Reports on clusters derive from the data of the evaluation.
 	onNodes := slices.DeleteFunc(caller.reports, func(r *predicates.Report) bool { return r.Kind != predicates.Nodes })
-	return evaluation{decision: decision, reports: onNodes}, err
+	return evaluation{decision: decision, reports: onNodes, choices: chosen.made}, err
 }
 
 // newCaller returns the caller of predicates for one evaluation.
@@ -422,8 +434,9 @@ func (p *evaluator) newCaller(state evaluationState) *predicateCaller {
 	return &predicateCaller{set: p.predicates, templates: p.engine.Templates, evaluationState: state, inventories: p.inventories}
 }
 
-// evaluateRules evaluates the decision contract's rules on the caller's snapshot.
-func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, input ast.Value, known *ruleView, more ...rego.EvalOption) (placement.Decision, error) {
+// evaluateRules evaluates the decision contract's rules on the caller's snapshot, with the rule cache of chosen. It adds the choices of
+// clusters.
+func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, input ast.Value, chosen *choices, more ...rego.EvalOption) (placement.Decision, error) {
 	if p.query == nil {
 		return placement.Decision{}, nil
 	}
@@ -431,10 +444,10 @@ func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, 
 		rego.EvalParsedInput(input), rego.EvalTransaction(p.view.transaction(caller.snapshot, caller.tolerated)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(boundedJSON),
 	}
 	options = append(options, more...)
-	ctx = context.WithValue(ctx, predicateCallerKey{}, caller)
+	ctx = context.WithValue(context.WithValue(ctx, predicateCallerKey{}, caller), choicesKey{}, chosen)
+	known := chosen.rules
 	if known != nil {
 		options = append(options, rego.EvalVirtualCache(known))
-		ctx = context.WithValue(ctx, ruleViewKey{}, known)
 	}
 	values, err := evaluateQuery(ctx, p.query, options...)
 	if err != nil {

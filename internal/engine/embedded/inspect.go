@@ -64,7 +64,7 @@ func (p *evaluator) Inspect(input map[string]any) (*Inspection, error) {
 func (i *Inspection) Reports(ctx context.Context) ([]*predicates.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.Timeout)
 	defer cancel()
-	decision, err := i.evaluator.evaluateRules(ctx, i.caller, i.input, nil)
+	decision, err := i.evaluator.evaluateRules(ctx, i.caller, i.input, &choices{})
 	if err == nil && i.evaluator.module.Candidates != "" {
 		_, err = i.caller.checkDecision(ctx, i.evaluator.module.Candidates, i.input, decision)
 	}
@@ -77,7 +77,7 @@ func (i *Inspection) Trace(ctx context.Context, tracer topdown.QueryTracer) {
 	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.Timeout)
 	defer cancel()
 	// An error is that of the decision.
-	_, _ = i.evaluator.evaluateRules(ctx, i.caller, i.input, nil, rego.EvalQueryTracer(tracer), rego.EvalRuleIndexing(false), rego.EvalEarlyExit(false))
+	_, _ = i.evaluator.evaluateRules(ctx, i.caller, i.input, &choices{}, rego.EvalQueryTracer(tracer), rego.EvalRuleIndexing(false), rego.EvalEarlyExit(false))
 }
 
 // Solve returns the values of the variables in a solution of a conjunction of expressions, as they may be written in the

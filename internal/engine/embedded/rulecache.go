@@ -108,6 +108,12 @@ func (u *fieldSetUse) worthwhile() bool {
 		u.hits.Store(0)
 		return true
 	}
+	return u.repeats()
+}
+
+// repeats reports whether the values have repeated until now, without counting a lookup.
+func (u *fieldSetUse) repeats() bool {
+	asked := u.lookups.Load()
 	return asked <= ruleTrialLookups || u.hits.Load()*4 >= asked
 }
 

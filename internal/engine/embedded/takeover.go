@@ -70,6 +70,6 @@ func (p *evaluator) decidesAs(ctx context.Context, before *evaluator, state eval
 	ctx, cancel := context.WithTimeout(ctx, p.engine.Timeout)
 	defer cancel()
 	comparison := &evaluator{engine: p.engine, name: p.name, module: m, query: query, view: p.view}
-	decision, err := comparison.evaluateRules(ctx, comparison.newCaller(state), ast.NewObject(), nil)
+	decision, err := comparison.evaluateRules(ctx, comparison.newCaller(state), ast.NewObject(), &choices{})
 	return err == nil && len(decision.Warnings) == 0
 }

@@ -37,6 +37,9 @@ type Dependencies struct {
 	// Input and Data are the fields of `input` and `data` that the contract's rules read. Other fields do not influence
 	// the decision.
 	Input, Data *projection.FieldSet
+	// InputWithoutPath are the fields of `input` that the contract's rules read, apart from those that only the rule
+	// language.RuleObjectPath reads. It is nil if no contract rule uses that rule.
+	InputWithoutPath *projection.FieldSet
 	// CacheableRules are rules without arguments that read less of `input` than Input, in the order of the text.
 	CacheableRules []CacheableRule
 	// Nodes and Clusters report whether the policy calls predicates on nodes and on clusters, by a call in the Rego or

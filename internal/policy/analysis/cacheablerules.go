@@ -105,10 +105,11 @@ const (
 )
 
 // closure returns the depth of each read of a reader, direct or through the readers it uses, indexed by field number, and
-// reports whether one of them reads data. It returns nil if that takes more than the remaining steps.
-func (a *fieldAnalyser) closure(u *reader, steps *int) (depths []byte, data bool) {
+// reports whether one of them reads data. The reads of a reader without count only as far as others have them, too. closure returns nil if
+// that takes more than the remaining steps.
+func (a *fieldAnalyser) closure(u, without *reader, steps *int) (depths []byte, data bool) {
 	out := make([]byte, len(a.nodes))
-	seen := map[*reader]bool{u: true}
+	seen := map[*reader]bool{u: true, without: true}
 	for queue := []*reader{u}; len(queue) > 0; {
 		next := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
@@ -143,7 +144,7 @@ type helper struct {
 // helpers returns the rules that read less of the input than all rules together.
 func (a *fieldAnalyser) helpers() (out []helper) {
 	steps := maxHelperSteps
-	all, _ := a.closure(a.reader, &steps)
+	all, _ := a.closure(a.reader, nil, &steps)
 	if all == nil {
 		return nil
 	}
@@ -158,7 +159,7 @@ func (a *fieldAnalyser) helpers() (out []helper) {
 			}
 		})
 		whole.uses = append(whole.uses, g.reader)
-		reads, data := a.closure(whole, &steps)
+		reads, data := a.closure(whole, nil, &steps)
 		if reads == nil {
 			break
 		}
@@ -171,10 +172,7 @@ func (a *fieldAnalyser) helpers() (out []helper) {
 
 // cacheableRules returns the rules that are cacheable, in the order of the text.
 func (a *fieldAnalyser) cacheableRules(pkg ast.Ref) []CacheableRule {
-	nodes := make([]*fieldNode, len(a.nodes))
-	for _, n := range a.nodes {
-		nodes[n.number] = n
-	}
+	nodes := a.nodesByNumber()
 	helpers := a.helpers()
 	data := 0
 	for _, h := range helpers {
@@ -205,6 +203,30 @@ func (a *fieldAnalyser) cacheableRules(pkg ast.Ref) []CacheableRule {
 		}
 		left[h.data]--
 		out = append(out, CacheableRule{Ref: ref, Input: set})
+	}
+	return out
+}
+
+// inputWithout returns the fields of `input` that the contract's rules read, apart from those that only one rule and what it uses read. The
+// path is that of the rule. inputWithout returns nil if no contract rule uses the rule.
+func (a *fieldAnalyser) inputWithout(path ast.Ref) *projection.FieldSet {
+	names := constantPath(path)
+	i := slices.IndexFunc(a.groups, func(g *ruleGroup) bool { return slices.Equal(g.path, names) })
+	if i < 0 || !a.groups[i].done {
+		return nil
+	}
+	steps := maxHelperSteps
+	reads, _ := a.closure(a.reader, a.groups[i].reader, &steps)
+	if reads == nil {
+		return nil
+	}
+	return fieldsOf(a.nodesByNumber(), reads)
+}
+
+func (a *fieldAnalyser) nodesByNumber() []*fieldNode {
+	out := make([]*fieldNode, len(a.nodes))
+	for _, n := range a.nodes {
+		out[n.number] = n
 	}
 	return out
 }

@@ -98,6 +98,10 @@ const (
 	RuleWarnings    = "warnings"
 )
 
+// RuleObjectPath is the rule with the text that the ranks of clusters for an object are computed from, in the Rego that structured rules
+// are compiled to.
+const RuleObjectPath = "object_path"
+
 // RuleNames returns the set of the names that RuleName returns for a module's rules.
 func RuleNames(module *ast.Module) map[string]bool {
 	names := map[string]bool{}

@@ -1,0 +1,106 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package embedded
+
+import (
+	"slices"
+
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/rules"
+)
+
+const (
+	// openDecisionsBytes is the maximum size of each of the two generations of open decisions, with what clusters are chosen from.
+	openDecisionsBytes = 4 << 20
+	// maxOpenCandidates is from how many clusters a choice is made without an evaluation, which has a slot and a deadline.
+	maxOpenCandidates = 1 << 14
+)
+
+// openDecisions has the decisions of a policy of rules without the choice of clusters, which the path of an object makes. Objects that
+// differ in nothing else share such an open decision, so that only the clusters are chosen for each of them. It is safe for concurrent use.
+type openDecisions struct {
+	module *policy.Module
+	// fields are what open decisions depend on.
+	fields *projection.FieldSet
+	cache  decisionCache
+	use    fieldSetUse
+}
+
+// newOpenDecisions returns a cache for a module; nil if more than the clusters depends on the path of an object.
+func newOpenDecisions(m *policy.Module) *openDecisions {
+	fields := m.InputWithoutChoice()
+	if fields == nil {
+		return nil
+	}
+	return &openDecisions{module: m, fields: fields, cache: decisionCache{limit: openDecisionsBytes}}
+}
+
+// decide returns the decision on an object if the open decision is known. The result is what an evaluation gives.
+func (o *openDecisions) decide(revision uint64, state evaluationState, input map[string]any) (d placement.Decision, ok bool) {
+	if o == nil || len(state.tolerated) > 0 || !o.use.worthwhile() {
+		return placement.Decision{}, false
+	}
+	buffer := keyBuffers.Get().(*[]byte)
+	defer keyBuffers.Put(buffer)
+	key, ok := o.fields.AppendKey((*buffer)[:0], input)
+	*buffer = key
+	if !ok {
+		return placement.Decision{}, false
+	}
+	known := o.cache.get(revision, key)
+	if known == nil {
+		return placement.Decision{}, false
+	}
+	path, ok := rules.ObjectPath(input)
+	if !ok || engine.CheckInput(o.module.Input, input, o.module.InputBytes) != nil {
+		return placement.Decision{}, false
+	}
+	o.use.hits.Add(1)
+	return known.complete(path), true
+}
+
+// complete returns the decision on an object with a path.
+func (r *cachedDecision) complete(path string) placement.Decision {
+	out := r.decision
+	if r.choice != nil {
+		out.Clusters, _ = r.choice.of(path)
+		// The candidates may be shared.
+		out.Clusters = slices.Sorted(slices.Values(out.Clusters))
+	}
+	return out
+}
+
+// put stores what was decided on an object, if the rest of the decision does not depend on the object's path.
+func (o *openDecisions) put(revision uint64, state evaluationState, input map[string]any, a evaluation) {
+	if o == nil || len(state.tolerated) > 0 || len(a.choices) > 1 || !o.use.repeats() {
+		return
+	}
+	open := &cachedDecision{decision: a.decision}
+	if len(a.choices) == 1 {
+		open.choice = &a.choices[0]
+	}
+	path, ok := rules.ObjectPath(input)
+	if !ok || !open.complete(path).Equal(a.decision) || open.choice != nil && (len(open.choice.names) > maxOpenCandidates || !open.choice.valid()) {
+		return
+	}
+	if key, ok := o.fields.AppendKey(nil, input); ok {
+		o.cache.put(revision, key, open)
+	}
+}
