@@ -56,7 +56,7 @@ clusters contains name if {
 //   - part=Next is each what-if of the session.
 //   - part=Policy is a what-if of another text of the policy, which allows one cluster less.
 func BenchmarkWhatIf(b *testing.B) {
-	cluster := simulatedCluster(b)
+	cluster := simulatedCluster(b, encodedPolicy(b))
 	newSession := func() *whatif.Session {
 		s, err := whatif.NewSession(b.Context(), cluster, simulation.Options{})
 		if err != nil {
@@ -117,6 +117,20 @@ func BenchmarkWhatIf(b *testing.B) {
 	})
 }
 
+// BenchmarkChoosingWhatIf is part=First of BenchmarkWhatIf by the policies of BenchmarkChoosing.
+func BenchmarkChoosingWhatIf(b *testing.B) {
+	for _, one := range choosing {
+		b.Run("by="+one.by, func(b *testing.B) {
+			cluster := simulatedCluster(b, encoded(b, choosingPolicy(b, one.rule)))
+			measure(b, func(int) {
+				if _, err := whatif.NewSession(b.Context(), cluster, simulation.Options{}); err != nil {
+					b.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
 // snapshotText returns the snapshot of a cluster.
 func snapshotText(b *testing.B, cluster simulation.Cluster) []byte {
 	b.Helper()
@@ -153,18 +167,25 @@ func encodedPolicy(b *testing.B) *unstructured.Unstructured {
 		Match: placementv1.Match{ResourceRules: []placementv1.ResourceRule{{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}}}},
 		Mode:  placementv1.ModeEnforce, Rego: regionPolicy,
 	}}
-	policy.APIVersion, policy.Kind, policy.Name = placementv1.GroupVersion.String(), "PlacementPolicy", "region"
-	encoded, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy)
+	policy.Name = "region"
+	return encoded(b, policy)
+}
+
+// encoded returns a policy as the API server has it.
+func encoded(b *testing.B, policy *placementv1.PlacementPolicy) *unstructured.Unstructured {
+	b.Helper()
+	policy.APIVersion, policy.Kind = placementv1.GroupVersion.String(), "PlacementPolicy"
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy)
 	if err != nil {
 		b.Fatal(err)
 	}
-	return &unstructured.Unstructured{Object: encoded}
+	return &unstructured.Unstructured{Object: object}
 }
 
 // simulatedCluster returns a cluster with Deployments, clusters, and one policy.
-func simulatedCluster(b *testing.B) *simulation.Static {
+func simulatedCluster(b *testing.B, policy *unstructured.Unstructured) *simulation.Static {
 	b.Helper()
-	objects := []*unstructured.Unstructured{encodedPolicy(b)}
+	objects := []*unstructured.Unstructured{policy}
 	add := func(apiVersion, kind, namespace, name string, region int) {
 		obj := &unstructured.Unstructured{Object: map[string]any{}}
 		obj.SetAPIVersion(apiVersion)
