@@ -212,7 +212,7 @@ func (a *fieldAnalyser) cacheableRules(pkg ast.Ref) []CacheableRule {
 func (a *fieldAnalyser) inputWithout(path ast.Ref) *projection.FieldSet {
 	names := constantPath(path)
 	i := slices.IndexFunc(a.groups, func(g *ruleGroup) bool { return slices.Equal(g.path, names) })
-	if i < 0 || !a.groups[i].done {
+	if i < 0 || !a.groups[i].done || a.overlapped(a.groups[i]) {
 		return nil
 	}
 	steps := maxHelperSteps

@@ -84,6 +84,36 @@ func TestCacheableRules(t *testing.T) {
 	}
 }
 
+// TestInputWithoutPath checks which fields the rules read apart from the object's path.
+func TestInputWithoutPath(t *testing.T) {
+	const path = "object_path := concat(\"/\", [input.kind, name])\nname := input.metadata.name\n"
+	for name, tc := range map[string]struct {
+		text string
+		want string
+		none bool
+	}{
+		"None":      {text: "labels := {\"id\": input.id}", none: true},
+		"Unused":    {text: path + "labels := {\"id\": input.id}", none: true},
+		"Alone":     {text: path + "errors contains object_path", want: ""},
+		"Others":    {text: path + "errors contains object_path\nlabels := {\"id\": input.id}", want: ".id.**"},
+		"Shared":    {text: path + "errors contains object_path\nwarnings contains name", want: ".metadata.name.**"},
+		"Above":     {text: path + "errors contains object_path\nwarnings contains input.metadata", want: ".metadata.**"},
+		"Everyone":  {text: path + "errors contains object_path\nwarnings contains \"x\" if input == {}", want: ".**"},
+		"Functions": {text: path + "errors contains object_path\nf(o) := o.a\nwarnings contains f(input)", want: ".a.**"},
+		"Overlap":   {text: "object_path.a := input.a\nobject_path[x] := 1 if { x := input.b }\nerrors contains \"x\" if object_path.a", none: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := compileFor(placementv1.RegoV1, "package p\n"+tc.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := m.InputWithoutPath; (got == nil) != tc.none || got != nil && strings.Join(got.Paths(), " ") != tc.want {
+				t.Errorf("got %v, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestCacheableRulesAreBounded(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("package p\nlabels := {\"id\": input.id}\nr0 := input.a\n")
