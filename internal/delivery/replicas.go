@@ -26,6 +26,18 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
+// Divide returns the number of replicas of each cluster of a decision. It is nil if each of them has all replicas that the object requests,
+// because by is nil, or if the object has none. known is false if the system divides them by free capacity, which Berth does not know.
+func Divide(object Object, decision Decision, by *placementv1.ReplicaDivision) (replicas map[string]int64, known bool) {
+	switch {
+	case by == nil || object.Replicas == nil:
+		return nil, true
+	case by.DivideBy == placementv1.DivideByFreeCapacity:
+		return nil, false
+	}
+	return divide(object, decision, by), true
+}
+
 // divide returns the number of replicas of each cluster, by a division other than by free capacity.
 func divide(object Object, decision Decision, by *placementv1.ReplicaDivision) map[string]int64 {
 	clusters := make([]division.Cluster, 0, len(decision.Clusters))

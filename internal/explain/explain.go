@@ -399,13 +399,13 @@ func describeWaits(s *simulation.Simulation, o simulation.Object, keys []Key, ve
 		case o.Content.GetDeletionTimestamp() != nil:
 			k.Waits = "the object keeps the current value until it is gone: it is being deleted, so Berth does not patch it. Remove its finalizers if nothing else does"
 		default:
-			k.Waits = waits(s, o, v)
+			k.Waits = Waits(s, o, v)
 		}
 	}
 }
 
-// waits returns when remediation of a policy changes an existing object; "" for at once.
-func waits(s *simulation.Simulation, o simulation.Object, v *placement.Verdict) string {
+// Waits returns when remediation of a policy changes an existing object; "" for at once.
+func Waits(s *simulation.Simulation, o simulation.Object, v *placement.Verdict) string {
 	if v.Err == nil && len(v.Decision.Errors) > 0 {
 		return fmt.Sprintf("the object keeps the current value while %s denies it", v.Policy.Name)
 	}

@@ -554,9 +554,18 @@ func (s *Simulation) request(o Object) placement.Request {
 // Matched yields the existing objects that policies may match, by type. The objects have at least the fields that
 // policies and their merging read. An error ends the sequence of a type.
 func (s *Simulation) Matched(ctx context.Context) iter.Seq2[Object, error] {
+	return s.MatchedWith(ctx, func(schema.GroupResource) *projection.FieldSet { return nil })
+}
+
+// MatchedWith is Matched with more fields of the objects of each type; nil for no more.
+func (s *Simulation) MatchedWith(ctx context.Context, more func(schema.GroupResource) *projection.FieldSet) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		for _, resource := range s.cluster.Catalog().Select(s.selects) {
-			objects, err := s.cluster.List(ctx, resource.GroupVersionResource, s.inputFields(resource.GroupVersionResource))
+			fields := s.inputFields(resource.GroupVersionResource)
+			if added := more(resource.GroupResource()); fields != nil && added != nil {
+				fields = projection.Union(fields, added)
+			}
+			objects, err := s.cluster.List(ctx, resource.GroupVersionResource, fields)
 			if err != nil {
 				if !yield(Object{Resource: resource.GroupVersionResource}, err) {
 					return
@@ -604,6 +613,14 @@ func (s *Simulation) inputFields(resource schema.GroupVersionResource) *projecti
 		}
 	}
 	return projection.Union(sets...)
+}
+
+// ClusterList returns the text of the list of clusters that an object has, in its annotation or, if it is a placement object, in a field
+// (package clusterlist); nil if it has none.
+func (s *Simulation) ClusterList(o Object) *string {
+	lists := placement.Outcome{List: s.decider.ClusterLists.Of(o.Resource.GroupResource())}
+	_, _, text := lists.ClustersIn(o.Content)
+	return text
 }
 
 // Scheduling returns the scheduling fields of an object of a type by merge key (package podscheduling). It returns none if the type has no pod

@@ -49,8 +49,8 @@ type Snapshot struct {
 	// Discovery are the types that the cluster served.
 	Discovery Discovery `json:"discovery"`
 	// Objects are the policies, their stored revisions that decide, what they read, and what they match. Objects of all types but
-	// policies, revisions, and inventories have
-	// only the fields that policies read, and their identity, labels, and annotations. Secrets have no payload.
+	// policies, revisions, and inventories have only the fields that policies read, and their identity, labels, annotations, and number of
+	// replicas. Secrets have no payload.
 	Objects []map[string]any `json:"objects"`
 }
 
@@ -103,6 +103,8 @@ func (s *Simulation) snapshotFields() fieldsByType {
 	}
 	for _, resource := range s.cluster.Catalog().Select(s.selects) {
 		add(resource.GroupVersionResource, s.inputFields(resource.GroupVersionResource))
+		// How many replicas an object has where it is placed.
+		add(resource.GroupVersionResource, replicaFields)
 	}
 	// Without a rollout, the stages of a policy tell where a change of it comes into force first.
 	if s.needsNamespaces() || slices.ContainsFunc(s.policies, func(p *Policy) bool { return p.Object.Spec.Rollout != nil }) {
@@ -110,6 +112,9 @@ func (s *Simulation) snapshotFields() fieldsByType {
 	}
 	return out
 }
+
+// replicaFields are the fields with the number of replicas of an object.
+var replicaFields = projection.Fields("spec.replicas")
 
 func compareResources(a, b schema.GroupVersionResource) int {
 	return strings.Compare(a.String(), b.String())

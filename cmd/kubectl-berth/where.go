@@ -1,0 +1,435 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/berth-dev/berth/internal/explain"
+	"github.com/berth-dev/berth/internal/fleet"
+	"github.com/berth-dev/berth/internal/simulation"
+)
+
+const whereLong = `Show where workloads are: how many are in each cluster, their replicas and policies, and what is used and free. With
+the name of a cluster, show the workloads in it. With a workload, show its clusters, and why it is there.
+
+A workload is in one of these states:
+
+  Running    it has the placement that policies decide
+  Moving     Berth moved it to other clusters, in which it does not run yet
+  Waiting    it differs from what policies decide, and Berth is going to patch it
+  Violating  a policy denies it or can't decide it, its last move failed, or it differs and Berth does not patch it
+
+--by counts by node, zone, or region instead. Nodes are those of the Pods that policies match.`
+
+const whereExample = `  # All clusters, with their regions and what arrives and leaves
+  kubectl berth where -o wide
+
+  # The workloads in a cluster
+  kubectl berth where eu-1
+
+  # The clusters of a workload, and why it is there
+  kubectl berth where deployment/web -n shop
+
+  # Follow a move between regions
+  kubectl berth where --by region --watch`
+
+// whereOptions are the flags of the where command.
+type whereOptions struct {
+	listOptions
+	by, cluster string
+	watch       bool
+	interval    time.Duration
+}
+
+func newWhere(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &whereOptions{listOptions: listOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}}
+	cmd := o.addTo(&cobra.Command{
+		Use:     "where [PLACE | TYPE/NAME ...]",
+		Short:   "Show which workloads are in which clusters, and why",
+		Long:    whereLong,
+		Example: whereExample,
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.where(cmd.Context(), args) },
+	})
+	cmd.ValidArgsFunction = o.completeObjects
+	f := cmd.Flags()
+	f.StringVar(&o.by, "by", string(fleet.ByCluster), "What to count by: cluster, node, zone, or region.")
+	f.StringVar(&o.cluster, "cluster", "", "The name of a cluster whose workloads to show.")
+	f.BoolVarP(&o.watch, "watch", "w", false, "Read the cluster again and again, and print what changed.")
+	f.DurationVar(&o.interval, "interval", 10*time.Second, "How often --watch reads the cluster.")
+	return cmd
+}
+
+// minInterval is the shortest --interval. Each time, the command reads everything that policies read and match.
+const minInterval = time.Second
+
+// subject is what the where command shows: the objects, those in a place, or all places.
+type subject struct {
+	by      fleet.By
+	objects []string
+	place   string
+	inPlace bool
+}
+
+func (o *whereOptions) where(ctx context.Context, args []string) error {
+	subject, err := o.subject(args)
+	if err != nil {
+		return err
+	}
+	show := func(out io.Writer) error { return o.show(ctx, subject, out) }
+	if !o.watch {
+		return show(o.Out)
+	}
+	return repeat(ctx, o.interval, o.Out, show)
+}
+
+// subject parses the flags and arguments.
+func (o *whereOptions) subject(args []string) (subject, error) {
+	if err := o.checkOutput(); err != nil {
+		return subject{}, err
+	}
+	by, err := fleet.ParseBy(o.by)
+	out := subject{by: by}
+	switch {
+	case err != nil:
+		return out, fmt.Errorf("--by: %w", err)
+	case o.watch && len(o.from) > 0:
+		return out, errors.New("--watch follows a cluster, and files stay as they are: leave out --watch or --from")
+	case o.watch && o.interval < minInterval:
+		return out, fmt.Errorf("--interval: %s is less than %s", o.interval, minInterval)
+	case o.cluster != "" && (len(args) > 0 || by != fleet.ByCluster):
+		return out, errors.New("--cluster shows the workloads of one cluster: leave out the arguments and --by")
+	case o.cluster != "":
+		out.place, out.inPlace = o.cluster, true
+	case len(args) == 1 && !strings.Contains(args[0], "/"):
+		out.place, out.inPlace = args[0], true
+	default:
+		out.objects = args
+	}
+	if out.place == none {
+		out.place = ""
+	}
+	return out, nil
+}
+
+// repeat prints what show writes, and prints it again when it has changed, until the context ends or show fails.
+func repeat(ctx context.Context, interval time.Duration, out io.Writer, show func(io.Writer) error) error {
+	last := ""
+	for {
+		var text strings.Builder
+		if err := show(&text); err != nil {
+			return err
+		}
+		if next := text.String(); next != last {
+			p := newPrinter(out)
+			if last != "" {
+				p.line("")
+			}
+			// show has printed it.
+			if p.write(next); p.err != nil {
+				return p.err
+			}
+			last = next
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(interval):
+		}
+	}
+}
+
+// show reads the cluster, and writes what the command shows.
+func (o *whereOptions) show(ctx context.Context, subject subject, out io.Writer) error {
+	if !o.watch {
+		timer := time.AfterFunc(progressDelay, func() { newPrinter(o.ErrOut).line("Reading the cluster and deciding its objects...") })
+		defer timer.Stop()
+	}
+	s, err := o.simulate(ctx)
+	if err != nil {
+		return err
+	}
+	if len(subject.objects) > 0 {
+		return o.showObjects(ctx, s, subject.objects, out)
+	}
+	f, err := fleet.New(ctx, s)
+	if err != nil {
+		return err
+	}
+	for _, note := range f.Notes {
+		newPrinter(o.ErrOut).line("warning: %s", note)
+	}
+	if namespace := *o.flags.Namespace; namespace != "" {
+		f.Objects = slices.DeleteFunc(f.Objects, func(object fleet.Object) bool { return object.Namespace != namespace })
+	}
+	table := f.Table(subject.by)
+	if !subject.inPlace {
+		return o.showPlaces(table, out)
+	}
+	i := slices.IndexFunc(table.Places, func(p fleet.Place) bool { return p.Name == subject.place })
+	if i < 0 {
+		return fmt.Errorf("there is no %s %q: no inventory has it, and no object names it", subject.by, subject.place)
+	}
+	return o.showMembers(table.Places[i], f.In(subject.by, subject.place), out)
+}
+
+// showPlaces writes a line for each place.
+func (o *whereOptions) showPlaces(table *fleet.Table, out io.Writer) error {
+	if o.output == "json" || o.output == "yaml" {
+		return printStructured(out, o.output, table)
+	}
+	p := newPrinter(out)
+	if len(table.Places) == 0 {
+		p.line("There is no %s: no inventory has one, and no object names one.", table.By)
+		return p.err
+	}
+	columns := []column[fleet.Place]{
+		{strings.ToUpper(string(table.By)), false, func(p fleet.Place) string { return cmp.Or(p.Name, none) }},
+		{"REGION", true, func(p fleet.Place) string { return p.Region }},
+		{"ZONES", true, func(p fleet.Place) string { return strings.Join(p.Zones, ",") }},
+		{"READY", true, readyOf},
+		{"MEMBERS", true, func(p fleet.Place) string { return positive(p.Sites) }},
+		{"WORKLOADS", false, func(p fleet.Place) string { return strconv.Itoa(p.Objects) }},
+	}
+	for _, state := range []fleet.State{fleet.Running, fleet.Moving, fleet.Waiting, fleet.Violating} {
+		columns = append(columns, column[fleet.Place]{strings.ToUpper(string(state)), false, func(p fleet.Place) string { return strconv.Itoa(p.States[state]) }})
+	}
+	columns = append(columns,
+		column[fleet.Place]{"ARRIVING", true, func(p fleet.Place) string { return strconv.Itoa(p.Arriving) }},
+		column[fleet.Place]{"LEAVING", true, func(p fleet.Place) string { return strconv.Itoa(p.Leaving) }},
+		column[fleet.Place]{"REPLICAS", false, func(p fleet.Place) string { return strconv.FormatInt(p.Replicas, 10) }},
+		column[fleet.Place]{"POLICIES", false, func(p fleet.Place) string { return strconv.Itoa(len(p.Policies)) }},
+	)
+	for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		columns = append(columns,
+			column[fleet.Place]{strings.ToUpper(string(resource)) + " USED", false, func(p fleet.Place) string { return quantityOf(p.Used, resource) }},
+			column[fleet.Place]{strings.ToUpper(string(resource)) + " FREE", false, func(p fleet.Place) string {
+				free, _ := p.Free(resource)
+				return free
+			}},
+		)
+	}
+	p.table(tableOf(columns, table.Places, o.output == "wide"))
+	return p.err
+}
+
+// readyOf says whether a cluster or node is ready.
+func readyOf(p fleet.Place) string {
+	if p.Ready == nil {
+		return ""
+	}
+	return strconv.FormatBool(*p.Ready)
+}
+
+// positive returns a number; "" for 0.
+func positive(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func quantityOf(amounts corev1.ResourceList, resource corev1.ResourceName) string {
+	if q, ok := amounts[resource]; ok {
+		return q.String()
+	}
+	return ""
+}
+
+// showMembers writes a line for each object in a place.
+func (o *whereOptions) showMembers(place fleet.Place, members []fleet.Member, out io.Writer) error {
+	if o.output == "json" || o.output == "yaml" {
+		return printStructured(out, o.output, struct {
+			Place   fleet.Place    `json:"place"`
+			Objects []fleet.Member `json:"objects"`
+		}{place, members})
+	}
+	p := newPrinter(out)
+	if len(members) == 0 {
+		p.line("No workload is in %s.", place.Name)
+		return p.err
+	}
+	p.table(tableOf([]column[fleet.Member]{
+		{"RESOURCE", false, func(m fleet.Member) string { return m.Resource }},
+		{"NAMESPACE", false, func(m fleet.Member) string { return m.Namespace }},
+		{"NAME", false, func(m fleet.Member) string { return m.Name }},
+		{"REPLICAS", false, func(m fleet.Member) string { return countOf(m.Here) }},
+		{"STATE", false, func(m fleet.Member) string { return stateOf(m.State, m.Change) }},
+		{"POLICIES", false, func(m fleet.Member) string { return strings.Join(m.Policies, ",") }},
+		{"CLUSTERS", true, func(m fleet.Member) string { return strings.Join(m.Clusters, ",") }},
+		{"REASON", true, func(m fleet.Member) string {
+			first, _, _ := strings.Cut(m.Reason, "\n")
+			return first
+		}},
+	}, members, o.output == "wide"))
+	return p.err
+}
+
+// countOf returns a number; "" if it is not known.
+func countOf(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatInt(*n, 10)
+}
+
+// stateOf returns the state of an object in a place to which it comes, or that it leaves.
+func stateOf(state fleet.State, change fleet.Change) string {
+	if change == "" {
+		return string(state)
+	}
+	return string(state) + ", " + strings.ToLower(string(change))
+}
+
+// showObjects writes the clusters of objects, with the reasons.
+func (o *whereOptions) showObjects(ctx context.Context, s *simulation.Simulation, args []string, out io.Writer) error {
+	contents, err := o.existing(ctx, s.Cluster(), args)
+	if err != nil {
+		return err
+	}
+	explained := []*fleet.Explained{}
+	for _, content := range contents {
+		object, err := s.NewObject(content, true)
+		if err != nil {
+			return err
+		}
+		e, err := fleet.Explain(ctx, s, object)
+		if err != nil {
+			return err
+		}
+		if e == nil {
+			newPrinter(o.ErrOut).line("%s: no policy matches it", subjectOf(content))
+			continue
+		}
+		explained = append(explained, e)
+	}
+	if o.output == "json" || o.output == "yaml" {
+		return printStructured(out, o.output, explained)
+	}
+	p := newPrinter(out)
+	for i, e := range explained {
+		if i > 0 {
+			p.line("")
+		}
+		o.printExplained(p, e)
+	}
+	return p.err
+}
+
+// printExplained writes the clusters of an object.
+func (o *whereOptions) printExplained(p *printer, e *fleet.Explained) {
+	style := bold
+	switch e.State {
+	case fleet.Running:
+		style = green
+	case fleet.Violating:
+		style = red
+	}
+	p.line("%s: %s", p.style(bold, e.Kind+" "+qualifiedName(e.Namespace, e.Name)), p.style(style, string(e.State)))
+	if e.Reason != "" {
+		p.line("  %s", paragraph(e.Reason))
+	}
+	if e.Follows != "" {
+		p.line("  it has the clusters of %s, which controls it", e.Follows)
+	}
+	if e.Node != "" {
+		p.line("  it is on the node %s", e.Node)
+	}
+	if len(e.Places) == 0 {
+		p.line("  it names no cluster, and no policy chooses one")
+		return
+	}
+	p.line("")
+	p.table(tableOf([]column[fleet.Reasons]{
+		{"CLUSTER", false, func(r fleet.Reasons) string { return r.Cluster }},
+		{"REPLICAS", false, func(r fleet.Reasons) string { return countOf(r.Replicas) }},
+		{"STATE", false, func(r fleet.Reasons) string { return stateOf(e.State, r.Change) }},
+		{"POLICY", false, func(r fleet.Reasons) string {
+			return joined(r.By, func(c fleet.Choice) string { return c.Policy })
+		}},
+		{"RULE", false, func(r fleet.Reasons) string {
+			return joined(r.By, func(c fleet.Choice) string { return c.Rule })
+		}},
+		{"RANK", false, func(r fleet.Reasons) string {
+			return joined(r.Ranks, func(r explain.Rank) string { return fmt.Sprintf("%d of %d", r.Rank, r.Of) })
+		}},
+		{"SCORE", true, func(r fleet.Reasons) string {
+			return joined(r.Ranks, func(r explain.Rank) string { return strconv.Itoa(r.Score) })
+		}},
+	}, e.Places, o.output == "wide"))
+	for _, r := range e.Places {
+		if len(r.Against) == 0 {
+			continue
+		}
+		p.line("")
+		p.line("Why it leaves %s:", r.Cluster)
+		for i := range r.Against {
+			printReason(p, "  ", &r.Against[i])
+		}
+	}
+}
+
+// joined returns the texts of items that are not empty, separated by commas.
+func joined[T any](items []T, text func(T) string) string {
+	var out []string
+	for _, item := range items {
+		if t := text(item); t != "" {
+			out = append(out, t)
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// column is a column of a table.
+type column[T any] struct {
+	header string
+	// wide reports whether only -o wide has it.
+	wide bool
+	cell func(T) string
+}
+
+// tableOf returns the header and the rows of a table, without the columns that have no value in any row.
+func tableOf[T any](columns []column[T], items []T, wide bool) (header []string, rows [][]string) {
+	rows = make([][]string, len(items))
+	for _, c := range columns {
+		cells := make([]string, len(items))
+		for i, item := range items {
+			cells[i] = c.cell(item)
+		}
+		if c.wide && !wide || !slices.ContainsFunc(cells, func(text string) bool { return text != "" }) {
+			continue
+		}
+		header = append(header, c.header)
+		for i, text := range cells {
+			rows[i] = append(rows[i], cmp.Or(text, none))
+		}
+	}
+	return header, rows
+}

@@ -1,0 +1,69 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// memo evaluates each policy once for all objects that are equal in what the policy reads. It is safe for concurrent use.
+type memo struct {
+	mu    sync.Mutex
+	known map[*placement.Policy]map[string]*evaluation
+	// without counts inputs without a key.
+	without int
+}
+
+// evaluation is the result of the evaluation of a policy.
+type evaluation struct {
+	once     sync.Once
+	decision placement.Decision
+	err      error
+}
+
+func newMemo() *memo { return &memo{known: map[*placement.Policy]map[string]*evaluation{}} }
+
+// evaluate implements simulation.Evaluate.
+func (m *memo) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+	key, ok := p.Evaluator.Input().AppendKey(nil, input)
+	e := m.evaluation(p, string(key), ok)
+	// Others are evaluated at the same time.
+	e.once.Do(func() { e.decision, e.err = p.Evaluator.Evaluate(ctx, input) })
+	return e.decision, e.err
+}
+
+// evaluation returns the evaluation for a key. An input without a key has one of its own.
+func (m *memo) evaluation(p *placement.Policy, key string, ok bool) *evaluation {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !ok {
+		m.without++
+		// No key starts like this.
+		key = fmt.Sprintf("object %d", m.without)
+	}
+	if m.known[p] == nil {
+		m.known[p] = map[string]*evaluation{}
+	}
+	if m.known[p][key] == nil {
+		m.known[p][key] = &evaluation{}
+	}
+	return m.known[p][key]
+}

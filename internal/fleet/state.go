@@ -1,0 +1,230 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/explain"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/simulation"
+)
+
+// State says how an object compares to what the policies decide that match it. If several states apply, the object is in the first one of
+// States.
+type State string
+
+const (
+	// Violating means that Berth does not bring the object to what policies decide: a policy denies it, or can't decide it; its last move
+	// failed, as the status of a policy says; or it differs, and no patch or eviction changes that, because of the mode of the policy or of
+	// its remediation, because a field is immutable, because the object is being deleted, or because another policy denies it.
+	Violating State = "Violating"
+	// Moving means that Berth moved the object to other clusters, in which it does not run yet, as the status of a policy says, or the status
+	// of the object itself if it is a Workload of Kueue.
+	Moving State = "Moving"
+	// Waiting means that the object differs from what policies decide, and that Berth is going to patch it, or to evict it: soon, or when a
+	// budget, a window, an approval, or a pause allows it.
+	Waiting State = "Waiting"
+	// Running means that the object has the values that policies decide, and that no status says that a move is under way or failed. A
+	// missing record of these values does not count. That the pods run is up to the cluster.
+	Running State = "Running"
+)
+
+// States returns all states, the gravest first.
+func States() []State { return []State{Violating, Moving, Waiting, Running} }
+
+// finding is a state of an object, and the reason for it.
+type finding struct {
+	state  State
+	reason string
+	// undecided reports whether a policy denies the object, or can't decide it.
+	undecided bool
+}
+
+// worse returns the graver one of two findings; the first one if both are equally grave.
+func worse(a, b finding) finding {
+	undecided := a.undecided || b.undecided
+	if states := States(); slices.Index(states, b.state) < slices.Index(states, a.state) {
+		a = b
+	}
+	a.undecided = undecided
+	return a
+}
+
+// assess returns the state of an object. The verdicts are qualified.
+func (b *builder) assess(o simulation.Object, verdicts []*placement.Verdict) finding {
+	out, blocked := finding{state: Running}, remediation.Blocks(verdicts)
+	key := objectKey{o.Resource.GroupResource().String(), o.Namespace, o.Content.GetName()}
+	for _, v := range verdicts {
+		if v.Policy.Remediation == placementv1.RemediationNewOnly {
+			// Existing objects are none of its business.
+			continue
+		}
+		switch {
+		case v.Err != nil:
+			out = worse(out, finding{Violating, fmt.Sprintf("%s can't decide it: %v", v.Policy.Name, v.Err), true})
+		case len(v.Decision.Errors) > 0:
+			out = worse(out, finding{Violating, denial(v), true})
+		default:
+			out = worse(out, b.difference(o, v, blocked))
+		}
+		if r, ok := b.reports[v.Policy.Name][key]; ok {
+			out = worse(out, r)
+		}
+	}
+	return worse(out, ownReport(o.Content))
+}
+
+// ownReport returns what the status of a placed object says that is delivered by it. A snapshot does not have the status.
+func ownReport(content *unstructured.Unstructured) finding {
+	out := finding{state: Running}
+	system, native := delivery.NativeSystem(content.GroupVersionKind().GroupKind())
+	decision, placed, err := delivery.DecisionOf(content)
+	if !native || !placed || err != nil || content.Object["status"] == nil {
+		return out
+	}
+	if run := system.RunOf(content, decision); run.State == delivery.NotRunning {
+		return finding{state: Moving, reason: run.Message}
+	}
+	return out
+}
+
+// denial says why a policy denies an object, or would if it were enforced.
+func denial(v *placement.Verdict) string {
+	denies := "denies it"
+	if v.Policy.Mode != placementv1.ModeEnforce {
+		denies = fmt.Sprintf("would deny it, if its mode were not %s", v.Policy.Mode)
+	}
+	return fmt.Sprintf("%s %s: %s", v.Policy.Name, denies, strings.Join(v.Decision.Errors, "; "))
+}
+
+// remediates reports whether remediation makes the possible changes of a policy in existing objects.
+func remediates(p *placement.Policy) bool { return p.Automatic() || p.NeedsApproval() }
+
+// whole returns a verdict with what it requires once the policy has the approval that it needs.
+func whole(v *placement.Verdict) *placement.Verdict {
+	if v.Policy.NeedsApproval() {
+		return cmp.Or(v.Released, v)
+	}
+	return v
+}
+
+// difference returns the state that results from what a policy changes in an object that it does not deny. blocked reports whether policies
+// deny a patch of the object.
+func (b *builder) difference(o simulation.Object, v *placement.Verdict, blocked bool) finding {
+	out := finding{state: Running}
+	for _, c := range whole(v).Changes {
+		switch {
+		case c.RecordsOnly():
+		case remediates(v.Policy) && c.Immutable == "" && !blocked:
+			out = worse(out, finding{state: Waiting, reason: b.waits(o, v)})
+		default:
+			out = worse(out, finding{state: Violating, reason: b.staysAs(o, v, c, blocked)})
+		}
+	}
+	return out
+}
+
+// staysAs says what differs, and why Berth does not change it.
+func (b *builder) staysAs(o simulation.Object, v *placement.Verdict, c placement.Change, blocked bool) string {
+	text := fmt.Sprintf("%s: %s", v.Policy.Name, c.Violation())
+	switch {
+	case c.Immutable != "":
+		// The text of the change has the reason.
+		return text
+	case v.Policy.Mode != placementv1.ModeEnforce:
+		return fmt.Sprintf("%s; the mode of %s is %s, so that it changes nothing", text, v.Policy.Name, v.Policy.Mode)
+	case blocked && remediates(v.Policy):
+		return text + "; another policy denies the patch"
+	}
+	if why := explain.Waits(b.simulation, o, v); why != "" {
+		text += "; " + why
+	}
+	return text
+}
+
+// waits says what an object waits for that a policy changes.
+func (b *builder) waits(o simulation.Object, v *placement.Verdict) string {
+	if waiting := b.simulation.Policy(v.Policy.Name).Object.Status.Waiting; len(waiting) == 1 && waiting[0].Message != "" {
+		// All objects of the policy that wait do so for the same reason.
+		return "it waits " + waiting[0].Message
+	}
+	return cmp.Or(explain.Waits(b.simulation, o, v), fmt.Sprintf("%s decides other values, and Berth has not patched it yet", v.Policy.Name))
+}
+
+// decidedList returns the text of the list of clusters that policies decide for an object that has a list. That is the one that remediation
+// writes, if it writes one, and otherwise the one that a policy decides and does not write.
+func decidedList(current *string, verdicts []*placement.Verdict) *string {
+	var written, other *placement.Change
+	blocked := remediation.Blocks(verdicts)
+	for _, v := range verdicts {
+		if v.Policy.Mode != placementv1.ModeEnforce || v.Policy.Remediation == placementv1.RemediationNewOnly || v.Err != nil || len(v.Decision.Errors) > 0 {
+			continue
+		}
+		for _, c := range whole(v).Changes {
+			switch {
+			case c.Immutable != "" || !c.ChangesClusters() && (c.Field != "annotations" || c.Key != placementv1.ClustersAnnotation):
+			case remediates(v.Policy) && !blocked:
+				written = cmp.Or(written, &c)
+			default:
+				other = cmp.Or(other, &c)
+			}
+		}
+	}
+	if c := cmp.Or(written, other); c != nil {
+		return c.To
+	}
+	return current
+}
+
+// objectKey identifies an object as the status of a policy does.
+type objectKey struct{ resource, namespace, name string }
+
+// reportsOf returns what the status of each policy says of the moves of objects.
+func reportsOf(policies []*simulation.Policy) map[string]map[objectKey]finding {
+	out := map[string]map[objectKey]finding{}
+	for _, p := range policies {
+		reports := map[objectKey]finding{}
+		for _, m := range p.Object.Status.Moving {
+			since := m.Since.UTC().Format(time.RFC3339)
+			found := finding{state: Violating, reason: fmt.Sprintf("Berth moved it at %s, and it did not run in its clusters in time", since)}
+			if m.Deadline != nil {
+				found = finding{state: Moving, reason: fmt.Sprintf("Berth moved it at %s; the move fails at %s if it does not run by then", since, m.Deadline.UTC().Format(time.RFC3339))}
+			}
+			reports[objectKey{m.Resource, m.Namespace, m.Name}] = found
+		}
+		for _, f := range ptr.Deref(p.Object.Status.Failures, placementv1.MoveFailures{}).Sample {
+			text := "its last move failed: " + f.Message
+			if f.Reason == placementv1.PatchRefused {
+				text = "the API server refused its last patch: " + f.Message
+			}
+			reports[objectKey{f.Resource, f.Namespace, f.Name}] = finding{state: Violating, reason: text}
+		}
+		out[p.Name] = reports
+	}
+	return out
+}

@@ -1,0 +1,391 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package fleet
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/utils/ptr"
+)
+
+// By is a kind of places.
+type By string
+
+const (
+	// ByCluster counts objects by the clusters that they name.
+	ByCluster By = "cluster"
+	// ByNode counts Pods by node.
+	ByNode By = "node"
+	// ByZone and ByRegion count objects by the zones and regions of their clusters, and of their nodes.
+	ByZone   By = "zone"
+	ByRegion By = "region"
+)
+
+// Kinds returns all kinds of places.
+func Kinds() []By { return []By{ByCluster, ByNode, ByZone, ByRegion} }
+
+// ParseBy returns the kind of places of a name.
+func ParseBy(name string) (By, error) {
+	if by := By(strings.TrimSuffix(strings.ToLower(name), "s")); slices.Contains(Kinds(), by) {
+		return by, nil
+	}
+	return "", fmt.Errorf("%q is none of cluster, node, zone, and region", name)
+}
+
+// Unknown is the zone or region of clusters and nodes for which no inventory says one.
+const Unknown = "(unknown)"
+
+// Table has the places of one kind, by name. Objects that are nowhere come last.
+type Table struct {
+	By     By      `json:"by"`
+	Places []Place `json:"places"`
+	// Notes say what is missing because the user may not read it.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Place is a cluster, a node, a zone, or a region, with what is there.
+type Place struct {
+	// Name is empty for objects that are nowhere, such as those that a policy denies before they have clusters.
+	Name string `json:"name"`
+	// Region and Zones are those of a cluster or node.
+	Region string   `json:"region,omitempty"`
+	Zones  []string `json:"zones,omitempty"`
+	// Ready is nil for a zone or region, and for a cluster or node that no inventory has.
+	Ready *bool `json:"ready,omitempty"`
+	// Sites is the number of clusters and nodes in a zone or region.
+	Sites int `json:"sites,omitempty"`
+	// Capacity is that of the sites. A cluster in several zones adds to none of them, since no inventory divides it.
+	Capacity
+	// Objects is the number of objects in the place, and States how many of them are in each state. An object that is in several places
+	// counts in each.
+	Objects int           `json:"objects"`
+	States  map[State]int `json:"states"`
+	// Arriving is the number of objects that are not in the place and that policies decide to be there, and Leaving that of objects in the
+	// place that policies decide not to be there.
+	Arriving int `json:"arriving"`
+	Leaving  int `json:"leaving"`
+	// Replicas is the number of replicas of the objects in the place, as far as it is known.
+	Replicas int64 `json:"replicas"`
+	// Policies are the policies that match the objects in the place, sorted.
+	Policies []string `json:"policies"`
+
+	policies map[string]bool
+}
+
+// Table counts the objects by place.
+func (f *Fleet) Table(by By) *Table {
+	t := f.places(by)
+	groups := map[groupKey]*group{}
+	for i := range f.Objects {
+		o := &f.Objects[i]
+		if !o.counts(by) {
+			continue
+		}
+		key := groupKey{o.clusters, o.decided, o.nodeBy(by)}
+		if groups[key] == nil {
+			groups[key] = &group{states: map[State]int{}, policies: map[*list]bool{}}
+		}
+		groups[key].add(o)
+		for cluster, replicas := range o.Division {
+			for _, place := range t.of(cluster) {
+				t.place(place).Replicas += replicas
+			}
+		}
+	}
+	for key, g := range groups {
+		t.add(key, g)
+	}
+	out := &Table{By: by, Places: make([]Place, 0, len(t.known)), Notes: f.Notes}
+	for _, p := range slices.SortedFunc(maps.Values(t.known), comparePlaces) {
+		p.Policies = slices.AppendSeq([]string{}, maps.Keys(p.policies))
+		slices.Sort(p.Policies)
+		out.Places = append(out.Places, *p)
+	}
+	return out
+}
+
+// comparePlaces orders places by name. The one of objects that are nowhere is the last.
+func comparePlaces(a, b *Place) int {
+	if a.Name == "" || b.Name == "" {
+		return strings.Compare(b.Name, a.Name)
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+// Member is an object that is in a place, or that policies decide to be there.
+type Member struct {
+	*Object
+	// Here is the number of its replicas in the place; nil if it is not known.
+	Here *int64 `json:"here,omitempty"`
+	// Change says that the object is not in the place for long, or not yet.
+	Change Change `json:"change,omitempty"`
+}
+
+// Change says that an object comes to a cluster or leaves it.
+type Change string
+
+const (
+	// Arriving means that the object is not in the place, and that policies decide it to be there.
+	Arriving Change = "Arriving"
+	// Leaving means that the object is in the place, and that policies decide it not to be there.
+	Leaving Change = "Leaving"
+)
+
+// changeOf returns the change of an object that is, or is decided to be, in a place.
+func changeOf(here, there bool) Change {
+	switch {
+	case !here:
+		return Arriving
+	case !there:
+		return Leaving
+	}
+	return ""
+}
+
+// In returns the objects that are in a place, or that policies decide to be there, in the order of Objects.
+func (f *Fleet) In(by By, place string) []Member {
+	t := f.places(by)
+	out := []Member{}
+	// Lists are few, and objects are many.
+	type presence struct{ here, there bool }
+	known := map[groupKey]presence{}
+	for i := range f.Objects {
+		o := &f.Objects[i]
+		if !o.counts(by) {
+			continue
+		}
+		key := groupKey{o.clusters, o.decided, o.nodeBy(by)}
+		is, ok := known[key]
+		if !ok {
+			here, there := t.presence(key)
+			is = presence{here[place] > 0, there[place] > 0}
+			known[key] = is
+		}
+		switch {
+		case is.here && place == "":
+			// Objects that are nowhere have no place to leave.
+			out = append(out, Member{Object: o})
+		case is.here || is.there:
+			out = append(out, Member{o, t.replicasIn(o, place), changeOf(is.here, is.there)})
+		}
+	}
+	return out
+}
+
+// replicasIn returns the replicas of an object in a place; nil if they are not known.
+func (t *places) replicasIn(o *Object, place string) *int64 {
+	var sum *int64
+	for _, cluster := range o.Clusters {
+		if n := o.ReplicasIn(cluster); n != nil && slices.Contains(t.of(cluster), place) {
+			sum = new(*n + ptr.Deref(sum, 0))
+		}
+	}
+	return sum
+}
+
+// ReplicasIn returns the number of replicas of the object in a cluster; nil if it is not known, or if the object is not there.
+func (o *Object) ReplicasIn(cluster string) *int64 {
+	if !slices.Contains(o.Clusters, cluster) {
+		return nil
+	}
+	if n, divided := o.Division[cluster]; divided {
+		return &n
+	}
+	return o.Replicas
+}
+
+// counts reports whether an object counts for a kind of places. Objects that follow a controller count with it, except for Pods by node.
+func (o *Object) counts(by By) bool {
+	if by == ByNode {
+		return o.isPod()
+	}
+	placed := o.Clusters != nil || o.Decided != nil || by != ByCluster && o.Node != ""
+	return o.Follows == "" && (placed || o.State == Violating && !o.isPod())
+}
+
+func (o *Object) isPod() bool { return o.Resource == pods.GroupResource().String() }
+
+// nodeBy returns the node by which a Pod counts; "" if it counts by its clusters, and for other objects.
+func (o *Object) nodeBy(by By) string {
+	if by == ByNode || by != ByCluster && o.Clusters == nil && o.Decided == nil {
+		return o.Node
+	}
+	return ""
+}
+
+// groupKey is what objects have in common that are in the same places.
+type groupKey struct {
+	clusters, decided *list
+	node              string
+}
+
+// group counts the objects of a groupKey.
+type group struct {
+	objects  int
+	states   map[State]int
+	policies map[*list]bool
+	// replicas is the number in each cluster of those that are not divided.
+	replicas int64
+}
+
+func (g *group) add(o *Object) {
+	g.objects++
+	g.states[o.State]++
+	g.policies[o.policies] = true
+	if o.Replicas != nil {
+		g.replicas += *o.Replicas
+	}
+}
+
+// places are the places of one kind.
+type places struct {
+	by By
+	// clusters and nodes are the places of each site.
+	clusters, nodes map[string][]string
+	known           map[string]*Place
+}
+
+// places returns the places of the sites, without objects.
+func (f *Fleet) places(by By) *places {
+	t := &places{by: by, clusters: map[string][]string{}, nodes: map[string][]string{}, known: map[string]*Place{}}
+	if by != ByNode {
+		t.addSites(f.Clusters, t.clusters)
+	}
+	if by != ByCluster {
+		t.addSites(f.Nodes, t.nodes)
+	}
+	return t
+}
+
+// addSites adds the places of sites, which it keeps in of.
+func (t *places) addSites(sites []Site, of map[string][]string) {
+	for i := range sites {
+		site := &sites[i]
+		names := t.namesOf(site)
+		of[site.Name] = names
+		for _, name := range names {
+			p := t.place(name)
+			if t.by == ByCluster || t.by == ByNode {
+				p.Region, p.Zones, p.Ready = site.Region, site.Zones, &site.Ready
+			} else {
+				p.Sites++
+			}
+			if len(names) == 1 {
+				p.add(site.Capacity)
+			}
+		}
+	}
+}
+
+// namesOf returns the names of the places of a site.
+func (t *places) namesOf(site *Site) []string {
+	switch {
+	case t.by == ByRegion && site.Region != "":
+		return []string{site.Region}
+	case t.by == ByZone && len(site.Zones) > 0:
+		return site.Zones
+	case t.by == ByRegion || t.by == ByZone:
+		return []string{Unknown}
+	}
+	return []string{site.Name}
+}
+
+// of returns the places of a cluster, which no inventory need have.
+func (t *places) of(cluster string) []string {
+	if names, known := t.clusters[cluster]; known {
+		return names
+	}
+	if t.by == ByCluster {
+		return []string{cluster}
+	}
+	return []string{Unknown}
+}
+
+// place returns the place of a name.
+func (t *places) place(name string) *Place {
+	if t.known[name] == nil {
+		t.known[name] = &Place{Name: name, States: map[State]int{}, policies: map[string]bool{}}
+	}
+	return t.known[name]
+}
+
+// presence returns the places of a group, with the number of its clusters in each, and those that policies decide.
+func (t *places) presence(key groupKey) (here, there map[string]int) {
+	here = t.members(key.clusters, key.node)
+	if key.decided == key.clusters || key.decided.names == nil {
+		// Policies that decide no list let an object stay where it is.
+		return here, here
+	}
+	return here, t.members(key.decided, key.node)
+}
+
+// members returns the places of objects, with the number of their clusters in each. Objects that are nowhere are in the place "".
+func (t *places) members(clusters *list, node string) map[string]int {
+	out := map[string]int{}
+	switch {
+	case t.by == ByNode:
+		out[node] = 1
+	case node != "" && t.nodes[node] == nil:
+		out[Unknown] = 1
+	case node != "":
+		for _, name := range t.nodes[node] {
+			out[name] = 1
+		}
+	default:
+		for _, cluster := range clusters.names {
+			for _, name := range t.of(cluster) {
+				out[name]++
+			}
+		}
+		if len(clusters.names) == 0 {
+			out[""] = 1
+		}
+	}
+	return out
+}
+
+// add adds the objects of a group to their places.
+func (t *places) add(key groupKey, g *group) {
+	here, there := t.presence(key)
+	for name, clusters := range here {
+		p := t.place(name)
+		p.Objects += g.objects
+		for state, n := range g.states {
+			p.States[state] += n
+		}
+		for policies := range g.policies {
+			for _, policy := range policies.names {
+				p.policies[policy] = true
+			}
+		}
+		if name == "" {
+			continue
+		}
+		p.Replicas += g.replicas * int64(clusters)
+		if there[name] == 0 {
+			p.Leaving += g.objects
+		}
+	}
+	for name := range there {
+		if name != "" && here[name] == 0 {
+			t.place(name).Arriving += g.objects
+		}
+	}
+}
