@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Command chart generates the parts of the Helm chart that it shares with config/: the CustomResourceDefinitions, the
-// roles and their bindings, the alerts, the dashboard, and the version. It reads the output of kustomize for
+// roles and their bindings, the alerts, the dashboards, and the version. It reads the output of kustomize for
 // config/default, config/prometheus, and config/grafana as one stream of YAML. The generated files are data. The
 // chart's templates add the names and labels of a release.
 package main
@@ -130,6 +130,9 @@ func withVersion(text []byte, version string) ([]byte, error) {
 	return versions.ReplaceAll(text, []byte("$1: "+version)), nil
 }
 
+// dashboards are the chart's files with the dashboards, by their key in the ConfigMap.
+var dashboards = map[string]string{"berth.json": "files/dashboard.json", "fleet.json": "files/fleet-dashboard.json"}
+
 // parts returns the chart's files by path within the chart.
 func parts(objects []*unstructured.Unstructured) (map[string][]byte, error) {
 	files := map[string][]byte{}
@@ -144,11 +147,13 @@ func parts(objects []*unstructured.Unstructured) (map[string][]byte, error) {
 			groups, _, _ := unstructured.NestedSlice(o.Object, "spec", "groups")
 			err = add(files, "files/alerts.yaml", groups)
 		case "ConfigMap":
-			dashboard, found, _ := unstructured.NestedString(o.Object, "data", "berth.json")
-			if !found {
-				return nil, fmt.Errorf("ConfigMap %s: is not the dashboard", o.GetName())
+			for key, file := range dashboards {
+				dashboard, found, _ := unstructured.NestedString(o.Object, "data", key)
+				if !found {
+					return nil, fmt.Errorf("ConfigMap %s: has no dashboard %s", o.GetName(), key)
+				}
+				files[file] = []byte(dashboard)
 			}
-			files["files/dashboard.json"] = []byte(dashboard)
 		default:
 			if o.GroupVersionKind().Group != rbacv1.GroupName {
 				continue

@@ -54,7 +54,7 @@ spec: {groups: [{name: berth}]}
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: berth-dashboard}
-data: {berth.json: "{}\n"}
+data: {berth.json: "{}\n", fleet.json: "{}\n"}
 `
 
 const about = "apiVersion: v2\nversion: 0.0.0\nappVersion: 0.0.0\nkubeVersion: x\n"
@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 		"VersionWithV":       {version: "v1.2.3", want: "without v"},
 		"ChartWithout":       {about: "version: 1.0.0\n", want: "has 1 lines"},
 		"NoAlerts":           {manifests: complete[:strings.Index(complete, "---\napiVersion: monitoring")], want: "files/alerts.yaml"},
-		"OtherConfigMap":     {manifests: strings.ReplaceAll(complete, "berth.json", "x"), want: "is not the dashboard"},
+		"OtherConfigMap":     {manifests: strings.ReplaceAll(complete, "berth.json", "x"), want: "has no dashboard berth.json"},
 		"OtherSubject":       {manifests: strings.ReplaceAll(complete, "name: berth-controller-manager, namespace", "name: berth-other, namespace"), want: "alone"},
 		"OtherPrefix":        {manifests: strings.ReplaceAll(complete, "{name: berth-manager-rolebinding}", "{name: rolebinding}"), want: "does not begin with"},
 		"RuleOnNobody":       {manifests: strings.ReplaceAll(complete, "resourceNames: [berth-manager-role]", "resourceNames: [berth-x]"), want: "which is not there"},
@@ -106,6 +106,7 @@ func TestRun(t *testing.T) {
 			expectFile(t, dir, "crds/placement.berth.dev_ships.yaml", "name: ships.placement.berth.dev")
 			expectFile(t, dir, "files/alerts.yaml", header+"- name: berth\n")
 			expectFile(t, dir, "files/dashboard.json", "{}\n")
+			expectFile(t, dir, "files/fleet-dashboard.json", "{}\n")
 			expectFile(t, dir, "files/rbac.yaml", `'{{ include "berth.fullname" . }}-manager-role'`, "- berth-quota\n", "    other: \"yes\"\n", "name: manager-rolebinding\n")
 			if _, err := os.Stat(filepath.Join(dir, "crds", "stale.yaml")); !os.IsNotExist(err) {
 				t.Errorf("a definition that nobody has any more is still there: %v", err)

@@ -69,7 +69,7 @@ type Metric struct {
 // All returns Berth's metrics, sorted by name. The caller must not change the result.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
-		decisions, decisionDuration, decisionErrors, decisionMemo, ruleMemo, admissionDuration, policies, policyRuleObjects, replicatedObjects, replicatedBytes, replicatedConfirmed, policyAmbiguousClusters, violations, policyPaused, policyPausedNamespaces, policyWaiting, policyPlanMoves, policyPlanDone, policyPlanDuration, policyRolloutState, policyRolloutStages, policyRolloutReached, policyDelivery, remediations,
+		decisions, decisionDuration, decisionErrors, decisionMemo, ruleMemo, admissionDuration, policies, policyRuleObjects, replicatedObjects, replicatedBytes, replicatedConfirmed, policyAmbiguousClusters, violations, policyPaused, policyPausedNamespaces, policyWaiting, policyPlanMoves, policyPlanDone, policyPlanDuration, policyRolloutState, policyRolloutStages, policyRolloutReached, policyDelivery, remediations, clusterObjects,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
 		unauthenticatedRequests,
 		remoteRequests, remoteDuration, remoteCircuitOpen, remotePushes, remoteLoads, remotePending,
@@ -278,6 +278,11 @@ var (
 		Name: "berth_policy_delivery", Type: Gauge, Reporter: TheLeader,
 		Help:   "Placed objects of a policy that delivers, by state: delivered, delivering, or failed; and running or not_running in their clusters, if a system reports it.",
 		Labels: []Label{ofPolicy, {Name: "state", Values: deliveryStates}},
+	}
+	clusterObjects = Metric{
+		Name: "berth_cluster_objects", Type: Gauge, Reporter: TheLeader,
+		Help:   "Existing objects that policies match in a cluster that they name, by state: placed, waiting for a patch, or violating; the clusters with the fewest objects are together in the cluster (other).",
+		Labels: []Label{{Name: "cluster"}, {Name: "state", Values: clusterStates}},
 	}
 	remediations = Metric{
 		Name: "berth_remediations_total", Type: Counter, Reporter: TheLeader,

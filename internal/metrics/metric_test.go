@@ -31,6 +31,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
 )
 
 // TestAllIsWhatIsRegistered checks that the registered metrics are exactly the declared ones.
@@ -41,7 +42,8 @@ func TestAllIsWhatIsRegistered(t *testing.T) {
 	}
 	r.MustRegister(metrics.NewReplication(func() []metrics.Replica { return nil }),
 		metrics.NewCircuits(placement.NewRegistry().InForce),
-		metrics.NewQuotaUsage(func() []placementv1.Quota { return nil }), metrics.NewCertificateExpiry(func() time.Time { return time.Time{} }, metrics.ManagementSelf))
+		metrics.NewQuotaUsage(func() []placementv1.Quota { return nil }), metrics.NewClusters(func(int) []remediation.ClusterCount { return nil }),
+		metrics.NewCertificateExpiry(func() time.Time { return time.Time{} }, metrics.ManagementSelf))
 	described := make(chan *prometheus.Desc, 100)
 	r.Describe(described)
 	close(described)

@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package metrics defines Berth's Prometheus metrics. Label values come from closed sets, or name an object, a resource
-// type, or the endpoint of a remote engine. The series of a deleted object are removed.
+// type, a cluster, or the endpoint of a remote engine. The series of a deleted object are removed.
 package metrics
 
 import (

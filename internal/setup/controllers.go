@@ -112,7 +112,7 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 			return nil, err
 		}
 	}
-	return &controllers{loading: loading, quotas: quotas, readiness: ready}, registerCollectors(base, serving, evaluation, loading, quotas)
+	return &controllers{loading: loading, quotas: quotas, readiness: ready}, registerCollectors(base, serving, evaluation, loading, quotas, remediation)
 }
 
 // newWebhookConfigurations returns the controller that writes the webhook configurations.
@@ -244,11 +244,12 @@ func newStatus(base *base, evaluation *evaluation, loading *loading, configurati
 }
 
 // registerCollectors registers the metrics that are computed at the time of the scrape.
-func registerCollectors(base *base, serving *serving, evaluation *evaluation, loading *loading, quotas *quotas) error {
+func registerCollectors(base *base, serving *serving, evaluation *evaluation, loading *loading, quotas *quotas, remediation *remediator.Controller) error {
 	for _, c := range []prometheus.Collector{
 		metrics.NewCircuits(evaluation.registry.InForce),
 		metrics.NewReplication(loading.replication.Replicas),
 		metrics.NewQuotaUsage(quotas.usage.Usage),
+		metrics.NewClusters(remediation.ClusterCounts),
 		metrics.NewCertificateExpiry(serving.certificate.Expiry, cmp.Or(base.options.WebhookCertManagement, CertManagementSelf)),
 	} {
 		if err := base.options.registerer().Register(c); err != nil {

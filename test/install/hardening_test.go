@@ -289,7 +289,18 @@ func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
 	}
 
 	text, err = kustomize("config/grafana")
-	dashboard := the[*corev1.ConfigMap](t, rendered(t, text, err), "ConfigMap/berth-dashboard").Data["berth.json"]
+	dashboards := the[*corev1.ConfigMap](t, rendered(t, text, err), "ConfigMap/berth-dashboard").Data
+	if len(dashboards) != 2 {
+		t.Errorf("%d dashboards", len(dashboards))
+	}
+	for file, dashboard := range dashboards {
+		t.Run(file, func(t *testing.T) { checkDashboard(t, dashboard) })
+	}
+}
+
+// checkDashboard checks that a dashboard asks for metrics that there are, and that its panels are complete and do not overlap.
+func checkDashboard(t *testing.T, dashboard string) {
+	t.Helper()
 	var have struct {
 		UID    string `json:"uid"`
 		Title  string `json:"title"`

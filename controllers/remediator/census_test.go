@@ -1,0 +1,53 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediator
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+// TestClusterCounts checks that objects count in the clusters that they name, as long as they exist and a policy matches them.
+func TestClusterCounts(t *testing.T) {
+	l := newLeader(t)
+	l.apply("p", onDeployments(`clusters := {"eu-1"}`, ""))
+	web, db := deployment("web", "front", ""), deployment("db", "front", "")
+	web.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["eu-1"]`})
+	db.SetAnnotations(map[string]string{placementv1.ClustersAnnotation: `["eu-1","us-1"]`})
+	l.fill(deployments, []*unstructured.Unstructured{web, db, deployment("nowhere", "front", "")})
+	expect := func(what string, want ...remediation.ClusterCount) {
+		t.Helper()
+		l.decided()
+		zero := cmpopts.IgnoreMapEntries(func(_ remediation.Compliance, n int) bool { return n == 0 })
+		if diff := cmp.Diff(want, l.ClusterCounts(10), zero, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: counts (-want +got):\n%s", what, diff)
+		}
+	}
+	violating := map[remediation.Compliance]int{remediation.Violates: 1}
+	expect("at first", remediation.ClusterCount{Cluster: "eu-1", Objects: map[remediation.Compliance]int{remediation.Placed: 1, remediation.Violates: 1}},
+		remediation.ClusterCount{Cluster: "us-1", Objects: violating})
+	l.objects.Delete(deployments, "shop", "web")
+	expect("without web", remediation.ClusterCount{Cluster: "eu-1", Objects: violating}, remediation.ClusterCount{Cluster: "us-1", Objects: violating})
+	l.Registry.Remove("p")
+	expect("without the policy")
+}

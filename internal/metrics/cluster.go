@@ -1,0 +1,52 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package metrics
+
+import (
+	"cmp"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+// maxClusters is the number of clusters with series of their own. otherClusters is the value of the label for all others, which no cluster
+// has as its name.
+const (
+	maxClusters   = 200
+	otherClusters = "(other)"
+)
+
+// clusterStates are the values of the label for the compliance of an object.
+var clusterStates = func() (out []string) {
+	for _, compliance := range remediation.Compliances() {
+		out = append(out, string(compliance))
+	}
+	return out
+}()
+
+// NewClusters returns a collector of the numbers of objects by cluster. The function list must return immediately at most limit clusters by
+// themselves, and the others together without a name. It must return none but on one replica.
+func NewClusters(list func(limit int) []remediation.ClusterCount) prometheus.Collector {
+	return newScraped(func(set setGauge) {
+		for _, count := range list(maxClusters) {
+			for _, compliance := range remediation.Compliances() {
+				set(clusterObjects, float64(count.Objects[compliance]), cmp.Or(count.Cluster, otherClusters), string(compliance))
+			}
+		}
+	}, clusterObjects)
+}

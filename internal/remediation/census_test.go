@@ -1,0 +1,109 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediation_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+// verdictIn returns a verdict of an enforced policy with a mode of remediation.
+func verdictIn(name string, mode placementv1.RemediationMode, changes ...placement.Change) *placement.Verdict {
+	return &placement.Verdict{
+		Policy:  &placement.Policy{Name: name, Mode: placementv1.ModeEnforce, Remediation: mode, FailurePolicy: placementv1.FailurePolicyFail},
+		Changes: changes,
+	}
+}
+
+func TestComplianceOf(t *testing.T) {
+	const automatic, approved, manual = placementv1.RemediationAutomatic, placementv1.RemediationApproved, placementv1.RemediationManual
+	value := "x"
+	differs := placement.Change{Field: "labels", Key: "a", To: &value}
+	recorded := placement.Change{Field: "labels", Key: "a", From: &value, To: &value}
+	immutable := placement.Change{Field: "labels", Key: "a", To: &value, Immutable: "it is being deleted"}
+	denied, failed, approvable := verdictIn("p", automatic), verdictIn("p", automatic), verdictIn("p", approved)
+	denied.Decision.Errors, failed.Err = []string{"no"}, errors.New("no data")
+	approvable.Released = verdictIn("p", approved, differs)
+	unenforced := verdictIn("p", automatic, differs)
+	unenforced.Policy.Mode = placementv1.ModeDryRun
+	for name, test := range map[string]struct {
+		verdicts []*placement.Verdict
+		want     remediation.Compliance
+		none     bool
+	}{
+		"AsDecided":      {verdicts: []*placement.Verdict{verdictIn("p", automatic)}, want: remediation.Placed},
+		"NotRecorded":    {verdicts: []*placement.Verdict{verdictIn("p", automatic, recorded)}, want: remediation.Placed},
+		"Differs":        {verdicts: []*placement.Verdict{verdictIn("p", automatic, differs)}, want: remediation.AwaitsPatch},
+		"Approvable":     {verdicts: []*placement.Verdict{approvable}, want: remediation.AwaitsPatch},
+		"Manual":         {verdicts: []*placement.Verdict{verdictIn("p", manual, differs)}, want: remediation.Violates},
+		"NotEnforced":    {verdicts: []*placement.Verdict{unenforced}, want: remediation.Violates},
+		"Immutable":      {verdicts: []*placement.Verdict{verdictIn("p", automatic, immutable)}, want: remediation.Violates},
+		"Denied":         {verdicts: []*placement.Verdict{denied}, want: remediation.Violates},
+		"Undecided":      {verdicts: []*placement.Verdict{failed}, want: remediation.Violates},
+		"DeniedByOthers": {verdicts: []*placement.Verdict{verdictIn("q", automatic, differs), denied}, want: remediation.Violates},
+		"OnlyNew":        {verdicts: []*placement.Verdict{verdictIn("p", placementv1.RemediationNewOnly, differs)}, want: remediation.Placed, none: true},
+		"Unmatched":      {want: remediation.Placed, none: true},
+	} {
+		if got, ok := remediation.ComplianceOf(test.verdicts); got != test.want || ok == test.none {
+			t.Errorf("%s: %s, %t, want %s", name, got, ok, test.want)
+		}
+	}
+}
+
+func TestCensus(t *testing.T) {
+	const automatic = placementv1.RemediationAutomatic
+	value := "x"
+	placed := []*placement.Verdict{verdictIn("p", automatic)}
+	waiting := []*placement.Verdict{verdictIn("p", automatic, placement.Change{Field: "labels", Key: "a", To: &value}), verdictIn("q", automatic)}
+	following := []*placement.Verdict{verdictIn("p", automatic)}
+	following[0].Follows = "Deployment web"
+	both, one := `["eu-1","eu-2"]`, `["eu-2"]`
+	c := remediation.NewCensus()
+	expect := func(what string, limit int, want ...remediation.ClusterCount) {
+		t.Helper()
+		zero := cmpopts.IgnoreMapEntries(func(_ remediation.Compliance, n int) bool { return n == 0 })
+		if diff := cmp.Diff(want, c.Counts(limit), zero, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: counts (-want +got):\n%s", what, diff)
+		}
+	}
+	objects := func(placed, waiting int) map[remediation.Compliance]int {
+		return map[remediation.Compliance]int{remediation.Placed: placed, remediation.AwaitsPatch: waiting}
+	}
+	web, db, pod := key("deployments", "shop", "web"), key("deployments", "shop", "db"), key("pods", "shop", "web")
+	c.Record(web, &both, placed)
+	c.Record(db, &one, waiting)
+	c.Record(pod, &both, following)
+	c.Record(key("deployments", "shop", "nowhere"), nil, waiting)
+	c.Record(key("deployments", "shop", "unmatched"), &both, nil)
+	expect("first", 9, remediation.ClusterCount{Cluster: "eu-1", Objects: objects(1, 0)}, remediation.ClusterCount{Cluster: "eu-2", Objects: objects(1, 1)})
+	expect("bounded", 1, remediation.ClusterCount{Cluster: "eu-2", Objects: objects(1, 1)}, remediation.ClusterCount{Objects: objects(1, 0)})
+	c.Record(db, &both, placed)
+	c.Record(web, &one, waiting)
+	expect("moved", 9, remediation.ClusterCount{Cluster: "eu-1", Objects: objects(1, 0)}, remediation.ClusterCount{Cluster: "eu-2", Objects: objects(1, 1)})
+	c.ForgetPolicy("p")
+	expect("without the policy", 9, remediation.ClusterCount{Cluster: "eu-2", Objects: objects(0, 1)})
+	c.Forget(db)
+	c.ForgetPolicy("q")
+	expect("without policies", 9)
+}
