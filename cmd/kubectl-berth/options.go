@@ -283,7 +283,7 @@ func (f *simulationFlags) existing(ctx context.Context, cluster simulation.Clust
 			return nil, err
 		}
 		if obj == nil {
-			return nil, fmt.Errorf("%s %q is not in --from: name its namespace by -n, or explain a manifest of it by -f", found.GroupResource(), name)
+			return nil, fmt.Errorf("%s %q is not in --from: name its namespace by -n, or explain a manifest of it by kubectl berth explain -f", found.GroupResource(), name)
 		}
 		out = append(out, obj)
 	}

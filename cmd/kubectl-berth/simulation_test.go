@@ -729,7 +729,7 @@ func TestCompletion(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	for args, want := range map[string]string{
 		"explain":                                       "name an object, for example deployment/web, or a file with -f",
-		"explain deployment/none -n shop":               `deployments.apps "none" is not in --from: name its namespace by -n, or explain a manifest of it by -f`,
+		"explain deployment/none -n shop":               `deployments.apps "none" is not in --from: name its namespace by -n, or explain a manifest of it by kubectl berth explain -f`,
 		"explain deploymnet/web":                        "the type \"deploymnet\" is not known (did you mean deployments?)",
 		"explain web":                                   `"web" does not name an object: write TYPE/NAME, for example deployment/web`,
 		"explain deploy/web -n shop --why-not moon":     "--why-not: no inventory has a cluster \"moon\"; there are eu-1, us-1",

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,10 +36,12 @@ import (
 	"github.com/berth-dev/berth/internal/explain"
 	"github.com/berth-dev/berth/internal/fleet"
 	"github.com/berth-dev/berth/internal/simulation"
+	"github.com/berth-dev/berth/internal/suggest"
 )
 
 const whereLong = `Show where workloads are: how many are in each cluster, their replicas and policies, and what is used and free. With
-the name of a cluster, show the workloads in it. With a workload, show its clusters, and why it is there.
+the name of a cluster, show the workloads in it. With a workload, show its clusters, and why it is there. A workload in
+several clusters counts in each. Those in no cluster are in the row (none).
 
 A workload is in one of these states:
 
@@ -47,7 +50,8 @@ A workload is in one of these states:
   Waiting    it differs from what policies decide, and Berth is going to patch it
   Violating  a policy denies it or can't decide it, its last move failed, or it differs and Berth does not patch it
 
---by counts by node, zone, or region instead. Nodes are those of the Pods that policies match.`
+--by counts by node, zone, or region instead. By node, only Pods that policies match count. -n restricts all of them to
+a namespace; without it, all namespaces count.`
 
 const whereExample = `  # All clusters, with their regions and what arrives and leaves
   kubectl berth where -o wide
@@ -64,9 +68,9 @@ const whereExample = `  # All clusters, with their regions and what arrives and 
 // whereOptions are the flags of the where command.
 type whereOptions struct {
 	listOptions
-	by, cluster string
-	watch       bool
-	interval    time.Duration
+	by       string
+	watch    bool
+	interval time.Duration
 }
 
 func newWhere(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -81,8 +85,7 @@ func newWhere(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 	cmd.ValidArgsFunction = o.completeObjects
 	f := cmd.Flags()
 	f.StringVar(&o.by, "by", string(fleet.ByCluster), "What to count by: cluster, node, zone, or region.")
-	f.StringVar(&o.cluster, "cluster", "", "The name of a cluster whose workloads to show.")
-	f.BoolVarP(&o.watch, "watch", "w", false, "Read the cluster again and again, and print what changed.")
+	f.BoolVarP(&o.watch, "watch", "w", false, "Read the cluster at each interval, and print again if something changed.")
 	f.DurationVar(&o.interval, "interval", 10*time.Second, "How often --watch reads the cluster.")
 	return cmd
 }
@@ -124,10 +127,6 @@ func (o *whereOptions) subject(args []string) (subject, error) {
 		return out, errors.New("--watch follows a cluster, and files stay as they are: leave out --watch or --from")
 	case o.watch && o.interval < minInterval:
 		return out, fmt.Errorf("--interval: %s is less than %s", o.interval, minInterval)
-	case o.cluster != "" && (len(args) > 0 || by != fleet.ByCluster):
-		return out, errors.New("--cluster shows the workloads of one cluster: leave out the arguments and --by")
-	case o.cluster != "":
-		out.place, out.inPlace = o.cluster, true
 	case len(args) == 1 && !strings.Contains(args[0], "/"):
 		out.place, out.inPlace = args[0], true
 	default:
@@ -195,9 +194,25 @@ func (o *whereOptions) show(ctx context.Context, subject subject, out io.Writer)
 	}
 	i := slices.IndexFunc(table.Places, func(p fleet.Place) bool { return p.Name == subject.place })
 	if i < 0 {
-		return fmt.Errorf("there is no %s %q: no inventory has it, and no object names it", subject.by, subject.place)
+		return noPlace(table, subject.place)
 	}
 	return o.showMembers(table.Places[i], f.In(subject.by, subject.place), out)
+}
+
+// noPlace says that a place is not in a table.
+func noPlace(table *fleet.Table, name string) error {
+	if name == "" {
+		return fmt.Errorf("no workload is without a %s", table.By)
+	}
+	names := make([]string, 0, len(table.Places))
+	for _, p := range table.Places {
+		names = append(names, p.Name)
+	}
+	hint := "for a workload, write TYPE/NAME, for example deployment/web"
+	if near, ok := suggest.Nearest(name, names); ok {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return fmt.Errorf("there is no %s %q: no inventory has it, and no object names it; %s", table.By, name, hint)
 }
 
 // showPlaces writes a line for each place.
@@ -206,39 +221,102 @@ func (o *whereOptions) showPlaces(table *fleet.Table, out io.Writer) error {
 		return printStructured(out, o.output, table)
 	}
 	p := newPrinter(out)
-	if len(table.Places) == 0 {
+	switch {
+	case len(table.Places) == 0 && table.By == fleet.ByNode:
+		p.line("No policy matches Pods, so Berth reads no nodes.")
+		return p.err
+	case len(table.Places) == 0:
 		p.line("There is no %s: no inventory has one, and no object names one.", table.By)
 		return p.err
 	}
-	columns := []column[fleet.Place]{
-		{strings.ToUpper(string(table.By)), false, func(p fleet.Place) string { return cmp.Or(p.Name, none) }},
-		{"REGION", true, func(p fleet.Place) string { return p.Region }},
-		{"ZONES", true, func(p fleet.Place) string { return strings.Join(p.Zones, ",") }},
-		{"READY", true, readyOf},
-		{"MEMBERS", true, func(p fleet.Place) string { return positive(p.Sites) }},
-		{"WORKLOADS", false, func(p fleet.Place) string { return strconv.Itoa(p.Objects) }},
-	}
-	for _, state := range []fleet.State{fleet.Running, fleet.Moving, fleet.Waiting, fleet.Violating} {
-		columns = append(columns, column[fleet.Place]{strings.ToUpper(string(state)), false, func(p fleet.Place) string { return strconv.Itoa(p.States[state]) }})
-	}
-	columns = append(columns,
-		column[fleet.Place]{"ARRIVING", true, func(p fleet.Place) string { return strconv.Itoa(p.Arriving) }},
-		column[fleet.Place]{"LEAVING", true, func(p fleet.Place) string { return strconv.Itoa(p.Leaving) }},
-		column[fleet.Place]{"REPLICAS", false, func(p fleet.Place) string { return strconv.FormatInt(p.Replicas, 10) }},
-		column[fleet.Place]{"POLICIES", false, func(p fleet.Place) string { return strconv.Itoa(len(p.Policies)) }},
-	)
-	for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		columns = append(columns,
-			column[fleet.Place]{strings.ToUpper(string(resource)) + " USED", false, func(p fleet.Place) string { return quantityOf(p.Used, resource) }},
-			column[fleet.Place]{strings.ToUpper(string(resource)) + " FREE", false, func(p fleet.Place) string {
-				free, _ := p.Free(resource)
-				return free
-			}},
-		)
-	}
-	p.table(tableOf(columns, table.Places, o.output == "wide"))
+	p.table(tableOf(placeColumns(table, o.output == "wide"), table.Places))
+	p.line("")
+	p.line("Total: %d workloads, %s.", table.Total.Objects, strings.Join(countsOf(table.Total.States), ", "))
 	return p.err
 }
+
+// shownStates are the states in the order of the output.
+var shownStates = []fleet.State{fleet.Running, fleet.Moving, fleet.Waiting, fleet.Violating}
+
+// countsOf returns the number of objects in each state.
+func countsOf(states map[fleet.State]int) (out []string) {
+	for _, state := range shownStates {
+		out = append(out, fmt.Sprintf("%d %s", states[state], strings.ToLower(string(state))))
+	}
+	return out
+}
+
+// placeColumns returns the columns for places.
+func placeColumns(table *fleet.Table, wide bool) []column[fleet.Place] {
+	columns := []column[fleet.Place]{
+		{strings.ToUpper(string(table.By)), func(p fleet.Place) string { return cmp.Or(p.Name, none) }},
+	}
+	if wide {
+		columns = append(columns,
+			column[fleet.Place]{"REGION", func(p fleet.Place) string { return p.Region }},
+			column[fleet.Place]{"ZONES", func(p fleet.Place) string { return strings.Join(p.Zones, ",") }},
+			column[fleet.Place]{"READY", readyOf},
+			column[fleet.Place]{"MEMBERS", func(p fleet.Place) string { return positive(p.Sites) }},
+		)
+	}
+	columns = append(columns, numbers("WORKLOADS", func(p fleet.Place) int { return p.Objects }))
+	for _, state := range shownStates {
+		columns = append(columns, numbers(strings.ToUpper(string(state)), func(p fleet.Place) int { return p.States[state] }))
+	}
+	if wide {
+		columns = append(columns,
+			numbers("ARRIVING", func(p fleet.Place) int { return p.Arriving }),
+			numbers("LEAVING", func(p fleet.Place) int { return p.Leaving }),
+		)
+	}
+	columns = append(columns, numbers("REPLICAS", func(p fleet.Place) int64 { return p.Replicas }))
+	if wide {
+		columns = append(columns, column[fleet.Place]{"POLICIES", func(p fleet.Place) string { return strings.Join(p.Policies, ",") }})
+	} else {
+		columns = append(columns, numbers("POLICIES", func(p fleet.Place) int { return len(p.Policies) }))
+	}
+	return append(columns, amountColumns(table, wide)...)
+}
+
+// numbers returns a column with a number for each place.
+func numbers[N int | int64](header string, number func(fleet.Place) N) column[fleet.Place] {
+	return column[fleet.Place]{header, func(p fleet.Place) string { return strconv.FormatInt(int64(number(p)), 10) }}
+}
+
+// amountColumns returns the columns with the amounts of resources that a table has: of CPU and memory, and of all others if it is wide.
+func amountColumns(table *fleet.Table, wide bool) (out []column[fleet.Place]) {
+	known := map[corev1.ResourceName]bool{}
+	for _, p := range table.Places {
+		for name := range p.Allocatable {
+			known[name] = true
+		}
+	}
+	resources := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
+	if wide {
+		maps.DeleteFunc(known, func(name corev1.ResourceName, _ bool) bool { return slices.Contains(resources, name) })
+		resources = append(resources, slices.Sorted(maps.Keys(known))...)
+	}
+	add := func(header string, amount func(fleet.Place) string) {
+		if slices.ContainsFunc(table.Places, func(p fleet.Place) bool { return amount(p) != "" }) {
+			out = append(out, column[fleet.Place]{header, func(p fleet.Place) string { return cmp.Or(amount(p), unknownAmount) }})
+		}
+	}
+	for _, resource := range resources {
+		header := strings.ToUpper(string(resource))
+		if wide {
+			add(header+" ALLOCATABLE", func(p fleet.Place) string { return quantityOf(p.Allocatable, resource) })
+		}
+		add(header+" USED", func(p fleet.Place) string { return quantityOf(p.Used, resource) })
+		add(header+" FREE", func(p fleet.Place) string {
+			free, _ := p.Free(resource)
+			return free
+		})
+	}
+	return out
+}
+
+// unknownAmount stands for an amount that no inventory says.
+const unknownAmount = "-"
 
 // readyOf says whether a cluster or node is ready.
 func readyOf(p fleet.Place) string {
@@ -256,6 +334,7 @@ func positive(n int) string {
 	return strconv.Itoa(n)
 }
 
+// quantityOf returns an amount of a resource; "" if it is unknown.
 func quantityOf(amounts corev1.ResourceList, resource corev1.ResourceName) string {
 	if q, ok := amounts[resource]; ok {
 		return q.String()
@@ -276,19 +355,25 @@ func (o *whereOptions) showMembers(place fleet.Place, members []fleet.Member, ou
 		p.line("No workload is in %s.", place.Name)
 		return p.err
 	}
-	p.table(tableOf([]column[fleet.Member]{
-		{"RESOURCE", false, func(m fleet.Member) string { return m.Resource }},
-		{"NAMESPACE", false, func(m fleet.Member) string { return m.Namespace }},
-		{"NAME", false, func(m fleet.Member) string { return m.Name }},
-		{"REPLICAS", false, func(m fleet.Member) string { return countOf(m.Here) }},
-		{"STATE", false, func(m fleet.Member) string { return stateOf(m.State, m.Change) }},
-		{"POLICIES", false, func(m fleet.Member) string { return strings.Join(m.Policies, ",") }},
-		{"CLUSTERS", true, func(m fleet.Member) string { return strings.Join(m.Clusters, ",") }},
-		{"REASON", true, func(m fleet.Member) string {
-			first, _, _ := strings.Cut(m.Reason, "\n")
-			return first
-		}},
-	}, members, o.output == "wide"))
+	columns := []column[fleet.Member]{
+		{"RESOURCE", func(m fleet.Member) string { return m.Resource }},
+		{"NAMESPACE", func(m fleet.Member) string { return m.Namespace }},
+		{"NAME", func(m fleet.Member) string { return m.Name }},
+		{"REPLICAS", func(m fleet.Member) string { return countOf(m.Here) }},
+		{"STATE", func(m fleet.Member) string { return stateOf(m.State, m.Change) }},
+		{"POLICIES", func(m fleet.Member) string { return strings.Join(m.Policies, ",") }},
+	}
+	if o.output == "wide" {
+		columns = append(columns,
+			column[fleet.Member]{"CLUSTERS", func(m fleet.Member) string { return strings.Join(m.Clusters, ",") }},
+			column[fleet.Member]{"DECIDED", func(m fleet.Member) string { return strings.Join(m.Decided, ",") }},
+		)
+	}
+	columns = append(columns, column[fleet.Member]{"REASON", func(m fleet.Member) string {
+		first, _, _ := strings.Cut(m.Reason, "\n")
+		return first
+	}})
+	p.table(tableOf(columns, members))
 	return p.err
 }
 
@@ -367,23 +452,26 @@ func (o *whereOptions) printExplained(p *printer, e *fleet.Explained) {
 		return
 	}
 	p.line("")
-	p.table(tableOf([]column[fleet.Reasons]{
-		{"CLUSTER", false, func(r fleet.Reasons) string { return r.Cluster }},
-		{"REPLICAS", false, func(r fleet.Reasons) string { return countOf(r.Replicas) }},
-		{"STATE", false, func(r fleet.Reasons) string { return stateOf(e.State, r.Change) }},
-		{"POLICY", false, func(r fleet.Reasons) string {
+	columns := []column[fleet.Reasons]{
+		{"CLUSTER", func(r fleet.Reasons) string { return r.Cluster }},
+		{"REPLICAS", func(r fleet.Reasons) string { return countOf(r.Replicas) }},
+		{"STATE", func(r fleet.Reasons) string { return stateOf(e.State, r.Change) }},
+		{"POLICY", func(r fleet.Reasons) string {
 			return joined(r.By, func(c fleet.Choice) string { return c.Policy })
 		}},
-		{"RULE", false, func(r fleet.Reasons) string {
+		{"RULE", func(r fleet.Reasons) string {
 			return joined(r.By, func(c fleet.Choice) string { return c.Rule })
 		}},
-		{"RANK", false, func(r fleet.Reasons) string {
+		{"RANK", func(r fleet.Reasons) string {
 			return joined(r.Ranks, func(r explain.Rank) string { return fmt.Sprintf("%d of %d", r.Rank, r.Of) })
 		}},
-		{"SCORE", true, func(r fleet.Reasons) string {
+	}
+	if o.output == "wide" {
+		columns = append(columns, column[fleet.Reasons]{"SCORE", func(r fleet.Reasons) string {
 			return joined(r.Ranks, func(r explain.Rank) string { return strconv.Itoa(r.Score) })
-		}},
-	}, e.Places, o.output == "wide"))
+		}})
+	}
+	p.table(tableOf(columns, e.Places))
 	for _, r := range e.Places {
 		if len(r.Against) == 0 {
 			continue
@@ -410,20 +498,19 @@ func joined[T any](items []T, text func(T) string) string {
 // column is a column of a table.
 type column[T any] struct {
 	header string
-	// wide reports whether only -o wide has it.
-	wide bool
+	// cell returns the text for an item; "" if it has none.
 	cell func(T) string
 }
 
 // tableOf returns the header and the rows of a table, without the columns that have no value in any row.
-func tableOf[T any](columns []column[T], items []T, wide bool) (header []string, rows [][]string) {
+func tableOf[T any](columns []column[T], items []T) (header []string, rows [][]string) {
 	rows = make([][]string, len(items))
 	for _, c := range columns {
 		cells := make([]string, len(items))
 		for i, item := range items {
 			cells[i] = c.cell(item)
 		}
-		if c.wide && !wide || !slices.ContainsFunc(cells, func(text string) bool { return text != "" }) {
+		if !slices.ContainsFunc(cells, func(text string) bool { return text != "" }) {
 			continue
 		}
 		header = append(header, c.header)

@@ -40,15 +40,17 @@ eu-1      0           0         0        0         0           0          0
 no-such   1           0         0        0         1           0          1
 us-1      0           0         0        0         0           0          0
 (none)    2           0         0        1         1           0          1
+
+Total: 3 workloads, 0 running, 0 moving, 1 waiting, 2 violating.
 `,
-		"no-such": `RESOURCE           NAMESPACE   NAME   STATE       POLICIES
-deployments.apps   shop        own    Violating   region
+		"no-such": `RESOURCE           NAMESPACE   NAME   STATE       POLICIES   REASON
+deployments.apps   shop        own    Violating   region     region denies it: no owner
 `,
 		"us-1": "No workload is in us-1.\n",
-		"eu-1": `RESOURCE           NAMESPACE   NAME   STATE               POLICIES
-deployments.apps   shop        web    Waiting, arriving   region
+		"eu-1": `RESOURCE           NAMESPACE   NAME   STATE               POLICIES   REASON
+deployments.apps   shop        web    Waiting, arriving   region     region decides other values, and Berth has not patched it yet
 `,
-		"--cluster eu-1 -n other": "No workload is in eu-1.\n",
+		"eu-1 -n other": "No workload is in eu-1.\n",
 		"deployment/web -n shop": `Deployment shop/web: Waiting
   region decides other values, and Berth has not patched it yet
 
@@ -71,18 +73,19 @@ eu-1      Waiting, arriving   region
 // TestWhereErrors checks what the command refuses.
 func TestWhereErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"--by planet":              `--by: "planet" is none of cluster, node, zone, and region`,
-		"-o xml":                   `--output: "xml" is not one of json, yaml, or wide`,
-		"eu-9":                     `there is no cluster "eu-9": no inventory has it, and no object names it`,
-		"--by regions eu-9":        `there is no region "eu-9": no inventory has it, and no object names it`,
-		"--cluster eu-1 --by zone": "--cluster shows the workloads of one cluster: leave out the arguments and --by",
-		"--cluster eu-1 us-1":      "--cluster shows the workloads of one cluster: leave out the arguments and --by",
-		"--watch":                  "--watch follows a cluster, and files stay as they are: leave out --watch or --from",
-		"deployment/none -n shop":  `deployments.apps "none" is not in --from: name its namespace by -n, or explain a manifest of it by -f`,
+		"--by planet":             `--by: "planet" is none of cluster, node, zone, and region`,
+		"-o xml":                  `--output: "xml" is not one of json, yaml, or wide`,
+		"eu-9":                    `there is no cluster "eu-9": no inventory has it, and no object names it; did you mean "eu-1"?`,
+		"--by regions eu-9":       `there is no region "eu-9": no inventory has it, and no object names it; for a workload, write TYPE/NAME, for example deployment/web`,
+		"--watch":                 "--watch follows a cluster, and files stay as they are: leave out --watch or --from",
+		"deployment/none -n shop": `deployments.apps "none" is not in --from: name its namespace by -n, or explain a manifest of it by kubectl berth explain -f`,
 	} {
 		if _, _, err := command(t, append([]string{"where", whereFrom}, strings.Fields(args)...)...); err == nil || err.Error() != want {
 			t.Errorf("%s: error %v, want %s", args, err, want)
 		}
+	}
+	if _, _, err := command(t, "where", "--from=policy.yaml,clusters.yaml", "(none)"); err == nil || err.Error() != "no workload is without a cluster" {
+		t.Errorf("error %v", err)
 	}
 	if _, _, err := command(t, "where", "--watch", "--interval=1ms"); err == nil || err.Error() != "--interval: 1ms is less than 1s" {
 		t.Errorf("error %v", err)

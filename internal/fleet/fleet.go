@@ -176,12 +176,13 @@ type builder struct {
 	all   bool
 	notes []string
 
-	mu    sync.Mutex
-	lists map[string]*list
+	mu sync.Mutex
+	// lists are all lists by their names, and texts those of clusters by their text.
+	lists, texts map[string]*list
 }
 
 func newBuilder(s *simulation.Simulation) *builder {
-	return &builder{simulation: s, memo: newMemo(), reports: reportsOf(s.Policies()), lists: map[string]*list{}}
+	return &builder{simulation: s, memo: newMemo(), reports: reportsOf(s.Policies()), lists: map[string]*list{}, texts: map[string]*list{}}
 }
 
 // object decides an object. It returns nil if the object is none of a Fleet.
@@ -223,12 +224,19 @@ func (b *builder) clustersIn(text *string) *list {
 	if text == nil {
 		return b.intern(nil)
 	}
-	listed, _ := clusterlist.Parse(*text)
-	names, ok := listed.All()
-	if !ok {
-		return b.intern(nil)
+	b.mu.Lock()
+	known := b.texts[*text]
+	b.mu.Unlock()
+	if known == nil {
+		listed, _ := clusterlist.Parse(*text)
+		// A list that has no names, or none that can be read, restricts nothing.
+		names, _ := listed.All()
+		known = b.intern(names)
+		b.mu.Lock()
+		b.texts[*text] = known
+		b.mu.Unlock()
 	}
-	return b.intern(names)
+	return known
 }
 
 // intern returns the list of some names.

@@ -56,8 +56,24 @@ const Unknown = "(unknown)"
 type Table struct {
 	By     By      `json:"by"`
 	Places []Place `json:"places"`
+	// Total counts each object once, wherever it is.
+	Total Total `json:"total"`
 	// Notes say what is missing because the user may not read it.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// Total is a number of objects.
+type Total struct {
+	Objects int           `json:"objects"`
+	States  map[State]int `json:"states"`
+}
+
+// add adds objects by state.
+func (t *Total) add(objects int, states map[State]int) {
+	t.Objects += objects
+	for state, n := range states {
+		t.States[state] += n
+	}
 }
 
 // Place is a cluster, a node, a zone, or a region, with what is there.
@@ -73,10 +89,8 @@ type Place struct {
 	Sites int `json:"sites,omitempty"`
 	// Capacity is that of the sites. A cluster in several zones adds to none of them, since no inventory divides it.
 	Capacity
-	// Objects is the number of objects in the place, and States how many of them are in each state. An object that is in several places
-	// counts in each.
-	Objects int           `json:"objects"`
-	States  map[State]int `json:"states"`
+	// Total counts the objects in the place. An object that is in several places counts in each.
+	Total
 	// Arriving is the number of objects that are not in the place and that policies decide to be there, and Leaving that of objects in the
 	// place that policies decide not to be there.
 	Arriving int `json:"arriving"`
@@ -100,7 +114,7 @@ func (f *Fleet) Table(by By) *Table {
 		}
 		key := groupKey{o.clusters, o.decided, o.nodeBy(by)}
 		if groups[key] == nil {
-			groups[key] = &group{states: map[State]int{}, policies: map[*list]bool{}}
+			groups[key] = &group{Total: Total{States: map[State]int{}}, policies: map[*list]bool{}}
 		}
 		groups[key].add(o)
 		for cluster, replicas := range o.Division {
@@ -109,10 +123,11 @@ func (f *Fleet) Table(by By) *Table {
 			}
 		}
 	}
+	out := &Table{By: by, Places: make([]Place, 0, len(t.known)), Total: Total{States: map[State]int{}}, Notes: f.Notes}
 	for key, g := range groups {
 		t.add(key, g)
+		out.Total.add(g.Objects, g.States)
 	}
-	out := &Table{By: by, Places: make([]Place, 0, len(t.known)), Notes: f.Notes}
 	for _, p := range slices.SortedFunc(maps.Values(t.known), comparePlaces) {
 		p.Policies = slices.AppendSeq([]string{}, maps.Keys(p.policies))
 		slices.Sort(p.Policies)
@@ -238,16 +253,15 @@ type groupKey struct {
 
 // group counts the objects of a groupKey.
 type group struct {
-	objects  int
-	states   map[State]int
+	Total
 	policies map[*list]bool
 	// replicas is the number in each cluster of those that are not divided.
 	replicas int64
 }
 
 func (g *group) add(o *Object) {
-	g.objects++
-	g.states[o.State]++
+	g.Objects++
+	g.States[o.State]++
 	g.policies[o.policies] = true
 	if o.Replicas != nil {
 		g.replicas += *o.Replicas
@@ -288,7 +302,7 @@ func (t *places) addSites(sites []Site, of map[string][]string) {
 				p.Sites++
 			}
 			if len(names) == 1 {
-				p.add(site.Capacity)
+				p.Capacity.add(site.Capacity)
 			}
 		}
 	}
@@ -321,7 +335,7 @@ func (t *places) of(cluster string) []string {
 // place returns the place of a name.
 func (t *places) place(name string) *Place {
 	if t.known[name] == nil {
-		t.known[name] = &Place{Name: name, States: map[State]int{}, policies: map[string]bool{}}
+		t.known[name] = &Place{Name: name, Total: Total{States: map[State]int{}}, policies: map[string]bool{}}
 	}
 	return t.known[name]
 }
@@ -366,10 +380,7 @@ func (t *places) add(key groupKey, g *group) {
 	here, there := t.presence(key)
 	for name, clusters := range here {
 		p := t.place(name)
-		p.Objects += g.objects
-		for state, n := range g.states {
-			p.States[state] += n
-		}
+		p.Total.add(g.Objects, g.States)
 		for policies := range g.policies {
 			for _, policy := range policies.names {
 				p.policies[policy] = true
@@ -380,12 +391,12 @@ func (t *places) add(key groupKey, g *group) {
 		}
 		p.Replicas += g.replicas * int64(clusters)
 		if there[name] == 0 {
-			p.Leaving += g.objects
+			p.Leaving += g.Objects
 		}
 	}
 	for name := range there {
 		if name != "" && here[name] == 0 {
-			t.place(name).Arriving += g.objects
+			t.place(name).Arriving += g.Objects
 		}
 	}
 }
