@@ -318,7 +318,7 @@ func amountColumns(table *fleet.Table, wide bool) (out []column[fleet.Place]) {
 // unknownAmount stands for an amount that no inventory says.
 const unknownAmount = "-"
 
-// readyOf says whether a cluster or node is ready.
+// readyOf returns whether a cluster or node is ready; "" for other places.
 func readyOf(p fleet.Place) string {
 	if p.Ready == nil {
 		return ""

@@ -271,8 +271,11 @@ func replicasOf(o simulation.Object, verdicts []*placement.Verdict) (each *int64
 			by = cmp.Or(by, route.Spec.Replicas)
 		}
 	}
+	if by == nil {
+		return object.Replicas, nil
+	}
 	decision, ok, err := delivery.DecisionOf(o.Content)
-	if by == nil || !ok || err != nil {
+	if !ok || err != nil {
 		return object.Replicas, nil
 	}
 	object.Namespace = o.Namespace

@@ -81,7 +81,7 @@ func (b *builder) assess(o simulation.Object, verdicts []*placement.Verdict) fin
 	key := objectKey{o.Resource.GroupResource().String(), o.Namespace, o.Content.GetName()}
 	for _, v := range verdicts {
 		if v.Policy.Remediation == placementv1.RemediationNewOnly {
-			// Existing objects are none of its business.
+			// It decides new objects alone.
 			continue
 		}
 		switch {
@@ -103,8 +103,11 @@ func (b *builder) assess(o simulation.Object, verdicts []*placement.Verdict) fin
 func ownReport(content *unstructured.Unstructured) finding {
 	out := finding{state: Running}
 	system, native := delivery.NativeSystem(content.GroupVersionKind().GroupKind())
+	if !native || content.Object["status"] == nil {
+		return out
+	}
 	decision, placed, err := delivery.DecisionOf(content)
-	if !native || !placed || err != nil || content.Object["status"] == nil {
+	if !placed || err != nil {
 		return out
 	}
 	if run := system.RunOf(content, decision); run.State == delivery.NotRunning {
@@ -149,7 +152,7 @@ func (b *builder) difference(o simulation.Object, v *placement.Verdict, blocked 
 	return out
 }
 
-// staysAs says what differs, and why Berth does not change it.
+// staysAs names the difference and says why Berth does not change it.
 func (b *builder) staysAs(o simulation.Object, v *placement.Verdict, c placement.Change, blocked bool) string {
 	text := fmt.Sprintf("%s: %s", v.Policy.Name, c.Violation())
 	switch {

@@ -238,7 +238,9 @@ func (m *merger) heldShare(v *Verdict, stood []string, had bool) (s clusterShare
 	case !held || v.Err != nil || v.Decision.Clusters == nil:
 		return clusterShare{}, false
 	}
-	return clusterShare{verdict: v, names: sets.List(sets.New(m.currentClusters()...).Insert(v.Decision.Clusters...))}, true
+	names := slices.Concat(m.currentClusters(), v.Decision.Clusters)
+	slices.Sort(names)
+	return clusterShare{verdict: v, names: slices.Compact(names)}, true
 }
 
 // currentClusters returns the names of the clusters that the object lists now; for remediation, which brings no list, those of the stored
