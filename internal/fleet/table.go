@@ -33,8 +33,9 @@ const (
 	ByCluster By = "cluster"
 	// ByNode counts Pods by node.
 	ByNode By = "node"
-	// ByZone and ByRegion count objects by the zones and regions of their clusters, and of their nodes.
-	ByZone   By = "zone"
+	// ByZone counts objects by the zones of their clusters, and of their nodes.
+	ByZone By = "zone"
+	// ByRegion counts objects by the regions of their clusters, and of their nodes.
 	ByRegion By = "region"
 )
 
