@@ -34,7 +34,7 @@ const (
 // clusterStates are the values of the label for the compliance of an object.
 var clusterStates = func() (out []string) {
 	for _, compliance := range remediation.Compliances() {
-		out = append(out, string(compliance))
+		out = append(out, compliance.String())
 	}
 	return out
 }()
@@ -45,7 +45,7 @@ func NewClusters(list func(limit int) []remediation.ClusterCount) prometheus.Col
 	return newScraped(func(set setGauge) {
 		for _, count := range list(maxClusters) {
 			for _, compliance := range remediation.Compliances() {
-				set(clusterObjects, float64(count.Objects[compliance]), cmp.Or(count.Cluster, otherClusters), string(compliance))
+				set(clusterObjects, float64(count.Objects[compliance]), cmp.Or(count.Cluster, otherClusters), compliance.String())
 			}
 		}
 	}, clusterObjects)

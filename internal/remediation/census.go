@@ -27,16 +27,22 @@ import (
 )
 
 // Compliance says how an existing object compares to what policies decide that look at existing objects.
-type Compliance string
+type Compliance uint8
 
 const (
 	// Placed means that the object has the values that policies decide, whether or not a record of them is missing.
-	Placed Compliance = "placed"
+	Placed Compliance = iota
 	// AwaitsPatch means that the object differs, and that remediation is going to patch or evict it.
-	AwaitsPatch Compliance = "waiting"
+	AwaitsPatch
 	// Violates means that a policy denies the object or can't decide it, or that it differs and remediation does not change that.
-	Violates Compliance = "violating"
+	Violates
 )
+
+// Compliances returns all compliances.
+func Compliances() []Compliance { return []Compliance{Placed, AwaitsPatch, Violates} }
+
+// String returns the name of the compliance in metrics.
+func (c Compliance) String() string { return [...]string{"placed", "waiting", "violating"}[c] }
 
 // ComplianceOf returns the compliance of an object for qualified verdicts on it. ok is false if no policy looks at it.
 func ComplianceOf(verdicts []*placement.Verdict) (_ Compliance, ok bool) {
@@ -70,46 +76,51 @@ func ComplianceOf(verdicts []*placement.Verdict) (_ Compliance, ok bool) {
 type Census struct {
 	mu      sync.Mutex
 	objects map[Key]entry
-	// groups count the objects with equal lists of clusters, by the text of the list.
-	groups map[string]*censusGroup
+	groups  map[groupKey]*censusGroup
 }
 
 // entry is an object of a Census.
 type entry struct {
-	list       string
+	group      *censusGroup
 	compliance Compliance
-	policies   []string
 }
 
-// censusGroup counts the objects with one list of clusters.
+// groupKey is what the objects of a group have in common: the text of their list of clusters, and the names of the policies that match them,
+// separated by spaces.
+type groupKey struct{ list, policies string }
+
+// censusGroup counts the objects with a groupKey.
 type censusGroup struct {
-	objects     int
-	compliances map[Compliance]int
+	groupKey
+	// counts are the numbers of objects by compliance.
+	counts [Violates + 1]int
 }
 
 // NewCensus returns an empty census.
 func NewCensus() *Census {
-	return &Census{objects: map[Key]entry{}, groups: map[string]*censusGroup{}}
+	return &Census{objects: map[Key]entry{}, groups: map[groupKey]*censusGroup{}}
 }
 
 // Record replaces what is known of an object with a list of clusters by what qualified verdicts on it say. list is a text of package
 // clusterlist. An object without one does not count, and neither does one that follows a controller, with which it counts.
 func (c *Census) Record(key Key, list *string, verdicts []*placement.Verdict) {
-	compliance, ok := ComplianceOf(verdicts)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.remove(key)
-	if !ok || list == nil || slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Follows != "" }) {
+	if list == nil || slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Follows != "" }) {
+		c.Forget(key)
 		return
 	}
-	c.objects[key] = entry{*list, compliance, Names(verdicts)}
-	group := c.groups[*list]
-	if group == nil {
-		group = &censusGroup{compliances: map[Compliance]int{}}
-		c.groups[*list] = group
+	compliance, ok := ComplianceOf(verdicts)
+	if !ok {
+		c.Forget(key)
+		return
 	}
-	group.objects++
-	group.compliances[compliance]++
+	of := groupKey{*list, strings.Join(Names(verdicts), " ")}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, known := c.objects[key]; known && e.compliance == compliance && e.group.groupKey == of {
+		return
+	}
+	c.remove(key)
+	c.add(key, of, compliance)
 }
 
 // Forget removes an object.
@@ -124,29 +135,38 @@ func (c *Census) ForgetPolicy(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, e := range c.objects {
-		if !slices.Contains(e.policies, name) {
+		policies := strings.Fields(e.group.policies)
+		if !slices.Contains(policies, name) {
 			continue
 		}
-		e.policies = slices.DeleteFunc(slices.Clone(e.policies), func(policy string) bool { return policy == name })
-		if len(e.policies) == 0 {
-			c.remove(key)
-		} else {
-			c.objects[key] = e
+		policies = slices.DeleteFunc(policies, func(policy string) bool { return policy == name })
+		c.remove(key)
+		if len(policies) > 0 {
+			c.add(key, groupKey{e.group.list, strings.Join(policies, " ")}, e.compliance)
 		}
 	}
 }
 
+// add adds an object. The caller holds mu.
+func (c *Census) add(key Key, of groupKey, compliance Compliance) {
+	group := c.groups[of]
+	if group == nil {
+		group = &censusGroup{groupKey: of}
+		c.groups[of] = group
+	}
+	group.counts[compliance]++
+	c.objects[key] = entry{group, compliance}
+}
+
+// remove removes an object. The caller holds mu.
 func (c *Census) remove(key Key) {
 	e, known := c.objects[key]
 	if !known {
 		return
 	}
 	delete(c.objects, key)
-	group := c.groups[e.list]
-	group.objects--
-	group.compliances[e.compliance]--
-	if group.objects == 0 {
-		delete(c.groups, e.list)
+	if e.group.counts[e.compliance]--; e.group.counts == [Violates + 1]int{} {
+		delete(c.groups, e.group.groupKey)
 	}
 }
 
@@ -162,15 +182,15 @@ type ClusterCount struct {
 func (c *Census) Counts(limit int) []ClusterCount {
 	byCluster := map[string]map[Compliance]int{}
 	c.mu.Lock()
-	for list, group := range c.groups {
-		listed, _ := clusterlist.Parse(list)
+	for _, group := range c.groups {
+		listed, _ := clusterlist.Parse(group.list)
 		names, _ := listed.All()
 		for _, name := range names {
 			if byCluster[name] == nil {
 				byCluster[name] = map[Compliance]int{}
 			}
-			for compliance, n := range group.compliances {
-				byCluster[name][compliance] += n
+			for compliance, n := range group.counts {
+				byCluster[name][Compliance(compliance)] += n
 			}
 		}
 	}
@@ -204,6 +224,3 @@ func (c ClusterCount) total() (n int) {
 	}
 	return n
 }
-
-// Compliances returns all compliances.
-func Compliances() []Compliance { return []Compliance{Placed, AwaitsPatch, Violates} }
