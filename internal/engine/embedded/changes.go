@@ -1,0 +1,119 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package embedded
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+// State is the content of Data at one time. The zero State has no content.
+type State struct{ snapshot *snapshot }
+
+// State returns the present content.
+func (d *Data) State() State { return State{d.current.Load()} }
+
+// Since returns what changed from an earlier state to this one. Nothing is compared before it is read.
+func (s State) Since(earlier State) *Changes { return &Changes{from: earlier, to: s} }
+
+// Changes are the differences between two states. They keep both states in memory. They are safe for concurrent use.
+type Changes struct {
+	from, to State
+	// records has, for each type, the function that returns its changed records, which are compared once for all policies.
+	records sync.Map
+}
+
+// Between reports whether the changes are those between two states.
+func (c *Changes) Between(earlier, later State) bool { return c.from == earlier && c.to == later }
+
+// ObjectChange is an object that was created, deleted, or changed.
+type ObjectChange struct {
+	Namespace, Name  string
+	Created, Deleted bool
+	// Fields are the fields of the object that differ, and Normal those of its normal form. More reports whether others differ as well.
+	Fields, Normal []projection.Difference
+	More           bool
+}
+
+// Objects returns objects of a type that were created or deleted, or that changed in some fields of prepared objects: at most limit
+// objects, with as many fields each. more reports whether there are others. There are none if one of the states does not have the fields.
+func (c *Changes) Objects(resource schema.GroupVersionResource, fields *projection.FieldSet, limit int) (out []ObjectChange, more bool) {
+	if c.from.snapshot == nil || c.to.snapshot == nil || c.from == c.to {
+		return nil, false
+	}
+	old, next := c.from.snapshot.tables[resource], c.to.snapshot.tables[resource]
+	if old == nil || next == nil || !old.fields.Covers(fields) || !next.fields.Covers(fields) {
+		return nil, false
+	}
+	find, known := c.records.Load(resource)
+	if !known {
+		find, _ = c.records.LoadOrStore(resource, sync.OnceValue(func() []recordChange { return changedRecords(old, next) }))
+	}
+	set := &fieldSet{fields: fields}
+	for _, r := range find.(func() []recordChange)() {
+		if r.old != nil && r.next != nil && set.sameContent(r.old, r.next) {
+			continue
+		}
+		if len(out) == limit {
+			return out, true
+		}
+		changed := ObjectChange{Namespace: r.namespace.Value(), Name: r.name, Created: r.old == nil, Deleted: r.next == nil}
+		if !changed.Created && !changed.Deleted {
+			var moreFields, moreNormal bool
+			changed.Fields, moreFields = fields.Differences(valueOf(r.old.terms[ownForm]), valueOf(r.next.terms[ownForm]), limit)
+			changed.Normal, moreNormal = replication.FieldsOfNormal(fields).Differences(valueOf(r.old.terms[normalForm]), valueOf(r.next.terms[normalForm]), limit)
+			changed.More = moreFields || moreNormal
+		}
+		out = append(out, changed)
+	}
+	return out, false
+}
+
+// recordChange is a record of which the projection differs between two tables.
+type recordChange struct {
+	record
+	change
+}
+
+// changedRecords returns the records that differ between two tables. Most records of both are the same, so that only pointers are compared.
+func changedRecords(old, next *table) (out []recordChange) {
+	created := 0
+	next.records.Ascend(func(r record) bool {
+		before, known := old.records.Get(r)
+		if !known {
+			created++
+		}
+		if before.projected != r.projected {
+			out = append(out, recordChange{r, change{before.projected, r.projected}})
+		}
+		return true
+	})
+	if old.records.Len()+created == next.records.Len() {
+		return out
+	}
+	old.records.Ascend(func(r record) bool {
+		if !next.records.Has(r) {
+			out = append(out, recordChange{r, change{old: r.projected}})
+		}
+		return true
+	})
+	return out
+}
