@@ -180,6 +180,23 @@ func (c Change) Done(obj *unstructured.Unstructured) bool {
 	return ptr.Equal(optional(values, key), want)
 }
 
+// Current returns the value that another version of the object has; nil for none. Of the part of an affinity, it returns From.
+func (c Change) Current(obj *unstructured.Unstructured) *string {
+	switch c.Field {
+	case fieldClusters:
+		if list, err := clusterlist.At(obj.Object, c.Key); err == nil && list.Path == c.Key {
+			return list.Text
+		}
+		return nil
+	case fieldScheduling:
+		if podscheduling.IsContribution(c.Key) {
+			return c.From
+		}
+		return optional(readPodSpec(obj, c.PodSpec).flat, c.Key)
+	}
+	return optional(metadataOf(obj, c.Field), c.Key)
+}
+
 // Conflict is a key that two policies set to different values.
 type Conflict struct {
 	Field string

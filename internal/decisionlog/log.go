@@ -1,0 +1,244 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package decisionlog writes and reads the log of decisions: a line of JSON for each object that a policy places or moves. It says when an
+// object was moved from where to where, why, by which version of a policy, and who approved it. While the log is off, it costs nothing.
+package decisionlog
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/printable"
+)
+
+// Destinations of the log, as the manager's flag names them.
+const (
+	Off    = "off"
+	Stdout = "stdout"
+)
+
+// Message is the member msg of each line. It tells the lines from those of other programs.
+const Message = "placement decision"
+
+// Source is the component that made a decision effective.
+type Source string
+
+// The sources.
+const (
+	Admission   Source = "admission"
+	Remediation Source = "remediation"
+)
+
+// Action is how a decision became effective.
+type Action string
+
+// The actions. Created and Updated are requests of clients, Patched and Evicted those of remediation.
+const (
+	Created Action = "create"
+	Updated Action = "update"
+	Patched Action = "patch"
+	Evicted Action = "evict"
+)
+
+// Limits of an entry, so that a line stays readable: of its changes, and of the bytes of a value.
+const (
+	maxChanges = 10
+	maxValue   = 1024
+)
+
+// Entry is one decision. The names of its JSON members are stable: members are added, and never renamed.
+type Entry struct {
+	// Time is set by Write.
+	Time   time.Time `json:"time"`
+	Source Source    `json:"source"`
+	Action Action    `json:"action"`
+	Object Object    `json:"object"`
+	// Policies are those that decided the changes.
+	Policies []Policy `json:"policies"`
+	// Changes are what was changed. MoreChanges is the number of those that are not listed.
+	Changes     []Change `json:"changes"`
+	MoreChanges int      `json:"moreChanges,omitempty"`
+	// Causes say why an existing object was moved.
+	Causes []string `json:"causes,omitempty"`
+	// User sent the request that was decided.
+	User string `json:"user,omitempty"`
+	// Plans are the digests of the plans that the move was part of, and ApprovedBy the users who approved them.
+	Plans      []string `json:"plans,omitempty"`
+	ApprovedBy []string `json:"approvedBy,omitempty"`
+	// DurationSeconds is the time from when the cause became known, or the request came, until the decision was effective.
+	DurationSeconds float64 `json:"durationSeconds"`
+}
+
+// Object identifies an object. Group is empty for the core group, UID for an object that is being created.
+type Object struct {
+	Group     string `json:"group,omitempty"`
+	Version   string `json:"version"`
+	Resource  string `json:"resource"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	UID       string `json:"uid,omitempty"`
+}
+
+// Policy is a version of a PlacementPolicy.
+type Policy struct {
+	Name       string `json:"name"`
+	Generation int64  `json:"generation"`
+}
+
+// String returns name and generation, such as "zones@3".
+func (p Policy) String() string { return fmt.Sprintf("%s@%d", p.Name, p.Generation) }
+
+// Change is the change of one value. A value is nil if there is none.
+type Change struct {
+	// Field is what was changed, for example "annotation placement.berth.dev/clusters".
+	Field  string  `json:"field"`
+	From   *string `json:"from"`
+	To     *string `json:"to"`
+	Policy string  `json:"policy"`
+}
+
+// ObjectOf identifies an object. An object that gets a generated name has only the beginning of it.
+func ObjectOf(resource schema.GroupVersionResource, namespace string, obj *unstructured.Unstructured) Object {
+	return Object{
+		Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Kind: obj.GetKind(),
+		Namespace: namespace, Name: cmp.Or(obj.GetName(), obj.GetGenerateName()), UID: string(obj.GetUID()),
+	}
+}
+
+// PoliciesOf returns the versions of policies behind verdicts.
+func PoliciesOf(verdicts []*placement.Verdict) []Policy {
+	out := make([]Policy, len(verdicts))
+	for i, v := range verdicts {
+		out[i] = Policy{v.Policy.Name, v.Policy.Generation}
+	}
+	return out
+}
+
+// ChangesOf returns the changes that enforced verdicts make to the values of an earlier version of the object. If that is nil, they are the
+// changes of the verdicts.
+func ChangesOf(verdicts []*placement.Verdict, before *unstructured.Unstructured) (out []Change) {
+	for _, v := range verdicts {
+		if v.Policy.Mode != placementv1.ModeEnforce || v.Err != nil {
+			continue
+		}
+		for _, c := range v.Changes {
+			if c.Immutable != "" || c.RecordsOnly() || before != nil && c.Done(before) {
+				continue
+			}
+			change := Change{Field: c.Subject(), From: c.From, To: c.To, Policy: v.Policy.Name}
+			if before != nil {
+				change.From = c.Current(before)
+			}
+			out = append(out, change)
+		}
+	}
+	return out
+}
+
+// Log writes decisions. A nil Log writes nothing. It is safe for concurrent use.
+type Log struct{ handler slog.Handler }
+
+// New returns the log to a destination, which is written to stdout; nil if it is off.
+func New(destination string, stdout io.Writer) (*Log, error) {
+	switch destination {
+	case "", Off:
+		return nil, nil
+	case Stdout:
+		return &Log{slog.NewJSONHandler(stdout, nil)}, nil
+	}
+	return nil, fmt.Errorf("--decision-log %q: must be %s or %s", destination, Off, Stdout)
+}
+
+// Write writes an entry with the present time. It cuts what is too long, and escapes what is not visible. A line that can't be written is
+// lost: a decision does not depend on its log.
+func (l *Log) Write(ctx context.Context, now time.Time, e Entry) {
+	if l == nil {
+		return
+	}
+	e.bound()
+	r := slog.NewRecord(now.UTC(), slog.LevelInfo, Message, 0)
+	r.AddAttrs(
+		slog.String("source", string(e.Source)), slog.String("action", string(e.Action)), slog.Any("object", e.Object),
+		slog.Any("policies", e.Policies), slog.Any("changes", e.Changes),
+	)
+	if e.MoreChanges > 0 {
+		r.AddAttrs(slog.Int("moreChanges", e.MoreChanges))
+	}
+	for _, list := range []struct {
+		name  string
+		texts []string
+	}{{"causes", e.Causes}, {"plans", e.Plans}, {"approvedBy", e.ApprovedBy}} {
+		if len(list.texts) > 0 {
+			r.AddAttrs(slog.Any(list.name, list.texts))
+		}
+	}
+	if e.User != "" {
+		r.AddAttrs(slog.String("user", e.User))
+	}
+	r.AddAttrs(slog.Float64("durationSeconds", e.DurationSeconds))
+	_ = l.handler.Handle(ctx, r)
+}
+
+// bound cuts the entry to its limits.
+func (e *Entry) bound() {
+	if n := len(e.Changes); n > maxChanges {
+		e.Changes, e.MoreChanges = e.Changes[:maxChanges], n-maxChanges
+	}
+	e.Changes = slices.Clone(e.Changes)
+	for i := range e.Changes {
+		c := &e.Changes[i]
+		c.Field, c.From, c.To = text(c.Field), optional(c.From), optional(c.To)
+	}
+	e.Causes = texts(e.Causes)
+	e.User, e.ApprovedBy = text(e.User), texts(e.ApprovedBy)
+	e.Object.Kind, e.Object.Name = text(e.Object.Kind), text(e.Object.Name)
+}
+
+// text returns a text without characters that are not visible, of at most maxValue bytes.
+func text(of string) string {
+	if len(of) > maxValue {
+		of = strings.ToValidUTF8(of[:maxValue-3], "") + "..."
+	}
+	return printable.Text(of)
+}
+
+func texts(of []string) []string {
+	out := make([]string, len(of))
+	for i, t := range of {
+		out[i] = text(t)
+	}
+	return out
+}
+
+func optional(of *string) *string {
+	if of == nil {
+		return nil
+	}
+	return new(text(*of))
+}

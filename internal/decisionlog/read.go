@@ -1,0 +1,84 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package decisionlog
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+)
+
+// maxLine is the maximum length of a line of a log, in bytes.
+const maxLine = 1 << 20
+
+// Read returns the entries of a log. It skips the lines of other programs. It takes lines with the prefixes that kubectl logs adds with
+// --prefix and --timestamps.
+func Read(r io.Reader) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		lines := bufio.NewScanner(r)
+		lines.Buffer(nil, maxLine)
+		number := 0
+		for lines.Scan() {
+			number++
+			entry, ok, err := parse(lines.Text())
+			if err != nil {
+				err = fmt.Errorf("line %d: %w", number, err)
+			}
+			if (ok || err != nil) && !yield(entry, err) {
+				return
+			}
+		}
+		if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+			yield(Entry{}, fmt.Errorf("line %d has more than %d bytes", number+1, maxLine))
+		} else if err != nil {
+			yield(Entry{}, err)
+		}
+	}
+}
+
+// parse parses a line. ok is false for the line of another program.
+func parse(line string) (out Entry, ok bool, err error) {
+	line = withoutPrefix(line)
+	var head struct {
+		Message string `json:"msg"`
+	}
+	if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &head) != nil || head.Message != Message {
+		return out, false, nil
+	}
+	if err := json.Unmarshal([]byte(line), &out); err != nil {
+		return out, false, fmt.Errorf("the decision can't be read: %w", err)
+	}
+	return out, true, nil
+}
+
+// withoutPrefix removes the name of the pod and the time before a line of kubectl logs.
+func withoutPrefix(line string) string {
+	if strings.HasPrefix(line, "[pod/") {
+		_, line, _ = strings.Cut(line, "] ")
+	}
+	if first, rest, ok := strings.Cut(line, " "); ok {
+		if _, err := time.Parse(time.RFC3339Nano, first); err == nil {
+			return rest
+		}
+	}
+	return line
+}
