@@ -936,6 +936,15 @@ type RemediationPlan struct {
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 
+	// causes are the changes that made the plan necessary: the generation of the policy that came into force, or which object changed, and
+	// which of its fields that the policy reads. Those that cause the most moves come first. The values of fields are only named of clusters.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	Causes []string `json:"causes,omitempty"`
+
 	// startTime is when the plan was made.
 	// +required
 	StartTime metav1.Time `json:"startTime,omitzero"`

@@ -184,7 +184,7 @@ func newLeader(t testing.TB) *leader {
 	ledger := remediation.NewLedger()
 	l.Controller = New(Deps{
 		Registry: registry, Decider: &placement.Decider{Policies: registry, Namespaces: teams{}, Keyring: keyring},
-		Catalog: served{}, Ledger: ledger, Scheduler: remediation.NewScheduler(remediation.Limits{}, ledger, FeedsItself(registry)), Deliveries: undelivered{}, Metrics: m, Clock: clock.RealClock{},
+		Catalog: served{}, Data: data, Ledger: ledger, Scheduler: remediation.NewScheduler(remediation.Limits{}, ledger, FeedsItself(registry)), Deliveries: undelivered{}, Metrics: m, Clock: clock.RealClock{},
 		Ready: func(context.Context) bool { return true }, Changed: func(string) {},
 	})
 	l.objects.start(l.work)

@@ -112,10 +112,10 @@ func (b *changes) cause(p *placement.Policy, state *placement.PolicyState) (caus
 		concerned = b.remoteRevision
 	}
 	if b.predicateData && usesPredicates(binding) {
-		data.Insert("the nodes or pods that the policy's predicates read")
+		data.Insert(predicatesData)
 	}
 	if len(data) == 0 {
-		data.Insert("data that the policy reads")
+		data.Insert(anyData)
 	}
 	return remediation.Cause{Data: data}, concerned || b.all || !state.Decides(p)
 }
@@ -196,7 +196,7 @@ func budgeted(versions []*placement.Policy) *placement.Policy {
 
 // NamespaceChanged enqueues the objects of a namespace because policies' selectors may match it now, or no longer.
 func (c *Controller) NamespaceChanged(namespace string) {
-	c.enqueueTogether(remediation.Cause{}, c.Registry.InForce(), c.objects.within(namespace))
+	c.enqueueTogether(c.namespaceCause(namespace), c.Registry.InForce(), c.objects.within(namespace))
 }
 
 // listed enqueues objects that were added, changed or deleted when a type was listed.
@@ -216,6 +216,9 @@ func (c *Controller) selecting(resource schema.GroupVersionResource) (out []*pla
 
 // follow processes changes of policies and data until ctx ends.
 func (c *Controller) follow(ctx context.Context) {
+	if c.Data != nil {
+		c.swept.Store(new(c.Data.State()))
+	}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		select {
 		case <-ctx.Done():
@@ -230,7 +233,16 @@ func (c *Controller) catchUp(ctx context.Context) {
 	policies := c.backlog.policies()
 	c.policiesChanged(ctx, policies)
 	changes := c.backlog.take(len(policies))
+	if c.Data == nil {
+		c.sweep(ctx, &changes)
+		return
+	}
+	// Until the sweep ends, what changed since the sweep before may be the cause of a decision.
+	state := c.Data.State()
 	c.sweep(ctx, &changes)
+	c.swept.Store(&state)
+	// It keeps the state before the sweep in memory.
+	c.lately.Store(nil)
 }
 
 // policiesChanged enqueues the objects that the policies match or may have matched.
@@ -243,7 +255,7 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 	}
 	// An object that did not settle under the earlier policy may settle under the new one.
 	c.Scheduler.ForgetPatches(func(key remediation.Key) bool { return selects(key.Resource) })
-	c.assess(ctx, remediation.Cause{Policy: true}, policies, func(enqueue func([]remediation.Key)) {
+	c.assess(ctx, remediation.Cause{Policy: true}, nil, policies, func(enqueue func([]remediation.Key)) {
 		for resource, byNamespace := range c.objects.idle(selects) {
 			for namespace, objects := range byNamespace {
 				matchers := c.matchers(ctx, policies, resource, namespace)
@@ -299,7 +311,8 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 			evaluate := func(namespace string, input map[string]any) (placement.Decision, error) {
 				return c.evaluate(placement.WithNamespace(ctx, namespace), p, input)
 			}
-			c.assess(ctx, cause, []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.groups.Sweep(p, evaluate, enqueue) })
+			facts := func() []remediation.Fact { return c.facts(p) }
+			c.assess(ctx, cause, facts, []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.groups.Sweep(p, evaluate, enqueue) })
 			return nil
 		})
 	}
@@ -308,16 +321,28 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 
 // enqueueTogether enqueues objects that must be decided again because of one change. A change that concerns several objects is assessed.
 func (c *Controller) enqueueTogether(cause remediation.Cause, policies []*placement.Policy, keys []remediation.Key) {
-	if len(keys) > 1 {
-		c.assess(context.Background(), cause, policies, func(enqueue func([]remediation.Key)) { enqueue(keys) })
-	} else {
-		c.objects.enqueue(keys...)
+	switch {
+	case len(keys) > 1:
+		c.assess(context.Background(), cause, nil, policies, func(enqueue func([]remediation.Key)) { enqueue(keys) })
+		return
+	case !cause.Unknown():
+		c.Ledger.Blame(c.Clock.Now(), cause, namesOf(policies), keys...)
 	}
+	c.objects.enqueue(keys...)
+}
+
+func namesOf(policies []*placement.Policy) []string {
+	out := make([]string, len(policies))
+	for i, p := range policies {
+		out[i] = p.Name
+	}
+	return out
 }
 
 // assess enqueues the objects that find passes to its argument. Patches for the policies wait until all these objects are decided. Then
-// the ledger knows what the change that causes the decisions requires, and whether it would harm too many objects.
-func (c *Controller) assess(ctx context.Context, cause remediation.Cause, policies []*placement.Policy, find func(enqueue func([]remediation.Key))) {
+// the ledger knows what the change that causes the decisions requires, and whether it would harm too many objects. facts, if it is not nil,
+// returns the facts of the cause. It is called once there are such objects.
+func (c *Controller) assess(ctx context.Context, cause remediation.Cause, facts func() []remediation.Fact, policies []*placement.Policy, find func(enqueue func([]remediation.Key))) {
 	remediated := sets.New[string]()
 	for _, p := range policies {
 		if p.RemediatesExisting() && c.Registry.Get(p.Name).Decides(p) {
@@ -326,6 +351,10 @@ func (c *Controller) assess(ctx context.Context, cause remediation.Cause, polici
 	}
 	assessment := c.Ledger.Assess(c.Clock.Now(), cause, sets.List(remediated)...)
 	find(func(keys []remediation.Key) {
+		if facts != nil {
+			assessment.Explain(withFacts(cause, facts()))
+			facts = nil
+		}
 		assessment.Add(keys...)
 		c.objects.enqueue(keys...)
 	})

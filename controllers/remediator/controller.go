@@ -25,6 +25,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -44,7 +45,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/berth-dev/berth/internal/decisionlog"
 	"github.com/berth-dev/berth/internal/delivery"
+	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/notify"
@@ -84,6 +87,10 @@ type Deps struct {
 	Ledger   *remediation.Ledger
 	// Scheduler says when objects may be patched.
 	Scheduler *remediation.Scheduler
+	// Data is what the engine has replicated. It may be nil; then causes do not name the objects that changed.
+	Data *embedded.Data
+	// Decisions is the log of decisions. It may be nil.
+	Decisions *decisionlog.Log
 	// Deliveries know where delivered objects run.
 	Deliveries Deliveries
 	Events     *events.Recorder
@@ -121,6 +128,10 @@ type Controller struct {
 	resumed chan struct{}
 	// releases reconciles policies that administrators approve or release.
 	releases *releases
+	// swept is the state of the data when the last sweep began that has ended. lately has the newest changes since then that were read; nil
+	// if none were.
+	swept  atomic.Pointer[embedded.State]
+	lately atomic.Pointer[dataChanges]
 	// scheduled holds the names of the calls that after delays.
 	scheduled sync.Map
 }

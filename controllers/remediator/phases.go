@@ -35,7 +35,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/berth-dev/berth/internal/events"
@@ -205,6 +204,7 @@ func (c *Controller) record(ctx context.Context, s *scope) bool {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(tracing.Decision.String(s.outcome.Digest()))
 	}
+	c.blame(s.key, verdicts)
 	c.conclude(ctx, c.Ledger.Record(s.key, s.object.GetUID(), s.object.GetResourceVersion(), verdicts, unsettled)...)
 	_, _, clusters := s.outcome.ClustersIn(s.object)
 	c.census.Record(s.key, clusters, verdicts)
@@ -259,12 +259,15 @@ func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.
 			c.objects.enqueueAfter(decided, predicateSettle)
 		}
 	}
-	policies := make([]*placement.Policy, len(verdicts))
+	policies, cause := make([]*placement.Policy, len(verdicts)), remediation.Cause{}
 	for i, v := range verdicts {
 		policies[i] = v.Policy
+		// A change of data may be found here before the sweep that it causes.
+		if found := c.dataCause(v.Policy); cause.Unknown() {
+			cause = found
+		}
 	}
-	// A change of data may be found here before the sweep that it causes.
-	c.enqueueTogether(remediation.Cause{Data: sets.New("data that the policy reads")}, policies, again)
+	c.enqueueTogether(cause, policies, again)
 }
 
 // errNotTaken is the error of a patch that changed nothing.
@@ -277,6 +280,7 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 	if !c.ask(s) {
 		return
 	}
+	began, reasons := c.Clock.Now(), c.Ledger.Reasons(s.key, s.due)
 	send, made, outcome := c.patch, events.Remediated, metrics.RemediationPatched
 	if s.due.Evicts(s.key.Resource.GroupResource()) {
 		send, made, outcome = c.evict, events.Evicted, metrics.RemediationEvicted
@@ -288,7 +292,8 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 	switch {
 	case patch.Ending == remediation.Made:
 		c.count(ctx, s, outcome)
-		c.emit(s, made, "%s", s.due)
+		c.emit(s, made, "%s", movedNote(s.due.String(), reasons))
+		c.logMove(ctx, s, outcome, began, reasons)
 		if result.Unsettled {
 			c.emit(s, events.RemediationStopped, "%s: its decision keeps changing after its own patch", s.due.Policies())
 		}

@@ -179,6 +179,8 @@ type Assessment struct {
 	waits   map[string]int
 	// complete reports whether all objects have been added.
 	complete bool
+	// occasion is the change.
+	occasion *occasion
 }
 
 // unknown are the policies that match a pending object if these are not known yet.
@@ -188,6 +190,7 @@ var unknown = []string{""}
 func (l *Ledger) Assess(now time.Time, cause Cause, policies ...string) *Assessment {
 	defer l.lock()()
 	out := &Assessment{ledger: l, accounts: map[string]*account{}, since: now, pending: map[Key][]string{}, waits: map[string]int{}}
+	out.occasion = &occasion{cause: cause, since: now}
 	for _, name := range policies {
 		a := l.account(name)
 		if a.open == 0 && now.Sub(a.ended) >= assessmentGap {
@@ -195,7 +198,9 @@ func (l *Ledger) Assess(now time.Time, cause Cause, policies ...string) *Assessm
 		}
 		a.open++
 		a.long = now.Sub(a.began) >= AssessmentLimit
-		a.causes = a.causes.and(cause)
+		if cause.Policy {
+			a.inForce = out.occasion
+		}
 		out.accounts[name] = a
 	}
 	l.assessments = append(l.assessments, out)
@@ -370,6 +375,7 @@ func (l *Ledger) end(of *Assessment, now time.Time, ended sets.Set[string]) bool
 		if !decided {
 			for key := range of.pending {
 				l.late[key] = l.late[key].Union(sets.New(name))
+				l.blame(key, blame{[]string{name}, of.occasion})
 			}
 		}
 		a.open--

@@ -67,6 +67,9 @@ type Ledger struct {
 	// assessments are those that are not concluded. late are the objects that were not decided when an assessment ended, with its policies.
 	assessments []*Assessment
 	late        map[Key]sets.Set[string]
+	// blamed has why objects are decided again that are in no assessment. joined is the last result of join.
+	blamed map[Key][]blame
+	joined *occasion
 	// skipped are the objects that can't be decided for now.
 	skipped sets.Set[Key]
 	// contested are the objects that others change back. They are unsettled in the findings.
@@ -117,6 +120,8 @@ type finding struct {
 	// share.
 	move    moveID
 	planned share
+	// why is the occasion of the move; nil if the object or its namespace changed, and without a move.
+	why *occasion
 	// version is the resource version of the object that was decided.
 	version string
 }
@@ -203,7 +208,7 @@ func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, uns
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
-		accounts: map[string]*account{}, byKey: map[Key][]string{}, late: map[Key]sets.Set[string]{}, skipped: sets.New[Key](), contested: map[Key]contest{},
+		accounts: map[string]*account{}, byKey: map[Key][]string{}, late: map[Key]sets.Set[string]{}, blamed: map[Key][]blame{}, skipped: sets.New[Key](), contested: map[Key]contest{},
 	}
 }
 
@@ -276,6 +281,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 		delete(l.contested, key)
 	}
 	delete(l.late, key)
+	delete(l.blamed, key)
 	l.skipped.Delete(key)
 	l.assessed(key)
 	l.recorded.Publish(key)
@@ -297,6 +303,11 @@ func (l *Ledger) record(key Key, a *account, v *placement.Verdict, now finding, 
 		a.types[key.Resource] += count(!known)
 		l.count(key, v, a, before, known, now)
 		now.plan(before, by)
+		if now.move == before.move {
+			now.why = before.why
+		} else if now.move != (moveID{}) {
+			now.why = l.occasionOf(key, v.Policy.Name, v.Policy.Generation, a, known)
+		}
 		now.unseen = before.unseen && before.version == now.version
 		a.objects[key] = now
 	}

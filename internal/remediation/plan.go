@@ -25,11 +25,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/internal/placement"
@@ -51,8 +49,10 @@ import (
 type Plan struct {
 	// Digest identifies the moves: the same moves have the same digest, also if another program computes it.
 	Digest string
-	// Cause is why the objects were decided, Generation the policy's generation that decided them, and Since when that was done.
+	// Cause is why the plan was made, and Causes describe it. Generation is the policy's generation that decided the objects, and Since when
+	// that was done.
 	Cause      Cause
+	Causes     []string
 	Generation int64
 	Since      time.Time
 	// Moves is the number of objects to patch, and Done the number of those that no longer have to be patched.
@@ -89,30 +89,6 @@ func (m PlannedMove) Action() string {
 
 // Evicts reports whether the object is evicted for the changes.
 func (m PlannedMove) Evicts() bool { return evicts(m.Resource.GroupResource(), m.Changes) }
-
-// Cause is why objects have to be decided again. The zero value stands for changes of objects or of namespaces.
-type Cause struct {
-	// Policy is set if another generation came into force. Data are the names of the changed data that the policy reads.
-	Policy bool
-	Data   sets.Set[string]
-}
-
-// and returns both causes.
-func (c Cause) and(other Cause) Cause {
-	return Cause{c.Policy || other.Policy, c.Data.Union(other.Data)}
-}
-
-// Explain describes the cause for a policy of which a generation decides.
-func (c Cause) Explain(generation int64) string {
-	switch {
-	case c.Policy:
-		return fmt.Sprintf("generation %d of the policy came into force", generation)
-	case len(c.Data) > 0:
-		return strings.Join(sets.List(c.Data), ", ") + " changed"
-	default:
-		return "objects or namespaces changed"
-	}
-}
 
 // Approval is the approval of a plan.
 type Approval struct {
@@ -275,8 +251,9 @@ type planning struct {
 	moves, planned, changed, undecided, unseen int
 	// refused reports whether Permit refused a move of the plan, so that its objects must be decided again once they may be moved.
 	refused bool
-	// causes are why objects have been decided since the newest plan.
-	causes Cause
+	// inForce is the occasion that a generation came into force, until objects have been assessed; nil for none. shared is the occasion of the
+	// move that was found last.
+	inForce, shared *occasion
 	// approval is the newest one, of whatever plan; nil for none. unsaved is the digest of the plan that ConcludeAssessments said to store.
 	approval *Approval
 	unsaved  string
@@ -385,11 +362,12 @@ func (a *account) replan(now time.Time) bool {
 		// The objects of a type that nothing watched before, or of the earlier plan, are still to come.
 		return false
 	}
-	cause := a.causes
-	if a.causes = (Cause{}); a.strays() == 0 {
+	a.inForce = nil
+	if a.strays() == 0 {
 		return false
 	}
-	plan, kinds := &Plan{Cause: cause, Generation: a.generation, Since: now, Moves: a.moves}, map[string]int{}
+	cause, causes := a.causeOfStrays()
+	plan, kinds := &Plan{Cause: cause, Causes: causes, Generation: a.generation, Since: now, Moves: a.moves}, map[string]int{}
 	ids, sample := make([]moveID, 0, a.moves), []Key{}
 	for key, f := range a.objects {
 		result := f.result()

@@ -139,7 +139,9 @@ func TestPlanContents(t *testing.T) {
 	}
 	a := l.Assess(now, remediation.Cause{Data: sets.New("nodes")}, "p")
 	a.Add(slices.Collect(maps.Keys(found))...)
-	l.Assess(now, remediation.Cause{Data: sets.New("clusterprofiles.multicluster.x-k8s.io")}, "p").Complete()
+	other := l.Assess(now, remediation.Cause{Data: sets.New("clusterprofiles.multicluster.x-k8s.io")}, "p")
+	other.Add(slices.Collect(maps.Keys(found))...)
+	other.Complete()
 	a.Complete()
 	for k, verdicts := range found {
 		l.Record(k, "u", "1", verdicts, false)
@@ -154,7 +156,8 @@ func TestPlanContents(t *testing.T) {
 	}
 	want := &remediation.Plan{
 		Digest: got.Digest, Cause: remediation.Cause{Data: sets.New("nodes", "clusterprofiles.multicluster.x-k8s.io")}, Generation: 7, Since: now,
-		Moves: 14, Denied: 1, Undecided: 1, LeftAlone: 2,
+		Causes: []string{"clusterprofiles.multicluster.x-k8s.io changed", "nodes changed"},
+		Moves:  14, Denied: 1, Undecided: 1, LeftAlone: 2,
 		Transitions: []remediation.Transition{{Change: to(new("us"), new("eu")), Objects: 13}, {Change: to(new("eu"), nil), Objects: 1}, {Change: placement.Change{Field: "labels", Key: "l", To: new("v")}, Objects: 1}},
 		Sample: []remediation.PlannedMove{
 			{Key: key("deployments", "a", "both"), Changes: []placement.Change{to(new("us"), new("eu")), {Field: "labels", Key: "l", To: new("v")}}},

@@ -529,13 +529,13 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 	}
 	out := &placementv1.RemediationPlan{
 		Digest: p.Digest, State: f.planState(p), Reason: placementv1.PlanObjectsChanged, Message: truncate(p.Cause.Explain(p.Generation), maxDependencyMessage),
-		StartTime: metav1.NewTime(p.Since.Truncate(time.Second)), Moves: int32(p.Moves), Done: new(int32(p.Done)),
+		Causes: p.Causes, StartTime: metav1.NewTime(p.Since.Truncate(time.Second)), Moves: int32(p.Moves), Done: new(int32(p.Done)),
 		Rollouts: int32(f.Waiting.Rollouts), Denied: int32(p.Denied), Undecided: int32(p.Undecided), LeftAlone: int32(p.LeftAlone),
 	}
 	switch {
 	case old != nil && old.Digest == p.Digest:
 		// An earlier leader made the same plan.
-		out.Reason, out.Message, out.StartTime = old.Reason, old.Message, old.StartTime
+		out.Reason, out.Message, out.Causes, out.StartTime = old.Reason, old.Message, old.Causes, old.StartTime
 	case p.Cause.Policy:
 		out.Reason = placementv1.PlanPolicyChanged
 	case len(p.Cause.Data) > 0:

@@ -568,7 +568,7 @@ func TestPlan(t *testing.T) {
 	since := time.Date(2026, 1, 1, 0, 0, 0, 500, time.UTC)
 	made := func() *remediation.Plan {
 		return &remediation.Plan{
-			Digest: "d1", Cause: remediation.Cause{Policy: true}, Generation: 4, Since: since, Moves: 3, Done: 1, Denied: 4, Undecided: 5, LeftAlone: 6,
+			Digest: "d1", Cause: remediation.Cause{Policy: true}, Causes: []string{"the first", "the second"}, Generation: 4, Since: since, Moves: 3, Done: 1, Denied: 4, Undecided: 5, LeftAlone: 6,
 			Transitions: []remediation.Transition{{Change: placement.Change{Field: "annotations", Key: "a/b", From: new("x"), To: new(strings.Repeat("y", 300))}, Objects: 3}},
 			Sample: []remediation.PlannedMove{{
 				Key: remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Namespace: "shop", Name: "web"}, Changes: []placement.Change{{Field: "annotations", Key: "a/b", To: new("x")}},
@@ -578,6 +578,7 @@ func TestPlan(t *testing.T) {
 	want := func(change func(*placementv1.RemediationPlan)) *placementv1.RemediationPlan {
 		out := &placementv1.RemediationPlan{
 			Digest: "d1", State: placementv1.PlanInProgress, Reason: placementv1.PlanPolicyChanged, Message: "generation 4 of the policy came into force",
+			Causes:    []string{"the first", "the second"},
 			StartTime: metav1.NewTime(since.Truncate(time.Second)), Moves: 3, Done: new(int32(1)), Denied: 4, Undecided: 5, LeftAlone: 6,
 			Transitions: []placementv1.PlanTransition{{Field: "annotation a/b", From: new("x"), To: new(strings.Repeat("y", 253) + "..."), Objects: 3}},
 			Sample:      []placementv1.PlannedMove{{Resource: "deployments.apps", Namespace: "shop", Name: "web", Changes: "set annotation a/b to x"}},
@@ -607,7 +608,7 @@ func TestPlan(t *testing.T) {
 			p.Reason, p.Message = placementv1.PlanObjectsChanged, "objects or namespaces changed"
 		})},
 		"SamePlanOfANewLeader": {func(f *status.Facts) {
-			f.Report.Plan.Cause, f.Report.Plan.Since = remediation.Cause{}, since.Add(time.Hour)
+			f.Report.Plan.Cause, f.Report.Plan.Causes, f.Report.Plan.Since = remediation.Cause{}, []string{"the leader changed"}, since.Add(time.Hour)
 		}, want(same), want(same)},
 		"NewLeaderReads":   {func(f *status.Facts) { f.Report.Plan, f.MatchedWatches = nil, watches.State{} }, want(same), want(same)},
 		"NewLeaderDecides": {func(f *status.Facts) { f.Report.Plan, f.Deciding = nil, true }, want(same), want(same)},

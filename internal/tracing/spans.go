@@ -47,6 +47,8 @@ const (
 	Operation  = attribute.Key("berth.request.operation")
 	Request    = attribute.Key("berth.request.uid")
 	DryRun     = attribute.Key("berth.request.dry_run")
+	// Cause has the texts that say why remediation moves an object.
+	Cause = attribute.Key("berth.cause")
 	// Round is the number of the attempt and starts at 1. Requests is the number of requests decided together. Writes
 	// is the number of quotas stored. Conflicts is the number of writes that failed with a conflict.
 	Round     = attribute.Key("berth.quota.round")
