@@ -17,9 +17,12 @@ limitations under the License.
 package setup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -34,6 +37,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/berth-dev/berth/controllers/writers"
+	"github.com/berth-dev/berth/internal/decisionlog"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/restore"
@@ -60,6 +64,8 @@ type base struct {
 
 	metrics *metrics.Metrics
 	events  *events.Recorder
+	// decisions is the log of decisions; nil if it is off.
+	decisions *decisionlog.Log
 }
 
 // newBase creates the manager and what needs nothing else.
@@ -69,6 +75,10 @@ func newBase(o Options, s *settings, provider *tracing.Provider, served *servedC
 		return nil, err
 	}
 	m, err := metrics.New(o.registerer())
+	if err != nil {
+		return nil, err
+	}
+	decisions, err := decisionlog.New(o.DecisionLog, cmp.Or[io.Writer](o.DecisionLogOutput, os.Stdout))
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +95,7 @@ func newBase(o Options, s *settings, provider *tracing.Provider, served *servedC
 		liveNamespaces: &watches.Namespaces{Cached: mgr.GetAPIReader(), Live: mgr.GetAPIReader()},
 		metrics:        m,
 		events:         events.New(mgr.GetEventRecorder("berth")),
+		decisions:      decisions,
 	}, nil
 }
 

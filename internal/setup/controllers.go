@@ -163,6 +163,7 @@ func newRemediation(base *base, evaluation *evaluation, loading *loading, delive
 	c := remediator.New(remediator.Deps{
 		Client: base.served.dynamic, Core: base.served.core, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog, Ledger: ledger, Scheduler: scheduler,
 		Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{}, Identity: base.served.identity,
+		Data: evaluation.data, Decisions: base.decisions,
 		Ready:      ready.isReady,
 		Tracing:    base.tracing,
 		Changed:    base.topics.policyFacts.Publish,

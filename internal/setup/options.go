@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"runtime"
@@ -30,6 +31,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
+	"github.com/berth-dev/berth/internal/decisionlog"
 	"github.com/berth-dev/berth/internal/freshness"
 	"github.com/berth-dev/berth/internal/predicates"
 )
@@ -100,6 +102,10 @@ type Options struct {
 	TracingEndpoint string
 	// TracingSamplingPerMillion is how many of a million traces that begin in Berth are recorded.
 	TracingSamplingPerMillion int
+	// DecisionLog is where the log of decisions is written: decisionlog.Off or decisionlog.Stdout.
+	DecisionLog string
+	// DecisionLogOutput replaces the standard output for the log of decisions; nil does not.
+	DecisionLogOutput io.Writer
 	// LeaderElection enables leader election. Without it, only one replica may run.
 	LeaderElection bool
 	// LeaseDuration is how long a leader that does not renew its lease remains the leader. The leader itself stops
@@ -159,6 +165,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.PprofAddress, "pprof-bind-address", "", "Address at which profiles are served, such as localhost:6060; empty for nowhere. Whoever reaches it may read them.")
 	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", "", "Where an OpenTelemetry collector takes traces over gRPC, such as http://collector.observability:4317; https:// for TLS, empty for no traces.")
 	f.IntVar(&o.TracingSamplingPerMillion, "tracing-sampling-rate-per-million", 10000, "How many of a million traces that begin in Berth are recorded. Of those that the API server begins, what it samples is.")
+	f.StringVar(&o.DecisionLog, "decision-log", decisionlog.Off, "Where a line of JSON is written for each decision that places or moves an object: stdout, or off.")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader among the replicas.")
 	f.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long a leader that was lost without a word still counts as one.")
 	f.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader tries to renew its lease before it gives up; shorter than the lease.")

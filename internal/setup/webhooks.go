@@ -65,6 +65,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 			InForce:     func(p *placement.Policy) bool { return evaluation.registry.Get(p.Name).Decides(p) },
 			Remediation: remediator.Recognize(base.served.identity),
 			Parents:     &placementmutator.Parents{Client: base.served.dynamic, Scales: scales},
+			Decisions:   base.decisions,
 		}
 		register(path, base.tracing.Handler("admission placement", controllers.readiness.guard(review.New(handler, memory, placementmutator.Deadline))))
 	}

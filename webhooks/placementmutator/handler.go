@@ -38,6 +38,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/audit"
+	"github.com/berth-dev/berth/internal/decisionlog"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
@@ -58,6 +59,8 @@ type Handler struct {
 	Events  *events.Recorder
 	Metrics *metrics.Metrics
 	Clock   clock.PassiveClock
+	// Decisions is the log of decisions. It may be nil.
+	Decisions *decisionlog.Log
 	// FailurePolicy is what the API server does if this webhook does not respond. The handler treats a request that
 	// can't be decided the same way.
 	FailurePolicy placementv1.FailurePolicy
@@ -132,8 +135,10 @@ func (h *Handler) decideObjects(ctx context.Context, req admission.Request, deco
 			return h.evaluate(ctx, p, input)
 		},
 	}
+	began := h.Clock.Now()
 	decide := (*placement.Decider).Decide
-	if remediates, permits := h.Remediation(&req.AdmissionRequest); remediates {
+	remediates, permits := h.Remediation(&req.AdmissionRequest)
+	if remediates {
 		decide = func(d *placement.Decider, ctx context.Context, r placement.Request) (*placement.Outcome, error) {
 			return d.Remediate(ctx, r, permits)
 		}
@@ -149,7 +154,40 @@ func (h *Handler) decideObjects(ctx context.Context, req admission.Request, deco
 	if why := h.refuseHolder(decoded, outcome); why != "" {
 		return review.Denied(metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: why}), metrics.AnswerDenied
 	}
-	return h.respond(ctx, req, obj, outcome)
+	response, answer := h.respond(ctx, req, obj, outcome)
+	// The leader, which knows the cause, logs its own patches.
+	if h.Decisions != nil && response.Allowed && outcome.Object != nil && !remediates && !dryRun(req) {
+		h.log(ctx, req, decoded, outcome, began)
+	}
+	return response, answer
+}
+
+// log writes what the request changes of the placement to the log of decisions.
+func (h *Handler) log(ctx context.Context, req admission.Request, decoded *objects, outcome *placement.Outcome, began time.Time) {
+	action, old := decisionlog.Created, &unstructured.Unstructured{}
+	if req.Operation == admissionv1.Update {
+		// A field that can't be decoded has no value in the log.
+		_ = decoded.old.complete()
+		action, old = decisionlog.Updated, decoded.old.object
+	}
+	changes := decisionlog.ChangesOf(outcome.Verdicts, old)
+	if len(changes) == 0 {
+		return
+	}
+	now := h.Clock.Now()
+	h.Decisions.Write(ctx, now, decisionlog.Entry{
+		Source: decisionlog.Admission, Action: action,
+		Object:   decisionlog.ObjectOf(schema.GroupVersionResource(req.Resource), req.Namespace, decoded.obj.object),
+		Policies: decisionlog.PoliciesOf(changing(outcome.Verdicts, changes)), Changes: changes, User: req.UserInfo.Username,
+		DurationSeconds: now.Sub(began).Seconds(),
+	})
+}
+
+// changing returns the verdicts of the policies that make changes.
+func changing(verdicts []*placement.Verdict, changes []decisionlog.Change) []*placement.Verdict {
+	return slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool {
+		return !slices.ContainsFunc(changes, func(c decisionlog.Change) bool { return c.Policy == v.Policy.Name })
+	})
 }
 
 // decideFunc is the method of a Decider that decides a request.
