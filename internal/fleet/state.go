@@ -89,6 +89,9 @@ func (b *builder) assess(o simulation.Object, verdicts []*placement.Verdict) fin
 			out = worse(out, finding{Violating, fmt.Sprintf("%s can't decide it: %v", v.Policy.Name, v.Err), true})
 		case len(v.Decision.Errors) > 0:
 			out = worse(out, finding{Violating, denial(v), true})
+		case len(whole(v).Decision.Errors) > 0:
+			// An approval does not help either.
+			out = worse(out, finding{state: Violating, reason: denial(whole(v))})
 		default:
 			out = worse(out, b.difference(o, v, blocked))
 		}

@@ -137,6 +137,17 @@ func (f *Fleet) Table(by By) *Table {
 	return out
 }
 
+// States counts the objects by state that count for a kind of places, each once.
+func (f *Fleet) States(by By) map[State]int {
+	out := map[State]int{}
+	for i := range f.Objects {
+		if o := &f.Objects[i]; o.counts(by) {
+			out[o.State]++
+		}
+	}
+	return out
+}
+
 // comparePlaces orders places by name. The one of objects that are nowhere is the last.
 func comparePlaces(a, b *Place) int {
 	if a.Name == "" || b.Name == "" {
