@@ -153,30 +153,42 @@ func (o *checkOptions) validator(ctx context.Context, objects []*unstructured.Un
 	if err != nil {
 		return nil, nil, err
 	}
-	out := &policyvalidator.Validator{
+	if o.live || len(o.from) > 0 {
+		cluster, _, err := o.cluster(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return cluster, completeValidator(cluster, options), nil
+	}
+	// Directories also have files of other tools, without objects.
+	others := slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool {
+		return obj.GetKind() == "PlacementPolicy" || obj.GetName() == ""
+	})
+	cluster, err := simulation.NewStatic(simulation.KubernetesDiscovery(), inventories, others...)
+	if err != nil {
+		return nil, nil, err
+	}
+	return cluster, newValidator(cluster, options), nil
+}
+
+// newValidator returns the validator of the webhook for a cluster of which only the types are known.
+func newValidator(cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
+	return &policyvalidator.Validator{
 		Checker: embedded.New(embedded.NewData(), embedded.Options{Predicates: options.Predicates}), OwnNamespace: options.OwnNamespace,
 		ClusterPredicates: options.Predicates.NamesOf(predicates.Clusters), Templates: options.Templates,
+		Catalog: cluster.Catalog(), Scales: scalesOf{cluster},
 	}
-	var cluster simulation.Cluster
-	if o.live || len(o.from) > 0 {
-		if cluster, _, err = o.cluster(ctx); err != nil {
-			return nil, nil, err
-		}
-		out.Clusters, out.Namespaces, out.Nodes, out.PriorityClasses = clustersOf{cluster}, namespacesOf{cluster}, nodesOf{cluster}, classesOf{cluster}
-	} else {
-		// Directories also have files of other tools, without objects.
-		others := slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool {
-			return obj.GetKind() == "PlacementPolicy" || obj.GetName() == ""
-		})
-		if cluster, err = simulation.NewStatic(simulation.KubernetesDiscovery(), inventories, others...); err != nil {
-			return nil, nil, err
-		}
-	}
+}
+
+// completeValidator returns the validator of the webhook for a cluster that has all its objects. It compares the types of fields if the
+// cluster is the one of an API server.
+func completeValidator(cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
+	out := newValidator(cluster, options)
+	out.Clusters, out.Namespaces, out.Nodes, out.PriorityClasses = clustersOf{cluster}, namespacesOf{cluster}, nodesOf{cluster}, classesOf{cluster}
 	if live, ok := cluster.(*simulation.Live); ok {
 		out.Types = live.TypeChecker()
 	}
-	out.Catalog, out.Scales = cluster.Catalog(), scalesOf{cluster}
-	return cluster, out, nil
+	return out
 }
 
 // check checks one policy.

@@ -401,8 +401,9 @@ func TestHostileStructures(t *testing.T) {
 
 // TestEveryCommandIsHostile checks that the tests of this file run each command.
 func TestEveryCommandIsHostile(t *testing.T) {
-	// These read an API server: see TestHostileReports. snapshot prints nothing of objects. For history, see TestHostileHistory.
-	tested := sets.New("kubectl berth history", "kubectl berth doctor", "kubectl berth cleanup", "kubectl berth approve", "kubectl berth snapshot")
+	// These read an API server: see TestHostileReports. snapshot and console print nothing of objects; for the pages of the console, see
+	// its TestBrowser. For history, see TestHostileHistory.
+	tested := sets.New("kubectl berth history", "kubectl berth doctor", "kubectl berth cleanup", "kubectl berth approve", "kubectl berth snapshot", "kubectl berth console")
 	root := newCommand(genericiooptions.NewTestIOStreamsDiscard())
 	for _, line := range hostileCommands {
 		if cmd, _, err := root.Find(strings.Fields(line)); err == nil {

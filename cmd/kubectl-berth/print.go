@@ -110,8 +110,8 @@ func manifest(p *placementv1.PlacementPolicy) (string, error) {
 		})
 	}
 	plain, err := render(p.Spec)
-	if err != nil {
-		return "", err
+	if err != nil || p.Spec.Rego == "" {
+		return plain, err
 	}
 	// The encoder writes text with tabs, as opa fmt formats it, as one quoted line. To make it readable, replace it by
 	// a block scalar, if that decodes to the same policy.

@@ -1,0 +1,201 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/console"
+	"github.com/berth-dev/berth/internal/simulation"
+)
+
+const consoleLong = `Open a web application that shows the fleet, why each workload is where it is, policies, plans, and quotas, and what a
+change would do. The command serves it on the loopback address until you end it with Ctrl-C, reads with your rights, and changes nothing: to
+make a change, the pages show the commands.
+
+The link that the command prints works once, in one browser. Other users of the machine and other pages can't read the console.`
+
+const consoleExample = `  # The cluster of the kubeconfig
+  kubectl berth console
+
+  # A snapshot, without a cluster
+  kubectl berth console --from cluster.json.gz
+
+  # On a machine without a browser: print the link, and forward the port
+  kubectl berth console --port 8123 --no-browser`
+
+// consoleOptions are the flags of the console command.
+type consoleOptions struct {
+	simulationFlags
+	port      int
+	noBrowser bool
+	// open opens a link in the browser of the user.
+	open func(ctx context.Context, link string) error
+}
+
+func newConsole(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &consoleOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}, open: openBrowser}
+	cmd := &cobra.Command{
+		Use:     "console",
+		Short:   "See the fleet in a browser, and try changes",
+		Long:    consoleLong,
+		Example: consoleExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.addFlags(cmd.Flags())
+	f := cmd.Flags()
+	f.IntVar(&o.port, "port", 0, "The port on the loopback address. Without it, a free one.")
+	f.BoolVar(&o.noBrowser, "no-browser", false, "Print the link, and do not open a browser.")
+	return cmd
+}
+
+func (o *consoleOptions) run(ctx context.Context) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.port)))
+	if err != nil {
+		return fmt.Errorf("--port: %w", err)
+	}
+	return o.serve(ctx, listener)
+}
+
+// Limits of the server, so that connections of other programs end that send nothing.
+const (
+	headerTimeout   = 10 * time.Second
+	shutdownTimeout = 5 * time.Second
+)
+
+// serve serves the console until the context ends.
+func (o *consoleOptions) serve(ctx context.Context, listener net.Listener) error {
+	c, guard := console.New(o.console()), console.NewGuard(listener.Addr().String())
+	server := &http.Server{Handler: guard.Handler(c.Handler()), ReadHeaderTimeout: headerTimeout, BaseContext: func(net.Listener) context.Context { return ctx }}
+	p := newPrinter(o.Out)
+	p.line("Berth's console: %s", guard.Link())
+	p.line("The link works once. End the console with Ctrl-C.")
+	if p.err != nil {
+		return errors.Join(p.err, listener.Close())
+	}
+	if !o.noBrowser {
+		if err := o.open(ctx, guard.Link()); err != nil {
+			newPrinter(o.ErrOut).line("warning: no browser opened (%v): open the link yourself", err)
+		}
+	}
+	go func() {
+		// The browser starts meanwhile. The pages show the error.
+		if err := c.Refresh(ctx); err != nil && ctx.Err() == nil {
+			newPrinter(o.ErrOut).line("warning: %v", err)
+		}
+	}()
+	closed := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		closed <- cmp.Or(server.Shutdown(ctx), server.Close())
+	}()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return <-closed
+}
+
+// console returns what the console needs of the plugin.
+func (o *consoleOptions) console() console.Config {
+	return console.Config{
+		Read:      o.read,
+		Check:     checkInConsole,
+		Manifest:  manifest,
+		Approvals: approvalsOf,
+	}
+}
+
+// read opens the cluster.
+func (o *consoleOptions) read(ctx context.Context) (*console.Reading, error) {
+	cluster, options, err := o.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &console.Reading{Cluster: cluster, Options: options, Source: strings.Join(o.from, ", ")}
+	if live, ok := cluster.(*simulation.Live); ok {
+		out.Live, out.Types, out.Recount, out.Source = true, live.TypeChecker(), true, o.contextName()
+	}
+	return out, nil
+}
+
+// contextName returns the name of the context in the kubeconfig.
+func (o *consoleOptions) contextName() string {
+	config, err := o.flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return ""
+	}
+	return cmp.Or(*o.flags.Context, config.CurrentContext)
+}
+
+// checkInConsole checks a policy against the cluster that was read.
+func checkInConsole(ctx context.Context, r *console.Reading, obj *unstructured.Unstructured) (mistakes, warnings []string) {
+	checked := check(ctx, r.Cluster, completeValidator(r.Cluster, r.Options), obj)
+	return checked.Errors, checked.Warnings
+}
+
+// approvalsOf returns what a policy waits to be approved.
+func approvalsOf(p *placementv1.PlacementPolicy) []console.Approval {
+	var out []console.Approval
+	for _, w := range waitingIn(p) {
+		out = append(out, console.Approval{Plan: w.annotation == placementv1.ApproveAnnotation, ID: w.id})
+	}
+	return out
+}
+
+// openBrowser opens a link in the browser of the user.
+func openBrowser(ctx context.Context, link string) error {
+	command := []string{"xdg-open"}
+	switch runtime.GOOS {
+	case "darwin":
+		command = []string{"open"}
+	case "windows":
+		command = []string{"rundll32", "url.dll,FileProtocolHandler"}
+	}
+	cmd := exec.CommandContext(ctx, command[0], append(command[1:], link)...)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go func() {
+		// A browser that fails says so itself.
+		_ = cmd.Wait()
+	}()
+	return nil
+}

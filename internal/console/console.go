@@ -1,0 +1,225 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/simulation"
+	"github.com/berth-dev/berth/internal/whatif"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// Assets returns the files of the web application.
+func Assets() fs.FS {
+	// The folder is embedded.
+	out, _ := fs.Sub(assets, "assets")
+	return out
+}
+
+// Reading is a cluster that was read.
+type Reading struct {
+	Cluster simulation.Cluster
+	Options simulation.Options
+	// Source names the cluster or the files for the user.
+	Source string
+	// Live reports whether it is the cluster of an API server. Otherwise it has only some types.
+	Live bool
+	// Types and Recount are those of a whatif.Session.
+	Types   whatif.Types
+	Recount bool
+}
+
+// Config is what the plugin does for the console.
+type Config struct {
+	// Read opens the cluster. The console calls it again when the user wants to see the newest state.
+	Read func(ctx context.Context) (*Reading, error)
+	// Check checks a policy as `kubectl berth check` does.
+	Check func(ctx context.Context, r *Reading, obj *unstructured.Unstructured) (errors, warnings []string)
+	// Manifest returns the YAML of a policy without its status.
+	Manifest func(p *placementv1.PlacementPolicy) (string, error)
+	// Approvals returns what the policy waits for that a user can approve, without the commands.
+	Approvals func(p *placementv1.PlacementPolicy) []Approval
+}
+
+// Approval is something that a user can approve.
+type Approval struct {
+	// Plan reports whether it is a plan. Otherwise it is the next stage of a rollout.
+	Plan bool   `json:"plan"`
+	ID   string `json:"id"`
+	// Command approves it.
+	Command string `json:"command"`
+}
+
+// Console serves the pages and the endpoints. It is safe for concurrent use.
+type Console struct {
+	config Config
+
+	mu sync.Mutex
+	// latest is the last reading; nil before the first one.
+	latest *state
+}
+
+// New returns a console. It reads nothing before the first request or Refresh.
+func New(config Config) *Console { return &Console{config: config} }
+
+// Handler returns the handler of the pages and endpoints, which a Guard has to guard.
+func (c *Console) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /", http.FileServerFS(Assets()))
+	mux.Handle("GET /api/fleet", endpoint(c.fleet))
+	mux.Handle("GET /api/objects", endpoint(c.objects))
+	mux.Handle("GET /api/cluster", endpoint(c.cluster))
+	mux.Handle("GET /api/workload", endpoint(c.workload))
+	mux.Handle("GET /api/policies", endpoint(c.policies))
+	mux.Handle("GET /api/policy", endpoint(c.policy))
+	mux.Handle("GET /api/plan", endpoint(c.plan))
+	mux.Handle("GET /api/quotas", endpoint(c.quotas))
+	mux.Handle("POST /api/whatif", endpoint(c.whatif))
+	mux.Handle("POST /api/refresh", endpoint(c.refresh))
+	return mux
+}
+
+// problem is an error with the status of its response.
+type problem struct {
+	status int
+	text   string
+}
+
+func (p problem) Error() string { return p.text }
+
+// endpoint returns the handler that writes what a function returns as JSON.
+func endpoint[T any](serve func(r *http.Request) (T, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// What policies and objects contain is small in comparison to what the console reads of the cluster.
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		value, err := serve(r)
+		status := http.StatusOK
+		var text []byte
+		if err == nil {
+			text, err = json.Marshal(value)
+		}
+		if err != nil {
+			status = statusOf(err)
+			// A map of texts has a JSON form.
+			text, _ = json.Marshal(map[string]string{"error": err.Error()})
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		// A failed write ends the connection.
+		_, _ = w.Write(text)
+	})
+}
+
+// maxBody limits the body of a request, in bytes.
+const maxBody = 4 << 20
+
+func statusOf(err error) int {
+	if p, ok := errors.AsType[problem](err); ok {
+		return p.status
+	}
+	if apierrors.IsForbidden(err) {
+		return http.StatusForbidden
+	}
+	return http.StatusInternalServerError
+}
+
+// Refresh reads the cluster again, and decides its objects.
+func (c *Console) Refresh(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, err := c.read(ctx)
+	if err == nil {
+		// A view returns the error again.
+		_, _ = s.fleet(ctx)
+	}
+	return err
+}
+
+// read reads the cluster. The caller holds mu.
+func (c *Console) read(ctx context.Context) (*state, error) {
+	// The next request uses what a request reads that its client has given up.
+	reading, err := c.config.Read(context.WithoutCancel(ctx))
+	if err != nil {
+		return nil, err
+	}
+	c.latest = newState(reading)
+	return c.latest, nil
+}
+
+// current returns the last reading, and reads the cluster if there is none.
+func (c *Console) current(r *http.Request) (*state, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.latest != nil {
+		return c.latest, nil
+	}
+	return c.read(r.Context())
+}
+
+// approvals returns what a policy waits for that a user can approve.
+func (c *Console) approvals(p *placementv1.PlacementPolicy) []Approval {
+	out := append([]Approval{}, c.config.Approvals(p)...)
+	for i := range out {
+		out[i].Command = shell("kubectl", "berth", "approve", p.Name, "--id="+out[i].ID)
+	}
+	return out
+}
+
+// refreshed is the response of /api/refresh.
+type refreshed struct {
+	ReadAt time.Time `json:"readAt"`
+}
+
+func (c *Console) refresh(r *http.Request) (refreshed, error) {
+	if err := c.Refresh(r.Context()); err != nil {
+		return refreshed{}, err
+	}
+	s, err := c.current(r)
+	if err != nil {
+		return refreshed{}, err
+	}
+	return refreshed{s.at}, nil
+}
+
+// number returns a parameter of a request that is a number, and other if it is missing. It is at least 0, and at most max.
+func number(r *http.Request, name string, other, max int) (int, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return other, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, problem{http.StatusBadRequest, cmp.Or(name, "the parameter") + " is no number: " + text}
+	}
+	return min(n, max), nil
+}

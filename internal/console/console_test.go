@@ -1,0 +1,595 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/console"
+	"github.com/berth-dev/berth/internal/explain"
+	"github.com/berth-dev/berth/internal/fleet"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/simulation"
+	"github.com/berth-dev/berth/internal/whatif"
+)
+
+const clusters = `apiVersion: cluster.karmada.io/v1alpha1
+kind: Cluster
+metadata: {name: eu-1, labels: {region: eu, "example.com/tier": gold}}
+spec: {region: eu, zones: [eu-a, eu-b]}
+status:
+  conditions: [{type: Ready, status: "True"}]
+  resourceSummary: {allocatable: {cpu: "64", memory: 128Gi}, allocated: {cpu: "40", memory: 32Gi}}
+---
+apiVersion: cluster.karmada.io/v1alpha1
+kind: Cluster
+metadata: {name: eu-2, labels: {region: eu}}
+spec: {region: eu}
+status:
+  conditions: [{type: Ready, status: "True"}]
+---
+apiVersion: cluster.karmada.io/v1alpha1
+kind: Cluster
+metadata: {name: us-1, labels: {region: us}}
+spec: {region: us}
+---
+`
+
+const policies = `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata:
+  name: region
+  generation: 3
+  annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}", team: a}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  remediation: {mode: Approved}
+  rego: |
+    package region
+
+    clusters contains name if {
+      some name, c in data.clusters
+      c.labels.region == input.metadata.labels.region
+    }
+
+    errors contains "no region" if not input.metadata.labels.region
+status:
+  waiting: [{reason: Approval, objects: 1}]
+  plan: {digest: abc, state: WaitingForApproval, reason: DataChanged, startTime: "2026-01-01T12:00:00Z", moves: 1, done: 0}
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: gold}
+spec:
+  match:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]
+    objectSelector: {matchLabels: {gold: "true"}}
+  rules:
+  - name: gold
+    require: [{label: example.com/tier, operator: In, values: [gold]}]
+---
+`
+
+const workloads = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, labels: {region: eu, gold: "true"}, annotations: {placement.berth.dev/clusters: '["eu-1","eu-2"]'}}
+spec: {replicas: 2}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: moved, namespace: shop, labels: {region: us}, annotations: {placement.berth.dev/clusters: '["eu-1"]'}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: denied, namespace: shop}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api, namespace: shop, labels: {region: eu}, annotations: {placement.berth.dev/clusters: '["eu-1","eu-2"]'}}
+---
+`
+
+const quotas = `apiVersion: placement.berth.dev/v1alpha1
+kind: ScopedQuota
+metadata: {name: compute, namespace: shop}
+spec: {hard: {requests.cpu: "4", pods: "10"}}
+status:
+  conditions: [{type: Ready, status: "False", reason: UsageOutdated, message: a recount is under way, lastTransitionTime: "2026-01-01T12:00:00Z"}]
+  used: {requests.cpu: "3", pods: "12"}
+  reservations: [{uid: a, resource: pods, namespace: shop, delta: {requests.cpu: 500m}, expires: "2026-01-01T12:00:00Z"}]
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: ClusterScopedQuota
+metadata: {name: shared}
+spec: {hard: {pods: "0"}, mode: Warn, scopes: [BestEffort]}
+status:
+  used: {pods: "1"}
+  selectedNamespaces: 2
+  namespaces: [{namespace: shop, used: {pods: "1"}}]
+`
+
+func static(t testing.TB, text string) *simulation.Static {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	for document := range strings.SplitSeq(text, "---\n") {
+		obj := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &obj.Object); err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, obj)
+	}
+	out, err := simulation.NewStatic(simulation.KubernetesDiscovery(), replication.Known(), objects...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// options are those of all simulations.
+var options = simulation.Options{OwnNamespace: "berth-system"}
+
+func simulate(t testing.TB, cluster simulation.Cluster) *simulation.Simulation {
+	t.Helper()
+	out, err := simulation.New(t.Context(), cluster, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// config returns what the plugin does, in a form that is simple to test.
+func config(cluster simulation.Cluster) console.Config {
+	return console.Config{
+		Read: func(context.Context) (*console.Reading, error) {
+			return &console.Reading{Cluster: cluster, Options: options, Source: "files"}, nil
+		},
+		Check: func(_ context.Context, _ *console.Reading, obj *unstructured.Unstructured) (mistakes, warnings []string) {
+			text := obj.GetAnnotations()["mistake"]
+			if text == "" {
+				return nil, nil
+			}
+			return []string{text}, []string{"spec.match: it matches much"}
+		},
+		Manifest: func(p *placementv1.PlacementPolicy) (string, error) {
+			text, err := yaml.Marshal(p)
+			return string(text), err
+		},
+		Approvals: func(p *placementv1.PlacementPolicy) []console.Approval {
+			if p.Status.Plan == nil {
+				return nil
+			}
+			return []console.Approval{{Plan: true, ID: p.Status.Plan.Digest}}
+		},
+	}
+}
+
+// browser is a client of a console.
+type browser struct {
+	*http.Client
+	guard *console.Guard
+}
+
+// serve starts a console. The client has no cookie yet.
+func serve(t testing.TB, c console.Config) *browser {
+	t.Helper()
+	server := httptest.NewUnstartedServer(nil)
+	guard := console.NewGuard(server.Listener.Addr().String())
+	server.Config.Handler = guard.Handler(console.New(c).Handler())
+	server.Start()
+	t.Cleanup(server.Close)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &browser{&http.Client{Jar: jar}, guard}
+}
+
+// open opens the link, so that the client has the cookie.
+func (b *browser) open(t testing.TB) *browser {
+	t.Helper()
+	if status, text := b.do(t, http.MethodGet, b.guard.Link(), "", nil); status != http.StatusOK {
+		t.Fatalf("opening the link: %d: %s", status, text)
+	}
+	return b
+}
+
+// do sends a request, and returns the status and body of the response.
+func (b *browser) do(t testing.TB, method, address, body string, change func(*http.Request)) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if change != nil {
+		change(r)
+	}
+	response, err := b.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// get returns what an endpoint returns.
+func get[T any](t testing.TB, b *browser, path string) (out T) {
+	t.Helper()
+	status, text := b.do(t, http.MethodGet, b.guard.URL()+"api/"+path, "", nil)
+	return decoded[T](t, status, text)
+}
+
+// post returns what an endpoint returns for a value.
+func post[T any](t testing.TB, b *browser, path string, value any) (out T) {
+	t.Helper()
+	body, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, text := b.do(t, http.MethodPost, b.guard.URL()+"api/"+path, string(body), nil)
+	return decoded[T](t, status, text)
+}
+
+func decoded[T any](t testing.TB, status int, text string) (out T) {
+	t.Helper()
+	if status != http.StatusOK {
+		t.Fatalf("status %d: %s", status, text)
+	}
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return out
+}
+
+// asJSON returns a value in its JSON form.
+func asJSON(t testing.TB, value any) (out any) {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestFleet(t *testing.T) {
+	cluster := static(t, clusters+policies+workloads+quotas)
+	b := serve(t, config(cluster)).open(t)
+	f, err := fleet.New(t.Context(), simulate(t, cluster))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := get[struct {
+		Source  string
+		Objects int
+		States  any
+		Places  []map[string]any
+		Notes   []string
+	}](t, b, "fleet")
+	if got.Source != "files" || got.Objects != 4 || len(got.Notes) != 0 {
+		t.Errorf("source %q, %d objects, notes %q", got.Source, got.Objects, got.Notes)
+	}
+	if diff := cmp.Diff(asJSON(t, f.States(fleet.ByCluster)), got.States); diff != "" {
+		t.Errorf("states (-want +got):\n%s", diff)
+	}
+	cpu := asJSON(t, map[string]float64{"allocatable": 64, "used": 40})
+	if diff := cmp.Diff(cpu, got.Places[0]["cpu"]); diff != "" {
+		t.Errorf("CPU of eu-1 (-want +got):\n%s", diff)
+	}
+	for _, p := range got.Places {
+		delete(p, "cpu")
+		delete(p, "memory")
+	}
+	if diff := cmp.Diff(asJSON(t, f.Table(fleet.ByCluster).Places), asJSON(t, got.Places)); diff != "" {
+		t.Errorf("places (-want +got):\n%s", diff)
+	}
+}
+
+func TestObjects(t *testing.T) {
+	b := serve(t, config(static(t, clusters+policies+workloads+quotas))).open(t)
+	for _, tt := range []struct {
+		query string
+		want  []string
+	}{
+		{"", []string{"denied", "moved", "web", "api"}},
+		{"cluster=eu-1", []string{"moved", "web", "api"}},
+		{"cluster=", []string{"denied"}},
+		{"state=Violating", []string{"denied", "moved"}},
+		{"policy=gold", []string{"web"}},
+		{"q=SHOP/W", []string{"web"}},
+		{"q=none", nil},
+		{"offset=1&limit=1", []string{"moved"}},
+		{"offset=9", nil},
+	} {
+		t.Run(tt.query, func(t *testing.T) {
+			got := get[struct {
+				Total   int
+				Objects []struct{ Name string }
+			}](t, b, "objects?"+tt.query)
+			var names []string
+			for _, o := range got.Objects {
+				names = append(names, o.Name)
+			}
+			if diff := cmp.Diff(tt.want, names); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if paged := strings.Contains(tt.query, "offset"); !paged && got.Total != len(tt.want) || paged && got.Total != 4 {
+				t.Errorf("total %d", got.Total)
+			}
+		})
+	}
+	if status, text := b.do(t, http.MethodGet, b.guard.URL()+"api/objects?limit=many", "", nil); status != http.StatusBadRequest {
+		t.Errorf("a limit that is no number: %d: %s", status, text)
+	}
+}
+
+func TestCluster(t *testing.T) {
+	b := serve(t, config(static(t, clusters+policies+workloads+quotas))).open(t)
+	got := get[any](t, b, "cluster?name=eu-1")
+	want := map[string]any{"inventory": []any{map[string]any{
+		"resource": "clusters.cluster.karmada.io", "name": "eu-1", "labels": map[string]any{"region": "eu", "example.com/tier": "gold"},
+	}}}
+	if diff := cmp.Diff(any(want), got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestWorkload checks that the console explains an object as the commands explain and where do.
+func TestWorkload(t *testing.T) {
+	cluster := static(t, clusters+policies+workloads+quotas)
+	s, b := simulate(t, cluster), serve(t, config(cluster)).open(t)
+	for _, name := range []string{"web", "moved", "denied"} {
+		t.Run(name, func(t *testing.T) {
+			found, err := simulation.FindType(cluster.Catalog(), "deployments")
+			if err != nil {
+				t.Fatal(err)
+			}
+			content, err := cluster.Get(t.Context(), found.GroupVersionResource, "shop", name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			object, err := s.NewObject(content, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			explanation, err := explain.Explain(t.Context(), s, object, explain.Options{Limit: 25})
+			if err != nil {
+				t.Fatal(err)
+			}
+			places, err := fleet.Explain(t.Context(), s, object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := get[map[string]any](t, b, "workload?resource=deployments.apps&namespace=shop&name="+name)
+			want := map[string]any{
+				"explanation": asJSON(t, explanation), "places": asJSON(t, places), "command": "kubectl berth explain deployments.apps/" + name + " -n shop",
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, query := range []string{"resource=deployments.apps&namespace=shop&name=none", "resource=nothing&name=web"} {
+		if status, text := b.do(t, http.MethodGet, b.guard.URL()+"api/workload?"+query, "", nil); status != http.StatusNotFound {
+			t.Errorf("%s: %d: %s", query, status, text)
+		}
+	}
+}
+
+func TestPolicies(t *testing.T) {
+	b := serve(t, config(static(t, clusters+policies+workloads+quotas))).open(t)
+	got := get[struct {
+		Policies []struct {
+			Name        string
+			Rules       []string
+			Remediation string
+			States      map[string]int
+			Errors      []string
+			Approvals   []console.Approval
+			Status      placementv1.PlacementPolicyStatus
+		}
+		Notes []string
+	}](t, b, "policies")
+	if len(got.Policies) != 2 || len(got.Notes) != 0 {
+		t.Fatalf("%+v", got)
+	}
+	gold, region := got.Policies[0], got.Policies[1]
+	if diff := cmp.Diff([]string{"gold"}, gold.Rules); diff != "" || gold.Name != "gold" || len(gold.Errors) > 0 {
+		t.Errorf("gold: %+v", gold)
+	}
+	if region.Rules != nil || region.Remediation != "Approved" || region.States["Violating"] != 2 || region.Status.Waiting[0].Objects != 1 || region.Approvals[0].Command != "kubectl berth approve region --id=abc" {
+		t.Errorf("region: %+v", region)
+	}
+	manifest := get[struct{ Manifest string }](t, b, "policy?name=region").Manifest
+	if !strings.Contains(manifest, "package region") || !strings.Contains(manifest, "team: a") || strings.Contains(manifest, "last-applied") || strings.Contains(manifest, "digest") {
+		t.Errorf("manifest:\n%s", manifest)
+	}
+	if status, text := b.do(t, http.MethodGet, b.guard.URL()+"api/policy?name=none", "", nil); status != http.StatusNotFound {
+		t.Errorf("a policy that there is not: %d: %s", status, text)
+	}
+}
+
+// TestPlan checks that the console shows the plan of the command plan.
+func TestPlan(t *testing.T) {
+	cluster := static(t, clusters+policies+workloads+quotas)
+	b := serve(t, config(cluster)).open(t)
+	want, err := whatif.PlanOf(t.Context(), simulate(t, cluster), "gold")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := get[map[string]any](t, b, "plan?name=gold")
+	if got["total"] != float64(len(want.Moves)) || got["command"] != "kubectl berth plan gold" {
+		t.Errorf("%v objects, command %v", got["total"], got["command"])
+	}
+	for _, own := range []string{"total", "command", "flows", "status", "waiting", "approvals"} {
+		delete(got, own)
+	}
+	if diff := cmp.Diff(asJSON(t, want), any(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestQuotas(t *testing.T) {
+	b := serve(t, config(static(t, clusters+policies+workloads+quotas))).open(t)
+	got := get[map[string]any](t, b, "quotas")
+	want := []any{
+		map[string]any{
+			"kind": "ClusterScopedQuota", "name": "shared", "mode": "Warn", "scopes": []any{"BestEffort"}, "ready": "Berth has not counted it yet", "selectedNamespaces": 2.0,
+			"amounts":    []any{map[string]any{"resource": "pods", "hard": "0", "used": "1", "reserved": "0", "usedShare": 1.0, "reservedShare": 0.0}},
+			"namespaces": []any{map[string]any{"namespace": "shop", "used": map[string]any{"pods": "1"}}},
+		},
+		map[string]any{
+			"kind": "ScopedQuota", "namespace": "shop", "name": "compute", "mode": "Enforce", "scopes": []any{}, "ready": "a recount is under way", "namespaces": []any{},
+			"amounts": []any{
+				map[string]any{"resource": "pods", "hard": "10", "used": "12", "reserved": "0", "usedShare": 1.2, "reservedShare": 0.0},
+				map[string]any{"resource": "requests.cpu", "hard": "4", "used": "3", "reserved": "500m", "usedShare": 0.75, "reservedShare": 0.125},
+			},
+		},
+	}
+	if diff := cmp.Diff(any(want), got["quotas"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// withoutRights is a cluster of which a user may not list a type.
+type withoutRights struct {
+	simulation.Cluster
+	resource string
+}
+
+func (c withoutRights) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+	if resource.Resource == c.resource {
+		return nil, fmt.Errorf("listing: %w", apierrors.NewForbidden(resource.GroupResource(), "", nil))
+	}
+	return c.Cluster.List(ctx, resource, fields)
+}
+
+// TestRights checks that a user sees what the user may see, with a note about the rest.
+func TestRights(t *testing.T) {
+	notes := func(t *testing.T, b *browser, path string) string {
+		return strings.Join(get[struct{ Notes []string }](t, b, path).Notes, "\n")
+	}
+	for _, tt := range []struct {
+		resource    string
+		fleetStatus int
+		notes       map[string]string
+	}{
+		{"deployments", http.StatusOK, map[string]string{"fleet": "you may not list deployments.apps", "policies": ""}},
+		{"clusters", http.StatusForbidden, map[string]string{"policies": "only the status of the policies is known"}},
+		{"scopedquotas", http.StatusOK, map[string]string{"quotas": "You may not list scopedquotas", "fleet": ""}},
+	} {
+		t.Run(tt.resource, func(t *testing.T) {
+			b := serve(t, config(withoutRights{static(t, clusters+policies+workloads+quotas), tt.resource})).open(t)
+			if status, text := b.do(t, http.MethodGet, b.guard.URL()+"api/fleet", "", nil); status != tt.fleetStatus {
+				t.Errorf("fleet: %d: %s", status, text)
+			}
+			for path, want := range tt.notes {
+				if got := notes(t, b, path); want == "" && got != "" || !strings.Contains(got, want) {
+					t.Errorf("notes of %s: %q, want %q", path, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestRefresh checks that all views show one reading until the user reads the cluster again.
+func TestRefresh(t *testing.T) {
+	c, read := config(nil), 0
+	c.Read = func(context.Context) (*console.Reading, error) {
+		read++
+		text := clusters + policies + workloads + quotas
+		if read > 1 {
+			text = strings.Replace(text, "name: web", "name: site", 1)
+		}
+		return &console.Reading{Cluster: static(t, text), Options: options}, nil
+	}
+	b := serve(t, c).open(t)
+	total := func(name string) int { return get[struct{ Total int }](t, b, "objects?q="+name).Total }
+	if total("web") != 1 || total("site") != 0 || read != 1 {
+		t.Errorf("before: read %d times", read)
+	}
+	post[any](t, b, "refresh", map[string]any{})
+	if total("web") != 0 || total("site") != 1 || read != 2 {
+		t.Errorf("after: read %d times", read)
+	}
+}
+
+// maxAssets is how much may reach a browser, compressed, in bytes.
+const maxAssets = 400 << 10
+
+// TestAssets checks that what reaches a browser is small, and that it loads nothing from elsewhere and has no script or style in a page, which
+// the policy for content would block.
+func TestAssets(t *testing.T) {
+	var compressed bytes.Buffer
+	zip := gzip.NewWriter(&compressed)
+	outside := regexp.MustCompile(`(?i)(?:https?:)?//[a-z0-9-]+\.[a-z]`)
+	inline := regexp.MustCompile(`(?i)<script(?:[^>]*[^>/])?>[^<]|<style|\sstyle=|\son[a-z]+="|innerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function`)
+	err := fs.WalkDir(console.Assets(), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(console.Assets(), path)
+		if err != nil {
+			return err
+		}
+		if found := outside.Find(bytes.ReplaceAll(text, []byte("http://www.w3.org/2000/svg"), nil)); found != nil {
+			t.Errorf("%s names another host: %s", path, found)
+		}
+		if found := inline.Find(text); found != nil {
+			t.Errorf("%s has a script or style that is no file: %s", path, found)
+		}
+		_, err = zip.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := zip.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if compressed.Len() > maxAssets {
+		t.Errorf("the assets have %d bytes compressed, more than %d", compressed.Len(), maxAssets)
+	}
+}

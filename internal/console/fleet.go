@@ -1,0 +1,189 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/fleet"
+)
+
+// fleetView is the response of /api/fleet.
+type fleetView struct {
+	Source string    `json:"source"`
+	ReadAt time.Time `json:"readAt"`
+	// Objects is the number of objects that policies place, and States how many of them are in each state.
+	Objects int                 `json:"objects"`
+	States  map[fleet.State]int `json:"states"`
+	Places  []place             `json:"places"`
+	Notes   []string            `json:"notes"`
+}
+
+// place is a cluster, with what is known of its resources as numbers.
+type place struct {
+	fleet.Place
+	CPU    *amount `json:"cpu,omitempty"`
+	Memory *amount `json:"memory,omitempty"`
+}
+
+// amount is what a cluster has of a resource, in cores or bytes. Used is nil if it is unknown.
+type amount struct {
+	Allocatable float64  `json:"allocatable"`
+	Used        *float64 `json:"used,omitempty"`
+}
+
+func (c *Console) fleet(r *http.Request) (*fleetView, error) {
+	s, err := c.current(r)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.fleet(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	table := f.Table(fleet.ByCluster)
+	out := &fleetView{Source: s.Source, ReadAt: s.at, States: f.States(fleet.ByCluster), Places: []place{}, Notes: append([]string{}, f.Notes...)}
+	for _, n := range out.States {
+		out.Objects += n
+	}
+	for _, p := range table.Places {
+		out.Places = append(out.Places, place{p, amountOf(p.Capacity, corev1.ResourceCPU), amountOf(p.Capacity, corev1.ResourceMemory)})
+	}
+	return out, nil
+}
+
+// amountOf returns what a place has of a resource; nil if that is unknown.
+func amountOf(c fleet.Capacity, name corev1.ResourceName) *amount {
+	allocatable, ok := c.Allocatable[name]
+	if !ok {
+		return nil
+	}
+	out := &amount{Allocatable: allocatable.AsApproximateFloat64()}
+	if used, ok := c.Used[name]; ok {
+		out.Used = new(used.AsApproximateFloat64())
+	}
+	return out
+}
+
+// objectsView is the response of /api/objects.
+type objectsView struct {
+	// Total is the number of objects that meet the parameters, and Objects are some of them.
+	Total   int            `json:"total"`
+	Objects []fleet.Member `json:"objects"`
+}
+
+// Limits of the number of objects in one response.
+const (
+	defaultObjects = 100
+	maxObjects     = 1000
+)
+
+// objects returns objects of the fleet. The parameters are cluster, with the empty value for objects in no cluster, state, policy, q, which
+// is a part of the namespace and name, offset, and limit.
+func (c *Console) objects(r *http.Request) (*objectsView, error) {
+	s, err := c.current(r)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.fleet(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	offset, err := number(r, "offset", 0, len(f.Objects))
+	if err != nil {
+		return nil, err
+	}
+	limit, err := number(r, "limit", defaultObjects, maxObjects)
+	if err != nil {
+		return nil, err
+	}
+	query := r.URL.Query()
+	var members []fleet.Member
+	if query.Has("cluster") {
+		members = f.In(fleet.ByCluster, query.Get("cluster"))
+	} else {
+		members = make([]fleet.Member, len(f.Objects))
+		for i := range f.Objects {
+			members[i] = fleet.Member{Object: &f.Objects[i]}
+		}
+	}
+	state, policy, part := fleet.State(query.Get("state")), query.Get("policy"), strings.ToLower(query.Get("q"))
+	members = slices.DeleteFunc(members, func(m fleet.Member) bool {
+		return state != "" && m.State != state || policy != "" && !slices.Contains(m.Policies, policy) ||
+			part != "" && !strings.Contains(strings.ToLower(m.Namespace+"/"+m.Name), part)
+	})
+	states := fleet.States()
+	slices.SortStableFunc(members, func(a, b fleet.Member) int {
+		return cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State))
+	})
+	out := &objectsView{Total: len(members), Objects: []fleet.Member{}}
+	if offset < len(members) {
+		out.Objects = members[offset:min(offset+limit, len(members))]
+	}
+	return out, nil
+}
+
+// clusterView is the response of /api/cluster: the objects of the inventories that represent a cluster.
+type clusterView struct {
+	Inventory []inventoryObject `json:"inventory"`
+}
+
+// inventoryObject is an object of an inventory.
+type inventoryObject struct {
+	// Resource is the type, such as "clusterprofiles.multicluster.x-k8s.io".
+	Resource  string            `json:"resource"`
+	Namespace string            `json:"namespace,omitempty"`
+	Name      string            `json:"name"`
+	Labels    map[string]string `json:"labels"`
+}
+
+func (c *Console) cluster(r *http.Request) (*clusterView, error) {
+	s, err := c.current(r)
+	if err != nil {
+		return nil, err
+	}
+	catalog, name := s.cached.Catalog(), r.URL.Query().Get("name")
+	served := func(resource schema.GroupVersionResource) bool {
+		_, ok := catalog.Exact(resource)
+		return ok
+	}
+	out := &clusterView{Inventory: []inventoryObject{}}
+	for _, inventory := range catalog.Inventories().Served(served) {
+		objects, err := s.cached.List(r.Context(), inventory, nil)
+		if apierrors.IsForbidden(err) {
+			// The notes of the fleet say so.
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, obj := range objects {
+			if document, ok := catalog.Inventories().Cluster(inventory, obj.Object); ok && document["name"] == name {
+				out.Inventory = append(out.Inventory, inventoryObject{inventory.GroupResource().String(), obj.GetNamespace(), obj.GetName(), obj.GetLabels()})
+			}
+		}
+	}
+	return out, nil
+}

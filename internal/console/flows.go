@@ -1,0 +1,99 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/berth-dev/berth/internal/clusterlist"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/whatif"
+)
+
+// Flow is a number of objects that leave one cluster and come to another one.
+type Flow struct {
+	// From is empty for objects that come to a cluster and leave none for it, and To for objects that only leave one.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Pending reports whether the objects may flow at their next update only.
+	Pending bool `json:"pending"`
+	Objects int  `json:"objects"`
+}
+
+// flowsOf counts how objects flow between clusters whose values change, the largest flow first. An object that leaves several clusters and
+// comes to several others flows from the first to the first, from the second to the second, and so on, in the order of their names.
+func flowsOf(objects [][]whatif.Value) []Flow {
+	type ends struct {
+		from, to string
+		pending  bool
+	}
+	counts := map[ends]int{}
+	for _, values := range objects {
+		for _, v := range values {
+			change := placement.Change{Field: v.Field, Key: v.Key, From: v.From, To: v.To}
+			if !change.MovesClusters() {
+				continue
+			}
+			before, after := clustersIn(v.From), clustersIn(v.To)
+			left := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(after, name) })
+			came := slices.DeleteFunc(after, func(name string) bool { return slices.Contains(before, name) })
+			for i := range max(len(left), len(came)) {
+				e := ends{pending: v.Pending}
+				if i < len(left) {
+					e.from = left[i]
+				}
+				if i < len(came) {
+					e.to = came[i]
+				}
+				counts[e]++
+			}
+		}
+	}
+	out := make([]Flow, 0, len(counts))
+	for e, n := range maps.All(counts) {
+		out = append(out, Flow{e.from, e.to, e.pending, n})
+	}
+	slices.SortFunc(out, func(a, b Flow) int {
+		return cmp.Or(cmp.Compare(b.Objects, a.Objects), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), compareBools(a.Pending, b.Pending))
+	})
+	return out
+}
+
+// compareBools orders false before true.
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// clustersIn returns the names in the text of a list of clusters, sorted, each once.
+func clustersIn(text *string) []string {
+	if text == nil {
+		return nil
+	}
+	listed, _ := clusterlist.Parse(*text)
+	names, _ := listed.All()
+	names = slices.Clone(names)
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,215 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	jsonyaml "sigs.k8s.io/yaml"
+)
+
+// Mistake is an error or a warning about a text.
+type Mistake struct {
+	// Line and Column count from 1 in the text of all manifests. They are 0 if the place is unknown.
+	Line   int `json:"line"`
+	Column int `json:"column"`
+	// Object is the kind and name of the object; empty if the text has none.
+	Object  string `json:"object,omitempty"`
+	Error   bool   `json:"error"`
+	Message string `json:"message"`
+
+	// fatal reports whether the mistake leaves nothing to try.
+	fatal bool
+}
+
+// document is one YAML document of a text.
+type document struct {
+	// before is the number of lines before its first one.
+	before int
+	text   string
+}
+
+// split returns the documents of a text that are not empty. As for kubectl, a line with only --- separates them.
+func split(text string) (out []document) {
+	current, n := document{}, 0
+	add := func() {
+		if strings.TrimSpace(current.text) != "" {
+			out = append(out, current)
+		}
+	}
+	for line := range strings.Lines(text) {
+		n++
+		if rest, ok := strings.CutPrefix(line, "---"); ok && strings.TrimSpace(rest) == "" {
+			add()
+			current = document{before: n}
+			continue
+		}
+		current.text += line
+	}
+	add()
+	return out
+}
+
+// lineIn matches how the parsers of YAML name a line.
+var lineIn = regexp.MustCompile(`\bline (\d+): ?`)
+
+// objects returns the objects of a document, or why it has none.
+func (d document) objects() ([]*unstructured.Unstructured, *Mistake) {
+	text, err := jsonyaml.YAMLToJSON([]byte(d.text))
+	if err != nil {
+		return nil, d.syntaxMistake(err)
+	}
+	if string(text) == "null" {
+		// It has only comments.
+		return nil, nil
+	}
+	obj := &unstructured.Unstructured{}
+	if err := obj.UnmarshalJSON(text); err != nil {
+		return nil, &Mistake{Line: d.before + 1, Column: 1, Error: true, fatal: true, Message: "this is no object of Kubernetes: " + err.Error()}
+	}
+	if !obj.IsList() {
+		return []*unstructured.Unstructured{obj}, nil
+	}
+	var out []*unstructured.Unstructured
+	// The function returns no error, and the items are unstructured because the list is.
+	_ = obj.EachListItem(func(item runtime.Object) error {
+		out = append(out, item.(*unstructured.Unstructured))
+		return nil
+	})
+	return out, nil
+}
+
+// syntaxMistake returns the mistake that a parser of YAML reports.
+func (d document) syntaxMistake(err error) *Mistake {
+	out := &Mistake{Error: true, fatal: true, Line: d.before + 1, Column: 1}
+	message := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: ")
+	if found := lineIn.FindStringSubmatch(message); found != nil {
+		// The expression matches digits.
+		line, _ := strconv.Atoi(found[1])
+		out.Line = d.before + line
+		out.Column = 1 + indentation(d.line(line))
+		message = strings.Replace(message, found[0], "", 1)
+	}
+	out.Message = "this is no valid YAML: " + message
+	return out
+}
+
+// line returns a line of the document, which counts from 1; "" if there is none.
+func (d document) line(n int) string {
+	lines := strings.Split(d.text, "\n")
+	if n < 1 || n > len(lines) {
+		return ""
+	}
+	return lines[n-1]
+}
+
+func indentation(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+
+var (
+	// pathIn matches the path of a field in a message.
+	pathIn = regexp.MustCompile(`\b(?:apiVersion|kind|metadata|spec)(?:\.[A-Za-z][A-Za-z0-9]*|\[[^\]]*\])*`)
+	// stepIn matches the steps of a path.
+	stepIn = regexp.MustCompile(`[A-Za-z][A-Za-z0-9]*|\[[^\]]*\]`)
+	// regoIn matches a place in the Rego of a policy. The name of the file is that of the policy.
+	regoIn = regexp.MustCompile(`\.rego:(\d+)(?::(\d+))?`)
+)
+
+// mistake returns a mistake of an object with the place that its message names: a line of Rego, or the field of the longest path.
+func (d document) mistake(obj *unstructured.Unstructured, message string, isError bool) Mistake {
+	out := Mistake{Object: strings.TrimSpace(obj.GetKind() + " " + obj.GetName()), Error: isError, Message: message}
+	var root yaml.Node
+	if yaml.Unmarshal([]byte(d.text), &root) != nil || len(root.Content) == 0 || strings.HasSuffix(obj.GetKind(), "List") {
+		return out
+	}
+	if found := regoIn.FindStringSubmatch(message); found != nil {
+		if node := find(root.Content[0], []string{"spec", "rego"}); node.Kind == yaml.ScalarNode {
+			out.Line, out.Column = d.inBlock(node, found[1], found[2])
+			return out
+		}
+	}
+	path := ""
+	for _, found := range pathIn.FindAllString(message, -1) {
+		if len(found) > len(path) {
+			path = found
+		}
+	}
+	node := find(root.Content[0], stepIn.FindAllString(path, -1))
+	out.Line, out.Column = d.before+node.Line, node.Column
+	return out
+}
+
+// inBlock returns the place of a line and column in a text of several lines that is the value of a node.
+func (d document) inBlock(node *yaml.Node, line, column string) (int, int) {
+	if node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
+		return d.before + node.Line, node.Column
+	}
+	// The expressions match digits, or nothing.
+	row, _ := strconv.Atoi(line)
+	col, err := strconv.Atoi(column)
+	if err != nil {
+		col = 1
+	}
+	indent := 0
+	for n := node.Line + 1; ; n++ {
+		text := d.line(n)
+		if strings.TrimSpace(text) != "" || n > node.Line+row {
+			indent = indentation(text)
+			break
+		}
+	}
+	return d.before + node.Line + row, indent + col
+}
+
+// find returns the node at a path, or the last one on the way that there is. For a field with a value, it is the node of the name.
+func find(node *yaml.Node, path []string) *yaml.Node {
+	at := node
+	for _, step := range path {
+		next, key := child(node, strings.Trim(step, `[]"`))
+		if next == nil {
+			break
+		}
+		node, at = next, next
+		if key != nil && next.Kind != yaml.ScalarNode {
+			at = key
+		}
+	}
+	return at
+}
+
+// child returns the node of a field or an item, and the node of the name of a field.
+func child(node *yaml.Node, step string) (value, key *yaml.Node) {
+	switch node.Kind {
+	case yaml.AliasNode:
+		return child(node.Alias, step)
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			if node.Content[i].Value == step {
+				return node.Content[i+1], node.Content[i]
+			}
+		}
+	case yaml.SequenceNode:
+		if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(node.Content) {
+			return node.Content[i], nil
+		}
+	}
+	return nil, nil
+}

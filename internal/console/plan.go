@@ -1,0 +1,69 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import (
+	"net/http"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/whatif"
+)
+
+// planView is the response of /api/plan.
+type planView struct {
+	// Plan has some of the moves, and Moves is the number of all. Flows are those of all.
+	*whatif.Plan
+	Total int    `json:"total"`
+	Flows []Flow `json:"flows"`
+	// Status is the plan in the status of the policy, of which a part may be done; nil if there is none.
+	Status    *placementv1.RemediationPlan `json:"status"`
+	Waiting   []placementv1.WaitingObjects `json:"waiting"`
+	Approvals []Approval                   `json:"approvals"`
+	// Command prints the whole plan.
+	Command string `json:"command"`
+}
+
+// plan returns the plan of the policy that the parameter name names.
+func (c *Console) plan(r *http.Request) (*planView, error) {
+	s, err := c.current(r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.policy(r)
+	if err != nil {
+		return nil, err
+	}
+	simulated, err := s.simulation(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	plan, err := whatif.PlanOf(r.Context(), simulated, p.Name)
+	if err != nil {
+		return nil, err
+	}
+	out := &planView{
+		Plan: plan, Total: len(plan.Moves), Status: p.Status.Plan, Waiting: append([]placementv1.WaitingObjects{}, p.Status.Waiting...),
+		Approvals: c.approvals(p), Command: shell("kubectl", "berth", "plan", p.Name),
+	}
+	values := make([][]whatif.Value, len(plan.Moves))
+	for i, m := range plan.Moves {
+		values[i] = m.Changes
+	}
+	out.Flows = flowsOf(values)
+	plan.Moves = plan.Moves[:min(len(plan.Moves), maxObjects)]
+	return out, nil
+}

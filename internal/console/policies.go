@@ -1,0 +1,172 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import (
+	"net/http"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	corev1 "k8s.io/api/core/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/fleet"
+)
+
+// policiesView is the response of /api/policies.
+type policiesView struct {
+	Policies []policyView `json:"policies"`
+	Notes    []string     `json:"notes"`
+}
+
+// policyView is a policy in a list.
+type policyView struct {
+	Name        string                      `json:"name"`
+	Generation  int64                       `json:"generation"`
+	Mode        placementv1.Mode            `json:"mode"`
+	Priority    int32                       `json:"priority"`
+	Remediation placementv1.RemediationMode `json:"remediation"`
+	// Rules are the names of its rules; nil if it has Rego or a remote engine.
+	Rules  []string `json:"rules"`
+	Remote string   `json:"remote,omitempty"`
+	// Stages are the names of the stages of its rollout.
+	Stages []string `json:"stages"`
+	// States count the placed objects that it matches by state; nil if they are unknown.
+	States map[fleet.State]int `json:"states"`
+	// Errors say why a version of it can't decide any object.
+	Errors    []string                          `json:"errors"`
+	Status    placementv1.PlacementPolicyStatus `json:"status"`
+	Approvals []Approval                        `json:"approvals"`
+}
+
+func (c *Console) policies(r *http.Request) (*policiesView, error) {
+	s, err := c.current(r)
+	if err != nil {
+		return nil, err
+	}
+	policies, err := s.cached.Policies(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	out := &policiesView{Policies: make([]policyView, len(policies)), Notes: []string{}}
+	for i := range policies {
+		out.Policies[i] = c.viewOf(&policies[i])
+	}
+	// Without the rights for that, the status has what the user may see.
+	if err := s.describe(r, out.Policies); err != nil {
+		out.Notes = append(out.Notes, "only the status of the policies is known: "+err.Error())
+	}
+	return out, nil
+}
+
+// viewOf returns what a policy itself says.
+func (c *Console) viewOf(p *placementv1.PlacementPolicy) policyView {
+	spec := p.Spec.WithDefaults()
+	out := policyView{
+		Name: p.Name, Generation: p.Generation, Mode: spec.Mode, Priority: spec.Priority, Remediation: spec.Remediation.Mode,
+		Stages: []string{}, Errors: []string{}, Status: p.Status, Approvals: c.approvals(p),
+	}
+	for _, rule := range spec.Rules {
+		out.Rules = append(out.Rules, rule.Name)
+	}
+	if spec.Remote != nil {
+		out.Remote = spec.Remote.URL
+	}
+	if spec.Rollout != nil {
+		for _, stage := range spec.Rollout.Stages {
+			out.Stages = append(out.Stages, stage.Name)
+		}
+	}
+	return out
+}
+
+// describe adds to policies what deciding the objects says of them.
+func (s *state) describe(r *http.Request, policies []policyView) error {
+	simulated, err := s.simulation(r.Context())
+	if err != nil {
+		return err
+	}
+	f, err := s.fleet(r.Context())
+	if err != nil {
+		return err
+	}
+	counts := map[string]map[fleet.State]int{}
+	for i := range f.Objects {
+		for _, name := range f.Objects[i].Policies {
+			if counts[name] == nil {
+				counts[name] = map[fleet.State]int{}
+			}
+			counts[name][f.Objects[i].State]++
+		}
+	}
+	for i := range policies {
+		p := &policies[i]
+		if p.States = counts[p.Name]; p.States == nil {
+			p.States = map[fleet.State]int{}
+		}
+		if found := simulated.Policy(p.Name); found != nil {
+			for _, v := range found.Versions() {
+				if v.Err != nil {
+					p.Errors = append(p.Errors, v.Err.Error())
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// manifestView is the response of /api/policy.
+type manifestView struct {
+	Manifest string `json:"manifest"`
+}
+
+// policy returns the manifest of the policy that the parameter name names, as its author would write it.
+func (c *Console) policy(r *http.Request) (*manifestView, error) {
+	s, err := c.current(r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.policy(r)
+	if err != nil {
+		return nil, err
+	}
+	authored := &placementv1.PlacementPolicy{Spec: p.Spec}
+	authored.APIVersion, authored.Kind = placementv1.GroupVersion.String(), "PlacementPolicy"
+	authored.ObjectMeta = metav1.ObjectMeta{Name: p.Name, Labels: p.Labels}
+	for key, value := range p.Annotations {
+		if key != corev1.LastAppliedConfigAnnotation {
+			metav1.SetMetaDataAnnotation(&authored.ObjectMeta, key, value)
+		}
+	}
+	text, err := c.config.Manifest(authored)
+	return &manifestView{text}, err
+}
+
+// policy returns the policy that the parameter name of a request names.
+func (s *state) policy(r *http.Request) (*placementv1.PlacementPolicy, error) {
+	policies, err := s.cached.Policies(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	name := r.URL.Query().Get("name")
+	i := slices.IndexFunc(policies, func(p placementv1.PlacementPolicy) bool { return p.Name == name })
+	if i < 0 {
+		return nil, problem{http.StatusNotFound, "there is no PlacementPolicy " + name + ": it may be deleted, so read the cluster again"}
+	}
+	return &policies[i], nil
+}

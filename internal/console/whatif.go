@@ -1,0 +1,205 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/whatif"
+)
+
+// changes is the request of /api/whatif.
+type changes struct {
+	// Manifests are YAML documents of policies, or of any objects that policies read.
+	Manifests string `json:"manifests"`
+	// Set and Delete are as the flags of `kubectl berth whatif`.
+	Set    []string `json:"set"`
+	Delete []string `json:"delete"`
+}
+
+// whatifView is the response of /api/whatif.
+type whatifView struct {
+	Mistakes []Mistake `json:"mistakes"`
+	// Report has some of the objects; nil if the mistakes leave nothing to try. Total is the number of all objects to which something
+	// happens, Moves that of objects that get other values at once, and Flows are those of all.
+	Report *whatif.Report `json:"report"`
+	Total  int            `json:"total"`
+	Moves  int            `json:"moves"`
+	Flows  []Flow         `json:"flows"`
+	// Commands predict the same, and then make the changes.
+	Commands []string `json:"commands"`
+	// Milliseconds is the time that the answer took.
+	Milliseconds int64 `json:"milliseconds"`
+}
+
+func (c *Console) whatif(r *http.Request) (*whatifView, error) {
+	started := time.Now()
+	var asked changes
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+		return nil, problem{http.StatusBadRequest, "the request is no JSON: " + err.Error()}
+	}
+	s, err := c.current(r)
+	if err != nil {
+		return nil, err
+	}
+	out := &whatifView{Mistakes: []Mistake{}, Flows: []Flow{}, Commands: []string{}}
+	parsed, err := c.parse(r, s, asked, out)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(out.Mistakes, func(m Mistake) bool { return m.fatal }) {
+		out.Commands = commandsFor(asked, parsed)
+		if err := s.answer(r, parsed, out); err != nil {
+			return nil, err
+		}
+	}
+	out.Milliseconds = time.Since(started).Milliseconds()
+	return out, nil
+}
+
+// parse returns the changes of a request, and adds their mistakes to the response.
+func (c *Console) parse(r *http.Request, s *state, asked changes, out *whatifView) (whatif.Changes, error) {
+	var parsed whatif.Changes
+	for _, document := range split(asked.Manifests) {
+		objects, mistake := document.objects()
+		if mistake != nil {
+			out.Mistakes = append(out.Mistakes, *mistake)
+			continue
+		}
+		parsed.Apply = append(parsed.Apply, objects...)
+		for _, obj := range objects {
+			if obj.GroupVersionKind() != placementv1.GroupVersion.WithKind("PlacementPolicy") {
+				continue
+			}
+			mistakes, warnings := c.config.Check(r.Context(), s.Reading, obj)
+			for _, text := range mistakes {
+				out.Mistakes = append(out.Mistakes, document.mistake(obj, text, true))
+			}
+			for _, text := range warnings {
+				out.Mistakes = append(out.Mistakes, document.mistake(obj, text, false))
+			}
+		}
+	}
+	for _, text := range asked.Set {
+		assignment, err := whatif.ParseAssignment(r.Context(), s.cached, text)
+		if err != nil {
+			out.Mistakes = append(out.Mistakes, Mistake{Error: true, Message: err.Error(), fatal: true})
+			continue
+		}
+		parsed.Set = append(parsed.Set, assignment)
+	}
+	for _, text := range asked.Delete {
+		reference, err := whatif.ParseReference(r.Context(), s.cached, text)
+		if err != nil {
+			out.Mistakes = append(out.Mistakes, Mistake{Error: true, Message: err.Error(), fatal: true})
+			continue
+		}
+		parsed.Delete = append(parsed.Delete, reference)
+	}
+	return parsed, r.Context().Err()
+}
+
+// answer adds what the changes would do to the response.
+func (s *state) answer(r *http.Request, parsed whatif.Changes, out *whatifView) error {
+	session, err := s.session(r.Context())
+	if err != nil {
+		return err
+	}
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	if err := r.Context().Err(); err != nil {
+		// The user has changed the text meanwhile.
+		return err
+	}
+	report, err := session.WhatIf(r.Context(), parsed)
+	if err != nil {
+		if !slices.ContainsFunc(out.Mistakes, func(m Mistake) bool { return m.Error }) {
+			out.Mistakes = append(out.Mistakes, Mistake{Error: true, Message: err.Error()})
+		}
+		return nil
+	}
+	out.Total, out.Moves = len(report.Objects), report.Moves()
+	values := make([][]whatif.Value, len(report.Objects))
+	for i, o := range report.Objects {
+		values[i] = o.Values
+	}
+	out.Flows = flowsOf(values)
+	report.Objects = report.Objects[:min(len(report.Objects), maxObjects)]
+	out.Report = report
+	return nil
+}
+
+// commandsFor returns the commands that predict what changes do, and that then make them.
+func commandsFor(asked changes, parsed whatif.Changes) []string {
+	predict := []string{"kubectl", "berth", "whatif"}
+	var out []string
+	if strings.TrimSpace(asked.Manifests) != "" {
+		predict = append(predict, "-f", manifestFile)
+		out = append(out, shell("kubectl", "apply", "--server-side", "-f", manifestFile))
+	}
+	for _, text := range asked.Set {
+		predict = append(predict, "--set", text)
+	}
+	for _, text := range asked.Delete {
+		predict = append(predict, "--delete", text)
+	}
+	for _, a := range parsed.Set {
+		out = append(out, setCommand(a))
+	}
+	for _, r := range parsed.Delete {
+		out = append(out, shell(append([]string{"kubectl", "delete"}, wordsFor(r)...)...))
+	}
+	if len(out) == 0 {
+		return []string{}
+	}
+	return append([]string{shell(predict...)}, out...)
+}
+
+// manifestFile is the name of the file with the manifests, in which the page exports them.
+const manifestFile = "changes.yaml"
+
+// wordsFor returns the words by which kubectl names an object.
+func wordsFor(r whatif.Reference) []string {
+	out := []string{r.Resource.GroupResource().String(), r.Name}
+	if r.Namespace != "" {
+		out = append(out, "--namespace", r.Namespace)
+	}
+	return out
+}
+
+// setCommand returns the command that sets a label or another field.
+func setCommand(a whatif.Assignment) string {
+	if len(a.Path) == 3 && a.Path[0] == "metadata" && a.Path[1] == "labels" {
+		change := a.Path[2] + "-"
+		if a.Value != nil {
+			change = a.Path[2] + "=" + a.Text
+		}
+		return shell(slices.Concat([]string{"kubectl", "label", "--overwrite"}, wordsFor(a.Reference), []string{change})...)
+	}
+	patch := a.Value
+	for _, key := range slices.Backward(a.Path) {
+		patch = map[string]any{key: patch}
+	}
+	// The value comes from YAML, and so has a JSON form.
+	encoded, _ := json.Marshal(patch)
+	return shell(slices.Concat([]string{"kubectl", "patch", "--type=merge"}, wordsFor(a.Reference), []string{"--patch", string(encoded)})...)
+}

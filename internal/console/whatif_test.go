@@ -1,0 +1,213 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/internal/console"
+	"github.com/berth-dev/berth/internal/whatif"
+)
+
+// answer is the response of /api/whatif.
+type answer struct {
+	Mistakes     []console.Mistake
+	Report       map[string]any
+	Total, Moves int
+	Flows        []console.Flow
+	Commands     []string
+}
+
+// onlyGold is another version of the policy gold.
+const onlyGold = `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: gold}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rules: [{name: gold, require: [{label: example.com/tier, operator: In, values: [gold]}]}]
+`
+
+// TestWhatif checks that the console predicts what a session predicts, also for one question after the other.
+func TestWhatif(t *testing.T) {
+	cluster := static(t, clusters+policies+workloads+quotas)
+	b := serve(t, config(cluster)).open(t)
+	manifest := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(onlyGold), &manifest.Object); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name      string
+		manifests string
+		set       []string
+		remove    []string
+		flows     []console.Flow
+		commands  []string
+	}{
+		{name: "nothing", flows: []console.Flow{}, commands: []string{}},
+		{
+			name: "another policy", manifests: onlyGold, flows: []console.Flow{{From: "eu-2", Objects: 1}},
+			commands: []string{"kubectl berth whatif -f changes.yaml", "kubectl apply --server-side -f changes.yaml"},
+		},
+		{
+			name: "another label", set: []string{"clusters.cluster.karmada.io/eu-2:metadata.labels.region=us", "clusters.cluster.karmada.io/eu-1:metadata.labels['example.com/tier']"},
+			flows: []console.Flow{{From: "eu-2", Pending: true, Objects: 1}},
+			commands: []string{
+				`kubectl berth whatif --set clusters.cluster.karmada.io/eu-2:metadata.labels.region=us --set 'clusters.cluster.karmada.io/eu-1:metadata.labels['\''example.com/tier'\'']'`,
+				"kubectl label --overwrite clusters.cluster.karmada.io eu-2 region=us",
+				"kubectl label --overwrite clusters.cluster.karmada.io eu-1 example.com/tier-",
+			},
+		},
+		{
+			name: "another field and a deletion", set: []string{"clusters.cluster.karmada.io/eu-1:spec.region=us"}, remove: []string{"clusters.cluster.karmada.io/eu-2"},
+			flows: []console.Flow{{From: "eu-2", Pending: true, Objects: 1}},
+			commands: []string{
+				"kubectl berth whatif --set clusters.cluster.karmada.io/eu-1:spec.region=us --delete clusters.cluster.karmada.io/eu-2",
+				`kubectl patch --type=merge clusters.cluster.karmada.io eu-1 --patch '{"spec":{"region":"us"}}'`,
+				"kubectl delete clusters.cluster.karmada.io eu-2",
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var changes whatif.Changes
+			if tt.manifests != "" {
+				changes.Apply = []*unstructured.Unstructured{manifest}
+			}
+			for _, text := range tt.set {
+				assignment, err := whatif.ParseAssignment(t.Context(), cluster, text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				changes.Set = append(changes.Set, assignment)
+			}
+			for _, text := range tt.remove {
+				reference, err := whatif.ParseReference(t.Context(), cluster, text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				changes.Delete = append(changes.Delete, reference)
+			}
+			session, err := whatif.NewSession(t.Context(), cluster, options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := session.WhatIf(t.Context(), changes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := post[answer](t, b, "whatif", map[string]any{"manifests": tt.manifests, "set": tt.set, "delete": tt.remove})
+			if diff := cmp.Diff(asJSON(t, want), any(got.Report)); diff != "" {
+				t.Errorf("report (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.flows, got.Flows); diff != "" {
+				t.Errorf("flows (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.commands, got.Commands); diff != "" {
+				t.Errorf("commands (-want +got):\n%s", diff)
+			}
+			if got.Total != len(want.Objects) || got.Moves != want.Moves() || len(got.Mistakes) > 0 {
+				t.Errorf("%d objects, %d moves, mistakes %v", got.Total, got.Moves, got.Mistakes)
+			}
+		})
+	}
+}
+
+// TestMistakes checks the places of mistakes.
+func TestMistakes(t *testing.T) {
+	b := serve(t, config(static(t, clusters+policies+workloads+quotas))).open(t)
+	withMistake := func(text string) string {
+		return `# A comment
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata:
+  name: region
+  annotations: {mistake: "` + text + `"}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rego: |
+
+    package region
+
+    labels.a := "b"
+`
+	}
+	const rules = `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: gold, annotations: {mistake: 'spec.rules[1].require[0].operator: Unsupported value: "Equals"'}}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  rules:
+  - name: one
+  - name: two
+    require:
+    - {label: a, operator: Equals}
+`
+	at := func(line, column int) console.Mistake {
+		return console.Mistake{Line: line, Column: column, Object: "PlacementPolicy region", Error: true}
+	}
+	for _, tt := range []struct {
+		name, text string
+		want       console.Mistake
+	}{
+		{"Rego", withMistake("region.rego:4:8: rego_type_error"), at(14, 12)},
+		{"a line of Rego", withMistake("rule labels at region.rego:2 has a mistake"), at(12, 5)},
+		{"a field", withMistake("spec.match.resourceRules[0].resources[0]: Invalid value"), at(9, 78)},
+		{"a field of several lines", withMistake("spec.match: Invalid value"), at(9, 3)},
+		{"an unknown field", withMistake(`unknown field \"spec.unknown\"`), at(8, 1)},
+		{"a text without a place", withMistake("it has a mistake"), at(3, 1)},
+		{"an item of a list", rules, console.Mistake{Line: 10, Column: 28, Object: "PlacementPolicy gold", Error: true}},
+		{"YAML", "a: b\n---\n---\nb: c\n  d: [\n", console.Mistake{Line: 5, Column: 3, Error: true}},
+		{"no object", "a: b\n", console.Mistake{Line: 1, Column: 1, Error: true}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := post[answer](t, b, "whatif", map[string]any{"manifests": tt.text})
+			if len(got.Mistakes) == 0 {
+				t.Fatal("no mistake")
+			}
+			first := got.Mistakes[0]
+			if tt.name == "YAML" {
+				// The document before is no object.
+				first = got.Mistakes[1]
+			}
+			if first.Message == "" {
+				t.Error("no message")
+			}
+			first.Message = ""
+			if diff := cmp.Diff(asJSON(t, tt.want), asJSON(t, first)); diff != "" {
+				t.Errorf("(-want +got):\n%s\n%s", diff, got.Mistakes[0].Message)
+			}
+			if tt.want.Object == "" && got.Report != nil {
+				t.Error("a report although nothing can be tried")
+			}
+		})
+	}
+	for name, set := range map[string]string{"no assignment": "region", "no such type": "nothing/a:b=c", "no such object": "clusters.cluster.karmada.io/none:metadata.labels.a=b"} {
+		got := post[answer](t, b, "whatif", map[string]any{"set": []string{set}})
+		if len(got.Mistakes) != 1 || got.Report != nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if status, _ := b.do(t, http.MethodPost, b.guard.URL()+"api/whatif", strings.Repeat(" ", 5<<20)+"{}", nil); status != http.StatusBadRequest {
+		t.Errorf("a body of 5 MiB: %d", status)
+	}
+}

@@ -1,0 +1,91 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/berth-dev/berth/internal/explain"
+	"github.com/berth-dev/berth/internal/fleet"
+	"github.com/berth-dev/berth/internal/simulation"
+)
+
+// workloadView is the response of /api/workload.
+type workloadView struct {
+	// Places are the clusters of the object; nil if no policy matches it.
+	Places *fleet.Explained `json:"places"`
+	// Explanation says what each policy decides, and why each other cluster lost.
+	Explanation *explain.Explanation `json:"explanation"`
+	// Command prints the same.
+	Command string `json:"command"`
+}
+
+// Limits of the number of clusters for which the reasons are found that are not chosen.
+const (
+	defaultReasons = 25
+	maxReasons     = 100_000
+)
+
+// workload explains an object. The parameters are resource, such as deployments.apps, namespace, name, and limit, the number of clusters that
+// are not chosen and for which to find the reasons.
+func (c *Console) workload(r *http.Request) (*workloadView, error) {
+	s, err := c.current(r)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := number(r, "limit", defaultReasons, maxReasons)
+	if err != nil {
+		return nil, err
+	}
+	object, simulated, err := s.object(r)
+	if err != nil {
+		return nil, err
+	}
+	out := &workloadView{Command: shell("kubectl", "berth", "explain", r.URL.Query().Get("resource")+"/"+object.Content.GetName())}
+	if object.Namespace != "" {
+		out.Command += " " + shell("-n", object.Namespace)
+	}
+	if out.Places, err = fleet.Explain(r.Context(), simulated, object); err != nil {
+		return nil, err
+	}
+	out.Explanation, err = explain.Explain(r.Context(), simulated, object, explain.Options{Limit: limit})
+	return out, err
+}
+
+// object returns the object that the parameters of a request name.
+func (s *state) object(r *http.Request) (simulation.Object, *simulation.Simulation, error) {
+	query := r.URL.Query()
+	simulated, err := s.simulation(r.Context())
+	if err != nil {
+		return simulation.Object{}, nil, err
+	}
+	found, err := simulation.FindType(s.cached.Catalog(), query.Get("resource"))
+	if err != nil {
+		return simulation.Object{}, nil, problem{http.StatusNotFound, err.Error()}
+	}
+	content, err := s.cached.Get(r.Context(), found.GroupVersionResource, query.Get("namespace"), query.Get("name"))
+	if err != nil {
+		return simulation.Object{}, nil, err
+	}
+	if content == nil {
+		return simulation.Object{}, nil, problem{http.StatusNotFound, fmt.Sprintf("there is no object %q of %s in the namespace %q: it may be deleted, so read the cluster again",
+			query.Get("name"), found.GroupResource(), query.Get("namespace"))}
+	}
+	object, err := simulated.NewObject(content, true)
+	return object, simulated, err
+}
