@@ -39,6 +39,8 @@ const delay = 150;
 // show shows the playground.
 export async function show(page, parameters) {
   const [{ policies }, fleet] = await Promise.all([get("policies"), get("fleet").catch(() => ({ places: [] }))]);
+  // The first question decides all objects, so that the answers to the next ones come at once. An error is shown with the first answer.
+  post("whatif").catch(() => {});
   const result = h("div", { class: "result", "aria-live": "polite", "aria-busy": "false" });
   const mistakes = h("ul", { class: "mistakes" });
   const editing = editor({ label: "Policies to try, as YAML", change: () => { kept.text = editing.text; later(); } });
