@@ -246,13 +246,15 @@ func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Conditi
 		return isUnknown(placementv1.ReasonCompileFailed, "what the policy reads is known when it compiles")
 	}
 	data := f.data()
-	switch complete := data.Status == metav1.ConditionTrue; {
-	case f.Health != nil && (f.Health.BreakerOpen || f.Health.Err != nil) && (complete || !f.lacks(data.Reason)):
+	complete := data.Status == metav1.ConditionTrue
+	if f.Health != nil && (f.Health.BreakerOpen || f.Health.Err != nil) && (complete || !f.lacks(data.Reason)) {
 		return f.unreachable(old, data)
-	case complete && len(f.Ambiguous) > 0:
+	}
+	if complete && len(f.Ambiguous) > 0 {
 		data.Reason = placementv1.ReasonAmbiguousClusters
 		data.Message = replication.DescribeAmbiguities(f.Ambiguous) + "; restrict the inventories in the manager's configuration, or rename objects"
-	case complete && f.Health != nil:
+	}
+	if complete && f.Health != nil {
 		data.Message = f.asked() + "; " + data.Message
 	}
 	return data

@@ -27,6 +27,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/documents"
 	"github.com/berth-dev/berth/test/framework"
 	"github.com/berth-dev/berth/test/framework/opaserver"
@@ -106,6 +107,6 @@ var _ = Describe("The commands of docs/remote-engines.md", func() {
 			g.Expect(f.Client.Create(ctx, obj)).To(Succeed())
 			g.Expect(obj.GetAnnotations()).To(HaveKeyWithValue("fleet.example.com/clusters", ContainSubstring("documented")))
 		}).WithContext(ctx).Should(Succeed())
-		expectAnswering(ctx, "fleet")
+		Eventually(f.Condition).WithContext(ctx).WithArguments("fleet", placementv1.ConditionReplicated).Should(beAnswering())
 	})
 })

@@ -247,7 +247,7 @@ var _ = Describe("Data that Berth keeps in an engine", func() {
 			expectClusters(ctx, namespace, "before", "eu-1,eu-2,eu-3")
 			load.stop()
 			expectAllDecided(ctx, namespace, clustersKey, Or(Equal("eu-1,eu-2"), Equal("eu-1,eu-2,eu-3")))
-			expectCondition(ctx, name, placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonReplicated)
+			expectAnswering(ctx, name)
 			Expect(profilesOf(server, fleet)).To(Equal([]string{"eu-1", "eu-2", "eu-3"}))
 		},
 		Entry("since it restarted", placementv1.UndefinedNoOpinion, func(server *opaserver.Server) { server.Restart() }),
