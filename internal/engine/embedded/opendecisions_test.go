@@ -66,6 +66,29 @@ func TestOpenDecisions(t *testing.T) {
 	}
 }
 
+// TestOpenDecisionsAfterTheSameName verifies that clusters are chosen for each name also if an object of the first name was decided before
+// that differs in something else.
+func TestOpenDecisionsAfterTheSameName(t *testing.T) {
+	const text = `[{name: a, spread: {label: pci, maxDomains: 1}, otherwise: NextRule, message: "{label:team}", limit: 1}, {name: b, deny: "{label:team}"}]`
+	ev, _ := ruled(t, text)
+	other := ruledObject("web")
+	other["metadata"].(map[string]any)["labels"] = map[string]any{"team": "bank"}
+	decide(t, ev, other)
+	clusters := map[string]bool{}
+	for _, name := range []string{"web", "database", "cache", "queue", "search"} {
+		fresh, _ := ruled(t, text)
+		object := ruledObject(name)
+		got := decide(t, ev, object)
+		if diff := cmp.Diff(decide(t, fresh, object), got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		clusters[strings.Join(got.Clusters, ",")] = true
+	}
+	if len(clusters) < 2 {
+		t.Errorf("all objects get %v", clusters)
+	}
+}
+
 // TestClosedDecisions verifies which objects are evaluated though an open decision is known.
 func TestClosedDecisions(t *testing.T) {
 	for name, change := range map[string]func(object map[string]any){

@@ -21,6 +21,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
+	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/projection"
 )
 
@@ -105,16 +106,16 @@ const (
 )
 
 // closure returns the depth of each read of a reader, direct or through the readers it uses, indexed by field number, and
-// reports whether one of them reads data. The reads of a reader without count only as far as others have them, too. closure returns nil if
-// that takes more than the remaining steps.
-func (a *fieldAnalyser) closure(u, without *reader, steps *int) (depths []byte, data bool) {
+// reports whether one of them reads data. It returns nil if that takes more than the remaining steps. closure does not follow the reader
+// without, and met reports whether it would have.
+func (a *fieldAnalyser) closure(u, without *reader, steps *int) (depths []byte, data, met bool) {
 	out := make([]byte, len(a.nodes))
 	seen := map[*reader]bool{u: true, without: true}
 	for queue := []*reader{u}; len(queue) > 0; {
 		next := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
 		if *steps -= 1 + len(next.reads) + len(next.uses); *steps < 0 {
-			return nil, false
+			return nil, false, false
 		}
 		data = data || next.data
 		for _, r := range next.reads {
@@ -125,13 +126,14 @@ func (a *fieldAnalyser) closure(u, without *reader, steps *int) (depths []byte, 
 			out[r.node.number] = max(out[r.node.number], depth)
 		}
 		for _, used := range next.uses {
+			met = met || used == without
 			if !seen[used] {
 				seen[used] = true
 				queue = append(queue, used)
 			}
 		}
 	}
-	return out, data
+	return out, data, met
 }
 
 // helper is a rule that may be cacheable, with the depths of its reads.
@@ -141,10 +143,10 @@ type helper struct {
 	data  bool
 }
 
-// helpers returns the rules that read less of the input than all rules together.
-func (a *fieldAnalyser) helpers() (out []helper) {
+// helpers returns the rules that read less of the input than all rules together, and do not use the rule of a reader.
+func (a *fieldAnalyser) helpers(without *reader) (out []helper) {
 	steps := maxHelperSteps
-	all, _ := a.closure(a.reader, nil, &steps)
+	all, _, _ := a.closure(a.reader, nil, &steps)
 	if all == nil {
 		return nil
 	}
@@ -159,21 +161,22 @@ func (a *fieldAnalyser) helpers() (out []helper) {
 			}
 		})
 		whole.uses = append(whole.uses, g.reader)
-		reads, data := a.closure(whole, nil, &steps)
+		reads, data, met := a.closure(whole, without, &steps)
 		if reads == nil {
 			break
 		}
-		if !slices.Equal(reads, all) {
+		if !met && !slices.Equal(reads, all) {
 			out = append(out, helper{g, reads, data})
 		}
 	}
 	return out
 }
 
-// cacheableRules returns the rules that are cacheable, in the order of the text.
+// cacheableRules returns the rules that are cacheable, in the order of the text. Rules that use the path of the object are not: they differ
+// from object to object, and the engine has to see each choice of clusters that they make.
 func (a *fieldAnalyser) cacheableRules(pkg ast.Ref) []CacheableRule {
 	nodes := a.nodesByNumber()
-	helpers := a.helpers()
+	helpers := a.helpers(a.pathReader(pkg))
 	data := 0
 	for _, h := range helpers {
 		if h.data {
@@ -207,16 +210,24 @@ func (a *fieldAnalyser) cacheableRules(pkg ast.Ref) []CacheableRule {
 	return out
 }
 
-// inputWithout returns the fields of `input` that the contract's rules read, apart from those that only one rule and what it uses read. The
-// path is that of the rule. inputWithout returns nil if no contract rule uses the rule.
-func (a *fieldAnalyser) inputWithout(path ast.Ref) *projection.FieldSet {
-	names := constantPath(path)
-	i := slices.IndexFunc(a.groups, func(g *ruleGroup) bool { return slices.Equal(g.path, names) })
+// pathReader returns the reader of the rule language.RuleObjectPath; nil if no contract rule uses that rule.
+func (a *fieldAnalyser) pathReader(pkg ast.Ref) *reader {
+	path := constantPath(pkg.Append(ast.StringTerm(language.RuleObjectPath)))
+	i := slices.IndexFunc(a.groups, func(g *ruleGroup) bool { return slices.Equal(g.path, path) })
 	if i < 0 || !a.groups[i].done || a.overlapped(a.groups[i]) {
 		return nil
 	}
+	return a.groups[i].reader
+}
+
+// inputWithoutPath returns Dependencies.InputWithoutPath.
+func (a *fieldAnalyser) inputWithoutPath(pkg ast.Ref) *projection.FieldSet {
+	path := a.pathReader(pkg)
+	if path == nil {
+		return nil
+	}
 	steps := maxHelperSteps
-	reads, _ := a.closure(a.reader, a.groups[i].reader, &steps)
+	reads, _, _ := a.closure(a.reader, path, &steps)
 	if reads == nil {
 		return nil
 	}

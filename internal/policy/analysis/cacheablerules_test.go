@@ -62,6 +62,10 @@ func TestCacheableRules(t *testing.T) {
 			text: id + "a := input.a\nb := x if x := a with input as {\"a\": input.b}\nerrors contains \"x\" if { a; b }",
 			want: map[string]string{"a": ".a.**", "b": ".a.** .b.**", "errors": ".a.** .b.**"},
 		},
+		"OfThePath": {
+			text: id + "object_path := input.a\nx := object_path\ny contains n if { some n in data.kubernetes.nodes; n.b == x }\nz := input.b\nerrors contains z if y",
+			want: map[string]string{"z": ".b.**"},
+		},
 		"Mocked": {text: id + "f(x) := x.a\ng(x) := x.b\nerrors contains \"x\" if f(input.c) with f as g", want: map[string]string{}},
 	}
 	for name, tc := range tests {

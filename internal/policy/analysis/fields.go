@@ -128,7 +128,7 @@ func (d *Dependencies) analyseFields(compiler *ast.Compiler, module *ast.Module,
 		// Results of predicates must be checked again after nodes, pods, or clusters change. The engine tracks these
 		// results for decisions only, so such policies have no cacheable rules.
 		d.CacheableRules = a.cacheableRules(pkg)
-		d.InputWithoutPath = a.inputWithout(pkg.Append(ast.StringTerm(language.RuleObjectPath)))
+		d.InputWithoutPath = a.inputWithoutPath(pkg)
 	}
 	d.Input, d.Data = a.input.Seal(), a.data.Seal()
 }
