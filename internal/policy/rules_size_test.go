@@ -75,14 +75,15 @@ func largestRules(prefix int) []placementv1.Rule {
 	return out
 }
 
-// The largest rules compile, and what they read is known in full.
+// The largest rules compile, and what they read is known in full. Of each of the 32 rules, 6 parts are cacheable: those that do not read the
+// path of the object.
 func TestLargestRules(t *testing.T) {
 	spec := placementv1.PlacementPolicySpec{Rules: largestRules(40)}
 	m, err := Compile("largest", spec)
 	if err != nil {
 		t.Fatalf("%.1000v", err)
 	}
-	if m.Input.IsAll() || m.Data.IsAll() || len(m.CacheableRules) != 256 {
+	if m.Input.IsAll() || m.Data.IsAll() || len(m.CacheableRules) != 194 {
 		t.Errorf("reads all of the input: %t, all data: %t; %d rules are cacheable", m.Input.IsAll(), m.Data.IsAll(), len(m.CacheableRules))
 	}
 }
