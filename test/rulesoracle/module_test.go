@@ -345,7 +345,7 @@ func (e example) differs(t *testing.T, object map[string]any, want Decision, got
 // expected returns the oracle's decision in the form of the modules.
 func expected(t *testing.T, d Decision) placement.Decision {
 	t.Helper()
-	out := placement.Decision{Annotations: maps.Clone(d.Annotations), Labels: d.Labels, Clusters: d.Clusters, Errors: d.Errors, Warnings: d.Warnings}
+	out := placement.Decision{Annotations: maps.Clone(d.Annotations), Labels: d.Labels, Clusters: d.Clusters, Errors: d.Errors, Warnings: d.Warnings, Rule: d.Rule}
 	if d.Shares != nil {
 		shares := map[string]map[string]int64{}
 		for name, weight := range d.Shares {
