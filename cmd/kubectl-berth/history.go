@@ -19,7 +19,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -107,7 +106,7 @@ func (o *historyOptions) run(object string) error {
 
 // read calls f with each decision in a file.
 func (o *historyOptions) read(file string, f func(decisionlog.Entry)) error {
-	var in io.Reader = o.In
+	in := o.In
 	if file != "-" {
 		opened, err := os.Open(file)
 		if err != nil {

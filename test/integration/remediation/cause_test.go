@@ -18,7 +18,6 @@ package remediation_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -69,20 +68,18 @@ var _ = Describe("The cause of a move", func() {
 		DeferCleanup(stopOperator)
 		operator = f.StartReadyManager(ctx, func(o *setup.Options) { o.DecisionLog, o.DecisionLogOutput = decisionlog.Stdout, log })
 		f.AwaitValidation(ctx)
-		entries := func(ctx context.Context, namespace, name string) AsyncAssertion {
-			return Eventually(log.of).WithContext(ctx).WithArguments(namespace, name)
-		}
 
 		By("creating the policy before the object, as in README")
 		fleet, namespace := newFleet(ctx, "eu1"), f.NewNamespace(ctx, nil)
 		const key = "example.com/pci"
+		logged := func() AsyncAssertion { return Eventually(log.of).WithContext(ctx).WithArguments(namespace, "web") }
 		name := onConfigMaps(ctx, "cause", rego(fmt.Sprintf(`annotations[%q] := data.clusters.eu1.labels.pci`, key)), namespace)
 		create(ctx, framework.ConfigMap, namespace, "web", nil)
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{key: "yes"})
 		change := func(from *string, to string) []decisionlog.Change {
 			return []decisionlog.Change{{Field: "annotation " + key, From: from, To: &to, Policy: name}}
 		}
-		entries(ctx, namespace, "web").Should(ConsistOf(MatchFields(IgnoreExtras, Fields{
+		logged().Should(ConsistOf(MatchFields(IgnoreExtras, Fields{
 			"Source": Equal(decisionlog.Admission), "Action": Equal(decisionlog.Created), "User": Not(BeEmpty()), "Causes": BeEmpty(),
 			"Policies": ConsistOf(decisionlog.Policy{Name: name, Generation: 1}), "Changes": Equal(change(nil, "yes")),
 		})))
@@ -94,7 +91,7 @@ var _ = Describe("The cause of a move", func() {
 			"Reason": Equal(placementv1.PlanDataChanged), "Message": Equal("clusterprofiles.multicluster.x-k8s.io changed"), "Causes": ConsistOf(cause),
 		})
 		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.ReasonRemediated).Should(ConsistOf(HaveSuffix("; cause: " + cause)))
-		entries(ctx, namespace, "web").Should(ContainElement(MatchFields(IgnoreExtras, Fields{
+		logged().Should(ContainElement(MatchFields(IgnoreExtras, Fields{
 			"Source": Equal(decisionlog.Remediation), "Action": Equal(decisionlog.Patched), "Causes": ConsistOf(cause), "Plans": ConsistOf(done.Digest),
 			"Policies": ConsistOf(decisionlog.Policy{Name: name, Generation: 1}), "Changes": Equal(change(new("yes"), "no")), "ApprovedBy": BeEmpty(),
 		})))
@@ -108,7 +105,7 @@ var _ = Describe("The cause of a move", func() {
 		})
 		waiting := plan(ctx, name, placementv1.PlanWaitingForApproval, Fields{"Reason": Equal(placementv1.PlanPolicyChanged), "Digest": Not(Equal(done.Digest))})
 		f.MustKubectl(ctx, "", "annotate", "placementpolicy", name, "--overwrite", placementv1.ApproveAnnotation+"="+waiting.Digest)
-		entries(ctx, namespace, "web").Should(ContainElement(MatchFields(IgnoreExtras, Fields{
+		logged().Should(ContainElement(MatchFields(IgnoreExtras, Fields{
 			"Causes": ConsistOf(MatchRegexp(`^generation \d+ of PlacementPolicy "%s" came into force$`, name)), "Plans": ConsistOf(waiting.Digest),
 			"Changes": Equal(change(new("no"), "maybe")), "ApprovedBy": ConsistOf("berth-admin"),
 		})))
