@@ -119,18 +119,7 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	out := &state{held: remediation.Blocks(d.verdicts), blocked: remediation.Blocks(d.answers)}
 	out.denials, out.failures = reasons(d.answers)
 	for _, v := range d.verdicts {
-		if !v.Leaves {
-			out.matched = append(out.matched, v.Policy.Name)
-			if v.Err == nil && v.Decision.Rule != "" {
-				out.rules = append(out.rules, decidingRule{v.Policy.Name, v.Decision.Rule})
-			}
-		}
-		if remediation.Harms(v) {
-			if out.harmed == nil {
-				out.harmed = map[string]bool{}
-			}
-			out.harmed[v.Policy.Name] = remediation.RemovesAllClusters(v)
-		}
+		out.note(v)
 		if v.Policy.Mode != placementv1.ModeEnforce || v.Err != nil || o.Exists && v.Policy.Remediation == placementv1.RemediationNewOnly {
 			// Policies for new objects leave existing ones alone, also at their next update.
 			continue
@@ -151,6 +140,22 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	}
 	slices.Sort(out.matched)
 	return out, nil
+}
+
+// note adds that a policy matches the object, which of its rules decides, and whether it harms the object.
+func (s *state) note(v *placement.Verdict) {
+	if !v.Leaves {
+		s.matched = append(s.matched, v.Policy.Name)
+		if v.Err == nil && v.Decision.Rule != "" {
+			s.rules = append(s.rules, decidingRule{v.Policy.Name, v.Decision.Rule})
+		}
+	}
+	if remediation.Harms(v) {
+		if s.harmed == nil {
+			s.harmed = map[string]bool{}
+		}
+		s.harmed[v.Policy.Name] = remediation.RemovesAllClusters(v)
+	}
 }
 
 // reasons returns why enforced policies deny the object, or can't decide it.
