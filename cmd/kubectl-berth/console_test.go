@@ -52,7 +52,9 @@ func startConsole(t *testing.T, from ...string) (client *http.Client, address st
 	t.Helper()
 	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
 	opened := make(chan string, 1)
-	o := &consoleOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), from: from, berthNamespace: "berth-system"}}
+	o := &consoleOptions{simulationFlags: simulationFlags{
+		IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), from: from, berthNamespace: "berth-system",
+	}}
 	o.open = func(_ context.Context, link string) error {
 		opened <- link
 		return nil

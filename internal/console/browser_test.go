@@ -246,7 +246,8 @@ func (c *chromium) checkNames() {
 	c.call("Accessibility.getFullAXTree", nil, &tree)
 	for _, n := range tree.Nodes {
 		role := fmt.Sprint(n.Role.Value)
-		if !n.Ignored && slices.Contains([]string{"application", "button", "combobox", "img", "link", "searchbox", "textbox"}, role) && (n.Name.Value == nil || n.Name.Value == "") {
+		named := n.Name.Value != nil && n.Name.Value != ""
+		if !n.Ignored && !named && slices.Contains([]string{"application", "button", "combobox", "img", "link", "searchbox", "textbox"}, role) {
 			c.t.Errorf("%s: a %s has no name", evaluate[string](c, "location.hash"), role)
 		}
 	}
@@ -356,9 +357,8 @@ func (c *chromium) testPlayground(want string) {
 	if got := evaluate[string](c, "document.querySelector('.totals').innerText"); got != want {
 		c.t.Errorf("totals %q, want %q", got, want)
 	}
-	for _, condition := range []string{"document.querySelector('.flows svg .band')", "document.body.innerText.includes('kubectl apply --server-side -f changes.yaml')"} {
-		c.await(condition)
-	}
+	c.await("document.querySelector('.flows svg .band')")
+	c.await("document.body.innerText.includes('kubectl apply --server-side -f changes.yaml')")
 	c.checkNames()
 	write("apiVersion: v1\nkind: [\n")
 	c.await("document.querySelector('.mistakes .error button')?.textContent.startsWith('Line ')")

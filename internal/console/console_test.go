@@ -439,11 +439,13 @@ func TestPolicies(t *testing.T) {
 	if diff := cmp.Diff([]string{"gold"}, gold.Rules); diff != "" || gold.Name != "gold" || len(gold.Errors) > 0 {
 		t.Errorf("gold: %+v", gold)
 	}
-	if region.Rules != nil || region.Remediation != "Approved" || region.States["Violating"] != 2 || region.Status.Waiting[0].Objects != 1 || region.Approvals[0].Command != "kubectl berth approve region --id=abc" {
+	if region.Rules != nil || region.Remediation != "Approved" || region.States["Violating"] != 2 || region.Status.Waiting[0].Objects != 1 ||
+		region.Approvals[0].Command != "kubectl berth approve region --id=abc" {
 		t.Errorf("region: %+v", region)
 	}
 	manifest := get[struct{ Manifest string }](t, b, "policy?name=region").Manifest
-	if !strings.Contains(manifest, "package region") || !strings.Contains(manifest, "team: a") || strings.Contains(manifest, "last-applied") || strings.Contains(manifest, "digest") {
+	if !strings.Contains(manifest, "package region") || !strings.Contains(manifest, "team: a") ||
+		strings.Contains(manifest, "last-applied") || strings.Contains(manifest, "digest") {
 		t.Errorf("manifest:\n%s", manifest)
 	}
 	if status, text := b.do(t, http.MethodGet, b.guard.URL()+"api/policy?name=none", "", nil); status != http.StatusNotFound {
@@ -476,12 +478,14 @@ func TestQuotas(t *testing.T) {
 	got := get[map[string]any](t, b, "quotas")
 	want := []any{
 		map[string]any{
-			"kind": "ClusterScopedQuota", "name": "shared", "mode": "Warn", "scopes": []any{"BestEffort"}, "ready": "Berth has not counted it yet", "selectedNamespaces": 2.0,
+			"kind": "ClusterScopedQuota", "name": "shared", "mode": "Warn", "scopes": []any{"BestEffort"},
+			"ready": "Berth has not counted it yet", "selectedNamespaces": 2.0,
 			"amounts":    []any{map[string]any{"resource": "pods", "hard": "0", "used": "1", "reserved": "0", "usedShare": 1.0, "reservedShare": 0.0}},
 			"namespaces": []any{map[string]any{"namespace": "shop", "used": map[string]any{"pods": "1"}}},
 		},
 		map[string]any{
-			"kind": "ScopedQuota", "namespace": "shop", "name": "compute", "mode": "Enforce", "scopes": []any{}, "ready": "a recount is under way", "namespaces": []any{},
+			"kind": "ScopedQuota", "namespace": "shop", "name": "compute", "mode": "Enforce", "scopes": []any{},
+			"ready": "a recount is under way", "namespaces": []any{},
 			"amounts": []any{
 				map[string]any{"resource": "pods", "hard": "10", "used": "12", "reserved": "0", "usedShare": 1.2, "reservedShare": 0.0},
 				map[string]any{"resource": "requests.cpu", "hard": "4", "used": "3", "reserved": "500m", "usedShare": 0.75, "reservedShare": 0.125},

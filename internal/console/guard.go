@@ -19,7 +19,7 @@ package console
 import (
 	"crypto/rand"
 	"crypto/subtle"
-	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"strings"
@@ -137,8 +137,17 @@ func (g *Guard) exchange(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, &http.Cookie{Name: g.cookieName(), Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	// A failed write ends the connection.
-	_, _ = fmt.Fprint(w, `<!doctype html><meta charset="utf-8"><link rel="icon" href="/icon.svg"><meta http-equiv="refresh" content="0;url=/"><title>Berth</title><a href="/">Open the console</a>`)
+	_, _ = io.WriteString(w, continuePage)
 }
+
+// continuePage opens the first page.
+const continuePage = `<!doctype html>
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="0;url=/">
+<link rel="icon" href="/icon.svg">
+<title>Berth</title>
+<a href="/">Open the console</a>
+`
 
 // use reports whether a token is the one of the link, which then no longer works.
 func (g *Guard) use(token string) bool {

@@ -30,12 +30,16 @@ import (
 func TestGuard(t *testing.T) {
 	b := serve(t, config(static(t, clusters+policies+workloads+quotas))).open(t)
 	own := strings.TrimSuffix(b.guard.URL(), "/")
+	port := own[strings.LastIndex(own, ":"):]
 	header := func(pairs ...string) func(*http.Request) {
 		return func(r *http.Request) {
 			for i := 0; i < len(pairs); i += 2 {
 				r.Header.Set(pairs[i], pairs[i+1])
 			}
 		}
+	}
+	navigation := func(to string) func(*http.Request) {
+		return header("Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", to)
 	}
 	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
 	for _, tt := range []struct {
@@ -49,18 +53,18 @@ func TestGuard(t *testing.T) {
 		{"an endpoint", http.MethodGet, "/api/policies", nil, http.StatusOK},
 		{"an endpoint from an own page", http.MethodGet, "/api/policies", header("Sec-Fetch-Site", "same-origin"), http.StatusOK},
 		{"JSON from an own page", http.MethodPost, "/api/refresh", header("Origin", own, "Sec-Fetch-Site", "same-origin"), http.StatusOK},
-		{"the first page, by a link of another page", http.MethodGet, "/", header("Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"), http.StatusOK},
+		{"the first page, by a link of another page", http.MethodGet, "/", navigation("document"), http.StatusOK},
 
 		{"another name", http.MethodGet, "/api/policies", host("attacker.example.com"), http.StatusMisdirectedRequest},
-		{"another name with the port", http.MethodGet, "/api/policies", host("attacker.example.com:" + own[strings.LastIndex(own, ":")+1:]), http.StatusMisdirectedRequest},
+		{"another name with the port", http.MethodGet, "/api/policies", host("attacker.example.com" + port), http.StatusMisdirectedRequest},
 		{"another port", http.MethodGet, "/api/policies", host("127.0.0.1:1"), http.StatusMisdirectedRequest},
 		{"another origin", http.MethodGet, "/api/policies", header("Origin", "http://attacker.example.com"), http.StatusForbidden},
 		{"another port as origin", http.MethodPost, "/api/refresh", header("Origin", "http://127.0.0.1:1"), http.StatusForbidden},
 		{"no origin", http.MethodPost, "/api/refresh", header("Origin", "null"), http.StatusForbidden},
 		{"another page", http.MethodGet, "/api/policies", header("Sec-Fetch-Site", "cross-site"), http.StatusForbidden},
 		{"a page at another port", http.MethodGet, "/api/policies", header("Sec-Fetch-Site", "same-site"), http.StatusForbidden},
-		{"an endpoint, by a link of another page", http.MethodGet, "/api/policies", header("Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"), http.StatusForbidden},
-		{"a frame of another page", http.MethodGet, "/", header("Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"), http.StatusForbidden},
+		{"an endpoint, by a link of another page", http.MethodGet, "/api/policies", navigation("document"), http.StatusForbidden},
+		{"a frame of another page", http.MethodGet, "/", navigation("iframe"), http.StatusForbidden},
 		{"a form", http.MethodPost, "/api/refresh", header("Content-Type", "application/x-www-form-urlencoded"), http.StatusMethodNotAllowed},
 		{"plain text", http.MethodPost, "/api/refresh", header("Content-Type", "text/plain"), http.StatusMethodNotAllowed},
 		{"another method", http.MethodDelete, "/api/policies", nil, http.StatusMethodNotAllowed},

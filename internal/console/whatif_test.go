@@ -69,10 +69,12 @@ func TestWhatif(t *testing.T) {
 			commands: []string{"kubectl berth whatif -f changes.yaml", "kubectl apply --server-side -f changes.yaml"},
 		},
 		{
-			name: "another label", set: []string{"clusters.cluster.karmada.io/eu-2:metadata.labels.region=us", "clusters.cluster.karmada.io/eu-1:metadata.labels['example.com/tier']"},
+			name:  "another label",
+			set:   []string{"clusters.cluster.karmada.io/eu-2:metadata.labels.region=us", "clusters.cluster.karmada.io/eu-1:metadata.labels['example.com/tier']"},
 			flows: []console.Flow{{From: "eu-2", Pending: true, Objects: 1}},
 			commands: []string{
-				`kubectl berth whatif --set clusters.cluster.karmada.io/eu-2:metadata.labels.region=us --set 'clusters.cluster.karmada.io/eu-1:metadata.labels['\''example.com/tier'\'']'`,
+				"kubectl berth whatif --set clusters.cluster.karmada.io/eu-2:metadata.labels.region=us " +
+					`--set 'clusters.cluster.karmada.io/eu-1:metadata.labels['\''example.com/tier'\'']'`,
 				"kubectl label --overwrite clusters.cluster.karmada.io eu-2 region=us",
 				"kubectl label --overwrite clusters.cluster.karmada.io eu-1 example.com/tier-",
 			},
@@ -201,7 +203,9 @@ spec:
 			}
 		})
 	}
-	for name, set := range map[string]string{"no assignment": "region", "no such type": "nothing/a:b=c", "no such object": "clusters.cluster.karmada.io/none:metadata.labels.a=b"} {
+	for name, set := range map[string]string{
+		"no assignment": "region", "no such type": "nothing/a:b=c", "no such object": "clusters.cluster.karmada.io/none:metadata.labels.a=b",
+	} {
 		got := post[answer](t, b, "whatif", map[string]any{"set": []string{set}})
 		if len(got.Mistakes) != 1 || got.Report != nil {
 			t.Errorf("%s: %+v", name, got)

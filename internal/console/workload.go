@@ -83,8 +83,8 @@ func (s *state) object(r *http.Request) (simulation.Object, *simulation.Simulati
 		return simulation.Object{}, nil, err
 	}
 	if content == nil {
-		return simulation.Object{}, nil, problem{http.StatusNotFound, fmt.Sprintf("there is no object %q of %s in the namespace %q: it may be deleted, so read the cluster again",
-			query.Get("name"), found.GroupResource(), query.Get("namespace"))}
+		text := fmt.Sprintf("there is no object %q of %s in the namespace %q", query.Get("name"), found.GroupResource(), query.Get("namespace"))
+		return simulation.Object{}, nil, problem{http.StatusNotFound, text + ": it may be deleted, so read the cluster again"}
 	}
 	object, err := simulated.NewObject(content, true)
 	return object, simulated, err
