@@ -75,7 +75,7 @@ export function picture({ choose }) {
       context.lineWidth = 1;
       context.stroke();
       const x = Math.max(box.x, 0) + 8, room = Math.min(box.x + box.w, w) - x - 6;
-      label(group.name, x, Math.max(box.y + 15, Math.min(15, box.y + box.h - 6)), room, `600 12px ${font}`, color.text, ` ${count(group.places.length, "cluster")}`);
+      label(group.name, x, Math.max(box.y + 15, Math.min(15, box.y + box.h - 6)), room, `600 12px ${font}`, color.text, group.places[0].name === "" ? "" : ` ${count(group.places.length, "cluster")}`);
     }
     for (const tile of tiles) {
       const box = place(tile.box);

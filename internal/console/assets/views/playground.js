@@ -116,7 +116,7 @@ export async function show(page, parameters) {
       happens.length === 0 && h("p", {}, "Nothing would happen to any workload."),
       flows(answer.flows),
       happens.length > 0 && list,
-      answer.commands.length > 0 && [h("h2", {}, "Make the change"),
+      errors === 0 && answer.commands.length > 0 && [h("h2", {}, "Make the change"),
         h("p", {}, "The console changes nothing. The first command predicts the same; the others make the change."), answer.commands.map((text) => command(text))],
       h("p", { class: "facts" }, `Computed in ${answer.milliseconds} ms, with the code of kubectl berth whatif.`));
     say(happens.length === 0 ? "Nothing would happen" : happens.map((t) => `${report.totals[t]} ${transitions[t].title}`).join(", "));
@@ -157,7 +157,7 @@ export async function show(page, parameters) {
           h("button", { type: "button", onclick: () => choose(kept.policy) }, "Undo the changes"),
           h("span", { class: "grow" }),
           h("button", { type: "button", onclick: () => save(editing.text) }, "Export the YAML")),
-        editing.element, mistakes,
+        editing.element, h("p", { class: "hint" }, "Press Escape and then Tab to leave the text."), mistakes,
         labels(fleet.places.filter((p) => p.name !== ""), parameters.get("cluster"), assign), assignments),
       result));
   drawAssignments();

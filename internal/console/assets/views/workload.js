@@ -67,7 +67,7 @@ function whereabouts(places) {
   if (places.places.length === 0) {
     return h("section", {}, h("h2", {}, "Where it is"), h("p", {}, "It names no cluster, and no policy chooses one."));
   }
-  return h("section", {}, h("h2", {}, "Where it is"), h("ul", { class: "chips" }, places.places.map((p) => h("li", { class: (p.change ?? "stays").toLowerCase() },
+  return h("section", {}, h("h2", {}, "Where it is"), h("ul", { class: "chips" }, places.places.map((p) => h("li", { class: (p.change ?? places.state).toLowerCase() },
     h("span", { class: "name" }, clusterLink(p.cluster)),
     h("span", { class: "change" }, { Arriving: "comes here", Leaving: "leaves" }[p.change] ?? "stays"),
     p.replicas !== undefined && h("span", {}, count(p.replicas, "replica")),
