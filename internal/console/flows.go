@@ -18,8 +18,9 @@ package console
 
 import (
 	"cmp"
-	"maps"
 	"slices"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/placement"
@@ -36,42 +37,68 @@ type Flow struct {
 	Objects int  `json:"objects"`
 }
 
+// ends are the ends of flows.
+type ends struct {
+	from, to string
+	pending  bool
+}
+
+// transition is a change of a value, which many objects have in common. A text that is missing is empty, which no list of clusters is.
+type transition struct {
+	field, key, from, to string
+	pending              bool
+}
+
 // flowsOf counts how objects flow between clusters whose values change, the largest flow first. An object that leaves several clusters and
 // comes to several others flows from the first to the first, from the second to the second, and so on, in the order of their names.
 func flowsOf(objects [][]whatif.Value) []Flow {
-	type ends struct {
-		from, to string
-		pending  bool
-	}
-	counts := map[ends]int{}
+	transitions := map[transition]int{}
 	for _, values := range objects {
 		for _, v := range values {
-			change := placement.Change{Field: v.Field, Key: v.Key, From: v.From, To: v.To}
-			if !change.MovesClusters() {
-				continue
-			}
-			before, after := clustersIn(v.From), clustersIn(v.To)
-			left := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(after, name) })
-			came := slices.DeleteFunc(after, func(name string) bool { return slices.Contains(before, name) })
-			for i := range max(len(left), len(came)) {
-				e := ends{pending: v.Pending}
-				if i < len(left) {
-					e.from = left[i]
-				}
-				if i < len(came) {
-					e.to = came[i]
-				}
-				counts[e]++
-			}
+			transitions[transition{v.Field, v.Key, ptr.Deref(v.From, ""), ptr.Deref(v.To, ""), v.Pending}]++
+		}
+	}
+	counts := map[ends]int{}
+	for t, n := range transitions {
+		for _, e := range t.flows() {
+			counts[e] += n
 		}
 	}
 	out := make([]Flow, 0, len(counts))
-	for e, n := range maps.All(counts) {
+	for e, n := range counts {
 		out = append(out, Flow{e.from, e.to, e.pending, n})
 	}
 	slices.SortFunc(out, func(a, b Flow) int {
 		return cmp.Or(cmp.Compare(b.Objects, a.Objects), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), compareBools(a.Pending, b.Pending))
 	})
+	return out
+}
+
+// flows returns the flows of an object; none if the value is no list of clusters.
+func (t transition) flows() []ends {
+	text := func(value string) *string {
+		if value == "" {
+			return nil
+		}
+		return &value
+	}
+	change := placement.Change{Field: t.field, Key: t.key, From: text(t.from), To: text(t.to)}
+	if !change.MovesClusters() {
+		return nil
+	}
+	before, after := clustersIn(change.From), clustersIn(change.To)
+	left := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(after, name) })
+	came := slices.DeleteFunc(after, func(name string) bool { return slices.Contains(before, name) })
+	out := make([]ends, max(len(left), len(came)))
+	for i := range out {
+		out[i].pending = t.pending
+		if i < len(left) {
+			out[i].from = left[i]
+		}
+		if i < len(came) {
+			out[i].to = came[i]
+		}
+	}
 	return out
 }
 

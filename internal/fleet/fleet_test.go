@@ -538,3 +538,18 @@ func BenchmarkFleet(b *testing.B) {
 		}
 	}
 }
+
+// TestStateWithoutApproval checks that an object violates whose clusters no approval can change, because its developer requested others.
+func TestStateWithoutApproval(t *testing.T) {
+	approved := strings.Replace(region, "spec:\n  match:", "spec:\n  remediation: {mode: Approved}\n  match:", 1)
+	f := newFleet(t, static(t, clusters+strings.TrimPrefix(approved, "---\n")+`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, labels: {region: us}, annotations: {placement.berth.dev/clusters: '["eu-1"]'}}
+`))
+	if len(f.Objects) != 1 || f.Objects[0].State != fleet.Violating || !strings.Contains(f.Objects[0].Reason, "no cluster is left") {
+		t.Errorf("%+v", f.Objects)
+	}
+	if states := f.States(fleet.ByCluster); states[fleet.Violating] != 1 || len(states) != 1 {
+		t.Errorf("states %v", states)
+	}
+}
