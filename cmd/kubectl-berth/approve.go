@@ -146,6 +146,9 @@ func waitingIn(policy *placementv1.PlacementPolicy) (out []awaited) {
 		return out
 	}
 	lines := []string{fmt.Sprintf("Plan %s of PlacementPolicy %s: %s to patch, because %s", plan.Digest, policy.Name, objects(int(plan.Moves)), cmp.Or(plan.Message, "it differs from what is decided"))}
+	for _, cause := range plan.Causes {
+		lines = append(lines, "  Cause: "+cause)
+	}
 	for _, t := range plan.Transitions {
 		lines = append(lines, fmt.Sprintf("  %s: %s from %s to %s", objects(int(t.Objects)), t.Field, plainText(t.From), plainText(t.To)))
 	}

@@ -17,6 +17,7 @@ limitations under the License.
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +28,7 @@ import (
 
 // TestWhatWaitsForApproval checks what the approve command approves, and what it says if nothing waits.
 func TestWhatWaitsForApproval(t *testing.T) {
-	waiting := placementv1.PlacementPolicyStatus{Plan: &placementv1.RemediationPlan{Digest: "d1", State: placementv1.PlanWaitingForApproval, Moves: 2, Message: "clusterprofiles changed"}}
+	waiting := placementv1.PlacementPolicyStatus{Plan: &placementv1.RemediationPlan{Digest: "d1", State: placementv1.PlanWaitingForApproval, Moves: 2, Message: "clusterprofiles changed", Causes: []string{"ClusterProfile fleet/eu-1 changed"}}}
 	stage := placementv1.PlacementPolicyStatus{Rollout: &placementv1.RolloutStatus{State: placementv1.RolloutWaitingForApproval, Revision: 3, ApprovalID: "3-rest-1", Message: "stage rest waits"}}
 	for name, tc := range map[string]struct {
 		status placementv1.PlacementPolicyStatus
@@ -49,6 +50,9 @@ func TestWhatWaitsForApproval(t *testing.T) {
 			p.Name = "p"
 			found, err := (&approveOptions{id: tc.id}).choose(p)
 			got := found.annotation + "=" + found.id
+			if tc.status.Plan != nil && err == nil && !slices.Contains(found.lines, "  Cause: ClusterProfile fleet/eu-1 changed") {
+				t.Errorf("the plan has no cause: %q", found.lines)
+			}
 			if err != nil {
 				got = err.Error()
 			}

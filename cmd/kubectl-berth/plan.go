@@ -78,6 +78,9 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 		p.line("No object has to be patched for PlacementPolicy %s.", policy)
 	} else {
 		p.line("Plan %s of PlacementPolicy %s: %d objects to patch", plan.Digest, policy, len(plan.Moves))
+		for _, cause := range plan.Causes {
+			p.line("Cause: %s", cause)
+		}
 		if plan.Waits != "" {
 			p.line("They wait %s", plan.Waits)
 		}

@@ -329,6 +329,9 @@ func (c *chromium) testLists() {
 	c.t.Helper()
 	for _, view := range []struct{ hash, condition, want string }{
 		{"#/policies?name=region", "document.querySelector('.page.policies .wide')", "kubectl berth approve region --id=abc"},
+		{"#/policies?name=region", "document.querySelector('.page.policies .wide')", "1 object waits for an approval of the plan of PlacementPolicy region"},
+		{"#/policies?name=gold", "document.querySelector('.page.policies .wide')", "gold decides 2 objects"},
+		{"#/plan?name=region", "document.querySelector('.page.plan .command')", "ClusterProfile fleet/eu-1 changed"},
 		{"#/plan?name=region", "document.querySelector('.page.plan .command')", "kubectl berth approve region --id=abc"},
 		{"#/quotas", "document.querySelector('.page.quotas .card')", "12 of 10"},
 		{"#/workload", "document.querySelector('.page.workload tbody')", "shop/api"},

@@ -36,6 +36,8 @@ type Plan struct {
 	Moves  []Move `json:"moves"`
 	// Waits says what the objects wait for before they are patched, as the status of the policy does; empty if they do not wait.
 	Waits string `json:"waits,omitempty"`
+	// Causes are the changes that made the plan necessary, as the status of the policy has them for the same digest.
+	Causes []string `json:"causes,omitempty"`
 	// Denied, Undecided, and LeftAlone are the numbers of objects that violate the decision and are not moved.
 	Denied    int `json:"denied"`
 	Undecided int `json:"undecided"`
@@ -90,6 +92,9 @@ func PlanOf(ctx context.Context, s *simulation.Simulation, policy string) (*Plan
 		return out, nil
 	}
 	out.Digest = report.Plan.Digest
+	if begun := p.Object.Status.Plan; begun != nil && begun.Digest == out.Digest {
+		out.Causes = begun.Causes
+	}
 	if p.Mode == placementv1.ModeEnforce {
 		out.Waits = s.Waits(p.Policy, "").String()
 	}

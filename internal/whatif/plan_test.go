@@ -18,10 +18,12 @@ package whatif_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/simulation"
 	"github.com/berth-dev/berth/internal/whatif"
@@ -99,5 +101,13 @@ func TestPlanOfEvictions(t *testing.T) {
 	}
 	if diff := cmp.Diff(plans[0], plans[1]); diff != "" {
 		t.Errorf("plan of the snapshot (-cluster +snapshot):\n%s", diff)
+	}
+	// The causes in the status are those of the plan with the same digest.
+	for digest, want := range map[string][]string{plans[0].Digest: {"Node node-1 changed"}, "another": nil} {
+		live.Policy("disks").Object.Status.Plan = &placementv1.RemediationPlan{Digest: digest, Causes: []string{"Node node-1 changed"}}
+		plan, err := whatif.PlanOf(t.Context(), live, "disks")
+		if err != nil || !slices.Equal(plan.Causes, want) {
+			t.Errorf("plan %s in the status: causes %q, want %q, error %v", digest, plan.Causes, want, err)
+		}
 	}
 }

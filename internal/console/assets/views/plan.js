@@ -23,6 +23,7 @@ export async function show(page, parameters) {
       : `Berth has to patch ${count(plan.total, "object")} to bring them into line with the policy.`),
     (plan.errors ?? []).map((text) => note(`The policy can't decide objects: ${text}`, "error")),
     plan.status && h("p", {}, `The plan in the status of the policy ${planStates[plan.status.state] ?? plan.status.state}: ${plan.status.done ?? 0} of ${count(plan.status.moves, "object")} are done.`, plan.status.message && ` The reason: ${plan.status.message}.`),
+    plan.status?.causes?.length > 0 && h("ul", { "aria-label": "Causes of the plan" }, plan.status.causes.map((text) => h("li", {}, text))),
     plan.waiting.map((w) => h("p", {}, waitingText(w))),
     waits.map((a) => [h("h2", {}, "Approve it"), h("p", {}, "The console changes nothing. This command shows the plan again, asks, and approves exactly this plan:"), command(a.command)]),
     waits.length > 0 && plan.digest && !waits.some((a) => a.id === plan.digest) && note("Some objects of the approved plan are patched already, so its digest is another one than that of what is left."),

@@ -5,7 +5,7 @@ import { table } from "../table.js";
 
 const ready = (p) => p.status.conditions?.find((c) => c.type === "Ready");
 
-// waitingText says what objects of a policy wait for.
+// reasons are what objects wait for, for statuses without a message about it.
 const reasons = {
   Budget: "wait for their turn within the budget",
   Window: "wait for the next window",
@@ -15,7 +15,10 @@ const reasons = {
   DisruptionBudget: "wait for a PodDisruptionBudget",
 };
 
+// waitingText says what objects of a policy wait for.
 export function waitingText(w) {
+  const n = w.objects ?? 0;
+  if (w.message) return `${count(n, "object")} ${n === 1 ? "waits" : "wait"} ${w.message}`;
   return `${w.objects ?? 0} ${reasons[w.reason] ?? w.reason}${w.until ? `, which opens at ${new Date(w.until).toLocaleString()}` : ""}`;
 }
 
@@ -72,7 +75,7 @@ function detail(p) {
           h("dt", {}, "Remediation"), h("dd", {}, p.remediation),
           h("dt", {}, "Priority"), h("dd", {}, p.priority)),
         h("h3", {}, p.rules ? count(p.rules.length, "rule") : p.remote ? "A remote engine decides" : "Rego decides"),
-        p.rules && h("ol", {}, p.rules.map((name) => h("li", {}, name))),
+        p.rules && h("ol", {}, p.rules.map((name) => h("li", {}, name, decided(p, name)))),
         p.remote && h("p", {}, p.remote)),
       h("div", {},
         h("h3", {}, "Objects"),
@@ -97,6 +100,12 @@ function detail(p) {
       ],
     })],
     p.status.findings?.length > 0 && [h("h3", {}, "Findings"), h("ul", {}, p.status.findings.map((f) => h("li", {}, f.message ?? JSON.stringify(f))))]);
+}
+
+// decided says how many existing objects a rule decides, as the status has it.
+function decided(p, name) {
+  const rule = p.status.rules?.find((r) => r.name === name);
+  return rule && h("small", {}, ` decides ${count(rule.objects ?? 0, "object")}`);
 }
 
 // stages shows how far a rollout is.
