@@ -49,6 +49,10 @@ func newFleet(ctx context.Context, clusters ...string) string {
 	for _, name := range clusters {
 		addCluster(ctx, fleet, name)
 	}
+	// In other specs, these names are not to be ambiguous.
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(f.Client.DeleteAllOf(ctx, framework.NewObject(clusterProfile, fleet, "", nil), client.InNamespace(fleet))).To(Succeed())
+	})
 	return fleet
 }
 
