@@ -70,10 +70,12 @@ var _ = Describe("The cause of a move", func() {
 		f.AwaitValidation(ctx)
 
 		By("creating the policy before the object, as in README")
-		fleet, namespace := newFleet(ctx, "eu1"), f.NewNamespace(ctx, nil)
+		// Other specs have clusters of other names.
+		const cluster = "pci1"
+		fleet, namespace := newFleet(ctx, cluster), f.NewNamespace(ctx, nil)
 		const key = "example.com/pci"
 		logged := func() AsyncAssertion { return Eventually(log.of).WithContext(ctx).WithArguments(namespace, "web") }
-		name := onConfigMaps(ctx, "cause", rego(fmt.Sprintf(`annotations[%q] := data.clusters.eu1.labels.pci`, key)), namespace)
+		name := onConfigMaps(ctx, "cause", rego(fmt.Sprintf(`annotations[%q] := data.clusters.%s.labels.pci`, key, cluster)), namespace)
 		create(ctx, framework.ConfigMap, namespace, "web", nil)
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{key: "yes"})
 		change := func(from *string, to string) []decisionlog.Change {
@@ -85,8 +87,8 @@ var _ = Describe("The cause of a move", func() {
 		})))
 
 		By("changing the label of a cluster")
-		certify(ctx, fleet, "eu1", "no")
-		cause := fmt.Sprintf(`ClusterProfile %s/eu1: label pci "yes" → "no"`, fleet)
+		certify(ctx, fleet, cluster, "no")
+		cause := fmt.Sprintf(`ClusterProfile %s/%s: label pci "yes" → "no"`, fleet, cluster)
 		done := plan(ctx, name, placementv1.PlanCompleted, Fields{
 			"Reason": Equal(placementv1.PlanDataChanged), "Message": Equal("clusterprofiles.multicluster.x-k8s.io changed"), "Causes": ConsistOf(cause),
 		})
