@@ -191,7 +191,7 @@ func evaluate[T any](c *chromium, expression string) (out T) {
 }
 
 // awaitTimeout is how long a page may take to reach a state.
-const awaitTimeout = 20 * time.Second
+const awaitTimeout = time.Minute
 
 // await waits until a condition is true on the page, and on the next one if the page changes meanwhile.
 func (c *chromium) await(condition string) {
