@@ -20,7 +20,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -99,7 +98,7 @@ func New(ctx context.Context, s *simulation.Simulation) (*Fleet, error) {
 	}
 	out := &Fleet{Objects: []Object{}}
 	decided := make([]*Object, len(objects))
-	err := parallel(len(objects), func(i int) (err error) {
+	err := simulation.Parallel(len(objects), func(i int) (err error) {
 		decided[i], err = b.object(ctx, objects[i])
 		return err
 	})
@@ -149,22 +148,6 @@ var (
 	// statusFields are the fields of an object that says itself where it runs.
 	statusFields = projection.Fields("status.**")
 )
-
-// parallel calls f for the numbers below n on all processors. It returns an error of one of them.
-func parallel(n int, f func(i int) error) error {
-	workers := runtime.GOMAXPROCS(0)
-	errs := make([]error, workers)
-	var group sync.WaitGroup
-	for w := range workers {
-		group.Go(func() {
-			for i := w; i < n && errs[w] == nil; i += workers {
-				errs[w] = f(i)
-			}
-		})
-	}
-	group.Wait()
-	return cmp.Or(errs...)
-}
 
 // builder makes the objects of a Fleet. Its method object is safe for concurrent use.
 type builder struct {

@@ -22,9 +22,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"runtime"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -82,26 +80,10 @@ func NewSession(ctx context.Context, cluster simulation.Cluster, o simulation.Op
 		s.objects = append(s.objects, o)
 	}
 	s.states = make([]*state, len(s.objects))
-	return s, parallel(len(s.objects), func(i int) (err error) {
+	return s, simulation.Parallel(len(s.objects), func(i int) (err error) {
 		s.states[i], err = stateOf(ctx, before, s.objects[i], s.groups.evaluateFor(i))
 		return err
 	})
-}
-
-// parallel calls f for the numbers below n on all processors. It returns an error of one of them.
-func parallel(n int, f func(i int) error) error {
-	workers := runtime.GOMAXPROCS(0)
-	errs := make([]error, workers)
-	var group sync.WaitGroup
-	for w := range workers {
-		group.Go(func() {
-			for i := w; i < n && errs[w] == nil; i += workers {
-				errs[w] = f(i)
-			}
-		})
-	}
-	group.Wait()
-	return cmp.Or(errs...)
 }
 
 var (
@@ -143,7 +125,7 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 		return nil, err
 	}
 	q.results = make([]result, len(pairs))
-	err = parallel(len(pairs), func(i int) (err error) {
+	err = simulation.Parallel(len(pairs), func(i int) (err error) {
 		q.results[i], err = q.compare(ctx, pairs[i])
 		return err
 	})
@@ -261,7 +243,7 @@ func (q *question) markAll(g *group) {
 
 // markMatched marks the objects that a policy matches after the changes.
 func (q *question) markMatched(ctx context.Context, p *simulation.Policy) error {
-	return parallel(len(q.objects), func(i int) error {
+	return simulation.Parallel(len(q.objects), func(i int) error {
 		if q.marked[i] || q.contents[i].Content == nil || !p.SelectsResource(q.contents[i].Resource) {
 			return nil
 		}

@@ -1,0 +1,39 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package simulation
+
+import (
+	"cmp"
+	"runtime"
+	"sync"
+)
+
+// Parallel calls f for the numbers below n on all processors. It returns an error of one of them.
+func Parallel(n int, f func(i int) error) error {
+	workers := runtime.GOMAXPROCS(0)
+	errs := make([]error, workers)
+	var group sync.WaitGroup
+	for w := range workers {
+		group.Go(func() {
+			for i := w; i < n && errs[w] == nil; i += workers {
+				errs[w] = f(i)
+			}
+		})
+	}
+	group.Wait()
+	return cmp.Or(errs...)
+}
