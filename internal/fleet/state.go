@@ -89,9 +89,9 @@ func (b *builder) assess(o simulation.Object, verdicts []*placement.Verdict) fin
 			out = worse(out, finding{Violating, fmt.Sprintf("%s can't decide it: %v", v.Policy.Name, v.Err), true})
 		case len(v.Decision.Errors) > 0:
 			out = worse(out, finding{Violating, denial(v), true})
-		case len(whole(v).Decision.Errors) > 0:
+		case len(v.OnceApproved().Decision.Errors) > 0:
 			// An approval does not help either.
-			out = worse(out, finding{state: Violating, reason: denial(whole(v))})
+			out = worse(out, finding{state: Violating, reason: denial(v.OnceApproved())})
 		default:
 			out = worse(out, b.difference(o, v, blocked))
 		}
@@ -128,25 +128,14 @@ func denial(v *placement.Verdict) string {
 	return fmt.Sprintf("%s %s: %s", v.Policy.Name, denies, strings.Join(v.Decision.Errors, "; "))
 }
 
-// remediates reports whether remediation makes the possible changes of a policy in existing objects.
-func remediates(p *placement.Policy) bool { return p.Automatic() || p.NeedsApproval() }
-
-// whole returns a verdict with what it requires once the policy has the approval that it needs.
-func whole(v *placement.Verdict) *placement.Verdict {
-	if v.Policy.NeedsApproval() {
-		return cmp.Or(v.Released, v)
-	}
-	return v
-}
-
 // difference returns the state that results from what a policy changes in an object that it does not deny. blocked reports whether policies
 // deny a patch of the object.
 func (b *builder) difference(o simulation.Object, v *placement.Verdict, blocked bool) finding {
 	out := finding{state: Running}
-	for _, c := range whole(v).Changes {
+	for _, c := range v.OnceApproved().Changes {
 		switch {
 		case c.RecordsOnly():
-		case remediates(v.Policy) && c.Immutable == "" && !blocked:
+		case v.Policy.PatchesExisting() && c.Immutable == "" && !blocked:
 			out = worse(out, finding{state: Waiting, reason: b.waits(o, v)})
 		default:
 			out = worse(out, finding{state: Violating, reason: b.staysAs(o, v, c, blocked)})
@@ -164,7 +153,7 @@ func (b *builder) staysAs(o simulation.Object, v *placement.Verdict, c placement
 		return text
 	case v.Policy.Mode != placementv1.ModeEnforce:
 		return fmt.Sprintf("%s; the mode of %s is %s, so that it changes nothing", text, v.Policy.Name, v.Policy.Mode)
-	case blocked && remediates(v.Policy):
+	case blocked && v.Policy.PatchesExisting():
 		return text + "; another policy denies the patch"
 	}
 	if why := explain.Waits(b.simulation, o, v); why != "" {
@@ -191,10 +180,10 @@ func decidedList(current *string, verdicts []*placement.Verdict) *string {
 		if v.Policy.Mode != placementv1.ModeEnforce || v.Policy.Remediation == placementv1.RemediationNewOnly || v.Err != nil || len(v.Decision.Errors) > 0 {
 			continue
 		}
-		for _, c := range whole(v).Changes {
+		for _, c := range v.OnceApproved().Changes {
 			switch {
 			case c.Immutable != "" || !c.ChangesClusters() && (c.Field != "annotations" || c.Key != placementv1.ClustersAnnotation):
-			case remediates(v.Policy) && !blocked:
+			case v.Policy.PatchesExisting() && !blocked:
 				written = cmp.Or(written, &c)
 			default:
 				other = cmp.Or(other, &c)

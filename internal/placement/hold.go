@@ -40,9 +40,12 @@ func (p *Policy) NeedsApproval() bool {
 	return p.Mode == placementv1.ModeEnforce && p.Remediation == placementv1.RemediationApproved
 }
 
+// PatchesExisting reports whether remediation patches existing objects for the policy, at once or once their plan is approved.
+func (p *Policy) PatchesExisting() bool { return p.Automatic() || p.NeedsApproval() }
+
 // WatchesRollouts reports whether remediation of the policy has to know which objects are ready, because it may patch their pod
 // templates.
-func (p *Policy) WatchesRollouts() bool { return p.Schedules && (p.Automatic() || p.NeedsApproval()) }
+func (p *Policy) WatchesRollouts() bool { return p.Schedules && p.PatchesExisting() }
 
 // keepsUnread reports whether an update that changes nothing that the policy reads or writes keeps the placement: existing objects
 // are left to their owners, or are moved after an approval, in windows, or at a pace.
@@ -59,6 +62,14 @@ func (p *Policy) keepsUnread() bool {
 // RemediatesExisting reports whether remediation evaluates existing objects for the policy.
 func (p *Policy) RemediatesExisting() bool {
 	return p.Remediation != placementv1.RemediationOff && p.Remediation != placementv1.RemediationNewOnly
+}
+
+// OnceApproved returns the verdict as it is once the policy has the approval that it needs: the verdict itself if it needs none.
+func (v *Verdict) OnceApproved() *Verdict {
+	if v.Released != nil && v.Policy.NeedsApproval() {
+		return v.Released
+	}
+	return v
 }
 
 // mayHold reports whether some updates keep the values that the policy set before, or what it denies depends on the object before the

@@ -55,13 +55,10 @@ func ComplianceOf(verdicts []*placement.Verdict) (_ Compliance, ok bool) {
 		if v.Err != nil || len(v.Decision.Errors) > 0 {
 			return Violates, true
 		}
-		if v.Policy.NeedsApproval() {
-			v = cmp.Or(v.Released, v)
-		}
-		for _, c := range v.Changes {
+		for _, c := range v.OnceApproved().Changes {
 			switch {
 			case c.RecordsOnly():
-			case possible(c) && !blocked && (v.Policy.Automatic() || v.Policy.NeedsApproval()):
+			case possible(c) && !blocked && v.Policy.PatchesExisting():
 				out = AwaitsPatch
 			default:
 				return Violates, true

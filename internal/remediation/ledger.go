@@ -242,11 +242,8 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.RemediatesExisting() })
 	names, findings := Names(verdicts), make([]finding, len(verdicts))
 	for i, v := range verdicts {
-		if v.Policy.NeedsApproval() {
-			// What needs an approval is what an approved patch would do.
-			v = cmp.Or(v.Released, v)
-		}
-		findings[i] = findingOf(v, key, uid, version, unsettled)
+		// What needs an approval is what an approved patch would do.
+		findings[i] = findingOf(v.OnceApproved(), key, uid, version, unsettled)
 	}
 	defer l.lock()()
 	violates := false

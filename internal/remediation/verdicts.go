@@ -52,7 +52,7 @@ func DueOf(verdicts []*placement.Verdict) Due {
 	}
 	var out Due
 	for _, v := range verdicts {
-		if (v.Policy.Automatic() || v.Policy.NeedsApproval()) && v.Err == nil && len(v.Decision.Errors) == 0 && slices.ContainsFunc(v.Changes, possible) {
+		if v.Policy.PatchesExisting() && v.Err == nil && len(v.Decision.Errors) == 0 && slices.ContainsFunc(v.Changes, possible) {
 			out = append(out, v)
 		}
 	}
