@@ -120,7 +120,5 @@ func clustersIn(text *string) []string {
 	}
 	listed, _ := clusterlist.Parse(*text)
 	names, _ := listed.All()
-	names = slices.Clone(names)
-	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }

@@ -5,21 +5,10 @@ import { table } from "../table.js";
 
 const ready = (p) => p.status.conditions?.find((c) => c.type === "Ready");
 
-// reasons are what objects wait for, for statuses without a message about it.
-const reasons = {
-  Budget: "wait for their turn within the budget",
-  Window: "wait for the next window",
-  Approval: "wait for an approval",
-  Availability: "wait because too many objects are unavailable",
-  Failures: "wait because too many objects failed",
-  DisruptionBudget: "wait for a PodDisruptionBudget",
-};
-
 // waitingText says what objects of a policy wait for.
 export function waitingText(w) {
   const n = w.objects ?? 0;
-  if (w.message) return `${count(n, "object")} ${n === 1 ? "waits" : "wait"} ${w.message}`;
-  return `${w.objects ?? 0} ${reasons[w.reason] ?? w.reason}${w.until ? `, which opens at ${new Date(w.until).toLocaleString()}` : ""}`;
+  return `${count(n, "object")} ${n === 1 ? "waits" : "wait"} ${w.message ?? `(${w.reason})`}`;
 }
 
 // planStates are the states of plans as text.
