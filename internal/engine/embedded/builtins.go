@@ -47,6 +47,7 @@ var builtins = []func(*rego.Rego){
 	predicateFunction(language.Feasible, predicates.Nodes),
 	predicateFunction(language.FeasibleClusters, predicates.Clusters),
 	rego.Function2(&rego.Function{Name: language.CEL.Name, Decl: language.CEL.Decl}, evaluateCEL),
+	rego.Function3(&rego.Function{Name: language.Scale.Name, Decl: language.Scale.Decl}, scale),
 	chooseClusters(language.ChooseClusters),
 	chooseClusters(language.SpreadClusters),
 }

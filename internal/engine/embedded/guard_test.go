@@ -248,7 +248,7 @@ k8s.quantity.add k8s.quantity.sub k8s.quantity.compare`)
 	// It limits its operands itself, and CEL limits the cost of the expression.
 	linear = append(linear, "k8s.cel")
 	// They limit their operands and the bytes that they hash themselves.
-	linear = append(linear, "k8s.choose_clusters", "k8s.spread_clusters")
+	linear = append(linear, "k8s.choose_clusters", "k8s.spread_clusters", "k8s.scale")
 	judged := map[string]bool{}
 	for _, name := range linear {
 		if judged[name] = true; guards[name] != nil {

@@ -73,6 +73,17 @@ var CEL = &ast.Builtin{
 	Decl: types.NewFunction(types.Args(types.Named("expression", types.S), types.Named("object", anyObject)), types.Named("result", types.B)),
 }
 
+// Scale is k8s.scale(values, lowest, highest): numbers or quantities, by name, as integers in proportion. The least value becomes the
+// integer lowest and the greatest one the integer highest, of which either may be the greater one. The others are rounded down. If all
+// values are equal, they become the greater integer. It is pure.
+var Scale = &ast.Builtin{Name: "k8s.scale", Decl: types.NewFunction(
+	types.Args(
+		types.Named("values", types.NewObject(nil, types.NewDynamicProperty(types.A, types.NewAny(types.S, types.N)))),
+		types.Named("lowest", types.N), types.Named("highest", types.N),
+	),
+	types.Named("result", types.NewObject(nil, types.NewDynamicProperty(types.A, types.N))),
+)}
+
 // Builtin functions that choose the best clusters for an object by rendezvous hashing. They are pure.
 //
 // The operand object is the text by which objects are told apart, such as the kind, namespace, and name, joined by slashes. The operand
@@ -120,7 +131,7 @@ var (
 	options = types.NewObject(nil, types.NewDynamicProperty(types.S, types.N))
 )
 
-var ownBuiltins = []*ast.Builtin{QuantityAdd, QuantitySub, QuantityCompare, Feasible, FeasibleClusters, CEL, ChooseClusters, SpreadClusters}
+var ownBuiltins = []*ast.Builtin{QuantityAdd, QuantitySub, QuantityCompare, Feasible, FeasibleClusters, CEL, Scale, ChooseClusters, SpreadClusters}
 
 func quantityFunction(name string, result types.Type) *ast.Builtin {
 	quantity := types.NewAny(types.S, types.N)
