@@ -23,7 +23,7 @@ import (
 
 // RequirementOperator compares the value of a cluster or node with the values of a requirement.
 //
-// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist;Gt;Gte;Lt;Lte
+// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist;Gt;Gte;Lt;Lte;Most;Least
 type RequirementOperator string
 
 const (
@@ -43,9 +43,13 @@ const (
 	OperatorLt RequirementOperator = "Lt"
 	// OperatorLte is true if the value is less than the only one of the values, or equal to it.
 	OperatorLte RequirementOperator = "Lte"
+	// OperatorMost prefers clusters with greater values, in proportion. Only preferences of clusters have it.
+	OperatorMost RequirementOperator = "Most"
+	// OperatorLeast prefers clusters with lesser values, in proportion. Only preferences of clusters have it.
+	OperatorLeast RequirementOperator = "Least"
 )
 
-// ValueType is how the operators Gt, Gte, Lt and Lte read the values that they compare.
+// ValueType is how the operators Gt, Gte, Lt, Lte, Most and Least read the values that they compare.
 //
 // +kubebuilder:validation:Enum=Number;Quantity;Version
 type ValueType string
@@ -111,7 +115,7 @@ const (
 // +kubebuilder:validation:Enum=Score
 type RuleWeights string
 
-// RuleWeightsScore gives each cluster the sum of the weights of the preferences that it meets as its weight, and at least 1.
+// RuleWeightsScore gives each cluster its score as its weight, and at least 1.
 const RuleWeightsScore RuleWeights = "Score"
 
 // Rule decides the objects to which it applies. Of the rules of a policy, the first one that applies to an object decides it.
@@ -147,6 +151,7 @@ type Rule struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:XValidation:rule="!(self.operator in ['Most', 'Least'])",message="only prefer has Most and Least, which compare clusters with each other: move this to prefer, with a weight",reason=FieldValueForbidden,fieldPath=".operator"
 	Require []Requirement `json:"require,omitempty"`
 
 	// tolerate lists the taints that an eligible cluster may have.
@@ -162,6 +167,7 @@ type Rule struct {
 	// The score of a cluster is the sum of the weights of the preferences that it meets.
 	// Clusters with higher scores are chosen first, so that limit, spread, or weights is needed, too.
 	// A preference is a requirement with a weight, such as {label: tier, operator: In, values: [gold], weight: 10}.
+	// With Most and Least, it compares the eligible clusters with each other, such as {property: cost, operator: Least, weight: 100}.
 	// At most 16 preferences.
 	// +optional
 	// +listType=atomic
@@ -171,6 +177,7 @@ type Rule struct {
 
 	// minGain is the difference between two scores that counts.
 	// Clusters whose scores are less than minGain below the highest score are as good as the best, and so on in steps of minGain.
+	// The rule has no memory: a score that crosses the border of a step counts, however little it changes.
 	// Must be from 1 to 1600. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -324,8 +331,8 @@ type Subject struct {
 // Requirement compares a value of a cluster or node.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.field), has(self.label), has(self.annotation), has(self.property), has(self.allocatable), has(self.free)].filter(x, x).size() == 1",message="exactly one of field, label, annotation, property, allocatable and free is required"
-// +kubebuilder:validation:XValidation:rule="!(self.operator in ['Exists', 'DoesNotExist']) || !(has(self.values) || has(self.valueFrom))",message="Exists and DoesNotExist compare nothing: remove values and valueFrom",fieldPath=".operator"
-// +kubebuilder:validation:XValidation:rule="self.operator in ['Exists', 'DoesNotExist'] || has(self.values) != has(self.valueFrom)",message="exactly one of values and valueFrom is required",fieldPath=".values"
+// +kubebuilder:validation:XValidation:rule="!(self.operator in ['Exists', 'DoesNotExist', 'Most', 'Least']) || !(has(self.values) || has(self.valueFrom))",message="Exists, DoesNotExist, Most and Least have no values: remove values and valueFrom",fieldPath=".operator"
+// +kubebuilder:validation:XValidation:rule="self.operator in ['Exists', 'DoesNotExist', 'Most', 'Least'] || has(self.values) != has(self.valueFrom)",message="exactly one of values and valueFrom is required",fieldPath=".values"
 // +kubebuilder:validation:XValidation:rule="!(self.operator in ['Gt', 'Gte', 'Lt', 'Lte']) || !has(self.values) || self.values.size() == 1",message="Gt, Gte, Lt and Lte need exactly one value",fieldPath=".values"
 type Requirement struct {
 	Subject `json:",inline"`
@@ -335,6 +342,9 @@ type Requirement struct {
 	// Exists and DoesNotExist: it is there, or is missing; there are no values.
 	// Gt, Gte, Lt and Lte: it is greater, greater or equal, less, or less or equal.
 	// A value that is missing, or can't be read as what as says, meets none of these four.
+	// Most and Least, in prefer alone: of the eligible clusters, the one with the greatest, or the least, value gets the weight.
+	// The one at the other end gets 0, and those between them get a part of the weight in proportion. There are no values.
+	// A cluster whose value is missing, or can't be read, gets 0.
 	// +required
 	Operator RequirementOperator `json:"operator,omitempty"`
 
@@ -353,7 +363,7 @@ type Requirement struct {
 	// +optional
 	ValueFrom *ObjectValue `json:"valueFrom,omitempty"`
 
-	// as is how Gt, Gte, Lt and Lte read both values: as Number, such as 1.5, Quantity, such as 4Gi, or Version, such as v1.30.2.
+	// as is how Gt, Gte, Lt, Lte, Most and Least read values: as Number, such as 1.5, Quantity, such as 4Gi, or Version, such as v1.30.2.
 	// Defaults to Version for the field version, to Quantity for allocatable and free, and to Number for everything else.
 	// +optional
 	As ValueType `json:"as,omitempty"`
@@ -394,7 +404,8 @@ type ObjectValue struct {
 type Preference struct {
 	Requirement `json:",inline"`
 
-	// weight is what a cluster that meets the requirement gets. Must be from 1 to 100.
+	// weight is what a cluster that meets the requirement gets. With Most and Least, it is what the best cluster gets.
+	// Must be from 1 to 100.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100

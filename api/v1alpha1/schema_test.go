@@ -223,7 +223,8 @@ func TestEnums(t *testing.T) {
 		"Weights":         {rule["weights"], []string{string(placementv1.RuleWeightsScore)}},
 		"Operator": {requirement["operator"], []string{
 			string(placementv1.OperatorDoesNotExist), string(placementv1.OperatorExists), string(placementv1.OperatorGt), string(placementv1.OperatorGte),
-			string(placementv1.OperatorIn), string(placementv1.OperatorLt), string(placementv1.OperatorLte), string(placementv1.OperatorNotIn),
+			string(placementv1.OperatorIn), string(placementv1.OperatorLeast), string(placementv1.OperatorLt), string(placementv1.OperatorLte),
+			string(placementv1.OperatorMost), string(placementv1.OperatorNotIn),
 		}},
 		"As": {requirement["as"], []string{string(placementv1.ValueTypeNumber), string(placementv1.ValueTypeQuantity), string(placementv1.ValueTypeVersion)}},
 		"Field": {requirement["field"], []string{

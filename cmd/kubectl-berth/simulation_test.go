@@ -497,7 +497,7 @@ var (
 	}
 	wrongSchema = []string{
 		`unknown field "spec.rules[0].requires"`,
-		`spec.rules[0].require[0].operator: Unsupported value: "Equals": supported values: "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Gte", "Lt", "Lte"`,
+		`spec.rules[0].require[0].operator: Unsupported value: "Equals": supported values: "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Gte", "Lt", "Lte", "Most", "Least"`,
 		`spec.rules[0].require[1].values: Invalid value: exactly one of values and valueFrom is required`,
 	}
 )

@@ -19,6 +19,7 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -133,16 +134,19 @@ func (r *ruleText) renderScores() {
 	var gains []item
 	for i, p := range r.rule.Prefer {
 		q := r.requirementOf("prefer", i, p.Requirement)
-		q.renderValue()
-		body := q.met()
-		if precondition := q.precondition(); precondition != "" {
-			body = precondition + "; " + body
+		if q.proportional() {
+			q.renderGains(p.Weight)
+		} else {
+			q.renderValue()
 		}
-		gains = append(gains, item{q.path, fmt.Sprintf("[%d | %s]", p.Weight, body)})
+		gains = append(gains, item{q.path, q.gain(p.Weight)})
+	}
+	of := "some name in " + r.name(partEligible)
+	if slices.ContainsFunc(r.rule.Prefer, func(p placementv1.Preference) bool { return !isProportional(p.Operator) }) {
+		of += "\ncluster := data.clusters[name]"
 	}
 	r.comment(r.path.Child("prefer"), "the scores of the eligible clusters.")
-	r.printf("%s[name] := sum(array.flatten(%s)) if {\nsome name in %s\ncluster := data.clusters[name]\n}\n",
-		r.name("score"), list(gains), r.name(partEligible))
+	r.printf("%s[name] := sum(array.flatten(%s)) if {\n%s\n}\n", r.name("score"), list(gains), of)
 }
 
 // chooses reports whether the rule chooses among the eligible clusters.
@@ -192,21 +196,32 @@ func (r *ruleText) renderChosen() {
 	}
 }
 
-// Ranking returns a Rego expression that lists the eligible clusters of a rule as objects with the members name, score, and level, best first. ok is
-// false if the rule chooses all eligible clusters, or none.
+// Ranking returns a Rego expression that lists the eligible clusters of a rule as objects, best first. They have the members name, score,
+// level, and preferences: for each preference what the cluster gets of its weight (gain), and the values that are compared (values), of
+// which there is one or none. ok is false if the rule chooses all eligible clusters without weights, or gives none.
 func Ranking(rule placementv1.Rule) (expression string, ok bool) {
 	r := &ruleText{generator: &generator{helpers: map[string]bool{}}, rule: rule}
-	if !choosesClusters(rule) || !r.chooses() {
+	if !choosesClusters(rule) || !r.chooses() && rule.Weights == "" {
 		return "", false
 	}
-	rank := fmt.Sprintf(`crypto.sha256(concat("/", [%s, name]))`, r.use(language.RuleObjectPath))
+	// Without a choice, no rank decides, and the module does not have the text that it is computed from.
+	rank := `""`
+	if r.chooses() {
+		rank = fmt.Sprintf(`crypto.sha256(concat("/", [%s, name]))`, r.use(language.RuleObjectPath))
+	}
 	if len(rule.Prefer) == 0 {
 		ordered := fmt.Sprintf("sort([[%s, name] | some name in %s])", rank, r.name(partEligible))
-		return fmt.Sprintf(`[{"name": name, "score": 0, "level": 0} | some [_, name] in %s]`, ordered), true
+		return fmt.Sprintf(`[{"name": name, "score": 0, "level": 0, "preferences": []} | some [_, name] in %s]`, ordered), true
 	}
 	best := fmt.Sprintf("max([score | some score in %s])", r.scored())
 	ordered := fmt.Sprintf("sort([[floor((best - score) / %d), %s, name] | some name, score in %s])", max(rule.MinGain, 1), rank, r.scored())
-	return fmt.Sprintf(`[{"name": name, "score": %s[name], "level": level} | best := %s; some [level, _, name] in %s]`, r.scored(), best, ordered), true
+	var preferences []string
+	for i, p := range rule.Prefer {
+		q := r.requirementOf("prefer", i, p.Requirement)
+		preferences = append(preferences, fmt.Sprintf(`{"gain": sum(%s), "values": [value | value := %s]}`, q.gain(p.Weight), q.ref))
+	}
+	return fmt.Sprintf(`[{"name": name, "score": %s[name], "level": level, "preferences": [%s]} | best := %s; some [level, _, name] in %s; cluster := data.clusters[name]]`,
+		r.scored(), strings.Join(preferences, ", "), best, ordered), true
 }
 
 // spread returns the operand that clusters are grouped by; nil if the rule has no spread.

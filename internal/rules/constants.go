@@ -116,8 +116,11 @@ func (c Compared) Noun() string {
 
 // Ordered reports whether the comparison is by order, and as what it reads values then.
 func (c Compared) Ordered() (as placementv1.ValueType, ok bool) {
-	return valueType(c.Requirement), requirementIsOrdered(c.Operator)
+	return valueType(c.Requirement), requirementIsOrdered(c.Operator) || c.Proportional()
 }
+
+// Proportional reports whether the clusters are compared with each other, and not with values.
+func (c Compared) Proportional() bool { return isProportional(c.Operator) }
 
 // Reads reports whether a comparison by order can read a value of a cluster.
 func Reads(as placementv1.ValueType, text string) bool {

@@ -88,6 +88,10 @@ func scores(prefer []placementv1.Preference) (sum, step int32) {
 	possible := sets.New[int32](0)
 	for _, p := range prefer {
 		sum += p.Weight
+		if isProportional(p.Operator) {
+			// It gives any part of the weight.
+			possible.Insert(1)
+		}
 		for score := range possible.Clone() {
 			possible.Insert(score + p.Weight)
 		}
@@ -98,6 +102,23 @@ func scores(prefer []placementv1.Preference) (sum, step int32) {
 		step = min(step, sorted[i]-sorted[i-1])
 	}
 	return sum, step
+}
+
+// Volatile returns the preferences for the most or the least of what is free in a cluster, of rules without minGain. Free quantities change
+// with each pod, so that such a rule chooses another cluster for an object whenever that is a little better.
+func Volatile(rules []placementv1.Rule) []*field.Path {
+	var out []*field.Path
+	for i, rule := range rules {
+		if !choosesClusters(rule) || !choosesBest(rule) || rule.MinGain > 1 {
+			continue
+		}
+		for j, p := range rule.Prefer {
+			if p.Free != "" && isProportional(p.Operator) {
+				out = append(out, field.NewPath("spec", "rules").Index(i).Child("prefer").Index(j))
+			}
+		}
+	}
+	return out
 }
 
 // impossible warns of conditions that contradict each other, so that no object or no cluster meets them.

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // Rego functions that convert values. They are undefined for values that can't be converted.
@@ -35,6 +36,7 @@ const (
 	functionQuantity = "quantity"
 	functionVersion  = "version"
 	functionFree     = "free"
+	functionAmount   = "amount"
 )
 
 // functionInvalid is the Rego function that words errors of values of objects.
@@ -117,6 +119,45 @@ func (q requirement) ordered() bool {
 	return slices.Contains([]placementv1.RequirementOperator{
 		placementv1.OperatorGt, placementv1.OperatorGte, placementv1.OperatorLt, placementv1.OperatorLte,
 	}, q.Operator)
+}
+
+// proportional reports whether clusters get a part of the weight of the preference in proportion to their values.
+func (q requirement) proportional() bool { return isProportional(q.Operator) }
+
+func isProportional(operator placementv1.RequirementOperator) bool {
+	return operator == placementv1.OperatorMost || operator == placementv1.OperatorLeast
+}
+
+// gainName is the name of the Rego rule with what the clusters get in proportion to their values.
+func (q requirement) gainName() string { return q.name("gain_" + q.suffix) }
+
+// renderGains renders what the eligible clusters get of the weight of a preference in proportion to their values. A value that is missing,
+// or can't be read, has no part in it.
+func (q requirement) renderGains(weight int32) {
+	lowest, highest := int32(0), weight
+	if q.Operator == placementv1.OperatorLeast {
+		lowest, highest = weight, 0
+	}
+	convert := functionNumber
+	if q.as() == placementv1.ValueTypeQuantity {
+		convert = functionAmount
+	}
+	amounts := q.name("amount_" + q.suffix)
+	q.comment(q.path, "the values of the eligible clusters, and what these get in proportion.")
+	q.printf("%s[name] := %s(%s) if {\nsome name in %s\ncluster := data.clusters[name]\n}\n", amounts, q.use(convert), q.ref, q.name(partEligible))
+	q.printf("\n%s := %s(%s, %d, %d)\n", q.gainName(), language.Scale.Name, amounts, lowest, highest)
+}
+
+// gain returns the Rego array with what a cluster gets of the weight of the preference: one number, or none.
+func (q requirement) gain(weight int32) string {
+	if q.proportional() {
+		return fmt.Sprintf("[gain | gain := %s[name]]", q.gainName())
+	}
+	body := q.met()
+	if precondition := q.precondition(); precondition != "" {
+		body = precondition + "; " + body
+	}
+	return fmt.Sprintf("[%d | %s]", weight, body)
 }
 
 // as returns how the values are read.

@@ -120,6 +120,10 @@ version(value) := [to_number(n) |
 # The free quantity of a resource: what is allocatable, less what is allocated.
 free(allocatable, allocated, name) := k8s.quantity.sub(quantity(allocatable), quantity(object.get(allocated, name, "0")))
 `},
+	{functionAmount, `
+# A quantity as a text that k8s.scale can read.
+amount(value) := k8s.quantity.add(quantity(value), "0")
+`},
 	{functionQuantity, `
 # A quantity.
 quantity(value) := value if is_number(value)
@@ -209,6 +213,7 @@ var dependsOn = map[string][]string{
 	"namespace_labels":      {"has_namespace_labels"},
 	language.RuleObjectPath: {"object_namespace", "object_name"},
 	functionFree:            {functionQuantity},
+	functionAmount:          {functionQuantity},
 }
 
 // sharedText returns the shared functions and rules that the rules use.

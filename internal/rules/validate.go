@@ -150,10 +150,15 @@ func (v *validator) rule(rule placementv1.Rule, path *field.Path, last bool) {
 	v.effect(rule, path, last)
 	nodes, chooses := rule.Candidates == placementv1.RuleCandidatesNodes, choosesClusters(rule)
 	for i, q := range rule.Require {
-		v.requirement(q, path.Child("require").Index(i), nodes)
+		v.required(q, path.Child("require").Index(i), nodes)
 	}
 	for i, p := range rule.Prefer {
-		v.requirement(p.Requirement, path.Child("prefer").Index(i), nodes)
+		at := path.Child("prefer").Index(i)
+		if isProportional(p.Operator) {
+			v.proportional(p.Requirement, at, nodes)
+		} else {
+			v.requirement(p.Requirement, at, nodes)
+		}
 	}
 	if nodes {
 		v.nodeTolerations(rule.Tolerate, path.Child("tolerate"))
@@ -216,7 +221,17 @@ func (v *validator) key(path *field.Path, key string) {
 	}
 }
 
-// requirement checks a requirement of clusters or nodes.
+// required checks a requirement that clusters or nodes must meet.
+func (v *validator) required(q placementv1.Requirement, path *field.Path, nodes bool) {
+	if isProportional(q.Operator) {
+		// The schema refuses this, too.
+		v.forbid(path.Child("operator"), "only prefer has Most and Least, which compare clusters with each other: move this to prefer, with a weight")
+		return
+	}
+	v.requirement(q, path, nodes)
+}
+
+// requirement checks a requirement or a preference that compares with values.
 func (v *validator) requirement(q placementv1.Requirement, path *field.Path, nodes bool) {
 	v.subject(q.Subject, path)
 	if from := q.ValueFrom; from != nil {
@@ -224,7 +239,7 @@ func (v *validator) requirement(q placementv1.Requirement, path *field.Path, nod
 	}
 	// The API server of Kubernetes 1.30 reserves the word "as" in the validation rules of a schema, so that they can't check this.
 	if q.As != "" && !requirementIsOrdered(q.Operator) {
-		v.forbid(path.Child("as"), "only Gt, Gte, Lt and Lte read a number, a quantity, or a version")
+		v.forbid(path.Child("as"), "only Gt, Gte, Lt, Lte, Most and Least read a number, a quantity, or a version")
 		return
 	}
 	switch ordered := requirementIsOrdered(q.Operator); {
@@ -294,6 +309,27 @@ func (v *validator) compared(q placementv1.Requirement, path *field.Path) {
 
 func requirementIsOrdered(operator placementv1.RequirementOperator) bool {
 	return requirement{Requirement: placementv1.Requirement{Operator: operator}}.ordered()
+}
+
+// proportional checks a preference for the most or the least of a value.
+func (v *validator) proportional(q placementv1.Requirement, path *field.Path, nodes bool) {
+	v.subject(q.Subject, path)
+	isAmount := q.Allocatable != "" || q.Free != ""
+	switch as := valueType(q); {
+	case nodes:
+		v.forbid(path.Child("operator"), "the scheduler does not compare nodes with each other: set Gt or Lt with a value, once for each step that matters")
+	case q.Field == placementv1.ClusterFieldVersion:
+		v.forbid(path.Child("field"), "Most and Least read numbers and quantities, and no versions: set operator: Gte with a version, once for each step that matters")
+	case q.Field != "":
+		v.forbid(path.Child("field"), "the field %s is a text. Most and Least need a number or a quantity: set label, annotation, property, allocatable or free", q.Field)
+	case len(q.Values) > 0 || q.ValueFrom != nil:
+		// The schema refuses this, too. Commands read files that no API server has checked.
+		v.fail(path.Child("operator"), q.Operator, "Exists, DoesNotExist, Most and Least have no values: remove values and valueFrom")
+	case isAmount && as != placementv1.ValueTypeQuantity:
+		v.errs = append(v.errs, field.NotSupported(path.Child("as"), q.As, []placementv1.ValueType{placementv1.ValueTypeQuantity}))
+	case as == placementv1.ValueTypeVersion:
+		v.errs = append(v.errs, field.NotSupported(path.Child("as"), q.As, []placementv1.ValueType{placementv1.ValueTypeNumber, placementv1.ValueTypeQuantity}))
+	}
 }
 
 // comparable checks a value that Gt, Gte, Lt, or Lte compare with.

@@ -274,8 +274,22 @@ func requirements() map[string]construct {
 			return r.ValueFrom != nil && change(r.ValueFrom), false
 		}
 	}
+	isProportional := func(r *placementv1.Requirement) bool { return slices.Contains(proportional, r.Operator) }
 	out := map[string]construct{
+		"prefer the least in place of the most": inRequirements(false, true, func(r *placementv1.Requirement) (has, remove bool) {
+			if has = r.Operator == placementv1.OperatorMost; has {
+				r.Operator = placementv1.OperatorLeast
+			}
+			return has, false
+		}),
+		"prefer in proportion to quantities": inRequirements(false, true, func(r *placementv1.Requirement) (has, remove bool) {
+			return isProportional(r) && r.As == placementv1.ValueTypeQuantity && zero(&r.As), false
+		}),
+		"prefer the most or the least of what is free": inRequirements(false, true, matching(func(r *placementv1.Requirement) bool { return isProportional(r) && r.Free != "" })),
 		"require.reason": inRequirements(false, false, func(r *placementv1.Requirement) (has, remove bool) { return zero(&r.Reason), false }),
+	}
+	for _, operator := range proportional {
+		out["prefer "+string(operator)] = inRequirements(false, true, matching(func(r *placementv1.Requirement) bool { return r.Operator == operator }))
 	}
 	for name, change := range ofAll {
 		out["require "+name], out["prefer "+name] = inRequirements(false, false, change), inRequirements(false, true, change)

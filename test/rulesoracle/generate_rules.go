@@ -230,7 +230,7 @@ func (g *Generator) chooseSome(r *placementv1.Rule) {
 
 func (g *Generator) prefer(r *placementv1.Rule) {
 	for range 1 + g.random.IntN(3) {
-		r.Prefer = append(r.Prefer, placementv1.Preference{Requirement: g.requirement(g.subject()), Weight: pick(g, []int32{1, 2, 5, 10, 100})})
+		r.Prefer = append(r.Prefer, placementv1.Preference{Requirement: g.preferred(), Weight: pick(g, []int32{1, 2, 5, 10, 100})})
 		r.Prefer[len(r.Prefer)-1].Reason = ""
 	}
 	if g.chance(50) {
@@ -239,6 +239,19 @@ func (g *Generator) prefer(r *placementv1.Rule) {
 	if g.chance(40) {
 		r.Weights = placementv1.RuleWeightsScore
 	}
+}
+
+// preferred returns what a preference compares.
+func (g *Generator) preferred() placementv1.Requirement {
+	s, pool := g.subject()
+	if s.Field != "" || g.chance(60) {
+		return g.requirement(s, pool)
+	}
+	out := placementv1.Requirement{Subject: s, Operator: pick(g, proportional)}
+	if s.Allocatable == "" && s.Free == "" && g.chance(50) {
+		out.As = pick(g, []placementv1.ValueType{placementv1.ValueTypeNumber, placementv1.ValueTypeQuantity})
+	}
+	return out
 }
 
 func (g *Generator) spread() *placementv1.RuleSpread {
@@ -315,6 +328,9 @@ var keyPools = map[string][]string{
 	keyTier: tiers, keyNumber: append([]string{"true", "1000000", "1000000000000000000000"}, numbers...), keyQuantity: quantities, keyVersion: versions,
 	keyRegion: regions, keyZone: zones, keyFlag: {"true", "false"}, keyOdd: {"gold", special},
 }
+
+// proportional are the operators by which preferences compare clusters with each other.
+var proportional = []placementv1.RequirementOperator{placementv1.OperatorMost, placementv1.OperatorLeast}
 
 var orders = []placementv1.RequirementOperator{placementv1.OperatorGt, placementv1.OperatorGte, placementv1.OperatorLt, placementv1.OperatorLte}
 

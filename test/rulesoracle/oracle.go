@@ -25,6 +25,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
+	"math/big"
 	"slices"
 	"strings"
 
@@ -286,11 +287,12 @@ func choose(rule *placementv1.Rule, object map[string]any, clusters map[string]m
 			c.lacks = append(c.lacks, *missing)
 			continue
 		}
-		in := candidate{name: name, score: score(rule.Prefer, object, clusters[name]), rank: rank(object, name)}
+		in := candidate{name: name, rank: rank(object, name)}
 		in.domain, _ = domain(rule.Spread, clusters[name])
 		eligible = append(eligible, in)
 	}
 	c.eligible = len(eligible)
+	setScores(eligible, rule.Prefer, object, clusters)
 	setLevels(eligible, max(int64(rule.MinGain), 1))
 	slices.SortFunc(eligible, better)
 	var chosen []candidate
@@ -354,15 +356,48 @@ func repelling(tolerations []placementv1.RuleToleration, cluster map[string]any)
 	return nil
 }
 
-// score returns the sum of the weights of the preferences that a cluster meets.
-func score(preferences []placementv1.Preference, object, cluster map[string]any) int64 {
-	sum := int64(0)
+// setScores sets the scores of all eligible clusters: the sum of the weights of the preferences that a cluster meets, and of its parts of
+// the weights of preferences for the most or the least of a value.
+func setScores(eligible []candidate, preferences []placementv1.Preference, object map[string]any, clusters map[string]map[string]any) {
 	for i := range preferences {
-		if meets(&preferences[i].Requirement, object, cluster) {
-			sum += int64(preferences[i].Weight)
+		p := &preferences[i]
+		if slices.Contains(proportional, p.Operator) {
+			addParts(eligible, p, clusters)
+			continue
+		}
+		for j := range eligible {
+			if meets(&p.Requirement, object, clusters[eligible[j].name]) {
+				eligible[j].score += int64(p.Weight)
+			}
 		}
 	}
-	return sum
+}
+
+// addParts adds the parts of the weight of a preference for the most or the least of a value.
+func addParts(eligible []candidate, p *placementv1.Preference, clusters map[string]map[string]any) {
+	amounts := map[string]*big.Rat{}
+	var all []*big.Rat
+	for _, in := range eligible {
+		if amount := amountOf(&p.Requirement, clusters[in.name]); amount != nil {
+			amounts[in.name] = amount
+			all = append(all, amount)
+		}
+	}
+	for i := range eligible {
+		amount := amounts[eligible[i].name]
+		if amount == nil {
+			continue
+		}
+		worst, best := slices.MinFunc(all, (*big.Rat).Cmp), slices.MaxFunc(all, (*big.Rat).Cmp)
+		if p.Operator == placementv1.OperatorLeast {
+			worst, best = best, worst
+		}
+		part := big.NewRat(int64(p.Weight), 1)
+		if span := new(big.Rat).Sub(best, worst); span.Sign() != 0 {
+			part.Mul(part, new(big.Rat).Quo(new(big.Rat).Sub(amount, worst), span))
+		}
+		eligible[i].score += new(big.Int).Quo(part.Num(), part.Denom()).Int64()
+	}
 }
 
 // setLevels sets the levels of all eligible clusters.

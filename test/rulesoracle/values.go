@@ -231,6 +231,23 @@ func number(text string) *big.Rat {
 	return out
 }
 
+// amountOf returns the value of a cluster that a preference for the most or the least compares; nil if it is missing or can't be read.
+func amountOf(r *placementv1.Requirement, cluster map[string]any) *big.Rat {
+	values := valuesOf(r.Subject, cluster)
+	if len(values) == 0 {
+		return nil
+	}
+	if valueType(r) != placementv1.ValueTypeQuantity {
+		return number(values[0])
+	}
+	amount, err := quantity(values[0])
+	if err != nil {
+		return nil
+	}
+	out, _ := new(big.Rat).SetString(amount.AsDec().String())
+	return out
+}
+
 // version reads the three numbers of a version; nil if the text does not begin with one.
 func version(text string) []*big.Int {
 	found := versionForm.FindStringSubmatch(text)
