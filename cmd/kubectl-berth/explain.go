@@ -230,9 +230,11 @@ func printCandidates(p *printer, title string, c *explain.Candidates) {
 	for _, candidate := range c.Listed {
 		if candidate.Chosen {
 			p.line("  %s%s", p.style(green, candidate.Name+" is chosen"), rankOf(candidate))
+			printPreferences(p, candidate)
 			continue
 		}
 		p.line("  %s%s", p.style(red, candidate.Name), rankOf(candidate))
+		printPreferences(p, candidate)
 		for i := range candidate.Reasons {
 			printReason(p, "    ", &candidate.Reasons[i])
 		}
@@ -249,6 +251,19 @@ func rankOf(c explain.Candidate) string {
 		return ""
 	}
 	return " (" + strings.Join(texts, "; ") + ")"
+}
+
+// printPreferences prints what a candidate gets of each preference of the rules that choose among the eligible ones.
+func printPreferences(p *printer, c explain.Candidate) {
+	for _, r := range c.Ranks {
+		for _, preference := range r.Preferences {
+			value := "is missing"
+			if preference.Value != nil {
+				value = fmt.Sprintf("is %q", *preference.Value)
+			}
+			p.line("    %s: %s %s, which scores %d of %d", r.Policy, preference.Subject, value, preference.Score, preference.Weight)
+		}
+	}
 }
 
 func printReason(p *printer, indent string, r *explain.Reason) {

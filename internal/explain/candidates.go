@@ -36,7 +36,7 @@ import (
 type Candidate struct {
 	Name   string `json:"name"`
 	Chosen bool   `json:"chosen"`
-	// Ranks say how good it is for the rules that choose among the eligible clusters.
+	// Ranks say how good it is for the rules that choose among the eligible clusters, or give them weights.
 	Ranks []Rank `json:"ranks,omitempty"`
 	// Reasons are why it is not chosen.
 	Reasons []Reason `json:"reasons,omitempty"`
@@ -49,9 +49,21 @@ type Rank struct {
 	// Rank counts the eligible clusters from 1, the best one, and Of is their number.
 	Rank int `json:"rank"`
 	Of   int `json:"of"`
-	// Score is the sum of the weights of the preferences that it meets, and Level how many steps of minGain it is below the best one.
+	// Score is the sum of what it gets of the preferences, and Level how many steps of minGain it is below the best one.
 	Score int `json:"score"`
 	Level int `json:"level"`
+	// Preferences are what it gets of each preference, in the order of the rule.
+	Preferences []Preference `json:"preferences,omitempty"`
+}
+
+// Preference is what an eligible cluster gets of a preference.
+type Preference struct {
+	// Subject is what is compared, such as "property cost". Value is the cluster's value of it; nil if it has none.
+	Subject string  `json:"subject"`
+	Value   *string `json:"value,omitempty"`
+	// Score is what the cluster gets of Weight, which is the most that a cluster can get.
+	Score  int `json:"score"`
+	Weight int `json:"weight"`
 }
 
 // Candidates are the candidates of one kind.
@@ -195,7 +207,8 @@ func (e *explainer) ranksOf(ctx context.Context, name string) (out []Rank) {
 		}
 		rule, ranking := s.ranking(ctx)
 		if i := slices.IndexFunc(ranking, func(r ranked) bool { return r.Name == name }); i >= 0 {
-			out = append(out, Rank{v.Policy.Name, rule, i + 1, len(ranking), ranking[i].Score, ranking[i].Level})
+			r := ranking[i]
+			out = append(out, Rank{v.Policy.Name, rule, i + 1, len(ranking), r.Score, r.Level, r.Preferences})
 		}
 	}
 	return out

@@ -408,9 +408,11 @@ func (s *search) choosesClusters(ctx context.Context) bool {
 type ranked struct {
 	Name         string
 	Score, Level int
+	Preferences  []Preference
 }
 
-// ranking returns the rule that decides the object, and its eligible clusters, best first; none if it chooses all of them, or the policy has no rules.
+// ranking returns the rule that decides the object, and its eligible clusters, best first; none if it chooses all of them without weights,
+// or the policy has no rules.
 func (s *search) ranking(ctx context.Context) (name string, best []ranked) {
 	rule, ok := s.decidingRule(ctx)
 	if !ok {
@@ -433,9 +435,48 @@ func (s *search) ranking(ctx context.Context) (name string, best []ranked) {
 	for _, one := range list {
 		member, _ := one.(map[string]any)
 		name, _ := member["name"].(string)
-		s.order = append(s.order, ranked{name, number(member["score"]), number(member["level"])})
+		s.order = append(s.order, ranked{name, number(member["score"]), number(member["level"]), preferencesOf(rule, member["preferences"])})
 	}
 	return rule.Name, s.order
+}
+
+// preferencesOf returns what a cluster gets of the preferences of a rule, given the member preferences of rules.Ranking.
+func preferencesOf(rule placementv1.Rule, of any) []Preference {
+	list, _ := of.([]any)
+	var out []Preference
+	for i, one := range list[:min(len(list), len(rule.Prefer))] {
+		member, _ := one.(map[string]any)
+		p := Preference{
+			Subject: rules.Compared{Requirement: rule.Prefer[i].Requirement}.Noun(),
+			Score:   number(member["gain"]), Weight: int(rule.Prefer[i].Weight),
+		}
+		if values, _ := member["values"].([]any); len(values) == 1 {
+			p.Value = valueText(values[0])
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// valueText returns the text of a value of a cluster, which may be a list of zones; nil if it counts as missing.
+func valueText(value any) *string {
+	switch v := value.(type) {
+	case string:
+		return &v
+	case bool, json.Number:
+		return new(fmt.Sprint(v))
+	case []any:
+		var texts []string
+		for _, one := range v {
+			if text := valueText(one); text != nil {
+				texts = append(texts, *text)
+			}
+		}
+		if len(texts) > 0 {
+			return new(strings.Join(texts, ", "))
+		}
+	}
+	return nil
 }
 
 // number returns an integer that was decoded from JSON.

@@ -406,13 +406,85 @@ spec:
 		got[c.Name] = one
 	}
 	best := got["eu-2"]
-	if e.Policies[0].Rule != "backup" || !best.Chosen || best.Rank != (explain.Rank{Policy: "p", Rule: "backup", Rank: 1, Of: 3, Score: 10, Level: 0}) {
-		t.Errorf("rule %q decides, and the best cluster is %+v", e.Policies[0].Rule, best)
+	preference := explain.Preference{Subject: "label pci", Value: new("1"), Score: 10, Weight: 10}
+	rank := explain.Rank{Policy: "p", Rule: "backup", Rank: 1, Of: 3, Score: 10, Level: 0, Preferences: []explain.Preference{preference}}
+	if diff := cmp.Diff(rank, best.Rank); e.Policies[0].Rule != "backup" || !best.Chosen || diff != "" {
+		t.Errorf("rule %q decides, and the best cluster is %+v (-want +got):\n%s", e.Policies[0].Rule, best, diff)
 	}
 	other := got["eu-1"]
 	want := []string{`spec.rules[0].require[1] cluster.labels.pci in {"9"}`, "spec.rules[1].limit chooses other clusters"}
 	if diff := cmp.Diff(want, other.Reasons); diff != "" || other.Rank.Score != 0 || other.Rank.Level != 10 {
 		t.Errorf("rank %+v, reasons (-want +got):\n%s", other.Rank, diff)
+	}
+}
+
+// TestPreferences checks what is said of the value and the score of each preference for each eligible cluster.
+func TestPreferences(t *testing.T) {
+	world := fleet + `---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: p}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  rules:
+  - name: cheapest
+    prefer:
+    - {label: pci, operator: Least, weight: 60}
+    - {field: region, operator: NotIn, valueFrom: {label: region}, weight: 10}
+    - {label: region, operator: Most, weight: 5}
+    - {free: cpu, operator: Most, weight: 100}
+    minGain: 20
+    limit: 1
+`
+	e := explainObject(t, world, web, explain.Options{Limit: 10})
+	got := map[string][]string{}
+	for _, c := range e.Clusters.Listed {
+		for _, r := range c.Ranks {
+			got[c.Name] = append(got[c.Name], fmt.Sprintf("score %d, level %d", r.Score, r.Level))
+			for _, p := range r.Preferences {
+				value := "none"
+				if p.Value != nil {
+					value = *p.Value
+				}
+				got[c.Name] = append(got[c.Name], fmt.Sprintf("%s %s: %d of %d", p.Subject, value, p.Score, p.Weight))
+			}
+		}
+	}
+	want := map[string][]string{
+		"eu-1": {"score 10, level 3", "label pci 2: 0 of 60", "field region none: 10 of 10", "label region eu: 0 of 5", "free cpu none: 0 of 100"},
+		"eu-2": {"score 70, level 0", "label pci 1: 60 of 60", "field region none: 10 of 10", "label region eu: 0 of 5", "free cpu none: 0 of 100"},
+		"us-1": {"score 10, level 3", "label pci 2: 0 of 60", "field region none: 10 of 10", "label region us: 0 of 5", "free cpu none: 0 of 100"},
+		"bare": {"score 10, level 3", "label pci none: 0 of 60", "field region none: 10 of 10", "label region none: 0 of 5", "free cpu none: 0 of 100"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("preferences (-want +got):\n%s", diff)
+	}
+}
+
+// TestScoresOfWeights checks that the scores are shown that a rule gives as weights.
+func TestScoresOfWeights(t *testing.T) {
+	world := fleet + `---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: p}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  rules:
+  - name: shares
+    require: [{label: pci, operator: Exists}]
+    prefer: [{label: pci, operator: Most, weight: 50}]
+    weights: Score
+`
+	got := map[string]int{}
+	for _, c := range explainObject(t, world, web, explain.Options{Limit: 10}).Clusters.Listed {
+		for _, r := range c.Ranks {
+			got[fmt.Sprintf("%s: %d of %d", c.Name, r.Rank, r.Of)] = r.Score
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"eu-1: 1 of 3": 50, "us-1: 2 of 3": 50, "eu-2: 3 of 3": 0}, got); diff != "" {
+		t.Errorf("scores (-want +got):\n%s", diff)
 	}
 }
 

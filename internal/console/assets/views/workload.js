@@ -118,6 +118,9 @@ function decisions(policies) {
       p.reads && h("p", { class: "facts" }, "Reads ", p.reads.map((read, i) => [i > 0 && ", ", `${read.resource} (${count(read.objects, "object")})`]))))));
 }
 
+// preferences shows what a cluster gets of each preference of a rule.
+const preferences = (rank) => (rank.preferences ?? []).map((p) => h("div", { class: "facts" }, `${p.subject} ${p.value ?? "missing"}: ${p.score} of ${p.weight}`));
+
 // candidates shows every cluster or node, with the reason if it lost.
 function candidates(title, c, query) {
   if (!c) return "";
@@ -132,7 +135,7 @@ function candidates(title, c, query) {
       { title: "Result", cell: (row) => row.chosen ? badge("running", "chosen") : badge("lost", "not chosen"), sort: (row) => Number(!row.chosen) },
       ...ranked ? [
         { title: "Rank", numeric: true, cell: (row) => (row.ranks ?? []).map((r) => `${r.rank} of ${r.of}`).join("; "), sort: (row) => row.ranks?.[0]?.rank ?? Infinity },
-        { title: "Score", numeric: true, cell: (row) => (row.ranks ?? []).map((r) => r.score).join("; "), sort: (row) => row.ranks?.[0]?.score ?? -Infinity },
+        { title: "Score", numeric: true, cell: (row) => (row.ranks ?? []).map((r) => [h("div", {}, String(r.score)), preferences(r)]), sort: (row) => row.ranks?.[0]?.score ?? -Infinity },
       ] : [],
       { title: "Why", cell: (row) => (row.reasons ?? []).map((r) => reason(r)) },
     ],
