@@ -29,6 +29,7 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/lint"
+	"github.com/berth-dev/berth/internal/rules"
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
@@ -141,6 +142,20 @@ func findingsOfMoves(spec placementv1.PlacementPolicySpec, module *policy.Module
 	}
 	return []Finding{advice("spec.remediation.budget: no move between clusters waits for %s: only Karmada and KubeFleet tell Berth when a workload runs in its new clusters. Otherwise, a move "+
 		"ends with its patch, and only maxPerMinute bounds it. Deliver the objects to one of them, here or in another policy", strings.Join(set, ", "))}
+}
+
+// findingsOfVolatile finds preferences by which existing objects move whenever pods start or end somewhere.
+func findingsOfVolatile(spec placementv1.PlacementPolicySpec) []Finding {
+	mode := spec.WithDefaults().Remediation.Mode
+	if mode == placementv1.RemediationNewOnly || mode == placementv1.RemediationOff {
+		return nil
+	}
+	var out []Finding
+	for _, at := range rules.Volatile(spec.Rules) {
+		out = append(out, advice("%s: free quantities change with each pod, so that an existing object moves whenever another cluster is a little better. "+
+			"Set minGain, such as a fifth of the weight, or remediation.mode: NewOnly", at))
+	}
+	return out
 }
 
 // findingsOfEviction finds remediation.evict in a policy that evicts no Pods.

@@ -59,6 +59,8 @@ type comparison struct {
 	given bool
 	// free reports whether a free quantity is compared. path is that of what is allocatable.
 	free bool
+	// proportional reports whether the clusters are compared with each other, and not with values.
+	proportional bool
 	// none is what follows as long as no member has any of the values; "" for nothing that is known.
 	none string
 }
@@ -163,7 +165,7 @@ func (m *mentions) add(c rules.Compared) {
 	if !ordered {
 		as = ""
 	}
-	out := comparison{at: placeOf(c.Field), noun: c.Noun(), path: c.Path(), operator: c.Operator, as: as, free: c.Free != "", none: none}
+	out := comparison{at: placeOf(c.Field), noun: c.Noun(), path: c.Path(), operator: c.Operator, as: as, free: c.Free != "", none: none, proportional: c.Proportional()}
 	if c.Requirement.Field == placementv1.ClusterFieldName {
 		out.noun = absent.Name
 	}
@@ -250,7 +252,7 @@ func (p population) exist(c comparison, known []string) []Finding {
 	return nil
 }
 
-// read returns the findings in a comparison by order: clusters without a value that it can read never meet it.
+// read returns the findings in a comparison by order: clusters without a value that it can read never meet it, or get nothing by it.
 func (p population) read(c comparison, known []string) []Finding {
 	if len(known) == 0 {
 		return []Finding{c.at.finding(Advice, absent.Any(p.noun, c.noun, c.none))}
@@ -272,12 +274,20 @@ func (p population) read(c comparison, known []string) []Finding {
 	if more := len(names) - 1; more > 0 {
 		which = fmt.Sprintf("%s, and of %d more,", which, more)
 	}
-	return []Finding{c.at.finding(Advice, fmt.Sprintf("%s of %s is no %s: %q never meets this%s", c.noun, which, strings.ToLower(string(c.as)), example, readable(known)))}
+	consequence := "never meets this"
+	if c.proportional {
+		consequence = "gets nothing of the weight"
+	}
+	return []Finding{c.at.finding(Advice, fmt.Sprintf("%s of %s is no %s: %q %s%s", c.noun, which, strings.ToLower(string(c.as)), example, consequence, c.readable(known)))}
 }
 
 // readable suggests how values can be compared, as the end of a sentence; "" for nothing.
-func readable(values []string) string {
-	for _, as := range []placementv1.ValueType{placementv1.ValueTypeNumber, placementv1.ValueTypeQuantity, placementv1.ValueTypeVersion} {
+func (c comparison) readable(values []string) string {
+	types := []placementv1.ValueType{placementv1.ValueTypeNumber, placementv1.ValueTypeQuantity, placementv1.ValueTypeVersion}
+	if c.proportional {
+		types = types[:2]
+	}
+	for _, as := range types {
 		if !slices.ContainsFunc(values, func(v string) bool { return !rules.Reads(as, v) }) {
 			return fmt.Sprintf(". Set as: %s", as)
 		}
