@@ -26,7 +26,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -48,15 +47,17 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/simulation"
 	"github.com/berth-dev/berth/webhooks/policyvalidator"
+	"github.com/berth-dev/berth/webhooks/quotaspec"
 )
 
-const checkLong = `Check policies in files without applying them. The errors and warnings are those that the API server and Berth's webhook
-return when the policies are applied. For each policy the command also prints what it reads and the rights that Berth needs for it.
+const checkLong = `Check policies, quotas, and LimitedResources in files without applying them. The errors and warnings are those that the API server
+and Berth's webhooks return when the objects are applied. For each policy the command also prints what it reads and the rights that
+Berth needs for it.
 
 Without --from or --live the command knows the types of Kubernetes itself, and those of the objects and
 CustomResourceDefinitions in the files. --live checks against the cluster of the kubeconfig, also the types of fields.
 
-The exit code is 0 if no policy has an error, and 1 otherwise. With --strict warnings count as errors.`
+The exit code is 0 if no object has an error, and 1 otherwise. With --strict warnings count as errors.`
 
 const checkExample = `  # Policies in a directory, without a cluster
   kubectl berth check -f policies/
@@ -76,7 +77,7 @@ func newCheck(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 	o := &checkOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
 	cmd := &cobra.Command{
 		Use:     "check -f FILENAME",
-		Short:   "Check policies without applying them",
+		Short:   "Check policies and quotas without applying them",
 		Long:    checkLong,
 		Example: checkExample,
 		Args:    cobra.NoArgs,
@@ -84,7 +85,7 @@ func newCheck(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 	}
 	o.addFlags(cmd.Flags())
 	f := cmd.Flags()
-	f.StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with policies.")
+	f.StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with policies and quotas.")
 	f.BoolVarP(&o.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
 	f.BoolVar(&o.live, "live", false, "Check against the cluster that the kubeconfig names.")
 	f.BoolVar(&o.strict, "strict", false, "Treat warnings as errors.")
@@ -93,12 +94,14 @@ func newCheck(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 	return cmd
 }
 
-// checkedPolicy is the result of checking one policy.
-type checkedPolicy struct {
-	Policy   string   `json:"policy"`
+// checked is the result of checking one object.
+type checked struct {
+	// Policy is the name of a PlacementPolicy. Object is the kind and name of another object, such as "ScopedQuota shop/gold".
+	Policy   string   `json:"policy,omitempty"`
+	Object   string   `json:"object,omitempty"`
 	Errors   []string `json:"errors,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
-	// Reads are the types that the policy reads, with the fields.
+	// Reads are the types that a policy reads, with the fields.
 	Reads []readType `json:"reads,omitempty"`
 }
 
@@ -117,18 +120,18 @@ func (o *checkOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var results []checkedPolicy
-	cluster, validator, err := o.validator(ctx, objects)
+	c, err := o.checker(ctx, objects)
 	if err != nil {
 		return err
 	}
+	var results []checked
 	for _, obj := range objects {
-		if obj.GroupVersionKind() == placementv1.GroupVersion.WithKind("PlacementPolicy") {
-			results = append(results, check(ctx, cluster, validator, obj))
+		if obj.GroupVersionKind().Group == placementv1.GroupVersion.Group {
+			results = append(results, c.check(ctx, obj))
 		}
 	}
 	if len(results) == 0 {
-		return errors.New("the files contain no PlacementPolicy")
+		return fmt.Errorf("the files contain no object of %s: no %s", placementv1.GroupVersion, strings.Join(apischema.Kinds(), ", "))
 	}
 	if o.output != "" {
 		err = printStructured(o.Out, o.output, results)
@@ -140,35 +143,60 @@ func (o *checkOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bad := func(r checkedPolicy) bool { return len(r.Errors) > 0 || o.strict && len(r.Warnings) > 0 }
-	if n := len(slices.DeleteFunc(slices.Clone(results), func(r checkedPolicy) bool { return !bad(r) })); n > 0 {
-		return fmt.Errorf("%d of %d policies have mistakes, see above", n, len(results))
+	what := "policies"
+	if slices.ContainsFunc(results, func(r checked) bool { return r.Object != "" }) {
+		what = "objects"
+	}
+	bad := func(r checked) bool { return len(r.Errors) > 0 || o.strict && len(r.Warnings) > 0 }
+	if n := len(slices.DeleteFunc(slices.Clone(results), func(r checked) bool { return !bad(r) })); n > 0 {
+		return fmt.Errorf("%d of %d %s have mistakes, see above", n, len(results), what)
 	}
 	return nil
 }
 
-// validator returns the cluster to check against, and the validator of the webhook on it.
-func (o *checkOptions) validator(ctx context.Context, objects []*unstructured.Unstructured) (simulation.Cluster, *policyvalidator.Validator, error) {
+// checker checks objects of Berth's API.
+type checker struct {
+	cluster  simulation.Cluster
+	policies *policyvalidator.Validator
+	quotas   *quotaspec.Handler
+}
+
+// checker returns what checks the objects.
+func (o *checkOptions) checker(ctx context.Context, objects []*unstructured.Unstructured) (*checker, error) {
 	options, inventories, err := o.settings()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if o.live || len(o.from) > 0 {
 		cluster, _, err := o.cluster(ctx)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		return cluster, completeValidator(cluster, options), nil
+		return &checker{cluster, completeValidator(cluster, options), completeQuotaSpecs(ctx, cluster, options)}, nil
 	}
 	// Directories also have files of other tools, without objects.
 	others := slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool {
-		return obj.GetKind() == "PlacementPolicy" || obj.GetName() == ""
+		return obj.GroupVersionKind().Group == placementv1.GroupVersion.Group || obj.GetName() == ""
 	})
 	cluster, err := simulation.NewStatic(simulation.KubernetesDiscovery(), inventories, others...)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return cluster, newValidator(cluster, options), nil
+	return &checker{cluster, newValidator(cluster, options), newQuotaSpecs(cluster, options)}, nil
+}
+
+// check checks an object of Berth's group.
+func (c *checker) check(ctx context.Context, obj *unstructured.Unstructured) checked {
+	switch kind := obj.GetKind(); {
+	case obj.GetAPIVersion() != placementv1.GroupVersion.String() || !slices.Contains(apischema.Kinds(), kind):
+		return checked{Object: simulation.Describe(obj), Errors: []string{
+			fmt.Sprintf("there is no kind %s in %s: the kinds of %s are %s", kind, obj.GetAPIVersion(), placementv1.GroupVersion, strings.Join(apischema.Kinds(), ", ")),
+		}}
+	case kind == "PlacementPolicy":
+		return checkPolicy(ctx, c.cluster, c.policies, obj)
+	default:
+		return checkQuota(ctx, c.quotas, obj)
+	}
 }
 
 // newValidator returns the validator of the webhook for a cluster of which only the types are known.
@@ -184,16 +212,16 @@ func newValidator(cluster simulation.Cluster, options simulation.Options) *polic
 // cluster is the one of an API server.
 func completeValidator(cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
 	out := newValidator(cluster, options)
-	out.Clusters, out.Namespaces, out.Nodes, out.PriorityClasses = clustersOf{cluster}, namespacesOf{cluster}, nodesOf{cluster}, classesOf{cluster}
+	out.Clusters, out.Namespaces, out.Nodes, out.PriorityClasses = clustersOf{cluster}, namespacesOf{cluster}, nodesOf{cluster}, priorityClassesOf(cluster)
 	if live, ok := cluster.(*simulation.Live); ok {
 		out.Types = live.TypeChecker()
 	}
 	return out
 }
 
-// check checks one policy.
-func check(ctx context.Context, cluster simulation.Cluster, v *policyvalidator.Validator, obj *unstructured.Unstructured) checkedPolicy {
-	out := checkedPolicy{Policy: obj.GetName()}
+// checkPolicy checks a policy.
+func checkPolicy(ctx context.Context, cluster simulation.Cluster, v *policyvalidator.Validator, obj *unstructured.Unstructured) checked {
+	out := checked{Policy: obj.GetName()}
 	p, mistakes := decodePolicy(ctx, obj)
 	if out.Errors = mistakes; len(mistakes) > 0 {
 		return out
@@ -232,13 +260,18 @@ func check(ctx context.Context, cluster simulation.Cluster, v *policyvalidator.V
 
 // decodePolicy returns the policy that an object is, or the mistakes for which the API server refuses it.
 func decodePolicy(ctx context.Context, obj *unstructured.Unstructured) (*placementv1.PlacementPolicy, []string) {
-	schema, err := apischema.PlacementPolicies()
+	p := &placementv1.PlacementPolicy{}
+	return p, decodeStrictly(ctx, "PlacementPolicy", obj, p)
+}
+
+// decodeStrictly decodes an object of a kind of Berth's API, and returns the mistakes for which the API server refuses it.
+func decodeStrictly(ctx context.Context, kind string, obj *unstructured.Unstructured, into any) []string {
+	schema, err := apischema.Of(kind)
 	if err != nil {
-		return nil, []string{err.Error()}
+		return []string{err.Error()}
 	}
 	var mistakes []string
-	p := &placementv1.PlacementPolicy{}
-	converted := numeral.FromUnstructuredStrictly(obj.Object, p)
+	converted := numeral.FromUnstructuredStrictly(obj.Object, into)
 	if strict, ok := runtime.AsStrictDecodingError(converted); ok {
 		for _, err := range strict.Errors() {
 			mistakes = append(mistakes, printable.Text(err.Error()))
@@ -250,7 +283,7 @@ func decodePolicy(ctx context.Context, obj *unstructured.Unstructured) (*placeme
 	if len(mistakes) == 0 && converted != nil {
 		mistakes = []string{printable.Text(converted.Error())}
 	}
-	return p, mistakes
+	return mistakes
 }
 
 // messagesOf returns the messages of an error of the API machinery, each with its field.
@@ -269,12 +302,16 @@ func messagesOf(err error) []string {
 	return out
 }
 
-func printChecked(p *printer, results []checkedPolicy) {
+func printChecked(p *printer, results []checked) {
 	for i, r := range results {
 		if i > 0 {
 			p.line("")
 		}
-		p.line("policy %s", r.Policy)
+		if r.Object != "" {
+			p.line("%s", r.Object)
+		} else {
+			p.line("policy %s", r.Policy)
+		}
 		for _, text := range r.Errors {
 			p.line("  error: %s", paragraph(text))
 		}
@@ -339,26 +376,14 @@ func (n namespacesOf) All(ctx context.Context) (iter.Seq2[string, map[string]str
 // nodesOf implements policyvalidator.Nodes.
 type nodesOf struct{ simulation.Cluster }
 
-// All returns the name and the labels of each node.
+// All returns the name, the labels, and the allocatable resources of each node.
 func (n nodesOf) All(ctx context.Context) ([]map[string]any, error) {
 	objects, err := n.List(ctx, corev1.SchemeGroupVersion.WithResource("nodes"), nil)
 	out := make([]map[string]any, len(objects))
 	for i, obj := range objects {
 		labels, _, _ := unstructured.NestedMap(obj.Object, "metadata", "labels")
-		out[i] = map[string]any{"name": obj.GetName(), "labels": labels}
-	}
-	return out, err
-}
-
-// classesOf lists the priority classes.
-type classesOf struct{ simulation.Cluster }
-
-// Names returns the names of all priority classes, with those that each API server has.
-func (c classesOf) Names(ctx context.Context) ([]string, error) {
-	objects, err := c.List(ctx, schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"), nil)
-	out := []string{"system-cluster-critical", "system-node-critical"}
-	for _, obj := range objects {
-		out = append(out, obj.GetName())
+		allocatable, _, _ := unstructured.NestedMap(obj.Object, "status", "allocatable")
+		out[i] = map[string]any{"name": obj.GetName(), "labels": labels, "allocatable": allocatable}
 	}
 	return out, err
 }

@@ -77,6 +77,51 @@ spec:
   match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
   rego: "package region\n\nlabels.a := b\n"
 `,
+	"quotas.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: ScopedQuota
+metadata: {name: gpus, namespace: shop}
+spec: {hard: {nvidia.com/gpu: 4}}
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: ClusterScopedQuota
+metadata: {name: all}
+spec: {hard: {pods: 2}}
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: LimitedResource
+metadata: {name: pods, namespace: shop}
+spec: {resource: Pod, matchContains: [pods]}
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: ScopedQuota
+metadata: {name: wrong}
+spec: {hard: {gpus: 4}, moed: Enforce}
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: ScopedQuotas
+metadata: {name: gpus}
+`,
+	"tried.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: ScopedQuota
+metadata: {name: q, namespace: shop}
+spec:
+  mode: Warn
+  hard: {count/pods: 1, fast.storageclass.storage.k8s.io/requests.storage: 100Gi, gpus.deviceclass.resource.k8s.io/devices: 4, requests.example.com/gpu: 2}
+`,
+	"limited.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: LimitedResource
+metadata: {name: pods}
+spec: {resource: pods, matchContains: [count/pods]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop, labels: {kubernetes.io/metadata.name: shop}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: "4", nvidia.com/gpu: "8"}}
+`,
 	"clusters.yaml": `apiVersion: multicluster.x-k8s.io/v1alpha1
 kind: ClusterProfile
 metadata: {name: eu-1, namespace: fleet, labels: {region: eu}}
@@ -483,6 +528,48 @@ func TestCheck(t *testing.T) {
 	}
 	if stdout, _, err = command(t, "check", "-f", "broken.yaml"); err == nil || !strings.Contains(stdout, "error: spec.rego: Invalid value: region.rego:3:13: rego_unsafe_var_error: var b is unsafe") {
 		t.Errorf("output %s, error %v", stdout, err)
+	}
+}
+
+func TestCheckQuotas(t *testing.T) {
+	stdout, _, err := command(t, "check", "-f", "policy.yaml", "-f", "quotas.yaml")
+	if err == nil || err.Error() != "2 of 6 objects have mistakes, see above" {
+		t.Errorf("error %v", err)
+	}
+	for _, want := range []string{
+		"policy region\n  reads clusterprofiles.multicluster.x-k8s.io\n",
+		"\n\nScopedQuota shop/gpus\n  warning: spec.hard[nvidia.com/gpu]: Berth counts nothing under this name (did you mean requests.nvidia.com/gpu?)\n\n",
+		"\n\nClusterScopedQuota all\n  warning: spec.namespaceSelector is not set: all namespaces share the amounts of spec.hard.",
+		"\n\nLimitedResource shop/pods\n  warning: metadata.namespace has no effect: a LimitedResource is in no namespace. Select namespaces in spec.namespaceSelector\n" +
+			"  warning: spec.resource: the API server serves no Pod in namespaces (did you mean pods?): nothing is limited until it does\n\n",
+		"\n\nScopedQuota wrong\n  error: unknown field \"spec.moed\"\n  error: spec.hard: Invalid value: ",
+		"\n\nScopedQuotas gpus\n  error: there is no kind ScopedQuotas in placement.berth.dev/v1alpha1: " +
+			"the kinds of placement.berth.dev/v1alpha1 are ClusterScopedQuota, LimitedResource, PlacementPolicy, ScopedQuota\n",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q lacks %q", stdout, want)
+		}
+	}
+	stdout, _, err = command(t, "check", "-f", "tried.yaml", "--from", "limited.yaml", "--strict")
+	if err == nil || err.Error() != "1 of 1 objects have mistakes, see above" {
+		t.Errorf("error %v", err)
+	}
+	for _, want := range []string{
+		"warning: LimitedResource pods denies in namespace shop what ScopedQuota q would cover (count/pods): a quota in mode Warn",
+		"warning: spec.hard: there is no StorageClass fast: no volume is provisioned of it until it is created\n",
+		"warning: spec.hard: there is no DeviceClass gpus: ",
+		"warning: spec.hard[requests.example.com/gpu]: no node has the resource example.com/gpu now; there are nvidia.com/gpu\n",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q lacks %q", stdout, want)
+		}
+	}
+	// What is not known is not compared.
+	if stdout, _, err = command(t, "check", "-f", "tried.yaml", "--strict"); err != nil || stdout != "ScopedQuota shop/q\n" {
+		t.Errorf("output %s, error %v", stdout, err)
+	}
+	if _, _, err = command(t, "check", "-f", "clusters.yaml"); err == nil || !strings.HasPrefix(err.Error(), "the files contain no object of placement.berth.dev/v1alpha1: ") {
+		t.Errorf("error %v", err)
 	}
 }
 

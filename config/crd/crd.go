@@ -19,7 +19,14 @@ package crd
 
 import _ "embed"
 
-// PlacementPolicies is the definition of PlacementPolicies, as YAML.
-//
-//go:embed bases/placement.berth.dev_placementpolicies.yaml
-var PlacementPolicies []byte
+// The definitions, as YAML.
+var (
+	//go:embed bases/placement.berth.dev_placementpolicies.yaml
+	PlacementPolicies []byte
+	//go:embed bases/placement.berth.dev_scopedquotas.yaml
+	ScopedQuotas []byte
+	//go:embed bases/placement.berth.dev_clusterscopedquotas.yaml
+	ClusterScopedQuotas []byte
+	//go:embed bases/placement.berth.dev_limitedresources.yaml
+	LimitedResources []byte
+)

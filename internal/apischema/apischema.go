@@ -21,6 +21,7 @@ package apischema
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -39,14 +40,33 @@ import (
 	"github.com/berth-dev/berth/config/crd"
 )
 
-// PlacementPolicies returns the schema of PlacementPolicies.
-var PlacementPolicies = sync.OnceValues(func() (*Schema, error) {
-	var definition apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(crd.PlacementPolicies, &definition); err != nil {
-		return nil, fmt.Errorf("decoding the definition: %w", err)
+// kinds compile the schemas of Berth's API, each once.
+var kinds = map[string]func() (*Schema, error){
+	"PlacementPolicy": once(crd.PlacementPolicies), "ScopedQuota": once(crd.ScopedQuotas), "ClusterScopedQuota": once(crd.ClusterScopedQuotas),
+	"LimitedResource": once(crd.LimitedResources),
+}
+
+func once(text []byte) func() (*Schema, error) {
+	return sync.OnceValues(func() (*Schema, error) {
+		var definition apiextensionsv1.CustomResourceDefinition
+		if err := yaml.UnmarshalStrict(text, &definition); err != nil {
+			return nil, fmt.Errorf("decoding the definition: %w", err)
+		}
+		return New(definition.Spec.Versions[0].Schema.OpenAPIV3Schema)
+	})
+}
+
+// Kinds returns the kinds of Berth's API, sorted.
+func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
+
+// Of returns the schema of a kind of Berth's API.
+func Of(kind string) (*Schema, error) {
+	schema, known := kinds[kind]
+	if !known {
+		return nil, fmt.Errorf("there is no kind %s", kind)
 	}
-	return New(definition.Spec.Versions[0].Schema.OpenAPIV3Schema)
-})
+	return schema()
+}
 
 // Schema is the schema of one version of an API. It is immutable and safe for concurrent use.
 type Schema struct {

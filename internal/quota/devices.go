@@ -103,8 +103,12 @@ func ClaimOwner(c metav1.Object) types.UID {
 	return owner.UID
 }
 
-// UnknownDeviceClasses returns the device classes in the names of hard that do not exist, sorted.
+// UnknownDeviceClasses returns the device classes in the names of hard that do not exist, sorted. It returns none until the DeviceClasses are
+// known.
 func (e *Evaluators) UnknownDeviceClasses(spec *placementv1.QuotaSpec) []string {
+	if !e.Settled() {
+		return nil
+	}
 	var out []string
 	for name := range spec.Hard {
 		class, found := strings.CutSuffix(string(name), corev1.ResourceClaimsPerClass)

@@ -136,7 +136,7 @@ func (q *question) usage(ctx context.Context, quotas []placementv1.Quota, from s
 	}
 	evaluators := quota.NewEvaluators(clock.RealClock{}, quota.Devices{})
 	if slices.ContainsFunc(quotas, func(obj placementv1.Quota) bool { return evaluators.MayCountDevices(obj.QuotaSpec()) }) {
-		classes, err := deviceClasses(ctx, from)
+		classes, err := DeviceClasses(ctx, from)
 		if err != nil {
 			return nil, err
 		}
@@ -168,8 +168,8 @@ func (q *question) usage(ctx context.Context, quotas []placementv1.Quota, from s
 	return out, nil
 }
 
-// deviceClasses returns the DeviceClasses, if the API server serves them.
-func deviceClasses(ctx context.Context, from simulation.Cluster) (*extendedresourcecache.ExtendedResourceCache, error) {
+// DeviceClasses returns the DeviceClasses, if the API server serves them.
+func DeviceClasses(ctx context.Context, from simulation.Cluster) (*extendedresourcecache.ExtendedResourceCache, error) {
 	classes := extendedresourcecache.NewExtendedResourceCache(klog.Background())
 	if _, served := from.Catalog().Exact(deviceClassResource); !served {
 		return classes, nil

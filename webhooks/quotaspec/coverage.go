@@ -41,6 +41,9 @@ const (
 
 // warnOfCoverage warns if a quota does not cover what a LimitedResource denies without a quota. applied is one of the two.
 func (h *Handler) warnOfCoverage(ctx context.Context, applied client.Object) []string {
+	if h.Live == nil || h.Namespaces == nil {
+		return nil
+	}
 	limits, err := h.limits(ctx, applied)
 	if err == nil && len(limits) == 0 {
 		return nil

@@ -75,10 +75,11 @@ var _ admission.Handler = (*Handler)(nil)
 type Handler struct {
 	Catalog    Catalog
 	Evaluators *quota.Evaluators
+	// Namespaces reads the labels of all namespaces. If it is nil, they are not compared.
 	Namespaces Namespaces
-	// Classes lists the priority classes.
-	Classes Classes
-	// StorageClasses and VolumeAttributesClasses may be nil. Classes of that kind are then not checked.
+	// Classes lists the priority classes. It may be nil, as StorageClasses and VolumeAttributesClasses may be. Classes of that kind are then
+	// not checked.
+	Classes                                 Classes
 	StorageClasses, VolumeAttributesClasses Classes
 	// Nodes reads the nodes. If it is nil, extended resources are not compared with theirs.
 	Nodes Nodes
@@ -86,7 +87,7 @@ type Handler struct {
 	// none.
 	OwnNamespace string
 	Decoder      admission.Decoder
-	// Live and Cache list quotas and LimitedResources, from the API server and from a cache.
+	// Live and Cache list quotas and LimitedResources, from the API server and from a cache. If Live is nil, they are not compared.
 	Live, Cache client.Reader
 }
 
@@ -100,35 +101,42 @@ func (h *Handler) Handle(ctx context.Context, r admission.Request) admission.Res
 }
 
 func (h *Handler) warnings(ctx context.Context, r admission.Request) ([]string, error) {
+	var object client.Object
 	switch r.Kind.Kind {
 	case quota.KindScopedQuota:
-		q := &placementv1.ScopedQuota{}
-		if err := h.Decoder.Decode(r, q); err != nil {
-			return nil, err
-		}
-		return slices.Concat(h.warnOfQuota(ctx, q.QuotaSpec()), h.warnOfCoverage(ctx, q)), nil
+		object = &placementv1.ScopedQuota{}
 	case quota.KindClusterScopedQuota:
-		q := &placementv1.ClusterScopedQuota{}
-		if err := h.Decoder.Decode(r, q); err != nil {
-			return nil, err
-		}
-		out := h.warnOfQuota(ctx, q.QuotaSpec())
-		if q.Spec.NamespaceSelector == nil {
-			out = append(out, "spec.namespaceSelector is not set: all namespaces share the amounts of spec.hard. Select the namespaces that share them, or set namespaceSelector: {} for all")
-		}
-		return slices.Concat(out, h.warnOfSelector(ctx, q.Spec.NamespaceSelector), h.warnOfCoverage(ctx, q)), nil
+		object = &placementv1.ClusterScopedQuota{}
 	case quota.KindLimitedResource:
-		l := &placementv1.LimitedResource{}
-		if err := h.Decoder.Decode(r, l); err != nil {
-			return nil, err
-		}
-		out := h.warnOfType(ctx, schema.GroupResource{Group: l.Spec.APIGroup, Resource: l.Spec.Resource}, "spec.resource: ", "nothing is limited until it does", suggestLimited)
-		if len(out) == 0 {
-			out = h.Evaluators.CheckMatchContains(&l.Spec).Findings
-		}
-		return slices.Concat(out, h.warnOfClasses(ctx, l.Spec.MatchScopes, "spec.matchScopes"), h.warnOfSelector(ctx, l.Spec.NamespaceSelector), h.warnOfCoverage(ctx, l)), nil
+		object = &placementv1.LimitedResource{}
 	default:
 		return nil, nil
+	}
+	if err := h.Decoder.Decode(r, object); err != nil {
+		return nil, err
+	}
+	return h.Warnings(ctx, object), nil
+}
+
+// Warnings returns the warnings about a ScopedQuota, a ClusterScopedQuota, or a LimitedResource; none about other objects.
+func (h *Handler) Warnings(ctx context.Context, object client.Object) []string {
+	switch o := object.(type) {
+	case *placementv1.ScopedQuota:
+		return slices.Concat(h.warnOfQuota(ctx, o.QuotaSpec()), h.warnOfCoverage(ctx, o))
+	case *placementv1.ClusterScopedQuota:
+		out := h.warnOfQuota(ctx, o.QuotaSpec())
+		if o.Spec.NamespaceSelector == nil {
+			out = append(out, "spec.namespaceSelector is not set: all namespaces share the amounts of spec.hard. Select the namespaces that share them, or set namespaceSelector: {} for all")
+		}
+		return slices.Concat(out, h.warnOfSelector(ctx, o.Spec.NamespaceSelector), h.warnOfCoverage(ctx, o))
+	case *placementv1.LimitedResource:
+		out := h.warnOfType(ctx, schema.GroupResource{Group: o.Spec.APIGroup, Resource: o.Spec.Resource}, "spec.resource: ", "nothing is limited until it does", suggestLimited)
+		if len(out) == 0 {
+			out = h.Evaluators.CheckMatchContains(&o.Spec).Findings
+		}
+		return slices.Concat(out, h.warnOfClasses(ctx, o.Spec.MatchScopes, "spec.matchScopes"), h.warnOfSelector(ctx, o.Spec.NamespaceSelector), h.warnOfCoverage(ctx, o))
+	default:
+		return nil
 	}
 }
 
@@ -230,6 +238,9 @@ func (h *Handler) warnOfSelector(ctx context.Context, s *placementv1.NamespaceSe
 	selector, err := quota.NamespaceSelector(s)
 	if err != nil {
 		return []string{fmt.Sprintf("%s: %v", fieldPath, err)}
+	}
+	if h.Namespaces == nil {
+		return nil
 	}
 	all, err := h.Namespaces.All(ctx)
 	if err != nil {

@@ -1,0 +1,152 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/numeral"
+	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/simulation"
+	"github.com/berth-dev/berth/internal/whatif"
+	"github.com/berth-dev/berth/webhooks/quotaspec"
+)
+
+// newQuotaSpecs returns the webhook for quotas and LimitedResources on a cluster of which only the types are known.
+func newQuotaSpecs(cluster simulation.Cluster, options simulation.Options) *quotaspec.Handler {
+	unknown := quota.Devices{Settled: func() bool { return false }}
+	return &quotaspec.Handler{Catalog: cluster.Catalog(), OwnNamespace: options.OwnNamespace, Evaluators: quota.NewEvaluators(clock.RealClock{}, unknown)}
+}
+
+// completeQuotaSpecs returns the webhook for quotas and LimitedResources on a cluster that has all its objects. It does not compare with
+// DeviceClasses that can't be read.
+func completeQuotaSpecs(ctx context.Context, cluster simulation.Cluster, options simulation.Options) *quotaspec.Handler {
+	out := newQuotaSpecs(cluster, options)
+	if classes, err := whatif.DeviceClasses(ctx, cluster); err == nil {
+		out.Evaluators = quota.NewEvaluators(clock.RealClock{}, quota.Devices{Classes: classes})
+	}
+	out.Namespaces, out.Nodes, out.Classes = namespacesOf{cluster}, nodesOf{cluster}, priorityClassesOf(cluster)
+	out.StorageClasses = namesOf{cluster: cluster, resource: storagev1.SchemeGroupVersion.WithResource("storageclasses")}
+	out.VolumeAttributesClasses = namesOf{cluster: cluster, resource: storagev1.SchemeGroupVersion.WithResource("volumeattributesclasses")}
+	out.Live = quotasOf{cluster: cluster}
+	return out
+}
+
+// checkQuota checks a ScopedQuota, a ClusterScopedQuota, or a LimitedResource.
+func checkQuota(ctx context.Context, h *quotaspec.Handler, obj *unstructured.Unstructured) checked {
+	out := checked{Object: simulation.Describe(obj)}
+	var object client.Object
+	switch obj.GetKind() {
+	case quota.KindScopedQuota:
+		object = &placementv1.ScopedQuota{}
+	case quota.KindClusterScopedQuota:
+		object = &placementv1.ClusterScopedQuota{}
+	default:
+		object = &placementv1.LimitedResource{}
+	}
+	if out.Errors = decodeStrictly(ctx, obj.GetKind(), obj, object); len(out.Errors) > 0 {
+		return out
+	}
+	_, namespaced := object.(*placementv1.ScopedQuota)
+	switch {
+	case namespaced && obj.GetNamespace() == "":
+		object.SetNamespace(metav1.NamespaceDefault)
+	case !namespaced && obj.GetNamespace() != "":
+		// The API server drops it without a word.
+		object.SetNamespace("")
+		out.Warnings = append(out.Warnings, fmt.Sprintf("metadata.namespace has no effect: a %s is in no namespace. Select namespaces in spec.namespaceSelector", obj.GetKind()))
+	}
+	out.Warnings = append(out.Warnings, h.Warnings(ctx, object)...)
+	return out
+}
+
+// namesOf lists the objects of a type by name.
+type namesOf struct {
+	cluster  simulation.Cluster
+	resource schema.GroupVersionResource
+	// always are the names of objects that each API server has.
+	always []string
+}
+
+// priorityClassesOf returns the priority classes of a cluster.
+func priorityClassesOf(cluster simulation.Cluster) namesOf {
+	return namesOf{cluster, schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"), []string{"system-cluster-critical", "system-node-critical"}}
+}
+
+// Names returns the names of all objects.
+func (n namesOf) Names(ctx context.Context) ([]string, error) {
+	objects, err := n.cluster.List(ctx, n.resource, nil)
+	out := n.always
+	for _, obj := range objects {
+		out = append(out, obj.GetName())
+	}
+	return out, err
+}
+
+// quotasOf lists the quotas and LimitedResources of a cluster. It implements of client.Reader what the webhook for quotas calls.
+type quotasOf struct {
+	client.Reader
+	cluster simulation.Cluster
+}
+
+// List implements client.Reader.
+func (q quotasOf) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	namespace := (&client.ListOptions{}).ApplyOptions(options).Namespace
+	var err error
+	switch l := list.(type) {
+	case *placementv1.ScopedQuotaList:
+		l.Items, err = itemsOf[placementv1.ScopedQuota](ctx, q.cluster, "scopedquotas", namespace)
+	case *placementv1.ClusterScopedQuotaList:
+		l.Items, err = itemsOf[placementv1.ClusterScopedQuota](ctx, q.cluster, "clusterscopedquotas", "")
+	case *placementv1.LimitedResourceList:
+		l.Items, err = itemsOf[placementv1.LimitedResource](ctx, q.cluster, "limitedresources", "")
+	default:
+		err = fmt.Errorf("%T can't be listed", list)
+	}
+	return err
+}
+
+// itemsOf returns the objects of a type of Berth's API in a namespace; those in all namespaces if it is empty.
+func itemsOf[T any](ctx context.Context, cluster simulation.Cluster, plural, namespace string) ([]T, error) {
+	resource := placementv1.GroupVersion.WithResource(plural)
+	if _, served := cluster.Catalog().Exact(resource); !served {
+		return nil, nil
+	}
+	objects, err := cluster.List(ctx, resource, nil)
+	var out []T
+	for _, obj := range objects {
+		if namespace != "" && obj.GetNamespace() != namespace {
+			continue
+		}
+		var item T
+		if err := numeral.FromUnstructured(obj.Object, &item); err != nil {
+			return nil, fmt.Errorf("%s: %w", simulation.Describe(obj), err)
+		}
+		out = append(out, item)
+	}
+	return out, err
+}
