@@ -176,6 +176,9 @@ func printPolicy(p *printer, policy explain.Policy) {
 	switch {
 	case policy.Rule != "":
 		p.line("  rule %s decides it%s", policy.Rule, decidesOthers(policy))
+		if len(policy.AlsoApply) > 0 {
+			p.line("  later rules that apply to it, too: %s", strings.Join(policy.AlsoApply, ", "))
+		}
 	case policy.HasRules:
 		p.line("  none of its rules applies to it%s", appliesTo(policy))
 	}

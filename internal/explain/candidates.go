@@ -95,12 +95,14 @@ type explainer struct {
 	reports    map[string][]*predicates.Report
 }
 
-// clusters explains the clusters, if a policy restricts them. The error says that --why-not names no cluster.
-func (e *explainer) clusters(ctx context.Context) (*Candidates, error) {
+// clusters explains the clusters, if a policy restricts them, or --why-not names one. The error says that --why-not names no cluster, and none
+// of the nodes that are explained.
+func (e *explainer) clusters(ctx context.Context, nodes *Candidates) (*Candidates, error) {
 	restricts := func(v *placement.Verdict) bool {
 		return v.Err == nil && v.Decision.Clusters != nil || e.findsTooFew(ctx, v)
 	}
-	if !slices.ContainsFunc(e.outcome.Verdicts, restricts) {
+	restricted, isNode := slices.ContainsFunc(e.outcome.Verdicts, restricts), nodes != nil && len(nodes.Listed) > 0
+	if !restricted && (e.options.WhyNot == "" || isNode) {
 		return nil, nil
 	}
 	names, err := e.simulation.Clusters(ctx)
@@ -116,7 +118,10 @@ func (e *explainer) clusters(ctx context.Context) (*Candidates, error) {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	if e.options.WhyNot != "" && !slices.Contains(names, e.options.WhyNot) {
+	switch unknown := e.options.WhyNot != "" && !slices.Contains(names, e.options.WhyNot) && !isNode; {
+	case unknown && len(names) == 0:
+		return nil, fmt.Errorf("--why-not: no policy reads clusters, so that none is chosen: %q is not known", e.options.WhyNot)
+	case unknown:
 		return nil, fmt.Errorf("--why-not: no inventory has a cluster %q; there are %s", e.options.WhyNot, shortList(names))
 	}
 	out := &Candidates{Total: len(names), Chosen: len(chosen)}
@@ -159,6 +164,11 @@ func (e *explainer) lost(ctx context.Context, name string) []Reason {
 			out = append(out, Reason{Policy: v.Policy.Name, Message: "can't decide: " + v.Err.Error()})
 		case v.Decision.Clusters != nil && !slices.Contains(v.Decision.Clusters, name), e.findsTooFew(ctx, v):
 			out = append(out, e.notAllowed(ctx, v, name)...)
+		}
+	}
+	for _, v := range e.outcome.Verdicts {
+		if len(out) == 0 && v.Err == nil && v.Policy.Mode == placementv1.ModeEnforce && len(v.Decision.Errors) > 0 {
+			out = append(out, Reason{Policy: v.Policy.Name, Message: "denies the object in all clusters: " + v.Decision.Errors[0]})
 		}
 	}
 	requested := e.outcome.ClusterNames(e.requested)

@@ -75,6 +75,8 @@ type Policy struct {
 	// Rule is the rule of spec.rules that decides the object. It is empty if none applies, and for a policy without rules; HasRules tells these apart.
 	Rule     string `json:"rule,omitempty"`
 	HasRules bool   `json:"hasRules,omitempty"`
+	// AlsoApply are the rules with a condition after Rule that apply to the object, too, and decide nothing of it.
+	AlsoApply []string `json:"alsoApply,omitempty"`
 	// Decided are the numbers of existing objects that each rule decides, as the status of the policy has them, and Matched that of all matched
 	// objects. They are absent for a policy without rules.
 	Decided []placementv1.RuleStatus `json:"decided,omitempty"`
@@ -196,10 +198,11 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 			p := &out.Policies[i]
 			status := s.Policy(p.Name).Object.Status
 			p.Rule, p.HasRules, p.Decided, p.Matched = rule.Name, true, status.Rules, status.Matched
+			p.AlsoApply = search.laterRules(ctx)
 		}
 	}
 	out.Nodes = e.nodes(ctx)
-	out.Clusters, err = e.clusters(ctx)
+	out.Clusters, err = e.clusters(ctx, out.Nodes)
 	return out, err
 }
 

@@ -357,11 +357,11 @@ func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
 			break
 		}
 		if rule.Otherwise == placementv1.RuleOtherwiseNextRule && s.applies(ctx, rule.Name) {
-			out = append(out, innermost(s.notIn(ctx, rules.Eligible(rule.Name), candidate, 0))...)
+			out = append(out, s.innermost(ctx, rule, candidate, s.notIn(ctx, rules.Eligible(rule.Name), candidate, 0))...)
 		}
 	}
 	if reasons := s.notIn(ctx, rules.Eligible(deciding.Name), candidate, 0); len(reasons) > 0 {
-		return append(out, innermost(reasons)...)
+		return append(out, s.innermost(ctx, deciding, candidate, reasons)...)
 	}
 	chosen := s.rules[rules.Chosen(deciding.Name)]
 	if len(chosen) == 0 {
@@ -369,6 +369,9 @@ func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
 	}
 	last := s.reasonAt(rules.Chosen(deciding.Name), chosen[0].Location, nil)
 	last.Message = "chooses other clusters"
+	if !s.holds(ctx, fmt.Sprintf("count(%s) > 0", rules.Chosen(deciding.Name))) {
+		last.Message = "chooses none: the cluster is eligible, and too few others are"
+	}
 	return append(out, *last)
 }
 
@@ -387,12 +390,36 @@ func (s *search) decidingRule(ctx context.Context) (rule placementv1.Rule, ok bo
 
 // applies reports whether a rule of spec.rules applies to the object.
 func (s *search) applies(ctx context.Context, rule string) bool {
-	name := rules.Applies(rule)
-	if len(s.rules[name]) == 0 {
-		return true
+	return s.appliesToAll(rule) || s.holds(ctx, rules.Applies(rule))
+}
+
+// appliesToAll reports whether a rule of spec.rules applies to all objects.
+func (s *search) appliesToAll(rule string) bool { return len(s.rules[rules.Applies(rule)]) == 0 }
+
+// holds reports whether an expression of the module is true for the object.
+func (s *search) holds(ctx context.Context, expression string) bool {
+	body, err := ast.ParseBodyWithOpts(expression, ast.ParserOptions{RegoVersion: ast.RegoV1})
+	if err != nil {
+		return false
 	}
-	_, ok, err := s.inspection.Solve(ctx, ast.NewBody(ast.NewExpr(ast.VarTerm(name))), s.module.Imports)
+	_, ok, err := s.inspection.Solve(ctx, body, s.module.Imports)
 	return ok && err == nil
+}
+
+// laterRules returns the names of the rules after the one that decides the object that apply to it, too. It leaves out those that apply to all
+// objects, which are meant for the rest.
+func (s *search) laterRules(ctx context.Context) (out []string) {
+	deciding, ok := s.decidingRule(ctx)
+	if !ok {
+		return nil
+	}
+	at := slices.IndexFunc(s.spec, func(r placementv1.Rule) bool { return r.Name == deciding.Name })
+	for _, rule := range s.spec[at+1:] {
+		if !s.appliesToAll(rule.Name) && s.applies(ctx, rule.Name) {
+			out = append(out, rule.Name)
+		}
+	}
+	return out
 }
 
 // choosesClusters reports whether what decides the object is a rule for clusters.
@@ -486,21 +513,44 @@ func number(value any) int {
 	return int(out)
 }
 
-// innermost returns the reasons without those that they follow from. An author of rules knows their fields, and not the Rego in
-// between, which Berth has written.
-func innermost(reasons []Reason) []Reason {
+// innermost returns the reasons why a rule of spec.rules does not find a cluster eligible, without those that they follow from. An author of
+// rules knows their fields, and not the Rego in between, which Berth has written.
+func (s *search) innermost(ctx context.Context, rule placementv1.Rule, cluster string, reasons []Reason) []Reason {
 	var out []Reason
 	for _, r := range reasons {
 		if len(r.Because) > 0 {
-			out = append(out, innermost(r.Because)...)
+			out = append(out, s.innermost(ctx, rule, cluster, r.Because)...)
 			continue
 		}
-		if strings.HasSuffix(r.Field, ".tolerate") {
-			r.Expression, r.Values, r.Message = "", nil, "does not tolerate a taint of the cluster"
+		switch {
+		case strings.HasSuffix(r.Field, ".tolerate"):
+			r.Expression, r.Values, r.Message = "", nil, fmt.Sprintf("does not tolerate the taint %s of the cluster", s.repelling(ctx, rule, cluster))
+		case r.Expression == rules.NotTerminating:
+			r.Expression, r.Values, r.Message = "", nil, "chooses no cluster that is being deleted"
 		}
 		out = append(out, r)
 	}
 	return out
+}
+
+// repelling returns the first taint of a cluster that a rule does not tolerate, in the form of kubectl taint. It has no value if the policy does
+// not read values.
+func (s *search) repelling(ctx context.Context, rule placementv1.Rule, cluster string) string {
+	taints, _ := s.inspection.Lookup(ctx, []string{"clusters", cluster, "taints"}).([]any)
+	for _, item := range taints {
+		taint, _ := item.(map[string]any)
+		key, _ := taint["key"].(string)
+		value, _ := taint["value"].(string)
+		effect, _ := taint["effect"].(string)
+		if !rules.Repels(rule, key, value, effect) {
+			continue
+		}
+		if value != "" {
+			key += "=" + value
+		}
+		return key + ":" + effect
+	}
+	return ""
 }
 
 func (s *search) reasonAt(rule string, at, otherwise *ast.Location) *Reason {

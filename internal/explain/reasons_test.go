@@ -88,6 +88,17 @@ func explainObject(t *testing.T, world, object string, options explain.Options) 
 // explainAs explains an object that exists, or that is to be created.
 func explainAs(t *testing.T, world, object string, exists bool, options explain.Options) *explain.Explanation {
 	t.Helper()
+	s, o := simulate(t, world, object, exists)
+	out, err := explain.Explain(t.Context(), s, o, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// simulate returns a simulation of a cluster, and an object that exists there, or that is to be created.
+func simulate(t *testing.T, world, object string, exists bool) (*simulation.Simulation, simulation.Object) {
+	t.Helper()
 	registry, err := predicates.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
@@ -108,11 +119,7 @@ func explainAs(t *testing.T, world, object string, exists bool, options explain.
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := explain.Explain(t.Context(), s, o, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return s, o
 }
 
 // lines renders the reasons of a candidate, one per line, with nested ones after a dash.
@@ -504,6 +511,108 @@ spec:
 	if e.Clusters == nil || len(e.Clusters.Listed) != 1 || e.Clusters.Listed[0].Chosen || len(e.Clusters.Listed[0].Reasons) != 1 ||
 		e.Clusters.Listed[0].Reasons[0].Field != "spec.rules[0].require[0]" {
 		t.Errorf("clusters %+v", e.Clusters)
+	}
+}
+
+// TestNotRestricted checks what is said of a cluster that --why-not names if no policy restricts clusters, and that an unknown name is an error.
+func TestNotRestricted(t *testing.T) {
+	world := fleet + `---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: p}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  rules:
+  - {name: retired, when: {objectSelector: {matchLabels: {pci: "2"}}}, deny: it is retired}
+  - {name: all, limit: 1}
+`
+	e := explainObject(t, world, web, explain.Options{WhyNot: "eu-1", Limit: 1})
+	if e.Clusters == nil || len(e.Clusters.Listed) != 1 {
+		t.Fatalf("clusters %+v", e.Clusters)
+	}
+	if diff := cmp.Diff([]string{"denies the object in all clusters: it is retired"}, lines(e.Clusters.Listed[0].Reasons, "")); diff != "" {
+		t.Errorf("reasons (-want +got):\n%s", diff)
+	}
+	if e = explainObject(t, world, web, explain.Options{Limit: 1}); e.Clusters != nil {
+		t.Errorf("clusters %+v", e.Clusters)
+	}
+	for world, want := range map[string]string{
+		world: "--why-not: no inventory has a cluster \"moon\"; there are bare, eu-1, eu-2, us-1",
+		policyOf("p", "package p\n\nlabels.a := \"b\""): "--why-not: no policy reads clusters, so that none is chosen: \"moon\" is not known",
+	} {
+		s, o := simulate(t, world, web, false)
+		if _, err := explain.Explain(t.Context(), s, o, explain.Options{WhyNot: "moon"}); err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
+// TestReasonsOfRules checks that reasons name a taint and a cluster that is being deleted, and that a rule that finds too few clusters is told
+// from one that chooses others. It also checks which later rules are listed.
+func TestReasonsOfRules(t *testing.T) {
+	const clusters = `apiVersion: cluster.karmada.io/v1alpha1
+kind: Cluster
+metadata: {name: eu-1, labels: {region: eu}}
+spec: {taints: [{key: gpu, value: "true", effect: NoSchedule}]}
+---
+apiVersion: cluster.karmada.io/v1alpha1
+kind: Cluster
+metadata: {name: eu-2, labels: {region: eu}, deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [example.com/keep]}
+---
+apiVersion: cluster.karmada.io/v1alpha1
+kind: Cluster
+metadata: {name: eu-3, labels: {region: eu}}
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: p}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  rules:
+`
+	for name, tc := range map[string]struct {
+		rules string
+		want  map[string][]string
+		later []string
+	}{
+		"Taint": {
+			"  - {name: a, tolerate: [{key: gpu, value: x}], require: [{label: region, operator: Exists}]}\n",
+			map[string][]string{"eu-1": {"does not tolerate the taint gpu=true:NoSchedule of the cluster"}, "eu-2": {"chooses no cluster that is being deleted"}, "eu-3": nil}, nil,
+		},
+		"TooFew": {
+			"  - {name: a, spread: {label: region, minClusters: 2}}\n",
+			map[string][]string{
+				"eu-1": {"does not tolerate the taint gpu:NoSchedule of the cluster"}, "eu-2": {"chooses no cluster that is being deleted"},
+				"eu-3": {"chooses none: the cluster is eligible, and too few others are"},
+			}, nil,
+		},
+		"LaterRules": {
+			`  - {name: a, when: {objectSelector: {matchLabels: {region: eu}}}, require: [{field: name, operator: In, values: [eu-3]}]}
+  - {name: b, when: {objectSelector: {matchLabels: {pci: "2"}}}, require: [{field: name, operator: In, values: [eu-1]}]}
+  - {name: c, when: {objectSelector: {matchLabels: {pci: "3"}}}, limit: 1}
+  - {name: d, limit: 1}
+`,
+			map[string][]string{"eu-1": {`cluster.name in {"eu-3"}`}, "eu-2": {"chooses no cluster that is being deleted"}, "eu-3": nil}, []string{"b"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := explainObject(t, clusters+tc.rules, web, explain.Options{Limit: 10})
+			got := map[string][]string{}
+			for _, c := range e.Clusters.Listed {
+				got[c.Name] = nil
+				for _, r := range c.Reasons {
+					got[c.Name] = append(got[c.Name], r.Expression+r.Message)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("reasons (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.later, e.Policies[0].AlsoApply); diff != "" {
+				t.Errorf("later rules (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

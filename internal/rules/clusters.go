@@ -91,13 +91,23 @@ var (
 	repelling  = []string{string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectNoExecute), effectNoSelect, effectNoSelectIfNew}
 )
 
+// Repels reports whether a taint of a cluster repels the objects that a rule decides, as the module does that the rule is compiled to.
+func Repels(rule placementv1.Rule, key, value, effect string) bool {
+	return !slices.Contains(preferring, effect) && !slices.ContainsFunc(rule.Tolerate, func(t placementv1.RuleToleration) bool {
+		return (t.Key == "" || t.Key == key) && (t.Effect == "" || t.Effect == effect) && (t.Operator == corev1.TolerationOpExists || t.Value == value)
+	})
+}
+
 // harmlessEffects is the Rego set of preferring.
 var harmlessEffects = set(quoted(preferring))
+
+// NotTerminating is the Rego expression that is true of a cluster that is not being deleted.
+const NotTerminating = "cluster.terminating == false"
 
 // renderEligible renders the names of the eligible clusters. What does not depend on the object has a Rego rule of its own, which is
 // computed once for all objects.
 func (r *ruleText) renderEligible(require []requirement, repelled string) {
-	fixed := []string{"cluster.terminating == false"}
+	fixed := []string{NotTerminating}
 	var variable, preconditions []string
 	for _, q := range require {
 		lines := fmt.Sprintf("# %s\n%s", q.path, q.met())

@@ -148,6 +148,22 @@ func (m *module) load(t *testing.T, namespaces map[string]map[string]string, clu
 		o.SetLabels(set)
 		objects[namespaceResource.GroupVersionResource] = append(objects[namespaceResource.GroupVersionResource], o)
 	}
+	for _, o := range m.objects(t, clusters, order) {
+		resource := resourceOf(o.Object["document"].(map[string]any)["source"].(string))
+		objects[resource] = append(objects[resource], o)
+	}
+	for _, r := range m.binding.Resources {
+		for i, o := range objects[r.GroupVersionResource] {
+			objects[r.GroupVersionResource][i] = o.DeepCopy()
+			m.inventories.Prepare(r.GroupVersionResource, objects[r.GroupVersionResource][i])
+		}
+		m.data.Load(r.GroupVersionResource, m.binding.Fields[r.GroupVersionResource], objects[r.GroupVersionResource])
+	}
+}
+
+// objects returns the objects of the inventories that represent clusters, in the order of the names.
+func (s served) objects(t *testing.T, clusters map[string]map[string]any, order []string) (out []*unstructured.Unstructured) {
+	t.Helper()
 	var documents []map[string]any
 	for _, name := range order {
 		document := maps.Clone(clusters[name])
@@ -166,20 +182,17 @@ func (m *module) load(t *testing.T, namespaces map[string]map[string]string, clu
 			meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 		}
 		resource := resourceOf(document["source"].(string))
-		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "fleet.example.com/v1", "kind": "Site", "metadata": meta, "document": document}}
-		if read, _ := m.inventories.Cluster(resource, o.Object); !cmp.Equal(read, document) {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "fleet.example.com/v1", "kind": kindOf[resource.Resource], "metadata": meta, "document": document}}
+		if read, _ := s.inventories.Cluster(resource, o.Object); !cmp.Equal(read, document) {
 			t.Fatalf("the inventory reads another cluster: %s", cmp.Diff(document, read))
 		}
-		objects[resource] = append(objects[resource], o)
+		out = append(out, o)
 	}
-	for _, r := range m.binding.Resources {
-		for i, o := range objects[r.GroupVersionResource] {
-			objects[r.GroupVersionResource][i] = o.DeepCopy()
-			m.inventories.Prepare(r.GroupVersionResource, objects[r.GroupVersionResource][i])
-		}
-		m.data.Load(r.GroupVersionResource, m.binding.Fields[r.GroupVersionResource], objects[r.GroupVersionResource])
-	}
+	return out
 }
+
+// kindOf are the kinds of the objects of the inventories, by plural.
+var kindOf = map[string]string{"sites": "Site", "halls": "Hall"}
 
 // example is a set of rules and what they decide.
 type example struct {

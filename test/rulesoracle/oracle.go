@@ -275,6 +275,29 @@ func choose(rule *placementv1.Rule, object map[string]any, clusters map[string]m
 	if !c.given {
 		return c
 	}
+	eligible := c.eligibleClusters(rule, object, clusters)
+	var chosen []candidate
+	switch {
+	case rule.Spread != nil:
+		domains := usableDomains(rule, object, eligible)
+		c.domains = len(domains)
+		if len(domains) >= int(max(rule.Spread.MinDomains, 1)) {
+			chosen = takeTurns(rule, domains)
+		}
+	case rule.Limit > 0:
+		chosen = eligible[:min(len(eligible), int(rule.Limit))]
+	default:
+		chosen = eligible
+	}
+	for _, in := range chosen {
+		c.scores[in.name] = in.score
+	}
+	c.tooFew = len(chosen) == 0
+	return c
+}
+
+// eligibleClusters returns the clusters that are eligible for a rule, the best first. It counts them and all others, and sets what these lack.
+func (c *choice) eligibleClusters(rule *placementv1.Rule, object map[string]any, clusters map[string]map[string]any) []candidate {
 	var eligible []candidate
 	for _, name := range slices.Sorted(maps.Keys(clusters)) {
 		if twin, ok := clusters[name][Twin].(map[string]any); ok {
@@ -295,24 +318,7 @@ func choose(rule *placementv1.Rule, object map[string]any, clusters map[string]m
 	setScores(eligible, rule.Prefer, object, clusters)
 	setLevels(eligible, max(int64(rule.MinGain), 1))
 	slices.SortFunc(eligible, better)
-	var chosen []candidate
-	switch {
-	case rule.Spread != nil:
-		domains := usableDomains(rule, object, eligible)
-		c.domains = len(domains)
-		if len(domains) >= int(max(rule.Spread.MinDomains, 1)) {
-			chosen = takeTurns(rule, domains)
-		}
-	case rule.Limit > 0:
-		chosen = eligible[:min(len(eligible), int(rule.Limit))]
-	default:
-		chosen = eligible
-	}
-	for _, in := range chosen {
-		c.scores[in.name] = in.score
-	}
-	c.tooFew = len(chosen) == 0
-	return c
+	return eligible
 }
 
 // lacks returns the first thing that a cluster lacks; nil if it is eligible.
