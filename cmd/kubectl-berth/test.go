@@ -231,9 +231,15 @@ func printResults(p *printer, r *testReport) {
 		}
 	}
 	for _, c := range r.Coverage {
-		line := fmt.Sprintf("policy %s: %.1f %% covered, %d of %d clauses", c.Policy, c.Percent, c.RulesCovered, c.Rules)
-		if len(c.NotCovered) > 0 {
+		line := fmt.Sprintf("policy %s: %.1f %% covered", c.Policy, c.Percent)
+		if c.Rules > 0 {
+			line += fmt.Sprintf(", %d of %d clauses", c.RulesCovered, c.Rules)
+		}
+		switch {
+		case len(c.NotCovered) > 0:
 			line += fmt.Sprintf(", not lines %s", strings.Trim(strings.ReplaceAll(fmt.Sprint(c.NotCovered), " ", ", "), "[]"))
+		case len(c.FieldsNotCovered) > 0:
+			line += ", not all of " + strings.Join(c.FieldsNotCovered, ", ")
 		}
 		p.line("%s", line)
 	}

@@ -123,17 +123,6 @@ func (e Expectation) empty() bool {
 	return e.Matched == nil && len(e.Annotations)+len(e.Labels)+len(e.PodSpec)+len(e.WhyNot) == 0 && e.Clusters == nil && e.Denied == nil && e.Warnings == nil && e.Error == ""
 }
 
-// vacuous reports whether the expectation is met whenever no policy matches the object, without a word of that.
-func (e Expectation) vacuous() bool {
-	if e.Denied != nil && len(*e.Denied) == 0 {
-		e.Denied = nil
-	}
-	if e.Warnings != nil && len(*e.Warnings) == 0 {
-		e.Warnings = nil
-	}
-	return e.empty()
-}
-
 // Object is a Kubernetes object.
 type Object struct{ Content map[string]any }
 

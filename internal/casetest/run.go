@@ -216,7 +216,7 @@ func (e Expectation) compare(o simulation.Object, outcome *placement.Outcome) []
 			out = append(out, what+" (-want +got):\n"+difference)
 		}
 	}
-	if len(outcome.Verdicts) == 0 && e.vacuous() {
+	if len(outcome.Verdicts) == 0 && e.Matched == nil {
 		out = append(out, "no policy matches the object, so that nothing is tested: correct the object, its namespace in the world, or the policies, or expect matched: []")
 	}
 	if e.Matched != nil {
@@ -374,12 +374,15 @@ func (c *Coverage) add(ctx context.Context, s *simulation.Simulation, o simulati
 // PolicyCoverage is the coverage of one policy.
 type PolicyCoverage struct {
 	Policy string `json:"policy"`
-	// Percent is the share of the lines with expressions that were evaluated, and NotCovered are the others.
-	Percent    float64 `json:"percent"`
-	NotCovered []int   `json:"notCovered,omitempty"`
-	// Rules and RulesCovered count the clauses of rules and functions, and those that had a value in a case.
-	Rules        int `json:"rules"`
-	RulesCovered int `json:"rulesCovered"`
+	// Percent is the share of the lines with expressions that were evaluated, and NotCovered are the others. The lines of a policy with
+	// spec.rules are those of the Rego that the rules are compiled to. FieldsNotCovered are the fields of its rules that these come from,
+	// sorted.
+	Percent          float64  `json:"percent"`
+	NotCovered       []int    `json:"notCovered,omitempty"`
+	FieldsNotCovered []string `json:"fieldsNotCovered,omitempty"`
+	// Rules and RulesCovered count the clauses of rules and functions of a policy with Rego, and those that had a value in a case.
+	Rules        int `json:"rules,omitempty"`
+	RulesCovered int `json:"rulesCovered,omitempty"`
 }
 
 // Report returns the coverage of each policy, sorted by name, and of all of them in percent.
@@ -398,20 +401,42 @@ func (c *Coverage) Report() (policies []PolicyCoverage, percent float64) {
 				}
 			}
 		}
-		for _, module := range p.module.Compiler.Modules {
-			for _, rule := range module.Rules {
-				own.Rules++
-				if at := rule.Head.Location; !report.Files[at.File].IsNotCovered(at.Row) {
-					own.RulesCovered++
-				}
-			}
-		}
 		slices.Sort(own.NotCovered)
 		own.NotCovered = slices.Compact(own.NotCovered)
+		if p.module.FromRules() {
+			own.NotCovered, own.FieldsNotCovered = nil, fieldsAt(p.module, own.NotCovered)
+		} else {
+			own.Rules, own.RulesCovered = clauses(p.module, report)
+		}
 		policies = append(policies, own)
 	}
 	if total == 0 {
 		return policies, 100
 	}
 	return policies, float64(covered) * 100 / float64(total)
+}
+
+// fieldsAt returns the fields of rules that lines of a module come from, sorted. What several rules use comes from none.
+func fieldsAt(m *policy.Module, lines []int) []string {
+	var out []string
+	for _, line := range lines {
+		if field := m.Field(line); field != "spec.rules" {
+			out = append(out, field)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// clauses counts the clauses of rules and functions of a module, and those that had a value.
+func clauses(m *policy.Module, report cover.Report) (all, covered int) {
+	for _, module := range m.Compiler.Modules {
+		for _, rule := range module.Rules {
+			all++
+			if at := rule.Head.Location; !report.Files[at.File].IsNotCovered(at.Row) {
+				covered++
+			}
+		}
+	}
+	return all, covered
 }

@@ -52,6 +52,19 @@ spec:
     warnings contains "old" if input.metadata.annotations.owner == "old"
 `
 
+const rules = `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: rules}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  rules:
+  - name: eu
+    when: {objectSelector: {matchLabels: {region: eu}}}
+    require: [{label: region, operator: In, values: [eu]}]
+  - {name: others, deny: the region is missing}
+`
+
 const world = `apiVersion: multicluster.x-k8s.io/v1alpha1
 kind: ClusterProfile
 metadata: {name: eu-1, namespace: fleet, labels: {region: eu}}
@@ -77,7 +90,7 @@ cases:
 func run(t *testing.T, cases string, o casetest.Options) (map[string][]string, error) {
 	t.Helper()
 	dir := t.TempDir()
-	texts := map[string]string{"policies.yaml": policies, "other.yaml": strings.ReplaceAll(policies, `"eu"`, `"us"`), "world.yaml": world, "region_test.yaml": cases}
+	texts := map[string]string{"policies.yaml": policies, "other.yaml": strings.ReplaceAll(policies, `"eu"`, `"us"`), "world.yaml": world, "rules.yaml": rules, "region_test.yaml": cases}
 	for name, text := range texts {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -197,7 +210,7 @@ func TestFailing(t *testing.T) {
 // TestNothingTested checks that a case fails whose object no policy matches, unless it says so.
 func TestNothingTested(t *testing.T) {
 	const object = "  object: {apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: shop}}\n"
-	for expect, passes := range map[string]bool{"denied: []": false, "denied: [], warnings: []": false, "matched: [], denied: []": true, "denied: [], annotations: {a: null}": true} {
+	for expect, passes := range map[string]bool{"denied: []": false, "denied: [], warnings: []": false, "matched: [], denied: []": true, "denied: [], annotations: {a: null}": false, "matched: [], annotations: {a: null}": true} {
 		got, err := run(t, header+"- name: a\n"+object+"  expect: {"+expect+"}\n", casetest.Options{})
 		if err != nil || (len(got["a"]) == 0) != passes {
 			t.Errorf("%s: %q, error %v", expect, got["a"], err)
@@ -245,5 +258,31 @@ func TestCoverage(t *testing.T) {
 	}
 	if policies, all := c.Report(); all != 100 || policies[0].NotCovered != nil {
 		t.Errorf("coverage %v, %v", policies, all)
+	}
+}
+
+// TestCoverageOfRules checks that fields of rules are named, and not lines that their author does not see.
+func TestCoverageOfRules(t *testing.T) {
+	const cases = `apiVersion: config.berth.dev/v1alpha1
+kind: PolicyTest
+policies: [rules.yaml]
+world: [world.yaml]
+cases:
+- name: in the EU
+  object: {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop, labels: {region: eu}}, spec: {template: {spec: {containers: []}}}}
+  expect: {clusters: [eu-1]}
+`
+	c := casetest.NewCoverage()
+	if got, err := run(t, cases, casetest.Options{Cover: c}); err != nil || len(got["in the EU"]) > 0 {
+		t.Fatalf("failures %q, error %v", got, err)
+	}
+	policies, _ := c.Report()
+	if len(policies) != 1 {
+		t.Fatalf("coverage %+v", policies)
+	}
+	// The policy denies the object of no case.
+	if got := policies[0]; got.NotCovered != nil || got.Rules != 0 || got.Percent >= 100 || !slices.Contains(got.FieldsNotCovered, "spec.rules[1].deny") ||
+		slices.Contains(got.FieldsNotCovered, "spec.rules[0].when") {
+		t.Errorf("coverage %+v", got)
 	}
 }
