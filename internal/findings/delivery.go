@@ -47,10 +47,29 @@ func (f *Finder) findingsOfDelivery(spec placementv1.PlacementPolicySpec, m *mat
 	} else if r := spec.Delivery.Replicas; r != nil && r.DivideBy == placementv1.DivideByWeight && module.FromRules() && !givesWeights(spec.Rules) {
 		out = append(out, mistake("%s: no rule gives weights, so that each cluster has the weight 1. Set weights: Score in a rule with prefer, or divideBy: Even", path.Child("replicas", "divideBy")))
 	}
+	out = append(out, findingsOfWeights(spec, path)...)
 	namespaced, clusterScoped := f.deliveredScopes(m)
 	for _, system := range delivery.Systems(spec.Delivery) {
 		if text := f.undelivered(system, namespaced, clusterScoped); text != "" {
 			out = append(out, advice("%s: %s", path.Child(system.Name), text))
+		}
+	}
+	return out
+}
+
+// findingsOfWeights finds rules that give their clusters weights, by which the policy divides no replicas.
+func findingsOfWeights(spec placementv1.PlacementPolicySpec, path *field.Path) (out []Finding) {
+	why := fmt.Sprintf("%s is not set, so that each cluster gets all replicas", path.Child("replicas"))
+	if r := spec.Delivery.Replicas; r != nil {
+		if r.DivideBy == placementv1.DivideByWeight {
+			return nil
+		}
+		why = fmt.Sprintf("%s is %s", path.Child("replicas", "divideBy"), r.DivideBy)
+	}
+	for i, rule := range spec.Rules {
+		if rule.Weights != "" {
+			out = append(out, advice("%s: no replicas are divided by the weights: %s. Set %s: {divideBy: Weight}, or remove weights",
+				specPath.Child("rules").Index(i).Child("weights"), why, path.Child("replicas")))
 		}
 	}
 	return out

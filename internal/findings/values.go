@@ -30,6 +30,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/absent"
+	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/rules"
@@ -227,6 +228,7 @@ func (p population) compare(c comparison) []Finding {
 			out = append(out, c.each[i].finding(Mistake, fmt.Sprintf("no %s has %s; did you mean %q?", p.noun, absent.Subject(c.noun, strconv.Quote(value)), near)))
 			continue
 		}
+		out = append(out, p.otherCase(c, i)...)
 		rest = append(rest, value)
 	}
 	none := c.none
@@ -237,6 +239,33 @@ func (p population) compare(c comparison) []Finding {
 		out = append(out, c.at.finding(Advice, text))
 	}
 	return out
+}
+
+// otherCase finds members with a value that differs only in case from one that a rule compares them with, and that some member has.
+func (p population) otherCase(c comparison, i int) []Finding {
+	value := c.values[i]
+	if c.operator == "" || !slices.Contains(valuesOf(p.members, c.path), value) {
+		return nil
+	}
+	var names []string
+	var other string
+	for _, member := range p.members {
+		for _, v := range valuesOf([]map[string]any{member}, c.path) {
+			if v != value && strings.EqualFold(v, value) && !slices.Contains(c.values, v) {
+				name, _ := member["name"].(string)
+				names, other = append(names, name), cmp.Or(other, v)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	which := fmt.Sprintf("%s %s", p.noun, names[0])
+	if more := len(names) - 1; more > 0 {
+		which += fmt.Sprintf(" (and %d more)", more)
+	}
+	return []Finding{c.each[i].finding(Advice, fmt.Sprintf("%s has %s, which is not %q: values are compared in upper and lower case. Correct one of them, or list both",
+		which, absent.Subject(c.noun, strconv.Quote(other)), value))}
 }
 
 // exist returns the findings in a comparison that only asks whether there is a value.
@@ -449,27 +478,25 @@ func valuesOf(clusters []map[string]any, path []string) []string {
 	return sets.List(seen)
 }
 
-// findingsOfNodes finds what rules compare of nodes, and node selectors that they set, and no node has.
-func (f *Finder) findingsOfNodes(ctx context.Context, spec placementv1.PlacementPolicySpec) []Finding {
+// findingsOfNodes finds what rules compare of nodes, and node selectors that a policy sets, and no node has.
+func (f *Finder) findingsOfNodes(ctx context.Context, spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	mentioned := mentionsInRules(spec.Rules, true)
-	for i, rule := range spec.Rules {
-		if rule.Set == nil {
+	for _, s := range settings(spec, module) {
+		if s.field != podscheduling.NodeSelector {
 			continue
 		}
-		at := specPath.Child("rules").Index(i).Child("set", "nodeSelector")
-		for _, label := range slices.Sorted(maps.Keys(rule.Set.NodeSelector)) {
-			mentioned.add(rules.Compared{
-				Requirement: placementv1.Requirement{Subject: placementv1.Subject{Label: label}, Operator: placementv1.OperatorIn, Values: []string{string(rule.Set.NodeSelector[label])}},
-				Field:       at, OfNodes: true,
-			})
-		}
+		const none = "so that the pods stay pending"
+		mentioned.comparisons = append(mentioned.comparisons, comparison{
+			at: s.at, each: []place{s.at}, noun: "label " + s.key, path: []string{"labels", s.key}, operator: placementv1.OperatorIn, values: []string{s.value}, none: none,
+		})
+		mentioned.keys = append(mentioned.keys, key{Key: rules.Key{Document: "labels", Name: s.key}, at: s.at, none: none})
 	}
 	if f.Nodes == nil || len(mentioned.comparisons) == 0 {
 		return nil
 	}
 	nodes, err := f.Nodes.All(ctx)
 	if err != nil {
-		return []Finding{notice("spec.rules: cannot check that nodes have what the rules compare: %v", err)}
+		return []Finding{notice("cannot check that nodes have what the policy names: %v", err)}
 	}
 	if len(nodes) == 0 {
 		return nil
@@ -477,23 +504,62 @@ func (f *Finder) findingsOfNodes(ctx context.Context, spec placementv1.Placement
 	return population{"node", nodes}.findings(mentioned)
 }
 
-// findingsOfClasses finds priority classes that rules set and that do not exist.
-func (f *Finder) findingsOfClasses(ctx context.Context, spec placementv1.PlacementPolicySpec) []Finding {
+// findingsOfClasses finds priority classes that a policy sets and that do not exist.
+func (f *Finder) findingsOfClasses(ctx context.Context, spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	var out []Finding
 	var known []string
-	for i, rule := range spec.Rules {
-		if f.PriorityClasses == nil || rule.Set == nil || rule.Set.PriorityClassName == "" {
+	for _, s := range settings(spec, module) {
+		if f.PriorityClasses == nil || s.field != podscheduling.PriorityClassName {
 			continue
 		}
-		at := specPath.Child("rules").Index(i).Child("set", "priorityClassName")
 		if known == nil {
 			var err error
 			if known, err = f.PriorityClasses.Names(ctx); err != nil {
-				return []Finding{notice("%s: cannot check that the class exists: %v", at, err)}
+				return []Finding{s.at.finding(Notice, fmt.Sprintf("cannot check that the class exists: %v", err))}
 			}
 		}
-		if text := absent.Values("PriorityClass", absent.Name, []string{rule.Set.PriorityClassName}, known, "so that no pod of an object that the rule decides can be created"); text != "" {
-			out = append(out, advice("%s: %s", at, text))
+		who := "of an object that gets it"
+		if s.at.field != "" {
+			who = "of an object that the rule decides"
+		}
+		if text := absent.Values("PriorityClass", absent.Name, []string{s.value}, known, fmt.Sprintf("so that no pod %s can be created", who)); text != "" {
+			out = append(out, s.at.finding(Advice, text))
+		}
+	}
+	return out
+}
+
+// setting is a constant value of a scheduling field that a policy sets.
+type setting struct {
+	at place
+	// field is the field of a pod spec, and key the key in it; empty for a field without keys.
+	field, key, value string
+}
+
+// settings returns the constant scheduling fields that the rules or the Rego of a policy set.
+func settings(spec placementv1.PlacementPolicySpec, module *policy.Module) (out []setting) {
+	for i, rule := range spec.Rules {
+		if rule.Set == nil {
+			continue
+		}
+		path := specPath.Child("rules").Index(i).Child("set")
+		for _, label := range slices.Sorted(maps.Keys(rule.Set.NodeSelector)) {
+			out = append(out, setting{placeOf(path.Child("nodeSelector").Key(label)), podscheduling.NodeSelector, label, string(rule.Set.NodeSelector[label])})
+		}
+		if name := rule.Set.PriorityClassName; name != "" {
+			out = append(out, setting{placeOf(path.Child("priorityClassName")), podscheduling.PriorityClassName, "", name})
+		}
+	}
+	if module.FromRules() || module.Remote != nil {
+		return out
+	}
+	for _, c := range lint.SchedulingConstants(module.Compiler) {
+		s := setting{at: place{Position: c.Position}, field: c.Path[0], value: c.Value}
+		if len(c.Path) > 1 {
+			s.key = c.Path[1]
+		}
+		if len(c.Path) == 1 && s.field == podscheduling.PriorityClassName || len(c.Path) == 2 && s.field == podscheduling.NodeSelector {
+			out = append(out, s)
 		}
 	}
 	return out

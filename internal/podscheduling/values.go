@@ -52,8 +52,8 @@ import (
 const (
 	NodeSelector              = "nodeSelector"
 	Tolerations               = "tolerations"
+	PriorityClassName         = "priorityClassName"
 	topologySpreadConstraints = "topologySpreadConstraints"
-	priorityClassName         = "priorityClassName"
 	schedulerName             = "schedulerName"
 	Affinity                  = "affinity"
 
@@ -71,7 +71,7 @@ const maxValues = 1 << 16
 var priorityMembers = []string{"priority", "preemptionPolicy"}
 
 // Members are the members of a pod spec that decisions are merged into, and those derived from them.
-var Members = append([]string{NodeSelector, Affinity, Tolerations, topologySpreadConstraints, priorityClassName, schedulerName}, priorityMembers...)
+var Members = append([]string{NodeSelector, Affinity, Tolerations, topologySpreadConstraints, PriorityClassName, schedulerName}, priorityMembers...)
 
 // Flatten returns the scheduling values of a pod spec by merge key. The affinity is one value.
 func Flatten(spec map[string]any) (map[string]string, error) {
@@ -81,7 +81,7 @@ func Flatten(spec map[string]any) (map[string]string, error) {
 		}
 	}
 	out := map[string]string{}
-	for _, name := range []string{priorityClassName, schedulerName} {
+	for _, name := range []string{PriorityClassName, schedulerName} {
 		switch value := spec[name].(type) {
 		case nil:
 		case string:
@@ -221,7 +221,7 @@ func Apply(spec map[string]any, existing, next map[string]string) map[string]any
 			delete(out, name)
 		}
 	}
-	for _, name := range []string{priorityClassName, schedulerName} {
+	for _, name := range []string{PriorityClassName, schedulerName} {
 		if value, there := next[name]; !sameAt(existing, next, name) {
 			set(name, value, there)
 		}
@@ -320,7 +320,7 @@ func PodSpecOf(object map[string]any, path []string) (map[string]any, error) {
 // WithPodSpec returns a copy of an object with another pod spec. If the priority class of a Pod changes, it removes the
 // fields that the API server derived from the old class, so that the API server derives them again. It changes spec.
 func WithPodSpec(object map[string]any, path []string, spec, old map[string]any) map[string]any {
-	if len(path) == 1 && spec[priorityClassName] != old[priorityClassName] {
+	if len(path) == 1 && spec[PriorityClassName] != old[PriorityClassName] {
 		for _, name := range priorityMembers {
 			delete(spec, name)
 		}
@@ -363,7 +363,7 @@ func Subject(key string) string {
 	switch member {
 	case Affinity:
 		return Affinity
-	case priorityClassName, schedulerName:
+	case PriorityClassName, schedulerName:
 		return member
 	case NodeSelector:
 		return member + " " + rest

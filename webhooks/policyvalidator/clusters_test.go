@@ -119,10 +119,10 @@ func TestWarnOfConstants(t *testing.T) {
 func TestWarnOfConstantsInRules(t *testing.T) {
 	existing := clusters{
 		{
-			"name": "eu-1", "region": "eu", "zones": []any{"eu-1a"}, "labels": map[string]any{"example.com/tier": "Gold", "pci": "true", "k8s": "1.9"},
+			"name": "eu-1", "region": "eu", "zones": []any{"eu-1a"}, "labels": map[string]any{"example.com/tier": "Gold", "pci": "true", "k8s": "1.9", "env": "prod"},
 			"annotations": map[string]any{"rack": "A"}, "properties": map[string]any{"storage": "ssd"}, "allocatable": map[string]any{"memory": "64Gi"},
 		},
-		{"name": "eu-2", "region": "eu", "labels": map[string]any{"pci": "false", "k8s": "1.31.2"}},
+		{"name": "eu-2", "region": "eu", "labels": map[string]any{"pci": "false", "k8s": "1.31.2", "env": "Prod"}},
 	}
 	for name, tc := range map[string]struct {
 		rule string
@@ -132,6 +132,8 @@ func TestWarnOfConstantsInRules(t *testing.T) {
 		"Name":           {rule: `require: [{field: name, operator: In, values: [eu-2, EU-1]}]`, want: []string{`spec.rules[0].require[0].values[1]: no cluster has the name "EU-1"; did you mean "eu-1"?`}},
 		"OtherName":      {rule: `require: [{field: name, operator: In, values: [ap-1]}]`, want: []string{`spec.rules[0].require[0]: no cluster has the name "ap-1" now, so that no cluster is eligible; there are "eu-1", "eu-2"`}},
 		"OneOfTwo":       {rule: `require: [{field: name, operator: In, values: [eu-1, eu-22]}]`, want: []string{`spec.rules[0].require[0]: no cluster has the name "eu-22" now; there are "eu-1", "eu-2"`}},
+		"OtherCase":      {rule: `require: [{label: env, operator: In, values: [prod]}]`, want: []string{`spec.rules[0].require[0].values[0]: cluster eu-2 has the value "Prod" of label env, which is not "prod": values are compared in upper and lower case. Correct one of them, or list both`}},
+		"BothCases":      {rule: `require: [{label: env, operator: NotIn, values: [prod, Prod]}]`},
 		"ExcludedValue":  {rule: `require: [{label: example.com/tier, operator: NotIn, values: [silver]}]`, want: []string{`spec.rules[0].require[0]: no cluster has the value "silver" of label example.com/tier now, so that this excludes no cluster; there are "Gold"`}},
 		"ExcludedField":  {rule: `require: [{field: provider, operator: NotIn, values: [aws]}]`, want: []string{`spec.rules[0].require[0]: no cluster has the field provider now, so that this excludes no cluster`}},
 		"PreferredValue": {rule: `prefer: [{field: region, operator: In, values: [asia], weight: 1}], limit: 1`, want: []string{`spec.rules[0].prefer[0]: no cluster has the value "asia" of field region now, so that this makes no cluster better than others; there are "eu"`}},
@@ -164,6 +166,53 @@ func TestWarnOfConstantsInRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			v := &policyvalidator.Validator{Catalog: &inventories{}, Checker: allows(), Clusters: existing}
+			warnings, err := v.ValidateCreate(t.Context(), p)
+			if diff := cmp.Diff(tc.want, []string(warnings)); diff != "" || err != nil {
+				t.Errorf("error %v, warnings (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// nodes are the existing nodes, and classes the priority classes.
+type (
+	nodes   []map[string]any
+	classes []string
+)
+
+func (n nodes) All(context.Context) ([]map[string]any, error) { return n, nil }
+
+func (c classes) Names(context.Context) ([]string, error) { return c, nil }
+
+// TestWarnOfScheduling checks that what a policy sets of pods, and what its rules compare of nodes, is compared with nodes and priority classes.
+func TestWarnOfScheduling(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spec string
+		want []string
+	}{
+		"Known": {spec: `{rules: [{name: a, set: {nodeSelector: {disk: ssd}, priorityClassName: gold}}]}`},
+		"Rules": {spec: `{rules: [{name: a, set: {nodeSelector: {dsik: ssd, disk: sdd}, priorityClassName: golden}}]}`, want: []string{
+			`spec.rules[0].set.nodeSelector[disk]: no node has the value "sdd" of label disk now, so that the pods stay pending; there are "ssd"`,
+			`spec.rules[0].set.nodeSelector[dsik]: no node has the label "dsik"; did you mean "disk"?`,
+			`spec.rules[0].set.priorityClassName: no PriorityClass has the name "golden" now, so that no pod of an object that the rule decides can be created; there are "gold"`,
+		}},
+		"RequiredOfNodes": {spec: `{rules: [{name: a, candidates: Nodes, require: [{label: disk, operator: In, values: [sdd]}]}]}`, want: []string{
+			`spec.rules[0].require[0]: no node has the value "sdd" of label disk now, so that the pods stay pending; there are "ssd"`,
+		}},
+		"Rego": {spec: `{rego: "package p\n\nscheduling.nodeSelector.disk := \"sdd\"\n\nscheduling.priorityClassName := \"golden\""}`, want: []string{
+			`p.rego:3:33: no node has the value "sdd" of label disk now, so that the pods stay pending; there are "ssd"`,
+			`p.rego:5:33: no PriorityClass has the name "golden" now, so that no pod of an object that gets it can be created; there are "gold"`,
+		}},
+		"RegoOfTheObject": {spec: `{rego: "package p\n\nscheduling.nodeSelector.disk := input.metadata.labels.disk"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPolicy("")
+			if err := yaml.Unmarshal([]byte(tc.spec), &p.Spec); err != nil {
+				t.Fatal(err)
+			}
+			v := &policyvalidator.Validator{
+				Catalog: &inventories{}, Checker: allows(), PriorityClasses: classes{"gold"}, Nodes: nodes{{"name": "n1", "labels": map[string]any{"disk": "ssd"}}},
+			}
 			warnings, err := v.ValidateCreate(t.Context(), p)
 			if diff := cmp.Diff(tc.want, []string(warnings)); diff != "" || err != nil {
 				t.Errorf("error %v, warnings (-want +got):\n%s", err, diff)

@@ -142,6 +142,11 @@ func TestDeliveryOfRules(t *testing.T) {
 			want: []string{"spec.delivery.replicas.divideBy: no rule gives weights, so that each cluster has the weight 1. Set weights: Score in a rule with prefer, or divideBy: Even"}},
 		"Weights": {rules: "[{name: a, prefer: [{field: region, operator: Exists, weight: 1}], weights: Score}]", divideBy: placementv1.DivideByWeight},
 		"Even":    {rules: "[{name: a, limit: 1}]", divideBy: placementv1.DivideEvenly},
+		"WeightsEven": {rules: "[{name: a, prefer: [{field: region, operator: Exists, weight: 1}], weights: Score}]", divideBy: placementv1.DivideEvenly,
+			want: []string{"spec.rules[0].weights: no replicas are divided by the weights: spec.delivery.replicas.divideBy is Even. Set spec.delivery.replicas: {divideBy: Weight}, or remove weights"}},
+		"WeightsWithoutReplicas": {rules: "[{name: a, prefer: [{field: region, operator: Exists, weight: 1}], weights: Score}]",
+			want: []string{"spec.rules[0].weights: no replicas are divided by the weights: spec.delivery.replicas is not set, so that each cluster gets all replicas. " +
+				"Set spec.delivery.replicas: {divideBy: Weight}, or remove weights"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPolicy("")
