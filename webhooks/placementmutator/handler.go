@@ -249,7 +249,7 @@ func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstr
 				failures = append(failures, failure(v))
 			default:
 				for _, message := range v.Decision.Errors {
-					denials = append(denials, fmt.Sprintf("PlacementPolicy %q: %s", v.Policy.Name, message))
+					denials = append(denials, fmt.Sprintf("PlacementPolicy %q: %s", v.Policy.Name, withRule(v, message)))
 				}
 				warnings = append(warnings, v.Decision.Warnings...)
 			}
@@ -323,6 +323,16 @@ func failure(v *placement.Verdict) string {
 	return fmt.Sprintf("PlacementPolicy %q can't decide: %v", v.Policy.Name, v.Err)
 }
 
+// withRule returns a message for which a policy denies an object, with the rule of spec.rules that decides. Those about what clusters lack name it
+// already.
+func withRule(v *placement.Verdict, message string) string {
+	rule := "rule " + v.Decision.Rule + ": "
+	if v.Decision.Rule == "" || strings.HasPrefix(message, rule) {
+		return message
+	}
+	return rule + message
+}
+
 // dryRunMessages describes what a policy would do if it were enforced.
 func dryRunMessages(v *placement.Verdict) []string {
 	prefix := fmt.Sprintf("PlacementPolicy %q (mode %s)", v.Policy.Name, v.Policy.Mode)
@@ -331,7 +341,7 @@ func dryRunMessages(v *placement.Verdict) []string {
 	}
 	var out []string
 	for _, message := range v.Decision.Errors {
-		out = append(out, fmt.Sprintf("%s would deny: %s", prefix, message))
+		out = append(out, fmt.Sprintf("%s would deny: %s", prefix, withRule(v, message)))
 	}
 	if len(out) > 0 {
 		// A denied object is not changed.

@@ -131,6 +131,7 @@ const deployment = `{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": 
 
 var (
 	labels   = answer{Decision: placement.Decision{Labels: map[string]string{"zone": "eu"}, Warnings: []string{"mind the gap"}}}
+	ruled    = answer{Decision: placement.Decision{Rule: "many", Errors: []string{"too many", "rule many: 0/2 clusters"}}}
 	denies   = answer{Decision: placement.Decision{Labels: map[string]string{"zone": "eu"}, Errors: []string{"not here", "nor there"}}}
 	fails    = answer{err: errors.New("oh")}
 	lacks    = answer{err: &engine.NotReplicatedError{Data: "nodes"}}
@@ -202,10 +203,17 @@ func TestHandle(t *testing.T) {
 		policies []*placement.Policy
 		want     expectation
 	}{
-		"NoPolicy":     {want: expectation{Allowed: true}},
-		"NoOpinion":    {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, deciding)}, want: expectation{Allowed: true}},
-		"Patches":      {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, labels)}, want: expectation{Allowed: true, Patched: true, Warned: []string{"mind the gap"}}},
-		"Denies":       {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, denies)}, want: expectation{Code: 403, Message: `PlacementPolicy "p": not here; PlacementPolicy "p": nor there`, Events: []string{`PlacementDenied: PlacementPolicy "p": not here; PlacementPolicy "p": nor there`}}},
+		"NoPolicy":  {want: expectation{Allowed: true}},
+		"NoOpinion": {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, deciding)}, want: expectation{Allowed: true}},
+		"Patches":   {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, labels)}, want: expectation{Allowed: true, Patched: true, Warned: []string{"mind the gap"}}},
+		"Denies":    {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, denies)}, want: expectation{Code: 403, Message: `PlacementPolicy "p": not here; PlacementPolicy "p": nor there`, Events: []string{`PlacementDenied: PlacementPolicy "p": not here; PlacementPolicy "p": nor there`}}},
+		"DeniesByRule": {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, ruled)}, want: expectation{
+			Code: 403, Message: `PlacementPolicy "p": rule many: too many; PlacementPolicy "p": rule many: 0/2 clusters`,
+			Events: []string{`PlacementDenied: PlacementPolicy "p": rule many: too many; PlacementPolicy "p": rule many: 0/2 clusters`},
+		}},
+		"DryRunOfRule": {policies: []*placement.Policy{policyOf(t, "p", dry, fail, ruled)}, want: expectation{
+			Allowed: true, Would: `PlacementPolicy "p" (mode DryRun) would deny: rule many: too many; PlacementPolicy "p" (mode DryRun) would deny: rule many: 0/2 clusters`,
+		}},
 		"DeniesOfTwo":  {policies: []*placement.Policy{policyOf(t, "q", enforce, fail, labels), policyOf(t, "p", enforce, fail, denies)}, want: expectation{Code: 403, Message: `PlacementPolicy "p": not here; PlacementPolicy "p": nor there`, Warned: []string{"mind the gap"}, Events: []string{`PlacementDenied: PlacementPolicy "p": not here; PlacementPolicy "p": nor there`}}},
 		"Fails":        {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, fails)}, want: expectation{Code: 500, Message: `PlacementPolicy "p" can't decide: oh`, Events: []string{`PlacementEvaluationFailed: PlacementPolicy "p" can't decide: oh`}}},
 		"FailsForGood": {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, wrong)}, want: expectation{Code: 422, Message: `PlacementPolicy "p" can't decide: rule labels: no`, Events: []string{`PlacementEvaluationFailed: PlacementPolicy "p" can't decide: rule labels: no`}}},
