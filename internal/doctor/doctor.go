@@ -145,6 +145,10 @@ func (i *Installation) checkDeployment() []Finding {
 		if i.unread(ObjectDeployment) {
 			return nil
 		}
+		if i.led() {
+			return []Finding{{Warning, ObjectDeployment, fmt.Sprintf("does not exist in the namespace %s, and %s is the leader: Berth runs outside the cluster, and its certificates are not checked",
+				i.Namespace, *i.Lease.Spec.HolderIdentity), ""}}
+		}
 		return []Finding{{Error, ObjectDeployment, fmt.Sprintf("does not exist in the namespace %s: install Berth, or name its namespace by --berth-namespace", i.Namespace), ""}}
 	}
 	var out []Finding
@@ -169,17 +173,30 @@ func (i *Installation) checkDeployment() []Finding {
 // leaseGrace is how long a lease may be past its end.
 const leaseGrace = 15 * time.Second
 
+// held reports whether a replica holds the lease, or held it last.
+func (i *Installation) held() bool {
+	l := i.Lease
+	return l != nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" && l.Spec.RenewTime != nil && l.Spec.LeaseDurationSeconds != nil
+}
+
+// led reports whether a replica holds the lease now.
+func (i *Installation) led() bool {
+	if !i.held() {
+		return false
+	}
+	spec := i.Lease.Spec
+	return !i.ServerTime.After(spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds)*time.Second + leaseGrace))
+}
+
 func (i *Installation) checkLease() []Finding {
 	if i.unread(ObjectLease) || i.Deployment == nil {
 		return nil
 	}
-	l := i.Lease
-	if l == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || l.Spec.RenewTime == nil || l.Spec.LeaseDurationSeconds == nil {
+	if !i.held() {
 		return []Finding{{Error, ObjectLease, "no replica is the leader: nothing is remediated, and no webhook configuration is written; look at the logs of the pods", "check-the-state"}}
 	}
-	end := l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second + leaseGrace)
-	if i.ServerTime.After(end) {
-		return []Finding{{Error, ObjectLease, fmt.Sprintf("%s is the leader and renewed the lease last at %s: look at its logs", *l.Spec.HolderIdentity, l.Spec.RenewTime.UTC().Format(time.RFC3339)), "check-the-state"}}
+	if spec := i.Lease.Spec; !i.led() {
+		return []Finding{{Error, ObjectLease, fmt.Sprintf("%s is the leader and renewed the lease last at %s: look at its logs", *spec.HolderIdentity, spec.RenewTime.UTC().Format(time.RFC3339)), "check-the-state"}}
 	}
 	return nil
 }

@@ -86,7 +86,10 @@ func TestCheck(t *testing.T) {
 		want   []string
 	}{
 		"nothing": {func(*doctor.Installation) {}, nil},
-		"no Deployment": {func(i *doctor.Installation) { i.Deployment = nil }, []string{
+		"outside the cluster": {func(i *doctor.Installation) { i.Deployment = nil }, []string{
+			"warning Deployment berth-controller-manager does not exist in the namespace berth-system, and pod-1 is the leader: Berth runs outside the cluster",
+		}},
+		"no Deployment": {func(i *doctor.Installation) { i.Deployment, i.Lease.Spec.RenewTime.Time = nil, now.Add(-time.Minute) }, []string{
 			"error Deployment berth-controller-manager does not exist in the namespace berth-system: install Berth, or name its namespace by --berth-namespace",
 		}},
 		"no replica":          {func(i *doctor.Installation) { i.Deployment.Status.ReadyReplicas = 0 }, []string{"error Deployment berth-controller-manager no replica of 2 is ready"}},

@@ -134,7 +134,7 @@ func connect(ctx context.Context, cfg *rest.Config) (*servedCluster, error) {
 
 // newManager returns a manager of the served cluster. It also runs the connection to the host cluster, if there is one.
 func newManager(o Options, served *servedCluster, own *state) (manager.Manager, error) {
-	if err := o.checkElection(); err != nil {
+	if err := cmp.Or(o.checkElection(), o.checkBounds()); err != nil {
 		return nil, err
 	}
 	byObject := writers.Cached()

@@ -207,6 +207,19 @@ func (o *Options) checkElection() error {
 	return nil
 }
 
+// checkBounds refuses negative numbers and times. Its errors contain the names of the flags.
+func (o *Options) checkBounds() error {
+	switch {
+	case o.RemediationMaxConcurrent < 0:
+		return fmt.Errorf("--remediation-max-concurrent %d: must be 0, for no bound, or greater", o.RemediationMaxConcurrent)
+	case o.RemediationMaxPerMinute < 0:
+		return fmt.Errorf("--remediation-max-per-minute %d: must be 0, for no bound, or greater", o.RemediationMaxPerMinute)
+	case o.ReservationTTL < 0:
+		return fmt.Errorf("--quota-reservation-ttl %s: must be longer than the API server's --request-timeout", o.ReservationTTL)
+	}
+	return nil
+}
+
 // owners returns the ClusterRoles that own the webhook configurations.
 func (o *Options) owners() webhookconfiguration.Owners {
 	out := webhookconfiguration.Owners{Name: o.OwnerClusterRole}

@@ -17,19 +17,23 @@ limitations under the License.
 package setup
 
 import (
+	"cmp"
 	"flag"
 	"io"
 	"strings"
 	"testing"
 )
 
-func TestElectionIsChecked(t *testing.T) {
+func TestOptionsAreChecked(t *testing.T) {
 	tests := map[string]struct{ args, want string }{
 		"Defaults":            {},
 		"Shorter":             {args: "--leader-elect-lease-duration=6s --leader-elect-renew-deadline=4s --leader-elect-retry-period=1s"},
 		"LeaseTooShort":       {args: "--leader-elect-lease-duration=10s", want: "--leader-elect-lease-duration 10s: must be longer than --leader-elect-renew-deadline, which is 10s"},
 		"DeadlineTooShort":    {args: "--leader-elect-renew-deadline=2100ms", want: "--leader-elect-renew-deadline 2.1s: must be longer than 1.2 times --leader-elect-retry-period, which is 2s"},
 		"NoRetry":             {args: "--leader-elect-retry-period=0", want: "--leader-elect-retry-period, which is 0s"},
+		"NegativeBound":       {args: "--remediation-max-concurrent=-1", want: "--remediation-max-concurrent -1: must be 0, for no bound, or greater"},
+		"NegativePace":        {args: "--remediation-max-per-minute=-1", want: "--remediation-max-per-minute -1: must be 0, for no bound, or greater"},
+		"NegativeTTL":         {args: "--quota-reservation-ttl=-1s", want: "--quota-reservation-ttl -1s: must be longer than the API server's --request-timeout"},
 		"NoLeaseInParticular": {args: "--leader-elect-lease-duration=0", want: "--leader-elect-lease-duration 0s"},
 	}
 	for name, tc := range tests {
@@ -41,7 +45,7 @@ func TestElectionIsChecked(t *testing.T) {
 			if err := flags.Parse(strings.Fields(tc.args)); err != nil {
 				t.Fatal(err)
 			}
-			switch err := o.checkElection(); {
+			switch err := cmp.Or(o.checkElection(), o.checkBounds()); {
 			case err == nil && tc.want != "":
 				t.Errorf("no error, want %q", tc.want)
 			case err != nil && (tc.want == "" || !strings.Contains(err.Error(), tc.want)):
