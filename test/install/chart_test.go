@@ -343,12 +343,17 @@ func TestChartRefuses(t *testing.T) {
 		"RuleOfNothing":     {"--set-json", `rbac.extraRules=[{"verbs":["get"]}]`},
 		"EnabledInWords":    {"--set-string", "networkPolicy.enabled=on"},
 		"LongName":          {"--set", "fullnameOverride=a-name-that-is-too-long-for-a-service"},
+		"AllAvailable":      {"--set-string", "podDisruptionBudget.minAvailable=100%"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := helmTemplate(args...); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
 				t.Errorf("%q: %v", args, err)
 			}
 		})
+	}
+	const drained = "podDisruptionBudget.minAvailable is 2 of 2 replicas, so that no node with one of them can be drained"
+	if _, err := helmTemplate("--set", "replicas=2,podDisruptionBudget.minAvailable=2"); err == nil || !strings.Contains(err.Error(), drained) {
+		t.Errorf("error %v, want %s", err, drained)
 	}
 }
 
