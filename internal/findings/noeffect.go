@@ -31,6 +31,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/rules"
 	"github.com/berth-dev/berth/internal/suggest"
+	"github.com/berth-dev/berth/internal/window"
 )
 
 // findingsOfPredicates finds predicates that evaluate only nodes in a policy that evaluates predicates only on
@@ -86,6 +87,12 @@ func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 			out = append(out, advice("spec.remediation.%s has no effect in mode %s: it bounds what %s", bound.field, r.Mode, bound.bounds))
 		default:
 			out = append(out, advice("spec.remediation.%s has no effect in mode %s: Berth patches no object before spec.mode is Enforce", bound.field, spec.Mode))
+		}
+	}
+	for i, one := range r.Windows {
+		if w, _, err := window.Parse(one); err == nil && w.NeverCloses() {
+			out = append(out, advice("spec.remediation.windows[%d]: the window never closes: it opens again before its duration of %s ends. "+
+				`Let it open once in that time, as "0 22 * * *" does at 22:00 each day`, i, one.Duration.Duration))
 		}
 	}
 	return out

@@ -79,6 +79,32 @@ func (w Window) closes(now time.Time) time.Time {
 	return opened.Add(w.length)
 }
 
+// Limits of NeverCloses: openings each minute for a week, or for about a year if there are fewer.
+const (
+	maxOpenings = 7 * 24 * 60
+	maxPeriod   = 400 * 24 * time.Hour
+)
+
+// NeverCloses reports whether the window opens again each time before it closes.
+func (w Window) NeverCloses() bool {
+	if w.schedule == nil {
+		return false
+	}
+	// Any time will do. A fixed one has the same answer each time.
+	start := w.schedule.Next(time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC))
+	at := start
+	for range maxOpenings {
+		closes := w.closes(at)
+		if closes.IsZero() {
+			return false
+		}
+		if at = closes; at.Sub(start) > maxPeriod {
+			break
+		}
+	}
+	return true
+}
+
 // Windows are the periods in which something may happen. Without any, it may always happen.
 type Windows []Window
 

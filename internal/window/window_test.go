@@ -109,3 +109,25 @@ func TestParse(t *testing.T) {
 		})
 	}
 }
+
+func TestNeverCloses(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec placementv1.RemediationWindow
+		want bool
+	}{
+		"each minute":                 {spec("* * * * *", 8*time.Hour, ""), true},
+		"each hour, as long":          {spec("0 * * * *", time.Hour, ""), true},
+		"each hour, shorter":          {spec("0 * * * *", 59*time.Minute, ""), false},
+		"each day, as long":           {spec("0 0 * * *", 24*time.Hour, ""), true},
+		"each minute of working days": {spec("* * * * 1-5", 8*time.Hour, ""), false},
+		"each minute of a hour":       {spec("* 22 * * *", 8*time.Hour, ""), false},
+		"nightly":                     {spec("0 22 * * *", 8*time.Hour, ""), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _, err := window.Parse(test.spec)
+			if got := w.NeverCloses(); err != nil || got != test.want {
+				t.Errorf("%t, error %v", got, err)
+			}
+		})
+	}
+}
