@@ -131,7 +131,7 @@ func (o *checkOptions) run(ctx context.Context) error {
 		}
 	}
 	if len(results) == 0 {
-		return fmt.Errorf("the files contain no object of %s: no %s", placementv1.GroupVersion, strings.Join(apischema.Kinds(), ", "))
+		return fmt.Errorf("the files contain no object of %s: its kinds are %s", placementv1.GroupVersion, strings.Join(apischema.Kinds(), ", "))
 	}
 	if o.output != "" {
 		err = printStructured(o.Out, o.output, results)

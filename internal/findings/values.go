@@ -264,7 +264,7 @@ func (p population) otherCase(c comparison, i int) []Finding {
 	if more := len(names) - 1; more > 0 {
 		which += fmt.Sprintf(" (and %d more)", more)
 	}
-	return []Finding{c.each[i].finding(Advice, fmt.Sprintf("%s has %s, which is not %q: values are compared in upper and lower case. Correct one of them, or list both",
+	return []Finding{c.each[i].finding(Advice, fmt.Sprintf("%s has %s, which is not %q: In and NotIn tell upper case from lower case. Correct one of them, or list both",
 		which, absent.Subject(c.noun, strconv.Quote(other)), value))}
 }
 
