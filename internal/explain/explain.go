@@ -176,13 +176,11 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	if out.Mismatches, err = mismatches(ctx, s, o, outcome.Verdicts); err != nil {
 		return nil, err
 	}
-	requested := o.Content
-	if o.Exists {
-		if requested, err = s.Requested(ctx, o); err != nil {
-			return nil, err
-		}
+	requested, err := requestedBy(ctx, s, o)
+	if err != nil {
+		return nil, err
 	}
-	out.Keys = keysOf(values{o.Content, s.Scheduling(o.Resource, o.Content)}, values{requested, s.Scheduling(o.Resource, requested)}, outcome)
+	out.Keys = keysOf(values{o.Content, s.Scheduling(o.Resource, o.Content)}, requested, outcome)
 	if o.Exists {
 		describeWaits(s, o, out.Keys, outcome.Verdicts)
 	}
@@ -190,7 +188,7 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		out.Delivery = "no policy decides its clusters, so Berth does not deliver it; what was delivered before stays"
 	}
 	e := &explainer{
-		simulation: s, options: options, object: o, requested: requested, outcome: outcome, keys: out.Keys, searches: map[string]*search{}, reports: map[string][]*predicates.Report{},
+		simulation: s, options: options, object: o, requested: requested.Unstructured, outcome: outcome, keys: out.Keys, searches: map[string]*search{}, reports: map[string][]*predicates.Report{},
 	}
 	for i, v := range outcome.Verdicts {
 		if search := e.searchIn(v.Policy); search != nil && len(search.spec) > 0 {
@@ -204,6 +202,19 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	out.Nodes = e.nodes(ctx)
 	out.Clusters, err = e.clusters(ctx, out.Nodes)
 	return out, err
+}
+
+// requestedBy returns what the developer of an object requested.
+func requestedBy(ctx context.Context, s *simulation.Simulation, o simulation.Object) (values, error) {
+	if !o.Exists {
+		return values{o.Content, s.Scheduling(o.Resource, o.Content)}, nil
+	}
+	object, err := s.Requested(ctx, o)
+	if err != nil {
+		return values{}, err
+	}
+	scheduling, err := s.RequestedScheduling(ctx, o)
+	return values{object, scheduling}, err
 }
 
 func referenceTo(o simulation.Object) ObjectReference {

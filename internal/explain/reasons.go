@@ -369,7 +369,7 @@ func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
 	}
 	last := s.reasonAt(rules.Chosen(deciding.Name), chosen[0].Location, nil)
 	last.Message = "chooses other clusters"
-	if !s.holds(ctx, fmt.Sprintf("count(%s) > 0", rules.Chosen(deciding.Name))) {
+	if !s.holds(ctx, "some _ in "+rules.Chosen(deciding.Name)) {
 		last.Message = "chooses none: the cluster is eligible, and too few others are"
 	}
 	return append(out, *last)
@@ -518,13 +518,18 @@ func number(value any) int {
 func (s *search) innermost(ctx context.Context, rule placementv1.Rule, cluster string, reasons []Reason) []Reason {
 	var out []Reason
 	for _, r := range reasons {
-		if len(r.Because) > 0 {
-			out = append(out, s.innermost(ctx, rule, cluster, r.Because)...)
+		inner := s.innermost(ctx, rule, cluster, r.Because)
+		if r.Because = nil; len(inner) > 0 && !slices.ContainsFunc(inner, isHelper) {
+			out = append(out, inner...)
 			continue
 		}
 		switch {
 		case strings.HasSuffix(r.Field, ".tolerate"):
 			r.Expression, r.Values, r.Message = "", nil, fmt.Sprintf("does not tolerate the taint %s of the cluster", s.repelling(ctx, rule, cluster))
+		case len(s.rules[r.Expression]) > 0:
+			// It is the value of the object, which a requirement of its own reads.
+			r.Field, r.Expression, r.Values = s.compiled.Field(s.rules[r.Expression][0].Location.Row), "", nil
+			r.Message = "compares with a value that the object does not have"
 		case r.Expression == rules.NotTerminating:
 			r.Expression, r.Values, r.Message = "", nil, "chooses no cluster that is being deleted"
 		}
@@ -532,6 +537,9 @@ func (s *search) innermost(ctx context.Context, rule placementv1.Rule, cluster s
 	}
 	return out
 }
+
+// isHelper reports whether a reason names a function that several rules use, which comes from no field.
+func isHelper(r Reason) bool { return r.Field == "spec.rules" }
 
 // repelling returns the first taint of a cluster that a rule does not tolerate, in the form of kubectl taint. It has no value if the policy does
 // not read values.

@@ -594,7 +594,7 @@ spec:
   - {name: c, when: {objectSelector: {matchLabels: {pci: "3"}}}, limit: 1}
   - {name: d, limit: 1}
 `,
-			map[string][]string{"eu-1": {`cluster.name in {"eu-3"}`}, "eu-2": {"chooses no cluster that is being deleted"}, "eu-3": nil}, []string{"b"},
+			map[string][]string{"eu-1": {`name in {"eu-3"}`}, "eu-2": {"chooses no cluster that is being deleted"}, "eu-3": nil}, []string{"b"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

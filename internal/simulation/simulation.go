@@ -494,13 +494,33 @@ func (s *Simulation) VerdictsBy(ctx context.Context, o Object, evaluate Evaluate
 	return outcome.Verdicts, nil
 }
 
-// Requested returns an existing object as its developer requested it.
+// Requested returns an existing object as its developer requested it. Values of policies that the API server does not allow to change stay in it.
 func (s *Simulation) Requested(ctx context.Context, o Object) (*unstructured.Unstructured, error) {
 	undone, err := s.decider.Undo(ctx, o.Resource, o.Content)
 	if err != nil {
 		return nil, err
 	}
 	return undone.Object, nil
+}
+
+// RequestedScheduling returns the scheduling fields of an existing object as its developer requested them, as Scheduling does, also those that the
+// API server does not allow to change.
+func (s *Simulation) RequestedScheduling(ctx context.Context, o Object) (map[string]string, error) {
+	undone, err := s.decider.Undo(ctx, o.Resource, o.Content)
+	if err != nil {
+		return nil, err
+	}
+	out := s.Scheduling(o.Resource, undone.Object)
+	for _, c := range undone.Changes {
+		switch {
+		case c.Field != "scheduling" || c.Immutable == "":
+		case c.To == nil:
+			delete(out, c.Key)
+		default:
+			out[c.Key] = *c.To
+		}
+	}
+	return out, nil
 }
 
 // Mismatch returns why a policy does not match an object, or nil if it does.
