@@ -143,7 +143,11 @@ func (e example) simulate(t *testing.T, s served, clusters map[string]map[string
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := simulation.New(t.Context(), cluster, simulation.Options{})
+	keyring, err := placement.NewKeyring(make([]byte, placement.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := simulation.New(t.Context(), cluster, simulation.Options{Keyring: keyring})
 	if err != nil {
 		t.Fatal(err)
 	}
