@@ -804,7 +804,7 @@ func TestStyles(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	for args, want := range map[string]string{
 		"deps " + from + " r": "region\n:4\n", "violations " + from + " region x": ":4\n", "explain " + from + " -n shop deploy/": "deploy/web\n:4\n",
-		"explain " + from + " dep": ":2\n", "render rul": ":0\n", "check --fil": "--filename\tFiles, directories or - with policies.\n:4\n", "explain " + from + " gadget/": ":4\n",
+		"explain " + from + " dep": ":2\n", "render rul": ":0\n", "check --fil": "--filename\tFiles, directories or - with policies and quotas.\n:4\n", "explain " + from + " gadget/": ":4\n",
 	} {
 		if stdout, _, err := command(t, append([]string{"__complete"}, strings.Fields(args)...)...); err != nil || stdout != want {
 			t.Errorf("%s: %q, error %v, want %q", args, stdout, err, want)
@@ -847,7 +847,7 @@ func TestBadInput(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"check":                     "name the files with policies: -f policy.yaml",
-		"check -f web.yaml":         "the files contain no PlacementPolicy",
+		"check -f web.yaml":         "the files contain no object of placement.berth.dev/v1alpha1: its kinds are ClusterScopedQuota, ",
 		"test none":                 "stat none: no such file or directory",
 		"test web.yaml":             `web.yaml: apiVersion is "apps/v1" and kind is "Deployment", must be config.berth.dev/v1alpha1 and PolicyTest`,
 		"test --run (":              "--run: error parsing regexp",
