@@ -169,10 +169,10 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.rules) || !has(self.remote)",message="rules and remote exclude each other: write another policy, which can match the same objects",reason=FieldValueForbidden,fieldPath=".rules"
 // +kubebuilder:validation:XValidation:rule="!has(self.rules) || !has(self.data)",message="rules read no documents of data",reason=FieldValueForbidden,fieldPath=".data"
 // +kubebuilder:validation:XValidation:rule="!has(self.rules) || !has(self.replicate)",message="Berth knows what rules read",reason=FieldValueForbidden,fieldPath=".replicate"
-// +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.rego)",message="rego and remote exclude each other: what the engine is to have belongs into remote.modules",reason=FieldValueForbidden,fieldPath=".rego"
-// +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.data)",message="a policy that is decided elsewhere has its data there",reason=FieldValueForbidden,fieldPath=".data"
-// +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.replicate)",message="what the engine is to have belongs into remote.replicate",reason=FieldValueForbidden,fieldPath=".replicate"
-// +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.predicates)",message="predicates are not asked of what is decided elsewhere: another policy, with predicates alone, can match the same objects",reason=FieldValueForbidden,fieldPath=".predicates"
+// +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.rego)",message="rego and remote exclude each other: modules for the engine belong in remote.modules",reason=FieldValueForbidden,fieldPath=".rego"
+// +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.data)",message="a policy that a remote engine decides has its data there",reason=FieldValueForbidden,fieldPath=".data"
+// +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.replicate)",message="data for the engine belong in remote.replicate",reason=FieldValueForbidden,fieldPath=".replicate"
+// +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.predicates)",message="a remote engine can't evaluate predicates: another policy, with predicates alone, can match the same objects",reason=FieldValueForbidden,fieldPath=".predicates"
 // +kubebuilder:validation:XValidation:rule="!has(self.rollout) || !has(self.remote)",message="a policy that a remote engine decides has no stages: the engine has one version of its modules",reason=FieldValueForbidden,fieldPath=".rollout"
 type PlacementPolicySpec struct {
 	// match selects the objects that the policy decides. Berth copies these rules into the webhook configuration, so

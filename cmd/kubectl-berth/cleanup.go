@@ -45,8 +45,8 @@ import (
 )
 
 const cleanupLong = `Remove what Berth wrote into objects: the annotation in which it records what developers asked for, and the annotations,
-labels, and scheduling fields that policies set. Where a policy replaced a requested value, that value returns. What
-somebody changed after a policy set it stays.
+labels, and scheduling fields that policies set. Where a policy replaced a requested value, that value returns. What was
+changed after a policy set it stays.
 
 Delete the policies first. The command refuses to run while Berth's webhook for placements is registered, because Berth
 would place the objects again. Run it before you delete Berth's namespace: it verifies the records with the key there.
@@ -92,7 +92,7 @@ func newCleanup(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	f.BoolVarP(&o.yes, "yes", "y", false, "Do not ask for confirmation.")
 	f.BoolVar(&o.force, "force", false, "Run although Berth's webhook for placements is registered. Objects that a policy still matches fail.")
 	f.BoolVar(&o.unverified, "unverified", false,
-		"Trust all records, when the key that they are signed with was deleted. Whoever may write an object may have forged its record: look at --dry-run first.")
+		"Trust all records, when the key that they are signed with was deleted. A user who may write an object may have forged its record: look at --dry-run first.")
 	f.BoolVar(&o.dropUntrusted, "drop-untrusted", false,
 		"Remove records that are not signed by Berth's key, and leave all values. What such a record restores can't be restored later.")
 	f.StringVar(&o.berthNamespace, "berth-namespace", "berth-system", "Berth's own namespace, which has the Secret "+certs.KeySecretName+".")

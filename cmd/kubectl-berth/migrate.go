@@ -36,7 +36,7 @@ import (
 	"github.com/berth-dev/berth/internal/numeral"
 )
 
-const migrateLong = `Read the ConfigMaps from which kube-mgmt feeds an OPA, and print PlacementPolicies that decide the same.
+const migrateLong = `Read the ConfigMaps that kube-mgmt loads into an OPA, and print PlacementPolicies that decide the same.
 
 Policies go to the standard output, what became of each ConfigMap's keys to the standard error. Nothing is written to the
 cluster: apply what is printed. If anything had to be left out, nothing is printed and the command fails, unless
@@ -245,7 +245,7 @@ func (o *migrateOptions) report(result migration.Result) error {
 			policy.Object.Name, policy.Object.Spec.RegoVersion, o.mode, o.remediation, strings.Join(o.resources, ", "), watches)
 	}
 	if len(result.Policies) > 0 && !o.resourcesAreChosen {
-		p.line("ConfigMaps don't say which types they are about: the policies match %s. Name others by --resource.", defaultResource)
+		p.line("ConfigMaps don't name the types of the objects: the policies match %s. Name others by --resource.", defaultResource)
 	}
 	return p.err
 }

@@ -52,7 +52,7 @@ const (
 )
 
 // errPending is the error of a policy whose remote engine has not been queried. Then the object is decided again in the remoteQueue.
-var errPending = errors.New("another engine is being asked")
+var errPending = errors.New("another engine is being queried")
 
 // endpointsOf returns the endpoints of the remote engines that decide an object; "" for none.
 func endpointsOf(verdicts []*placement.Verdict) string {

@@ -91,7 +91,7 @@ func chooseCluster(ctx context.Context, root, dir string, t terminal, descriptio
 	switch {
 	case os.Getenv(consentVariable) == "1":
 	case !t.interactive:
-		return nil, fmt.Errorf("nobody can be asked whether %s may be used: set %s=1 to use it", name, consentVariable)
+		return nil, fmt.Errorf("there is no terminal to ask whether %s may be used: set %s=1 to use it", name, consentVariable)
 	default:
 		answer, err := t.ask(ctx, description+"\nThe operator runs on this machine with the rights of that kubeconfig, and may read and patch every type.\n"+
 			"Use no cluster that matters. Continue? [y/N] ")

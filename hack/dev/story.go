@@ -143,8 +143,8 @@ PCI level 2. In production, a fleet manager maintains them.`,
 		},
 		{
 			title: "A policy",
-			why: `A workload that requires the EU and a PCI level runs only where both hold. Nobody tells Berth what to replicate; it
-finds that in the policy.`,
+			why: `A workload that requires the EU and a PCI level runs only where both hold. Berth finds in
+the policy what to replicate.`,
 			play: func(ctx context.Context, s *stage) error {
 				if err := s.showFile(policyFile); err != nil {
 					return err
@@ -222,7 +222,7 @@ func changeStory() []act {
 	return []act{
 		{
 			title: "A cluster loses a property: what must move is moved",
-			why: eu2 + ` loses its PCI level. Nobody updates the Deployment: Berth decides it again, patches it, counts it in the
+			why: eu2 + ` loses its PCI level. No user updates the Deployment: Berth decides it again, patches it, counts it in the
 status of the policy, and records an event.`,
 			play: func(ctx context.Context, s *stage) error {
 				if err := s.succeeds(ctx, nil, setLevel("")...); err != nil {

@@ -198,7 +198,8 @@ func split(file string, text []byte) (map[part][]byte, []name) {
 }
 
 // splitGo separates the comments and the string literals of a Go file. In each of the two, a byte of other code is a zero
-// byte unless it is white space: a phrase may continue on the next line of a comment, but not after code.
+// byte unless it is white space: a phrase may continue on the next line of a comment, but not after code. The literals are
+// messages, too, if the file is no test.
 func splitGo(file string, text []byte) (map[part][]byte, []name) {
 	code := bytes.Clone(text)
 	for i, b := range code {
@@ -206,7 +207,11 @@ func splitGo(file string, text []byte) (map[part][]byte, []name) {
 			code[i] = 0
 		}
 	}
-	out := map[part][]byte{comments: code, literals: bytes.Clone(code)}
+	strs := literals
+	if !isTest(file) {
+		strs |= messages
+	}
+	out := map[part][]byte{comments: code, strs: bytes.Clone(code)}
 	var found []name
 	positions := token.NewFileSet().AddFile(file, -1, len(text))
 	var s scanner.Scanner
@@ -221,9 +226,14 @@ func splitGo(file string, text []byte) (map[part][]byte, []name) {
 		case token.COMMENT:
 			copy(out[comments][offset:], text[offset:offset+len(lit)])
 		case token.STRING:
-			copy(out[literals][offset:], text[offset:offset+len(lit)])
+			copy(out[strs][offset:], text[offset:offset+len(lit)])
 		case token.IDENT:
 			found = append(found, name{text: lit, line: positions.Line(pos)})
 		}
 	}
+}
+
+// isTest reports whether a Go file is a test, or a part of the framework of the tests.
+func isTest(file string) bool {
+	return strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "test/")
 }

@@ -43,8 +43,11 @@ func TestCheck(t *testing.T) {
 		"comment over two lines":        {"a.go", "package a\n\n// It walks\n// the plank.\n", []string{`a.go:3: "walks the plank": write "is removed" instead`}},
 		"block comment":                 {"a.go", "package a\n/*\nIt walks the\nplank.\n*/", []string{`a.go:3: "walks the plank": write "is removed" instead`}},
 		"comments with code between":    {"a.go", "package a\n\nvar x = 1 // walks\nvar y = 2 // the plank\n", nil},
-		"string":                        {"a.go", "package a\n\nconst x = `walks the plank`\n", nil},
-		"phrase of strings":             {"a.go", "package a\n\nconst x = \"Ahoy\" // ahoy\n", []string{`a.go:3: "Ahoy": write "hello" instead`}},
+		"string":                        {"a.go", "package a\n\nconst x = `walks the plank`\n", []string{`a.go:3: "walks the plank": write "is removed" instead`}},
+		"string of a test":              {"a_test.go", "package a\n\nconst x = `walks the plank`\n", nil},
+		"string of a test's framework":  {"test/a.go", "package a\n\nconst x = `walks the plank`\n", nil},
+		"string between comments":       {"a.go", "package a\n\n// It walks\nconst x = `the plank`\n", nil},
+		"phrase of strings":             {"a_test.go", "package a\n\nconst x = \"Ahoy\" // ahoy\n", []string{`a_test.go:3: "Ahoy": write "hello" instead`}},
 		"part of a word":                {"a.md", "He walks the planks.\n", nil},
 		"upper case":                    {"a.md", "Walk the PLANK.\n", []string{`a.md:1: "Walk the PLANK": write "is removed" instead`}},
 		"upper case alone":              {"a.go", "package a\n\n// aye it is. Aye it is.\n", []string{`a.go:3: "Aye it": write "yes" instead`}},
@@ -94,6 +97,8 @@ func TestRules(t *testing.T) {
 		"a result that nobody reads":            1,
 		"the version that is in force":          0,
 		"the API server asks about each object": 1,
+		"the API server asks Berth about it":    1,
+		"what the engine is to have":            1,
 	} {
 		if got := c.check("a.go", []byte("package a\n\n// "+text+".\n")); len(got) != want {
 			t.Errorf("%q: got %v, want %d findings", text, got, want)

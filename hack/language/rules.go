@@ -27,10 +27,11 @@ var skipped = regexp.MustCompile(`^(bundle|charts/berth/crds|charts/berth/files|
 const (
 	comments part = 1 << iota // comments in Go files
 	literals                  // string literals in Go files
+	messages                  // those of literals that are not in tests, most of which users see
 	pages                     // Markdown
 	sources                   // YAML, Rego, shell scripts, and Makefile
 
-	prose = comments | pages | sources
+	prose = comments | messages | pages | sources
 )
 
 // rules lists what contributors do not write, and what they write instead. The words of a phrase may be on two lines.
@@ -42,29 +43,34 @@ var rules = []rule{
 	{phrase: `known not to`, in: prose | literals, instead: `"known to be un...", or what is known`},
 	{phrase: `fares?`, in: prose | literals, instead: `the state, such as "fails" or "is unavailable"`},
 	{phrase: `anew`, in: prose, instead: `"again"`},
-	{phrase: `ask(s|ed)? about`, in: prose, instead: `"queries" or "requests"`},
+	{phrase: `ask(s|ed|ing)? ([a-z]+ )?about`, in: prose, instead: `"queries" or "requests"`},
 	{phrase: `(is|are|was|were) about`, unless: `\w+ about (to|a|an|half|one|two|three|twice|the size|the same|as|\d+)`, in: prose, instead: `"matches", "covers", or "concerns"`},
 	{phrase: `puts? (it |them |that |this )?right`, in: prose, instead: `"remediates" or "corrects"`},
 	{phrase: `what differs`, in: prose, instead: `"the violation" or "the difference"`},
 	{phrase: `somebody( else)?|someone else`, in: prose, instead: `the actor, such as "another client"`},
 	{phrase: `nobody`, in: prose, instead: `the actor, such as "no client" or "no controller"`},
 	{phrase: `who(mso|so|m)?ever`, in: prose, instead: `the actor, such as "the caller" or "a client that"`},
-	{phrase: `(?-i:Who) [a-z]+`, in: comments | sources, instead: `the actor as the subject, such as "The caller that ..."`},
+	{phrase: `(?-i:Who) [a-z]+`, in: comments | messages | sources, instead: `the actor as the subject, such as "The caller that ..."`},
 	{phrase: `stands`, unless: `stands (for|in)`, in: prose, instead: `"is in force", "is", or "remains"`},
 	{phrase: `befalls?`, in: prose, instead: `"happens to" or "affects"`},
 	{phrase: `in vain`, in: prose, instead: `the result, such as "and fails"`},
 	{phrase: `comes? to rest`, in: prose, instead: `"is stable"`},
 	{phrase: `(every|any)(body|one)`, in: prose, instead: `the actor, such as "every client" or "all users"`},
-	{phrase: `whom`, in: comments | sources, instead: `the actor, such as "the client that"`},
-	{phrase: `says whether`, in: comments, instead: `"reports whether"`},
+	{phrase: `whom`, in: comments | messages | sources, instead: `the actor, such as "the client that"`},
+	{phrase: `says whether`, in: comments | messages, instead: `"reports whether"`},
 	{phrase: `in effect`, in: prose, instead: `"in force" for a policy version`},
 	{phrase: `is (seen|said) to be`, in: prose, instead: `the actor and the verb`},
 	{phrase: `well again`, in: prose, instead: `"recovered"`},
+	{phrase: `(is|are) to have`, in: prose, instead: `"needs" or "gets"`},
+	{phrase: `hooked`, in: prose, instead: `"matched", or which webhook receives it`},
+	{phrase: `for want of`, in: prose, instead: `"because ... is missing"`},
+	{phrase: `now and then`, in: messages | pages | sources, instead: `how often, or the state, such as "its circuit breaker is open"`},
 }
 
 // exceptions lists the phrases that files may contain although a rule bans them.
 var exceptions = []exception{
 	{files: `test/conformance/corpus/.*`, phrase: `nobody|somebody`, reason: "names of test cases and annotations"},
+	{files: `internal/match/protected\.go`, phrase: `hooked`, reason: "name of a match condition"},
 }
 
 // bannedNames maps words of identifiers and of names of files to what contributors write instead.

@@ -43,8 +43,8 @@ func findingsOfPredicates(module *policy.Module, judging []string) []Finding {
 	var out []Finding
 	for i, name := range module.Predicates {
 		if !slices.Contains(judging, name) {
-			out = append(out, mistake("spec.predicates.names[%d]: %s has no effect: it judges nodes, and the policy asks about clusters. "+
-				"Clusters are judged by %s", i, name, strings.Join(judging, ", ")))
+			out = append(out, mistake("spec.predicates.names[%d]: %s has no effect: it evaluates nodes, and the policy evaluates clusters alone. "+
+				"Predicates of clusters are %s", i, name, strings.Join(judging, ", ")))
 		}
 	}
 	return out

@@ -44,7 +44,7 @@ func (f *Finder) findingsOfSubresources(ctx context.Context, m *match.Matcher, m
 		}
 	}
 	if names, some := reads.MemberNames(); some && slices.Contains(names, "status") {
-		out = append(out, advice("the policy reads status, and Berth is not asked about writes of the status subresource: "+
+		out = append(out, advice("the policy reads status, and no webhook of Berth receives writes of the status subresource: "+
 			"remediation finds objects that a new status makes violations"))
 	}
 	return out

@@ -151,12 +151,12 @@ func validateRules(rules []placementv1.ResourceRule, path *field.Path) field.Err
 	for i, rule := range rules {
 		for _, group := range rule.APIGroups {
 			if slices.Contains(neverMatchedGroups, group) {
-				errs = append(errs, field.Forbidden(path.Index(i).Child("apiGroups"), fmt.Sprintf("objects of %q are never hooked", group)))
+				errs = append(errs, field.Forbidden(path.Index(i).Child("apiGroups"), fmt.Sprintf("policies never match objects of %q", group)))
 				continue
 			}
 			for _, resource := range rule.Resources {
 				if NeverMatched(schema.GroupResource{Group: group, Resource: resource}) {
-					errs = append(errs, field.Forbidden(path.Index(i).Child("resources"), fmt.Sprintf("%q are never hooked", resource)))
+					errs = append(errs, field.Forbidden(path.Index(i).Child("resources"), fmt.Sprintf("policies never match %q", resource)))
 				}
 			}
 		}

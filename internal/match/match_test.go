@@ -123,11 +123,11 @@ func TestNewReportsWhatItLeavesOut(t *testing.T) {
 		"Sound": {match: placementv1.Match{ResourceRules: apps, NamespaceSelector: selector("a", "b"), ObjectSelector: selector(), MatchConditions: []admissionregistrationv1.MatchCondition{condition("c", "true")}}},
 		"NeverGroup": {
 			match: placementv1.Match{ResourceRules: []placementv1.ResourceRule{rule("apps", "v1", "deployments"), rule("apps,placement.berth.dev", "*", "*")}},
-			want:  []string{`spec.match.resourceRules[1].apiGroups: Forbidden: objects of "placement.berth.dev" are never hooked`},
+			want:  []string{`spec.match.resourceRules[1].apiGroups: Forbidden: policies never match objects of "placement.berth.dev"`},
 		},
 		"NeverResource": {
 			match: placementv1.Match{ResourceRules: []placementv1.ResourceRule{rule("", "v1", "pods,nodes")}},
-			want:  []string{`spec.match.resourceRules[0].resources: Forbidden: "nodes" are never hooked`},
+			want:  []string{`spec.match.resourceRules[0].resources: Forbidden: policies never match "nodes"`},
 		},
 		"NamespaceSelector": {
 			match: placementv1.Match{ResourceRules: apps, NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}},

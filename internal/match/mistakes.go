@@ -95,7 +95,7 @@ func warnOfOperations(expression string, path *field.Path) []string {
 			if meant, ok := suggest.Nearest(constant, operations); ok {
 				warning += fmt.Sprintf("; did you mean %q?", meant)
 			} else {
-				warning += ": Berth is asked about " + strings.Join(decided, " and ")
+				warning += ": the API server sends Berth only " + strings.Join(decided, " and ")
 			}
 			if !slices.Contains(out, warning) {
 				out = append(out, warning)

@@ -79,7 +79,7 @@ func TestOperationsOfConditions(t *testing.T) {
 		"case":             {`request.operation == 'Create'`, []string{at + `request.operation is never "Create"; did you mean "CREATE"?`}},
 		"lower case":       {`"update" != request.operation`, []string{`never "update"; did you mean "UPDATE"?`}},
 		"typing error":     {`request.operation == "UPDATED"`, []string{`did you mean "UPDATE"?`}},
-		"unknown":          {`request.operation == "PATCH"`, []string{`request.operation is never "PATCH": Berth is asked about CREATE and UPDATE`}},
+		"unknown":          {`request.operation == "PATCH"`, []string{`request.operation is never "PATCH": the API server sends Berth only CREATE and UPDATE`}},
 		"list":             {`request.operation in ['CREATE', 'update']`, []string{`never "update"`}},
 		"within":           {`!(has(object.spec) && request.operation == "create") || object.spec.replicas > 1`, []string{`never "create"`}},
 		"in a macro":       {`object.spec.list.all(x, x.a || request.operation == "create")`, []string{`never "create"`}},

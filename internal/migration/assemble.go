@@ -300,7 +300,7 @@ func (a *assembly) reference(m *module, parsed *ast.Module, ref ast.Ref, at *ast
 		end = len(m.text) - len(after)
 	}
 	if !known {
-		return nil, "", fmt.Errorf("%s:%d: the reference to %s can't be changed where it stands: write it as %s", m.source, at.Row, ref, referenceTo(path[:parts]))
+		return nil, "", fmt.Errorf("%s:%d: the reference to %s can't be changed automatically: write it as %s", m.source, at.Row, ref, referenceTo(path[:parts]))
 	}
 	return &edit{at.Offset, end, name}, "", nil
 }

@@ -42,7 +42,7 @@ func (c *converter) hints(d *draft) []string {
 		out = append(out, "it reads data.kubernetes.clusters, which needs a served type of that name; the clusters of every inventory are at data.clusters[name]")
 	}
 	for _, path := range missing {
-		out = append(out, fmt.Sprintf("it reads %s, which no ConfigMap has: what else fed OPA? Add it to spec.data", path))
+		out = append(out, fmt.Sprintf("it reads %s, which no ConfigMap has: where else did OPA get data from? Add it to spec.data", path))
 	}
 	for _, name := range language.ContractRules {
 		if d.pkg.rules[name] != nil && !slices.Contains(designRules, name) {

@@ -141,7 +141,7 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	}
 	for _, use := range r.Secrets() {
 		if slices.Contains(ReservedSecrets, use.Name) {
-			wrong = append(wrong, remoteError(use.Field+".name", fmt.Sprintf("the Secret %s is Berth's own, and shown to nobody", use.Name)))
+			wrong = append(wrong, remoteError(use.Field+".name", fmt.Sprintf("the Secret %s is Berth's own, and no engine gets it", use.Name)))
 		}
 	}
 	m := &Module{Remote: r, Rules: language.ContractRules, Dependencies: analysis.Dependencies{Input: projection.AllFields(), Data: projection.Union()}}

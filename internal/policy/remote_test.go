@@ -81,9 +81,9 @@ func TestRemoteIsRefused(t *testing.T) {
 				r.ClientCertificateSecretRef = &placementv1.SecretReference{Name: "berth-webhook-cert"}
 			}),
 			[]string{
-				"spec.remote.tokenSecretRef.name: berth_remote_error: the Secret berth-intent-key is Berth's own, and shown to nobody",
-				"spec.remote.caSecretRef.name: berth_remote_error: the Secret berth-served-kubeconfig is Berth's own, and shown to nobody",
-				"spec.remote.clientCertificateSecretRef.name: berth_remote_error: the Secret berth-webhook-cert is Berth's own, and shown to nobody",
+				"spec.remote.tokenSecretRef.name: berth_remote_error: the Secret berth-intent-key is Berth's own, and no engine gets it",
+				"spec.remote.caSecretRef.name: berth_remote_error: the Secret berth-served-kubeconfig is Berth's own, and no engine gets it",
+				"spec.remote.clientCertificateSecretRef.name: berth_remote_error: the Secret berth-webhook-cert is Berth's own, and no engine gets it",
 			},
 		},
 		"Syntax": {

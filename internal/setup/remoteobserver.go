@@ -52,11 +52,11 @@ func (o *remoteObserver) HealthChanged(policy string, before, after placement.Re
 	log := ctrl.Log.WithName("remote").WithValues("policy", policy, "endpoint", after.Endpoint)
 	switch {
 	case severityAfter > severityBefore && severityAfter == severityCircuitOpen:
-		o.emit(policy, events.RemoteFailing, fmt.Sprintf("the engine is asked only now and then, as it kept failing: %v", after.Err))
-		log.Error(after.Err, "An engine keeps failing and is asked only now and then")
+		o.emit(policy, events.RemoteFailing, fmt.Sprintf("the circuit breaker of the engine is open, because requests kept failing: %v", after.Err))
+		log.Error(after.Err, "The circuit breaker of an engine is open, because requests kept failing")
 	case severityAfter > severityBefore:
 		o.emit(policy, events.RemoteFailing, fmt.Sprint(after.Err))
-		log.Error(after.Err, "An engine gives no answers")
+		log.Error(after.Err, "An engine does not answer")
 	case severityAfter == severityHealthy && severityBefore != severityHealthy:
 		o.emit(policy, events.RemoteRecovered, fmt.Sprintf("engine %s: it answers again; it did not since %s", after.Endpoint, before.Since.UTC().Format(time.RFC3339)))
 		log.Info("An engine answers again", "since", before.Since)

@@ -157,7 +157,7 @@ func (s *engineSecrets) get(ctx context.Context, name string) (out cachedSecret,
 	case err != nil:
 		out.err = fmt.Errorf("reading Secret %s/%s: %w", s.namespace, name, err)
 	case !sendable(secret):
-		out.err = fmt.Errorf("the Secret %s/%s is of type %s: engines are shown those of type %s or %s",
+		out.err = fmt.Errorf("the Secret %s/%s is of type %s: engines get only those of type %s or %s",
 			s.namespace, name, secret.Type, corev1.SecretTypeOpaque, corev1.SecretTypeTLS)
 	default:
 		out.data = secret.Data

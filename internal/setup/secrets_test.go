@@ -43,8 +43,8 @@ func TestSecretsForEngines(t *testing.T) {
 		"opa":         {corev1.SecretTypeOpaque, ""},
 		"untyped":     {"", ""},
 		"opa-client":  {corev1.SecretTypeTLS, ""},
-		"token-of-sa": {corev1.SecretTypeServiceAccountToken, "the Secret berth-system/token-of-sa is of type kubernetes.io/service-account-token: engines are shown those of type Opaque or kubernetes.io/tls"},
-		"sh.helm.v1":  {"helm.sh/release.v1", "the Secret berth-system/sh.helm.v1 is of type helm.sh/release.v1: engines are shown those of type Opaque or kubernetes.io/tls"},
+		"token-of-sa": {corev1.SecretTypeServiceAccountToken, "the Secret berth-system/token-of-sa is of type kubernetes.io/service-account-token: engines get only those of type Opaque or kubernetes.io/tls"},
+		"sh.helm.v1":  {"helm.sh/release.v1", "the Secret berth-system/sh.helm.v1 is of type helm.sh/release.v1: engines get only those of type Opaque or kubernetes.io/tls"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -68,7 +68,7 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 // notReady describes why a policy is not ready. What a remote engine refuses may name objects.
 func notReady(ready metav1.Condition) string {
 	if ready.Reason == placementv1.ReasonPushFailed {
-		return "the engine does not take what Berth pushes; see the Replicated condition"
+		return "the engine refuses what Berth pushes; see the Replicated condition"
 	}
 	return ready.Message
 }

@@ -288,10 +288,10 @@ func (f Facts) data() *metav1.Condition {
 		}
 	}
 	if f.SupplyErr != nil {
-		return isFalse(placementv1.ReasonPushFailed, "the engine does not take what it is to have: "+f.SupplyErr.Error())
+		return isFalse(placementv1.ReasonPushFailed, "the engine refuses what Berth pushes: "+f.SupplyErr.Error())
 	}
 	if remote != nil && len(waiting) == 0 && !f.Settled {
-		waiting = []string{"the engine to have all of it"}
+		waiting = []string{"the engine to receive everything that Berth pushes"}
 	}
 	if len(waiting) > 0 {
 		return isFalse(placementv1.ReasonReplicating, "waiting for "+strings.Join(waiting, ", "))
@@ -301,7 +301,7 @@ func (f Facts) data() *metav1.Condition {
 	}
 	message := "everything that the policy reads is replicated"
 	if remote != nil {
-		message = "it has all that Berth keeps there"
+		message = "it has everything that Berth pushes"
 	}
 	return isTrue(placementv1.ReasonReplicated, message)
 }
@@ -465,7 +465,7 @@ func (f Facts) enforced() *metav1.Condition {
 	case reason != placementv1.ReasonEnforced:
 		return isTrue(reason, strings.Join(limits, "; "))
 	default:
-		return isTrue(reason, "the API server asks Berth about what the policy matches")
+		return isTrue(reason, "the API server sends Berth the requests that the policy matches")
 	}
 }
 

@@ -153,7 +153,7 @@ func (c *conditions) stall() *metav1.Condition {
 func (f QuotaFacts) usage() *metav1.Condition {
 	for _, missing := range f.Recount.Missing {
 		if err := f.Types[missing].Err; err != nil {
-			return isFalse(reasonOf(err), explain(missing, err)+"; its objects are asked to be tried again until they can be counted")
+			return isFalse(reasonOf(err), explain(missing, err)+"; until they can be counted, requests for its objects fail and have to be tried again")
 		}
 	}
 	if len(f.Recount.Missing) > 0 {

@@ -38,7 +38,7 @@ func (f Facts) unreachable(old placementv1.PlacementPolicyStatus, data *metav1.C
 	switch {
 	case data.Reason == placementv1.ReasonPushFailed:
 		// An Event has this message, and the error may name objects.
-		besides = "the engine does not take what it is to have; "
+		besides = "the engine refuses what Berth pushes; "
 	case data.Status != metav1.ConditionTrue && data.Reason != placementv1.ReasonReplicating:
 		besides = data.Message + "; "
 	}
@@ -64,7 +64,7 @@ func (f Facts) lacks(reason string) bool {
 // asked tells if the remote engine answers.
 func (f Facts) asked() string {
 	if !f.Health.Queried {
-		return fmt.Sprintf("the leader has not asked the engine %s yet", f.Health.Endpoint)
+		return fmt.Sprintf("the leader has not queried the engine %s yet", f.Health.Endpoint)
 	}
 	return fmt.Sprintf("the engine %s answers", f.Health.Endpoint)
 }
@@ -72,18 +72,18 @@ func (f Facts) asked() string {
 // trouble returns the reason and the description for an engine that does not decide.
 func trouble(h placement.RemoteHealth) (reason, what string) {
 	if h.BreakerOpen {
-		return placementv1.ReasonCircuitOpen, "the engine is asked only now and then, as it kept failing"
+		return placementv1.ReasonCircuitOpen, "the circuit breaker of the engine is open, because requests kept failing"
 	}
 	if fault, ok := errors.AsType[*engine.RemoteError](h.Err); ok {
 		switch fault.Fault {
 		case engine.FaultUnauthorized:
 			return placementv1.ReasonUnauthorized, "the engine refuses Berth's token or certificate"
 		case engine.FaultCredentials:
-			return placementv1.ReasonCredentialsUnusable, "the engine can't be asked for want of a Secret"
+			return placementv1.ReasonCredentialsUnusable, "a Secret for the engine is missing or can't be used"
 		case engine.FaultCircuitOpen:
-			return placementv1.ReasonCircuitOpen, "the engine is asked only now and then, as it kept failing"
+			return placementv1.ReasonCircuitOpen, "the circuit breaker of the engine is open, because requests kept failing"
 		case engine.FaultIncomplete:
-			return placementv1.ReasonNotAnswering, "the engine lost what Berth keeps there"
+			return placementv1.ReasonNotAnswering, "the engine lost what Berth pushed"
 		case engine.FaultUndefined, engine.FaultRefused:
 			return placementv1.ReasonNotAnswering, "the engine does not decide this policy"
 		}

@@ -90,12 +90,12 @@ func TestComputeRemote(t *testing.T) {
 		},
 		"NotAsked": {
 			change:  health(placement.RemoteHealth{Endpoint: opa}),
-			message: map[string]string{"Replicated": "the leader has not asked the engine https://opa.example:8181 yet"},
+			message: map[string]string{"Replicated": "the leader has not queried the engine https://opa.example:8181 yet"},
 		},
 		"CircuitOpen": {
 			change:  health(open),
 			want:    map[string]string{"Ready": "False CircuitOpen", "Replicated": "False CircuitOpen"},
-			message: map[string]string{"Replicated": "since 2026-11-21T06:00:00Z the engine is asked only now and then, as it kept failing; what the policy matches is denied: engine https://opa.example:8181: no answer within 1s"},
+			message: map[string]string{"Replicated": "since 2026-11-21T06:00:00Z the circuit breaker of the engine is open, because requests kept failing; what the policy matches is denied: engine https://opa.example:8181: no answer within 1s"},
 		},
 		"CircuitOpenBeforeItWasAsked": {
 			change: health(failing(engine.FaultCircuitOpen, "not asked")),
@@ -127,7 +127,7 @@ func TestComputeRemote(t *testing.T) {
 		"Incomplete": {
 			change:  health(failing(engine.FaultIncomplete, "it does not have yet nodes")),
 			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
-			message: map[string]string{"Replicated": "the engine lost what Berth keeps there; what the policy matches is denied: engine https://opa.example:8181: it does not have yet nodes"},
+			message: map[string]string{"Replicated": "the engine lost what Berth pushed; what the policy matches is denied: engine https://opa.example:8181: it does not have yet nodes"},
 		},
 		"LoadingAgain": {
 			change: func(f *status.Facts) {
@@ -136,7 +136,7 @@ func TestComputeRemote(t *testing.T) {
 				f.Settled = false
 			},
 			want:    map[string]string{"Ready": "False Replicating", "Replicated": "False Replicating"},
-			message: map[string]string{"Replicated": "waiting for the engine to have all of it"},
+			message: map[string]string{"Replicated": "waiting for the engine to receive everything that Berth pushes"},
 		},
 		"Ambiguous": {
 			change:  func(f *status.Facts) { f.Ambiguous = []replication.Ambiguity{{Cluster: "prod"}} },
@@ -159,7 +159,7 @@ func TestComputeRemote(t *testing.T) {
 		"Supplied": {
 			change:  func(f *status.Facts) { supplied(f, replicas{nodes: {Synced: true}}) },
 			want:    map[string]string{"Replicated": "True Replicated"},
-			message: map[string]string{"Replicated": "the engine https://opa.example:8181 answers; it has all that Berth keeps there"},
+			message: map[string]string{"Replicated": "the engine https://opa.example:8181 answers; it has everything that Berth pushes"},
 		},
 		"Loading": {
 			change:  func(f *status.Facts) { supplied(f, replicas{nodes: {}}); f.Settled = false },
@@ -169,7 +169,7 @@ func TestComputeRemote(t *testing.T) {
 		"ModulesOnTheWay": {
 			change:  func(f *status.Facts) { supplied(f, nil); f.Settled = false },
 			want:    map[string]string{"Ready": "False Replicating", "Replicated": "False Replicating"},
-			message: map[string]string{"Replicated": "waiting for the engine to have all of it"},
+			message: map[string]string{"Replicated": "waiting for the engine to receive everything that Berth pushes"},
 		},
 		"PushFailed": {
 			change: func(f *status.Facts) {
@@ -177,7 +177,7 @@ func TestComputeRemote(t *testing.T) {
 				f.SupplyErr = errors.New("PUT /v1/policies/x: status 400: rego_parse_error")
 			},
 			want:    map[string]string{"Ready": "False PushFailed", "Replicated": "False PushFailed"},
-			message: map[string]string{"Replicated": "the engine does not take what it is to have: PUT /v1/policies/x: status 400: rego_parse_error"},
+			message: map[string]string{"Replicated": "the engine refuses what Berth pushes: PUT /v1/policies/x: status 400: rego_parse_error"},
 		},
 		"MayNotReadWhatIsToBePushed": {
 			change: func(f *status.Facts) {
@@ -199,7 +199,7 @@ func TestComputeRemote(t *testing.T) {
 				health(failing(engine.FaultNetwork, "connection refused"))(f)
 			},
 			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
-			message: map[string]string{"Replicated": "the engine does not take what it is to have; since 2026-11-21T06:00:00Z the engine gives no answer"},
+			message: map[string]string{"Replicated": "the engine refuses what Berth pushes; since 2026-11-21T06:00:00Z the engine gives no answer"},
 		},
 		"DownAndMayNotRead": {
 			change: func(f *status.Facts) {

@@ -41,7 +41,7 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// pollInterval is how often is looked whether an engine has what it is to have.
+// pollInterval is the interval between checks whether an engine has all data.
 const pollInterval = 20 * time.Millisecond
 
 // Remote is an engine that is asked as Berth does, and that Berth keeps supplied. It holds one theme at a time.
@@ -141,7 +141,7 @@ func (r *Remote) Unload(ctx context.Context, policies []Policy) error {
 // Close waits for what Load began, after its context.
 func (r *Remote) Close() { r.supply.Wait() }
 
-// module is the policy as one that the engine decides, of which it is to have whatever the same text would read here.
+// module is the policy as one that the engine decides. The engine gets all data that the same module would read here.
 func (r *Remote) module(ctx context.Context, w *World, name string, p Policy) (*policy.Module, error) {
 	_, m, b, err := w.Embedded(ctx, name, p)
 	if err != nil {

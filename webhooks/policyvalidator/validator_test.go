@@ -151,7 +151,7 @@ func TestValidate(t *testing.T) {
 			},
 		},
 		"ClusterPredicates": {
-			warning: "spec.predicates.names[2]: VolumeZone has no effect: it judges nodes, and the policy asks about clusters. Clusters are judged by NodeAffinity, TaintToleration",
+			warning: "spec.predicates.names[2]: VolumeZone has no effect: it evaluates nodes, and the policy evaluates clusters alone. Predicates of clusters are NodeAffinity, TaintToleration",
 			change: func(p *placementv1.PlacementPolicy) {
 				p.Spec.Predicates = &placementv1.Predicates{Candidates: placementv1.PredicateCandidatesClusters, Names: []string{"NodeAffinity", "NodePorts", "VolumeZone"}}
 			},

@@ -46,7 +46,7 @@ const (
 
 var (
 	errNoPredicates = errors.New("there are no predicates to ask: they are part of the manager, with --predicates")
-	errNoNodes      = errors.New("there are no nodes to ask predicates about")
+	errNoNodes      = errors.New("there are no nodes to evaluate predicates on")
 )
 
 // predicateCaller evaluates predicates for one evaluation of a policy, all on the same snapshots. It is not safe for

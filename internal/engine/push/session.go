@@ -99,7 +99,7 @@ func (s *session) takeFencingToken(ctx context.Context, load string) (*opaclient
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("%w: somebody else keeps it supplied, or it keeps nothing", errRefused)
+	return nil, fmt.Errorf("%w: another writer is active, or the server does not persist data", errRefused)
 }
 
 // statusOf returns the status of a rejection; 0 if the error is none.

@@ -50,9 +50,9 @@ var transitions = map[state]map[event]state{
 // errLost means that the engine lacks something that was pushed to it. errRefused means that it rejects something.
 // errUnneeded means that no policy needs the engine, and that it is empty or could not be emptied in time.
 var (
-	errLost     = errors.New("the engine has lost what it was given")
-	errRefused  = errors.New("the engine refuses what it is given")
-	errUnneeded = errors.New("nobody wants anything of the engine")
+	errLost     = errors.New("the engine has lost pushed data")
+	errRefused  = errors.New("the engine refuses pushed data")
+	errUnneeded = errors.New("no policy needs the engine")
 )
 
 // eventOf returns the event that an error of a writer's work is.

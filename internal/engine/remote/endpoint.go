@@ -132,7 +132,7 @@ func (e *endpoint) widespread() bool {
 }
 
 // errInconclusive is the outcome of an attempt that says nothing about the engine. The circuit breaker ignores it.
-var errInconclusive = errors.New("the engine was not asked")
+var errInconclusive = errors.New("no request was sent to the engine")
 
 // breakerOutcome converts the error of an attempt to an outcome for the circuit breaker. It returns nil if the endpoint
 // answered, errInconclusive if the error says nothing about the endpoint, and otherwise the fault.
@@ -238,7 +238,7 @@ func (e *endpoint) quiet(now time.Time) bool {
 func (e *endpoint) circuitOpenError() *engine.RemoteError {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	message := fmt.Sprintf("it is not asked since %s, as it kept failing, and is tried again from %s on",
+	message := fmt.Sprintf("its circuit breaker is open since %s, because requests kept failing; the next request is sent after %s",
 		e.openSince.UTC().Format(time.RFC3339), e.next().UTC().Format(time.RFC3339))
 	out := &engine.RemoteError{Endpoint: e.name, Fault: engine.FaultCircuitOpen, Err: errors.New(message)}
 	if last := e.health.fault; last != nil {

@@ -74,7 +74,7 @@ var revisions atomic.Uint64
 // Prepare returns the evaluator of a policy that a remote engine decides.
 func (e *Engine) Prepare(_ context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
 	if m.Remote == nil {
-		return nil, fmt.Errorf("policy %s is not decided elsewhere", name)
+		return nil, fmt.Errorf("policy %s has no remote engine", name)
 	}
 	if err := e.Check(m); err != nil {
 		return nil, err

@@ -69,7 +69,7 @@ func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (lea
 		until := s.until
 		n.mu.Unlock()
 		return nil, &engine.RemoteError{Endpoint: endpoint, Fault: engine.FaultCircuitOpen, Err: fmt.Errorf(
-			"it is not asked about objects in namespace %s, as it kept failing at them, and is tried again from %s on", namespace, until.UTC().Format(time.RFC3339))}
+			"requests for objects in namespace %s kept failing; the next one is sent after %s", namespace, until.UTC().Format(time.RFC3339))}
 	}
 	if s.faults >= faultsToOpen {
 		// One request is a trial. The others wait for another pause.
@@ -89,7 +89,7 @@ func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (lea
 
 // errNamespaceBusy is the error of a request that could not be sent because too many others of its namespace are
 // running.
-var errNamespaceBusy = errors.New("many requests about objects of this namespace are under way, and none ended in time")
+var errNamespaceBusy = errors.New("many requests for objects of this namespace are under way, and none ended in time")
 
 func (n *namespaces) done(s *namespaceState, outcome error) {
 	n.mu.Lock()

@@ -103,13 +103,13 @@ var _ = Describe("kubectl apply of a policy", Label("versions"), func() {
 		}, "spec.match.objectSelector", "not valid!"),
 		Entry("nodes", func(s *placementv1.PlacementPolicySpec) {
 			s.Match.ResourceRules[0] = placementv1.ResourceRule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"nodes"}}
-		}, "spec.match.resourceRules[0].resources", `"nodes" are never hooked`),
+		}, "spec.match.resourceRules[0].resources", `policies never match "nodes"`),
 		Entry("leases", func(s *placementv1.PlacementPolicySpec) {
 			s.Match.ResourceRules[0] = placementv1.ResourceRule{APIGroups: []string{"coordination.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"leases"}}
-		}, "spec.match.resourceRules[0].resources", `"leases" are never hooked`),
+		}, "spec.match.resourceRules[0].resources", `policies never match "leases"`),
 		Entry("Berth's own kinds", func(s *placementv1.PlacementPolicySpec) {
 			s.Match.ResourceRules[0].APIGroups = []string{"placement.berth.dev"}
-		}, "spec.match.resourceRules[0].apiGroups", "never hooked"),
+		}, "spec.match.resourceRules[0].apiGroups", "policies never match"),
 		Entry("a subresource", func(s *placementv1.PlacementPolicySpec) {
 			s.Match.ResourceRules[0].Resources = []string{"replicasets/scale"}
 		}, "spec.match.resourceRules[0].resources", "subresources can't be matched"),

@@ -87,8 +87,8 @@ var _ = Describe("kubectl apply of a policy that another engine decides", func()
 		Entry("a meaning of undefined that there is not", `remote: {url: "https://opa.example/v1/data/p", undefined: Maybe}`, "spec.remote.undefined", `"Maybe"`),
 		Entry("rego beside it", `{rego: package p, remote: {url: "https://opa.example/v1/data/p"}}`, "spec.rego", "rego and remote exclude each other"),
 		Entry("data beside it", `{data: {a: 1}, remote: {url: "https://opa.example/v1/data/p"}}`, "spec.data", "has its data there"),
-		Entry("replicate beside it", `{replicate: [{resource: pods}], remote: {url: "https://opa.example/v1/data/p"}}`, "spec.replicate", "belongs into remote.replicate"),
-		Entry("predicates beside it", `{predicates: {candidates: Nodes}, remote: {url: "https://opa.example/v1/data/p"}}`, "spec.predicates", "predicates are not asked"),
+		Entry("replicate beside it", `{replicate: [{resource: pods}], remote: {url: "https://opa.example/v1/data/p"}}`, "spec.replicate", "belong in remote.replicate"),
+		Entry("predicates beside it", `{predicates: {candidates: Nodes}, remote: {url: "https://opa.example/v1/data/p"}}`, "spec.predicates", "a remote engine can't evaluate predicates"),
 		Entry("replicate for an engine without OPA's APIs", `remote: {url: "https://opa.example/decide", replicate: [{resource: pods}]}`, "spec.remote.url", "below /v1/data or /v0/data"),
 		Entry("modules for an engine without OPA's APIs", `remote: {url: "https://opa.example/decide", modules: [{name: a, rego: package a}]}`, "spec.remote.url", "below /v1/data or /v0/data"),
 		Entry("a module's name that is none", `remote: {url: "https://opa.example/v1/data/p", modules: [{name: a/b, rego: package a}]}`, "spec.remote.modules[0].name", "should match"),
@@ -156,7 +156,7 @@ var _ = Describe("An engine elsewhere that fails for a while", func() {
 		p.Spec.FailurePolicy = placementv1.FailurePolicyIgnore
 		p.Spec.Remote = &placementv1.Remote{URL: server.URL + "/v1/data/p", Insecure: true, Retry: placementv1.RemoteRetry{MaxAttempts: 1}}
 		f.CreateReadyPolicy(ctx, p)
-		Expect(f.Condition(ctx, name, placementv1.ConditionReplicated)).To(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonNoDataRead, "the leader has not asked the engine "+server.URL+" yet"))
+		Expect(f.Condition(ctx, name, placementv1.ConditionReplicated)).To(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonNoDataRead, "the leader has not queried the engine "+server.URL+" yet"))
 		create := func(ctx context.Context, name string) error {
 			return f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, name, nil))
 		}

@@ -338,7 +338,7 @@ var _ = Describe("The circuit breaker of an endpoint", func() {
 		proxy.Set(faultproxy.Status(http.StatusBadGateway))
 		for _, namespace := range several {
 			Eventually(func(ctx context.Context) error { return create(ctx, namespace, framework.NewName("c")) }).WithContext(ctx).
-				Should(MatchError(ContainSubstring("as it kept failing")))
+				Should(MatchError(ContainSubstring("kept failing")))
 		}
 		Expect(circuit(proxy.URL())).To(HaveEach(BeEquivalentTo(1)))
 		for _, policy := range []string{name, shares} {
