@@ -91,8 +91,6 @@ func TestClusters(t *testing.T) {
 	}
 }
 
-// TestLeavingClusters checks which decided clusters are being deleted, in the inventory of a system.
-
 // TestGoneClusters checks which decided clusters no object represents any more.
 func TestGoneClusters(t *testing.T) {
 	managed, profiles, members := replication.Known().Resources()[1], replication.Known().Resources()[0], replication.Known().Resources()[3]

@@ -60,7 +60,7 @@ func (c *changing) ByPlural(plural string) []policy.Resource {
 	return out
 }
 
-// storedVersion reads the one revision that the leader stored; nil for none.
+// kept is a client that reads the one revision that the leader stored; nil for none.
 type kept struct {
 	client.Reader
 	revision *policy.Revision

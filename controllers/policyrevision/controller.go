@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package policyrevision provides the controller that stores versions of policies as ControllerRevisions in Berth's own namespace, which
-// may be in another cluster than the policies. It runs on the leader, and stores what rollout.Store says: the last version of each policy
+// may be in another cluster than the policies. It runs on the leader, and stores what rollout.ChoiceFacts.Stores says: the last version of each policy
 // that was in force everywhere, and, of a policy that comes into force in stages, its versions under their numbers. The policy
 // controller on every replica reads the revisions.
 package policyrevision

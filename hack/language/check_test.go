@@ -126,6 +126,7 @@ func TestRun(t *testing.T) {
 		"unlicensed.go":             "package a\n",
 		"constrained_unlicensed.go": "//go:build linux\n\npackage a\n",
 		"attached.go":               header + "package a\n",
+		"stale.go":                  header + "\npackage a\n\n// See otherNames.\nvar x int\n",
 		"README.md":                 "It starts anew.\n",
 		"ignored.md":                "It starts anew.\n",
 		"testdata/README.md":        "It starts anew.\n",
@@ -151,9 +152,57 @@ func TestRun(t *testing.T) {
 	want := `README.md:1: "anew": write "again" instead
 attached.go:1: no license header: insert hack/boilerplate.go.txt
 constrained_unlicensed.go:1: no license header: insert hack/boilerplate.go.txt
+stale.go:7: "otherNames": write a name that exists (rules.go lists those of other projects) instead
 unlicensed.go:1: no license header: insert hack/boilerplate.go.txt
 `
-	if diff := cmp.Diff(want, out.String()); diff != "" || found != 4 {
+	if diff := cmp.Diff(want, out.String()); diff != "" || found != 5 {
 		t.Errorf("%d findings (-want +got):\n%s", found, diff)
+	}
+}
+
+func TestVocabulary(t *testing.T) {
+	known := newVocabulary([]string{"otherShip"})
+	for file, text := range map[string]string{
+		"ship/hull.go":      "package ship\n\n// seaWeed floats.\ntype Hull struct{ keelLength int }\n\nconst x = \"bowSprit\"\n",
+		"ship/hull_test.go": "package ship_test\n\nvar MainMast int\n",
+		"ship.yaml":         "anchorChain: 1\n",
+		"ship.png":          "seaGull\x00",
+	} {
+		known.add(file, []byte(text))
+	}
+	for name, tt := range map[string]struct {
+		comment string
+		want    []string
+	}{
+		"words":                         {"// A hull floats.", nil},
+		"identifier":                    {"// The keelLength is positive.", nil},
+		"plural":                        {"// All keelLengths are positive.", nil},
+		"word of a string":              {"// The bowSprit.", nil},
+		"word of another file":          {"// The anchorChain.", nil},
+		"another project's":             {"// The otherShip.", nil},
+		"unknown":                       {"// The\n// seaWeed floats.", []string{"seaWeed"}},
+		"unknown, exported":             {"// The SeaWeed floats.", []string{"SeaWeed"}},
+		"unknown, after code":           {"var y int // The seaWeed.", []string{"seaWeed"}},
+		"word of a binary file":         {"// The seaGull.", []string{"seaGull"}},
+		"other case":                    {"// The KeelLength.", []string{"KeelLength"}},
+		"selector":                      {"// A ship.Hull, and a ship.MainMast.", nil},
+		"selector, unknown":             {"// A ship.Wheel.", []string{"ship.Wheel"}},
+		"selector of a foreign package": {"// A boat.SeaWeed.", nil},
+		"method":                        {"// See Hull.keelLength.", nil},
+		"method, unknown":               {"// See Hull.seaWeed.", []string{"Hull.seaWeed"}},
+		"path of a field":               {"// See spec.seaWeed.", nil},
+		"path and flag":                 {"// See docs/seaWeed and --seaWeed.", nil},
+		"marker":                        {"// +kubebuilder:seaWeed", nil},
+		"example":                       {"//\tseaWeed()", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, f := range known.check("a.go", []byte("package a\n\n"+tt.comment+"\n")) {
+				got = append(got, f.phrase)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

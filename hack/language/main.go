@@ -14,8 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command language fails if files of the repository contain phrases or names that rules.go bans, or Go files without
-// the license header. It reads the files that git lists, and prints one line for each finding.
+// Command language fails if files of the repository contain phrases or names that rules.go bans, comments that name
+// identifiers that do not exist, or Go files without the license header. It reads the files that git lists, and prints
+// one line for each finding.
 package main
 
 import (
@@ -24,10 +25,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -53,7 +56,7 @@ func run(dir string, out io.Writer) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	c, found := newChecker(rules, exceptions, bannedNames), 0
+	texts, known := map[string][]byte{}, newVocabulary(foreignNames)
 	for _, file := range files {
 		text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(file)))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -63,13 +66,21 @@ func run(dir string, out io.Writer) (int, error) {
 		if err != nil {
 			return 0, err
 		}
+		known.add(file, text)
+		if !skipped.MatchString(file) {
+			texts[file] = text
+		}
+	}
+	c, found := newChecker(rules, exceptions, bannedNames), 0
+	for _, file := range slices.Sorted(maps.Keys(texts)) {
+		text := texts[file]
 		if path.Ext(file) == ".go" && !licensed(text, header) {
 			found++
 			if _, err := fmt.Fprintf(out, "%s:1: no license header: insert hack/boilerplate.go.txt\n", file); err != nil {
 				return 0, err
 			}
 		}
-		for _, f := range c.check(file, text) {
+		for _, f := range append(c.check(file, text), known.check(file, text)...) {
 			found++
 			if _, err := fmt.Fprintln(out, f); err != nil {
 				return 0, err
@@ -88,7 +99,7 @@ func licensed(text, header []byte) bool {
 	return bytes.HasPrefix(text, append(bytes.Clone(header), '\n'))
 }
 
-// list returns the names of the files below dir that git tracks, or would add, without those of skipped.
+// list returns the names of the files below dir that git tracks, or would add.
 func list(dir string) ([]string, error) {
 	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	cmd.Dir = dir
@@ -100,7 +111,7 @@ func list(dir string) ([]string, error) {
 	}
 	var out []string
 	for file := range strings.SplitSeq(string(stdout), "\x00") {
-		if file != "" && !skipped.MatchString(file) {
+		if file != "" {
 			out = append(out, file)
 		}
 	}

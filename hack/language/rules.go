@@ -80,3 +80,15 @@ var bannedNames = map[string]string{
 	"fed":     `"replicated" or "pushed"`,
 	"whoever": `the actor, such as "caller"`,
 }
+
+// foreignNames lists the identifiers of other projects that comments name, and that nothing else in the repository has.
+var foreignNames = []string{
+	"countPodsMatchSelector",
+	"DevTools",
+	"findNodesThatFitPod",
+	"legacyObjectCountAliases",
+	"NodeDeclaredFeatures",
+	"shouldCreateNewResourceSnapshotNow",
+	"updateWithPod",
+	"ValidateJobUpdate",
+}

@@ -146,7 +146,7 @@ type Share struct {
 // Delivered is an object that a system needs, as Berth applies it.
 type Delivered struct {
 	Kind
-	// Object is complete: apiVersion, kind, name, namespace, label placementv1.DeliveredLabel, ownerReference, and the fields
+	// Object is complete: apiVersion, kind, name, namespace, label placementv1.DeliveredLabel, owner reference, and the fields
 	// that Berth manages. If Kind.Status is set, it has the status, which is written to the subresource. If Kind.Existing is
 	// set, it has the name, the namespace, and the status alone. The controller has to add the resourceVersion of the object
 	// that was decided. The API server then refuses the status if the object has changed, or is another one of that name. It

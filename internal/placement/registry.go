@@ -60,7 +60,7 @@ type PolicyState struct {
 	// Staged describes the versions of a policy with spec.rollout; nil for other policies.
 	Staged *StagedVersions
 	// Last is the newest version if the leader stores it as the last one in force everywhere; nil otherwise. Numbered are the versions
-	// that it stores under their numbers. See rollout.Store.
+	// that it stores under their numbers. See rollout.ChoiceFacts.Stores.
 	Last     *policy.Revision
 	Numbered []*policy.Revision
 }

@@ -253,7 +253,7 @@ func dropRequirements(object map[string]any, drops, empties func(text string) bo
 	return withList(object, out, nodeAffinity, required, nodeTerms)
 }
 
-// withList sets a list at a path as withMember does. If the list is empty, it removes the list, and parents that become
+// withList sets a list at a path as WithMember does. If the list is empty, it removes the list, and parents that become
 // empty.
 func withList(object map[string]any, list []any, path ...string) map[string]any {
 	if len(list) > 0 {

@@ -113,7 +113,7 @@ func newOracle(t testing.TB, profile *schedulerconfig.KubeSchedulerProfile, w pr
 	return oracle{f, snapshot}
 }
 
-// evaluate returns verdicts without replica counts.
+// judge returns verdicts without replica counts.
 func (o oracle) judge(t testing.TB, pod *corev1.Pod) map[string]predicates.Verdict {
 	t.Helper()
 	state := framework.NewCycleState()

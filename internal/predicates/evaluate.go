@@ -36,13 +36,13 @@ import (
 // parallel. For each candidate, it runs each predicate until one rejects. The error is a *PluginError, or the context's
 // error. The report keeps the workload and the query, so the caller must not change them afterwards.
 //
-// Judge interprets the plugins' results like the scheduler (RunPreFilterPlugins and RunFilterPlugins of its framework,
+// Evaluate interprets the plugins' results like the scheduler (RunPreFilterPlugins and RunFilterPlugins of its framework,
 // and findNodesThatFitPod). It has no nominated pods, no extenders, and no preemption.
 func (s *Set) Evaluate(ctx context.Context, snapshot *Snapshot, w workload.Workload, q Query) (*Report, error) {
 	return s.evaluate(ctx, snapshot, w, q, nil)
 }
 
-// Reevaluate returns what Judge returns for a report's workload and query on another snapshot. If possible, it only
+// Reevaluate returns what Evaluate returns for a report's workload and query on another snapshot. If possible, it only
 // evaluates the candidates that changed since the report's snapshot. If all verdicts are the same, it returns the same
 // report.
 func (s *Set) Reevaluate(ctx context.Context, snapshot *Snapshot, r *Report) (*Report, error) {

@@ -95,7 +95,6 @@ func stopOperator() {
 	}
 }
 
-// policyNames numbers policies, so that specs do not meet by their names.
 // manifest renders an object for kubectl.
 func manifest(obj any) string {
 	GinkgoHelper()

@@ -101,7 +101,7 @@ func change(ctx context.Context, name, text string) {
 	f.AwaitReady(ctx, name)
 }
 
-// namespace is one of a spec's own, in which pods can be made.
+// newNamespace creates a namespace for a spec, in which pods can be created.
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
 	out := f.NewNamespace(ctx, nil)
