@@ -19,8 +19,8 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // DeliveredClustersAnnotation is the annotation of a delivered object that contains the clusters which Berth delivered to, if the
-// policy has spec.delivery.surge and they are not too many. It is a JSON object: the name of a cluster to the time (RFC 3339) since when the cluster is no
-// longer decided, or to an empty text.
+// policy has spec.delivery.surge and they are not too many. It is a JSON object: the name of a cluster to the time (RFC 3339) since when
+// the cluster is no longer decided, or to an empty text.
 const DeliveredClustersAnnotation = "placement.berth.dev/delivered-clusters"
 
 // DeliveredLabel is the label of the objects that Berth keeps for spec.delivery of policies. Its value is "true". Berth restores it on
@@ -150,8 +150,8 @@ type DeliveryStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Delivered *int32 `json:"delivered,omitempty"`
 
-	// running is the number of placed objects that run in all of their clusters and, as far as the system reports, in no other one. It is present only if a
-	// system reports where objects run, and Berth can read the reports.
+	// running is the number of placed objects that run in all of their clusters and, as far as the system reports, in no other one. It is
+	// present only if a system reports where objects run, and Berth can read the reports.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Running *int32 `json:"running,omitempty"`

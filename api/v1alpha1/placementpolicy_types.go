@@ -591,12 +591,12 @@ type RemediationBudget struct {
 	// maxUnavailable is the number of matched objects, or the percentage of them, that may be unavailable at the same time. An
 	// object is unavailable while it is not ready by the conventions of kstatus, for whatever reason, and while Berth moves it
 	// by a patch of its pod template. If a system of spec.delivery reports where the object runs, it is unavailable while it does not run in
-	// its clusters, unless spec.delivery.surge keeps it in those that it leaves. If remediation.evict is true, the same holds for each Pod: an evicted Pod is unavailable
-	// until it is gone, and the one in its place until it is ready. Pods that have finished, or that have scheduling gates, are
-	// never unavailable. Before such a patch of an available object, or the eviction of an available Pod, Berth waits until fewer
-	// objects are unavailable. It does not wait to patch labels and annotations, or an object that is unavailable anyway. A percentage is
-	// rounded down, but to 1 at least, and is one of the matched objects with pods that a patch can roll, and of the matched Pods if remediation.evict is true. Must be from 1 to 1000000,
-	// or from 1% to 100%. 100% means no bound. Defaults to 10%.
+	// its clusters, unless spec.delivery.surge keeps it in those that it leaves. If remediation.evict is true, the same holds for each Pod: an
+	// evicted Pod is unavailable until it is gone, and the one in its place until it is ready. Pods that have finished, or that have
+	// scheduling gates, are never unavailable. Before such a patch of an available object, or the eviction of an available Pod, Berth waits
+	// until fewer objects are unavailable. It does not wait to patch labels and annotations, or an object that is unavailable anyway. A
+	// percentage is rounded down, but to 1 at least, and is one of the matched objects with pods that a patch can roll, and of the matched
+	// Pods if remediation.evict is true. Must be from 1 to 1000000, or from 1% to 100%. 100% means no bound. Defaults to 10%.
 	// +optional
 	// +default="10%"
 	// +kubebuilder:validation:XIntOrString
@@ -606,11 +606,11 @@ type RemediationBudget struct {
 
 	// pauseAfterFailures is the number of objects that failed after which Berth patches no more objects of the policy: the API
 	// server refused the patch of the object, for example because another webhook denied it, or the rollout after the patch
-	// failed, or the object did not run in its new clusters within moveTimeout. If they are in one or two namespaces, or nearly so, only the patches in these stop: one namespace counts for a third of
-	// the number at most. Failures that other objects may share, such as an unavailable webhook, do not count. Patches go on when the
-	// annotation placement.berth.dev/resume-after-failures has the value of status.failures.pause, or with the next generation
-	// of the policy. 0 means that no failure is tolerated: the first one stops all patches, in whatever namespace it is. Must be from 0 to
-	// 100, or Never. Defaults to 10.
+	// failed, or the object did not run in its new clusters within moveTimeout. If they are in one or two namespaces, or nearly so, only the
+	// patches in these stop: one namespace counts for a third of the number at most. Failures that other objects may share, such as an
+	// unavailable webhook, do not count. Patches go on when the annotation placement.berth.dev/resume-after-failures has the value of
+	// status.failures.pause, or with the next generation of the policy. 0 means that no failure is tolerated: the first one stops all patches,
+	// in whatever namespace it is. Must be from 0 to 100, or Never. Defaults to 10.
 	// +optional
 	// +default=10
 	// +kubebuilder:validation:XIntOrString
@@ -733,7 +733,8 @@ type PlacementPolicyStatus struct {
 	Conflicted *int32 `json:"conflicted,omitempty"`
 
 	// rules lists how many existing objects each rule of spec.rules decides, in the order of spec.rules. In the midst of a rollout, those that
-	// only an earlier version of the policy has follow. The other matched objects are decided by no rule, or can't be decided. At most 64 rules.
+	// only an earlier version of the policy has follow. The other matched objects are decided by no rule, or can't be decided. At most 64
+	// rules.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

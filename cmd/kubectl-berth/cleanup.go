@@ -211,7 +211,8 @@ func (o *cleanupOptions) warn(format string, args ...any) {
 
 func (o *cleanupOptions) cleaner(ctx context.Context, c *clients) (*cleanup.Cleaner, error) {
 	out := &cleanup.Cleaner{
-		Discovery: c.typed.Discovery(), Metadata: c.metadata, Objects: c.dynamic, Keyring: placement.NewUnverifiedKeyring(), DropUntrusted: o.dropUntrusted, DryRun: o.dryRun,
+		Discovery: c.typed.Discovery(), Metadata: c.metadata, Objects: c.dynamic, Keyring: placement.NewUnverifiedKeyring(),
+		DropUntrusted: o.dropUntrusted, DryRun: o.dryRun,
 	}
 	if o.config != "" {
 		config, err := configuration.Load(o.config)

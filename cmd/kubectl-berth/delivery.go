@@ -164,8 +164,8 @@ func withoutClusters(waits string) string {
 	return "no policy decides its clusters, so nothing is delivered"
 }
 
-// clustersWait says what an existing object waits for before it gets the clusters that policies decide, for appending to a message; "" if it has
-// them, or gets them at once.
+// clustersWait says what an existing object waits for before it gets the clusters that policies decide, for appending to a message; "" if
+// it has them, or gets them at once.
 func clustersWait(s *simulation.Simulation, object simulation.Object, verdicts []*placement.Verdict) string {
 	if !object.Exists {
 		return ""

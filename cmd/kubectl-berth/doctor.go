@@ -246,10 +246,11 @@ func (r *examiner) readRights(ctx context.Context, o *doctorOptions) {
 // deniedVerb returns the first verb that the manager needs and may not use on a type; "" if there is none.
 func (r *examiner) deniedVerb(ctx context.Context, user string, resource schema.GroupResource) (string, error) {
 	for _, verb := range []string{"list", "watch"} {
-		review, err := r.typed.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + r.namespace, "system:authenticated"},
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: resource.Group, Resource: resource.Resource},
-		}}, metav1.CreateOptions{})
+		review, err := r.typed.AuthorizationV1().SubjectAccessReviews().Create(ctx,
+			&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + r.namespace, "system:authenticated"},
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: resource.Group, Resource: resource.Resource},
+			}}, metav1.CreateOptions{})
 		if err != nil {
 			return "", err
 		}

@@ -190,8 +190,8 @@ func printPolicy(p *printer, policy explain.Policy) {
 	}
 }
 
-// decidesOthers says how many objects the rule that decides the object decides in all, for appending to a message; "" if that is not known, or the
-// policy has no other rule.
+// decidesOthers says how many objects the rule that decides the object decides in all, for appending to a message; "" if that is not known,
+// or the policy has no other rule.
 func decidesOthers(policy explain.Policy) string {
 	at := slices.IndexFunc(policy.Decided, func(r placementv1.RuleStatus) bool { return r.Name == policy.Rule })
 	if at < 0 || len(policy.Decided) < 2 || policy.Matched == nil {
@@ -200,7 +200,8 @@ func decidesOthers(policy explain.Policy) string {
 	return fmt.Sprintf(" (it decides %d of %d objects)", ptr.Deref(policy.Decided[at].Objects, 0), *policy.Matched)
 }
 
-// appliesTo says how many objects the rules of a policy decide, for appending to a message; "" if the status of the policy does not have it.
+// appliesTo says how many objects the rules of a policy decide, for appending to a message; "" if the status of the policy does not have
+// it.
 func appliesTo(policy explain.Policy) string {
 	if len(policy.Decided) == 0 || policy.Matched == nil {
 		return ""

@@ -89,10 +89,13 @@ func newMigrateConfigMaps(flags *genericclioptions.ConfigFlags, streams generici
 		"Labels of ConfigMaps that have modules. Empty for all that have no data, as in a namespace that kube-mgmt reads without asking for labels.")
 	f.StringVar(&o.dataSelector, "data-selector", migration.DefaultDataSelector, "Labels of ConfigMaps that have data.")
 	f.StringSliceVar(&o.packages, "package", nil,
-		"Packages that OPA is asked for, such as kubernetes.placement. Without it, every package that defines annotations, labels, scheduling, clusters, errors or warnings becomes a policy.")
-	f.StringSliceVar(&o.resources, "resource", []string{defaultResource}, "Types that the policies match, as <plural>.<group>/<version>, or <plural>/<version> of the core group.")
+		"Packages that OPA is asked for, such as kubernetes.placement. Without it, every package that defines annotations, labels, scheduling, "+
+			"clusters, errors or warnings becomes a policy.")
+	f.StringSliceVar(&o.resources, "resource", []string{defaultResource},
+		"Types that the policies match, as <plural>.<group>/<version>, or <plural>/<version> of the core group.")
 	f.StringVar(&o.mode, "mode", string(placementv1.ModeDryRun), "What decisions do: DryRun, Warn or Enforce.")
-	f.StringVar(&o.remediation, "remediation", string(placementv1.RemediationManual), "What becomes of existing objects: Manual, Approved, Automatic, NewOnly or Off.")
+	f.StringVar(&o.remediation, "remediation", string(placementv1.RemediationManual),
+		"What becomes of existing objects: Manual, Approved, Automatic, NewOnly or Off.")
 	cmd.MarkFlagsMutuallyExclusive("filename", "all-namespaces")
 	f.StringVar(&o.regoVersion, "rego-version", "auto", "Version of Rego that the modules are written in: v0, v1, or auto to find out from each text.")
 	f.BoolVar(&o.allowPartial, "allow-partial", false, "Print what could be converted although something was left out.")
@@ -147,7 +150,8 @@ func (o *migrateOptions) options() (migration.Options, error) {
 	if out.Mode, err = oneOf("--mode", o.mode, placementv1.ModeDryRun, placementv1.ModeWarn, placementv1.ModeEnforce); err != nil {
 		return out, err
 	}
-	if out.Remediation, err = oneOf("--remediation", o.remediation, placementv1.RemediationManual, placementv1.RemediationApproved, placementv1.RemediationAutomatic, placementv1.RemediationNewOnly,
+	if out.Remediation, err = oneOf("--remediation", o.remediation, placementv1.RemediationManual, placementv1.RemediationApproved,
+		placementv1.RemediationAutomatic, placementv1.RemediationNewOnly,
 		placementv1.RemediationOff); err != nil {
 		return out, err
 	}

@@ -196,7 +196,8 @@ func readSnapshot(path string) (*simulation.Snapshot, error) {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	reader := input.Limit(file, maxSnapshot, fmt.Errorf("it has more than %s, which is too much for one snapshot: leave out --from to read the cluster itself", input.Size(maxSnapshot)))
+	reader := input.Limit(file, maxSnapshot, fmt.Errorf("it has more than %s, which is too much for one snapshot: leave out --from to read "+
+		"the cluster itself", input.Size(maxSnapshot)))
 	if strings.HasSuffix(path, ".gz") {
 		uncompressed, err := gzip.NewReader(file)
 		if err != nil {
@@ -219,7 +220,8 @@ func readSnapshot(path string) (*simulation.Snapshot, error) {
 // uncompressedUpTo limits the reader of a compressed snapshot, which has a size in its file.
 func uncompressedUpTo(reader io.Reader, compressed int64) io.Reader {
 	limit := min(max(compressed*maxRatio, minSnapshot), maxSnapshot)
-	return input.Limit(reader, limit, fmt.Errorf("it has more than %s when it is decompressed, which is too much for a file of %s: if you trust it, decompress it with gunzip, and name that file",
+	return input.Limit(reader, limit, fmt.Errorf("it has more than %s when it is decompressed, which is too much for a file of %s: if you "+
+		"trust it, decompress it with gunzip, and name that file",
 		input.Size(limit), input.Size(compressed)))
 }
 
@@ -259,7 +261,8 @@ func (f *simulationFlags) existing(ctx context.Context, cluster simulation.Clust
 	}
 	static, ok := cluster.(*simulation.Static)
 	if !ok {
-		return collect(resource.NewBuilder(f.flags).Unstructured().NamespaceParam(namespace).DefaultNamespace().ResourceTypeOrNameArgs(true, args...).Latest().Flatten())
+		builder := resource.NewBuilder(f.flags).Unstructured().NamespaceParam(namespace).DefaultNamespace()
+		return collect(builder.ResourceTypeOrNameArgs(true, args...).Latest().Flatten())
 	}
 	if len(args) == 2 && !strings.Contains(args[0], "/") {
 		args = []string{args[0] + "/" + args[1]}
@@ -283,7 +286,8 @@ func (f *simulationFlags) existing(ctx context.Context, cluster simulation.Clust
 			return nil, err
 		}
 		if obj == nil {
-			return nil, fmt.Errorf("%s %q is not in --from: name its namespace by -n, or explain a manifest of it by kubectl berth explain -f", found.GroupResource(), name)
+			return nil, fmt.Errorf("%s %q is not in --from: name its namespace by -n, or explain a manifest of it by kubectl berth explain -f",
+				found.GroupResource(), name)
 		}
 		out = append(out, obj)
 	}

@@ -85,8 +85,10 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 			p.line("They wait %s", plan.Waits)
 		}
 	}
-	if begun := s.Policy(policy).Object.Status.Plan; begun != nil && begun.Digest != plan.Digest && begun.State == placementv1.PlanInProgress && ptr.Deref(begun.Done, 0) > 0 {
-		p.line("The digest in status.plan is %s: it is that of all %d objects of the plan, of which %d no longer have to be patched", begun.Digest, begun.Moves, *begun.Done)
+	if begun := s.Policy(policy).Object.Status.Plan; begun != nil && begun.Digest != plan.Digest &&
+		begun.State == placementv1.PlanInProgress && ptr.Deref(begun.Done, 0) > 0 {
+		p.line("The digest in status.plan is %s: it is that of all %d objects of the plan, of which %d no longer have to be patched",
+			begun.Digest, begun.Moves, *begun.Done)
 	}
 	if o.output == "wide" && len(plan.Moves) > 0 {
 		p.table([]string{"RESOURCE", "NAMESPACE", "NAME", "UID", "FIELD", "KEY", "FROM", "TO"}, changesOf(plan.Moves))

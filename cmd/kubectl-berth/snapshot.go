@@ -65,7 +65,8 @@ func newSnapshot(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 	o.addFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "The file to write. It is compressed if its name ends with .gz. - stands for the standard output.")
 	cmd.Flags().BoolVar(&o.redact, "redact", false,
-		"Replace the names, labels, and annotations of objects that policies match by hashes, as far as no policy reads them. Namespaces and what policies read stay readable.")
+		"Replace the names, labels, and annotations of objects that policies match by hashes, as far as no policy reads them. Namespaces and "+
+			"what policies read stay readable.")
 	return cmd
 }
 

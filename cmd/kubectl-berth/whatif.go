@@ -88,9 +88,10 @@ func newWhatif(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 	f := cmd.Flags()
 	f.StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with objects that are created or replaced.")
 	f.BoolVarP(&o.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
-	f.StringArrayVar(&o.deleted, "delete", nil, "An object that is deleted, as TYPE/[NAMESPACE/]NAME, for example policy/pci. Without the namespace, the name must be unique.")
-	f.StringArrayVar(&o.assignments, "set", nil, "A field that is set, as TYPE/[NAMESPACE/]NAME:PATH=VALUE. Names with dots are in brackets, as in metadata.labels['a.b/c']=d. "+
-		"Without =VALUE the field is removed.")
+	f.StringArrayVar(&o.deleted, "delete", nil, "An object that is deleted, as TYPE/[NAMESPACE/]NAME, for example policy/pci. Without the "+
+		"namespace, the name must be unique.")
+	f.StringArrayVar(&o.assignments, "set", nil, "A field that is set, as TYPE/[NAMESPACE/]NAME:PATH=VALUE. Names with dots are in "+
+		"brackets, as in metadata.labels['a.b/c']=d. Without =VALUE the field is removed.")
 	f.IntVar(&o.maxMoves, "max-moves", 0, "How many objects may get other values at once for the exit code 0.")
 	f.StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
 	return cmd

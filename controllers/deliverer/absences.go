@@ -23,8 +23,8 @@ import (
 	"github.com/berth-dev/berth/internal/delivery"
 )
 
-// absences knows since when systems have not brought placed objects to all of their clusters. What happened before the start is not known. It
-// is safe for concurrent use. The zero value is empty.
+// absences knows since when systems have not brought placed objects to all of their clusters. What happened before the start is not known.
+// It is safe for concurrent use. The zero value is empty.
 type absences struct {
 	mu    sync.Mutex
 	since map[delivery.Key]time.Time

@@ -26,8 +26,8 @@ import (
 	"github.com/berth-dev/berth/internal/delivery"
 )
 
-// takeUpTimeout is how long a system may take to take up a change of a placed object. KubeFleet 0.3.1 does so 15 to 30 seconds after a change.
-// When its leader is killed, a minute passes in addition. It never takes up a change that is undone before.
+// takeUpTimeout is how long a system may take to take up a change of a placed object. KubeFleet 0.3.1 does so 15 to 30 seconds after a
+// change. When its leader is killed, a minute passes in addition. It never takes up a change that is undone before.
 const takeUpTimeout = 2 * time.Minute
 
 // changes knows which placed objects changed after a system took them up. It is safe for concurrent use.
@@ -46,8 +46,8 @@ type change struct {
 	until    time.Time
 }
 
-// left returns for how long what a system reports of a placed object may concern an earlier version; 0 if it does not. revision names the version
-// that the system has. What happened before the first call for an object is not known.
+// left returns for how long what a system reports of a placed object may concern an earlier version; 0 if it does not. revision names the
+// version that the system has. What happened before the first call for an object is not known.
 func (c *changes) left(object *unstructured.Unstructured, revision string, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

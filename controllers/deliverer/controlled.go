@@ -36,7 +36,8 @@ const controllerInterval = 10 * time.Second
 // controller made it. While it is not known whether a policy matches that one, the policy goes on delivering an object that is delivered,
 // and delivers no other: a user who writes a reference to a controller that does not exist must not keep an object where it is by that.
 // read is false if the controller does not have all fields yet that match conditions read.
-func (c *Controller) deliverersOf(ctx context.Context, object *unstructured.Unstructured, matching []*placement.Policy, n *need) (out []*placement.Policy, read bool, err error) {
+func (c *Controller) deliverersOf(ctx context.Context, object *unstructured.Unstructured, matching []*placement.Policy,
+	n *need) (out []*placement.Policy, read bool, err error) {
 	delivered := len(n.existing) > 0
 	for _, controller := range delivery.ControllersOf(object) {
 		delivers := func(p *placement.Policy) bool {

@@ -18,8 +18,8 @@ limitations under the License.
 // clusters. It runs on the leader.
 //
 // An object is reconciled when it changes, when an object that is delivered for it changes, when the labels of its controller change, and
-// when a policy, the labels of its namespace, or the served types change. What has to exist follows from the object and the policies alone (internal/delivery).
-// The controller compares it with what exists, and writes the difference.
+// when a policy, the labels of its namespace, or the served types change. What has to exist follows from the object and the policies alone
+// (internal/delivery). The controller compares it with what exists, and writes the difference.
 package deliverer
 
 import (
@@ -76,8 +76,8 @@ type Deps struct {
 	// Misplaced reports whether policies decide other clusters for an object now than it has, or deny it, so that it has yet to be
 	// patched.
 	Misplaced func(resource schema.GroupVersionResource, namespace, name string) bool
-	// Undecided reports whether one of some policies, which look at existing objects, has not decided an object yet since this process became the
-	// leader, so that Misplaced does not know it. resources are the versions of its type in which the object is read.
+	// Undecided reports whether one of some policies, which look at existing objects, has not decided an object yet since this process became
+	// the leader, so that Misplaced does not know it. resources are the versions of its type in which the object is read.
 	Undecided func(policies []string, namespace, name string, resources ...schema.GroupVersionResource) bool
 }
 
@@ -123,8 +123,8 @@ const (
 	retryInterval = time.Minute
 	// unreadableInterval is the interval at which objects are reconciled again that need a type which Berth fails to read.
 	unreadableInterval = 5 * time.Second
-	// misplacedInterval is the interval at which objects are reconciled again that get no status because they are misplaced, or not decided: not
-	// all that ends this is a change of the object, or a decision on it.
+	// misplacedInterval is the interval at which objects are reconciled again that get no status because they are misplaced, or not decided:
+	// not all that ends this is a change of the object, or a decision on it.
 	misplacedInterval = 5 * time.Second
 	// takingTimeout is how long a system may take to follow a delivered object, and to bring the placed object to a cluster, before the object
 	// does not count as delivered.
@@ -136,15 +136,18 @@ const (
 // placedFields are the fields of placed objects that delivery and the selectors of policies read. nativeFields are those of
 // placement objects, which Berth also writes.
 var (
-	placedFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "metadata.ownerReferences.**", "metadata.generation", "spec.replicas", "status.observedGeneration")
-	nativeFields = projection.Fields("metadata.generation", "metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "metadata.ownerReferences.**", "status.**")
+	placedFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generateName", "metadata.ownerReferences.**",
+		"metadata.generation", "spec.replicas", "status.observedGeneration")
+	nativeFields = projection.Fields("metadata.generation", "metadata.labels.**", "metadata.annotations.**", "metadata.generateName",
+		"metadata.ownerReferences.**", "status.**")
 	workFields   = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generation", "status.conditions.**", "status.resourceStatus.**")
 	reportFields = projection.Fields("metadata.generation", "spec.resource.**", "spec.clusters.**", "spec.placement.**", "status.**")
 )
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	c := &Controller{Deps: d, rewatch: notify.NewSignal(), unsearched: map[schema.GroupVersionResource]bool{}, leftBehind: map[schema.GroupVersionResource]bool{}, contests: newContests(d.Clock), foreign: &foreignObjects{}}
+	c := &Controller{Deps: d, rewatch: notify.NewSignal(), unsearched: map[schema.GroupVersionResource]bool{},
+		leftBehind: map[schema.GroupVersionResource]bool{}, contests: newContests(d.Clock), foreign: &foreignObjects{}}
 	for _, resource := range delivery.Resources() {
 		c.unsearched[resource] = true
 	}

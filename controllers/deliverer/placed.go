@@ -58,7 +58,8 @@ type placedTable struct {
 
 func newPlacedTable(fields *projection.FieldSet, size int) *placedTable {
 	return &placedTable{
-		fields: fields, objects: make(map[delivery.Key]*unstructured.Unstructured, size), made: map[delivery.Key]sets.Set[delivery.Key]{}, open: map[delivery.Key]bool{},
+		fields: fields, objects: make(map[delivery.Key]*unstructured.Unstructured, size), made: map[delivery.Key]sets.Set[delivery.Key]{},
+		open: map[delivery.Key]bool{},
 	}
 }
 

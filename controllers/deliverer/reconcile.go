@@ -45,8 +45,8 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// withdrawalManager is the field manager of withdrawals. With the one of the status, the next status would remove what a withdrawal wrote and
-// no client changed since, such as a time that the system writes again within the same second.
+// withdrawalManager is the field manager of withdrawals. With the one of the status, the next status would remove what a withdrawal wrote
+// and no client changed since, such as a time that the system writes again within the same second.
 const withdrawalManager = FieldManager + "-withdrawal"
 
 // hashAnnotation has the hash of what Berth applied last, so that fields which Berth no longer sets are removed.
@@ -169,7 +169,8 @@ func (c *Controller) addOrphans(ctx context.Context, key delivery.Key, placed pl
 		return true, nil
 	}
 	// Unlike get, list is a permission that watching the type needs, too.
-	list, err := c.Client.Resource(placed.resource).Namespace(key.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name).String()})
+	list, err := c.Client.Resource(placed.resource).Namespace(key.Namespace).List(ctx,
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name).String()})
 	if err != nil {
 		return false, err
 	}
@@ -378,7 +379,8 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 	}
 	placed := delivery.ObjectOf(object)
 	if holder := system.HeldBy(placed); holder != "" {
-		n.fail(placementv1.ReasonDeliveryFailed, "%s holds it in %s, so that Berth's object has no effect: delete it, or change it so that it no longer selects the object", holder, system.Title)
+		n.fail(placementv1.ReasonDeliveryFailed, "%s holds it in %s, so that Berth's object has no effect: delete it, or change it so that it "+
+			"no longer selects the object", holder, system.Title)
 	}
 	if unread == nil {
 		c.awaitTaking(system, placed, live, n)
@@ -429,7 +431,8 @@ func (c *Controller) awaitTaking(system delivery.System, placed delivery.Object,
 		n.lookAgain(left)
 		return
 	}
-	n.fail(placementv1.ReasonDeliveryFailed, "%s does not follow %s for it: its controllers may be down, or it prefers another object of the same priority that selects "+
+	n.fail(placementv1.ReasonDeliveryFailed, "%s does not follow %s for it: its controllers may be down, or it prefers another object of "+
+		"the same priority that selects "+
 		"it; see the Events of the placed object, and delete what they name", system.Title, live.GetKind()+" "+qualified(live))
 }
 
@@ -517,7 +520,8 @@ func (c *Controller) findUnjoined(system delivery.System, decision *delivery.Dec
 
 // observe returns the delivered object of a system and what the system reports of it, or nil. unread says why Berth can't read the
 // reports; nil if it can.
-func (c *Controller) observe(system delivery.System, object *unstructured.Unstructured, n *need) (live *unstructured.Unstructured, observed *delivery.Observation, unread *delivery.Run) {
+func (c *Controller) observe(system delivery.System, object *unstructured.Unstructured, n *need) (live *unstructured.Unstructured,
+	observed *delivery.Observation, unread *delivery.Run) {
 	key, placed := keyOf(object), delivery.ObjectOf(object)
 	if !system.Reports() {
 		observed, unread = c.observeWorks(system, key, nil, n)
@@ -611,7 +615,8 @@ func (c *Controller) unread(system delivery.System, kind delivery.Kind, consumer
 	out := &delivery.Run{State: delivery.RunUnknown}
 	switch {
 	case c.Catalog.Kind(kind.GroupVersionResource) == "":
-		out.Reason, out.Message = placementv1.ReasonNotServed, fmt.Sprintf("the API server does not serve %s, in which %s reports where objects run", kind.GroupResource(), system.Title)
+		out.Reason, out.Message = placementv1.ReasonNotServed,
+			fmt.Sprintf("the API server does not serve %s, in which %s reports where objects run", kind.GroupResource(), system.Title)
 	case apierrors.IsForbidden(state.Err):
 		out.Reason, out.Message = placementv1.ReasonForbidden, state.Err.Error()+advice(system)
 	case watched && state.Synced:
@@ -619,7 +624,8 @@ func (c *Controller) unread(system delivery.System, kind delivery.Kind, consumer
 	default:
 		// Until it is certain that the type can't be read, the status of an earlier leader counts.
 		n.unobserved, n.unreadable = n.unobserved || !state.Settled(), n.unreadable || state.Err != nil
-		out.Reason, out.Message = placementv1.ReasonWatchFailed, fmt.Sprintf("Berth has not read %s yet, in which %s reports where objects run", kind.GroupResource(), system.Title)
+		out.Reason, out.Message = placementv1.ReasonWatchFailed, fmt.Sprintf("Berth has not read %s yet, in which %s reports where objects run",
+			kind.GroupResource(), system.Title)
 		if state.Err != nil {
 			out.Message = fmt.Sprintf("Berth can't read %s, in which %s reports where objects run: %v", kind.GroupResource(), system.Title, state.Err)
 		}
@@ -727,7 +733,8 @@ func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured
 	}
 	if live != nil && live.GetAnnotations()[hashAnnotation] == body.GetAnnotations()[hashAnnotation] {
 		if wait := c.contests.wait(id); wait > 0 {
-			n.fail(placementv1.ReasonContested, "another client changed %s back each time that Berth wrote it: Berth writes it again in %s", subject, wait.Round(time.Second))
+			n.fail(placementv1.ReasonContested, "another client changed %s back each time that Berth wrote it: Berth writes it again in %s", subject,
+				wait.Round(time.Second))
 			n.retry = wait
 			return false, nil
 		}
@@ -771,7 +778,8 @@ func (c *Controller) find(ctx context.Context, id name, want *wanted, subject st
 		return nil, false, refused(err, subject, want.system, n)
 	case !deliveredFor(found, owner):
 		c.foreign.block(id, owner)
-		n.fail(placementv1.ReasonForeignObject, "%s exists and was written by %s: Berth does not change it; delete it, or rename the object that is placed", subject, managerOf(found))
+		n.fail(placementv1.ReasonForeignObject, "%s exists and was written by %s: Berth does not change it; delete it, or rename the object "+
+			"that is placed", subject, managerOf(found))
 		return nil, false, nil
 	}
 	return found, true, nil
@@ -797,8 +805,8 @@ func (d content) statusIsIn(live *unstructured.Unstructured) bool {
 	return covers(live.Object["status"], want) || d.answer != nil && agrees(live.Object["status"], d.answer.Object["status"], want)
 }
 
-// awaitsDecision reports whether an object must not get a status that lets clusters start it: its clusters are those of an earlier decision, or
-// it is not known yet whether they are. Then ObjectDecided enqueues it.
+// awaitsDecision reports whether an object must not get a status that lets clusters start it: its clusters are those of an earlier
+// decision, or it is not known yet whether they are. Then ObjectDecided enqueues it.
 func (c *Controller) awaitsDecision(object *unstructured.Unstructured, n *need) bool {
 	return c.Undecided(n.decidedBy, object.GetNamespace(), object.GetName(), n.resources...) ||
 		slices.ContainsFunc(n.resources, func(r schema.GroupVersionResource) bool {
@@ -820,7 +828,8 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 	}
 	if body == nil && c.contests.repeats(keyOf(object), want.Object.Object["status"]) {
 		if wait := c.contests.wait(id); wait > 0 {
-			n.fail(placementv1.ReasonContested, "another client changed the status of %s %s back each time that Berth wrote it: Berth writes it again in %s", want.Kind.Kind, qualified(want.Object), wait.Round(time.Second))
+			n.fail(placementv1.ReasonContested, "another client changed the status of %s %s back each time that Berth wrote it: Berth writes it "+
+				"again in %s", want.Kind.Kind, qualified(want.Object), wait.Round(time.Second))
 			n.retry = wait
 			return false, nil
 		}

@@ -470,8 +470,8 @@ func TestStatusOfPlacedObjects(t *testing.T) {
 	}
 }
 
-// TestNominationAwaitsDecisions checks that an object gets no status that lets clusters start it before the policies have decided it that look at
-// existing objects, and that no other policy holds it back.
+// TestNominationAwaitsDecisions checks that an object gets no status that lets clusters start it before the policies have decided it that
+// look at existing objects, and that no other policy holds it back.
 func TestNominationAwaitsDecisions(t *testing.T) {
 	workloads := schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"}
 	looking := func(mode placementv1.RemediationMode, change ...func(*placement.Policy)) *placement.Policy {

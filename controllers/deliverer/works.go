@@ -160,7 +160,8 @@ func (w *works) clear(resource schema.GroupVersionResource) []delivery.Key {
 	return touched
 }
 
-// set records what an object carries, nil for nothing, and returns the readers of what is carried to other clusters than before. The caller holds mu.
+// set records what an object carries, nil for nothing, and returns the readers of what is carried to other clusters than before. The caller
+// holds mu.
 func (w *works) set(id name, next *delivery.Carried) []delivery.Key {
 	table := w.tables[id.GroupVersionResource]
 	before, known := table[id]

@@ -102,7 +102,8 @@ func (c *Controller) newLoading(obj *placementv1.PlacementPolicy) *loading {
 	}
 	if s := c.Registry.Get(obj.Name); s != nil && s.Loaded.UID == obj.UID {
 		l.current = s
-		kept := rollout.KeptFacts{Exists: !s.Broken, InForce: rollout.InForce{Complete: true}, Lost: slices.ContainsFunc(l.used, func(v *version) bool { return v.lost })}
+		kept := rollout.KeptFacts{Exists: !s.Broken, InForce: rollout.InForce{Complete: true}, Lost: slices.ContainsFunc(l.used,
+			func(v *version) bool { return v.lost })}
 		switch {
 		case s.Staged != nil:
 			kept.InForce = s.Staged.InForce
@@ -419,7 +420,8 @@ func (l *loading) await(c rollout.Choice, next *placement.PolicyState) *placemen
 	if !l.waits() {
 		until = l.facts.Now.Add(maxWait)
 	}
-	l.facts.Data = rollout.DataFacts{Until: until, Held: l.Settled != nil && old != nil && !slices.Equal(old.Versions(), next.Versions()) && canDecide(old) && canDecide(next) && l.settled(old)}
+	l.facts.Data = rollout.DataFacts{Until: until, Held: l.Settled != nil && old != nil && !slices.Equal(old.Versions(), next.Versions()) &&
+		canDecide(old) && canDecide(next) && l.settled(old)}
 	if !rollout.Choose(l.facts).Waits {
 		return nil
 	}

@@ -178,7 +178,8 @@ func (c *Controller) served(ctx context.Context) bool {
 		}
 		c.synced = false
 		if !c.missing {
-			ctrllog.FromContext(ctx).Info("No policy reports are written before the API server serves their type: install the CRD, or remove the API group from --policy-reports", "type", resource.String())
+			ctrllog.FromContext(ctx).Info("No policy reports are written before the API server serves their type: install the CRD, or remove the "+
+				"API group from --policy-reports", "type", resource.String())
 		}
 		c.missing = true
 		return false

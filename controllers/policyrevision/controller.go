@@ -15,8 +15,8 @@ limitations under the License.
 */
 
 // Package policyrevision provides the controller that stores versions of policies as ControllerRevisions in Berth's own namespace, which
-// may be in another cluster than the policies. It runs on the leader, and stores what rollout.ChoiceFacts.Stores says: the last version of each policy
-// that was in force everywhere, and, of a policy that comes into force in stages, its versions under their numbers. The policy
+// may be in another cluster than the policies. It runs on the leader, and stores what rollout.ChoiceFacts.Stores says: the last version of
+// each policy that was in force everywhere, and, of a policy that comes into force in stages, its versions under their numbers. The policy
 // controller on every replica reads the revisions.
 package policyrevision
 
@@ -179,9 +179,10 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, c.storeNumbered(ctx, obj, stored, state.Numbered)
 }
 
-// storeNumbered stores versions of a policy under their numbers, unless they have one, and deletes the numbered revisions that are no longer
-// needed: those of policies without spec.rollout, and all but the newest ones and those that the status or the spec names.
-func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.PlacementPolicy, stored []appsv1.ControllerRevision, versions []*policy.Revision) error {
+// storeNumbered stores versions of a policy under their numbers, unless they have one, and deletes the numbered revisions that are no
+// longer needed: those of policies without spec.rollout, and all but the newest ones and those that the status or the spec names.
+func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.PlacementPolicy, stored []appsv1.ControllerRevision,
+	versions []*policy.Revision) error {
 	var numbered, unneeded []appsv1.ControllerRevision
 	position := rollout.PositionOf(obj.Status.Rollout)
 	for _, r := range stored {
@@ -215,7 +216,8 @@ func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.Placeme
 }
 
 // store stores a version of a policy under a name. Data of a ControllerRevision are immutable, so it replaces another one of the name.
-func (c *Controller) store(ctx context.Context, obj *placementv1.PlacementPolicy, stored []appsv1.ControllerRevision, name string, version *policy.Revision) error {
+func (c *Controller) store(ctx context.Context, obj *placementv1.PlacementPolicy, stored []appsv1.ControllerRevision, name string,
+	version *policy.Revision) error {
 	text, err := policy.EncodeRevision(*version)
 	if err != nil {
 		return reconcile.TerminalError(err)

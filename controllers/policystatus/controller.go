@@ -512,7 +512,8 @@ func (c *Controller) reads(name string, b *policy.Binding, f *status.Facts) {
 	replica := func(state watches.State, objects int) status.Replica {
 		return status.Replica{State: state, Objects: objects}
 	}
-	f.Replicated, f.World, f.Pushed = map[schema.GroupVersionResource]status.Replica{}, map[schema.GroupVersionResource]status.Replica{}, map[schema.GroupVersionResource]status.Replica{}
+	f.Replicated, f.World, f.Pushed = map[schema.GroupVersionResource]status.Replica{}, map[schema.GroupVersionResource]status.Replica{},
+		map[schema.GroupVersionResource]status.Replica{}
 	for _, r := range b.Resources {
 		f.Replicated[r.GroupVersionResource] = replica(c.Replication.State(r.GroupVersionResource, b.Fields[r.GroupVersionResource]))
 	}

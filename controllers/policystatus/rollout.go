@@ -87,7 +87,8 @@ func pausedBecause(f *status.Facts) string {
 }
 
 // stageCounts returns the numbers of existing objects in each stage, and a description of what no stage has.
-func (c *Controller) stageCounts(ctx context.Context, p *placement.Policy, stages *rollout.Stages, f *status.Facts) (counts []rollout.Counts, rest string, err error) {
+func (c *Controller) stageCounts(ctx context.Context, p *placement.Policy, stages *rollout.Stages,
+	f *status.Facts) (counts []rollout.Counts, rest string, err error) {
 	all, err := (&watches.Namespaces{Cached: c.Client}).All(ctx)
 	if err != nil {
 		return nil, "", err

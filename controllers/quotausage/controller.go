@@ -108,7 +108,8 @@ type Controller struct {
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	c := &Controller{Deps: d, meter: quota.NewMeter(d.Evaluators, d.Clock), wake: notify.NewSignal(), last: map[quota.Key]recountBasis{}, settled: map[quota.Key]time.Time{}}
+	c := &Controller{Deps: d, meter: quota.NewMeter(d.Evaluators, d.Clock), wake: notify.NewSignal(), last: map[quota.Key]recountBasis{},
+		settled: map[quota.Key]time.Time{}}
 	c.watches = d.Watches.NewConsumer(&sink{meter: c.meter, changed: c.objectsChanged}, c.watchChanged)
 	// Read at least as new a state as the previous leader did: objects whose reservations it removed must be in the
 	// first count.
@@ -447,7 +448,8 @@ func (c *Controller) unknownClasses(ctx context.Context, spec *placementv1.Quota
 
 // unknownNames returns the classes of one kind that a quota names and that do not exist. unknown returns those that are
 // not among the known ones.
-func unknownNames(ctx context.Context, spec *placementv1.QuotaSpec, classes Classes, unknown func(_ *placementv1.QuotaSpec, known []string) []string) ([]string, error) {
+func unknownNames(ctx context.Context, spec *placementv1.QuotaSpec, classes Classes, unknown func(_ *placementv1.QuotaSpec,
+	known []string) []string) ([]string, error) {
 	if classes == nil || len(unknown(spec, nil)) == 0 {
 		return nil, nil
 	}

@@ -342,7 +342,8 @@ func namesOf(policies []*placement.Policy) []string {
 // assess enqueues the objects that find passes to its argument. Patches for the policies wait until all these objects are decided. Then
 // the ledger knows what the change that causes the decisions requires, and whether it would harm too many objects. facts, if it is not nil,
 // returns the facts of the cause. It is called once there are such objects.
-func (c *Controller) assess(ctx context.Context, cause remediation.Cause, facts func() []remediation.Fact, policies []*placement.Policy, find func(enqueue func([]remediation.Key))) {
+func (c *Controller) assess(ctx context.Context, cause remediation.Cause, facts func() []remediation.Fact, policies []*placement.Policy,
+	find func(enqueue func([]remediation.Key))) {
 	remediated := sets.New[string]()
 	for _, p := range policies {
 		if p.RemediatesExisting() && c.Registry.Get(p.Name).Decides(p) {
@@ -392,9 +393,9 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 	}
 }
 
-// FeedsItself returns a function that reports whether what a policy writes is also data that it reads, directly or through one other policy.
-// The scheduler must not delay patches because of the policy's own patches. It stops an object that does not settle, and
-// record reports it.
+// FeedsItself returns a function that reports whether what a policy writes is also data that it reads, directly or through one other
+// policy. The scheduler must not delay patches because of the policy's own patches. It stops an object that does not settle, and record
+// reports it.
 func FeedsItself(registry *placement.Registry) func(policy string) bool {
 	return func(policy string) bool {
 		p := registry.Get(policy)

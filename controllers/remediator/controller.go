@@ -259,7 +259,8 @@ func (c *Controller) pass(ctx context.Context, s *scope) {
 	}
 }
 
-// pending returns how many existing objects of the types that versions of a policy match are queued, and of how many no decision was recorded.
+// pending returns how many existing objects of the types that versions of a policy match are queued, and of how many no decision was
+// recorded.
 func (c *Controller) pending(versions ...*placement.Policy) (queued, unrecorded int) {
 	for _, p := range versions {
 		q, u := c.objects.pending(c.types.matched(p))

@@ -230,7 +230,8 @@ func (c *Controller) rolls(p *placement.Policy, resource schema.GroupVersionReso
 	return templated && remediation.Observes(p, resource.GroupResource())
 }
 
-// delivering returns the policies that may deliver objects of a type. reported reports whether a multi-cluster system reports where they run.
+// delivering returns the policies that may deliver objects of a type. reported reports whether a multi-cluster system reports where they
+// run.
 func (c *Controller) delivering(resource schema.GroupVersionResource) (policies []*placement.Policy, reported bool) {
 	kind := schema.GroupKind{Group: resource.Group, Kind: c.Catalog.Kind(resource)}
 	for _, p := range c.selecting(resource) {
@@ -322,7 +323,8 @@ func (r *releases) save(ctx context.Context, p *placementv1.PlacementPolicy) err
 		return nil
 	}
 	if err := r.Plans.save(ctx, p, plan); err != nil {
-		r.Events.On(p, events.RemediationStopped, fmt.Sprintf("plan %s is approved, but it is not carried out before it is stored in namespace %s; Berth tries again: %v",
+		r.Events.On(p, events.RemediationStopped, fmt.Sprintf("plan %s is approved, but it is not carried out before it is stored in namespace "+
+			"%s; Berth tries again: %v",
 			plan.Digest, r.Plans.Namespace, err))
 		return err
 	}

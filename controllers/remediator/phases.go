@@ -381,8 +381,8 @@ func patchBody(obj *unstructured.Unstructured) []byte {
 	return fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"uid":%q}}`, obj.GetResourceVersion(), obj.GetUID())
 }
 
-// evict evicts the Pod for the verdicts that are due, in the version that was decided. Its controller creates another one, which the webhook
-// places.
+// evict evicts the Pod for the verdicts that are due, in the version that was decided. Its controller creates another one, which the
+// webhook places.
 func (c *Controller) evict(ctx context.Context, s *scope) (remediation.Patch, error) {
 	ctrllog.FromContext(ctx).V(2).Info("Evicting", "object", s.key.String())
 	name, uid, version := s.key.Name, s.object.GetUID(), s.object.GetResourceVersion()
@@ -461,8 +461,8 @@ func unauthorized(err error) bool {
 		(strings.Contains(err.Error(), "cannot patch resource") || strings.Contains(err.Error(), `cannot create resource "pods/eviction"`))
 }
 
-// schedule enqueues the objects that may be patched, when something changes that kept them back and when its time is over, until ctx ends. It
-// reports policies whose patches stopped because too many failed.
+// schedule enqueues the objects that may be patched, when something changes that kept them back and when its time is over, until ctx ends.
+// It reports policies whose patches stopped because too many failed.
 func (c *Controller) schedule(ctx context.Context) {
 	for {
 		next := c.Scheduler.Schedule(c.Clock.Now())

@@ -123,7 +123,8 @@ type Controller struct {
 
 // New returns a controller. Until loaded returns true, the controller does not change the configuration for workloads,
 // which may contain rules of policies that this replica has not read yet.
-func New(c client.Client, live client.Reader, registry *placement.Registry, evaluators *quota.Evaluators, loaded func(context.Context) bool, certificate Certificate, tokens Tokens, o Options) *Controller {
+func New(c client.Client, live client.Reader, registry *placement.Registry, evaluators *quota.Evaluators, loaded func(context.Context) bool,
+	certificate Certificate, tokens Tokens, o Options) *Controller {
 	out := &Controller{
 		client: c, live: live, registry: registry, evaluators: evaluators, loaded: loaded, certificate: certificate, tokens: tokens, options: o,
 		wake: make(chan event.GenericEvent, 1),
@@ -300,7 +301,8 @@ func (c *Controller) applyPolicies(ctx context.Context, owners []metav1.OwnerRef
 }
 
 // validatingOwn returns a webhook for Berth's own resources in one scope.
-func (c *Controller) validatingOwn(name, path string, to access, scope admissionregistrationv1.ScopeType, resources ...string) admissionregistrationv1.ValidatingWebhook {
+func (c *Controller) validatingOwn(name, path string, to access, scope admissionregistrationv1.ScopeType,
+	resources ...string) admissionregistrationv1.ValidatingWebhook {
 	return admissionregistrationv1.ValidatingWebhook{
 		Name:                    name + "." + placementv1.GroupVersion.Group,
 		ClientConfig:            c.clientConfig(path, to),
@@ -324,7 +326,8 @@ func (c *Controller) validatingOwn(name, path string, to access, scope admission
 }
 
 // applyValidating creates or updates a validating configuration, or deletes it if it has no webhooks.
-func (c *Controller) applyValidating(ctx context.Context, name string, owners []metav1.OwnerReference, webhooks []admissionregistrationv1.ValidatingWebhook) error {
+func (c *Controller) applyValidating(ctx context.Context, name string, owners []metav1.OwnerReference,
+	webhooks []admissionregistrationv1.ValidatingWebhook) error {
 	have := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	want := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: webhooks}
 	return c.applyConfiguration(ctx, owners, have, want, len(webhooks), func() bool {

@@ -65,7 +65,8 @@ func (o Owners) mayCreate(configuration string, owners []metav1.OwnerReference) 
 		return fmt.Errorf("not creating webhook configuration %s: %w (labels %s); if Berth is still installed, check --owner-cluster-service-version",
 			configuration, errNoOwner, metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: o.Labels}))
 	default:
-		return fmt.Errorf("not creating webhook configuration %s: %w (ClusterRole %s); if Berth is still installed, create the ClusterRole or check --owner-cluster-role",
+		return fmt.Errorf("not creating webhook configuration %s: %w (ClusterRole %s); if Berth is still installed, create the ClusterRole or "+
+			"check --owner-cluster-role",
 			configuration, errNoOwner, o.Name)
 	}
 }

@@ -181,7 +181,8 @@ func (c *Controller) apply(ctx context.Context, want, have client.Object, same f
 var metadataIsKept = func() string {
 	approval := fmt.Sprintf("['%s', '%s', '%s']", placementv1.ApproveAnnotation, placementv1.ApproveStageAnnotation, placementv1.ApprovedByAnnotation)
 	const before, now = "oldObject.metadata.?annotations.orValue({})", "object.metadata.?annotations.orValue({})"
-	parts := []string{fmt.Sprintf("%[1]s.all(k, k in %[3]s || k in %[2]s && %[1]s[k] == %[2]s[k]) && %[2]s.all(k, k in %[3]s || k in %[1]s)", before, now, approval)}
+	parts := []string{fmt.Sprintf("%[1]s.all(k, k in %[3]s || k in %[2]s && %[1]s[k] == %[2]s[k]) && %[2]s.all(k, k in %[3]s || k in %[1]s)",
+		before, now, approval)}
 	for _, field := range []string{"labels", "ownerReferences", "finalizers"} {
 		empty := "[]"
 		if field == "labels" {

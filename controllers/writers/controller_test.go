@@ -87,7 +87,8 @@ func policyWith(priority int64, annotations map[string]any) map[string]any {
 	return map[string]any{"metadata": metadata, "spec": map[string]any{"priority": priority}}
 }
 
-// TestApprovers checks who may approve, by the admission policy that Berth maintains, and by the one of the example that keeps authors from it.
+// TestApprovers checks who may approve, by the admission policy that Berth maintains, and by the one of the example that keeps authors from
+// it.
 func TestApprovers(t *testing.T) {
 	text, err := os.ReadFile("../../docs/examples/approvers.yaml")
 	if err != nil {

@@ -137,7 +137,8 @@ func checkInstallable(ctx context.Context, k *kubectl, name string, makes []stri
 		return err
 	}
 	if can.code != 0 {
-		return fmt.Errorf("the user of %s may not do everything in %s, which installing Berth needs: use the kubeconfig of an administrator", kubeconfigVariable, name)
+		return fmt.Errorf("the user of %s may not do everything in %s, which installing Berth needs: use the kubeconfig of an administrator",
+			kubeconfigVariable, name)
 	}
 	var found []string
 	queries := [][]string{{"get", "--ignore-not-found", "-o", "name", "-k", "config/dev"}, listWebhooks}

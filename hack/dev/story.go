@@ -313,7 +313,8 @@ the API server. The namespace ` + storyNamespace + ` gets such a quota, the othe
 						return err
 					}
 				}
-				return s.fails(ctx, []string{"insufficient quota to match these scopes: [{PriorityClass In [" + priorityClass + "]}]"}, "create", "-n", fleetNamespace, "-f", firstFile)
+				return s.fails(ctx, []string{"insufficient quota to match these scopes: [{PriorityClass In [" + priorityClass + "]}]"}, "create", "-n",
+					fleetNamespace, "-f", firstFile)
 			},
 		},
 		{
@@ -323,7 +324,8 @@ the API server. The namespace ` + storyNamespace + ` gets such a quota, the othe
 				if err := s.succeeds(ctx, []string{"created"}, "create", "-n", storyNamespace, "-f", firstFile); err != nil {
 					return err
 				}
-				if err := s.fails(ctx, []string{"exceeded quota: gold, requested: pods=1, used: pods=1, limited: pods=1"}, "create", "-n", storyNamespace, "-f", secondFile); err != nil {
+				if err := s.fails(ctx, []string{"exceeded quota: gold, requested: pods=1, used: pods=1, limited: pods=1"}, "create", "-n",
+					storyNamespace, "-f", secondFile); err != nil {
 					return err
 				}
 				return s.succeeds(ctx, []string{"pods: 1/1", "True"}, "get", "squota", "-n", storyNamespace, "gold")

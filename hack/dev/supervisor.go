@@ -351,7 +351,8 @@ func (s supervisor) stopSupervisor(ctx context.Context) (*os.File, error) {
 	}
 	pid, err := strconv.Atoi(string(bytes.TrimSpace(text)))
 	if err != nil || !process.Mentions(pid, superviseCommand) || !process.Mentions(pid, s.dir) {
-		return nil, fmt.Errorf("%s is locked, but not by a supervisor (process %q): another command is at work there, try again when it is done", s.path("lock"), text)
+		return nil, fmt.Errorf("%s is locked, but not by a supervisor (process %q): another command is at work there, try again when it is done",
+			s.path("lock"), text)
 	}
 	var lock *os.File
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {

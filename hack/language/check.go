@@ -27,6 +27,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // part is a set of parts of files.
@@ -134,6 +135,9 @@ func (c checker) check(file string, text []byte) []finding {
 			}
 		}
 	}
+	if path.Ext(file) == ".go" && !unwrapped.MatchString(file) {
+		out = append(out, checkColumns(file, views[comments])...)
+	}
 	slices.SortFunc(out, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.phrase, b.phrase))
 	})
@@ -159,6 +163,26 @@ func (c checker) checkNames(file string, names []name) []finding {
 				out = append(out, finding{file: file, line: n.line, phrase: n.text, instead: instead})
 				break
 			}
+		}
+	}
+	return out
+}
+
+// maxColumns is the maximum number of columns of a line that has a comment alone. A tab is one column. The linter lll limits
+// the lines of code.
+const maxColumns = 140
+
+// checkColumns returns the findings of lines that are too long. comments are the comments of a Go file. Markers of code
+// generators can't be wrapped.
+func checkColumns(file string, comments []byte) []finding {
+	var out []finding
+	line := 0
+	for text := range bytes.Lines(comments) {
+		line++
+		columns := utf8.RuneCount(bytes.TrimRight(text, "\n"))
+		comment := bytes.TrimLeft(text, "\t ")
+		if columns > maxColumns && bytes.HasPrefix(comment, []byte("//")) && !bytes.HasPrefix(comment, []byte("// +")) {
+			out = append(out, finding{file: file, line: line, phrase: fmt.Sprintf("%d columns", columns), instead: fmt.Sprintf("at most %d columns", maxColumns)})
 		}
 	}
 	return out

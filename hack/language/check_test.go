@@ -66,6 +66,9 @@ func TestCheck(t *testing.T) {
 		"part of an identifier":         {"a.go", "package a\n\nvar crowd, Microwave int\n", nil},
 		"name of a file":                {"ship/crow_nest.go", "package ship\n", []string{`ship/crow_nest.go:1: "crow_nest.go": write "watcher" instead`}},
 		"several, in order":             {"a.md", "The bosun\n\nwalks the plank. A bosun.\n", []string{`a.md:1: "bosun": write "leader" instead`, `a.md:3: "bosun": write "leader" instead`, `a.md:3: "walks the plank": write "is removed" instead`}},
+		"long comment":                  {"a.go", "package a\n\n// " + strings.Repeat("a ", 69) + "a\n", []string{`a.go:3: "142 columns": write at most 140 columns instead`}},
+		"long comment after code":       {"a.go", "package a\n\nvar x int // " + strings.Repeat("a ", 69) + "a\n", nil},
+		"long marker":                   {"a.go", "package a\n\n// +a " + strings.Repeat("a ", 69) + "a\n", nil},
 		"code that does not compile":    {"a.go", "package a\n\nconst x = \"\n// A bosun.\n", []string{`a.go:4: "bosun": write "leader" instead`}},
 	} {
 		t.Run(name, func(t *testing.T) {

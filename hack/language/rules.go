@@ -23,6 +23,9 @@ import "regexp"
 var skipped = regexp.MustCompile(`^(bundle|charts/berth/crds|charts/berth/files|catalog/berth|config/crd/bases)/` +
 	`|^config/rbac/role\.yaml$|^docs/(metrics|reference)\.md$|/zz_generated\.|(^|/)testdata/|^hack/language/(rules|check_test)\.go$`)
 
+// unwrapped matches the Go files whose comments may have more columns than maxColumns.
+var unwrapped = regexp.MustCompile(`^internal/(explain|rules)/`)
+
 // The parts of files that rules apply to.
 const (
 	comments part = 1 << iota // comments in Go files
@@ -44,7 +47,8 @@ var rules = []rule{
 	{phrase: `fares?`, in: prose | literals, instead: `the state, such as "fails" or "is unavailable"`},
 	{phrase: `anew`, in: prose, instead: `"again"`},
 	{phrase: `ask(s|ed|ing)? ([a-z]+ )?about`, in: prose, instead: `"queries" or "requests"`},
-	{phrase: `(is|are|was|were) about`, unless: `\w+ about (to|a|an|half|one|two|three|twice|the size|the same|as|\d+)`, in: prose, instead: `"matches", "covers", or "concerns"`},
+	{phrase: `(is|are|was|were) about`, unless: `\w+ about (to|a|an|half|one|two|three|twice|the size|the same|as|\d+)`, in: prose,
+		instead: `"matches", "covers", or "concerns"`},
 	{phrase: `puts? (it |them |that |this )?right`, in: prose, instead: `"remediates" or "corrects"`},
 	{phrase: `what differs`, in: prose, instead: `"the violation" or "the difference"`},
 	{phrase: `somebody( else)?|someone else`, in: prose, instead: `the actor, such as "another client"`},

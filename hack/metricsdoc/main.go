@@ -55,7 +55,8 @@ type libraryMetric struct {
 
 // library are the most useful of the libraries' metrics.
 var library = []libraryMetric{
-	{"controller_runtime_webhook_requests_total", "webhook, code", "Admission requests that reached this replica, by path of the webhook and HTTP status; 503 while it is not ready."},
+	{"controller_runtime_webhook_requests_total", "webhook, code", "Admission requests that reached this replica, by path of the webhook " +
+		"and HTTP status; 503 while it is not ready."},
 	{"controller_runtime_webhook_latency_seconds", "webhook", "Time to answer them, decoding and encoding included; a histogram."},
 	{"controller_runtime_webhook_requests_in_flight", "webhook", "Requests that wait for an answer now."},
 	{"controller_runtime_webhook_panics_total", "", "Requests during which the handler panicked; should stay 0."},

@@ -36,9 +36,9 @@ import (
 // maxListed is the maximum number of values that a text lists.
 const maxListed = 8
 
-// Values says which values no object of a kind has, such as "cluster"; "" if all are known. subject names what is compared with the values, as in
-// "label env", and known are all values that the objects have. none is what follows if no object has any of the values, as in
-// "so that no cluster is eligible"; "" for nothing.
+// Values says which values no object of a kind has, such as "cluster"; "" if all are known. subject names what is compared with the values,
+// as in "label env", and known are all values that the objects have. none is what follows if no object has any of the values, as in "so
+// that no cluster is eligible"; "" for nothing.
 func Values(kind, subject string, values, known []string, none string) string {
 	unknown := slices.DeleteFunc(slices.Clone(values), func(v string) bool { return slices.Contains(known, v) })
 	if len(unknown) == 0 {

@@ -120,7 +120,8 @@ type Expectation struct {
 
 // empty reports whether nothing is expected.
 func (e Expectation) empty() bool {
-	return e.Matched == nil && len(e.Annotations)+len(e.Labels)+len(e.PodSpec)+len(e.WhyNot) == 0 && e.Clusters == nil && e.Denied == nil && e.Warnings == nil && e.Error == ""
+	return e.Matched == nil && len(e.Annotations)+len(e.Labels)+len(e.PodSpec)+len(e.WhyNot) == 0 && e.Clusters == nil && e.Denied == nil &&
+		e.Warnings == nil && e.Error == ""
 }
 
 // Object is a Kubernetes object.

@@ -40,8 +40,8 @@ func Paths(expression string) [][]string {
 	return slices.CompactFunc(out, slices.Equal[[]string])
 }
 
-// pathFrom returns the names that the selections around a use of the object select. presence reports whether the expression only asks whether
-// there is such a member.
+// pathFrom returns the names that the selections around a use of the object select. presence reports whether the expression only asks
+// whether there is such a member.
 func pathFrom(use ast.NavigableExpr) (path []string, presence bool) {
 	for {
 		parent, ok := use.Parent()

@@ -277,7 +277,8 @@ func (c *Cleaner) undo(ctx context.Context, t Target, obj *unstructured.Unstruct
 
 // restore makes all changes except the removal of the record. It also stores in the record who owned the changed
 // fields. It returns the changed object.
-func (c *Cleaner) restore(ctx context.Context, t Target, obj *unstructured.Unstructured, undone *placement.UndoResult, changes []jsonpatch.Operation) (*unstructured.Unstructured, error) {
+func (c *Cleaner) restore(ctx context.Context, t Target, obj *unstructured.Unstructured, undone *placement.UndoResult,
+	changes []jsonpatch.Operation) (*unstructured.Unstructured, error) {
 	record, err := recordWithOwners(obj, changes)
 	if err != nil {
 		return nil, err

@@ -80,9 +80,9 @@ func (c *Compiler) Compile(ctx context.Context, name string, spec placementv1.Pl
 	return out.module, out.err
 }
 
-// Do returns the result of a function that compiles a policy, within the limits of a compiler, which is not nil. If the function takes longer than the deadline, or one for an equal
-// source did before, the error is that of policy.Unfinished. Another error says why the function was not called: ErrBusy, or the
-// cause of the end of ctx.
+// Do returns the result of a function that compiles a policy, within the limits of a compiler, which is not nil. If the function takes
+// longer than the deadline, or one for an equal source did before, the error is that of policy.Unfinished. Another error says why the
+// function was not called: ErrBusy, or the cause of the end of ctx.
 func Do[T any](ctx context.Context, c *Compiler, name string, spec placementv1.PlacementPolicySpec, f func() T) (T, error) {
 	var none T
 	key, err := weakcache.Key(spec.Rego, spec.RegoVersion, spec.Rules, spec.Remote)

@@ -565,8 +565,8 @@ func TestRefresh(t *testing.T) {
 // maxAssets is how much may reach a browser, compressed, in bytes.
 const maxAssets = 400 << 10
 
-// TestAssets checks that what reaches a browser is small, and that it loads nothing from elsewhere and has no script or style in a page, which
-// the policy for content would block.
+// TestAssets checks that what reaches a browser is small, and that it loads nothing from elsewhere and has no script or style in a page,
+// which the policy for content would block.
 func TestAssets(t *testing.T) {
 	var compressed bytes.Buffer
 	zip := gzip.NewWriter(&compressed)

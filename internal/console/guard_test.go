@@ -25,8 +25,8 @@ import (
 	"github.com/berth-dev/berth/internal/console"
 )
 
-// TestGuard checks which requests the guard lets through: those of other pages, names that resolve to the loopback address, and methods that
-// change something are refused.
+// TestGuard checks which requests the guard lets through: those of other pages, names that resolve to the loopback address, and methods
+// that change something are refused.
 func TestGuard(t *testing.T) {
 	b := serve(t, config(static(t, clusters+policies+workloads+quotas))).open(t)
 	own := strings.TrimSuffix(b.guard.URL(), "/")

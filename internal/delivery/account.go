@@ -162,8 +162,8 @@ type Report struct {
 	Running, Reported int
 	// Surging is the number of objects that keep clusters until they run in their new ones.
 	Surging int
-	// Remaining is the number of objects that are still in a cluster that was neither decided nor kept, and Absent of those that a system has not
-	// brought to all of their clusters for a while.
+	// Remaining is the number of objects that are still in a cluster that was neither decided nor kept, and Absent of those that a system has
+	// not brought to all of their clusters for a while.
 	Remaining, Absent int
 	// Noted is the number of objects of whose decision a system does not get a part.
 	Noted int
@@ -172,8 +172,8 @@ type Report struct {
 	// Systems are the names of the systems that the objects are delivered to, sorted.
 	Systems []string
 	// First is the failed object that sorts first, with Failure as its result; nil if none failed. FirstSurging is the first one
-	// that keeps clusters, FirstRemaining the first one that is still in another one, FirstNoted the first one with a note, FirstNotRunning the first one that does not run, and FirstUnknown
-	// the first one whose reports Berth can't read.
+	// that keeps clusters, FirstRemaining the first one that is still in another one, FirstNoted the first one with a note, FirstNotRunning
+	// the first one that does not run, and FirstUnknown the first one whose reports Berth can't read.
 	First, FirstSurging, FirstRemaining, FirstNoted, FirstNotRunning, FirstUnknown *ReportedObject
 	// FirstUndecided is the first one whose clusters no policy decided, and FirstAbsent the first one that is not in all of its clusters.
 	FirstUndecided, FirstAbsent *ReportedObject

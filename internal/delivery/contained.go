@@ -64,7 +64,8 @@ func (s System) Leaves(delivered *unstructured.Unstructured, decision Decision) 
 }
 
 // handOverContainer is HandOver for an object that keeps clusters until what it contains has left them. stays is not empty.
-func (s System) handOverContainer(object Object, decision Decision, stays []string, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
+func (s System) handOverContainer(object Object, decision Decision, stays []string, spec *placementv1.Delivery,
+	live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
 	alone, err := s.handOver(object, decision, spec, nil, nil, now)
 	if err != nil {
 		return alone, err

@@ -218,8 +218,8 @@ func (s System) HeldBy(object Object) string {
 	return s.heldBy(object)
 }
 
-// TakenBy returns the object of another client to which an update gives a placed object, so that the system would follow that one instead of
-// Berth's; "" if there is none. before is the zero value if the placed object is new.
+// TakenBy returns the object of another client to which an update gives a placed object, so that the system would follow that one instead
+// of Berth's; "" if there is none. before is the zero value if the placed object is new.
 func (s System) TakenBy(before, after Object) string {
 	if s.takenBy == nil {
 		return ""

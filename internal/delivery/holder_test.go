@@ -118,8 +118,8 @@ func TestKarmadaFindsNoCluster(t *testing.T) {
 	}
 }
 
-// Karmada 1.18.2 takes a Deployment with one replica for healthy 0.3 s after its pod template changed: the new replica exists, and the old one
-// is available.
+// Karmada 1.18.2 takes a Deployment with one replica for healthy 0.3 s after its pod template changed: the new replica exists, and the old
+// one is available.
 func TestKarmadaRunsWhenTheRolloutIsComplete(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	karmada, spec := system(t, "karmada")

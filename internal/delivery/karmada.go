@@ -119,8 +119,8 @@ const (
 	karmadaClaim           = "resourcetemplate.karmada.io/claimed-by"
 )
 
-// karmadaHolder reads from a placed object which policy of Karmada holds it, or what else keeps Karmada's policies from it. Karmada gives an
-// object that no policy holds to one that it knows then, and not to one that comes later.
+// karmadaHolder reads from a placed object which policy of Karmada holds it, or what else keeps Karmada's policies from it. Karmada gives
+// an object that no policy holds to one that it knows then, and not to one that comes later.
 func karmadaHolder(object Object) string {
 	name := object.Annotations[karmadaHolderName]
 	cluster := object.Annotations[karmadaClusterHolder]

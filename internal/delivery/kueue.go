@@ -75,7 +75,8 @@ func (k Kind) MayApplyStatus(object *unstructured.Unstructured) bool {
 	return k != workloadKind || mayNominate(object.Object)
 }
 
-// StartsByStatus reports whether the status of a placed object of a type makes a system start the object in a cluster that it has not been in.
+// StartsByStatus reports whether the status of a placed object of a type makes a system start the object in a cluster that it has not been
+// in.
 func StartsByStatus(resource schema.GroupResource) bool {
 	return resource == workloadKind.GroupResource()
 }
@@ -88,8 +89,8 @@ func mayNominate(workload map[string]any) bool {
 		is["Evicted"] != metav1.ConditionTrue && is["Finished"] != metav1.ConditionTrue
 }
 
-// Withdrawal returns the status of a placed object that makes the system take the object out of clusters that Berth's status does not name any
-// more, if Berth's status alone does not; nil if it does. object is the object as it is, and now is the time that the status has.
+// Withdrawal returns the status of a placed object that makes the system take the object out of clusters that Berth's status does not name
+// any more, if Berth's status alone does not; nil if it does. object is the object as it is, and now is the time that the status has.
 //
 // A cluster may admit a Workload of Kueue in the moment in which its nomination ends. MultiKueue then runs the Workload there, and its
 // webhook refuses this cluster as clusterName, so that the Workload stays there, and no status says so. If the admission check is to be
@@ -158,9 +159,9 @@ func chosenBy(workload map[string]any) string {
 // never moves a Workload that it dispatched. A Workload that is finished runs nowhere, unless Kueue finished it because its owner is gone.
 // The condition PodsReady is that of the cluster.
 //
-// A Workload loses its owner if a client deletes the Job and orphans its dependents. Usually, Kueue takes the Workload out of its cluster before
-// that. If it did not run, or did not reach the cluster, MultiKueue leaves the Workload there as long as it exists on the manager, because it
-// can't tell any more which kind of object to remove.
+// A Workload loses its owner if a client deletes the Job and orphans its dependents. Usually, Kueue takes the Workload out of its cluster
+// before that. If it did not run, or did not reach the cluster, MultiKueue leaves the Workload there as long as it exists on the manager,
+// because it can't tell any more which kind of object to remove.
 //
 // If a cluster admits a Workload in the moment in which its nomination ends, MultiKueue runs it there, and its webhook refuses that
 // clusterName. So no status says where it runs: a Workload without a chosen cluster never counts as running.

@@ -71,9 +71,9 @@ var ocmDecisionLists = &lists{
 }
 
 // Stays reports whether delivered objects of a type stay when no policy delivers the placed object any more, until the garbage collector
-// deletes them with it. A PlacementDecision has no effect without its Placement. Consumers watch both types independently, so one that is late can see that the
-// PlacementDecisions are gone and the Placement is not, in whichever order they are deleted or created, and it removes the workload from
-// all clusters. A Placement that a user wrote is not deleted at all.
+// deletes them with it. A PlacementDecision has no effect without its Placement. Consumers watch both types independently, so one that is
+// late can see that the PlacementDecisions are gone and the Placement is not, in whichever order they are deleted or created, and it
+// removes the workload from all clusters. A Placement that a user wrote is not deleted at all.
 func Stays(resource schema.GroupVersionResource) bool {
 	return resource == ocmPlacementDecision.GroupVersionResource
 }

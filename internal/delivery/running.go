@@ -51,13 +51,14 @@ type Observation struct {
 	Present []string
 	// Ending are those of them from which the system is removing the object, whatever it reports, sorted.
 	Ending []string
-	// Revision names the version of the placed object that the system brings to its clusters; "" if the system does not say so. The system gives
-	// each version another name.
+	// Revision names the version of the placed object that the system brings to its clusters; "" if the system does not say so. The system
+	// gives each version another name.
 	Revision string
-	// Outdated reports whether the system has not taken up the newest version of the placed object, so that it reports where an earlier one runs.
+	// Outdated reports whether the system has not taken up the newest version of the placed object, so that it reports where an earlier one
+	// runs.
 	Outdated bool
-	// Absent are those of Clusters to which the system has not brought the object, as far as it reports. In the others, an object that does not run
-	// lacks something else.
+	// Absent are those of Clusters to which the system has not brought the object, as far as it reports. In the others, an object that does
+	// not run lacks something else.
 	Absent []string
 	// Strays are the clusters to which other objects than the system's own report bring the placed object, with one of these objects.
 	Strays map[string]string
@@ -65,7 +66,8 @@ type Observation struct {
 
 // Equal reports whether two observations are equal.
 func (o Observation) Equal(other Observation) bool {
-	return o.UID == other.UID && o.Current == other.Current && o.Refused == other.Refused && slices.Equal(o.Requested, other.Requested) && maps.Equal(o.Clusters, other.Clusters) &&
+	return o.UID == other.UID && o.Current == other.Current && o.Refused == other.Refused && slices.Equal(o.Requested, other.Requested) &&
+		maps.Equal(o.Clusters, other.Clusters) &&
 		slices.Equal(o.Present, other.Present) && slices.Equal(o.Ending, other.Ending) && o.Revision == other.Revision && o.Outdated == other.Outdated &&
 		maps.Equal(o.Strays, other.Strays) && slices.Equal(o.Absent, other.Absent)
 }
@@ -245,9 +247,9 @@ func (o *Observation) stray(carried []string) (object, cluster string) {
 	return "", ""
 }
 
-// runIn reports whether an object that is in some clusters runs in the wanted ones, and in no others. carried are the clusters to which it is
-// brought now, and why says what is missing in the wanted ones; "" if nothing. An object that is wanted nowhere is only reported if it is
-// somewhere.
+// runIn reports whether an object that is in some clusters runs in the wanted ones, and in no others. carried are the clusters to which it
+// is brought now, and why says what is missing in the wanted ones; "" if nothing. An object that is wanted nowhere is only reported if it
+// is somewhere.
 func runIn(wanted, carried, in []string, why string) Run {
 	for _, name := range in {
 		if !slices.Contains(wanted, name) {
@@ -275,8 +277,8 @@ func (s System) missing(observed *Observation, cluster string) string {
 	return cmp.Or(observed.Clusters[cluster], s.Title+" has not brought it there")
 }
 
-// runAsCarried reports whether a placed object runs where a decision brings it, and nowhere else, for a system whose consumers carry it there.
-// Without a known consumer, nothing is reported.
+// runAsCarried reports whether a placed object runs where a decision brings it, and nowhere else, for a system whose consumers carry it
+// there. Without a known consumer, nothing is reported.
 func (s System) runAsCarried(decision Decision, observed *Observation) Run {
 	if observed == nil || len(observed.Present) == 0 {
 		return Run{}
@@ -346,9 +348,9 @@ func (s System) runningIn(placed Object, applied *unstructured.Unstructured, obs
 	return running, ""
 }
 
-// karmadaReporter reads ResourceBindings, and Works. Karmada takes objects of kinds without a rule of health for healthy. It leaves a cluster
-// out of the binding as soon as it deletes the Work there, which stays until the object is gone from the cluster: not while Karmada does not reach
-// its API server.
+// karmadaReporter reads ResourceBindings, and Works. Karmada takes objects of kinds without a rule of health for healthy. It leaves a
+// cluster out of the binding as soon as it deletes the Work there, which stays until the object is gone from the cluster: not while Karmada
+// does not reach its API server.
 var karmadaReporter = &reporter{
 	kinds: []Kind{
 		{GroupVersionResource: karmadaWork.WithResource("resourcebindings"), Kind: "ResourceBinding", Namespaced: true},
@@ -376,7 +378,8 @@ func carriedByKarmadaWork(o *unstructured.Unstructured) (out Carried, ok bool) {
 }
 
 // karmadaWorks are the objects by which Karmada carries objects to single clusters.
-var karmadaWorks = []Kind{{GroupVersionResource: schema.GroupVersionResource{Group: karmadaWork.Group, Version: "v1alpha1", Resource: "works"}, Kind: "Work", Namespaced: true}}
+var karmadaWorks = []Kind{{GroupVersionResource: schema.GroupVersionResource{Group: karmadaWork.Group, Version: "v1alpha1",
+	Resource: "works"}, Kind: "Work", Namespaced: true}}
 
 // karmadaBindingName returns the name that Karmada gives the binding of an object.
 func karmadaBindingName(placed Object) string {
@@ -481,13 +484,15 @@ func carriedByWork(o *unstructured.Unstructured) (out Carried, ok bool) {
 
 // ocmWorks are the objects by which a ManifestWorkReplicaSet of Open Cluster Management carries objects to single clusters.
 var ocmWorks = []Kind{{
-	GroupVersionResource: schema.GroupVersionResource{Group: "work.open-cluster-management.io", Version: "v1", Resource: "manifestworks"}, Kind: "ManifestWork", Namespaced: true,
+	GroupVersionResource: schema.GroupVersionResource{Group: "work.open-cluster-management.io", Version: "v1", Resource: "manifestworks"},
+	Kind:                 "ManifestWork", Namespaced: true,
 }}
 
 // carriedByManifestWork reads the labels that a ManifestWorkReplicaSet gives a ManifestWork: its own namespace and name, joined by a dot,
 // and the name of the Placement. The namespace of the ManifestWork has the name of the cluster. Its finalizer keeps it until the agent has
 // removed the objects from the cluster. The conditions are those of the agent for works at commit 00f84c32b, after version 1.3.1: Available
-// means that the objects exist. How many replicas are ready is only there if the ManifestWork has feedbackRules of the type WellKnownStatus.
+// means that the objects exist. How many replicas are ready is only there if the ManifestWork has feedbackRules of the type
+// WellKnownStatus.
 func carriedByManifestWork(o *unstructured.Unstructured) (out Carried, ok bool) {
 	labels := o.GetLabels()
 	out.Namespace, _, ok = strings.Cut(labels["work.open-cluster-management.io/manifestworkreplicaset"], ".")

@@ -64,7 +64,8 @@ type Handover struct {
 // No cluster is kept if the decision is empty, if live was delivered for an earlier object of the name, if the system does not
 // report where objects run, if it can't express the clusters together, if no decided cluster would get a part of the replicas, if
 // there are too many clusters for the annotation, or after the timeout.
-func (s System) HandOver(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
+func (s System) HandOver(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured,
+	observed *Observation, now time.Time) (Handover, error) {
 	unjoined := s.leaveOut(&decision, observed)
 	out, err := s.handOverAll(object, decision, spec, live, observed, now)
 	if len(unjoined) == 0 || err != nil {
@@ -100,7 +101,8 @@ func (s System) leaveOut(decision *Decision, observed *Observation) (unjoined []
 }
 
 // handOverAll is HandOver for a decision whose clusters have all joined.
-func (s System) handOverAll(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
+func (s System) handOverAll(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured,
+	observed *Observation, now time.Time) (Handover, error) {
 	if stays := slices.DeleteFunc(s.Leaves(live, decision), func(name string) bool { return !slices.Contains(decision.Contained, name) }); len(stays) > 0 {
 		return s.handOverContainer(object, decision, stays, spec, live, observed, now)
 	}
@@ -108,7 +110,8 @@ func (s System) handOverAll(object Object, decision Decision, spec *placementv1.
 }
 
 // handOver is HandOver for an object that contains nothing.
-func (s System) handOver(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) (Handover, error) {
+func (s System) handOver(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured,
+	observed *Observation, now time.Time) (Handover, error) {
 	final, err := s.Render(object, decision, spec)
 	if err != nil {
 		return Handover{Objects: s.withdraw(object, decision, spec, live)}, err
@@ -230,7 +233,8 @@ func WithoutTimes(text string) string {
 }
 
 // keep adds the clusters that an object keeps to a handover, and to since.
-func (s System) keep(h *Handover, since map[string]string, object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured, observed *Observation, now time.Time) {
+func (s System) keep(h *Handover, since map[string]string, object Object, decision Decision, spec *placementv1.Delivery,
+	live *unstructured.Unstructured, observed *Observation, now time.Time) {
 	timeout := surgeTimeout(spec.Surge)
 	leaving := map[string]time.Time{}
 	for name, start := range s.deliveredTo(live) {

@@ -747,8 +747,8 @@ func TestStrays(t *testing.T) {
 	}
 }
 
-// TestEarlierCopies has an object come back to a cluster from which the system could not remove it, so that its earlier copy is healthy there
-// until the system deletes it. The other cluster is kept until then.
+// TestEarlierCopies has an object come back to a cluster from which the system could not remove it, so that its earlier copy is healthy
+// there until the system deletes it. The other cluster is kept until then.
 func TestEarlierCopies(t *testing.T) {
 	for name, c := range carriers() {
 		before, err := c.system.HandOver(moved, to("a"), c.spec, nil, nil, noon)
@@ -962,8 +962,9 @@ func TestContained(t *testing.T) {
 	}
 }
 
-// TestCarriedBy reads Works as KubeFleet 0.3.1 (pkg/controllers/workgenerator/controller.go) and Karmada 1.18.2 (pkg/controllers/binding/common.go,
-// and pkg/util/names/names.go) write them, and checks that the placed object is found by what they name.
+// TestCarriedBy reads Works as KubeFleet 0.3.1 (pkg/controllers/workgenerator/controller.go) and Karmada 1.18.2
+// (pkg/controllers/binding/common.go, and pkg/util/names/names.go) write them, and checks that the placed object is found by what they
+// name.
 func TestCarriedBy(t *testing.T) {
 	fleet, karmada := carriers()["kubeFleet"].system, carriers()["karmada"].system
 	ofBinding := func(namespace, name string) map[string]string {

@@ -123,7 +123,8 @@ const (
 
 // Check returns the findings, errors first.
 func Check(i Installation) []Finding {
-	out := slices.Concat(i.checkUnread(), i.checkDeployment(), i.checkLease(), i.checkCertificate(), i.checkWebhooks(), i.checkObjects(), i.checkRights(), i.checkClock())
+	out := slices.Concat(i.checkUnread(), i.checkDeployment(), i.checkLease(), i.checkCertificate(), i.checkWebhooks(), i.checkObjects(),
+		i.checkRights(), i.checkClock())
 	slices.SortStableFunc(out, func(a, b Finding) int { return cmp.Compare(a.Severity, b.Severity) })
 	return out
 }
@@ -160,11 +161,14 @@ func (i *Installation) checkDeployment() []Finding {
 	case d.Status.ReadyReplicas == 0:
 		out = append(out, Finding{Error, ObjectDeployment, fmt.Sprintf("no replica of %d is ready: look at the pods and their logs", wanted), "check-the-state"})
 	case d.Status.ReadyReplicas < wanted:
-		out = append(out, Finding{Warning, ObjectDeployment, fmt.Sprintf("%d of %d replicas are ready: look at the pods and their logs", d.Status.ReadyReplicas, wanted), "check-the-state"})
+		out = append(out, Finding{Warning, ObjectDeployment, fmt.Sprintf("%d of %d replicas are ready: look at the pods and their logs",
+			d.Status.ReadyReplicas, wanted), "check-the-state"})
 	}
 	for _, c := range d.Spec.Template.Spec.Containers {
-		if _, tag, ok := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":"); ok && c.Name == "manager" && released.MatchString(tag) && released.MatchString(i.Version) && tag != i.Version {
-			out = append(out, Finding{Warning, ObjectDeployment, fmt.Sprintf("its version is %s, and this plugin's is %s: their decisions may differ, install the same version", tag, i.Version), ""})
+		if _, tag, ok := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":"); ok && c.Name == "manager" && released.MatchString(tag) &&
+			released.MatchString(i.Version) && tag != i.Version {
+			out = append(out, Finding{Warning, ObjectDeployment,
+				fmt.Sprintf("its version is %s, and this plugin's is %s: their decisions may differ, install the same version", tag, i.Version), ""})
 		}
 	}
 	return out
@@ -220,7 +224,8 @@ func (i *Installation) checkCertificate() []Finding {
 	case left < 0:
 		return []Finding{{Error, ObjectCertificate, "its certificate has expired: delete the Secret, and Berth creates it again", ""}}
 	case left < expiryWarning:
-		return []Finding{{Warning, ObjectCertificate, fmt.Sprintf("its certificate expires at %s, and should have been renewed", certificate.NotAfter.UTC().Format(time.RFC3339)), ""}}
+		return []Finding{{Warning, ObjectCertificate, fmt.Sprintf("its certificate expires at %s, and should have been renewed",
+			certificate.NotAfter.UTC().Format(time.RFC3339)), ""}}
 	}
 	return i.checkAuthorities(certificate)
 }
@@ -232,7 +237,8 @@ func (i *Installation) checkAuthorities(certificate *x509.Certificate) []Finding
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(bundle)
 		if _, err := certificate.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: i.ServerTime}); err != nil {
-			out = append(out, Finding{Error, configuration, fmt.Sprintf("the caBundle of %s does not verify the serving certificate: %v", webhook, err), "webhookpending"})
+			out = append(out, Finding{Error, configuration, fmt.Sprintf("the caBundle of %s does not verify the serving certificate: %v", webhook,
+				err), "webhookpending"})
 		}
 	}
 	for _, c := range i.Mutating {
@@ -258,7 +264,8 @@ func (i *Installation) checkWebhooks() []Finding {
 		out = append(out, Finding{Error, ObjectMutating, "there is none of Berth, so no policy decides requests: look at the logs of the leader", "webhookpending"})
 	}
 	if len(i.Validating) == 0 && len(i.Objects) > 0 && !i.unread(ObjectValidating) {
-		out = append(out, Finding{Error, ObjectValidating, "there is none of Berth, so policies are not checked when they are applied, and no quota is charged: look at the logs of the leader", "webhookpending"})
+		out = append(out, Finding{Error, ObjectValidating, "there is none of Berth, so policies are not checked when they are applied, and no " +
+			"quota is charged: look at the logs of the leader", "webhookpending"})
 	}
 	return out
 }
@@ -319,7 +326,8 @@ func rolloutWaits(o Object) string {
 	case placementv1.RolloutPaused:
 		out := "its rollout is paused: " + r.Message
 		if r.PreviousRevision != 0 {
-			out += fmt.Sprintf("; to roll back: kubectl patch placementpolicy %s --type=merge -p '{\"spec\":{\"rollout\":{\"revision\":%d}}}'", o.Name, r.PreviousRevision)
+			out += fmt.Sprintf("; to roll back: kubectl patch placementpolicy %s --type=merge -p '{\"spec\":{\"rollout\":{\"revision\":%d}}}'",
+				o.Name, r.PreviousRevision)
 		}
 		return out
 	}
@@ -329,7 +337,8 @@ func rolloutWaits(o Object) string {
 func (i *Installation) checkRights() []Finding {
 	var out []Finding
 	for _, d := range i.Denied {
-		out = append(out, Finding{Error, "PlacementPolicy " + d.Policy, fmt.Sprintf("reads %s, which Berth may not %s: grant the right to its ServiceAccount", d.Resource, d.Verb), "forbidden"})
+		out = append(out, Finding{Error, "PlacementPolicy " + d.Policy,
+			fmt.Sprintf("reads %s, which Berth may not %s: grant the right to its ServiceAccount", d.Resource, d.Verb), "forbidden"})
 	}
 	return out
 }
@@ -342,7 +351,8 @@ func (i *Installation) checkClock() []Finding {
 		return nil
 	}
 	if skew := i.LocalTime.Sub(i.ServerTime).Abs(); skew > maxSkew {
-		return []Finding{{Warning, ObjectClock, fmt.Sprintf("this machine and the API server differ by %s: certificates and leases depend on correct clocks", skew.Round(time.Second)), ""}}
+		return []Finding{{Warning, ObjectClock, fmt.Sprintf("this machine and the API server differ by %s: certificates and leases depend on "+
+			"correct clocks", skew.Round(time.Second)), ""}}
 	}
 	return nil
 }

@@ -33,13 +33,14 @@ func findingsOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Mod
 	case spec.Clusters == nil:
 		return nil
 	case givesClusters(module) && spec.Clusters.LeaveUnreadyAfter != nil && !module.Tolerant:
-		return []Finding{mistake("spec.clusters.leaveUnreadyAfter has no effect: only rules that give clusters honor it. Decide by cluster.ready and cluster.taints what a cluster that is not " +
-			"ready means, or remove spec.clusters.leaveUnreadyAfter")}
+		return []Finding{mistake("spec.clusters.leaveUnreadyAfter has no effect: only rules that give clusters honor it. Decide by " +
+			"cluster.ready and cluster.taints what a cluster that is not ready means, or remove spec.clusters.leaveUnreadyAfter")}
 	case givesClusters(module):
 		return nil
 	}
 	if module.FromRules() {
-		return []Finding{mistake("spec.clusters has no effect: no rule gives clusters. Set require, prefer, tolerate, spread or limit in a rule for clusters, or remove spec.clusters")}
+		return []Finding{mistake("spec.clusters has no effect: no rule gives clusters. Set require, prefer, tolerate, spread or limit in a " +
+			"rule for clusters, or remove spec.clusters")}
 	}
 	return []Finding{mistake("spec.clusters has no effect: the policy has no rule clusters. Write the names of the clusters that it allows there, " +
 		"as in clusters := {\"eu-1\"}, or remove spec.clusters")}
@@ -53,9 +54,9 @@ func givesClusters(module *policy.Module) bool {
 // maxListed is the maximum number of clusters for which a warning lists the names.
 const maxListed = 8
 
-// findingsOfConstants finds names in the policy's rule `clusters` that no cluster has, keys and values that the policy compares and no cluster has,
-// and comparisons that can't read the values that clusters have, if some cluster is known. And it finds sources of the manager's configuration that
-// select nothing, if the policy reads clusters.
+// findingsOfConstants finds names in the policy's rule `clusters` that no cluster has, keys and values that the policy compares and no
+// cluster has, and comparisons that can't read the values that clusters have, if some cluster is known. And it finds sources of the
+// manager's configuration that select nothing, if the policy reads clusters.
 func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.PlacementPolicySpec, module *policy.Module, binding *policy.Binding) []Finding {
 	mentioned := mentionsIn(spec, module)
 	names := len(mentioned.comparisons)+len(mentioned.keys) > 0
@@ -106,6 +107,7 @@ func noticesOfUnready(spec placementv1.PlacementPolicySpec, module *policy.Modul
 		return nil
 	}
 	slices.Sort(names)
-	return []Finding{notice("existing objects stay in clusters that their fleet manager marks as not ready, now %s, and new ones are not placed there: set spec.clusters.leaveUnreadyAfter to the time "+
+	return []Finding{notice("existing objects stay in clusters that their fleet manager marks as not ready, now %s, and new ones are not "+
+		"placed there: set spec.clusters.leaveUnreadyAfter to the time "+
 		"after which existing ones move", strings.Join(names[:min(len(names), maxListed)], ", "))}
 }

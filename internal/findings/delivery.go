@@ -45,7 +45,8 @@ func (f *Finder) findingsOfDelivery(spec placementv1.PlacementPolicySpec, m *mat
 		}
 		out = append(out, advice("%s: %s, so it delivers only objects that other policies give clusters", path, gap))
 	} else if r := spec.Delivery.Replicas; r != nil && r.DivideBy == placementv1.DivideByWeight && module.FromRules() && !givesWeights(spec.Rules) {
-		out = append(out, mistake("%s: no rule gives weights, so that each cluster has the weight 1. Set weights: Score in a rule with prefer, or divideBy: Even", path.Child("replicas", "divideBy")))
+		out = append(out, mistake("%s: no rule gives weights, so that each cluster has the weight 1. Set weights: Score in a rule with prefer, "+
+			"or divideBy: Even", path.Child("replicas", "divideBy")))
 	}
 	out = append(out, findingsOfWeights(spec, path)...)
 	namespaced, clusterScoped := f.deliveredScopes(m)

@@ -62,7 +62,8 @@ func (f *Finder) findingsOfTypes(spec placementv1.PlacementPolicySpec, m *match.
 		}
 		if selector, err := metav1.LabelSelectorAsSelector(rule.When.NamespaceSelector); err == nil && !selector.Empty() {
 			at := specPath.Child("rules").Index(i)
-			found := mistake("%s: %s have no namespace, so that rule %s applies to none of them", at.Child("when", "namespaceSelector"), plurals(unnamespaced), rule.Name)
+			found := mistake("%s: %s have no namespace, so that rule %s applies to none of them", at.Child("when", "namespaceSelector"),
+				plurals(unnamespaced), rule.Name)
 			if len(unnamespaced) == len(types) {
 				found.Impossible = at.String()
 			}

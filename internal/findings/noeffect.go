@@ -98,7 +98,8 @@ func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 	return out
 }
 
-// minMoveTimeout is a time in which no workload starts to run in another cluster: its system takes up the decision, pulls images, and reports.
+// minMoveTimeout is a time in which no workload starts to run in another cluster: its system takes up the decision, pulls images, and
+// reports.
 const minMoveTimeout = 10 * time.Second
 
 // findingsOfBudget finds bounds in spec.remediation.budget that do not bound what the author means.
@@ -110,10 +111,12 @@ func (f *Finder) findingsOfBudget(name string, spec placementv1.PlacementPolicyS
 	const path = "spec.remediation.budget"
 	var out []Finding
 	if b.MaxConcurrent > 0 && b.PerNamespace > b.MaxConcurrent {
-		out = append(out, advice("%s.perNamespace: %d has no effect, because maxConcurrent allows %d in all namespaces together. Set a smaller number, or remove it", path, b.PerNamespace, b.MaxConcurrent))
+		out = append(out, advice("%s.perNamespace: %d has no effect, because maxConcurrent allows %d in all namespaces together. Set a smaller "+
+			"number, or remove it", path, b.PerNamespace, b.MaxConcurrent))
 	}
 	if b.MoveTimeout != nil && b.MoveTimeout.Duration < minMoveTimeout {
-		out = append(out, advice("%s.moveTimeout: hardly any workload runs in another cluster after %s, so that moves fail that only take longer. Set some minutes", path, b.MoveTimeout.Duration))
+		out = append(out, advice("%s.moveTimeout: hardly any workload runs in another cluster after %s, so that moves fail that only take "+
+			"longer. Set some minutes", path, b.MoveTimeout.Duration))
 	}
 	if f.Groups != nil && b.Group != "" {
 		// A group that nothing is similar to may be the first of its policies.
@@ -128,7 +131,8 @@ func (f *Finder) findingsOfBudget(name string, spec placementv1.PlacementPolicyS
 func findingsOfMoves(spec placementv1.PlacementPolicySpec, module *policy.Module) []Finding {
 	r := spec.WithDefaults().Remediation
 	acts := r.Mode == placementv1.RemediationAutomatic || r.Mode == placementv1.RemediationApproved
-	if !acts || r.Budget == nil || module.Remote != nil || !givesClusters(module) || slices.ContainsFunc(delivery.Systems(spec.Delivery), delivery.System.Reports) {
+	if !acts || r.Budget == nil || module.Remote != nil || !givesClusters(module) || slices.ContainsFunc(delivery.Systems(spec.Delivery),
+		delivery.System.Reports) {
 		return nil
 	}
 	budget, defaults := r.Budget.WithDefaults(), (*placementv1.RemediationBudget)(nil).WithDefaults()
@@ -147,7 +151,8 @@ func findingsOfMoves(spec placementv1.PlacementPolicySpec, module *policy.Module
 	if len(set) == 0 {
 		return nil
 	}
-	return []Finding{advice("spec.remediation.budget: no move between clusters waits for %s: only Karmada and KubeFleet tell Berth when a workload runs in its new clusters. Otherwise, a move "+
+	return []Finding{advice("spec.remediation.budget: no move between clusters waits for %s: only Karmada and KubeFleet tell Berth when a "+
+		"workload runs in its new clusters. Otherwise, a move "+
 		"ends with its patch, and only maxPerMinute bounds it. Deliver the objects to one of them, here or in another policy", strings.Join(set, ", "))}
 }
 

@@ -61,7 +61,8 @@ func findingsOfUnchecked(spec placementv1.PlacementPolicySpec, path *field.Path)
 	stages := spec.Rollout.Stages
 	for i, s := range stages[:max(0, len(stages)-1)] {
 		if (s.Soak == nil || s.Soak.Duration == 0) && !stages[i+1].Approval {
-			return []Finding{advice("%s: nothing holds the rollout in stage %q: spec.remediation.mode is %s, so Berth does not look at existing objects; set soak of the stage, or approval of the next one",
+			return []Finding{advice("%s: nothing holds the rollout in stage %q: spec.remediation.mode is %s, so Berth does not look at existing "+
+				"objects; set soak of the stage, or approval of the next one",
 				path.Index(i), s.Name, mode)}
 		}
 	}
@@ -125,9 +126,10 @@ type stageCounts struct {
 	earlier, shared namedNamespaces
 }
 
-// countStages counts the namespaces that each stage selects, and those that the policy matches and none selects. It returns nil if the policy matches none of them, if there are
-// more than maxStagedNamespaces, and if ctx ends.
-func (f *Finder) countStages(ctx context.Context, namespaces iter.Seq2[string, map[string]string], list []placementv1.RolloutStage, stages *rollout.Stages, m *match.Matcher) (counts []stageCounts, rest namedNamespaces) {
+// countStages counts the namespaces that each stage selects, and those that the policy matches and none selects. It returns nil if the
+// policy matches none of them, if there are more than maxStagedNamespaces, and if ctx ends.
+func (f *Finder) countStages(ctx context.Context, namespaces iter.Seq2[string, map[string]string], list []placementv1.RolloutStage,
+	stages *rollout.Stages, m *match.Matcher) (counts []stageCounts, rest namedNamespaces) {
 	overlaps := unintendedOverlaps(list)
 	counts = make([]stageCounts, len(list))
 	total, matchedAny := 0, false
@@ -178,7 +180,8 @@ func unintendedOverlaps(list []placementv1.RolloutStage) [][]bool {
 	for i, earlier := range list {
 		out[i] = make([]bool, len(list))
 		for j := i + 1; j < len(list); j++ {
-			out[i][j] = earlier.NamespaceSelector != nil && list[j].NamespaceSelector != nil && !match.SelectorImplies(earlier.NamespaceSelector, list[j].NamespaceSelector)
+			out[i][j] = earlier.NamespaceSelector != nil && list[j].NamespaceSelector != nil && !match.SelectorImplies(earlier.NamespaceSelector,
+				list[j].NamespaceSelector)
 		}
 	}
 	return out

@@ -70,7 +70,8 @@ type comparison struct {
 type key struct {
 	rules.Key
 	at place
-	// none is what follows as long as nothing has the member; "" if that can be meant. noEffect reports whether the comparison then has no effect.
+	// none is what follows as long as nothing has the member; "" if that can be meant. noEffect reports whether the comparison then has no
+	// effect.
 	none     string
 	noEffect bool
 }
@@ -275,7 +276,8 @@ func (p population) exist(c comparison, known []string) []Finding {
 	}
 	if i := slices.IndexFunc(known, func(v string) bool { return strings.EqualFold(v, "false") }); i >= 0 && len(known) == 2 {
 		if yes := known[1-i]; strings.EqualFold(yes, "true") {
-			return []Finding{c.at.finding(Advice, fmt.Sprintf("%s has the values %q and %q, and both meet Exists; did you mean operator: In, values: [%q]?", c.noun, known[i], yes, yes))}
+			return []Finding{c.at.finding(Advice, fmt.Sprintf("%s has the values %q and %q, and both meet Exists; did you mean operator: In, "+
+				"values: [%q]?", c.noun, known[i], yes, yes))}
 		}
 	}
 	return nil

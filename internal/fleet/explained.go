@@ -39,7 +39,8 @@ type Reasons struct {
 	// Replicas is the number of replicas there; nil if it is not known.
 	Replicas *int64 `json:"replicas,omitempty"`
 	Change   Change `json:"change,omitempty"`
-	// By are the policies that choose the cluster, in order of precedence, with the rule that decides. There are none if only the developer chooses it.
+	// By are the policies that choose the cluster, in order of precedence, with the rule that decides. There are none if only the developer
+	// chooses it.
 	By []Choice `json:"by,omitempty"`
 	// Ranks say how good the cluster is for rules that choose among the eligible ones.
 	Ranks []explain.Rank `json:"ranks,omitempty"`

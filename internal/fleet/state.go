@@ -208,7 +208,8 @@ func reportsOf(policies []*simulation.Policy) map[string]map[objectKey]finding {
 			since := m.Since.UTC().Format(time.RFC3339)
 			found := finding{state: Violating, reason: fmt.Sprintf("Berth moved it at %s, and it did not run in its clusters in time", since)}
 			if m.Deadline != nil {
-				found = finding{state: Moving, reason: fmt.Sprintf("Berth moved it at %s; the move fails at %s if it does not run by then", since, m.Deadline.UTC().Format(time.RFC3339))}
+				found = finding{state: Moving, reason: fmt.Sprintf("Berth moved it at %s; the move fails at %s if it does not run by then", since,
+					m.Deadline.UTC().Format(time.RFC3339))}
 			}
 			reports[objectKey{m.Resource, m.Namespace, m.Name}] = found
 		}

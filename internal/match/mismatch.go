@@ -29,8 +29,8 @@ const PartRollout = "rollout"
 
 // Mismatch is the first part of a match that excludes an object.
 type Mismatch struct {
-	// Part is the path of the part of the match that excludes the object, below spec.match, for example "objectSelector" or "matchConditions[1]".
-	// PartRollout is not below spec.match.
+	// Part is the path of the part of the match that excludes the object, below spec.match, for example "objectSelector" or
+	// "matchConditions[1]". PartRollout is not below spec.match.
 	Part string
 	// Reason says why the part excludes the object.
 	Reason string

@@ -104,7 +104,8 @@ func IsProtectedNamespace(namespace, ownNamespace string) bool {
 	return namespace == NamespaceSystem || namespace != "" && namespace == ownNamespace
 }
 
-// ExcludeProtectedNamespaces returns a requirement on a namespace's labels that excludes the namespaces for which IsProtectedNamespace is true.
+// ExcludeProtectedNamespaces returns a requirement on a namespace's labels that excludes the namespaces for which IsProtectedNamespace is
+// true.
 func ExcludeProtectedNamespaces(ownNamespace string) metav1.LabelSelectorRequirement {
 	out := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{NamespaceSystem}}
 	if ownNamespace != "" {
@@ -220,7 +221,8 @@ func Warnings(m placementv1.Match, path *field.Path) []string {
 			}
 		}
 		if len(named) > 0 {
-			out = append(out, fmt.Sprintf("%s: the cluster needs %s to start and to add nodes: while Berth is down, or if the policy denies them, it may not", at, strings.Join(named, ", ")))
+			out = append(out, fmt.Sprintf("%s: the cluster needs %s to start and to add nodes: while Berth is down, or if the policy denies them, "+
+				"it may not", at, strings.Join(named, ", ")))
 		}
 		if len(missed) > 0 {
 			if more := len(missed) - maxListed; more > 0 {

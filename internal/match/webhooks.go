@@ -284,7 +284,8 @@ func newRule(groups, versions, resources []string, operations ...admissionregist
 }
 
 // appendRule appends a rule unless the list has one for the same resources. All rules must have the same operations.
-func appendRule(rules []admissionregistrationv1.RuleWithOperations, next admissionregistrationv1.RuleWithOperations) []admissionregistrationv1.RuleWithOperations {
+func appendRule(rules []admissionregistrationv1.RuleWithOperations,
+	next admissionregistrationv1.RuleWithOperations) []admissionregistrationv1.RuleWithOperations {
 	if slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool { return ruleText(r) == ruleText(next) }) {
 		return rules
 	}

@@ -69,7 +69,10 @@ type Metric struct {
 // All returns Berth's metrics, sorted by name. The caller must not change the result.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
-		decisions, decisionDuration, decisionErrors, decisionMemo, ruleMemo, admissionDuration, policies, policyRuleObjects, replicatedObjects, replicatedBytes, replicatedConfirmed, policyAmbiguousClusters, violations, policyPaused, policyPausedNamespaces, policyWaiting, policyPlanMoves, policyPlanDone, policyPlanDuration, policyRolloutState, policyRolloutStages, policyRolloutReached, policyDelivery, remediations, clusterObjects,
+		decisions, decisionDuration, decisionErrors, decisionMemo, ruleMemo, admissionDuration, policies, policyRuleObjects, replicatedObjects,
+		replicatedBytes, replicatedConfirmed, policyAmbiguousClusters, violations, policyPaused, policyPausedNamespaces, policyWaiting,
+		policyPlanMoves, policyPlanDone, policyPlanDuration, policyRolloutState, policyRolloutStages, policyRolloutReached, policyDelivery,
+		remediations, clusterObjects,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
 		unauthenticatedRequests,
 		remoteRequests, remoteDuration, remoteCircuitOpen, remotePushes, remoteLoads, remotePending,
@@ -153,10 +156,11 @@ func oneIf(is bool) float64 {
 
 // Labels that several metrics share.
 var (
-	ofPolicy   = Label{Name: "policy"}
-	ofSource   = Label{Name: "source", Values: []string{SourceAdmission, SourceRemediation}}
-	ofQuota    = []Label{{Name: "kind", Values: []string{quota.KindScopedQuota, quota.KindClusterScopedQuota}}, {Name: "namespace"}, {Name: "name"}}
-	ofDenier   = []Label{{Name: "kind", Values: []string{quota.KindScopedQuota, quota.KindClusterScopedQuota, quota.KindLimitedResource}}, {Name: "namespace"}, {Name: "name"}}
+	ofPolicy = Label{Name: "policy"}
+	ofSource = Label{Name: "source", Values: []string{SourceAdmission, SourceRemediation}}
+	ofQuota  = []Label{{Name: "kind", Values: []string{quota.KindScopedQuota, quota.KindClusterScopedQuota}}, {Name: "namespace"}, {Name: "name"}}
+	ofDenier = []Label{{Name: "kind", Values: []string{quota.KindScopedQuota, quota.KindClusterScopedQuota, quota.KindLimitedResource}},
+		{Name: "namespace"}, {Name: "name"}}
 	ofResource = Label{Name: "resource"}
 )
 
@@ -190,8 +194,9 @@ var (
 	}
 	admissionDuration = Metric{
 		Name: "berth_admission_duration_seconds", Type: Histogram, Reporter: EachReplica,
-		Help:   "Time to answer an admission request that policies match, by answer.",
-		Labels: []Label{{Name: "answer", Values: []string{AnswerAllowed, AnswerPatched, AnswerDenied, AnswerError}}}, buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
+		Help:    "Time to answer an admission request that policies match, by answer.",
+		Labels:  []Label{{Name: "answer", Values: []string{AnswerAllowed, AnswerPatched, AnswerDenied, AnswerError}}},
+		buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
 	}
 	policies = Metric{
 		Name: "berth_policies", Type: Gauge, Reporter: EachReplica,
@@ -230,8 +235,11 @@ var (
 	}
 	policyWaiting = Metric{
 		Name: "berth_policy_waiting", Type: Gauge, Reporter: TheLeader,
-		Help:   "Existing objects that Berth has to patch for a policy and that wait, by reason: budget (the number of patches a minute, or of objects that are moved at the same time), window, approval, availability (too many objects are unavailable), failures (too many objects failed), or disruptionbudget (a PodDisruptionBudget does not allow to evict the Pod).",
-		Labels: []Label{ofPolicy, {Name: "reason", Values: []string{WaitingBudget, WaitingWindow, WaitingApproval, WaitingAvailability, WaitingFailures, WaitingDisruption}}},
+		Help: "Existing objects that Berth has to patch for a policy and that wait, by reason: budget (the number of patches a minute, or of " +
+			"objects that are moved at the same time), window, approval, availability (too many objects are unavailable), failures (too many " +
+			"objects failed), or disruptionbudget (a PodDisruptionBudget does not allow to evict the Pod).",
+		Labels: []Label{ofPolicy, {Name: "reason", Values: []string{WaitingBudget, WaitingWindow, WaitingApproval, WaitingAvailability,
+			WaitingFailures, WaitingDisruption}}},
 	}
 	policyPlanDuration = Metric{
 		Name: "berth_policy_plan_duration_seconds", Type: Histogram, Reporter: TheLeader,
@@ -261,8 +269,9 @@ var (
 	}
 	policyRolloutState = Metric{
 		Name: "berth_policy_rollout_state", Type: Gauge, Reporter: TheLeader,
-		Help:   "How far the newest version of a policy with stages is rolled out: 1 for the present state, 0 for the others.",
-		Labels: []Label{ofPolicy, {Name: "state", Values: []string{RolloutProgressing, RolloutSoaking, RolloutWaitingForApproval, RolloutPaused, RolloutComplete, RolloutRolledBack}}},
+		Help: "How far the newest version of a policy with stages is rolled out: 1 for the present state, 0 for the others.",
+		Labels: []Label{ofPolicy, {Name: "state", Values: []string{RolloutProgressing, RolloutSoaking, RolloutWaitingForApproval, RolloutPaused,
+			RolloutComplete, RolloutRolledBack}}},
 	}
 	policyRolloutStages = Metric{
 		Name: "berth_policy_rollout_stages", Type: Gauge, Reporter: TheLeader,
@@ -276,12 +285,14 @@ var (
 	}
 	policyDelivery = Metric{
 		Name: "berth_policy_delivery", Type: Gauge, Reporter: TheLeader,
-		Help:   "Placed objects of a policy that delivers, by state: delivered, delivering, or failed; and running or not_running in their clusters, if a system reports it.",
+		Help: "Placed objects of a policy that delivers, by state: delivered, delivering, or failed; and running or not_running in their " +
+			"clusters, if a system reports it.",
 		Labels: []Label{ofPolicy, {Name: "state", Values: deliveryStates}},
 	}
 	clusterObjects = Metric{
 		Name: "berth_cluster_objects", Type: Gauge, Reporter: TheLeader,
-		Help:   "Existing objects that policies match in a cluster that they name, by state: placed, waiting for a patch, or violating; the clusters with the fewest objects are together in the cluster (other).",
+		Help: "Existing objects that policies match in a cluster that they name, by state: placed, waiting for a patch, or violating; the " +
+			"clusters with the fewest objects are together in the cluster (other).",
 		Labels: []Label{{Name: "cluster"}, {Name: "state", Values: clusterStates}},
 	}
 	remediations = Metric{
@@ -301,8 +312,9 @@ var (
 	}
 	quotaAdmissionDuration = Metric{
 		Name: "berth_quota_admission_duration_seconds", Type: Histogram, Reporter: EachReplica,
-		Help:   "Time to decide and charge one admission request that quotas count, by answer.",
-		Labels: []Label{{Name: "answer", Values: []string{QuotaAllowed, QuotaDenied, QuotaPending, QuotaError}}}, buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
+		Help:    "Time to decide and charge one admission request that quotas count, by answer.",
+		Labels:  []Label{{Name: "answer", Values: []string{QuotaAllowed, QuotaDenied, QuotaPending, QuotaError}}},
+		buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
 	}
 	quotaDenials = Metric{
 		Name: "berth_quota_denials_total", Type: Counter, Reporter: EachReplica,

@@ -140,10 +140,14 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		Remote:    newRemote(),
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
 		requests: admissionDuration.histogram(), policies: policies.gauge(),
-		ambiguous: policyAmbiguousClusters.gauge(), violations: violations.gauge(), ruleObjects: policyRuleObjects.gauge(), paused: policyPaused.gauge(), pausedNamespaces: policyPausedNamespaces.gauge(), waiting: policyWaiting.gauge(), planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(), remediations: remediations.counter(), rollouts: newRolloutMetrics(), deliveries: newDeliveryMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(),
+		ambiguous: policyAmbiguousClusters.gauge(), violations: violations.gauge(), ruleObjects: policyRuleObjects.gauge(),
+		paused: policyPaused.gauge(), pausedNamespaces: policyPausedNamespaces.gauge(), waiting: policyWaiting.gauge(),
+		planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(),
+		remediations: remediations.counter(), rollouts: newRolloutMetrics(), deliveries: newDeliveryMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(),
 		refused: unauthenticatedRequests.counter().WithLabelValues(),
 	}
-	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.ambiguous, m.violations, m.ruleObjects, m.paused, m.pausedNamespaces, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.refused}
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.ambiguous, m.violations, m.ruleObjects,
+		m.paused, m.pausedNamespaces, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.refused}
 	for _, c := range slices.Concat(own, m.rollouts.collectors(), m.deliveries.collectors(), m.quotas.collectors(), m.Remote.collectors()) {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -230,7 +234,8 @@ func (m *Metrics) Rules(policy string, before, now []placementv1.RuleStatus) {
 // waitingReasons are the values of a label for the reasons why objects wait.
 var waitingReasons = map[string]placementv1.WaitingReason{
 	WaitingBudget: placementv1.WaitingForBudget, WaitingWindow: placementv1.WaitingForWindow, WaitingApproval: placementv1.WaitingForApproval,
-	WaitingAvailability: placementv1.WaitingForAvailability, WaitingFailures: placementv1.WaitingAfterFailures, WaitingDisruption: placementv1.WaitingForDisruptionBudget,
+	WaitingAvailability: placementv1.WaitingForAvailability, WaitingFailures: placementv1.WaitingAfterFailures,
+	WaitingDisruption: placementv1.WaitingForDisruptionBudget,
 }
 
 // Waiting sets how many objects of a policy wait. objects returns their number by reason.

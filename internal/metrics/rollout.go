@@ -25,8 +25,9 @@ import (
 
 // rolloutStates are the values of a label for the states of a rollout.
 var rolloutStates = map[string]placementv1.RolloutState{
-	RolloutProgressing: placementv1.RolloutProgressing, RolloutSoaking: placementv1.RolloutSoaking, RolloutWaitingForApproval: placementv1.RolloutWaitingForApproval,
-	RolloutPaused: placementv1.RolloutPaused, RolloutComplete: placementv1.RolloutComplete, RolloutRolledBack: placementv1.RolloutRolledBack,
+	RolloutProgressing: placementv1.RolloutProgressing, RolloutSoaking: placementv1.RolloutSoaking,
+	RolloutWaitingForApproval: placementv1.RolloutWaitingForApproval,
+	RolloutPaused:             placementv1.RolloutPaused, RolloutComplete: placementv1.RolloutComplete, RolloutRolledBack: placementv1.RolloutRolledBack,
 }
 
 // rolloutMetrics are the metrics of policies that come into force in stages. Other policies have no series.

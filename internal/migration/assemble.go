@@ -64,7 +64,8 @@ func (w moduleSet) closure(p *pkg) ([]*module, error) {
 			rule, whole := w.targets(path)
 			for _, other := range whole {
 				if other != modules[i].pkg && err == nil {
-					err = fmt.Errorf("%s reads %s, and with it all of the package %s: a PlacementPolicy is one module, into which only rules that are named can be taken over: name them, as in data.%s.<rule>",
+					err = fmt.Errorf("%s reads %s, and with it all of the package %s: a PlacementPolicy is one module, into which only rules that are "+
+						"named can be taken over: name them, as in data.%s.<rule>",
 						modules[i].source, ref, other, other)
 				}
 			}
@@ -184,7 +185,8 @@ func (a *assembly) text() (string, error) {
 		bodies = append(bodies, fmt.Sprintf("# From %s.\n\n%s\n", printable.Text(m.source.String()), body))
 		for _, i := range kept {
 			if other := aliases[i.Name()]; other != nil && !other.Path.Equal(i.Path) {
-				return "", fmt.Errorf("they belong in one module, but %s stands for %s in one and for %s in another: give one of the imports another name", i.Name(), other.Path, i.Path)
+				return "", fmt.Errorf("they belong in one module, but %s stands for %s in one and for %s in another: "+
+					"give one of the imports another name", i.Name(), other.Path, i.Path)
 			}
 			aliases[i.Name()] = i
 			if line := i.String(); !slices.Contains(imports, line) {
@@ -389,7 +391,8 @@ func (a *assembly) check() error {
 				return err
 			}
 			if !numbered.Equal(want) {
-				return fmt.Errorf("they belong in one module, but there the rule %s of %s would mean something else: a name of it is an import or a rule of another of them, or a keyword; rename it or the import",
+				return fmt.Errorf("they belong in one module, but there the rule %s of %s would mean something else: a name of it is an import or a "+
+					"rule of another of them, or a keyword; rename it or the import",
 					language.RuleName(rule), m.source)
 			}
 			at++

@@ -61,7 +61,8 @@ func (c *converter) hints(d *draft) []string {
 		if m.pkg == d.pkg || !m.pkg.definesAny(designRules) || len(c.options.Packages) > 0 {
 			continue
 		}
-		out = append(out, fmt.Sprintf("it reads the package %s, which becomes a policy too: if OPA was never asked for data.%s, leave it out by --package %s", m.pkg, m.pkg, d.pkg))
+		out = append(out, fmt.Sprintf("it reads the package %s, which becomes a policy too: if OPA was never asked for data.%s, leave it out "+
+			"by --package %s", m.pkg, m.pkg, d.pkg))
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

@@ -240,7 +240,8 @@ func (c *converter) gatherDocuments(cm corev1.ConfigMap) {
 			continue
 		}
 		if slices.Contains(language.Roots, cm.Namespace) {
-			c.find(source, LeftOut, "it is at data.%s, where Berth keeps cluster data: move it to a namespace of another name, and change the policies that read it", cm.Namespace)
+			c.find(source, LeftOut, "it is at data.%s, where Berth keeps cluster data: move it to a namespace of another name, and change the "+
+				"policies that read it", cm.Namespace)
 			continue
 		}
 		c.documents = append(c.documents, &document{source: source, value: json.RawMessage(text)})
@@ -328,7 +329,8 @@ func (c *converter) finish(d *draft) {
 // object returns the policy of a draft with the documents that it reads.
 func (c *converter) object(d *draft, used []*document) (*placementv1.PlacementPolicy, error) {
 	if n := utf8.RuneCountInString(d.text); n > maxText {
-		return nil, fmt.Errorf("its policy would have a text of %d characters, and %d are allowed: move tables into data, or split what is independent into packages of their own", n, maxText)
+		return nil, fmt.Errorf("its policy would have a text of %d characters, and %d are allowed: move tables into data, or split what is "+
+			"independent into packages of their own", n, maxText)
 	}
 	data, err := tree(used)
 	if err != nil {
@@ -356,7 +358,8 @@ func (c *converter) object(d *draft, used []*document) (*placementv1.PlacementPo
 		return nil, fmt.Errorf("encoding the policy: %w", err)
 	}
 	if len(encoded) > maxSpec {
-		return nil, fmt.Errorf("its policy would take %d bytes with the data that it reads, and %d are allowed: read less, or keep the data in objects of the cluster, which Berth replicates", len(encoded), maxSpec)
+		return nil, fmt.Errorf("its policy would take %d bytes with the data that it reads, and %d are allowed: read less, or keep the data in "+
+			"objects of the cluster, which Berth replicates", len(encoded), maxSpec)
 	}
 	return object, nil
 }

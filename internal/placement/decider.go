@@ -269,7 +269,8 @@ type purpose struct {
 type evaluateFunc = func(ctx context.Context, p *Policy, input map[string]any) (Decision, error)
 
 // AdmissionOf returns the admission request in which match conditions see an object that no client requests, as if user did.
-func AdmissionOf(operation admissionv1.Operation, resource schema.GroupVersionResource, namespace string, obj *unstructured.Unstructured, user authenticationv1.UserInfo) *admissionv1.AdmissionRequest {
+func AdmissionOf(operation admissionv1.Operation, resource schema.GroupVersionResource, namespace string, obj *unstructured.Unstructured,
+	user authenticationv1.UserInfo) *admissionv1.AdmissionRequest {
 	gvk := obj.GroupVersionKind()
 	return &admissionv1.AdmissionRequest{
 		Kind: metav1.GroupVersionKind(gvk), Resource: metav1.GroupVersionResource(resource),

@@ -29,8 +29,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// The API server limits the size of an object's annotations, and the record is one of them. An object that was created before a policy may have
-// no room for it. Such an object keeps its values and is a violation, so that its owner can still update it. Everything else is
+// The API server limits the size of an object's annotations, and the record is one of them. An object that was created before a policy may
+// have no room for it. Such an object keeps its values and is a violation, so that its owner can still update it. Everything else is
 // denied: a developer must not be able to keep a policy's values out of an object by filling its annotations.
 
 const (
@@ -43,9 +43,9 @@ const (
 	signatureLength = 43
 )
 
-// fit checks that the API server can store the annotations with the record. If it can't, keys that the policies would set for the first time in an
-// existing object keep their values, beginning with that whose entry is the largest. If that does not suffice, fit adds an error to a
-// verdict. It returns the scheduling values with the complete affinity; whole are those before.
+// fit checks that the API server can store the annotations with the record. If it can't, keys that the policies would set for the first
+// time in an existing object keep their values, beginning with that whose entry is the largest. If that does not suffice, fit adds an error
+// to a verdict. It returns the scheduling values with the complete affinity; whole are those before.
 func (m *merger) fit(values map[string]map[string]string, whole map[string]string) (map[string]string, error) {
 	own := m.annotationBytes(m.intent.wanted[fieldAnnotations])
 	if m.mayFit(values[fieldAnnotations]) || own > maxAnnotations {
@@ -152,8 +152,8 @@ func (m *merger) largest() []sizedEntry {
 	return out
 }
 
-// leaves leaves a key as it is, if it does not have the policy's value. In an update, it does so only if the key is a violation already, and
-// if the update does not change it: otherwise, an update could evade the policy. It reports whether it leaves the key.
+// leaves leaves a key as it is, if it does not have the policy's value. In an update, it does so only if the key is a violation already,
+// and if the update does not change it: otherwise, an update could evade the policy. It reports whether it leaves the key.
 func (m *merger) leaves(e sizedEntry, values map[string]string) (bool, error) {
 	current := optional(m.intent.current[e.field], e.key)
 	if _, applied := m.intent.applied.of(e.field)[e.key]; m.request.Old == nil || applied && current != nil && digest(*current) == e.entry.Set {
@@ -197,8 +197,10 @@ func (m *merger) denyLarge(size int, values map[string]map[string]string) {
 			if v.Policy.Name != e.entry.By || v.Err != nil {
 				continue
 			}
-			message := fmt.Sprintf("%s: with the policy's value, of %d bytes, and the requested value, of %d bytes, which Berth keeps in annotation %s, the annotations would have %d bytes. The API server stores %d: shorten the value, or other annotations",
-				Change{Field: e.field, Key: e.key}.Subject(), len(values[e.field][e.key]), len(ptr.Deref(e.entry.Requested, "")), placementv1.RequestedAnnotation, size, maxAnnotations)
+			message := fmt.Sprintf("%s: with the policy's value, of %d bytes, and the requested value, of %d bytes, which Berth keeps in "+
+				"annotation %s, the annotations would have %d bytes. The API server stores %d: shorten the value, or other annotations",
+				Change{Field: e.field, Key: e.key}.Subject(), len(values[e.field][e.key]), len(ptr.Deref(e.entry.Requested, "")),
+				placementv1.RequestedAnnotation, size, maxAnnotations)
 			// Append to a copy, because the decision may be shared with other objects.
 			v.Decision.Errors = append(slices.Clone(v.Decision.Errors), message)
 			return

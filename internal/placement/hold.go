@@ -111,9 +111,9 @@ func (r *Request) mayHold(verdicts []*Verdict) bool {
 
 // hold marks the policies whose keys the update leaves as they are. Only policies that also matched the old object
 // qualify. A policy with remediation mode Manual or Approved, or with windows or a pace, is held if the update changes no requested
-// value that the policy reads or writes. A policy with mode NewOnly, or with paused remediation, is held if the update changes no requested value
-// that the policy writes. hold compares the requested states before and after the update. So applying the same manifest
-// again holds the policies, and setting another value has it decided. What a held policy denies, tolerate decides.
+// value that the policy reads or writes. A policy with mode NewOnly, or with paused remediation, is held if the update changes no requested
+// value that the policy writes. hold compares the requested states before and after the update. So applying the same manifest again holds
+// the policies, and setting another value has it decided. What a held policy denies, tolerate decides.
 func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id identity, verdicts []*Verdict) error {
 	for _, v := range verdicts {
 		if r.remediates && v.Policy.Remediation == placementv1.RemediationNewOnly {

@@ -130,8 +130,8 @@ func (c Change) Action() string {
 	return c.qualified("set %s to %s (was %s)", c.Subject(), *c.To, *c.From)
 }
 
-// Violation describes what the change corrects, for example `annotation a/b is d, should be c`. It shortens long values if the change can't be
-// made, so that the reason for that is read.
+// Violation describes what the change corrects, for example `annotation a/b is d, should be c`. It shortens long values if the change can't
+// be made, so that the reason for that is read.
 func (c Change) Violation() string {
 	text := func(value string) string {
 		if c.Immutable != "" {

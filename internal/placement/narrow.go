@@ -445,7 +445,8 @@ func (a askedClusters) narrow(own clusterlist.Names, allowed sets.Set[string], n
 		}
 	}
 	if open > 1 && open > maxListed/max(len(allowed), 1) {
-		return clusterlist.Names{}, fmt.Errorf("%s has %d terms that get all of the %d allowed clusters, more than %d names: use fewer terms, or list the clusters that you want",
+		return clusterlist.Names{}, fmt.Errorf("%s has %d terms that get all of the %d allowed clusters, more than %d names: use fewer terms, "+
+			"or list the clusters that you want",
 			a.subject(), open, len(allowed), maxListed)
 	}
 	out := clusterlist.Names{Several: own.Several, Terms: make([][]string, len(own.Terms))}

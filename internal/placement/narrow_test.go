@@ -485,8 +485,8 @@ func TestDecidedClusters(t *testing.T) {
 	}
 }
 
-// TestReplayedClusters checks that a record of an earlier decision, which a client brings back while a policy can't decide, does not count as
-// a decision.
+// TestReplayedClusters checks that a record of an earlier decision, which a client brings back while a policy can't decide, does not count
+// as a decision.
 func TestReplayedClusters(t *testing.T) {
 	version := func(name string, clusters ...string) *placement.Policy {
 		p := allows(t, name, clusters)

@@ -307,7 +307,8 @@ func (r *Registry) InUse() iter.Seq2[string, *PolicyState] {
 	}
 }
 
-// InForce returns the versions that decide, sorted by name. For a policy that comes into force in stages, these may be two. Callers must not change the slice.
+// InForce returns the versions that decide, sorted by name. For a policy that comes into force in stages, these may be two. Callers must
+// not change the slice.
 func (r *Registry) InForce() []*Policy { return r.current.Load().inForce }
 
 // Groups returns the groups of the budgets of the policies in force, except for those of one policy. It may return a group several times.

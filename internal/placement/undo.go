@@ -57,7 +57,8 @@ type UndoResult struct {
 }
 
 // Undo returns an existing object as if every policy in its record were still in force and had just decided to set
-// nothing. It keeps values that another client changed after a policy set them, unless a policy set them earlier. Undo does not evaluate any policy.
+// nothing. It keeps values that another client changed after a policy set them, unless a policy set them earlier. Undo does not evaluate
+// any policy.
 func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource, obj *unstructured.Unstructured) (*UndoResult, error) {
 	r := &Request{Resource: resource, Namespace: obj.GetNamespace(), Object: obj, Old: obj}
 	id := identityOf(obj, r.Namespace)

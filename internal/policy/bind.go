@@ -101,7 +101,8 @@ func coverFields(all, other map[schema.GroupVersionResource]*projection.FieldSet
 // Namespaced reports whether a read is bound to a namespaced type.
 func (b *Binding) Namespaced(read analysis.Read) bool {
 	return slices.ContainsFunc(b.Paths, func(p BoundPath) bool {
-		return slices.Equal(p.Path, read.Path()) && slices.ContainsFunc(b.Resources, func(r Resource) bool { return r.GroupVersionResource == p.Resource && r.Namespaced })
+		return slices.Equal(p.Path, read.Path()) && slices.ContainsFunc(b.Resources,
+			func(r Resource) bool { return r.GroupVersionResource == p.Resource && r.Namespaced })
 	})
 }
 

@@ -626,10 +626,11 @@ func (c *contractChecker) example() string {
 	both := map[string]struct{ v1, v0 string }{
 		language.RuleAnnotations: {`annotations["example.com/key"] := "<value>" if { ... }`, `annotations["example.com/key"] = "<value>" { ... }`},
 		language.RuleLabels:      {`labels["example.com/key"] := "<value>" if { ... }`, `labels["example.com/key"] = "<value>" { ... }`},
-		language.RuleScheduling:  {`scheduling.nodeSelector["example.com/disk"] := "ssd" if { ... }`, `scheduling = {"nodeSelector": {"example.com/disk": "ssd"}} { ... }`},
-		language.RuleClusters:    {`clusters := {"<cluster>"} if { ... }`, `clusters = {"<cluster>"} { ... }`},
-		language.RuleErrors:      {`errors contains "<message>" if { ... }`, `errors["<message>"] { ... }`},
-		language.RuleWarnings:    {`warnings contains "<message>" if { ... }`, `warnings["<message>"] { ... }`},
+		language.RuleScheduling: {`scheduling.nodeSelector["example.com/disk"] := "ssd" if { ... }`,
+			`scheduling = {"nodeSelector": {"example.com/disk": "ssd"}} { ... }`},
+		language.RuleClusters: {`clusters := {"<cluster>"} if { ... }`, `clusters = {"<cluster>"} { ... }`},
+		language.RuleErrors:   {`errors contains "<message>" if { ... }`, `errors["<message>"] { ... }`},
+		language.RuleWarnings: {`warnings contains "<message>" if { ... }`, `warnings["<message>"] { ... }`},
 	}[c.rule]
 	if c.v0 {
 		return both.v0

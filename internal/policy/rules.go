@@ -64,8 +64,8 @@ func expressions(list []placementv1.Rule) []*celexpression.Program {
 // FromRules reports whether the policy has rules, so that Berth has written Text.
 func (m *Module) FromRules() bool { return m.rendered != nil }
 
-// RuleName returns the name of a rule of the policy as the policy has it, so that decisions share one text. It returns "" if there is no such
-// rule.
+// RuleName returns the name of a rule of the policy as the policy has it, so that decisions share one text. It returns "" if there is no
+// such rule.
 func (m *Module) RuleName(name string) string {
 	for i := range m.rules {
 		if m.rules[i].Name == name {

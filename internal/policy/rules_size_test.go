@@ -75,8 +75,8 @@ func largestRules(prefix int) []placementv1.Rule {
 	return out
 }
 
-// The largest rules compile, and what they read is known in full. Of each of the 32 rules, 6 parts are cacheable: those that do not read the
-// path of the object.
+// The largest rules compile, and what they read is known in full. Of each of the 32 rules, 6 parts are cacheable: those that do not read
+// the path of the object.
 func TestLargestRules(t *testing.T) {
 	spec := placementv1.PlacementPolicySpec{Rules: largestRules(40)}
 	m, err := Compile("largest", spec)

@@ -80,7 +80,8 @@ func checkSize(file string, spec placementv1.PlacementPolicySpec) error {
 		return oneError(file, nil, codeSize, fmt.Sprintf("spec.rego: has %d bytes, at most %d are compiled", n, maxRego))
 	}
 	if spec.Data != nil && len(spec.Data.Raw) > maxData {
-		return oneError(file, nil, codeSize, fmt.Sprintf("spec.data: has %d bytes, at most %d are kept with a policy; what is larger belongs into a resource that the policy reads", len(spec.Data.Raw), maxData))
+		return oneError(file, nil, codeSize, fmt.Sprintf("spec.data: has %d bytes, at most %d are kept with a policy; what is larger belongs "+
+			"into a resource that the policy reads", len(spec.Data.Raw), maxData))
 	}
 	return nil
 }

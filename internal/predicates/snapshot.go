@@ -233,7 +233,7 @@ func withoutPods(info fwk.NodeInfo, pods []*corev1.Pod) fwk.NodeInfo {
 	return out
 }
 
-// removeFromNode removes a pod from its node.
+// leave removes a pod from its node.
 func leave(info fwk.NodeInfo, p *corev1.Pod) {
 	// The only possible error is that the pod is not there.
 	_ = info.RemovePod(klog.Background(), p)

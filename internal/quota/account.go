@@ -194,7 +194,8 @@ func (a *Account) extendReservations(r *Request, expires time.Time) {
 // with the same name as the one that the request creates. At most one of these changes can happen.
 func (r *Request) sameChangeAs(reserved *placementv1.Reservation) bool {
 	own := placementv1.Reservation{Resource: r.Resource.String(), Namespace: r.Namespace, Name: r.object.name, ObjectVersion: r.object.version}
-	return createsOneName(&own, reserved) || r.object.uid != "" && reserved.ObjectUID == r.object.uid && reserved.ObjectVersion == r.object.version && reserved.Resource == r.Resource.String()
+	return createsOneName(&own, reserved) || r.object.uid != "" && reserved.ObjectUID == r.object.uid &&
+		reserved.ObjectVersion == r.object.version && reserved.Resource == r.Resource.String()
 }
 
 // crowded reports whether a namespace has the maximum number of reservations in a quota that it shares with other

@@ -185,7 +185,8 @@ func measuredClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
 			next.Exactly = &resourcev1.ExactDeviceRequest{DeviceClassName: r.Exactly.DeviceClassName, AllocationMode: r.Exactly.AllocationMode, Count: r.Exactly.Count}
 		}
 		for _, sub := range r.FirstAvailable {
-			next.FirstAvailable = append(next.FirstAvailable, resourcev1.DeviceSubRequest{DeviceClassName: sub.DeviceClassName, AllocationMode: sub.AllocationMode, Count: sub.Count})
+			next.FirstAvailable = append(next.FirstAvailable, resourcev1.DeviceSubRequest{DeviceClassName: sub.DeviceClassName,
+				AllocationMode: sub.AllocationMode, Count: sub.Count})
 		}
 		out.Spec.Devices.Requests = append(out.Spec.Devices.Requests, next)
 	}

@@ -47,7 +47,8 @@ func (e *Evaluators) CoverageGap(limit *placementv1.LimitedResource, q placement
 		if len(missed) == 0 {
 			return ""
 		}
-		return fmt.Sprintf("LimitedResource %s denies in namespace %s what %s %s would cover (%s): a quota in mode %s covers nothing; enforce the quota, or exclude the namespace by spec.namespaceSelector of the LimitedResource",
+		return fmt.Sprintf("LimitedResource %s denies in namespace %s what %s %s would cover (%s): a quota in mode %s covers nothing; enforce "+
+			"the quota, or exclude the namespace by spec.namespaceSelector of the LimitedResource",
 			limit.Name, namespace, key.Kind, key.Name, strings.Join(missed, ", "), q.QuotaSpec().Mode)
 	}
 	for _, name := range names {
@@ -56,7 +57,8 @@ func (e *Evaluators) CoverageGap(limit *placementv1.LimitedResource, q placement
 			continue
 		}
 		if len(uncoveredNames([]corev1.ResourceName{other}, append(enforced, q.QuotaSpec()))) > 0 {
-			return fmt.Sprintf("LimitedResource %s denies in namespace %s whatever takes %s, which %s %s covers: it limits %s too, which is taken by the same objects, and no quota covers that; add %s to spec.hard of the quota",
+			return fmt.Sprintf("LimitedResource %s denies in namespace %s whatever takes %s, which %s %s covers: it limits %s too, which is taken "+
+				"by the same objects, and no quota covers that; add %s to spec.hard of the quota",
 				limit.Name, namespace, name, key.Kind, key.Name, other, other)
 		}
 	}
@@ -139,7 +141,8 @@ func equivalentName(t schema.GroupResource, name corev1.ResourceName) corev1.Res
 		return equivalentDeviceName(name)
 	}
 	bare := bareName(name)
-	native := bare == corev1.ResourceCPU || bare == corev1.ResourceMemory || bare == corev1.ResourceEphemeralStorage || strings.HasPrefix(string(bare), corev1.ResourceHugePagesPrefix)
+	native := bare == corev1.ResourceCPU || bare == corev1.ResourceMemory || bare == corev1.ResourceEphemeralStorage ||
+		strings.HasPrefix(string(bare), corev1.ResourceHugePagesPrefix)
 	switch {
 	case t != pods || !native || strings.HasPrefix(string(name), "limits."):
 		return ""

@@ -210,7 +210,8 @@ func (m *Meter) newEntry(resource schema.GroupResource, o *unstructured.Unstruct
 		}
 	}
 	if claim, ok := object.(*resourcev1.ResourceClaim); ok {
-		return &objectEntry{uid: claim.UID, version: claim.ResourceVersion, measurement: measurement{scopes: Scopes{resource: resource}}, claim: measuredClaim(claim)}, nil
+		return &objectEntry{uid: claim.UID, version: claim.ResourceVersion, measurement: measurement{scopes: Scopes{resource: resource}},
+			claim: measuredClaim(claim)}, nil
 	}
 	measured, err := m.evaluators.measure(resource, object)
 	if err != nil {

@@ -117,7 +117,8 @@ type foundObject struct {
 
 // snapshot returns the objects to count and settles the reservations, atomically. taken are the amounts of reservations
 // for creates whose names existing objects have. They are not included in out.Used.
-func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]corev1.ResourceName, w RecountInput, now time.Time, out *tally) (entries []foundObject, taken map[*objectEntry]corev1.ResourceList) {
+func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]corev1.ResourceName, w RecountInput, now time.Time,
+	out *tally) (entries []foundObject, taken map[*objectEntry]corev1.ResourceList) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for t, names := range types {
@@ -196,7 +197,8 @@ func (t *tally) beginNames(q placementv1.Quota, names []corev1.ResourceName) {
 // A create with a name that is in use can succeed only after the object with that name has been deleted. So both
 // together take the larger of the two amounts. The amounts of such creates are returned by object. Since Used includes
 // only a part of them, no request may release them.
-func (m *Meter) reservations(q placementv1.Quota, out *tally, types map[schema.GroupResource][]corev1.ResourceName, w RecountInput, now time.Time) map[*objectEntry]corev1.ResourceList {
+func (m *Meter) reservations(q placementv1.Quota, out *tally, types map[schema.GroupResource][]corev1.ResourceName, w RecountInput,
+	now time.Time) map[*objectEntry]corev1.ResourceList {
 	taken := map[*objectEntry]corev1.ResourceList{}
 	for _, r := range q.QuotaStatus().Reservations {
 		of := schema.ParseGroupResource(r.Resource)

@@ -46,7 +46,8 @@ type prepared struct {
 // evaluateUsage evaluates whether the new usage would exceed the quota. If it would, or if current usage is unknown,
 // evaluateUsage also evaluates the messages. messageInput is the additional input for the messages. Its resource lists
 // are converted to amounts.
-func (r *Rules) evaluateUsage(ctx context.Context, unknown []corev1.ResourceName, sum corev1.ResourceList, messageInput map[string]any) (pending, denied []string, err error) {
+func (r *Rules) evaluateUsage(ctx context.Context, unknown []corev1.ResourceName, sum corev1.ResourceList,
+	messageInput map[string]any) (pending, denied []string, err error) {
 	input := map[string]any{"sum": amounts(sum)}
 	if len(unknown) == 0 {
 		// Nearly all requests end here, with one evaluation.

@@ -56,7 +56,8 @@ func (e *Evaluators) CheckScopes(spec *placementv1.QuotaSpec) ScopeProblems {
 			continue
 		}
 		for _, name := range types[t] {
-			out.Uncounted = append(out.Uncounted, fmt.Sprintf("spec.hard[%s]: %s do not have the scope %s, so that nothing of them is counted: make another quota of it", name, t, scope))
+			out.Uncounted = append(out.Uncounted, fmt.Sprintf("spec.hard[%s]: %s do not have the scope %s, so that nothing of them is counted: "+
+				"make another quota of it", name, t, scope))
 		}
 		delete(types, t)
 	}

@@ -41,7 +41,8 @@ const (
 )
 
 // summaryOrder are the resources that a summary lists first.
-var summaryOrder = []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceRequestsCPU, corev1.ResourceCPU, corev1.ResourceRequestsMemory, corev1.ResourceMemory}
+var summaryOrder = []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceRequestsCPU, corev1.ResourceCPU, corev1.ResourceRequestsMemory,
+	corev1.ResourceMemory}
 
 // Summary shows used and hard of the first resources, for example "pods: 3/10, requests.cpu: 1500m/4, +2 more".
 func Summary(hard, used corev1.ResourceList) string {

@@ -59,7 +59,8 @@ type hook struct {
 // the types that are limited. Nothing else is sent to Berth. An object that two webhooks match is charged only once;
 // see Account. The result is sorted and depends only on the sets of objects. Nothing is counted in ownNamespace, which
 // may be empty.
-func (e *Evaluators) Webhooks(scoped []placementv1.ScopedQuota, cluster []placementv1.ClusterScopedQuota, limits []placementv1.LimitedResource, ownNamespace string) []Webhook {
+func (e *Evaluators) Webhooks(scoped []placementv1.ScopedQuota, cluster []placementv1.ClusterScopedQuota,
+	limits []placementv1.LimitedResource, ownNamespace string) []Webhook {
 	hooks := e.scopedHooks(scoped, ownNamespace)
 	for i := range cluster {
 		q := &cluster[i]
@@ -77,7 +78,8 @@ func (e *Evaluators) Webhooks(scoped []placementv1.ScopedQuota, cluster []placem
 			types = append(types, resource)
 		}
 		hooks = append(hooks, hook{
-			failurePolicy: admissionregistrationv1.Fail, selector: orMatchAll(l.Spec.NamespaceSelector.Upstream()), types: types, pods: podsOfLimit(&l.Spec), owners: []Key{key},
+			failurePolicy: admissionregistrationv1.Fail, selector: orMatchAll(l.Spec.NamespaceSelector.Upstream()), types: types,
+			pods: podsOfLimit(&l.Spec), owners: []Key{key},
 		})
 	}
 	return groupHooks(hooks, ownNamespace)
@@ -341,13 +343,15 @@ func hookConditions(h hook) []admissionregistrationv1.MatchCondition {
 		}
 		return strings.Join(out, " || ")
 	}
-	add("pod-changes-usage", pods, updates+` || request.?subResource.orValue("") != ""`, "has(object.spec.activeDeadlineSeconds) != has(oldObject.spec.activeDeadlineSeconds)")
+	add("pod-changes-usage", pods, updates+` || request.?subResource.orValue("") != ""`,
+		"has(object.spec.activeDeadlineSeconds) != has(oldObject.spec.activeDeadlineSeconds)")
 	if h.pods != nil {
 		add("pod-is-counted", pods, "", strings.Join(h.pods, " || "))
 	}
 	add("claim-changes-usage", claims, updates, changed("spec.?resources.requests.storage", "spec.?storageClassName", "spec.?volumeAttributesClassName",
 		`metadata.?annotations["`+corev1.BetaStorageClassAnnotation+`"]`))
-	add("device-claim-changes-usage", deviceClaims, updates, changed("metadata.?ownerReferences", `metadata.?annotations["`+resourcev1.ExtendedResourceClaimAnnotation+`"]`))
+	add("device-claim-changes-usage", deviceClaims, updates, changed("metadata.?ownerReferences",
+		`metadata.?annotations["`+resourcev1.ExtendedResourceClaimAnnotation+`"]`))
 	add("service-changes-usage", services, updates, changed("spec.?type", "spec.?ports", "spec.?allocateLoadBalancerNodePorts"))
 	return out
 }
@@ -359,7 +363,8 @@ func hookRules(types []schema.GroupResource) []admissionregistrationv1.RuleWithO
 	create := []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
 	update := []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
 	both := slices.Concat(create, update)
-	rule := func(operations []admissionregistrationv1.OperationType, group string, versions []string, resources ...string) admissionregistrationv1.RuleWithOperations {
+	rule := func(operations []admissionregistrationv1.OperationType, group string, versions []string,
+		resources ...string) admissionregistrationv1.RuleWithOperations {
 		return admissionregistrationv1.RuleWithOperations{Operations: operations, Rule: admissionregistrationv1.Rule{
 			APIGroups: []string{group}, APIVersions: versions, Resources: resources, Scope: new(admissionregistrationv1.NamespacedScope),
 		}}

@@ -404,8 +404,8 @@ func (h *history) step() error {
 	return nil
 }
 
-// expire lets time pass until each object has failed that was moved to other clusters and does not run there, under whatever leader. It returns
-// an error if one has not.
+// expire lets time pass until each object has failed that was moved to other clusters and does not run there, under whatever leader. It
+// returns an error if one has not.
 func (h *history) expire() error {
 	h.now = h.now.Add(placementv1.DefaultMoveTimeout)
 	h.follow()
@@ -697,8 +697,8 @@ func (h *history) allowed(key remediation.Key, o *modelObject) error {
 	return nil
 }
 
-// knows reports whether the leader counts a move: it does not count for ever what an earlier one may have been moving, unless the status says
-// that it was moved.
+// knows reports whether the leader counts a move: it does not count for ever what an earlier one may have been moving, unless the status
+// says that it was moved.
 func (h *history) knows(o *modelObject) bool {
 	return !o.movedBefore || h.now.Sub(h.led) < 10*time.Minute
 }

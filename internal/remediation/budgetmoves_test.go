@@ -234,7 +234,8 @@ func TestMovesBetweenClusters(t *testing.T) {
 	})
 }
 
-// TestBudgetsOfGroups checks that what is done for the policies of a group counts for all of them, and that each keeps to the bounds of all.
+// TestBudgetsOfGroups checks that what is done for the policies of a group counts for all of them, and that each keeps to the bounds of
+// all.
 func TestBudgetsOfGroups(t *testing.T) {
 	policy := func(c *budgetCase, name string, budget placementv1.RemediationBudget) *placement.Policy {
 		p := &placement.Policy{Name: name, Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic, Budget: budget}

@@ -243,7 +243,8 @@ func (l *Ledger) Reasons(key Key, due Due) (out Reasons) {
 		if f.why != nil {
 			why = f.why
 		}
-		generation, otherwise := fmt.Sprintf("generation %d of PlacementPolicy %q came into force", why.generation, v.Policy.Name), "the object or its namespace changed"
+		generation, otherwise := fmt.Sprintf("generation %d of PlacementPolicy %q came into force", why.generation, v.Policy.Name),
+			"the object or its namespace changed"
 		out.Causes = append(out.Causes, why.cause.texts(generation, otherwise, allFacts)...)
 		out.Shown = append(out.Shown, why.cause.texts(generation, otherwise, seen)...)
 		if !why.since.IsZero() && (out.Since.IsZero() || why.since.Before(out.Since)) {

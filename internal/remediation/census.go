@@ -82,8 +82,8 @@ type entry struct {
 	compliance Compliance
 }
 
-// groupKey is what the objects of a group have in common: the text of their list of clusters, and the names of the policies that match them,
-// separated by spaces.
+// groupKey is what the objects of a group have in common: the text of their list of clusters, and the names of the policies that match
+// them, separated by spaces.
 type groupKey struct{ list, policies string }
 
 // censusGroup counts the objects with a groupKey.
@@ -127,7 +127,8 @@ func (c *Census) Forget(key Key) {
 	c.remove(key)
 }
 
-// ForgetPolicy removes the objects that no other policy matches. The compliance of those that others match stays until they are decided again.
+// ForgetPolicy removes the objects that no other policy matches. The compliance of those that others match stays until they are decided
+// again.
 func (c *Census) ForgetPolicy(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,8 +175,8 @@ type ClusterCount struct {
 	Objects map[Compliance]int
 }
 
-// Counts returns the numbers of objects by cluster: at most limit clusters with the most objects by themselves, sorted by name, and then the
-// others together, if there are any.
+// Counts returns the numbers of objects by cluster: at most limit clusters with the most objects by themselves, sorted by name, and then
+// the others together, if there are any.
 func (c *Census) Counts(limit int) []ClusterCount {
 	byCluster := map[string]map[Compliance]int{}
 	c.mu.Lock()

@@ -87,7 +87,8 @@ type Pause struct {
 	// Change identifies the change that is not carried out, and Scope is where it is not.
 	Change string
 	Scope  containment.Scope
-	// Denied, Emptied (without clusters), and Undecided are the numbers of objects that the change would newly leave so. Matched is that of all.
+	// Denied, Emptied (without clusters), and Undecided are the numbers of objects that the change would newly leave so. Matched is that of
+	// all.
 	Denied, Emptied, Undecided, Matched int
 	// Before is the number of objects that were denied, without clusters, or undecided before the change.
 	Before int

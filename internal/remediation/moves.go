@@ -578,8 +578,8 @@ type Waiting struct {
 	// that wait until it is known which objects are ready, Stopped those that wait because too many patches failed, and Protected the Pods
 	// that wait because a PodDisruptionBudget does not allow their eviction.
 	Paced, Settling, Stopped, Protected int
-	// Closed are the objects that wait until a window opens, and Opens is when the first one does; zero if none ever does. It is one of the policy
-	// ClosedFor, which may be another one that wants to patch the same objects.
+	// Closed are the objects that wait until a window opens, and Opens is when the first one does; zero if none ever does. It is one of the
+	// policy ClosedFor, which may be another one that wants to patch the same objects.
 	Closed    int
 	Opens     time.Time
 	ClosedFor string

@@ -30,10 +30,13 @@ var ClusterProfiles = schema.GroupResource{Group: "multicluster.x-k8s.io", Resou
 // Cluster Management), Cluster (Karmada), and MemberCluster (KubeFleet).
 var known = []inventory{
 	{resource: schema.GroupVersionResource{Group: ClusterProfiles.Group, Version: "v1alpha1", Resource: ClusterProfiles.Resource}, read: readClusterProfile},
-	{resource: schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}, read: readManagedCluster, clusterScoped: true},
+	{resource: schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"},
+		read: readManagedCluster, clusterScoped: true},
 	{resource: schema.GroupVersionResource{Group: "cluster.karmada.io", Version: "v1alpha1", Resource: "clusters"}, read: readKarmadaCluster, clusterScoped: true},
-	{resource: schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1", Resource: "memberclusters"}, read: readMemberCluster, clusterScoped: true},
-	{resource: schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1beta1", Resource: "memberclusters"}, read: readMemberCluster, clusterScoped: true},
+	{resource: schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1", Resource: "memberclusters"},
+		read: readMemberCluster, clusterScoped: true},
+	{resource: schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1beta1", Resource: "memberclusters"},
+		read: readMemberCluster, clusterScoped: true},
 }
 
 // Claims of Open Cluster Management that set fields of the normal form. The platform is one of the reserved names of

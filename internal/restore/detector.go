@@ -76,7 +76,8 @@ func (d *Detector) Err() error { return context.Cause(d.detected) }
 // may be older. A version that can't be compared, such as an empty one, proves nothing.
 func (d *Detector) Compare(cluster Cluster, first, second string) error {
 	if order, err := resourceversion.CompareResourceVersion(second, first); err == nil && order < 0 && d.Err() == nil {
-		d.end(fmt.Errorf("the API server's store of the %s cluster went back from resource version %s to %s, as after a restore from a backup", cluster, first, second))
+		d.end(fmt.Errorf("the API server's store of the %s cluster went back from resource version %s to %s, as after a restore from a backup",
+			cluster, first, second))
 		ctrllog.Log.WithName("restore").Info("The API server's store went back to an earlier state. This replica ends, and reads everything again when it starts",
 			"cluster", cluster, "from", first, "to", second)
 	}

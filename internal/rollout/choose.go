@@ -217,7 +217,8 @@ func (f *ChoiceFacts) inStages(target Ref, reason error) Choice {
 		out.Before = before
 		return out
 	}
-	out.Err = both(reason, fmt.Errorf("%w; it decides in stages that are not reached: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout", err))
+	out.Err = both(reason, fmt.Errorf("%w; it decides in stages that are not reached: set spec.rollout.revision to one of "+
+		"status.rollout.revisions, or remove spec.rollout", err))
 	if f.Kept.Exists && !f.Kept.Lost && f.Kept.InForce.Digest != f.Position.Digest {
 		return f.everywhere(Kept, out.Err)
 	}
@@ -243,7 +244,8 @@ func (f *ChoiceFacts) stay(reason error) Choice {
 	}
 	switch last, lost := f.lastInForce(); {
 	case lost != nil:
-		return f.everywhere(Lost, fmt.Errorf("%w; it was in force everywhere: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout to put the version in the spec in force everywhere", lost))
+		return f.everywhere(Lost, fmt.Errorf("%w; it was in force everywhere: set spec.rollout.revision to one of status.rollout.revisions, or "+
+			"remove spec.rollout to put the version in the spec in force everywhere", lost))
 	case last != None:
 		return f.everywhere(last, cmp.Or(reason, failed))
 	case reason != nil || failed != nil:

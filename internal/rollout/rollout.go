@@ -280,7 +280,9 @@ func lost(s *placementv1.RolloutStatus) {
 	} else {
 		s.State = placementv1.RolloutPaused
 	}
-	s.Message = fmt.Sprintf("the version in the spec can't be rolled out, because revision %d, which decides in stages that are not reached, is not stored any more: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout to put the version in the spec in force everywhere at once", number)
+	s.Message = fmt.Sprintf("the version in the spec can't be rolled out, because revision %d, which decides in stages that are not "+
+		"reached, is not stored any more: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout to put the "+
+		"version in the spec in force everywhere at once", number)
 }
 
 func (f *Facts) find(number int64) (Revision, bool) {
@@ -329,7 +331,8 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	}
 	next := f.step(reached)
 	if next.approval && !f.approved(s, next.name) {
-		wait(placementv1.RolloutWaitingForApproval, fmt.Sprintf("%s: set the annotation %s to %s%s%s", next.waits, placementv1.ApproveStageAnnotation, s.ApprovalID, f.mistaken(), f.after(reached)))
+		wait(placementv1.RolloutWaitingForApproval, fmt.Sprintf("%s: set the annotation %s to %s%s%s", next.waits,
+			placementv1.ApproveStageAnnotation, s.ApprovalID, f.mistaken(), f.after(reached)))
 		return time.Time{}
 	}
 	if reached == len(s.Stages) {
@@ -350,8 +353,8 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 // approvalID matches the identity of a wait, as approved makes it.
 var approvalID = regexp.MustCompile(`^[0-9]+-[-_a-z0-9]+-[a-z0-9]+$`)
 
-// mistaken says that the annotation has a value that is the identity of no wait, and so approves nothing. It says nothing of the identity of
-// an earlier wait, which stays in the annotation after the approval.
+// mistaken says that the annotation has a value that is the identity of no wait, and so approves nothing. It says nothing of the identity
+// of an earlier wait, which stays in the annotation after the approval.
 func (f *Facts) mistaken() string {
 	if f.Approved == "" || approvalID.MatchString(f.Approved) {
 		return ""
@@ -429,7 +432,8 @@ func (f *Facts) holds(s *placementv1.RolloutStatus, reached int) (placementv1.Ro
 		stage, c := f.Spec.Stages[i], f.Counts[i]
 		most := containment.LimitOf(stage.PauseAfterFailures, placementv1.DefaultStagePauseAfterFailures)
 		if failed, denied, stop := c.failures(s.Stages[i], most); stop {
-			return placementv1.RolloutPaused, fmt.Sprintf("%d objects of stage %s failed, %d more are denied than before, and its pauseAfterFailures is %d: correct the policy or the objects, or roll back with spec.rollout.revision",
+			return placementv1.RolloutPaused, fmt.Sprintf("%d objects of stage %s failed, %d more are denied than before, and its "+
+				"pauseAfterFailures is %d: correct the policy or the objects, or roll back with spec.rollout.revision",
 				failed, stage.Name, denied, most)
 		}
 		pending += c.Pending

@@ -92,7 +92,8 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 	if err := watchNamespaces(ctx, base.mgr, namespaceChanged, remediation.NamespaceChanged, delivering.NamespaceChanged); err != nil {
 		return nil, err
 	}
-	for _, runnable := range []manager.Runnable{adopter, evaluation.deviceClasses, evaluation.engines.remote, loading.pusher, loading.replication, evaluation.catalog, loading.freshness} {
+	for _, runnable := range []manager.Runnable{adopter, evaluation.deviceClasses, evaluation.engines.remote, loading.pusher,
+		loading.replication, evaluation.catalog, loading.freshness} {
 		if err := base.mgr.Add(runnable); err != nil {
 			return nil, err
 		}
@@ -107,7 +108,8 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 			return nil, err
 		}
 	}
-	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{guard, loading.policies, loading.revisions, configurations, remediation, delivering, types, status, quotas.usage} {
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{guard, loading.policies, loading.revisions, configurations,
+		remediation, delivering, types, status, quotas.usage} {
 		if err := c.SetupWithManager(base.mgr); err != nil {
 			return nil, err
 		}
@@ -117,10 +119,11 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 
 // newWebhookConfigurations returns the controller that writes the webhook configurations.
 func newWebhookConfigurations(base *base, serving *serving, evaluation *evaluation, loading *loading) *webhookconfiguration.Controller {
-	return webhookconfiguration.New(base.mgr.GetClient(), base.mgr.GetAPIReader(), evaluation.registry, evaluation.quotaEvaluators, loading.policies.Loaded, serving.certificate, serving.tokens, webhookconfiguration.Options{
-		URL: base.options.WebhookURL, ServiceName: base.options.WebhookService, Namespace: base.options.exemptNamespace(),
-		Owners: base.options.owners(),
-	})
+	return webhookconfiguration.New(base.mgr.GetClient(), base.mgr.GetAPIReader(), evaluation.registry, evaluation.quotaEvaluators,
+		loading.policies.Loaded, serving.certificate, serving.tokens, webhookconfiguration.Options{
+			URL: base.options.WebhookURL, ServiceName: base.options.WebhookService, Namespace: base.options.exemptNamespace(),
+			Owners: base.options.owners(),
+		})
 }
 
 // quotas has the controller that counts what quotas limit, and what charges them at admission.
@@ -136,7 +139,8 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 		Client: base.mgr.GetClient(), Live: base.mgr.GetAPIReader(), Dynamic: base.served.dynamic, Watches: base.hub, Catalog: evaluation.catalog,
 		Compiler: evaluation.quotaCompiler, Evaluators: evaluation.quotaEvaluators, Metrics: base.metrics, Clock: clock.RealClock{},
 		WebhookState: configurations.QuotaState, OwnNamespace: base.options.exemptNamespace(),
-		Classes: &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass}, StorageClasses: &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.StorageClass},
+		Classes:        &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},
+		StorageClasses: &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.StorageClass},
 	})
 	configurations.SubscribeQuotas(usage.WebhookStateChanged)
 	evaluation.catalog.Subscribe(usage.ServedChanged)
@@ -159,9 +163,11 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 
 // newRemediation returns the controller that remediates existing objects within the budget, and records their violations in
 // ledger.
-func newRemediation(base *base, evaluation *evaluation, loading *loading, deliveries *deliverer.Controller, ledger *remediation.Ledger, scheduler *remediation.Scheduler, ready *readiness) *remediator.Controller {
+func newRemediation(base *base, evaluation *evaluation, loading *loading, deliveries *deliverer.Controller, ledger *remediation.Ledger,
+	scheduler *remediation.Scheduler, ready *readiness) *remediator.Controller {
 	c := remediator.New(remediator.Deps{
-		Client: base.served.dynamic, Core: base.served.core, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog, Ledger: ledger, Scheduler: scheduler,
+		Client: base.served.dynamic, Core: base.served.core, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider,
+		Catalog: evaluation.catalog, Ledger: ledger, Scheduler: scheduler,
 		Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{}, Identity: base.served.identity,
 		Data: evaluation.data, Decisions: base.decisions,
 		Ready:      ready.isReady,
@@ -224,11 +230,14 @@ func newTypeCheck(base *base, evaluation *evaluation) *typecheck.Controller {
 }
 
 // newStatus returns the controller that writes the status of policies. It reads facts from all components before it.
-func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller, ledger *remediation.Ledger, scheduler *remediation.Scheduler, deliveries *deliverer.Controller, remediation *remediator.Controller, types *typecheck.Controller) *policystatus.Controller {
+func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller,
+	ledger *remediation.Ledger, scheduler *remediation.Scheduler, deliveries *deliverer.Controller, remediation *remediator.Controller,
+	types *typecheck.Controller) *policystatus.Controller {
 	c := policystatus.New(policystatus.Deps{
 		Client: base.mgr.GetClient(), Registry: evaluation.registry,
 		Replication: loading.replication, Clusters: evaluation.data, Supply: loading.pusher, RemoteEngines: evaluation.engines.remote, Webhooks: configurations,
-		Remediator: remediation, Ledger: ledger, Scheduler: scheduler, Deliverer: deliveries, Catalog: evaluation.catalog, Revisions: loading.revisions, TypeChecker: types,
+		Remediator: remediation, Ledger: ledger, Scheduler: scheduler, Deliverer: deliveries, Catalog: evaluation.catalog,
+		Revisions: loading.revisions, TypeChecker: types,
 		Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{}, OwnNamespace: base.options.exemptNamespace(),
 	})
 	loading.revisions.Subscribe(c.Changed)

@@ -88,7 +88,8 @@ func lastKnown(obj any) any {
 
 // watchNamespaces notifies other components of changes of namespaces' labels. It also fills the cache of namespaces
 // before the first request needs one.
-func watchNamespaces(ctx context.Context, mgr manager.Manager, changed func(name string, before, after map[string]string), relabeled ...func(namespace string)) error {
+func watchNamespaces(ctx context.Context, mgr manager.Manager, changed func(name string, before, after map[string]string),
+	relabeled ...func(namespace string)) error {
 	informer, err := mgr.GetCache().GetInformer(ctx, watches.NewNamespace(), cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watching namespaces: %w", err)

@@ -140,7 +140,8 @@ func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
 	if !expired(lease, l.clock.Now()) || l.clock.Since(l.since) < leaseIdleTime {
 		return false, nil
 	}
-	ctrllog.FromContext(ctx).Info("Releasing the lease of a leader whose pod no longer exists", "lease", leaseName, "holder", ptr.Deref(lease.Spec.HolderIdentity, ""))
+	ctrllog.FromContext(ctx).Info("Releasing the lease of a leader whose pod no longer exists", "lease", leaseName, "holder",
+		ptr.Deref(lease.Spec.HolderIdentity, ""))
 	now := metav1.NewMicroTime(l.clock.Now())
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new(""), new(int32(1))
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now

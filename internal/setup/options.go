@@ -146,40 +146,61 @@ type Options struct {
 
 // Bind binds the options to the flags of a command. Set OwnPredicates before.
 func (o *Options) Bind(f *flag.FlagSet) {
-	f.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "berth-system"), "Berth's own namespace, in the cluster of --state-cluster. It has Berth's Secrets and lease, and policies match nothing in it.")
-	f.StringVar(&o.StateCluster, "state-cluster", StateClusterServed, "The cluster of Berth's own namespace: served, the cluster of --kubeconfig, or host, if Berth runs in another cluster than it serves.")
+	f.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "berth-system"), "Berth's own namespace, in the cluster of "+
+		"--state-cluster. It has Berth's Secrets and lease, and policies match nothing in it.")
+	f.StringVar(&o.StateCluster, "state-cluster", StateClusterServed, "The cluster of Berth's own namespace: served, the cluster of "+
+		"--kubeconfig, or host, if Berth runs in another cluster than it serves.")
 	f.StringVar(&o.HostKubeconfig, "host-kubeconfig", "", "Path of a kubeconfig for the host cluster; empty for the cluster that Berth runs in as a pod.")
 	f.StringVar(&o.WebhookURL, "webhook-url", "", "Base URL under which the API server reaches the webhooks, if they are not behind a Service.")
 	f.StringVar(&o.WebhookService, "webhook-service", "berth-webhook-service", "Service in the own namespace that leads to the webhooks.")
-	f.StringVar(&o.OwnerClusterRole, "owner-cluster-role", "", "ClusterRole that owns the webhook configurations, so that they are deleted with it. None are created while it is missing; empty for no owner.")
-	f.StringVar(&o.OwnerClusterServiceVersion, "owner-cluster-service-version", os.Getenv("OPERATOR_CONDITION_NAME"), "ClusterServiceVersion that installed Berth, which OLM passes to its operators. The ClusterRoles that OLM created for it own the webhook configurations.")
+	f.StringVar(&o.OwnerClusterRole, "owner-cluster-role", "", "ClusterRole that owns the webhook configurations, so that they are deleted "+
+		"with it. None are created while it is missing; empty for no owner.")
+	f.StringVar(&o.OwnerClusterServiceVersion, "owner-cluster-service-version", os.Getenv("OPERATOR_CONDITION_NAME"),
+		"ClusterServiceVersion that installed Berth, which OLM passes to its operators. The ClusterRoles that OLM created for it own the webhook configurations.")
 	f.StringVar(&o.WebhookHost, "webhook-host", "", "Address at which the webhooks listen.")
 	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port at which the webhooks listen.")
-	f.StringVar(&o.WebhookCertManagement, "webhook-cert-management", CertManagementSelf, "What writes the Secret berth-webhook-cert: self, if Berth creates and renews the certificate and its authority, or external, if another controller does, such as cert-manager.")
-	f.DurationVar(&o.WebhookTokenLifetime, "webhook-token-lifetime", time.Hour, "How long the secret token in the webhooks' paths is used before it is replaced; at least a minute.")
-	f.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", "", "PEM file with the authorities of the client certificate that the API server presents to the webhooks. Empty if they require no certificate.")
-	f.Var((*nameList)(&o.WebhookClientNames), "webhook-client-names", "Names of which the API server's client certificate must have one as its common name or DNS name, separated by commas; any if empty.")
+	f.StringVar(&o.WebhookCertManagement, "webhook-cert-management", CertManagementSelf, "What writes the Secret berth-webhook-cert: self, "+
+		"if Berth creates and renews the certificate and its authority, or external, if another controller does, such as cert-manager.")
+	f.DurationVar(&o.WebhookTokenLifetime, "webhook-token-lifetime", time.Hour,
+		"How long the secret token in the webhooks' paths is used before it is replaced; at least a minute.")
+	f.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", "", "PEM file with the authorities of the client certificate that the API "+
+		"server presents to the webhooks. Empty if they require no certificate.")
+	f.Var((*nameList)(&o.WebhookClientNames), "webhook-client-names", "Names of which the API server's client certificate must have one as "+
+		"its common name or DNS name, separated by commas; any if empty.")
 	f.StringVar(&o.MetricsAddress, "metrics-bind-address", "0", "Address at which metrics are served, such as :8443; 0 for nowhere.")
 	f.BoolVar(&o.MetricsSecure, "metrics-secure", true, "Serve metrics over HTTPS to authenticated and authorized clients only.")
 	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address at which /healthz and /readyz are served.")
-	f.StringVar(&o.PprofAddress, "pprof-bind-address", "", "Address at which profiles are served, such as localhost:6060; empty for nowhere. All clients that reach it can read them.")
-	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", "", "Address of an OpenTelemetry collector that accepts traces over gRPC, such as http://collector.observability:4317; https:// for TLS, empty for no traces.")
-	f.IntVar(&o.TracingSamplingPerMillion, "tracing-sampling-rate-per-million", 10000, "How many of a million traces that begin in Berth are recorded. Traces that begin in the API server are recorded if it samples them.")
-	f.StringVar(&o.DecisionLog, "decision-log", decisionlog.Off, "Where a line of JSON is written for each decision that places or moves an object: stdout, or off.")
+	f.StringVar(&o.PprofAddress, "pprof-bind-address", "", "Address at which profiles are served, such as localhost:6060; empty for "+
+		"nowhere. All clients that reach it can read them.")
+	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", "", "Address of an OpenTelemetry collector that accepts traces over gRPC, such as "+
+		"http://collector.observability:4317; https:// for TLS, empty for no traces.")
+	f.IntVar(&o.TracingSamplingPerMillion, "tracing-sampling-rate-per-million", 10000, "How many of a million traces that begin in Berth "+
+		"are recorded. Traces that begin in the API server are recorded if it samples them.")
+	f.StringVar(&o.DecisionLog, "decision-log", decisionlog.Off,
+		"Where a line of JSON is written for each decision that places or moves an object: stdout, or off.")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader among the replicas.")
-	f.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long replicas wait for a leader to renew its lease before another one becomes the leader.")
-	f.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader tries to renew its lease before it gives up; shorter than the lease.")
+	f.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second,
+		"How long replicas wait for a leader to renew its lease before another one becomes the leader.")
+	f.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
+		"How long a leader tries to renew its lease before it gives up; shorter than the lease.")
 	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "How often replicas try to acquire or to renew the lease.")
-	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second, "How long a replica continues after it is told to end, so that the API server connects to another one.")
+	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second,
+		"How long a replica continues after it is told to end, so that the API server connects to another one.")
 	o.Predicates = defaultPredicates(o.OwnPredicates)
 	f.Var((*nameList)(&o.Predicates), "predicates", "Predicates that policies may use, in the order in which they are evaluated, separated by commas.")
 	f.StringVar(&o.Config, "config", "", "Path of a configuration file, a ManagerConfiguration of config.berth.dev/v1alpha1; none if empty.")
-	f.DurationVar(&o.PolicyMaxStaleness, "policy-max-staleness", freshness.DefaultBound, "For how long a replica answers admission requests without a confirmation by the API server that it has the newest policies. Beyond it the replica is not Ready, and its webhooks return an error.")
-	f.Var((*nameList)(&o.PolicyReports), "policy-reports", "API groups of the policy reports in which the leader lists violations, openreports.io, wgpolicyk8s.io, or both, separated by commas; none if empty.")
-	f.DurationVar(&o.ReservationTTL, "quota-reservation-ttl", 65*time.Second, "How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
-	f.IntVar(&o.RemediationMaxConcurrent, "remediation-max-concurrent", 0, "How many existing objects Berth moves at the same time at most, for all policies together; 0 for no bound. An object is being moved from its patch until its rollout is complete.")
-	f.IntVar(&o.RemediationMaxPerMinute, "remediation-max-per-minute", 0, "How many existing objects Berth patches a minute at most, for all policies together; 0 for no bound. A policy bounds its own pace by spec.remediation.budget.")
-	f.BoolVar(&o.AllowRemoteSecrets, "allow-remote-secrets", false, "Let policies with spec.remote match and replicate Secrets. Engines get them without their data in any case.")
+	f.DurationVar(&o.PolicyMaxStaleness, "policy-max-staleness", freshness.DefaultBound, "For how long a replica answers admission requests "+
+		"without a confirmation by the API server that it has the newest policies. Beyond it the replica is not Ready, and its webhooks return an error.")
+	f.Var((*nameList)(&o.PolicyReports), "policy-reports", "API groups of the policy reports in which the leader lists violations, "+
+		"openreports.io, wgpolicyk8s.io, or both, separated by commas; none if empty.")
+	f.DurationVar(&o.ReservationTTL, "quota-reservation-ttl", 65*time.Second,
+		"How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
+	f.IntVar(&o.RemediationMaxConcurrent, "remediation-max-concurrent", 0, "How many existing objects Berth moves at the same time at most, "+
+		"for all policies together; 0 for no bound. An object is being moved from its patch until its rollout is complete.")
+	f.IntVar(&o.RemediationMaxPerMinute, "remediation-max-per-minute", 0, "How many existing objects Berth patches a minute at most, for "+
+		"all policies together; 0 for no bound. A policy bounds its own pace by spec.remediation.budget.")
+	f.BoolVar(&o.AllowRemoteSecrets, "allow-remote-secrets", false,
+		"Let policies with spec.remote match and replicate Secrets. Engines get them without their data in any case.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "Deadline for evaluating one policy on one object.")
 	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "How many evaluations run at once.")
 }

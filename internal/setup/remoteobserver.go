@@ -58,7 +58,8 @@ func (o *remoteObserver) HealthChanged(policy string, before, after placement.Re
 		o.emit(policy, events.RemoteFailing, fmt.Sprint(after.Err))
 		log.Error(after.Err, "An engine does not answer")
 	case severityAfter == severityHealthy && severityBefore != severityHealthy:
-		o.emit(policy, events.RemoteRecovered, fmt.Sprintf("engine %s: it answers again; it did not since %s", after.Endpoint, before.Since.UTC().Format(time.RFC3339)))
+		o.emit(policy, events.RemoteRecovered, fmt.Sprintf("engine %s: it answers again; it did not since %s", after.Endpoint,
+			before.Since.UTC().Format(time.RFC3339)))
 		log.Info("An engine answers again", "since", before.Since)
 		o.topics.remoteRecovered.Publish(policy)
 	}

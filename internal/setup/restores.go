@@ -34,8 +34,8 @@ import (
 )
 
 // watchRestores ends this replica when the store of the served or the host cluster went back to an earlier state. The resource versions
-// that show it are those of the monitor's lists of policies, of lists in the host cluster, and of policies and quotas in the cache. The last
-// ones show a restore after which the store's resource versions were increased: etcd then ends all watches, and informers list the
+// that show it are those of the monitor's lists of policies, of lists in the host cluster, and of policies and quotas in the cache. The
+// last ones show a restore after which the store's resource versions were increased: etcd then ends all watches, and informers list the
 // objects, with the versions that these had in the backup.
 func watchRestores(ctx context.Context, base *base) error {
 	handler := toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) { compareObjects(base.restores, before, after) }}

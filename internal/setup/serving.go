@@ -119,7 +119,8 @@ func newCertificate(base *base) (*certs.Source, error) {
 // newTokens prepares the token in the webhooks' paths that authenticates the API server.
 func newTokens(base *base) (*webhookauth.Tokens, error) {
 	if o := base.options; o.WebhookTokenLifetime != 0 && o.WebhookTokenLifetime < cmp.Or(o.WebhookTokenSettle, time.Minute) {
-		return nil, fmt.Errorf("--webhook-token-lifetime %s: must be at least a minute, since replicas and API servers take a while to learn a token", o.WebhookTokenLifetime)
+		return nil, fmt.Errorf("--webhook-token-lifetime %s: must be at least a minute, since replicas and API servers take a while to learn a token",
+			o.WebhookTokenLifetime)
 	}
 	secret, err := newNamedSecret(base, webhookauth.SecretName)
 	if err != nil {

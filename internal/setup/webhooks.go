@@ -84,7 +84,8 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 	register(webhookconfiguration.PathPolicies,
 		own(admission.WithValidator(base.mgr.GetScheme(), &policyvalidator.Validator{
 			Templates: base.settings.templates,
-			Catalog:   evaluation.catalog, Checker: evaluation.engines, Scales: scales, Types: evaluation.schemas, Secrets: evaluation.secrets, Namespace: base.options.Namespace,
+			Catalog:   evaluation.catalog, Checker: evaluation.engines, Scales: scales, Types: evaluation.schemas, Secrets: evaluation.secrets,
+			Namespace:  base.options.Namespace,
 			Namespaces: base.namespaces, OwnNamespace: base.options.exemptNamespace(),
 			Prober:            evaluation.engines.remote,
 			Bound:             evaluation.registry.BindingsInForce,

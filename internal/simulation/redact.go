@@ -36,15 +36,16 @@ import (
 
 // Redact replaces the names of the objects that policies match, and the values of their labels and annotations, by hashes, as
 // far as no policy reads them. So each policy of the snapshot decides each object as before, also after other data changed.
-// Objects that policies read, namespaces, and the policies themselves with their stored revisions stay readable. Equal texts get equal hashes in one
-// snapshot, and other hashes in another one.
+// Objects that policies read, namespaces, and the policies themselves with their stored revisions stay readable. Equal texts get equal
+// hashes in one snapshot, and other hashes in another one.
 func (s *Simulation) Redact(snapshot *Snapshot) {
 	salt := make([]byte, sha256.Size)
 	// Read never returns an error.
 	_, _ = rand.Read(salt)
 	read := s.union(func(b *policy.Binding) fieldsByType { return b.Fields })
 	maps.Copy(read, s.union(func(b *policy.Binding) fieldsByType { return b.PredicateReads }))
-	kept := append(s.cluster.Catalog().Inventories().Resources(), placementv1.GroupVersion.WithResource("placementpolicies"), schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	kept := append(s.cluster.Catalog().Inventories().Resources(), placementv1.GroupVersion.WithResource("placementpolicies"),
+		schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
 	for _, content := range snapshot.Objects {
 		obj := &unstructured.Unstructured{Object: content}
 		resource, err := s.cluster.Resource(obj.GroupVersionKind())

@@ -219,7 +219,8 @@ func New(ctx context.Context, cluster Cluster, o Options) (*Simulation, error) {
 	return s, nil
 }
 
-// Undelivered reports whether policies that deliver an object do not, because no policy decides its clusters. outcome is the decision on it.
+// Undelivered reports whether policies that deliver an object do not, because no policy decides its clusters. outcome is the decision on
+// it.
 func (s *Simulation) Undelivered(o Object, outcome *placement.Outcome) bool {
 	return s.decider.Undelivered(outcome, o.Resource.GroupResource(), o.Namespace)
 }
@@ -643,8 +644,8 @@ func (s *Simulation) ClusterList(o Object) *string {
 	return text
 }
 
-// Scheduling returns the scheduling fields of an object of a type by merge key (package podscheduling). It returns none if the type has no pod
-// template, or the object's is malformed.
+// Scheduling returns the scheduling fields of an object of a type by merge key (package podscheduling). It returns none if the type has no
+// pod template, or the object's is malformed.
 func (s *Simulation) Scheduling(resource schema.GroupVersionResource, o *unstructured.Unstructured) map[string]string {
 	path, ok := s.options.Templates.Path(resource.GroupResource())
 	if !ok {

@@ -205,7 +205,8 @@ var wellKnown = []struct {
 	schema.GroupVersion
 	metav1.APIResource
 }{
-	{placementv1.GroupVersion, metav1.APIResource{Kind: "PlacementPolicy", Name: "placementpolicies", SingularName: "placementpolicy", ShortNames: []string{"plpol"}}},
+	{placementv1.GroupVersion, metav1.APIResource{Kind: "PlacementPolicy", Name: "placementpolicies", SingularName: "placementpolicy",
+		ShortNames: []string{"plpol"}}},
 	{placementv1.GroupVersion, metav1.APIResource{Kind: "ScopedQuota", Name: "scopedquotas", SingularName: "scopedquota", Namespaced: true}},
 	{placementv1.GroupVersion, metav1.APIResource{Kind: "ClusterScopedQuota", Name: "clusterscopedquotas", SingularName: "clusterscopedquota"}},
 	{placementv1.GroupVersion, metav1.APIResource{Kind: "LimitedResource", Name: "limitedresources", SingularName: "limitedresource"}},

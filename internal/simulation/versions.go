@@ -54,7 +54,8 @@ func (s *Simulation) compile(ctx context.Context, obj *placementv1.PlacementPoli
 }
 
 // version returns a version of a policy, which decides in the namespaces for which within returns true.
-func (s *Simulation) version(ctx context.Context, obj *placementv1.PlacementPolicy, revision rollout.Ref, within func(string, map[string]string) bool) (*Version, error) {
+func (s *Simulation) version(ctx context.Context, obj *placementv1.PlacementPolicy, revision rollout.Ref,
+	within func(string, map[string]string) bool) (*Version, error) {
 	newest := obj.Spec.WithDefaults()
 	source := policy.Revision{Spec: newest}
 	var missing error
@@ -87,7 +88,8 @@ func (s *Simulation) stored(ctx context.Context, obj *placementv1.PlacementPolic
 	name, namespace := policy.NumberedRevisionName(obj.Name, number), s.options.OwnNamespace
 	content, err := s.cluster.Get(ctx, controllerRevisions, namespace, name)
 	if apierrors.IsForbidden(err) {
-		return policy.Revision{}, &RevisionError{number, fmt.Sprintf("you may not read it: ask for the right to get controllerrevisions.apps in the namespace %s (%v)", namespace, err)}, nil
+		return policy.Revision{}, &RevisionError{number,
+			fmt.Sprintf("you may not read it: ask for the right to get controllerrevisions.apps in the namespace %s (%v)", namespace, err)}, nil
 	}
 	if err != nil {
 		return policy.Revision{}, nil, fmt.Errorf("reading revision %d of PlacementPolicy %s: %w", number, obj.Name, err)
@@ -102,8 +104,8 @@ func (s *Simulation) stored(ctx context.Context, obj *placementv1.PlacementPolic
 			return revision, nil, nil
 		}
 	}
-	return policy.Revision{}, &RevisionError{number, fmt.Sprintf("the namespace %s has no ControllerRevision %s of the policy: set --berth-namespace to the namespace that Berth runs in, "+
-		"or add the ControllerRevision to the files", namespace, name)}, nil
+	return policy.Revision{}, &RevisionError{number, fmt.Sprintf("the namespace %s has no ControllerRevision %s of the policy: set "+
+		"--berth-namespace to the namespace that Berth runs in, or add the ControllerRevision to the files", namespace, name)}, nil
 }
 
 // RevisionError means that a revision of a policy decides and can't be read.

@@ -69,11 +69,17 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 	case r.First != nil:
 		out = isFalse(r.First.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s: %s", progress, r.Failed, subject(r.First), r.First.Failure.Message))
 	case r.FirstRemaining != nil:
-		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are still in clusters that they have to leave, the first is %s: %s; if that lasts, see whether the system reaches the cluster, or delete the workload there", progress, r.Remaining, subject(r.FirstRemaining), r.FirstRemaining.Run.Message))
+		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are still in clusters that they have to leave, the first is %s: %s; if "+
+			"that lasts, see whether the system reaches the cluster, or delete the workload there", progress, r.Remaining, subject(r.FirstRemaining),
+			r.FirstRemaining.Run.Message))
 	case r.FirstSurging != nil:
-		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d keep clusters that they leave until they run in their new ones and what they contain has left, the first is %s: it keeps %s", progress, r.Surging, subject(r.FirstSurging), firstNames(strings.Split(r.FirstSurging.Kept, ","))))
+		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d keep clusters that they leave until they run in their new ones and "+
+			"what they contain has left, the first is %s: it keeps %s", progress, r.Surging, subject(r.FirstSurging),
+			firstNames(strings.Split(r.FirstSurging.Kept, ","))))
 	case r.FirstAbsent != nil:
-		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are not in all of their clusters, the first is %s: %s; if that lasts, see what keeps the system from bringing it there, or have the policy decide another cluster", progress, r.Absent, subject(r.FirstAbsent), r.FirstAbsent.Run.Message))
+		out = isFalse(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are not in all of their clusters, the first is %s: %s; if that lasts, "+
+			"see what keeps the system from bringing it there, or have the policy decide another cluster", progress, r.Absent,
+			subject(r.FirstAbsent), r.FirstAbsent.Run.Message))
 	case r.Delivered < r.Placed || !f.DeliverySettled:
 		out = isFalse(placementv1.ReasonDelivering, progress)
 	default:
@@ -83,7 +89,8 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 		out.Message += fmt.Sprintf("; %d in part, the first is %s: %s", r.Noted, subject(r.FirstNoted), r.FirstNoted.Note)
 	}
 	if r.FirstUndecided != nil {
-		out.Message += fmt.Sprintf("; no policy decides the clusters of %d more, which are not delivered, and keep what was delivered before: the first is %s", r.Undecided, subject(r.FirstUndecided))
+		out.Message += fmt.Sprintf("; no policy decides the clusters of %d more, which are not delivered, and keep what was delivered before: "+
+			"the first is %s", r.Undecided, subject(r.FirstUndecided))
 	}
 	return out
 }
@@ -98,7 +105,8 @@ func (f Facts) runningCondition() *metav1.Condition {
 	case r.FirstUnknown != nil:
 		return isUnknown(r.FirstUnknown.Run.Reason, r.FirstUnknown.Run.Message)
 	case r.FirstNotRunning != nil:
-		return isFalse(placementv1.ReasonNotRunning, fmt.Sprintf("%s; the first that does not is %s: %s", progress, subject(r.FirstNotRunning), r.FirstNotRunning.Run.Message))
+		return isFalse(placementv1.ReasonNotRunning, fmt.Sprintf("%s; the first that does not is %s: %s", progress, subject(r.FirstNotRunning),
+			r.FirstNotRunning.Run.Message))
 	case !f.DeliverySettled:
 		return isFalse(placementv1.ReasonNotRunning, progress+" so far")
 	default:

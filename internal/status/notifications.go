@@ -59,10 +59,13 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 		out = append(out, Notification{events.PolicyViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: it would deny %d and move %d",
 			differ, number(after.Matched), number(after.WouldDeny), number(after.WouldMove))})
 	}
-	if was, is := conditionOf(before, placementv1.ConditionReplicated), conditionOf(after, placementv1.ConditionReplicated); is.Reason == placementv1.ReasonAmbiguousClusters && (was.Reason != is.Reason || was.Message != is.Message) {
-		out = append(out, Notification{events.ClustersAmbiguous, "several objects of the inventories have the name of one cluster, so that no object gets this cluster; the condition Replicated names them"})
+	was, is = conditionOf(before, placementv1.ConditionReplicated), conditionOf(after, placementv1.ConditionReplicated)
+	if is.Reason == placementv1.ReasonAmbiguousClusters && (was.Reason != is.Reason || was.Message != is.Message) {
+		out = append(out, Notification{events.ClustersAmbiguous, "several objects of the inventories have the name of one cluster, so that no " +
+			"object gets this cluster; the condition Replicated names them"})
 	}
-	return slices.Concat(out, rolled(before.Rollout, after.Rollout), planned(before.Plan, after.Plan), approved(before.Plan, after.Plan), unapproved(before, after), undelivered(before, after))
+	return slices.Concat(out, rolled(before.Rollout, after.Rollout), planned(before.Plan, after.Plan), approved(before.Plan, after.Plan),
+		unapproved(before, after), undelivered(before, after))
 }
 
 // notReady describes why a policy is not ready. What a remote engine refuses may name objects.
@@ -82,8 +85,9 @@ func undelivered(before, after placementv1.PlacementPolicyStatus) []Notification
 	if after.Delivery == nil || is.Status != metav1.ConditionFalse || is.Reason == was.Reason || slices.Contains(delivering, is.Reason) {
 		return nil
 	}
-	return []Notification{{events.DeliveryFailed, fmt.Sprintf("%s: %d of %d placed objects are delivered; the condition Delivered has the first that failed, and why",
-		is.Reason, number(after.Delivery.Delivered), number(after.Delivery.Placed))}}
+	return []Notification{{events.DeliveryFailed,
+		fmt.Sprintf("%s: %d of %d placed objects are delivered; the condition Delivered has the first that failed, and why",
+			is.Reason, number(after.Delivery.Delivered), number(after.Delivery.Placed))}}
 }
 
 // approved returns that a plan was approved.
@@ -125,8 +129,10 @@ func rolled(before, after *placementv1.RolloutStatus) []Notification {
 	if before != nil {
 		state, reached, revision = before.State, number(before.Reached), before.Revision
 	}
-	if n := number(after.Reached); n > 0 && n <= int32(len(after.Stages)) && (n > reached || revision != after.Revision) && after.State != placementv1.RolloutComplete {
-		out = append(out, Notification{events.StageReached, fmt.Sprintf("revision %d decides in stage %s, %d of %d", after.Revision, after.Stages[n-1].Name, n, len(after.Stages))})
+	if n := number(after.Reached); n > 0 && n <= int32(len(after.Stages)) && (n > reached || revision != after.Revision) &&
+		after.State != placementv1.RolloutComplete {
+		out = append(out, Notification{events.StageReached, fmt.Sprintf("revision %d decides in stage %s, %d of %d", after.Revision,
+			after.Stages[n-1].Name, n, len(after.Stages))})
 	}
 	if state == after.State && revision == after.Revision {
 		return out

@@ -269,7 +269,8 @@ func (f Facts) data() *metav1.Condition {
 	}
 	if missing := f.State.Binding.Missing; len(missing) > 0 {
 		return isFalse(placementv1.ReasonNotServed,
-			fmt.Sprintf("the API server does not serve %s%s; what the policy matches is not decided until the type is %s", f.names(missing), f.unresponsive(), f.available()))
+			fmt.Sprintf("the API server does not serve %s%s; what the policy matches is not decided until the type is %s", f.names(missing),
+				f.unresponsive(), f.available()))
 	}
 	reads, remote := f.reads(), f.State.Binding.Remote
 	switch {
@@ -357,7 +358,8 @@ func explain(r schema.GroupResource, err error) string {
 
 // grant returns a message that Berth lacks permissions for a type, with the rule to grant.
 func grant(what string, r schema.GroupResource, verbs string, err error) string {
-	return fmt.Sprintf("Berth may not %s %s: grant it by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true with the rule {apiGroups: [%q], resources: [%q], verbs: [%s]} (%v)",
+	return fmt.Sprintf("Berth may not %s %s: grant it by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true with the rule "+
+		"{apiGroups: [%q], resources: [%q], verbs: [%s]} (%v)",
 		what, r, r.Group, r.Resource, verbs, err)
 }
 
@@ -417,7 +419,8 @@ func dependencies(f Facts) []placementv1.Dependency {
 	var out []placementv1.Dependency
 	budget := maxFieldText
 	for _, r := range f.reads() {
-		d := placementv1.Dependency{Resource: r.resource.GroupResource().String(), Version: r.resource.Version, Synced: &r.Synced, Fields: fieldNames(r.fields, &budget)}
+		d := placementv1.Dependency{Resource: r.resource.GroupResource().String(), Version: r.resource.Version, Synced: &r.Synced,
+			Fields: fieldNames(r.fields, &budget)}
 		if r.Synced {
 			d.Objects = new(int32(r.Objects))
 		}
@@ -477,7 +480,8 @@ func (f Facts) limits() (reason string, out []string) {
 	}
 	if len(f.Report.Conflicts) > 0 {
 		reason = placementv1.ReasonConflict
-		out = append(out, fmt.Sprintf("%s set a key of the same object to a different value; the higher priority wins, and among equals the name that sorts first", firstNames(f.Report.Conflicts)))
+		out = append(out, fmt.Sprintf("%s set a key of the same object to a different value; the higher priority wins, and among equals the "+
+			"name that sorts first", firstNames(f.Report.Conflicts)))
 	}
 	return reason, out
 }
@@ -602,7 +606,8 @@ func (f Facts) usedApproval(old string) string {
 // describeMoves sets the transitions and the sample of a plan.
 func describeMoves(out *placementv1.RemediationPlan, p *remediation.Plan) {
 	for _, t := range p.Transitions {
-		out.Transitions = append(out.Transitions, placementv1.PlanTransition{Field: truncate(t.Subject(), maxFieldSubject), From: shorten(t.From), To: shorten(t.To), Objects: int32(t.Objects)})
+		out.Transitions = append(out.Transitions, placementv1.PlanTransition{Field: truncate(t.Subject(), maxFieldSubject), From: shorten(t.From),
+			To: shorten(t.To), Objects: int32(t.Objects)})
 	}
 	for _, m := range p.Sample {
 		out.Sample = append(out.Sample, placementv1.PlannedMove{
@@ -631,9 +636,11 @@ func (f Facts) unapproved(plan *placementv1.RemediationPlan) *metav1.Condition {
 		return nil
 	}
 	approval := f.Report.Approval
-	approve := fmt.Sprintf("to have it carried out: kubectl annotate placementpolicy %s --overwrite %s=%s", f.State.Policy.Name, placementv1.ApproveAnnotation, plan.Digest)
+	approve := fmt.Sprintf("to have it carried out: kubectl annotate placementpolicy %s --overwrite %s=%s", f.State.Policy.Name,
+		placementv1.ApproveAnnotation, plan.Digest)
 	if approval != nil && approval.Used && approval.Digest == plan.Digest {
-		approve = fmt.Sprintf("its approval was used when it was carried out before; to have it carried out again, first remove the annotation: kubectl annotate placementpolicy %s %s-",
+		approve = fmt.Sprintf("its approval was used when it was carried out before; to have it carried out again, first remove the "+
+			"annotation: kubectl annotate placementpolicy %s %s-",
 			f.State.Policy.Name, placementv1.ApproveAnnotation)
 	}
 	if approval != nil && !approval.Known && approval.Digest != plan.Digest && (approval.At.IsZero() || !approval.At.Before(plan.StartTime.Time)) {
@@ -706,7 +713,8 @@ func waitingObjects(w remediation.Waiting, plan *placementv1.RemediationPlan) []
 // moving lists the objects that were moved to other clusters and do not run there yet.
 func moving(w remediation.Waiting) (out []placementv1.MovingObject) {
 	for _, m := range w.Moves[:min(len(w.Moves), maxMoving)] {
-		next := placementv1.MovingObject{Resource: m.Resource.GroupResource().String(), Namespace: m.Namespace, Name: m.Name, Since: metav1.NewTime(m.Since.Truncate(time.Second))}
+		next := placementv1.MovingObject{Resource: m.Resource.GroupResource().String(), Namespace: m.Namespace, Name: m.Name,
+			Since: metav1.NewTime(m.Since.Truncate(time.Second))}
 		if !m.Deadline.IsZero() {
 			next.Deadline = new(metav1.NewTime(m.Deadline.Truncate(time.Second)))
 		}
@@ -723,7 +731,8 @@ func failures(w remediation.Waiting) *placementv1.MoveFailures {
 	out := &placementv1.MoveFailures{Objects: new(int32(len(w.Failures))), Pause: w.Pause, PausedNamespaces: w.PausedIn}
 	for _, f := range w.Failures[:min(len(w.Failures), maxFailures)] {
 		next := placementv1.FailedMove{
-			Resource: f.Resource.GroupResource().String(), Namespace: f.Namespace, Name: f.Name, Reason: placementv1.PatchRefused, Message: truncate(f.Reason, maxFieldName),
+			Resource: f.Resource.GroupResource().String(), Namespace: f.Namespace, Name: f.Name, Reason: placementv1.PatchRefused,
+			Message: truncate(f.Reason, maxFieldName),
 		}
 		if f.Rollout {
 			next.Reason = placementv1.RolloutFailed
@@ -759,7 +768,8 @@ func (f Facts) waitingText(unapproved int) string {
 			out += fmt.Sprintf(", counting the objects and bounds of all policies of its group %s", group)
 		}
 		if n := w.Late; n > 0 {
-			out += fmt.Sprintf("; in their namespaces, the %d objects count that do not run in their new clusters, until they run or are deleted: see status.failures", n)
+			out += fmt.Sprintf("; in their namespaces, the %d objects count that do not run in their new clusters, until they run or are deleted: "+
+				"see status.failures", n)
 		}
 	}
 	if w.Settling > 0 {
@@ -807,10 +817,12 @@ func (s *setter) compliant(f Facts) *metav1.Condition {
 	case len(r.Contested) > 0:
 		return isFalse(placementv1.ReasonContested, "others change objects back after each patch, so Berth leaves them alone: "+firstNames(r.Contested))
 	case r.Violations > 0 && r.Unauthorized:
-		return isFalse(placementv1.ReasonForbiddenTargets, fmt.Sprintf("%d of %d objects differ from what the policy decides%s; grant the permission by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true",
+		return isFalse(placementv1.ReasonForbiddenTargets, fmt.Sprintf("%d of %d objects differ from what the policy decides%s; grant the "+
+			"permission by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true",
 			r.Violations, r.Matched, obstacleText(r.Obstacle)))
 	case r.Violations > 0:
-		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides%s", r.Violations, r.Matched, f.waitingText(WaitingFor(*s.out, placementv1.WaitingForApproval))+obstacleText(r.Obstacle)))
+		return isFalse(placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides%s", r.Violations,
+			r.Matched, f.waitingText(WaitingFor(*s.out, placementv1.WaitingForApproval))+obstacleText(r.Obstacle)))
 	default:
 		return isTrue(placementv1.ReasonCompliant, "every existing object is as the policy decides")
 	}

@@ -240,7 +240,8 @@ func (c *conditions) quotaReady(f QuotaFacts) *metav1.Condition {
 			names[i] = name + quota.ExplainUntracked(corev1.ResourceName(name), f.Served)
 		}
 		return isFalse(placementv1.ReasonNotTracked,
-			fmt.Sprintf("Berth counts nothing under %s. What is counted are the resources of pods, services, volume claims and resource claims, and count/<resource>.<group> of any type but those that a cluster needs to run, such as leases: remove other names from spec.hard", firstNames(names)))
+			fmt.Sprintf("Berth counts nothing under %s. What is counted are the resources of pods, services, volume claims and resource claims, "+
+				"and count/<resource>.<group> of any type but those that a cluster needs to run, such as leases: remove other names from spec.hard", firstNames(names)))
 	case usage.Status != metav1.ConditionTrue:
 		return isFalse(usage.Reason, usage.Message)
 	case matched != nil && matched.Reason == placementv1.ReasonPartlyServed:

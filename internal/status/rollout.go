@@ -31,10 +31,12 @@ func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
 		return nil
 	}
 	if f.State.Err != nil && s != nil {
-		return isFalse(placementv1.ReasonRollingOut, "the newest version can't decide, so it is not rolled out further; see the Compiled and Replicated conditions; "+whereDecided(s))
+		return isFalse(placementv1.ReasonRollingOut, "the newest version can't decide, so it is not rolled out further; see the Compiled and "+
+			"Replicated conditions; "+whereDecided(s))
 	}
 	if f.RolloutPending {
-		return isFalse(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version before, as a ControllerRevision first; if it can't, remove spec.rollout to put the newest version in force everywhere")
+		return isFalse(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version before, as "+
+			"a ControllerRevision first; if it can't, remove spec.rollout to put the newest version in force everywhere")
 	}
 	reasons := map[placementv1.RolloutState]string{
 		placementv1.RolloutPaused: placementv1.ReasonRolloutPaused, placementv1.RolloutWaitingForApproval: placementv1.ReasonWaitingForApproval,
@@ -45,7 +47,8 @@ func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
 	case s.State == placementv1.RolloutComplete:
 		return isTrue(placementv1.ReasonRolledOut, fmt.Sprintf("revision %d decides everywhere", s.Revision))
 	case s.State == placementv1.RolloutRolledBack:
-		return isFalse(placementv1.ReasonRolledBack, fmt.Sprintf("revision %d decides everywhere, because spec.rollout.revision says so: remove it to roll out the version in the spec", s.Revision))
+		return isFalse(placementv1.ReasonRolledBack, fmt.Sprintf("revision %d decides everywhere, because spec.rollout.revision says so: "+
+			"remove it to roll out the version in the spec", s.Revision))
 	case ok:
 		return isFalse(reason, whereDecided(s)+": "+s.Message)
 	default:

@@ -31,8 +31,8 @@ const (
 	manyObjects = 5
 )
 
-// decided sets how many objects the policy matches and each rule decides. Until the leader has decided all of them, these are the numbers of an
-// earlier leader.
+// decided sets how many objects the policy matches and each rule decides. Until the leader has decided all of them, these are the numbers
+// of an earlier leader.
 func (s *setter) decided(old placementv1.PlacementPolicyStatus, f Facts) {
 	switch {
 	case !f.State.Policy.RemediatesExisting():
@@ -43,7 +43,8 @@ func (s *setter) decided(old placementv1.PlacementPolicyStatus, f Facts) {
 	}
 }
 
-// rules returns how many objects each rule decides: the rules of the version in force, and those that only an earlier version of a rollout has.
+// rules returns how many objects each rule decides: the rules of the version in force, and those that only an earlier version of a rollout
+// has.
 func (f Facts) rules() []placementv1.RuleStatus {
 	names := slices.Clone(f.State.Policy.Rules)
 	for _, name := range slices.Sorted(maps.Keys(f.Report.Rules)) {

@@ -70,8 +70,8 @@ type Finding struct {
 	holds bool
 }
 
-// Text returns the message with the position in the file of a policy of that name. Findings in rules have no position: their message names the
-// field.
+// Text returns the message with the position in the file of a policy of that name. Findings in rules have no position: their message names
+// the field.
 func (f Finding) Text(name string) string {
 	if f.Row == 0 {
 		return f.Message

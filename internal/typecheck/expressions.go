@@ -51,7 +51,8 @@ func CheckRules(rules []placementv1.Rule, kinds []Kind) Result {
 	return Result{Findings: found[:min(len(found), MaxFindings)], Total: len(found)}
 }
 
-// lackingIn says that objects of none of the kinds have a path; "" if those of one kind may have it. It prefers a message with a suggestion.
+// lackingIn says that objects of none of the kinds have a path; "" if those of one kind may have it. It prefers a message with a
+// suggestion.
 func lackingIn(kinds []Kind, path []string) (message string) {
 	for _, kind := range kinds {
 		next := lacking(kind.Type, path)
@@ -87,8 +88,8 @@ func lacking(t types.Type, path []string) string {
 	return ""
 }
 
-// meantBy returns the path that is probably meant by one whose i-th name the type does not have: with a level more, or with a similar name. It
-// returns nil if there is none.
+// meantBy returns the path that is probably meant by one whose i-th name the type does not have: with a level more, or with a similar name.
+// It returns nil if there is none.
 func meantBy(t types.Type, fields, path []string, i int) []string {
 	for _, between := range fields {
 		if inner := types.Select(t, between); slices.Contains(fieldsOf(inner), path[i]) {

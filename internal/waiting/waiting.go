@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package waiting says in words what existing objects wait for before remediation gives them what policies decide, when they go on, and which
-// command lets them go on. The status of policies and all commands of the plugin use these words.
+// Package waiting says in words what existing objects wait for before remediation gives them what policies decide, when they go on, and
+// which command lets them go on. The status of policies and all commands of the plugin use these words.
 package waiting
 
 import (
@@ -146,8 +146,8 @@ func (w Waits) String() string {
 	return out
 }
 
-// Of returns what an existing object of a namespace waits for at a time until remediation of a policy changes it. The status of the policy tells
-// of approvals and pauses. What only the leader knows, such as which objects are unavailable, is left out.
+// Of returns what an existing object of a namespace waits for at a time until remediation of a policy changes it. The status of the policy
+// tells of approvals and pauses. What only the leader knows, such as which objects are unavailable, is left out.
 func Of(p *placement.Policy, s placementv1.PlacementPolicyStatus, namespace string, now time.Time) (out Waits) {
 	switch p.Remediation {
 	case placementv1.RemediationManual, placementv1.RemediationNewOnly, placementv1.RemediationOff:

@@ -26,8 +26,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Nodes reads the nodes of a cluster. It reads from the API server each time, because nodes are watched only while a policy reads them. It is
-// safe for concurrent use.
+// Nodes reads the nodes of a cluster. It reads from the API server each time, because nodes are watched only while a policy reads them. It
+// is safe for concurrent use.
 type Nodes struct{ Client dynamic.Interface }
 
 // maxNodes is how many nodes are read.

@@ -118,7 +118,8 @@ func ownContent(obj *unstructured.Unstructured) map[string]any {
 }
 
 // readOf returns what policies read of an object; nil if there is none.
-func readOf(obj *unstructured.Unstructured, resource schema.GroupVersionResource, fields *projection.FieldSet, inventories *replication.Inventories) map[string]any {
+func readOf(obj *unstructured.Unstructured, resource schema.GroupVersionResource, fields *projection.FieldSet,
+	inventories *replication.Inventories) map[string]any {
 	if obj == nil {
 		return nil
 	}
@@ -151,7 +152,8 @@ func (q *question) pauses() []Finding {
 			where, there = " "+scope.String(), " there"
 		}
 		out = append(out, Finding{"PlacementPolicy " + name, false, fmt.Sprintf(
-			"%d of %d matched objects would be left denied, undecided, or without clusters, which is more than %d %%: Berth pauses the policy%s and moves none of its objects%s until the change is released",
+			"%d of %d matched objects would be left denied, undecided, or without clusters, which is more than %d %%: Berth pauses the policy%s "+
+				"and moves none of its objects%s until the change is released",
 			objects[name], matched, limit.Percent, where, there)})
 	}
 	return out

@@ -64,7 +64,8 @@ func (q *question) quotaFindings(ctx context.Context) ([]Finding, error) {
 			usage, known := used[i][name]
 			switch {
 			case !known && q.Recount:
-				out = append(out, Finding{describeQuota(obj), false, fmt.Sprintf("spec.hard[%s]: Berth counts nothing under this name, or the API server refuses it: kubectl apply says more", name)})
+				out = append(out, Finding{describeQuota(obj), false,
+					fmt.Sprintf("spec.hard[%s]: Berth counts nothing under this name, or the API server refuses it: kubectl apply says more", name)})
 			case !known:
 				out = append(out, Finding{describeQuota(obj), false, fmt.Sprintf("how much of %s is used is not known here: ask the cluster instead of a snapshot", name)})
 			case usage.Cmp(limit) > 0:
@@ -152,7 +153,10 @@ func (q *question) usage(ctx context.Context, quotas []placementv1.Quota, from s
 		if err != nil {
 			return nil, err
 		}
-		counted, err := quota.CountedNamespaces(obj, q.options.OwnNamespace, func(selector labels.Selector) ([]string, error) { return selected(ctx, from, selector) })
+		counted, err := quota.CountedNamespaces(obj, q.options.OwnNamespace, func(selector labels.Selector) ([]string,
+			error) {
+			return selected(ctx, from, selector)
+		})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", describeQuota(obj), err)
 		}

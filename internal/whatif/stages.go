@@ -56,7 +56,8 @@ func (q *question) stages(ctx context.Context, p *simulation.Policy) []Finding {
 		if before != nil && rollout.VersionDigest(before.Object.Spec) == version {
 			return nil
 		}
-		return []Finding{{object, false, fmt.Sprintf("revision %d is in force because of spec.rollout.revision: the version in the spec decides nothing until you remove this field", spec.Revision)}}
+		return []Finding{{object, false, fmt.Sprintf("revision %d is in force because of spec.rollout.revision: the version in the spec "+
+			"decides nothing until you remove this field", spec.Revision)}}
 	}
 	last := everywhere(before)
 	if p.Object.Status.Rollout != nil || len(spec.Stages) == 0 || last != nil && rollout.VersionDigest(last.Spec) == version {
@@ -83,7 +84,8 @@ func (q *question) stages(ctx context.Context, p *simulation.Policy) []Finding {
 	if last == nil {
 		until = "the policy matches nothing there"
 	}
-	return []Finding{{object, false, fmt.Sprintf("the change comes into force in stages: %s, and then %s. Until a namespace is reached, %s. This report has the state after the last stage",
+	return []Finding{{object, false, fmt.Sprintf("the change comes into force in stages: %s, and then %s. Until a namespace is reached, %s. "+
+		"This report has the state after the last stage",
 		strings.Join(parts, ", "), rest, until)}}
 }
 
@@ -99,7 +101,8 @@ func everywhere(p *simulation.Policy) *simulation.Version {
 }
 
 // movesByStage returns the number of objects for each stage of a policy, and of those in none, to which the policy gives other
-// values, at once or at their next update. It returns nil if the labels of a namespace are not known, for example because the user may not list namespaces.
+// values, at once or at their next update. It returns nil if the labels of a namespace are not known, for example because the user may not
+// list namespaces.
 func (q *question) movesByStage(ctx context.Context, p *simulation.Policy) []int {
 	// A stage with an invalid selector selects nothing.
 	stages, _ := rollout.NewStages(p.Name, p.Object.Spec.Rollout.Stages, field.NewPath("spec", "rollout", "stages"))

@@ -38,8 +38,8 @@ type Violation struct {
 	UID types.UID `json:"uid,omitempty"`
 	// Messages list the differences, or say why the policy denies the object, or why it can't decide.
 	Messages []string `json:"messages"`
-	// Waits says what the object waits for before remediation changes it, as the status of the policy does. Then it is no violation that anything
-	// has to be done about but that. It is empty if it does not wait.
+	// Waits says what the object waits for before remediation changes it, as the status of the policy does. Then it is no violation that
+	// anything has to be done about but that. It is empty if it does not wait.
 	Waits string `json:"waits,omitempty"`
 }
 
@@ -63,7 +63,8 @@ func Violations(ctx context.Context, s *simulation.Simulation, policy string) ([
 			if policy != "" && v.Policy.Name != policy || v.Policy.Remediation == placementv1.RemediationNewOnly {
 				continue
 			}
-			violation := Violation{Policy: v.Policy.Name, Resource: o.Resource.GroupResource().String(), Namespace: o.Namespace, Name: o.Content.GetName(), UID: o.Content.GetUID()}
+			violation := Violation{Policy: v.Policy.Name, Resource: o.Resource.GroupResource().String(), Namespace: o.Namespace,
+				Name: o.Content.GetName(), UID: o.Content.GetUID()}
 			if v.Err != nil {
 				violation.Messages = append(violation.Messages, "can't be decided: "+v.Err.Error())
 			}

@@ -305,7 +305,8 @@ func (q *question) pairs(ctx context.Context) ([]pair, error) {
 		}
 		if p.before == nil {
 			p.before = &state{}
-			if o := (simulation.Object{Resource: p.Resource, Namespace: p.Namespace, Content: cmp.Or(p.original, p.Content), Exists: true}); p.Exists || p.original != nil {
+			if o := (simulation.Object{Resource: p.Resource, Namespace: p.Namespace, Content: cmp.Or(p.original, p.Content),
+				Exists: true}); p.Exists || p.original != nil {
 				var err error
 				if p.before, err = stateOf(ctx, q.before, o, nil); err != nil {
 					return err

@@ -45,7 +45,8 @@ func Parse(w placementv1.RemediationWindow) (_ Window, field string, _ error) {
 	}
 	schedule, err := cron.ParseStandard(w.Start)
 	if err != nil {
-		return Window{}, "start", fmt.Errorf(`%w: five fields are expected, minute, hour, day of month, month, and day of week, such as "0 22 * * 1-5" for 22:00 from Monday to Friday`, err)
+		return Window{}, "start", fmt.Errorf(`%w: five fields are expected, minute, hour, day of month, month, and day of week, such as `+
+			`"0 22 * * 1-5" for 22:00 from Monday to Friday`, err)
 	}
 	at, ok := schedule.(*cron.SpecSchedule)
 	if !ok {

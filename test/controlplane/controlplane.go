@@ -95,9 +95,9 @@ type ControlPlane struct {
 }
 
 // Start starts a control plane with certificates of its own, on free loopback ports unless an address is given, and
-// returns when the API server is ready, the namespace default exists and, with ControllerManager, ServiceAccounts are made. Ending ctx aborts the start
-// and has no effect later. After an error nothing is left running; the error quotes the log of what failed. The
-// processes die with the caller's process, however that ends.
+// returns when the API server is ready, the namespace default exists and, with ControllerManager, ServiceAccounts are made. Ending ctx
+// aborts the start and has no effect later. After an error nothing is left running; the error quotes the log of what failed. The processes
+// die with the caller's process, however that ends.
 func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	binaries := map[string]string{}
 	for name, needed := range map[string]bool{

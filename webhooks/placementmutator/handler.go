@@ -280,12 +280,14 @@ func notTaken(obj *unstructured.Unstructured, changes []placement.Change) []stri
 			mistaken = fmt.Sprintf(", not %q", value)
 		}
 		out = append(out, fmt.Sprintf("%s: the value %s is not taken: a policy set it earlier, so it counts as the policy's, and not as requested. "+
-			"To request it, set it in one update with the annotation %s: \"true\"%s, of the object itself", c.Subject(), *c.To, placementv1.AsWrittenAnnotation, mistaken))
+			"To request it, set it in one update with the annotation %s: \"true\"%s, of the object itself", c.Subject(), *c.To,
+			placementv1.AsWrittenAnnotation, mistaken))
 	}
 	return out
 }
 
-func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstructured.Unstructured, outcome *placement.Outcome, denials, failures []string) (admission.Response, string) {
+func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstructured.Unstructured, outcome *placement.Outcome, denials,
+	failures []string) (admission.Response, string) {
 	switch {
 	case len(failures) > 0:
 		message := strings.Join(append(failures, denials...), "; ")

@@ -23,9 +23,9 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// refuseHolder returns why a request is denied that gives a delivered object to an object of another client, by which a system would carry it
-// to other clusters than the decided ones; "" if it does not. Systems take a new object before Berth has written what delivers it, and try
-// again after a denial. The holder that an existing object has already is not the request's.
+// refuseHolder returns why a request is denied that gives a delivered object to an object of another client, by which a system would carry
+// it to other clusters than the decided ones; "" if it does not. Systems take a new object before Berth has written what delivers it, and
+// try again after a denial. The holder that an existing object has already is not the request's.
 func (h *Handler) refuseHolder(decoded *objects, outcome *placement.Outcome) string {
 	if outcome.Object == nil {
 		return ""

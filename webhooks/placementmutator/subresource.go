@@ -62,7 +62,8 @@ func (h *Handler) decideSubresource(ctx context.Context, req admission.Request) 
 	u, err := h.updateOf(ctx, req)
 	resource := schema.GroupVersionResource(req.Resource)
 	if errors.Is(err, errUnknownScale) {
-		return admission.Allowed("").WithWarnings(fmt.Sprintf("kubectl scale of %s is not decided by Berth: %v", resource.GroupResource(), err)), metrics.AnswerAllowed
+		return admission.Allowed("").WithWarnings(fmt.Sprintf("kubectl scale of %s is not decided by Berth: %v", resource.GroupResource(), err)),
+			metrics.AnswerAllowed
 	}
 	if err != nil {
 		return h.undecidable(req, u.after, err)

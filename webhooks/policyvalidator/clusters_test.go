@@ -255,8 +255,8 @@ func TestNoticeOfClustersThatAreNotReady(t *testing.T) {
 	}
 }
 
-// TestWarnOfIdleSources checks that a policy that reads clusters is warned of, and not refused, while a source of the manager's configuration
-// selects nothing.
+// TestWarnOfIdleSources checks that a policy that reads clusters is warned of, and not refused, while a source of the manager's
+// configuration selects nothing.
 func TestWarnOfIdleSources(t *testing.T) {
 	for rego, want := range map[string]string{
 		"clusters contains n if some n, _ in data.clusters":                       "clusterSources[0] selects nothing, so that the policy gets no cluster from there",

@@ -33,7 +33,8 @@ import (
 // checkTypes returns the findings of the type checker. They are errors if the policy is strict; otherwise they are
 // warnings, without those that the policy's own warnings contain. If the types can't be checked, a strict policy is
 // refused, and any other is accepted with a warning. err asks the client to retry because the schemas can't be read.
-func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (warnings admission.Warnings, errs field.ErrorList, err error) {
+func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv1.PlacementPolicySpec,
+	bound policy.Bindings) (warnings admission.Warnings, errs field.ErrorList, err error) {
 	if v.Types == nil {
 		return nil, nil, nil
 	}
@@ -56,7 +57,8 @@ func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv
 		}
 	}
 	if report.Unchecked != "" {
-		add(fmt.Sprintf("the types of the policy are not checked: %s; split expressions that compare or merge whole objects, or read single fields instead", report.Unchecked))
+		add(fmt.Sprintf("the types of the policy are not checked: %s; split expressions that compare or merge whole objects, or read single "+
+			"fields instead", report.Unchecked))
 	}
 	for _, finding := range report.Findings {
 		if finding.Warned && !spec.Strict {

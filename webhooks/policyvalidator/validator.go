@@ -93,8 +93,8 @@ type Validator struct {
 	ClusterPredicates []string
 	// Clusters reads the existing clusters. If it is nil, they are not checked.
 	Clusters findings.Clusters
-	// Nodes reads the nodes, and PriorityClasses lists the priority classes. What rules compare of nodes, and the classes that they set, are not
-	// compared with them if they are nil.
+	// Nodes reads the nodes, and PriorityClasses lists the priority classes. What rules compare of nodes, and the classes that they set, are
+	// not compared with them if they are nil.
 	Nodes           findings.Nodes
 	PriorityClasses findings.Classes
 	// Groups returns the groups of the budgets of all policies but one. If it is nil, groups are not checked.
@@ -271,7 +271,8 @@ func (v *Validator) finder() *findings.Finder {
 // bind binds a policy, and returns warnings about types that are read and not served. An ambiguous
 // name is an error. In an update that changes the source, so is a type that is not served and that the earlier version
 // does not read.
-func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, name string, module *policy.Module, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (*policy.Binding, admission.Warnings, error) {
+func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, name string, module *policy.Module,
+	spec placementv1.PlacementPolicySpec, bound policy.Bindings) (*policy.Binding, admission.Warnings, error) {
 	binding, err := policy.BindToCurrent(ctx, name, module, spec.Replicate, v.Catalog, bound)
 	if err != nil {
 		return nil, nil, err
@@ -288,7 +289,8 @@ func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, 
 	for i, read := range binding.Missing {
 		names[i] = read.Explained() + v.Catalog.Served().SuggestPlural(read.Plural)
 	}
-	return binding, admission.Warnings{fmt.Sprintf("the policy reads %s, which the API server does not serve: what it matches is not decided until that is installed", strings.Join(names, ", "))}, nil
+	return binding, admission.Warnings{fmt.Sprintf("the policy reads %s, which the API server does not serve: what it matches is not "+
+		"decided until that is installed", strings.Join(names, ", "))}, nil
 }
 
 // missesMore returns those reads of unserved types that the earlier version does not have.
@@ -335,7 +337,8 @@ func refuseRule(old, obj *placementv1.PlacementPolicy, r *policy.Remote, path *f
 	pkg := *r.Document
 	pkg.Path, pkg.RawPath = strings.TrimSuffix(at, "/"+rule), ""
 	return field.ErrorList{field.Invalid(path.Child("remote", "url"), obj.Spec.Remote.URL, fmt.Sprintf(
-		"names the rule %s, and Berth asks for the package that has it: write %s. Berth reads its rules %s", rule, pkg.String(), strings.Join(language.ContractRules, ", ")))}
+		"names the rule %s, and Berth asks for the package that has it: write %s. Berth reads its rules %s", rule, pkg.String(),
+		strings.Join(language.ContractRules, ", ")))}
 }
 
 // warnOfSecrets warns about Secrets that an engine needs and that are missing or incomplete. They may be created after

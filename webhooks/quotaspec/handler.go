@@ -178,7 +178,8 @@ func suggestLimited(t schema.GroupResource, served *match.ServedTypes) string {
 }
 
 // warnOfType warns if a type is not served as a namespaced type. meant suggests what is probably meant.
-func (h *Handler) warnOfType(ctx context.Context, t schema.GroupResource, field, consequence string, meant func(schema.GroupResource, *match.ServedTypes) string) []string {
+func (h *Handler) warnOfType(ctx context.Context, t schema.GroupResource, field, consequence string, meant func(schema.GroupResource,
+	*match.ServedTypes) string) []string {
 	if h.Catalog.Served().Namespaced(t) {
 		return nil
 	}
@@ -195,7 +196,8 @@ func (h *Handler) warnOfClasses(ctx context.Context, requirements []placementv1.
 	}
 	return slices.Concat(
 		warnOfKind(ctx, h.Classes, "PriorityClass", "no pod has it until it is created", field, unknown(corev1.ResourceQuotaScopePriorityClass)),
-		warnOfKind(ctx, h.VolumeAttributesClasses, "VolumeAttributesClass", "no claim can use it until it is created", field, unknown(corev1.ResourceQuotaScopeVolumeAttributesClass)),
+		warnOfKind(ctx, h.VolumeAttributesClasses, "VolumeAttributesClass", "no claim can use it until it is created", field,
+			unknown(corev1.ResourceQuotaScopeVolumeAttributesClass)),
 	)
 }
 

@@ -338,7 +338,8 @@ type evaluation struct {
 // evaluate evaluates the policy on some fields of the input. It waits for an evaluation
 // slot. before is a cached decision for the same input and data, whose node reports may be outdated; nil for
 // none.
-func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields *projection.FieldSet, input map[string]any, before *cachedDecision) (evaluation, error) {
+func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields *projection.FieldSet, input map[string]any,
+	before *cachedDecision) (evaluation, error) {
 	if err := engine.CheckInput(fields, input, p.module.InputBytes); err != nil {
 		return evaluation{}, err
 	}
@@ -436,12 +437,14 @@ func (p *evaluator) newCaller(state evaluationState) *predicateCaller {
 
 // evaluateRules evaluates the decision contract's rules on the caller's snapshot, with the rule cache of chosen. It adds the choices of
 // clusters.
-func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, input ast.Value, chosen *choices, more ...rego.EvalOption) (placement.Decision, error) {
+func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, input ast.Value, chosen *choices,
+	more ...rego.EvalOption) (placement.Decision, error) {
 	if p.query == nil {
 		return placement.Decision{}, nil
 	}
 	options := []rego.EvalOption{
-		rego.EvalParsedInput(input), rego.EvalTransaction(p.view.transaction(caller.snapshot, caller.tolerated)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(boundedJSON),
+		rego.EvalParsedInput(input), rego.EvalTransaction(p.view.transaction(caller.snapshot, caller.tolerated)),
+		rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(boundedJSON),
 	}
 	options = append(options, more...)
 	ctx = context.WithValue(context.WithValue(ctx, predicateCallerKey{}, caller), choicesKey{}, chosen)

@@ -32,7 +32,8 @@ import (
 // checkDecision checks a decision against the candidates of spec.predicates. It adds an error, which denies the object,
 // if no candidate is feasible. It removes clusters that are not feasible. The caller must own the decision, because
 // checkDecision changes it.
-func (c *predicateCaller) checkDecision(ctx context.Context, candidates placementv1.PredicateCandidates, input ast.Value, d placement.Decision) (placement.Decision, error) {
+func (c *predicateCaller) checkDecision(ctx context.Context, candidates placementv1.PredicateCandidates, input ast.Value,
+	d placement.Decision) (placement.Decision, error) {
 	w, err := c.scheduledWorkload(input, d)
 	if err != nil {
 		return d, fmt.Errorf("spec.predicates: the object is not to be placed: %w", err)

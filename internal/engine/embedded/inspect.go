@@ -97,7 +97,8 @@ func (i *Inspection) Solve(ctx context.Context, body ast.Body, imports []*ast.Im
 		return nil, false, err
 	}
 	results, err := query.Eval(context.WithValue(ctx, predicateCallerKey{}, i.caller), rego.EvalParsedInput(i.input),
-		rego.EvalTransaction(i.evaluator.view.transaction(i.caller.snapshot, i.caller.tolerated)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(boundedJSON))
+		rego.EvalTransaction(i.evaluator.view.transaction(i.caller.snapshot, i.caller.tolerated)), rego.EvalMetrics(metrics.NoOp()),
+		rego.EvalGenerateJSON(boundedJSON))
 	if err != nil || len(results) == 0 {
 		return nil, false, err
 	}

@@ -295,8 +295,8 @@ func TestWhyNot(t *testing.T) {
 	})
 }
 
-// TestDecidingRule checks that decisions have the name of the rule that decides, with one text for all, and that the same Rego of an author has
-// none.
+// TestDecidingRule checks that decisions have the name of the rule that decides, with one text for all, and that the same Rego of an author
+// has none.
 func TestDecidingRule(t *testing.T) {
 	const rules = `[{name: gone, when: {objectSelector: {matchLabels: {team: bank}}}}, {name: none, when: {objectSelector: {matchLabels: {team: shop}}}, ` +
 		`require: [{label: pci, operator: Gt, values: ["9"]}], otherwise: NextRule}, {name: eu, when: {annotations: [{key: pci, operator: Exists}]}, require: [{field: region, operator: In, values: [eu]}]}]`

@@ -50,7 +50,8 @@ func (p *evaluator) WhyNot(ctx context.Context, input map[string]any, clusters [
 	for i, name := range clusters {
 		names[i] = ast.StringTerm(name)
 	}
-	body, err := ast.ParseBodyWithOpts(fmt.Sprintf("known := {name | some name in %[1]s; data.clusters[name]}; lacks := {name: text | some name in %[1]s; text := %[2]s[name]}",
+	body, err := ast.ParseBodyWithOpts(fmt.Sprintf("known := {name | some name in %[1]s; data.clusters[name]}; lacks := {name: text | some "+
+		"name in %[1]s; text := %[2]s[name]}",
 		ast.SetTerm(names...), rules.Lacks(rule)), ast.ParserOptions{RegoVersion: ast.RegoV1})
 	if err != nil {
 		return nil

@@ -92,7 +92,8 @@ func (s *objects) ensureParents(ctx context.Context, r schema.GroupVersionResour
 		if s.parents[parent] {
 			continue
 		}
-		_, err := s.session.send(ctx, opaclient.Request{Method: http.MethodPut, URL: opaclient.APIURL(s.session.base, append([]string{"data"}, parent.names()...)...), Body: []byte("{}"), IfAbsent: true})
+		_, err := s.session.send(ctx, opaclient.Request{Method: http.MethodPut, URL: opaclient.APIURL(s.session.base,
+			append([]string{"data"}, parent.names()...)...), Body: []byte("{}"), IfAbsent: true})
 		if err != nil && statusOf(err) != http.StatusNotModified {
 			return err
 		}
@@ -282,7 +283,8 @@ func (s *objects) sendChanges(ctx context.Context) (bool, error) {
 func (s *objects) poll(ctx context.Context) error {
 	s.polls++
 	for _, names := range s.mirror.samples(s.polls) {
-		answer, err := s.session.send(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.APIURL(s.session.base, append([]string{"data"}, names...)...), Limit: maxListing})
+		answer, err := s.session.send(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.APIURL(s.session.base,
+			append([]string{"data"}, names...)...), Limit: maxListing})
 		switch {
 		case statusOf(err) == http.StatusNotFound:
 			return errLost

@@ -257,7 +257,8 @@ func (a *analyser) unresolved(ref ast.Ref, prefix string) {
 	if a.dynamic {
 		return
 	}
-	a.fail(ref, fmt.Sprintf("%s reads resource types that only evaluation knows (all of %s): name the type in the policy's text, or list the types under spec.replicate", ref, prefix))
+	a.fail(ref, fmt.Sprintf("%s reads resource types that only evaluation knows (all of %s): name the type in the policy's text, or list "+
+		"the types under spec.replicate", ref, prefix))
 }
 
 func (a *analyser) fail(ref ast.Ref, message string) {

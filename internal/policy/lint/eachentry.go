@@ -232,7 +232,8 @@ func (n *names) mismatch(expr *ast.Expr, entry int) (c eachEntry, ok bool) {
 	if !n.ofObject(subject, map[ast.Var]bool{}) {
 		return c, false
 	}
-	if c.message = "If one that matches is enough, write a rule such as ok(x) if { some entry in ...; ... }, and not ok(x) here"; expr.Operator().String() == ast.NotEqual.Name {
+	c.message = "If one that matches is enough, write a rule such as ok(x) if { some entry in ...; ... }, and not ok(x) here"
+	if expr.Operator().String() == ast.NotEqual.Name {
 		c.message = fmt.Sprintf("If one that is equal is enough, write not %s in the collection", subject)
 	}
 	return c, true

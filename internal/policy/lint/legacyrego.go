@@ -86,7 +86,8 @@ func dynamicKeys(expr *ast.Expr) []ast.Ref {
 	ast.WalkRefs(expr, func(ref ast.Ref) bool {
 		for _, term := range ref[1:] {
 			key, ok := term.Value.(ast.Ref)
-			if ok && (key.HasPrefix(ast.InputRootRef) || key.HasPrefix(ast.DefaultRootRef)) && len(key) > 1 && !slices.ContainsFunc(alwaysDefined, func(ref ast.Ref) bool { return ref.Equal(key) }) {
+			if ok && (key.HasPrefix(ast.InputRootRef) || key.HasPrefix(ast.DefaultRootRef)) && len(key) > 1 && !slices.ContainsFunc(alwaysDefined,
+				func(ref ast.Ref) bool { return ref.Equal(key) }) {
 				out = append(out, key)
 			}
 		}

@@ -253,7 +253,8 @@ func swapped(c funcCall, second *ast.Term) string {
 	if c.operator == ast.EndsWith.Name {
 		what = "ends"
 	}
-	return fmt.Sprintf("%s(%s, %s) is true if the constant %s %s with the other argument. The first argument is the text in which it looks: did you mean %s(%s, %s)?",
+	return fmt.Sprintf("%s(%s, %s) is true if the constant %s %s with the other argument. The first argument is the text in which it looks: "+
+		"did you mean %s(%s, %s)?",
 		c.operator, c.operands[0], c.operands[1], c.operands[0], what, c.operator, c.operands[1], c.operands[0])
 }
 

@@ -32,7 +32,8 @@ import (
 func (r *Report) checkManyValues(module *ast.Module) {
 	for _, rule := range module.Rules {
 		name := language.RuleName(rule)
-		if name != language.RuleAnnotations && name != language.RuleLabels && name != language.RuleScheduling || rule.Head.RuleKind() != ast.SingleValue || !rule.Head.Ref().IsGround() {
+		if name != language.RuleAnnotations && name != language.RuleLabels && name != language.RuleScheduling ||
+			rule.Head.RuleKind() != ast.SingleValue || !rule.Head.Ref().IsGround() {
 			continue
 		}
 		for clause := rule; clause != nil; clause = clause.Else {

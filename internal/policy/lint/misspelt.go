@@ -31,10 +31,12 @@ import (
 
 // foreignRules maps rule names that other tools evaluate to the contract rules to use instead.
 var foreignRules = map[string]string{
-	"deny": language.RuleErrors, "denied": language.RuleErrors, "denies": language.RuleErrors, "violation": language.RuleErrors, "violations": language.RuleErrors, "reject": language.RuleErrors,
+	"deny": language.RuleErrors, "denied": language.RuleErrors, "denies": language.RuleErrors, "violation": language.RuleErrors,
+	"violations": language.RuleErrors, "reject": language.RuleErrors,
 	"warn":  language.RuleWarnings,
-	"patch": language.RuleAnnotations + " or " + language.RuleLabels, "patches": language.RuleAnnotations + " or " + language.RuleLabels, "mutate": language.RuleAnnotations + " or " + language.RuleLabels,
-	"allow": language.RuleErrors + "? Without " + language.RuleErrors + " everything is allowed",
+	"patch": language.RuleAnnotations + " or " + language.RuleLabels, "patches": language.RuleAnnotations + " or " + language.RuleLabels,
+	"mutate": language.RuleAnnotations + " or " + language.RuleLabels,
+	"allow":  language.RuleErrors + "? Without " + language.RuleErrors + " everything is allowed",
 }
 
 // checkUnused finds the rules and functions that no contract rule uses, directly or indirectly. It warns about rules whose
@@ -49,9 +51,11 @@ func (r *Report) checkUnused(module *ast.Module, used map[string]bool) {
 		}
 		switch meant := suggestRule(name); {
 		case meant == "" && len(used) > 0 && !strings.HasPrefix(name, "test_"):
-			r.Unused = append(r.Unused, Finding{Position: PositionOf(rule.Head.Location), Message: "the rule " + name + " has no effect: no rule that Berth evaluates uses it"})
+			r.Unused = append(r.Unused, Finding{Position: PositionOf(rule.Head.Location), Message: "the rule " + name +
+				" has no effect: no rule that Berth evaluates uses it"})
 		case meant != "" && len(rule.Head.Args) == 0 && (len(ref) == 1 || ref[1].IsGround()):
-			r.warnAt(rule.Head.Location, fmt.Sprintf("the rule %s decides nothing: Berth evaluates %s. Did you mean %s", name, strings.Join(language.ContractRules, ", "), meant))
+			r.warnAt(rule.Head.Location, fmt.Sprintf("the rule %s decides nothing: Berth evaluates %s. Did you mean %s", name,
+				strings.Join(language.ContractRules, ", "), meant))
 			r.NoEffect = append(r.NoEffect, r.Warnings[len(r.Warnings)-1])
 		default:
 			continue

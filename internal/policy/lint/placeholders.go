@@ -62,8 +62,8 @@ func (r *Report) checkPlaceholders(parsed *ast.Module, used map[string]bool) {
 	}
 }
 
-// walkValues calls check with the strings in the heads of a rule and its else clauses, and with the strings that their bodies assign to variables.
-// Strings that a body compares, or passes to functions, are not values.
+// walkValues calls check with the strings in the heads of a rule and its else clauses, and with the strings that their bodies assign to
+// variables. Strings that a body compares, or passes to functions, are not values.
 func walkValues(rule *ast.Rule, check func(text *ast.Term, value string)) {
 	ast.NewGenericVisitor(func(x any) bool {
 		switch x := x.(type) {

@@ -143,7 +143,8 @@ func (g *Generator) place() string {
 // judged generates a call of a predicate, or a reference into its result.
 func (g *Generator) judged() string {
 	of := g.one(func() string { return "input" }, func() string { return "input" }, func() string { return "input.c" }, g.variable, func() string {
-		return g.Of(`{"metadata": input.metadata, "spec": input.spec}`, `object.union(input, {"metadata": {"labels": {"a": "a"}}})`, `{"spec": {"nodeSelector": {"a": "b"}}}`)
+		return g.Of(`{"metadata": input.metadata, "spec": input.spec}`, `object.union(input, {"metadata": {"labels": {"a": "a"}}})`,
+			`{"spec": {"nodeSelector": {"a": "b"}}}`)
 	})
 	candidates := g.one(func() string { return `"*"` }, func() string { return `"*"` }, func() string { return `["a", "c"]` },
 		func() string { return g.Of(`{"matchLabels": {"a": "b"}}`, "input.b", `{"a", "b"}`, "[]") }, g.variable)
@@ -232,11 +233,13 @@ func (g *Generator) term() string {
 	case 6, 7:
 		return g.comprehension()
 	case 8:
-		return fmt.Sprintf("%s(%s)", g.Of("count", "object.keys", "type_name", "is_object", "is_string", "json.marshal", "sort", "sum", "to_number", "upper"), g.place())
+		return fmt.Sprintf("%s(%s)", g.Of("count", "object.keys", "type_name", "is_object", "is_string", "json.marshal", "sort", "sum",
+			"to_number", "upper"), g.place())
 	case 9:
 		return fmt.Sprintf(`sprintf("%%v", [%s])`, g.term())
 	case 10:
-		return fmt.Sprintf("%s(%s, %s)", g.Of("object.union", "array.concat", "object.filter", "object.remove", "json.filter", "concat"), g.place(), g.one(g.place, func() string { return `["a"]` }))
+		return fmt.Sprintf("%s(%s, %s)", g.Of("object.union", "array.concat", "object.filter", "object.remove", "json.filter", "concat"),
+			g.place(), g.one(g.place, func() string { return `["a"]` }))
 	case 11:
 		return fmt.Sprintf("(%s == %s)", g.place(), g.term())
 	case 12:

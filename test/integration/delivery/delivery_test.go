@@ -301,7 +301,8 @@ var _ = Describe("Delivery", func() {
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 	})
 
-	// Consumers delete the workload of a cluster that is in no list for a moment: https://github.com/open-cluster-management-io/ocm/issues/1346
+	// Consumers delete the workload of a cluster that is in no list for a moment:
+	// https://github.com/open-cluster-management-io/ocm/issues/1346
 	It("keeps each of more than 100 clusters in its list when others join and leave", func(ctx SpecContext) {
 		var names []string
 		for i := range 110 {

@@ -134,7 +134,8 @@ func orphaned() map[string]any {
 	return out
 }
 
-// evict waits until the admission check of a Workload is to be retried, and evicts the Workload, as Kueue does. Then quota is reserved again.
+// evict waits until the admission check of a Workload is to be retried, and evicts the Workload, as Kueue does. Then quota is reserved
+// again.
 func evict(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	Eventually(func(ctx context.Context) (any, error) {
@@ -221,8 +222,8 @@ var _ = Describe("Placement objects with a status", func() {
 		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("a", "b")))
 	})
 
-	// A Workload that waits for quota has the clusters of an earlier decision until it is patched, which took 70 seconds for 265 Workloads on a busy
-	// machine. Kueue reserves quota meanwhile.
+	// A Workload that waits for quota has the clusters of an earlier decision until it is patched, which took 70 seconds for 265 Workloads on
+	// a busy machine. Kueue reserves quota meanwhile.
 	It("of Kueue are not nominated for clusters that policies do not decide any more", func(ctx SpecContext) {
 		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
 		p := fl.native(workload, "workloads", namespace)
@@ -243,8 +244,8 @@ var _ = Describe("Placement objects with a status", func() {
 		Eventually(nominated).WithContext(ctx).WithArguments(namespace).Should(Equal(fl.clusters("b")))
 	})
 
-	// For 20 seconds after a kill of Berth, Berth nominated Workloads for the clusters of earlier decisions. In this spec, a policy whose engine
-	// does not respond keeps Berth from deciding the Workload again.
+	// For 20 seconds after a kill of Berth, Berth nominated Workloads for the clusters of earlier decisions. In this spec, a policy whose
+	// engine does not respond keeps Berth from deciding the Workload again.
 	It("of Kueue are not nominated after a restart before they are decided", Serial, func(ctx SpecContext) {
 		var held atomic.Bool
 		asked, release := make(chan struct{}, 100), make(chan struct{})

@@ -41,8 +41,8 @@ var toOpenClusterManagement = placementv1.Delivery{OpenClusterManagement: &place
 
 // replicaSet does with the Placement of a namespace what a ManifestWorkReplicaSet of Open Cluster Management does: while the Placement
 // exists, there is a ManifestWork in each cluster that its PlacementDecisions have, and in no other. While it does not exist, all stay.
-// It follows manifestworkreplicaset_deploy_reconcile.go of Open Cluster Management, commit 00f84c32b, after version 1.3.1. As there, each of
-// the kinds has a watch of its own.
+// It follows manifestworkreplicaset_deploy_reconcile.go of Open Cluster Management, commit 00f84c32b, after version 1.3.1. As there, each
+// of the kinds has a watch of its own.
 type replicaSet struct {
 	mu        sync.Mutex
 	placement bool
@@ -238,8 +238,8 @@ func (fl fleet) derive(ctx context.Context, name, namespace string) {
 	DeferCleanup(f.Client.Delete, o)
 }
 
-// carryManifestWork creates the ManifestWork by which a ManifestWorkReplicaSet brings a workload to a cluster. Its agent has applied it, and reports
-// the number of its two replicas that are ready. removed plays the agent that removes it.
+// carryManifestWork creates the ManifestWork by which a ManifestWorkReplicaSet brings a workload to a cluster. Its agent has applied it,
+// and reports the number of its two replicas that are ready. removed plays the agent that removes it.
 func carryManifestWork(ctx context.Context, namespace, placement, cluster string, ready int64) (report func(ready int64), removed func()) {
 	GinkgoHelper()
 	o := framework.NewObject(manifestWork.GroupVersionKind, cluster, "web", nil)

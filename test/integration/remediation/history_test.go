@@ -32,7 +32,8 @@ import (
 	"github.com/berth-dev/berth/test/framework"
 )
 
-// history is a world that changes at random: clusters, policies and their rollouts, objects that developers create, update, and delete, and leaders.
+// history is a world that changes at random: clusters, policies and their rollouts, objects that developers create, update, and delete, and
+// leaders.
 type history struct {
 	*rand.Rand
 	fleet, namespace string
