@@ -175,8 +175,8 @@ func (c *Controller) policiesNeeding(resource schema.GroupVersionResource) []str
 // waiting version comes after the version that it replaces.
 func needsOf(registry *placement.Registry) []push.PolicyNeeds {
 	var out []push.PolicyNeeds
-	for name, standing := range registry.All() {
-		for _, b := range standing.Bindings() {
+	for name, state := range registry.All() {
+		for _, b := range state.Bindings() {
 			if b.Remote != nil && b.Remote.NeedsPush() {
 				out = append(out, push.PolicyNeeds{Policy: name, Remote: b.Remote, Types: b.PushedTypes})
 			}

@@ -57,8 +57,8 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// Supply pushes data and modules to remote engines, and knows the state of that.
-type Supply interface {
+// Pusher pushes data and modules to remote engines, and knows the state of that.
+type Pusher interface {
 	// State returns the state of the watch on a type that a policy needs in its remote engine, and how many objects of
 	// the type are there.
 	State(policy string, resource schema.GroupVersionResource) (watches.State, int)
@@ -140,7 +140,7 @@ type Deps struct {
 	Registry      *placement.Registry
 	Replication   Replication
 	Clusters      Clusters
-	Supply        Supply
+	Pusher        Pusher
 	RemoteEngines RemoteEngines
 	Webhooks      Webhooks
 	Remediator    Remediator
@@ -491,12 +491,12 @@ func (c *Controller) loaded(obj *placementv1.PlacementPolicy, f *status.Facts) {
 	remote, isRemote := f.State.Policy.Remote()
 	if isRemote {
 		f.Health = new(remote.Health())
-		f.SupplyErr, f.Settled = c.Supply.Failure(obj.Name), c.RemoteEngines.DataReady(f.State.Binding)
+		f.PushErr, f.Settled = c.Pusher.Failure(obj.Name), c.RemoteEngines.DataReady(f.State.Binding)
 	}
 	if b := f.State.Binding; b != nil {
 		c.reads(obj.Name, b, f)
 		if isRemote {
-			f.Ambiguous = c.Supply.Ambiguous(b.PushedTypes)
+			f.Ambiguous = c.Pusher.Ambiguous(b.PushedTypes)
 		} else {
 			f.Ambiguous = c.Clusters.Ambiguous(b.Clusters)
 		}
@@ -521,6 +521,6 @@ func (c *Controller) reads(name string, b *policy.Binding, f *status.Facts) {
 		f.World[r] = replica(c.Replication.PredicateState(r, fields))
 	}
 	for _, r := range b.PushedTypes {
-		f.Pushed[r.GroupVersionResource] = replica(c.Supply.State(name, r.GroupVersionResource))
+		f.Pushed[r.GroupVersionResource] = replica(c.Pusher.State(name, r.GroupVersionResource))
 	}
 }

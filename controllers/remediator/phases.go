@@ -218,7 +218,7 @@ func (c *Controller) record(ctx context.Context, s *scope) bool {
 // the ledger gets to know who.
 func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 	judged := c.Scheduler.Judge(c.Clock.Now(), s.key, remediation.Decided{Object: s.object, Verdicts: s.outcome.Verdicts, Decisions: s.decisions})
-	if judged.Standing == remediation.Settling {
+	if judged.Stability == remediation.Settling {
 		return judged.TooOften
 	}
 	s.retryWithin(judged.Again)
@@ -226,7 +226,7 @@ func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
 		return true
 	}
 	why := "its decision changes after each patch"
-	if judged.Standing == remediation.Contested {
+	if judged.Stability == remediation.Contested {
 		by := "another client"
 		// The cached object does not have the field managers.
 		live, err := c.Client.Resource(s.key.Resource).Namespace(s.key.Namespace).Get(ctx, s.key.Name, metav1.GetOptions{})

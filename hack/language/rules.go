@@ -79,10 +79,15 @@ var exceptions = []exception{
 
 // bannedNames maps words of identifiers and of names of files to what contributors write instead.
 var bannedNames = map[string]string{
-	"fare":    `the state, such as "failed"`,
-	"fares":   `the state, such as "failed"`,
-	"fed":     `"replicated" or "pushed"`,
-	"whoever": `the actor, such as "caller"`,
+	"fare":     `the state, such as "failed"`,
+	"fares":    `the state, such as "failed"`,
+	"fed":      `"replicated" or "pushed"`,
+	"holdings": `"manifest"`,
+	"seat":     `"slot"`,
+	"seats":    `"slots"`,
+	"standing": `"existing", "state", or what it is`,
+	"supply":   `"push" or "replicate"`,
+	"whoever":  `the actor, such as "caller"`,
 }
 
 // foreignNames lists the identifiers of other projects that comments name, and that nothing else in the repository has.

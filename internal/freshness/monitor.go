@@ -226,8 +226,8 @@ func (m *Monitor) list(ctx context.Context) ([]metav1.PartialObjectMetadata, err
 // loaded returns the policies that this replica has loaded.
 func (m *Monitor) loaded() map[string]placement.LoadedVersion {
 	out := map[string]placement.LoadedVersion{}
-	for name, standing := range m.options.Registry.All() {
-		out[name] = standing.Loaded
+	for name, state := range m.options.Registry.All() {
+		out[name] = state.Loaded
 	}
 	return out
 }

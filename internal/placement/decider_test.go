@@ -407,8 +407,8 @@ func TestRegistry(t *testing.T) {
 	before := r.InForce()
 	r.Set("b", &placement.PolicyState{Policy: &placement.Policy{Name: "b", Generation: 1}})
 	r.Set("a", &placement.PolicyState{Policy: &placement.Policy{Name: "a", Generation: 1}, Err: errors.New("x")})
-	standing := &placement.PolicyState{Policy: &placement.Policy{Name: "b", Generation: 2}}
-	r.Set("b", standing)
+	existing := &placement.PolicyState{Policy: &placement.Policy{Name: "b", Generation: 2}}
+	r.Set("b", existing)
 	var inForce []string
 	for _, p := range r.InForce() {
 		inForce = append(inForce, name(p))
@@ -416,7 +416,7 @@ func TestRegistry(t *testing.T) {
 	if diff := cmp.Diff([]string{"a1", "b2"}, inForce); diff != "" {
 		t.Errorf("in force (-want +got):\n%s", diff)
 	}
-	if r.Get("b") != standing || r.Get("c") != nil || len(before) != 0 {
+	if r.Get("b") != existing || r.Get("c") != nil || len(before) != 0 {
 		t.Errorf("standings of b and c are %v, %v; before the first, %v were in force", r.Get("b"), r.Get("c"), before)
 	}
 	var all []string

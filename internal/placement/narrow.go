@@ -102,12 +102,12 @@ type clusterShares struct {
 func (m *merger) mergeClusters(values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	asks := func(v *Verdict) bool { return v.Err == nil && v.Decision.Clusters != nil }
-	entry, standing := m.intent.applied.Annotations[key]
-	if !standing && !slices.ContainsFunc(m.verdicts, asks) {
+	entry, hasEntry := m.intent.applied.Annotations[key]
+	if !hasEntry && !slices.ContainsFunc(m.verdicts, asks) {
 		return
 	}
 	requested, current := optional(values, key), optional(m.intent.current[fieldAnnotations], key)
-	shares := m.clusterShares(entry, standing)
+	shares := m.clusterShares(entry, hasEntry)
 	asked := m.askedFor(requested)
 	next, err := asked.join(shares.counted)
 	if err != nil && shares.decided {
@@ -120,7 +120,7 @@ func (m *merger) mergeClusters(values map[string]string) {
 		for _, v := range shares.moved {
 			m.changeClusters(v, current, next)
 		}
-		if _, recorded := m.next.Annotations[key]; recorded && (!standing || entry.By == "") && m.request.Old == m.request.Object && ptr.Equal(current, next) {
+		if _, recorded := m.next.Annotations[key]; recorded && (!hasEntry || entry.By == "") && m.request.Old == m.request.Object && ptr.Equal(current, next) {
 			// Only the record is missing in an existing object, or that a policy decided.
 			m.change(shares.moved[0], Change{Field: fieldAnnotations, Key: key, From: current, To: next})
 		}
@@ -143,10 +143,10 @@ func (d *Decider) Decided(obj *unstructured.Unstructured, namespace string) bool
 	return recorded && entry.By != "" && digest(obj.GetAnnotations()[key]) == entry.Set
 }
 
-// clusterShares determines which clusters each enforced policy allows. entry is the annotation's record entry; standing
+// clusterShares determines which clusters each enforced policy allows. entry is the annotation's record entry; hasEntry
 // reports whether there is one.
-func (m *merger) clusterShares(entry overwritten, standing bool) clusterShares {
-	before, unowned := m.allowedBefore(entry, standing)
+func (m *merger) clusterShares(entry overwritten, hasEntry bool) clusterShares {
+	before, unowned := m.allowedBefore(entry, hasEntry)
 	var out clusterShares
 	var fresh []*Verdict
 	for _, v := range m.verdicts {
@@ -188,8 +188,8 @@ func (m *merger) clusterShares(entry overwritten, standing bool) clusterShares {
 
 // allowedBefore returns the clusters that each policy allowed when it was last followed, by policy name. unowned reports whether the
 // record has an entry for clusters that no policy decided for the stored object: the first policy that can decide ends that.
-func (m *merger) allowedBefore(entry overwritten, standing bool) (allowed map[string][]string, unowned bool) {
-	if !standing {
+func (m *merger) allowedBefore(entry overwritten, hasEntry bool) (allowed map[string][]string, unowned bool) {
+	if !hasEntry {
 		return m.intent.applied.Clusters, false
 	}
 	by, allowed := m.decidedBefore(entry)
@@ -266,7 +266,7 @@ func (m *merger) currentClusters() []string {
 func (m *merger) leaveClusters(values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	m.leave(fieldAnnotations, key, values)
-	if entry, standing := m.next.Annotations[key]; standing {
+	if entry, hasEntry := m.next.Annotations[key]; hasEntry {
 		entry.By, m.next.Clusters = m.decidedBefore(entry)
 		m.next.put(fieldAnnotations, key, entry)
 	}

@@ -257,12 +257,12 @@ func (r *Registry) change(name string, s *PolicyState) {
 	if known {
 		before, to = next.states[at].state.Versions(), at+1
 	}
-	var standing []namedState
+	var existing []namedState
 	if s != nil {
 		after = s.Versions()
-		standing = []namedState{{name, s}}
+		existing = []namedState{{name, s}}
 	}
-	next.states = slices.Concat(next.states[:at], standing, next.states[to:])
+	next.states = slices.Concat(next.states[:at], existing, next.states[to:])
 	first, _ := slices.BinarySearchFunc(next.inForce, name, func(p *Policy, name string) int { return strings.Compare(p.Name, name) })
 	next.inForce = slices.Concat(next.inForce[:first], after, next.inForce[first+len(before):])
 	for _, p := range before {

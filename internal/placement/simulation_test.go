@@ -941,7 +941,7 @@ func (s *simulation) requestedFrom(obj *unstructured.Unstructured, from *snapsho
 	}
 	for f := range wanted {
 		for key, value := range wanted[f] {
-			standing, stands := current[f][key]
+			existing, stands := current[f][key]
 			switch {
 			case from != nil && from.berths(f, key, value):
 				// Berth may have set what the developer requested then.
@@ -952,7 +952,7 @@ func (s *simulation) requestedFrom(obj *unstructured.Unstructured, from *snapsho
 				} else {
 					take(f, key, from.intent)
 				}
-			case stands && value == standing, known.has(f, key, value), from == nil && s.copied(obj, f, key, value):
+			case stands && value == existing, known.has(f, key, value), from == nil && s.copied(obj, f, key, value):
 				take(f, key, s.intent)
 			default:
 				next[f][key] = value
@@ -964,9 +964,9 @@ func (s *simulation) requestedFrom(obj *unstructured.Unstructured, from *snapsho
 
 // berths reports whether the value in the snapshot is that of a policy.
 func (s *snapshot) berths(field, key, value string) bool {
-	standing, stands := metadataOf(s.object)[field][key]
+	existing, stands := metadataOf(s.object)[field][key]
 	requested, wished := s.intent[field][key]
-	return stands && standing == value && (!wished || requested != value)
+	return stands && existing == value && (!wished || requested != value)
 }
 
 // copied reports whether the object has a record that is not valid, and that says that a policy set the annotation.

@@ -203,7 +203,7 @@ func Compose(values map[string]string) (map[string]string, error) {
 // IsContribution reports whether a key has what a policy adds to the affinity.
 func IsContribution(key string) bool { return strings.HasPrefix(key, Affinity+"/") }
 
-// Implied reports whether the standing affinity already contains what more would add. Both are JSON.
+// Implied reports whether the existing affinity already contains what more would add. Both are JSON.
 func Implied(existing *string, more string) bool {
 	a := jsonObject(existing)
 	out, err := and(a, jsonObject(&more))

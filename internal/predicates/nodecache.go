@@ -329,7 +329,7 @@ func (w *NodeCache) prepare(resource schema.GroupVersionResource, o *unstructure
 		return func() bool { return w.setPod(p) }
 	}
 	document, key := cut(resource, o)
-	if standing, ok := w.storedDigest(resource, name.Name); ok && standing == key {
+	if existing, ok := w.storedDigest(resource, name.Name); ok && existing == key {
 		return func() bool { return false }
 	}
 	if resource == nodeResource {

@@ -150,9 +150,9 @@ func TestKeysOfRandomDocuments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		standing, ok := values[string(key)]
-		if ok && standing.Compare(value) != 0 {
-			t.Fatalf("one key for %s and %s", standing, value)
+		existing, ok := values[string(key)]
+		if ok && existing.Compare(value) != 0 {
+			t.Fatalf("one key for %s and %s", existing, value)
 		}
 		if ok {
 			repeated++

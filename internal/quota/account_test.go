@@ -56,8 +56,8 @@ func claim(t *testing.T, uid, version, size string) *quota.Request {
 	return request
 }
 
-// TestStanding checks that a change is charged once, for as long as any request for it may be in progress.
-func TestStanding(t *testing.T) {
+// TestChargedOnce checks that a change is charged once, for as long as any request for it may be in progress.
+func TestChargedOnce(t *testing.T) {
 	noted := func(uid, version string, after time.Duration) placementv1.Reservation {
 		return placementv1.Reservation{
 			UID: uid, Resource: "persistentvolumeclaims", Namespace: "ns", Name: "data", ObjectUID: "data-uid", ObjectVersion: version,

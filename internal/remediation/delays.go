@@ -411,14 +411,14 @@ const (
 	repeatMemory   = 2 * repeatDelayMax
 )
 
-// Standing is whether an object keeps what Berth patches.
-type Standing uint8
+// Stability is whether an object keeps what Berth patches.
+type Stability uint8
 
-// The standings of objects.
+// The kinds of stability.
 const (
-	Settling    Standing = iota // The object may be patched.
-	NotSettling                 // The decision on the object changes after each patch.
-	Contested                   // Other clients, or an admission webhook, change the object back after each patch.
+	Settling    Stability = iota // The object may be patched.
+	NotSettling                  // The decision on the object changes after each patch.
+	Contested                    // Other clients, or an admission webhook, change the object back after each patch.
 )
 
 // Decided is what was decided on an object, and on what.
@@ -475,9 +475,9 @@ type patched struct {
 // round is a patch that did not last.
 type round struct {
 	at time.Time
-	// changes are those that are required again, or instead. standing is what they say of the object.
-	changes  unique.Handle[string]
-	standing Standing
+	// changes are those that are required again, or instead. stability is what they say of the object.
+	changes   unique.Handle[string]
+	stability Stability
 }
 
 // patched records a patch that changed an object. It reports whether the object was patched too often within a minute.
@@ -519,18 +519,18 @@ func (s *Scheduler) ForgetPatches(forgotten func(Key) bool) {
 
 // Judgment is the result of Judge.
 type Judgment struct {
-	Standing Standing
+	Stability Stability
 	// TooOften reports whether the object was patched too often within a minute, so that it must not be patched although it may settle.
 	TooOften bool
 	// Due are the verdicts with changes that are not made any more.
 	Due Due
-	// Began reports whether the object had another standing before.
+	// Began reports whether the object had another stability before.
 	Began bool
 	// Again is the time after which the object must be judged again if it must not be patched now.
 	Again time.Duration
 }
 
-// Judge returns the standing of an object. The object must not be patched if all changes that are required of it are of fields of which
+// Judge returns the stability of an object. The object must not be patched if all changes that are required of it are of fields of which
 // patches do not last. Judge counts the last patch as one that did not last:
 //
 //   - if the same is required again, although a client has written since, or although nothing has changed;
@@ -565,7 +565,7 @@ func (s *Scheduler) Judge(now time.Time, key Key, d Decided) (out Judgment) {
 		if n < maxRounds {
 			return settling
 		}
-		out.Standing = last.standing
+		out.Stability = last.stability
 	}
 	if out.Due = required; len(out.Due) > 0 {
 		out.Began, out.Again = len(h.rounds) > before, roundWindow-now.Sub(h.rounds[0].at)

@@ -92,7 +92,7 @@ func (s *subject) act(verdicts []*placement.Verdict) remediation.Judgment {
 	data := remediation.DataOf(decisions)
 	judged := s.scheduler.Judge(s.now, k, remediation.Decided{Object: obj, Verdicts: verdicts, Decisions: decisions})
 	due := slices.DeleteFunc(remediation.DueOf(verdicts), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() })
-	if judged.Standing == remediation.Settling && len(due) > 0 {
+	if judged.Stability == remediation.Settling && len(due) > 0 {
 		s.write(*due[0].Changes[0].To)
 		s.patches++
 		s.scheduler.Done(s.now, k, due, remediation.Patch{Ending: remediation.Made, Object: obj, Data: data, Version: fmt.Sprint(s.version)})
@@ -100,12 +100,12 @@ func (s *subject) act(verdicts []*placement.Verdict) remediation.Judgment {
 	return judged
 }
 
-// TestStanding checks how often objects are patched that others write, or whose decision changes.
-func TestStanding(t *testing.T) {
+// TestStability checks how often objects are patched that others write, or whose decision changes.
+func TestStability(t *testing.T) {
 	const rounds = 20
 	for name, tt := range map[string]struct {
 		do      func(*subject, int) remediation.Judgment
-		want    remediation.Standing
+		want    remediation.Stability
 		patches int
 	}{
 		"another client changes it back": {func(s *subject, _ int) remediation.Judgment {
@@ -196,8 +196,8 @@ func TestStanding(t *testing.T) {
 					began++
 				}
 			}
-			if last.Standing != tt.want || s.patches != tt.patches || began != min(int(tt.want), 1) {
-				t.Errorf("standing %d after %d patches, began %d times; want %d after %d", last.Standing, s.patches, began, tt.want, tt.patches)
+			if last.Stability != tt.want || s.patches != tt.patches || began != min(int(tt.want), 1) {
+				t.Errorf("stability %d after %d patches, began %d times; want %d after %d", last.Stability, s.patches, began, tt.want, tt.patches)
 			}
 			if again := last.Again; (again > 0 && again <= time.Hour) != (tt.want != remediation.Settling) {
 				t.Errorf("judged again after %s", again)
@@ -206,9 +206,9 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// TestStandingEnds checks that an object is patched again after an hour, and that nothing is concluded from an object that the watch
+// TestStabilityEnds checks that an object is patched again after an hour, and that nothing is concluded from an object that the watch
 // has not delivered after its patch.
-func TestStandingEnds(t *testing.T) {
+func TestStabilityEnds(t *testing.T) {
 	s := newSubject()
 	for range 10 {
 		s.decide("ours")
@@ -236,8 +236,8 @@ func TestStandingEnds(t *testing.T) {
 	}
 }
 
-// TestStandingOfFields checks that only the fields are left alone of which patches do not last.
-func TestStandingOfFields(t *testing.T) {
+// TestStabilityOfFields checks that only the fields are left alone of which patches do not last.
+func TestStabilityOfFields(t *testing.T) {
 	s := newSubject()
 	verdict := func(mode placementv1.RemediationMode, fields ...string) *placement.Verdict {
 		v := &placement.Verdict{Policy: &placement.Policy{Name: string(mode), Mode: placementv1.ModeEnforce, Remediation: mode, Evaluator: s.data}}
@@ -267,13 +267,13 @@ func TestStandingOfFields(t *testing.T) {
 	for range 20 {
 		round(contested)
 	}
-	if got := round(contested); got.Standing != remediation.Contested || len(got.Due) != 1 || s.patches != 3 {
+	if got := round(contested); got.Stability != remediation.Contested || len(got.Due) != 1 || s.patches != 3 {
 		t.Errorf("contested: %+v after %d patches", got, s.patches)
 	}
-	if got := round(both); got.Standing != remediation.Settling {
+	if got := round(both); got.Stability != remediation.Settling {
 		t.Errorf("another field of the policy is held, too: %+v", got)
 	}
-	if got := round(contested, approved); got.Standing != remediation.Settling {
+	if got := round(contested, approved); got.Stability != remediation.Settling {
 		t.Errorf("another policy is held, too: %+v", got)
 	}
 	// What a plan requires that is not approved yet is no result of a patch.
@@ -281,7 +281,7 @@ func TestStandingOfFields(t *testing.T) {
 	s.act([]*placement.Verdict{contested, approved})
 	satisfied := &placement.Verdict{Policy: contested.Policy}
 	for range 10 {
-		if got := s.act([]*placement.Verdict{satisfied, approved}); got.Standing != remediation.Settling || s.patches != 1 {
+		if got := s.act([]*placement.Verdict{satisfied, approved}); got.Stability != remediation.Settling || s.patches != 1 {
 			t.Errorf("a plan that waits: %+v after %d patches", got, s.patches)
 		}
 		s.scheduler.Done(s.now, key("configmaps", "shop", "web"), remediation.Due{contested}, remediation.Patch{

@@ -235,7 +235,7 @@ func newStatus(base *base, evaluation *evaluation, loading *loading, configurati
 	types *typecheck.Controller) *policystatus.Controller {
 	c := policystatus.New(policystatus.Deps{
 		Client: base.mgr.GetClient(), Registry: evaluation.registry,
-		Replication: loading.replication, Clusters: evaluation.data, Supply: loading.pusher, RemoteEngines: evaluation.engines.remote, Webhooks: configurations,
+		Replication: loading.replication, Clusters: evaluation.data, Pusher: loading.pusher, RemoteEngines: evaluation.engines.remote, Webhooks: configurations,
 		Remediator: remediation, Ledger: ledger, Scheduler: scheduler, Deliverer: deliveries, Catalog: evaluation.catalog,
 		Revisions: loading.revisions, TypeChecker: types,
 		Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{}, OwnNamespace: base.options.exemptNamespace(),

@@ -56,12 +56,12 @@ type Facts struct {
 	Ambiguous []replication.Ambiguity
 	// Stale is the reason why the data that the policy reads is too old to decide; nil if it is current.
 	Stale error
-	// Pushed are the types that are pushed to the remote engine. SupplyErr is the error with which the engine rejects the push. Settled
+	// Pushed are the types that are pushed to the remote engine. PushErr is the error with which the engine rejects the push. Settled
 	// reports whether the engine has everything. The three are used only for policies with a remote engine.
-	Pushed    map[schema.GroupVersionResource]Replica
-	SupplyErr error
-	Settled   bool
-	Webhook   WebhookState
+	Pushed  map[schema.GroupVersionResource]Replica
+	PushErr error
+	Settled bool
+	Webhook WebhookState
 	// Coverage describes which of the matched types the API server serves; nil if unknown.
 	Coverage *match.Coverage
 	// NoNamespaces reports whether the namespace selector selects no existing namespace.
@@ -77,7 +77,7 @@ type Facts struct {
 	Report   remediation.Report
 	// Waiting are the objects that wait for the policy's budget.
 	Waiting remediation.Waiting
-	// Types is the type checker's result for the generation in Standing; nil if there is none yet.
+	// Types is the type checker's result for the loaded generation; nil if there is none yet.
 	Types *TypeState
 	// RemediatedBefore is the count to which the report's count is added.
 	RemediatedBefore int64
@@ -288,8 +288,8 @@ func (f Facts) data() *metav1.Condition {
 			waiting = append(waiting, r.resource.GroupResource().String())
 		}
 	}
-	if f.SupplyErr != nil {
-		return isFalse(placementv1.ReasonPushFailed, "the engine refuses what Berth pushes: "+f.SupplyErr.Error())
+	if f.PushErr != nil {
+		return isFalse(placementv1.ReasonPushFailed, "the engine refuses what Berth pushes: "+f.PushErr.Error())
 	}
 	if remote != nil && len(waiting) == 0 && !f.Settled {
 		waiting = []string{"the engine to receive everything that Berth pushes"}

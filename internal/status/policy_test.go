@@ -889,7 +889,7 @@ func TestChanges(t *testing.T) {
 		"Updated":         {well, pending, nil},
 		"CreatedBroken":   {none, broken, []status.Notification{{Kind: events.PolicyNotReady, Message: "LastGoodInForce: generation 4 stays in force: bad"}}},
 		"BrokenStill":     {broken, broken, nil},
-		"NotPushed":       {well, computed(func(f *status.Facts) { f.SupplyErr = errors.New("PUT /v1/data/kubernetes/pods/a/b: status 500") }), []status.Notification{{Kind: events.PolicyNotReady, Message: "PushFailed: the engine refuses what Berth pushes; see the Replicated condition"}}},
+		"NotPushed":       {well, computed(func(f *status.Facts) { f.PushErr = errors.New("PUT /v1/data/kubernetes/pods/a/b: status 500") }), []status.Notification{{Kind: events.PolicyNotReady, Message: "PushFailed: the engine refuses what Berth pushes; see the Replicated condition"}}},
 		"BrokenOtherwise": {broken, unserved, []status.Notification{{Kind: events.PolicyNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts; what the policy matches is not decided until the type is installed"}}},
 		"BrokenServer": {broken, unresponsive, []status.Notification{{Kind: events.PolicyNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts, " +
 			"and the extension API server of shop.example.com/v1 does not respond: see the APIService; what the policy matches is not decided until the type is served again"}}},

@@ -174,7 +174,7 @@ func TestComputeRemote(t *testing.T) {
 		"PushFailed": {
 			change: func(f *status.Facts) {
 				supplied(f, replicas{nodes: {}})
-				f.SupplyErr = errors.New("PUT /v1/policies/x: status 400: rego_parse_error")
+				f.PushErr = errors.New("PUT /v1/policies/x: status 400: rego_parse_error")
 			},
 			want:    map[string]string{"Ready": "False PushFailed", "Replicated": "False PushFailed"},
 			message: map[string]string{"Replicated": "the engine refuses what Berth pushes: PUT /v1/policies/x: status 400: rego_parse_error"},
@@ -182,7 +182,7 @@ func TestComputeRemote(t *testing.T) {
 		"MayNotReadWhatIsToBePushed": {
 			change: func(f *status.Facts) {
 				supplied(f, replicas{profiles: {Err: forbidden()}})
-				f.SupplyErr = errors.New("nothing to push")
+				f.PushErr = errors.New("nothing to push")
 			},
 			want:    map[string]string{"Ready": "False Forbidden", "Replicated": "False Forbidden"},
 			message: map[string]string{"Replicated": `resources: ["clusterprofiles"], verbs: [get, list, watch]`},
@@ -195,7 +195,7 @@ func TestComputeRemote(t *testing.T) {
 		"DownAndNotSupplied": {
 			change: func(f *status.Facts) {
 				supplied(f, replicas{nodes: {}})
-				f.SupplyErr = errors.New("connection refused")
+				f.PushErr = errors.New("connection refused")
 				health(failing(engine.FaultNetwork, "connection refused"))(f)
 			},
 			want:    map[string]string{"Ready": "False NotAnswering", "Replicated": "False NotAnswering"},
@@ -212,7 +212,7 @@ func TestComputeRemote(t *testing.T) {
 		"UndefinedAsItWasNotPushed": {
 			change: func(f *status.Facts) {
 				supplied(f, replicas{nodes: {}})
-				f.SupplyErr = errors.New("PUT /v1/policies/x: status 400: rego_parse_error")
+				f.PushErr = errors.New("PUT /v1/policies/x: status 400: rego_parse_error")
 				health(failing(engine.FaultUndefined, "it has no result"))(f)
 			},
 			want:    map[string]string{"Ready": "False PushFailed", "Replicated": "False PushFailed"},

@@ -182,8 +182,8 @@ func (w *world) replicateAs(resource schema.GroupVersionResource, clusters []*un
 // fields are what the policies in force read of a resource type.
 func (w *world) fields(resource schema.GroupVersionResource) *projection.FieldSet {
 	var sets []*projection.FieldSet
-	for _, standing := range w.registry.All() {
-		if fields, ok := standing.Binding.Fields[resource]; ok {
+	for _, state := range w.registry.All() {
+		if fields, ok := state.Binding.Fields[resource]; ok {
 			sets = append(sets, fields)
 		}
 	}

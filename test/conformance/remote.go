@@ -48,7 +48,7 @@ const pollInterval = 20 * time.Millisecond
 type Remote struct {
 	base, token string
 	engine      *remote.Engine
-	supply      *push.Pusher
+	pusher      *push.Pusher
 	released    chan string
 }
 
@@ -59,7 +59,7 @@ func NewRemote(base, token string) *Remote {
 	clients := opaclient.NewPool(opaclient.Options{Secrets: r, UserAgent: "berth-conformance"})
 	r.engine = remote.New(remote.Options{Clients: clients, AllowSecrets: true})
 	ignore := func(...string) {}
-	r.supply = push.New(push.Options{
+	r.pusher = push.New(push.Options{
 		Clients: clients, Inventories: replication.Known(), Observer: observer(r.released), ContentChanged: ignore, StateChanged: ignore,
 	})
 	return r
@@ -110,9 +110,9 @@ func (r *Remote) Load(ctx context.Context, w *World, names []string, policies []
 		wanted = append(wanted, push.PolicyNeeds{Policy: names[i], Remote: m.Remote, Types: b.PushedTypes})
 	}
 	for _, t := range w.types {
-		r.supply.Replace(t.GroupVersionResource, nil, w.Prepared(t.GroupVersionResource))
+		r.pusher.Replace(t.GroupVersionResource, nil, w.Prepared(t.GroupVersionResource))
 	}
-	r.supply.Set(ctx, wanted)
+	r.pusher.Set(ctx, wanted)
 	for i, b := range bindings {
 		if err := r.settle(ctx, names[i], b); err != nil {
 			return nil, err
@@ -123,7 +123,7 @@ func (r *Remote) Load(ctx context.Context, w *World, names []string, policies []
 
 // Unload takes all that Load brought from the engine, and waits until that is done.
 func (r *Remote) Unload(ctx context.Context, policies []Policy) error {
-	r.supply.Set(ctx, nil)
+	r.pusher.Set(ctx, nil)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	select {
@@ -139,7 +139,7 @@ func (r *Remote) Unload(ctx context.Context, policies []Policy) error {
 }
 
 // Close waits for what Load began, after its context.
-func (r *Remote) Close() { r.supply.Wait() }
+func (r *Remote) Close() { r.pusher.Wait() }
 
 // module is the policy as one that the engine decides. The engine gets all data that the same module would read here.
 func (r *Remote) module(ctx context.Context, w *World, name string, p Policy) (*policy.Module, error) {
@@ -176,7 +176,7 @@ func (r *Remote) settle(ctx context.Context, name string, b *policy.Binding) err
 		return r.engine.DataReady(b), nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting until the engine has what %s wants: %w", name, errors.Join(err, r.supply.Failure(name)))
+		return fmt.Errorf("waiting until the engine has what %s wants: %w", name, errors.Join(err, r.pusher.Failure(name)))
 	}
 	return nil
 }

@@ -240,18 +240,18 @@ func (d *Data) Put(resource schema.GroupVersionResource, o *unstructured.Unstruc
 	}
 	r := recordKey(o.GetNamespace(), o.GetName())
 	r.projected = s.pool.acquire(o.Object)
-	standing, known := s.records.Get(r)
+	existing, known := s.records.Get(r)
 	if known {
-		s.pool.release(standing.projected)
-		if standing.projected == r.projected {
+		s.pool.release(existing.projected)
+		if existing.projected == r.projected {
 			return false
 		}
 		// Keep the name that is stored, so that the copy can be freed.
-		r.name = standing.name
+		r.name = existing.name
 	}
 	s.records.ReplaceOrInsert(r)
 	d.publish(resource, s.table(), func(l *fieldSet) bool {
-		return !known || !l.sameContent(standing.projected, r.projected)
+		return !known || !l.sameContent(existing.projected, r.projected)
 	})
 	return true
 }
@@ -528,13 +528,13 @@ type mergedDocument struct {
 }
 
 func (s *snapshot) clusters(of *inventories) *merged {
-	standing, ok := s.merged.Load(of)
+	existing, ok := s.merged.Load(of)
 	if !ok {
 		next := &merged{document: sync.OnceValue(func() mergedDocument { return s.merge(of) })}
 		next.predicateSnapshot = sync.OnceValue(func() *predicates.Snapshot { return clusterSnapshot(next.document().clusters) })
-		standing, _ = s.merged.LoadOrStore(of, next)
+		existing, _ = s.merged.LoadOrStore(of, next)
 	}
-	return standing.(*merged)
+	return existing.(*merged)
 }
 
 // clusterSnapshot converts data.clusters to a snapshot for predicates.

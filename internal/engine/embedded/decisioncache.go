@@ -165,9 +165,9 @@ func (m *decisionCache) put(revision uint64, key []byte, r *cachedDecision) {
 	if revision > m.revision {
 		m.revision, m.young, m.old, m.size = revision, nil, nil, 0
 	}
-	if standing, known := m.young[string(key)]; known {
+	if existing, known := m.young[string(key)]; known {
 		// The data is the same, but the reports on nodes may be newer. They have about the same size.
-		if len(r.reports) > 0 && standing != r {
+		if len(r.reports) > 0 && existing != r {
 			m.young[string(key)] = r
 		}
 		return

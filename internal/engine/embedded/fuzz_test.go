@@ -198,8 +198,8 @@ func (c *fuzzedWorld) change(g *policytest.Generator) {
 	default:
 		o := c.object(g, r, g.Of("a", "b", "c"))
 		key := o.GetNamespace() + "/" + o.GetName()
-		if standing, ok := c.objects[r][key]; ok && g.Pick(3) > 0 {
-			changed, _ := g.Change(standing.Object).(map[string]any)
+		if existing, ok := c.objects[r][key]; ok && g.Pick(3) > 0 {
+			changed, _ := g.Change(existing.Object).(map[string]any)
 			if changed == nil {
 				return
 			}

@@ -118,8 +118,8 @@ func (f *fleetOf) replicate(all bool) {
 	for _, p := range f.policies {
 		for _, r := range p.binding.Resources {
 			fields := p.binding.Fields[r.GroupVersionResource]
-			if standing, ok := wanted[r]; ok {
-				fields = projection.Union(standing, fields)
+			if existing, ok := wanted[r]; ok {
+				fields = projection.Union(existing, fields)
 			}
 			wanted[r] = fields
 		}
@@ -240,9 +240,9 @@ func (f *fleetOf) compare(t testing.TB, input map[string]any) int {
 		if revision == 0 {
 			t.Fatalf("data is missing:\n%s", p.text)
 		}
-		standing, known := p.seen[revision]
-		if known && standing != visible {
-			t.Fatalf("revision %d was of\n%s\nand is of\n%s\n%s", revision, standing, visible, p.text)
+		existing, known := p.seen[revision]
+		if known && existing != visible {
+			t.Fatalf("revision %d was of\n%s\nand is of\n%s\n%s", revision, existing, visible, p.text)
 		}
 		if last := slices.Max(append(slices.Collect(maps.Keys(p.seen)), 0)); !known && p.seen[last] == visible && last > 0 {
 			t.Fatalf("what the policy sees has not changed, and its revision went from %d to %d\n%s\n%s", last, revision, visible, p.text)
@@ -307,8 +307,8 @@ func (f *fleetOf) change(t testing.TB, g *policytest.Generator) {
 	default:
 		o := f.object(g, r, g.Of("a", "b", "c"))
 		key := o.GetNamespace() + "/" + o.GetName()
-		if standing, ok := f.objects[r][key]; ok && g.Pick(4) > 0 {
-			changed, ok := g.Change(standing.Object).(map[string]any)
+		if existing, ok := f.objects[r][key]; ok && g.Pick(4) > 0 {
+			changed, ok := g.Change(existing.Object).(map[string]any)
 			if !ok {
 				return
 			}

@@ -167,14 +167,14 @@ func (m *ruleCache) view(revision uint64, input map[string]any) *ruleView {
 // at returns the table of a revision; nil if a newer one is current. Revisions only grow.
 func (m *ruleCache) at(revision uint64) *ruleTable {
 	for {
-		standing := m.current.Load()
+		existing := m.current.Load()
 		switch {
-		case standing != nil && standing.revision == revision:
-			return standing
-		case standing != nil && standing.revision > revision:
+		case existing != nil && existing.revision == revision:
+			return existing
+		case existing != nil && existing.revision > revision:
 			return nil
 		}
-		m.current.CompareAndSwap(standing, &ruleTable{revision: revision, uses: make([]fieldSetUse, len(m.sets)), young: map[string]ruleValues{}})
+		m.current.CompareAndSwap(existing, &ruleTable{revision: revision, uses: make([]fieldSetUse, len(m.sets)), young: map[string]ruleValues{}})
 	}
 }
 

@@ -245,8 +245,8 @@ func TestPusherRealOPARefuses(t *testing.T) {
 	})
 }
 
-// BenchmarkSupplyLoad loads 10,000 pods of 2 KiB into an empty real server.
-func BenchmarkSupplyLoad(b *testing.B) {
+// BenchmarkPushLoad loads 10,000 pods of 2 KiB into an empty real server.
+func BenchmarkPushLoad(b *testing.B) {
 	opa := opaserver.Start(b, opaserver.Options{})
 	var all []*unstructured.Unstructured
 	for i := range 10_000 {

@@ -119,10 +119,10 @@ func (k *pusherFixture) lead() {
 			(*f)()
 		}
 	}})
-	supply := k.pusher
+	pusher := k.pusher
 	k.stop = sync.OnceFunc(func() {
 		cancel()
-		supply.Wait()
+		pusher.Wait()
 	})
 }
 
@@ -1042,13 +1042,13 @@ func TestPusherMissesObjects(t *testing.T) {
 
 // TestPusherReplacesManifest verifies that a foreign document in the place of the manifest is replaced.
 func TestPusherReplacesManifest(t *testing.T) {
-	for _, standing := range []any{
+	for _, existing := range []any{
 		"mine", map[string]any{}, map[string]any{"turn": "mine"}, map[string]any{"load": "x", "turn": map[string]any{"x": true, "y": true}},
 	} {
-		t.Run(sorted(standing), func(t *testing.T) {
+		t.Run(sorted(existing), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := newDataAPI(t)
-				api.data["berth"] = map[string]any{"holdings": standing}
+				api.data["berth"] = map[string]any{"holdings": existing}
 				k := keep(t, api.serve(t))
 				a := needsWith("a", []policy.Resource{ofPods})
 				k.setNeeds(a)
@@ -1067,7 +1067,7 @@ func TestPusherReplacesManifest(t *testing.T) {
 func TestPusherProperty(t *testing.T) {
 	for seed := range uint64(budget.Rounds(15)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { supplyProperty(t, rand.New(rand.NewPCG(seed, 0))) })
+			synctest.Test(t, func(t *testing.T) { pushProperty(t, rand.New(rand.NewPCG(seed, 0))) })
 			if t.Failed() {
 				t.FailNow()
 			}
@@ -1075,7 +1075,7 @@ func TestPusherProperty(t *testing.T) {
 	}
 }
 
-func supplyProperty(t *testing.T, random *rand.Rand) {
+func pushProperty(t *testing.T, random *rand.Rand) {
 	api := newDataAPI(t)
 	k := keep(t, api.serve(t))
 	// Some runs allow only a few objects in a request, and drop the backlog after a dozen changes.

@@ -340,8 +340,8 @@ func compare(t testing.TB, m *policy.Module, text string, g *policytest.Generato
 			t.Fatalf("decision on what is read:\n%s\nand on everything:\n%s\n%s\ninput %v\ndata %v\n%s\ncut to %s",
 				got, want, text, m.Input.Paths(), m.Data.Paths(), describe(w), describe(cut))
 		}
-		if standing, ok := decisions[key]; ok && standing != want {
-			t.Fatalf("equal keys, and decisions\n%s\nand\n%s\n%s\ninput %v\ndata %v\n%s\n%s", standing, want, text, m.Input.Paths(), m.Data.Paths(), describe(worlds[key]), describe(w))
+		if existing, ok := decisions[key]; ok && existing != want {
+			t.Fatalf("equal keys, and decisions\n%s\nand\n%s\n%s\ninput %v\ndata %v\n%s\n%s", existing, want, text, m.Input.Paths(), m.Data.Paths(), describe(worlds[key]), describe(w))
 		}
 		decisions[key], worlds[key] = want, w
 		if cmp.Diff(w.input, cut.input) != "" {

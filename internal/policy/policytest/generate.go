@@ -95,9 +95,9 @@ func (g *Generator) variable() string {
 
 // scoped generates something whose variables go out of scope at its end.
 func (g *Generator) scoped(write func() string) string {
-	standing := slices.Clone(g.variables)
+	outer := slices.Clone(g.variables)
 	out := write()
-	g.variables = standing
+	g.variables = outer
 	return out
 }
 
