@@ -169,6 +169,7 @@ func TestVocabulary(t *testing.T) {
 		"ship/hull.go":      "package ship\n\n// seaWeed floats.\ntype Hull struct{ keelLength int }\n\nconst x = \"bowSprit\"\n",
 		"ship/hull_test.go": "package ship_test\n\nvar MainMast int\n",
 		"ship.yaml":         "anchorChain: 1\n",
+		"test/boat/oar.go":  "package boat\n",
 		"ship.png":          "seaGull\x00",
 	} {
 		known.add(file, []byte(text))

@@ -36,7 +36,7 @@ var (
 // vocabulary is what comments in Go files may name.
 type vocabulary struct {
 	words    map[string]bool            // the words of the repository outside of comments in Go files
-	packages map[string]map[string]bool // the identifiers in the files of each package, by the name of the package
+	packages map[string]map[string]bool // the identifiers in the files of each package of the product, by the name of the package
 }
 
 // newVocabulary returns a vocabulary of the names of other projects.
@@ -63,7 +63,10 @@ func (v vocabulary) add(file string, text []byte) {
 			v.addWords(view)
 		}
 	}
-	if len(names) == 0 {
+	for _, n := range names {
+		v.words[n.text] = true
+	}
+	if len(names) == 0 || strings.HasPrefix(file, "hack/") || strings.HasPrefix(file, "test/") {
 		return
 	}
 	// The first identifier follows the keyword package.
@@ -72,7 +75,7 @@ func (v vocabulary) add(file string, text []byte) {
 		v.packages[in] = map[string]bool{}
 	}
 	for _, n := range names {
-		v.words[n.text], v.packages[in][n.text] = true, true
+		v.packages[in][n.text] = true
 	}
 }
 
