@@ -389,12 +389,12 @@ func (f *failing) has(key Key) bool {
 }
 
 const (
-	// An object that was patched maxPatches times within patchWindow does not settle. A decision that depends on its own output is patched
-	// many times a second. Changes of the cluster's data that cause as many patches of one object are very rare.
+	// maxPatches is how many patches within patchWindow show that an object does not settle. A decision that depends on its own output is
+	// patched many times a second. Changes of the cluster's data that cause as many patches of one object are very rare.
 	maxPatches  = 100
 	patchWindow = time.Minute
-	// A field of an object is left alone once maxRounds patches of it did not last within roundWindow, until the first of them is older than
-	// that. Controllers that write what they want at an interval use intervals of minutes.
+	// maxRounds is how many patches of a field of an object may fail to last within roundWindow before it is left alone, until the first of
+	// them is older than that. Controllers that write what they want at an interval use intervals of minutes.
 	maxRounds   = 3
 	roundWindow = time.Hour
 	// maxEarlier is the number of patches before the last one that are remembered.
