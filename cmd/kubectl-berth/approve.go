@@ -145,7 +145,8 @@ func waitingIn(policy *placementv1.PlacementPolicy) (out []awaited) {
 	if plan == nil || plan.State != placementv1.PlanWaitingForApproval {
 		return out
 	}
-	lines := []string{fmt.Sprintf("Plan %s of PlacementPolicy %s: %s to patch, because %s", plan.Digest, policy.Name, objects(int(plan.Moves)), cmp.Or(plan.Message, "it differs from what is decided"))}
+	lines := []string{fmt.Sprintf("Plan %s of PlacementPolicy %s: %s to patch, because %s", plan.Digest, policy.Name, objects(int(plan.Moves)),
+		cmp.Or(plan.Message, "it differs from what is decided"))}
 	for _, cause := range plan.Causes {
 		lines = append(lines, "  Cause: "+cause)
 	}

@@ -230,7 +230,8 @@ func checkPolicy(ctx context.Context, cluster simulation.Cluster, v *policyvalid
 	out.Warnings, out.Errors = warnings, messagesOf(err)
 	if obj.GetNamespace() != "" {
 		// The API server drops it without a word.
-		out.Warnings = append(out.Warnings, "metadata.namespace has no effect: a PlacementPolicy is in no namespace, and matches the objects of all. Select namespaces in spec.match.namespaceSelector")
+		out.Warnings = append(out.Warnings, "metadata.namespace has no effect: a PlacementPolicy is in no namespace, and matches the objects of all. "+
+			"Select namespaces in spec.match.namespaceSelector")
 	}
 	if err != nil {
 		return out

@@ -78,7 +78,8 @@ func checkQuota(ctx context.Context, h *quotaspec.Handler, obj *unstructured.Uns
 	case !namespaced && obj.GetNamespace() != "":
 		// The API server drops it without a word.
 		object.SetNamespace("")
-		out.Warnings = append(out.Warnings, fmt.Sprintf("metadata.namespace has no effect: a %s is in no namespace. Select namespaces in spec.namespaceSelector", obj.GetKind()))
+		out.Warnings = append(out.Warnings, fmt.Sprintf("metadata.namespace has no effect: a %s is in no namespace. Select namespaces in "+
+			"spec.namespaceSelector", obj.GetKind()))
 	}
 	out.Warnings = append(out.Warnings, h.Warnings(ctx, object)...)
 	return out

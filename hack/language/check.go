@@ -135,7 +135,7 @@ func (c checker) check(file string, text []byte) []finding {
 			}
 		}
 	}
-	if path.Ext(file) == ".go" && !unwrapped.MatchString(file) {
+	if path.Ext(file) == ".go" {
 		out = append(out, checkColumns(file, views[comments])...)
 	}
 	slices.SortFunc(out, func(a, b finding) int {

@@ -23,9 +23,6 @@ import "regexp"
 var skipped = regexp.MustCompile(`^(bundle|charts/berth/crds|charts/berth/files|catalog/berth|config/crd/bases)/` +
 	`|^config/rbac/role\.yaml$|^docs/(metrics|reference)\.md$|/zz_generated\.|(^|/)testdata/|^hack/language/(rules|check_test)\.go$`)
 
-// unwrapped matches the Go files whose comments may have more columns than maxColumns.
-var unwrapped = regexp.MustCompile(`^internal/(explain|rules)/`)
-
 // The parts of files that rules apply to.
 const (
 	comments part = 1 << iota // comments in Go files

@@ -217,7 +217,8 @@ func (e Expectation) compare(o simulation.Object, outcome *placement.Outcome) []
 		}
 	}
 	if len(outcome.Verdicts) == 0 && e.Matched == nil {
-		out = append(out, "no policy matches the object, so that nothing is tested: correct the object, its namespace in the world, or the policies, or expect matched: []")
+		out = append(out, "no policy matches the object, so that nothing is tested: correct the object, its namespace in the world, or the policies, or "+
+			"expect matched: []")
 	}
 	if e.Matched != nil {
 		add("matched", cmp.Diff(nonNil(*e.Matched), nonNil(matched)))

@@ -147,10 +147,12 @@ func (i *Installation) checkDeployment() []Finding {
 			return nil
 		}
 		if i.led() {
-			return []Finding{{Warning, ObjectDeployment, fmt.Sprintf("does not exist in the namespace %s, and %s is the leader: Berth runs outside the cluster, and its certificates are not checked",
+			return []Finding{{Warning, ObjectDeployment, fmt.Sprintf("does not exist in the namespace %s, and %s is the leader: Berth runs outside the "+
+				"cluster, and its certificates are not checked",
 				i.Namespace, *i.Lease.Spec.HolderIdentity), ""}}
 		}
-		return []Finding{{Error, ObjectDeployment, fmt.Sprintf("does not exist in the namespace %s: install Berth, or name its namespace by --berth-namespace", i.Namespace), ""}}
+		return []Finding{{Error, ObjectDeployment, fmt.Sprintf("does not exist in the namespace %s: install Berth, or name its namespace by "+
+			"--berth-namespace", i.Namespace), ""}}
 	}
 	var out []Finding
 	wanted := int32(1)
@@ -197,10 +199,12 @@ func (i *Installation) checkLease() []Finding {
 		return nil
 	}
 	if !i.held() {
-		return []Finding{{Error, ObjectLease, "no replica is the leader: nothing is remediated, and no webhook configuration is written; look at the logs of the pods", "check-the-state"}}
+		return []Finding{{Error, ObjectLease, "no replica is the leader: nothing is remediated, and no webhook configuration is written; look at the logs " +
+			"of the pods", "check-the-state"}}
 	}
 	if spec := i.Lease.Spec; !i.led() {
-		return []Finding{{Error, ObjectLease, fmt.Sprintf("%s is the leader and renewed the lease last at %s: look at its logs", *spec.HolderIdentity, spec.RenewTime.UTC().Format(time.RFC3339)), "check-the-state"}}
+		return []Finding{{Error, ObjectLease, fmt.Sprintf("%s is the leader and renewed the lease last at %s: look at its logs", *spec.HolderIdentity,
+			spec.RenewTime.UTC().Format(time.RFC3339)), "check-the-state"}}
 	}
 	return nil
 }

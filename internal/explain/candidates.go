@@ -95,8 +95,8 @@ type explainer struct {
 	reports    map[string][]*predicates.Report
 }
 
-// clusters explains the clusters, if a policy restricts them, or --why-not names one. The error says that --why-not names no cluster, and none
-// of the nodes that are explained.
+// clusters explains the clusters, if a policy restricts them, or --why-not names one. The error says that --why-not names no cluster, and
+// none of the nodes that are explained.
 func (e *explainer) clusters(ctx context.Context, nodes *Candidates) (*Candidates, error) {
 	restricts := func(v *placement.Verdict) bool {
 		return v.Err == nil && v.Decision.Clusters != nil || e.findsTooFew(ctx, v)

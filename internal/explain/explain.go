@@ -72,13 +72,14 @@ type Policy struct {
 	Generation int64            `json:"generation"`
 	Priority   int32            `json:"priority"`
 	Mode       placementv1.Mode `json:"mode"`
-	// Rule is the rule of spec.rules that decides the object. It is empty if none applies, and for a policy without rules; HasRules tells these apart.
+	// Rule is the rule of spec.rules that decides the object. It is empty if none applies, and for a policy without rules; HasRules tells
+	// these apart.
 	Rule     string `json:"rule,omitempty"`
 	HasRules bool   `json:"hasRules,omitempty"`
 	// AlsoApply are the rules with a condition after Rule that apply to the object, too, and decide nothing of it.
 	AlsoApply []string `json:"alsoApply,omitempty"`
-	// Decided are the numbers of existing objects that each rule decides, as the status of the policy has them, and Matched that of all matched
-	// objects. They are absent for a policy without rules.
+	// Decided are the numbers of existing objects that each rule decides, as the status of the policy has them, and Matched that of all
+	// matched objects. They are absent for a policy without rules.
 	Decided []placementv1.RuleStatus `json:"decided,omitempty"`
 	Matched *int32                   `json:"matched,omitempty"`
 	// Rollout says which version decides the object, and why. It is empty for a policy without spec.rollout.
@@ -142,8 +143,8 @@ type Key struct {
 	Requested *string `json:"requested"`
 	Current   *string `json:"current"`
 	Decided   *string `json:"decided"`
-	// Policy is the policy that determines the value, or that adds it to the affinity, to which each policy adds its own; empty if the developer's
-	// value is used.
+	// Policy is the policy that determines the value, or that adds it to the affinity, to which each policy adds its own; empty if the
+	// developer's value is used.
 	Policy string `json:"policy,omitempty"`
 	// Overrides are the policies that set the key to another value and lost.
 	Overrides []string `json:"overrides,omitempty"`
@@ -188,7 +189,8 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		out.Delivery = "no policy decides its clusters, so Berth does not deliver it; what was delivered before stays"
 	}
 	e := &explainer{
-		simulation: s, options: options, object: o, requested: requested.Unstructured, outcome: outcome, keys: out.Keys, searches: map[string]*search{}, reports: map[string][]*predicates.Report{},
+		simulation: s, options: options, object: o, requested: requested.Unstructured, outcome: outcome, keys: out.Keys,
+		searches: map[string]*search{}, reports: map[string][]*predicates.Report{},
 	}
 	for i, v := range outcome.Verdicts {
 		if search := e.searchIn(v.Policy); search != nil && len(search.spec) > 0 {
@@ -218,7 +220,8 @@ func requestedBy(ctx context.Context, s *simulation.Simulation, o simulation.Obj
 }
 
 func referenceTo(o simulation.Object) ObjectReference {
-	return ObjectReference{APIVersion: o.Content.GetAPIVersion(), Kind: o.Content.GetKind(), Namespace: o.Namespace, Name: cmp.Or(o.Content.GetName(), o.Content.GetGenerateName())}
+	return ObjectReference{APIVersion: o.Content.GetAPIVersion(), Kind: o.Content.GetKind(), Namespace: o.Namespace,
+		Name: cmp.Or(o.Content.GetName(), o.Content.GetGenerateName())}
 }
 
 func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
@@ -361,7 +364,8 @@ func keysOf(current, requested values, outcome *placement.Outcome) []Key {
 		if v.Err != nil || v.Policy.Mode != placementv1.ModeEnforce {
 			continue
 		}
-		for field, decided := range map[string]map[string]string{"annotations": v.Decision.Annotations, "labels": v.Decision.Labels, "scheduling": v.Decision.Scheduling} {
+		for field, decided := range map[string]map[string]string{"annotations": v.Decision.Annotations, "labels": v.Decision.Labels,
+			"scheduling": v.Decision.Scheduling} {
 			for name, value := range decided {
 				if field == "scheduling" && name == podscheduling.Affinity {
 					name = podscheduling.AffinityKey(v.Policy.Name)

@@ -84,7 +84,8 @@ type search struct {
 }
 
 func newSearch(inspection *embedded.Inspection, name string, version *simulation.Version, module *ast.Module, input map[string]any) *search {
-	s := &search{inspection: inspection, policy: name, compiled: version.Module, spec: version.Spec.Rules, module: module, input: input, rules: map[string][]*ast.Rule{}}
+	s := &search{inspection: inspection, policy: name, compiled: version.Module, spec: version.Spec.Rules, module: module, input: input,
+		rules: map[string][]*ast.Rule{}}
 	for _, rule := range module.Rules {
 		if rule.Default {
 			continue
@@ -126,7 +127,8 @@ func (s *search) clauseLacks(ctx context.Context, rule *ast.Rule, name, candidat
 
 // termLacks returns why the value of a term does not contain the candidate, or that it does. The term is evaluated after
 // the expressions in before, which have a solution.
-func (s *search) termLacks(ctx context.Context, rule *ast.Rule, name string, before ast.Body, term *ast.Term, candidate string, depth int) (reason *Reason, contains bool) {
+func (s *search) termLacks(ctx context.Context, rule *ast.Rule, name string, before ast.Body, term *ast.Term, candidate string,
+	depth int) (reason *Reason, contains bool) {
 	member := ast.Member.Expr(ast.StringTerm(candidate), term)
 	if _, ok, err := s.inspection.Solve(ctx, append(slices.Clone(before), member), s.module.Imports); ok || err != nil {
 		return nil, ok
@@ -156,7 +158,8 @@ func (s *search) termLacks(ctx context.Context, rule *ast.Rule, name string, bef
 }
 
 // operationLacks does the same for an operation on sets.
-func (s *search) operationLacks(ctx context.Context, rule *ast.Rule, name string, before ast.Body, call ast.Call, whole *Reason, candidate string, depth int) (*Reason, bool) {
+func (s *search) operationLacks(ctx context.Context, rule *ast.Rule, name string, before ast.Body, call ast.Call, whole *Reason, candidate string,
+	depth int) (*Reason, bool) {
 	if len(call) != 3 {
 		return whole, false
 	}
@@ -319,7 +322,8 @@ func (s *search) rename(rule *ast.Rule) *ast.Rule {
 		imported[i.Name()] = true
 	}
 	renamed, err := ast.TransformVars(rule.Copy(), func(v ast.Var) (ast.Value, error) {
-		if _, isRule := s.rules[string(v)]; isRule || imported[v] || v.Equal(ast.DefaultRootDocument.Value) || v.Equal(ast.InputRootDocument.Value) || v.IsWildcard() || isBuiltin(v) {
+		if _, isRule := s.rules[string(v)]; isRule || imported[v] || v.Equal(ast.DefaultRootDocument.Value) || v.Equal(ast.InputRootDocument.Value) ||
+			v.IsWildcard() || isBuiltin(v) {
 			return v, nil
 		}
 		return ast.Var(prefix + string(v)), nil
@@ -340,9 +344,9 @@ func isBuiltin(v ast.Var) bool {
 	return false
 }
 
-// notChosen returns why the policy does not give the object a cluster. For a policy with spec.rules, that is what the cluster lacks for
-// the rule that decides the object, and for those before it that left the object to it, or that the rule chooses others; it is nothing if no rule
-// decides.
+// notChosen returns why the policy does not give the object a cluster. For a policy with spec.rules, that is what the cluster lacks for the
+// rule that decides the object, and for those before it that left the object to it, or that the rule chooses others; it is nothing if no
+// rule decides.
 func (s *search) notChosen(ctx context.Context, candidate string) []Reason {
 	if !s.compiled.FromRules() {
 		return s.notIn(ctx, "clusters", candidate, 0)
@@ -406,8 +410,8 @@ func (s *search) holds(ctx context.Context, expression string) bool {
 	return ok && err == nil
 }
 
-// laterRules returns the names of the rules after the one that decides the object that apply to it, too. It leaves out those that apply to all
-// objects, which are meant for the rest.
+// laterRules returns the names of the rules after the one that decides the object that apply to it, too. It leaves out those that apply to
+// all objects, which are meant for the rest.
 func (s *search) laterRules(ctx context.Context) (out []string) {
 	deciding, ok := s.decidingRule(ctx)
 	if !ok {
@@ -513,8 +517,8 @@ func number(value any) int {
 	return int(out)
 }
 
-// innermost returns the reasons why a rule of spec.rules does not find a cluster eligible, without those that they follow from. An author of
-// rules knows their fields, and not the Rego in between, which Berth has written.
+// innermost returns the reasons why a rule of spec.rules does not find a cluster eligible, without those that they follow from. An author
+// of rules knows their fields, and not the Rego in between, which Berth has written.
 func (s *search) innermost(ctx context.Context, rule placementv1.Rule, cluster string, reasons []Reason) []Reason {
 	var out []Reason
 	for _, r := range reasons {
@@ -541,8 +545,8 @@ func (s *search) innermost(ctx context.Context, rule placementv1.Rule, cluster s
 // isHelper reports whether a reason names a function that several rules use, which comes from no field.
 func isHelper(r Reason) bool { return r.Field == "spec.rules" }
 
-// repelling returns the first taint of a cluster that a rule does not tolerate, in the form of kubectl taint. It has no value if the policy does
-// not read values.
+// repelling returns the first taint of a cluster that a rule does not tolerate, in the form of kubectl taint. It has no value if the policy
+// does not read values.
 func (s *search) repelling(ctx context.Context, rule placementv1.Rule, cluster string) string {
 	taints, _ := s.inspection.Lookup(ctx, []string{"clusters", cluster, "taints"}).([]any)
 	for _, item := range taints {

@@ -514,7 +514,8 @@ spec:
 	}
 }
 
-// TestNotRestricted checks what is said of a cluster that --why-not names if no policy restricts clusters, and that an unknown name is an error.
+// TestNotRestricted checks what is said of a cluster that --why-not names if no policy restricts clusters, and that an unknown name is an
+// error.
 func TestNotRestricted(t *testing.T) {
 	world := fleet + `---
 apiVersion: placement.berth.dev/v1alpha1
@@ -548,8 +549,8 @@ spec:
 	}
 }
 
-// TestReasonsOfRules checks that reasons name a taint and a cluster that is being deleted, and that a rule that finds too few clusters is told
-// from one that chooses others. It also checks which later rules are listed.
+// TestReasonsOfRules checks that reasons name a taint and a cluster that is being deleted, and that a rule that finds too few clusters is
+// told from one that chooses others. It also checks which later rules are listed.
 func TestReasonsOfRules(t *testing.T) {
 	const clusters = `apiVersion: cluster.karmada.io/v1alpha1
 kind: Cluster

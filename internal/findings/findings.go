@@ -207,8 +207,10 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 	}
 	out := slices.Concat(
 		f.findingsOfNamespaces(ctx, module, p.Binding), ambiguous, findingsOfUndefined(spec), f.findingsOfSubresources(ctx, m, module),
-		findingsOfClusters(spec, module), f.findingsOfDelivery(spec, m, module, specPath.Child("delivery")), findingsOfRemediation(spec), f.findingsOfBudget(p.Name, spec), findingsOfMoves(spec, module), findingsOfEviction(spec, m, module),
-		f.findingsOfTypes(spec, m, module), f.findingsOfGaps(spec, m, module), findingsOfCopies(spec, m, module), f.findingsOfKinds(m, module), findingsOfAbsentLabels(m, module), findingsOfUnused(module),
+		findingsOfClusters(spec, module), f.findingsOfDelivery(spec, m, module, specPath.Child("delivery")), findingsOfRemediation(spec),
+		f.findingsOfBudget(p.Name, spec), findingsOfMoves(spec, module), findingsOfEviction(spec, m, module),
+		f.findingsOfTypes(spec, m, module), f.findingsOfGaps(spec, m, module), findingsOfCopies(spec, m, module), f.findingsOfKinds(m, module),
+		findingsOfAbsentLabels(m, module), findingsOfUnused(module),
 		f.findingsOfConstants(ctx, spec.WithDefaults(), module, p.Binding), f.findingsOfNodes(ctx, spec, module), f.findingsOfClasses(ctx, spec, module),
 		f.findingsOfWhen(ctx, spec, m), findingsOfPredicates(module, f.ClusterPredicates), findingsOfVolatile(spec))
 	if !module.FromRules() {

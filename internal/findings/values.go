@@ -167,7 +167,8 @@ func (m *mentions) add(c rules.Compared) {
 	if !ordered {
 		as = ""
 	}
-	out := comparison{at: placeOf(c.Field), noun: c.Noun(), path: c.Path(), operator: c.Operator, as: as, free: c.Free != "", none: none, proportional: c.Proportional()}
+	out := comparison{at: placeOf(c.Field), noun: c.Noun(), path: c.Path(), operator: c.Operator, as: as, free: c.Free != "", none: none,
+		proportional: c.Proportional()}
 	if c.Requirement.Field == placementv1.ClusterFieldName {
 		out.noun = absent.Name
 	}
@@ -265,7 +266,8 @@ func (p population) otherCase(c comparison, i int) []Finding {
 	if more := len(names) - 1; more > 0 {
 		which += fmt.Sprintf(" (and %d more)", more)
 	}
-	return []Finding{c.each[i].finding(Advice, fmt.Sprintf("%s has %s, which is not %q: In and NotIn tell upper case from lower case. Correct one of them, or list both",
+	return []Finding{c.each[i].finding(Advice, fmt.Sprintf("%s has %s, which is not %q: In and NotIn tell upper case from lower case. Correct one of "+
+		"them, or list both",
 		which, absent.Subject(c.noun, strconv.Quote(other)), value))}
 }
 
@@ -309,7 +311,8 @@ func (p population) read(c comparison, known []string) []Finding {
 	if c.proportional {
 		consequence = "gets nothing of the weight"
 	}
-	return []Finding{c.at.finding(Advice, fmt.Sprintf("%s of %s is no %s: %q %s%s", c.noun, which, strings.ToLower(string(c.as)), example, consequence, c.readable(known)))}
+	return []Finding{c.at.finding(Advice, fmt.Sprintf("%s of %s is no %s: %q %s%s", c.noun, which, strings.ToLower(string(c.as)), example, consequence,
+		c.readable(known)))}
 }
 
 // readable suggests how values can be compared, as the end of a sentence; "" for nothing.
@@ -489,7 +492,8 @@ func (f *Finder) findingsOfNodes(ctx context.Context, spec placementv1.Placement
 		}
 		const none = "so that the pods stay pending"
 		mentioned.comparisons = append(mentioned.comparisons, comparison{
-			at: s.at, each: []place{s.at}, noun: "label " + s.key, path: []string{"labels", s.key}, operator: placementv1.OperatorIn, values: []string{s.value}, none: none,
+			at: s.at, each: []place{s.at}, noun: "label " + s.key, path: []string{"labels", s.key},
+			operator: placementv1.OperatorIn, values: []string{s.value}, none: none,
 		})
 		mentioned.keys = append(mentioned.keys, key{Key: rules.Key{Document: "labels", Name: s.key}, at: s.at, none: none})
 	}

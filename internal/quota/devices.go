@@ -103,8 +103,8 @@ func ClaimOwner(c metav1.Object) types.UID {
 	return owner.UID
 }
 
-// UnknownDeviceClasses returns the device classes in the names of hard that do not exist, sorted. It returns none until the DeviceClasses are
-// known.
+// UnknownDeviceClasses returns the device classes in the names of hard that do not exist, sorted. It returns none until the DeviceClasses
+// are known.
 func (e *Evaluators) UnknownDeviceClasses(spec *placementv1.QuotaSpec) []string {
 	if !e.Settled() {
 		return nil

@@ -54,7 +54,8 @@ func (r *ruleText) renderRepelled() string {
 		return r.use("repelled")
 	}
 	r.comment(r.path.Child("tolerate"), "the clusters with a taint that is not tolerated.")
-	r.printf("%s contains name if {\nsome name, cluster in data.clusters\nsome taint in cluster.taints\nnot object.get(taint, \"effect\", \"\") in %s\n", r.name("repelled"), harmlessEffects)
+	r.printf("%s contains name if {\nsome name, cluster in data.clusters\nsome taint in cluster.taints\nnot object.get(taint, \"effect\", \"\") in "+
+		"%s\n", r.name("repelled"), harmlessEffects)
 	r.printf("not %s(object.get(taint, \"key\", \"\"), object.get(taint, \"value\", \"\"), object.get(taint, \"effect\", \"\"))\n}\n", r.name("tolerated"))
 	for i, t := range r.rule.Tolerate {
 		r.comment(r.path.Child("tolerate").Index(i), "")
@@ -230,7 +231,8 @@ func Ranking(rule placementv1.Rule) (expression string, ok bool) {
 		q := r.requirementOf("prefer", i, p.Requirement)
 		preferences = append(preferences, fmt.Sprintf(`{"gain": sum(%s), "values": [value | value := %s]}`, q.gain(p.Weight), q.ref))
 	}
-	return fmt.Sprintf(`[{"name": name, "score": %s[name], "level": level, "preferences": [%s]} | best := %s; some [level, _, name] in %s; cluster := data.clusters[name]]`,
+	return fmt.Sprintf(`[{"name": name, "score": %s[name], "level": level, "preferences": [%s]} |
+best := %s; some [level, _, name] in %s; cluster := data.clusters[name]]`,
 		r.scored(), strings.Join(preferences, ", "), best, ordered), true
 }
 
@@ -257,7 +259,8 @@ func (r *ruleText) renderSpread() {
 	r.printf("%s[name] := %s if {\nsome name in %s\ncluster := data.clusters[name]\n}\n", r.name("domain"), r.spread().ref, r.name(partEligible))
 
 	r.comment(path, "the best of the eligible clusters in the best domains, and these domains.")
-	r.printf("%s := %s(%s, %s, %s, %s)\n", r.name("choice"), language.SpreadClusters.Name, r.use(language.RuleObjectPath), r.scored(), r.name("domain"), r.options())
+	r.printf("%s := %s(%s, %s, %s, %s)\n", r.name("choice"), language.SpreadClusters.Name, r.use(language.RuleObjectPath), r.scored(), r.name("domain"),
+		r.options())
 
 	if r.countsDomains() {
 		r.renderMember("domains", "domains")
@@ -316,7 +319,8 @@ func (r *ruleText) renderDenial(require []requirement, repelled string) {
 	}
 	few := `""`
 	if r.countsDomains() {
-		few = fmt.Sprintf("sprintf(%s, [count(%s)])", quote(fmt.Sprintf(" in %%d of at least %d domains by %s", max(r.rule.Spread.MinDomains, 1), strings.ReplaceAll(spread.noun, "%", "%%"))), r.name("domains"))
+		few = fmt.Sprintf("sprintf(%s, [count(%s)])", quote(fmt.Sprintf(" in %%d of at least %d domains by %s", max(r.rule.Spread.MinDomains, 1),
+			strings.ReplaceAll(spread.noun, "%", "%%"))), r.name("domains"))
 	}
 	shortage := fmt.Sprintf("%s(%s, %s, %s)", r.use("shortage"), r.name(partEligible), r.name(partLacks), few)
 	problem, isProblem := shortage, ""

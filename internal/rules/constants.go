@@ -81,8 +81,8 @@ func keyOf(s placementv1.Subject, at *field.Path) (key Key, ok bool) {
 	return Key{}, false
 }
 
-// Path returns the path of the compared value below data.clusters[name], or in a node: of a list, the members are compared. Free quantities, of which
-// clusters have only the parts, have the path of what is allocatable.
+// Path returns the path of the compared value below data.clusters[name], or in a node: of a list, the members are compared. Free
+// quantities, of which clusters have only the parts, have the path of what is allocatable.
 func (c Compared) Path() []string {
 	switch s := c.Subject; {
 	case c.OfNodes && s.Field != placementv1.ClusterFieldName:

@@ -83,10 +83,12 @@ func selectorConditions(s *metav1.LabelSelector, path *field.Path) []condition {
 	}
 	var out []condition
 	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
-		out = append(out, condition{at: path.Child("matchLabels").Key(key), subject: key, entry: "key: " + key, list: "matchExpressions", operator: placementv1.OperatorIn, values: []string{s.MatchLabels[key]}})
+		out = append(out, condition{at: path.Child("matchLabels").Key(key), subject: key, entry: "key: " + key, list: "matchExpressions",
+			operator: placementv1.OperatorIn, values: []string{s.MatchLabels[key]}})
 	}
 	for i, e := range s.MatchExpressions {
-		out = append(out, condition{at: path.Child("matchExpressions").Index(i), subject: e.Key, entry: "key: " + e.Key, list: "matchExpressions", operator: placementv1.RequirementOperator(e.Operator), values: e.Values})
+		out = append(out, condition{at: path.Child("matchExpressions").Index(i), subject: e.Key, entry: "key: " + e.Key, list: "matchExpressions",
+			operator: placementv1.RequirementOperator(e.Operator), values: e.Values})
 	}
 	return out
 }
@@ -94,7 +96,8 @@ func selectorConditions(s *metav1.LabelSelector, path *field.Path) []condition {
 func annotationConditions(annotations []placementv1.AnnotationRequirement, path *field.Path) []condition {
 	out := make([]condition, len(annotations))
 	for i, a := range annotations {
-		out[i] = condition{at: path.Index(i), subject: a.Key, entry: "key: " + a.Key, list: "annotations", operator: placementv1.RequirementOperator(a.Operator), values: a.Values}
+		out[i] = condition{at: path.Index(i), subject: a.Key, entry: "key: " + a.Key, list: "annotations",
+			operator: placementv1.RequirementOperator(a.Operator), values: a.Values}
 	}
 	return out
 }
@@ -246,7 +249,8 @@ func (c condition) isStrict() bool {
 func outOfRange(conditions []condition) bool {
 	for _, lower := range conditions {
 		for _, upper := range conditions {
-			if lower.isLower() && upper.isUpper() && lower.values != nil && upper.values != nil && lower.as == upper.as && lower.valid() && upper.valid() && lower.excludes(upper) {
+			if lower.isLower() && upper.isUpper() && lower.values != nil && upper.values != nil && lower.as == upper.as && lower.valid() && upper.valid() &&
+				lower.excludes(upper) {
 				return true
 			}
 		}

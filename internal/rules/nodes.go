@@ -243,6 +243,7 @@ func (r *ruleText) renderNodeSpread() {
 		minDomains = fmt.Sprintf(", \"minDomains\": %d", s.MinDomains)
 	}
 	r.comment(r.path.Child("spread"), "")
-	r.printf("scheduling.topologySpreadConstraints := [{\"maxSkew\": 1, \"topologyKey\": %s, \"whenUnsatisfiable\": \"DoNotSchedule\", \"labelSelector\": %s%s}] if {\n%s\n}\n",
+	r.printf("scheduling.topologySpreadConstraints := [{\"maxSkew\": 1, \"topologyKey\": %s, \"whenUnsatisfiable\": \"DoNotSchedule\", "+
+		"\"labelSelector\": %s%s}] if {\n%s\n}\n",
 		quote(key), r.use("pod_selector"), minDomains, r.decided())
 }

@@ -95,7 +95,8 @@ func (g *generator) tooLong(length int) string {
 	const kib = 1 << 10
 	longest := slices.MaxFunc(g.rules, func(a, b *ruleText) int { return cmp.Compare(a.text.Len(), b.text.Len()) })
 	return fmt.Sprintf("the rules compile to %d KiB of Rego, and at most %d KiB are compiled in the time of a request. The longest one is %s, with %d KiB. "+
-		"Move rules to another policy, or replace lists of values and tolerations by a label of the clusters", length/kib, maxText/kib, longest.rule.Name, longest.text.Len()/kib)
+		"Move rules to another policy, or replace lists of values and tolerations by a label of the "+
+		"clusters", length/kib, maxText/kib, longest.rule.Name, longest.text.Len()/kib)
 }
 
 // fieldComment matches the comments that say from which field the next lines come.

@@ -127,7 +127,8 @@ func (r *ruleText) decided() string {
 	switch {
 	case choosesClusters(r.rule):
 		out += "\n" + r.finds()
-	case r.rule.Candidates == placementv1.RuleCandidatesNodes && slices.ContainsFunc(r.rule.Require, func(q placementv1.Requirement) bool { return q.ValueFrom != nil }):
+	case r.rule.Candidates == placementv1.RuleCandidatesNodes && slices.ContainsFunc(r.rule.Require,
+		func(q placementv1.Requirement) bool { return q.ValueFrom != nil }):
 		out += "\n" + r.name("term")
 	}
 	return out

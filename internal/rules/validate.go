@@ -132,7 +132,8 @@ func (v *validator) reachable(rules []placementv1.Rule, path *field.Path) {
 			}
 			switch {
 			case appliesToAll(earlier.When):
-				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) applies to all objects. Give it a condition in when, or move it to the end", rule.Name, earlier.Name, path.Index(j))
+				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) applies to all objects. Give it a condition in when, or move it to the end",
+					rule.Name, earlier.Name, path.Index(j))
 			case equality.Semantic.DeepEqual(earlier.When, rule.When):
 				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) has the same condition", rule.Name, earlier.Name, path.Index(j))
 			default:
@@ -181,7 +182,8 @@ func (v *validator) effect(rule placementv1.Rule, path *field.Path, last bool) {
 	forClusters := rule.Otherwise != "" || rule.Message != ""
 	switch {
 	case !decides && last:
-		v.forbid(path, "rule %s decides nothing, and no rule follows from which it could exempt objects: set one of require, prefer, tolerate, spread, limit, set, warn and deny", rule.Name)
+		v.forbid(path, "rule %s decides nothing, and no rule follows from which it could exempt objects: set one of require, prefer, tolerate, spread, "+
+			"limit, set, warn and deny", rule.Name)
 	case !decides && (forClusters || rule.Candidates != ""):
 		v.forbid(path, "rule %s gives no clusters: set require, prefer, tolerate, spread or limit, or remove candidates, message and otherwise", rule.Name)
 	case !selects(rule) && forClusters:
@@ -319,9 +321,11 @@ func (v *validator) proportional(q placementv1.Requirement, path *field.Path, no
 	case nodes:
 		v.forbid(path.Child("operator"), "the scheduler does not compare nodes with each other: set Gt or Lt with a value, once for each step that matters")
 	case q.Field == placementv1.ClusterFieldVersion:
-		v.forbid(path.Child("field"), "Most and Least read numbers and quantities, and no versions: set operator: Gte with a version, once for each step that matters")
+		v.forbid(path.Child("field"), "Most and Least read numbers and quantities, and no versions: set operator: Gte with a version, once for each step "+
+			"that matters")
 	case q.Field != "":
-		v.forbid(path.Child("field"), "the field %s is a text. Most and Least need a number or a quantity: set label, annotation, property, allocatable or free", q.Field)
+		v.forbid(path.Child("field"), "the field %s is a text. Most and Least need a number or a quantity: set label, annotation, property, allocatable or "+
+			"free", q.Field)
 	case len(q.Values) > 0 || q.ValueFrom != nil:
 		// The schema refuses this, too. Commands read files that no API server has checked.
 		v.fail(path.Child("operator"), q.Operator, "Exists, DoesNotExist, Most and Least have no values: remove values and valueFrom")
@@ -369,7 +373,8 @@ func (v *validator) nodeRequirement(q placementv1.Requirement, path *field.Path,
 	if q.As != "" && q.As != placementv1.ValueTypeNumber {
 		v.errs = append(v.errs, field.NotSupported(path.Child("as"), q.As, []placementv1.ValueType{placementv1.ValueTypeNumber}))
 	}
-	if q.Field == placementv1.ClusterFieldName && (q.ValueFrom == nil && len(q.Values) != 1 || q.Operator != placementv1.OperatorIn && q.Operator != placementv1.OperatorNotIn) {
+	if q.Field == placementv1.ClusterFieldName && (q.ValueFrom == nil && len(q.Values) != 1 ||
+		q.Operator != placementv1.OperatorIn && q.Operator != placementv1.OperatorNotIn) {
 		v.forbid(path.Child("field"), "a node affinity compares the name of a node by In or NotIn with one name: select several nodes by a label")
 	}
 	values, at := q.Values, path.Child("values")

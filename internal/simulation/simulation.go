@@ -495,7 +495,8 @@ func (s *Simulation) VerdictsBy(ctx context.Context, o Object, evaluate Evaluate
 	return outcome.Verdicts, nil
 }
 
-// Requested returns an existing object as its developer requested it. Values of policies that the API server does not allow to change stay in it.
+// Requested returns an existing object as its developer requested it. Values of policies that the API server does not allow to change stay
+// in it.
 func (s *Simulation) Requested(ctx context.Context, o Object) (*unstructured.Unstructured, error) {
 	undone, err := s.decider.Undo(ctx, o.Resource, o.Content)
 	if err != nil {
@@ -504,8 +505,8 @@ func (s *Simulation) Requested(ctx context.Context, o Object) (*unstructured.Uns
 	return undone.Object, nil
 }
 
-// RequestedScheduling returns the scheduling fields of an existing object as its developer requested them, as Scheduling does, also those that the
-// API server does not allow to change.
+// RequestedScheduling returns the scheduling fields of an existing object as its developer requested them, as Scheduling does, also those
+// that the API server does not allow to change.
 func (s *Simulation) RequestedScheduling(ctx context.Context, o Object) (map[string]string, error) {
 	undone, err := s.decider.Undo(ctx, o.Resource, o.Content)
 	if err != nil {

@@ -61,8 +61,8 @@ type explained struct {
 	want        Decision
 }
 
-// TestExplanations compares explanations of new objects, and of existing ones after the clusters changed, with what is decided of them, what
-// they have, what their developers requested, and the oracle.
+// TestExplanations compares explanations of new objects, and of existing ones after the clusters changed, with what is decided of them,
+// what they have, what their developers requested, and the oracle.
 func TestExplanations(t *testing.T) {
 	s := newServed(t)
 	counts := map[string]int{}
@@ -400,8 +400,8 @@ func (x *explained) verifyReason(t *testing.T, deciding *placementv1.Rule, name 
 	}
 }
 
-// verifyChain checks that a cluster that is not chosen has a reason of each rule that left the object to the next one, as far as the cluster
-// lacks something.
+// verifyChain checks that a cluster that is not chosen has a reason of each rule that left the object to the next one, as far as the
+// cluster lacks something.
 func (x *explained) verifyChain(t *testing.T, c explain.Candidate, counts map[string]int) {
 	t.Helper()
 	for i := range x.rules {

@@ -296,7 +296,8 @@ func choose(rule *placementv1.Rule, object map[string]any, clusters map[string]m
 	return c
 }
 
-// eligibleClusters returns the clusters that are eligible for a rule, the best first. It counts them and all others, and sets what these lack.
+// eligibleClusters returns the clusters that are eligible for a rule, the best first. It counts them and all others, and sets what these
+// lack.
 func (c *choice) eligibleClusters(rule *placementv1.Rule, object map[string]any, clusters map[string]map[string]any) []candidate {
 	var eligible []candidate
 	for _, name := range slices.Sorted(maps.Keys(clusters)) {

@@ -325,8 +325,8 @@ func failure(v *placement.Verdict) string {
 	return fmt.Sprintf("PlacementPolicy %q can't decide: %v", v.Policy.Name, v.Err)
 }
 
-// withRule returns a message for which a policy denies an object, with the rule of spec.rules that decides. Those about what clusters lack name it
-// already.
+// withRule returns a message for which a policy denies an object, with the rule of spec.rules that decides. Those about what clusters lack
+// name it already.
 func withRule(v *placement.Verdict, message string) string {
 	rule := "rule " + v.Decision.Rule + ": "
 	if v.Decision.Rule == "" || strings.HasPrefix(message, rule) {

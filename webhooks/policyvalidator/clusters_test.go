@@ -184,7 +184,8 @@ func (n nodes) All(context.Context) ([]map[string]any, error) { return n, nil }
 
 func (c classes) Names(context.Context) ([]string, error) { return c, nil }
 
-// TestWarnOfScheduling checks that what a policy sets of pods, and what its rules compare of nodes, is compared with nodes and priority classes.
+// TestWarnOfScheduling checks that what a policy sets of pods, and what its rules compare of nodes, is compared with nodes and priority
+// classes.
 func TestWarnOfScheduling(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec string

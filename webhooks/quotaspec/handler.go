@@ -126,15 +126,18 @@ func (h *Handler) Warnings(ctx context.Context, object client.Object) []string {
 	case *placementv1.ClusterScopedQuota:
 		out := h.warnOfQuota(ctx, o.QuotaSpec())
 		if o.Spec.NamespaceSelector == nil {
-			out = append(out, "spec.namespaceSelector is not set: all namespaces share the amounts of spec.hard. Select the namespaces that share them, or set namespaceSelector: {} for all")
+			out = append(out, "spec.namespaceSelector is not set: all namespaces share the amounts of spec.hard. Select the namespaces that share them, or "+
+				"set namespaceSelector: {} for all")
 		}
 		return slices.Concat(out, h.warnOfSelector(ctx, o.Spec.NamespaceSelector), h.warnOfCoverage(ctx, o))
 	case *placementv1.LimitedResource:
-		out := h.warnOfType(ctx, schema.GroupResource{Group: o.Spec.APIGroup, Resource: o.Spec.Resource}, "spec.resource: ", "nothing is limited until it does", suggestLimited)
+		out := h.warnOfType(ctx, schema.GroupResource{Group: o.Spec.APIGroup, Resource: o.Spec.Resource}, "spec.resource: ",
+			"nothing is limited until it does", suggestLimited)
 		if len(out) == 0 {
 			out = h.Evaluators.CheckMatchContains(&o.Spec).Findings
 		}
-		return slices.Concat(out, h.warnOfClasses(ctx, o.Spec.MatchScopes, "spec.matchScopes"), h.warnOfSelector(ctx, o.Spec.NamespaceSelector), h.warnOfCoverage(ctx, o))
+		return slices.Concat(out, h.warnOfClasses(ctx, o.Spec.MatchScopes, "spec.matchScopes"), h.warnOfSelector(ctx, o.Spec.NamespaceSelector),
+			h.warnOfCoverage(ctx, o))
 	default:
 		return nil
 	}
