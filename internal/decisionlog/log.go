@@ -22,7 +22,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -34,12 +33,6 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/printable"
-)
-
-// Destinations of the log, as the manager's flag names them.
-const (
-	Off    = "off"
-	Stdout = "stdout"
 )
 
 // Message is the member msg of each line. It tells the lines from those of other programs.
@@ -164,16 +157,8 @@ func ChangesOf(verdicts []*placement.Verdict, before *unstructured.Unstructured)
 // Log writes decisions. A nil Log writes nothing. It is safe for concurrent use.
 type Log struct{ handler slog.Handler }
 
-// New returns the log to a destination, which is written to stdout; nil if it is off.
-func New(destination string, stdout io.Writer) (*Log, error) {
-	switch destination {
-	case "", Off:
-		return nil, nil
-	case Stdout:
-		return &Log{slog.NewJSONHandler(stdout, nil)}, nil
-	}
-	return nil, fmt.Errorf("--decision-log %q: must be %s or %s", destination, Off, Stdout)
-}
+// New returns a log that a handler writes. Read reads what slog.JSONHandler writes.
+func New(handler slog.Handler) *Log { return &Log{handler} }
 
 // Write writes an entry with the present time. It cuts what is too long, and escapes what is not visible. A line that can't be written is
 // lost: a decision does not depend on its log.

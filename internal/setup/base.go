@@ -21,6 +21,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"time"
@@ -69,7 +70,7 @@ type base struct {
 }
 
 // newBase creates the manager and what needs nothing else.
-func newBase(o Options, s *settings, provider *tracing.Provider, served *servedCluster, own *state) (*base, error) {
+func newBase(ctx context.Context, o Options, s *settings, provider *tracing.Provider, served *servedCluster, own *state) (*base, error) {
 	mgr, err := newManager(o, served, own)
 	if err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func newBase(o Options, s *settings, provider *tracing.Provider, served *servedC
 	if err != nil {
 		return nil, err
 	}
-	decisions, err := decisionlog.New(o.DecisionLog, cmp.Or[io.Writer](o.DecisionLogOutput, os.Stdout))
+	decisions, err := newDecisionLog(ctx, mgr, o)
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +98,21 @@ func newBase(o Options, s *settings, provider *tracing.Provider, served *servedC
 		events:         events.New(mgr.GetEventRecorder("berth")),
 		decisions:      decisions,
 	}, nil
+}
+
+// newDecisionLog returns the log of decisions; nil if it is off.
+func newDecisionLog(ctx context.Context, mgr manager.Manager, o Options) (*decisionlog.Log, error) {
+	switch o.DecisionLog {
+	case "", DecisionLogOff:
+		return nil, nil
+	case DecisionLogStdout:
+		return decisionlog.New(slog.NewJSONHandler(cmp.Or[io.Writer](o.DecisionLogOutput, os.Stdout), nil)), nil
+	}
+	logs, err := tracing.NewLogs(ctx, "--decision-log", o.DecisionLog, Version())
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s for the standard output, or %s", err, DecisionLogStdout, DecisionLogOff)
+	}
+	return decisionlog.New(logs.Handler()), mgr.Add(logs)
 }
 
 // servedCluster is the cluster whose API server Berth serves.

@@ -31,7 +31,6 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
-	"github.com/berth-dev/berth/internal/decisionlog"
 	"github.com/berth-dev/berth/internal/freshness"
 	"github.com/berth-dev/berth/internal/predicates"
 )
@@ -47,6 +46,12 @@ const (
 const (
 	StateClusterServed = "served"
 	StateClusterHost   = "host"
+)
+
+// Values of Options.DecisionLog that are no address.
+const (
+	DecisionLogOff    = "off"
+	DecisionLogStdout = "stdout"
 )
 
 // Options configure a manager.
@@ -102,7 +107,8 @@ type Options struct {
 	TracingEndpoint string
 	// TracingSamplingPerMillion is how many of a million traces that begin in Berth are recorded.
 	TracingSamplingPerMillion int
-	// DecisionLog is where the log of decisions is written: decisionlog.Off or decisionlog.Stdout.
+	// DecisionLog is where the log of decisions is written: DecisionLogOff, DecisionLogStdout, or the URL of a collector, like
+	// TracingEndpoint. Empty is DecisionLogOff.
 	DecisionLog string
 	// DecisionLogOutput replaces the standard output for the log of decisions; nil does not.
 	DecisionLogOutput io.Writer
@@ -176,8 +182,8 @@ func (o *Options) Bind(f *flag.FlagSet) {
 		"http://collector.observability:4317; https:// for TLS, empty for no traces.")
 	f.IntVar(&o.TracingSamplingPerMillion, "tracing-sampling-rate-per-million", 10000, "How many of a million traces that begin in Berth "+
 		"are recorded. Traces that begin in the API server are recorded if it samples them.")
-	f.StringVar(&o.DecisionLog, "decision-log", decisionlog.Off,
-		"Where a line of JSON is written for each decision that places or moves an object: stdout, or off.")
+	f.StringVar(&o.DecisionLog, "decision-log", DecisionLogOff, "Where each decision is written that places or moves an object: stdout, as lines "+
+		"of JSON; the address of an OpenTelemetry collector that accepts logs over gRPC, such as http://collector.observability:4317; or off.")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader among the replicas.")
 	f.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second,
 		"How long replicas wait for a leader to renew its lease before another one becomes the leader.")

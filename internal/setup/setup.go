@@ -81,7 +81,7 @@ func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, err
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the host cluster: %w", err)
 	}
-	base, err := newBase(o, settings, provider, served, state)
+	base, err := newBase(ctx, o, settings, provider, served, state)
 	if err != nil {
 		return nil, fmt.Errorf("creating manager: %w", err)
 	}

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package tracing exports OpenTelemetry traces to a collector. While tracing is off, it costs nothing. While the
-// collector is unavailable or slow, spans are dropped, and no request waits.
+// Package tracing exports traces and logs to OpenTelemetry collectors. While nothing is exported, it costs nothing. While a collector is
+// unavailable or slow, spans and records are dropped, and no request waits.
 package tracing
 
 import (
@@ -78,33 +78,54 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	if o.Endpoint == "" {
 		return nil, nil
 	}
-	if u, err := url.Parse(o.Endpoint); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, fmt.Errorf("--tracing-endpoint %q: must be http://<host>:<port>, or https:// for TLS", o.Endpoint)
+	if err := checkEndpoint("--tracing-endpoint", o.Endpoint); err != nil {
+		return nil, err
 	}
 	if o.SamplingPerMillion < 0 || o.SamplingPerMillion > perMillion {
 		return nil, fmt.Errorf("--tracing-sampling-rate-per-million %d: must be between 0 and %d", o.SamplingPerMillion, perMillion)
 	}
-	log := ctrllog.Log.WithName("tracing")
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Error(err, "Sending traces") }))
+	logErrors()
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(o.Endpoint))
 	if err != nil {
 		return nil, fmt.Errorf("--tracing-endpoint %q: %w", o.Endpoint, err)
 	}
-	// The host name is the name of the pod, if there is one. Without it the replicas can't be distinguished in traces,
-	// but tracing still works.
-	host, _ := os.Hostname()
-	about, err := resource.New(ctx,
-		resource.WithSchemaURL(semconv.SchemaURL),
-		resource.WithAttributes(semconv.ServiceName("berth"), semconv.ServiceVersion(o.Version), semconv.ServiceInstanceID(host)),
-		resource.WithFromEnv(),
-	)
+	about, err := describe(ctx, o.Version)
 	if err != nil {
-		return nil, fmt.Errorf("describing this process in its traces: %w", err)
+		return nil, err
 	}
 	sampled := sdktrace.TraceIDRatioBased(float64(o.SamplingPerMillion) / perMillion)
 	return newProvider(sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(exporter), sdktrace.WithResource(about), sdktrace.WithSampler(sdktrace.ParentBased(sampled)),
 	)), nil
+}
+
+// checkEndpoint returns the error of a flag of the manager whose value is not the address of a collector.
+func checkEndpoint(flag, endpoint string) error {
+	if u, err := url.Parse(endpoint); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return fmt.Errorf("%s %q: must be http://<host>:<port>, or https:// for TLS", flag, endpoint)
+	}
+	return nil
+}
+
+// logErrors has the errors of sending to collectors logged.
+func logErrors() {
+	log := ctrllog.Log.WithName("tracing")
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Error(err, "Sending to a collector") }))
+}
+
+// describe returns what is said of this process in all that it sends to collectors.
+func describe(ctx context.Context, version string) (*resource.Resource, error) {
+	// The host name is the name of the pod, if there is one. Without it the replicas can't be distinguished, but all else works.
+	host, _ := os.Hostname()
+	about, err := resource.New(ctx,
+		resource.WithSchemaURL(semconv.SchemaURL),
+		resource.WithAttributes(semconv.ServiceName("berth"), semconv.ServiceVersion(version), semconv.ServiceInstanceID(host)),
+		resource.WithFromEnv(),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("describing this process for collectors: %w", err)
+	}
+	return about, nil
 }
 
 func newProvider(spans *sdktrace.TracerProvider) *Provider {

@@ -18,6 +18,7 @@ package placementmutator_test
 
 import (
 	"bytes"
+	"log/slog"
 	"slices"
 	"testing"
 
@@ -62,10 +63,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 				return tc.remediation, nil
 			}
 			var out bytes.Buffer
-			var err error
-			if h.Decisions, err = decisionlog.New(decisionlog.Stdout, &out); err != nil {
-				t.Fatal(err)
-			}
+			h.Decisions = decisionlog.New(slog.NewJSONHandler(&out, nil))
 			r := request(deployment)
 			r.UserInfo = authenticationv1.UserInfo{Username: "alice"}
 			tc.change(&r)

@@ -22,13 +22,16 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	logsv1 "go.opentelemetry.io/proto/otlp/collector/logs/v1"
 	collectorv1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	commonv1 "go.opentelemetry.io/proto/otlp/common/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
 )
 
 // span is what the specs look at of one.
@@ -39,9 +42,10 @@ type span struct {
 	Links []string
 }
 
-// collector is a server that takes traces as OTLP over gRPC.
+// collector is a server that takes traces and logs as OTLP over gRPC.
 type collector struct {
 	collectorv1.UnimplementedTraceServiceServer
+	logs    logs
 	address string
 
 	mu    sync.Mutex
@@ -55,6 +59,7 @@ func startCollector() *collector {
 	c := &collector{address: listener.Addr().String()}
 	server := grpc.NewServer()
 	collectorv1.RegisterTraceServiceServer(server, c)
+	logsv1.RegisterLogsServiceServer(server, &c.logs)
 	go func() {
 		defer GinkgoRecover()
 		Expect(server.Serve(listener)).To(Succeed())
@@ -140,4 +145,39 @@ func (c *collector) ledTo(outer, inner span) bool {
 	return slices.ContainsFunc(c.spans, func(s span) bool {
 		return s.Service == "apiserver" && s.Trace == inner.Trace && slices.Contains(s.Links, outer.Trace)
 	})
+}
+
+// logs is the part of a collector that takes logs.
+type logs struct {
+	logsv1.UnimplementedLogsServiceServer
+
+	mu      sync.Mutex
+	records []string
+}
+
+// Export implements logsv1.LogsServiceServer.
+func (l *logs) Export(_ context.Context, r *logsv1.ExportLogsServiceRequest) (*logsv1.ExportLogsServiceResponse, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, resource := range r.GetResourceLogs() {
+		service := texts(resource.GetResource().GetAttributes())["service.name"]
+		for _, scope := range resource.GetScopeLogs() {
+			for _, record := range scope.GetLogRecords() {
+				l.records = append(l.records, service+": "+protojson.Format(record))
+			}
+		}
+	}
+	return &logsv1.ExportLogsServiceResponse{}, nil
+}
+
+// about returns the records with a text, as JSON after the name of the service.
+func (l *logs) about(text string) (out []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, record := range l.records {
+		if strings.Contains(record, text) {
+			out = append(out, record)
+		}
+	}
+	return out
 }

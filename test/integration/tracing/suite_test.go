@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package tracing_test shows what a collector of traces receives from Berth, on a real API server that traces too.
+// Package tracing_test shows what a collector of traces and logs receives from Berth, on a real API server that traces too.
 package tracing_test
 
 import (
@@ -47,6 +47,7 @@ const everything = 1_000_000
 var _ = BeforeSuite(func(ctx SpecContext) {
 	// For the API server's spans as for Berth's: else both wait five seconds.
 	GinkgoT().Setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
+	GinkgoT().Setenv("OTEL_BLRP_SCHEDULE_DELAY", "100")
 	collected = startCollector()
 	f = framework.Start(ctx, func(o *controlplane.Options) {
 		file := filepath.Join(GinkgoT().TempDir(), "tracing.yaml")
@@ -58,6 +59,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(f.Stop)
 	operator := f.StartReadyManager(ctx, func(o *setup.Options) {
 		o.TracingEndpoint, o.TracingSamplingPerMillion = "http://"+collected.address, everything
+		o.DecisionLog = o.TracingEndpoint
 	})
 	DeferCleanup(operator.Stop)
 })

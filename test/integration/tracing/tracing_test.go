@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/decisionlog"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -117,6 +118,9 @@ var _ = Describe("A trace", func() {
 		Expect(remediation.Parent).To(BeEmpty())
 		Eventually(collected.parts).WithContext(ctx).WithArguments(remediation).Should(ContainElements(
 			named("evaluate", map[string]string{"berth.policy": p.Name}), named("HTTP PATCH", nil)))
+		Eventually(collected.logs.about).WithContext(ctx).WithArguments("standing").Should(ConsistOf(And(
+			HavePrefix("berth: "), ContainSubstring("placement decision"), ContainSubstring(p.Name), ContainSubstring("example.com/zone"),
+			ContainSubstring(string(decisionlog.Patched)), ContainSubstring("came into force"))))
 		Eventually(func() bool {
 			asked, err := collected.find("admission placement", map[string]string{"berth.object.name": "standing", "berth.request.operation": "UPDATE"})
 			return err == nil && collected.ledTo(remediation, asked)
