@@ -22,12 +22,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/fnv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -144,6 +146,12 @@ var (
 	RemoteRecovered = Kind{corev1.EventTypeNormal, ReasonRemoteRecovered, actionAsk}
 )
 
+// steps are the reasons of events of which each message tells of another step, such as a move with its cause.
+var steps = sets.New(
+	ReasonRemediated, ReasonEvicted, ReasonPlanStarted, ReasonPlanCompleted, ReasonPlanWaits, ReasonPlanApproved, ReasonPlanNotApproved,
+	ReasonStageReached, ReasonStageWaits, ReasonRolloutCompleted, ReasonRolledBack,
+)
+
 // maxNote is the maximum length of a note in the events API, in bytes.
 const maxNote = 1024
 
@@ -195,9 +203,17 @@ func (r *Recorder) OnObject(obj *unstructured.Unstructured, namespace string, ki
 
 // On emits an event on an object that is in the API server, or that a reference names. The event on an object without a
 // namespace is in the namespace default, where users read it who may not read other namespaces. So its message must not
-// name objects in namespaces, nor contain their values.
+// name objects in namespaces, nor contain their values. Events of one kind on one object within some minutes are combined to a series with the
+// message of the first, but those of steps only if their messages are equal.
 func (r *Recorder) On(about runtime.Object, kind Kind, message string) {
-	r.recorder.Eventf(about, nil, kind.Type, kind.Reason, kind.Action, "%s", short(printable.Text(message)))
+	note, action := short(printable.Text(message)), kind.Action
+	if steps.Has(kind.Reason) {
+		// The recorder combines what differs only in the note.
+		hash := fnv.New32a()
+		hash.Write([]byte(note))
+		action = fmt.Sprintf("%s-%08x", action, hash.Sum32())
+	}
+	r.recorder.Eventf(about, nil, kind.Type, kind.Reason, action, "%s", note)
 }
 
 // short truncates a message to the length that the events API accepts.

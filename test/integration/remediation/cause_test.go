@@ -66,7 +66,7 @@ var _ = Describe("The cause of a move", func() {
 		log := &decisionLog{}
 		stopOperator()
 		DeferCleanup(stopOperator)
-		operator = f.StartReadyManager(ctx, func(o *setup.Options) { o.DecisionLog, o.DecisionLogOutput = decisionlog.Stdout, log })
+		operator = f.StartReadyManager(ctx, func(o *setup.Options) { o.DecisionLog, o.DecisionLogOutput = setup.DecisionLogStdout, log })
 		f.AwaitValidation(ctx)
 
 		By("creating the policy before the object, as in README")
@@ -99,9 +99,6 @@ var _ = Describe("The cause of a move", func() {
 		})))
 
 		By("changing the policy, with an approval")
-		// The Events on one object are combined, and have the first note.
-		create(ctx, framework.ConfigMap, namespace, "db", nil)
-		expectAnnotations(ctx, framework.ConfigMap, namespace, "db", map[string]string{key: "no"})
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Rego, p.Spec.Remediation.Mode = always(key, "maybe"), placementv1.RemediationApproved
 		})
@@ -112,6 +109,7 @@ var _ = Describe("The cause of a move", func() {
 			"Changes": Equal(change(new("no"), "maybe")), "ApprovedBy": ConsistOf("berth-admin"),
 		})))
 		Expect(log.of(namespace, "web")).To(HaveLen(3))
-		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "db", events.ReasonRemediated).Should(ConsistOf(HaveSuffix("; approved by berth-admin")))
+		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.ReasonRemediated).Should(ConsistOf(
+			HaveSuffix("; cause: "+cause), HaveSuffix("; approved by berth-admin")))
 	})
 })
