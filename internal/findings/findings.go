@@ -212,7 +212,8 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 		f.findingsOfTypes(spec, m, module), f.findingsOfGaps(spec, m, module), findingsOfCopies(spec, m, module), f.findingsOfKinds(m, module),
 		findingsOfAbsentLabels(m, module), findingsOfUnused(module),
 		f.findingsOfConstants(ctx, spec.WithDefaults(), module, p.Binding), f.findingsOfNodes(ctx, spec, module), f.findingsOfClasses(ctx, spec, module),
-		f.findingsOfWhen(ctx, spec, m), findingsOfPredicates(module, f.ClusterPredicates), findingsOfVolatile(spec))
+		f.findingsOfWhen(ctx, spec, m), findingsOfPredicates(module, f.ClusterPredicates), findingsOfVolatile(spec),
+		findingsOfGeneratedNames(spec, m))
 	if !module.FromRules() {
 		return out
 	}

@@ -19,6 +19,7 @@ package findings
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -109,6 +110,27 @@ func findingsOfCopies(spec placementv1.PlacementPolicySpec, m *match.Matcher, mo
 				out = append(out, advice(at+"the policy gives clusters to each %s by itself, and does not match %s. A %s of %s copies the list of that object. "+
 					"If the policy allows none of it, the %s is denied, and the rollout stops. Match %s in place of %s",
 					c.kind, strings.Join(c.from, " and "), c.kind, c.of, c.kind, strings.Join(c.from, " and "), resource))
+			}
+		}
+	}
+	return out
+}
+
+// findingsOfGeneratedNames warns of labels with the name of pods. Controllers let the API server generate it, so that at admission a pod has
+// only the prefix, which ends with a character that no label may end with.
+func findingsOfGeneratedNames(spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
+	if !m.SelectsResource(corev1.SchemeGroupVersion.WithResource("pods")) {
+		return nil
+	}
+	var out []Finding
+	for i, rule := range spec.Rules {
+		if rule.Set == nil {
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(rule.Set.Labels)) {
+			if value := strings.ReplaceAll(string(rule.Set.Labels[key]), "{{", ""); strings.HasSuffix(value, "{name}") {
+				out = append(out, advice("spec.rules[%d].set.labels[%s]: pods of controllers get their names after admission. Until then, {name} is a prefix that "+
+					`ends with "-", as no label may, so that they are denied. Set an annotation, or match their workloads in place of pods`, i, key))
 			}
 		}
 	}

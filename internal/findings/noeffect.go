@@ -90,7 +90,12 @@ func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 		}
 	}
 	for i, one := range r.Windows {
-		if w, _, err := window.Parse(one); err == nil && w.NeverCloses() {
+		w, _, err := window.Parse(one)
+		if err == nil && w.EitherDay() {
+			out = append(out, advice("spec.remediation.windows[%d].start: the window opens on each of the days of the month, and on each of the days of "+
+				"the week: in %q, one of them suffices. Write * for one of both", i, one.Start))
+		}
+		if err == nil && w.NeverCloses() {
 			out = append(out, advice("spec.remediation.windows[%d]: the window never closes: it opens again before its duration of %s ends. "+
 				`Let it open once in that time, as "0 22 * * *" does at 22:00 each day`, i, one.Duration.Duration))
 		}
