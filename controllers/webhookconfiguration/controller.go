@@ -217,11 +217,19 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		ctrllog.FromContext(ctx).Error(to.redact(err), "Trying again", "after", ownerRetry)
 		return reconcile.Result{RequeueAfter: ownerRetry}, nil
 	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		// Another replica was faster. The cache learns of it in a moment.
+		return reconcile.Result{RequeueAfter: overtakenRetry}, nil
+	}
 	return reconcile.Result{}, to.redact(err)
 }
 
-// ownerRetry is the delay before the controller looks for missing owners again.
-const ownerRetry = 5 * time.Second
+// ownerRetry is the delay before the controller looks for missing owners again, and overtakenRetry that before it writes what another
+// replica wrote meanwhile.
+const (
+	ownerRetry     = 5 * time.Second
+	overtakenRetry = 100 * time.Millisecond
+)
 
 // apply creates, updates or deletes each webhook configuration as needed.
 func (c *Controller) apply(ctx context.Context, to access) error {
