@@ -52,10 +52,11 @@ func ComplianceOf(verdicts []*placement.Verdict) (_ Compliance, ok bool) {
 			continue
 		}
 		ok = true
-		if v.Err != nil || len(v.Decision.Errors) > 0 {
+		decided := v.OnceApproved()
+		if v.Err != nil || len(v.Decision.Errors) > 0 || len(decided.Decision.Errors) > 0 {
 			return Violates, true
 		}
-		for _, c := range v.OnceApproved().Changes {
+		for _, c := range decided.Changes {
 			switch {
 			case c.RecordsOnly():
 			case possible(c) && !blocked && v.Policy.PatchesExisting():

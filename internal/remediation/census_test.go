@@ -45,6 +45,9 @@ func TestComplianceOf(t *testing.T) {
 	denied, failed, approvable := verdictIn("p", automatic), verdictIn("p", automatic), verdictIn("p", approved)
 	denied.Decision.Errors, failed.Err = []string{"no"}, errors.New("no data")
 	approvable.Released = verdictIn("p", approved, differs)
+	approvedDenial := verdictIn("p", approved)
+	approvedDenial.Released = verdictIn("p", approved)
+	approvedDenial.Released.Decision.Errors = []string{"no"}
 	unenforced := verdictIn("p", automatic, differs)
 	unenforced.Policy.Mode = placementv1.ModeDryRun
 	for name, test := range map[string]struct {
@@ -56,6 +59,7 @@ func TestComplianceOf(t *testing.T) {
 		"NotRecorded":    {verdicts: []*placement.Verdict{verdictIn("p", automatic, recorded)}, want: remediation.Placed},
 		"Differs":        {verdicts: []*placement.Verdict{verdictIn("p", automatic, differs)}, want: remediation.AwaitsPatch},
 		"Approvable":     {verdicts: []*placement.Verdict{approvable}, want: remediation.AwaitsPatch},
+		"ApprovalDenies": {verdicts: []*placement.Verdict{approvedDenial}, want: remediation.Violates},
 		"Manual":         {verdicts: []*placement.Verdict{verdictIn("p", manual, differs)}, want: remediation.Violates},
 		"NotEnforced":    {verdicts: []*placement.Verdict{unenforced}, want: remediation.Violates},
 		"Immutable":      {verdicts: []*placement.Verdict{verdictIn("p", automatic, immutable)}, want: remediation.Violates},
