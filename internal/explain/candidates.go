@@ -118,11 +118,8 @@ func (e *explainer) clusters(ctx context.Context, nodes *Candidates) (*Candidate
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	switch unknown := e.options.WhyNot != "" && !slices.Contains(names, e.options.WhyNot) && !isNode; {
-	case unknown && len(names) == 0:
-		return nil, fmt.Errorf("--why-not: no policy reads clusters, so that none is chosen: %q is not known", e.options.WhyNot)
-	case unknown:
-		return nil, fmt.Errorf("--why-not: no inventory has a cluster %q; there are %s", e.options.WhyNot, shortList(names))
+	if e.options.WhyNot != "" && !slices.Contains(names, e.options.WhyNot) && !isNode {
+		return nil, unknownCluster(e.options.WhyNot, names)
 	}
 	out := &Candidates{Total: len(names), Chosen: len(chosen)}
 	explained := 0
@@ -140,6 +137,14 @@ func (e *explainer) clusters(ctx context.Context, nodes *Candidates) (*Candidate
 		out.Listed = append(out.Listed, candidate)
 	}
 	return out, nil
+}
+
+// unknownCluster returns the error of --why-not that names no cluster of those that policies read.
+func unknownCluster(name string, names []string) error {
+	if len(names) == 0 {
+		return fmt.Errorf("--why-not: no policy reads clusters, so that none is chosen: %q is not known", name)
+	}
+	return fmt.Errorf("--why-not: no inventory has a cluster %q; there are %s", name, shortList(names))
 }
 
 // maxNames is the number of names that a message lists.

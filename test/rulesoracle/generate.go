@@ -48,13 +48,13 @@ var (
 	numbers    = []string{"0", "1", "2", "2.0", "2.5", "3", "-1.5", "10", "9007199254740992", "9007199254740993"}
 	badNumbers = []string{"x", "", "1e3", ".5", "2.", "0x2", "+2", " 2", "NaN", "1_0", "2Gi", longDigits}
 	quantities = []string{"500m", "0.5", "1", "2", "2000m", "4Gi", "4096Mi", "4G", "1e3", "1k", "-1"}
-	// An amount without digits, or with an unknown unit, is no quantity.
+	// badQuantities have amounts without digits, or units that are unknown.
 	badQuantities = []string{"x", "", "Gi", "2GiB", " 2", longDigits, "1e-999"}
 	versions      = []string{"v1.30", "1.30", "1.30.0", "1.30.2-gke.1", "v1.30.2", "1.9", "v2", "1.30.2.7", "1.30+x", "1.030", "1.30.20260102030405"}
 	badVersions   = []string{"latest", "", "v", ".1", "V1.2", "1." + longDigits}
 	integers      = []string{"0", "1", "2", "3", "10", "02"}
 	nodeNumbers   = []string{"0", "1", "2", "3", "10", "x", "2.5", "02"}
-	// More digits than are read.
+	// longDigits are more than are read.
 	longDigits  = "1234567890123456789012345678901"
 	taintKeys   = []string{"maintenance", "gpu"}
 	taintValues = []string{"", "true", "no"}
