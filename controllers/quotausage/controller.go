@@ -420,6 +420,7 @@ func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected se
 		}
 		out.NoNamespaces = len(selected) == 0
 	}
+	out.Doubts = c.Evaluators.ImplausibleAmounts(q.QuotaSpec())
 	if out.Impossible == "" {
 		out.Impossible = c.Evaluators.CheckScopes(q.QuotaSpec()).CountsNothing
 	}

@@ -24,6 +24,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -35,8 +36,8 @@ var bytesOf = []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceStorag
 // fewBytes is less than any container or volume can work with.
 var fewBytes = resource.MustParse("1Mi")
 
-// manyCPUs is more than any namespace can request.
-var manyCPUs = resource.MustParse("1G")
+// manyCPUs is more than any cluster has.
+var manyCPUs = resource.MustParse("10M")
 
 // ImplausibleAmounts returns messages about implausible amounts in a quota's hard, sorted by resource name. An amount
 // is implausible if its unit does not fit the resource, if it admits nothing, or if another limit prevents usage from
@@ -64,8 +65,8 @@ func (e *Evaluators) ImplausibleAmounts(spec *placementv1.QuotaSpec) []string {
 		case !whole(amount, resource.Scale(0)):
 			why = fmt.Sprintf("is %s, and objects take whole numbers only", decimal(amount))
 		}
-		if why == "" && slices.Contains(counted, pods) {
-			why = unreachable(spec, name)
+		if why == "" {
+			why = unreachable(spec, name, counted)
 		}
 		if why != "" {
 			out = append(out, fmt.Sprintf("spec.hard[%s]: %s %s", name, amount.String(), why))
@@ -110,17 +111,50 @@ func implausibleCPU(amount resource.Quantity) string {
 	}
 }
 
-// unreachable returns why the requests that a name limits cannot become as large as the limit; "" if they can. A
-// container cannot request more than its limit. If the sum of limits is limited, every container must have a limit.
-func unreachable(spec *placementv1.QuotaSpec, name corev1.ResourceName) string {
-	bare := bareName(name)
+// unreachable returns why usage cannot become as large as the amount of a name that counts objects of the types; "" if it can. What counts
+// under another name, too, is also bounded by the amount of that name. A container cannot request more than its limit, and if the sum of
+// limits is limited, every container must have a limit.
+func unreachable(spec *placementv1.QuotaSpec, name corev1.ResourceName, counted []schema.GroupResource) string {
+	amount, bare := spec.Hard[name], bareName(name)
+	bounds := func(other corev1.ResourceName) bool {
+		bound, bounded := spec.Hard[other]
+		return bounded && amount.Cmp(bound) > 0
+	}
+	if i := slices.IndexFunc(countedToo(name, counted), bounds); i >= 0 {
+		other := countedToo(name, counted)[i]
+		bound := spec.Hard[other]
+		return fmt.Sprintf("is never reached: what counts under %s counts under %s, too, and spec.hard[%s] is %s", name, other, other, bound.String())
+	}
 	limits := corev1.ResourceName("limits." + string(bare))
-	limit, limited := spec.Hard[limits]
-	amount := spec.Hard[name]
-	if name == limits || !limited || limit.IsZero() || amount.Cmp(limit) <= 0 || bare != corev1.ResourceCPU && bare != corev1.ResourceMemory {
+	limit := spec.Hard[limits]
+	if name == limits || !bounds(limits) || limit.IsZero() || bare != corev1.ResourceCPU && bare != corev1.ResourceMemory {
 		return ""
 	}
 	return fmt.Sprintf("is never reached: no container requests more than its limit, and spec.hard[%s] is %s", limits, limit.String())
+}
+
+// countedToo returns the names under which whatever counts under a name of objects of the types counts with the same amount.
+func countedToo(name corev1.ResourceName, counted []schema.GroupResource) []corev1.ResourceName {
+	var out []corev1.ResourceName
+	of := func(t schema.GroupResource) []corev1.ResourceName {
+		return []corev1.ResourceName{corev1.ResourceName(t.Resource), corev1.ResourceName(countPrefix + t.String())}
+	}
+	class, ofClass, hasClass := strings.Cut(string(name), storageClassInfix)
+	switch t := counted[0]; {
+	case hasClass && class != "" && ofClass == string(corev1.ResourcePersistentVolumeClaims):
+		out = of(claims)
+	case hasClass && class != "":
+		out = []corev1.ResourceName{corev1.ResourceName(ofClass)}
+	case name == corev1.ResourceServicesLoadBalancers:
+		out = of(services)
+	case t == deviceClaims || name == countPrefix+corev1.ResourcePods:
+		// Pods that have finished count under count/pods alone. The devices of claims are not all of what counts under their other name.
+	default:
+		if other := equivalentName(t, name); other != "" {
+			out = append(out, other)
+		}
+	}
+	return out
 }
 
 // whole reports whether an amount is a multiple of a power of ten.
@@ -137,6 +171,16 @@ func decimal(amount resource.Quantity) string {
 		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
 	}
 	return text
+}
+
+// Unstated returns an error that names the requests and limits that a pod does not state although a quota needs them; nil if there are
+// none, or if the quota has scopes.
+func (e *Evaluators) Unstated(spec *placementv1.QuotaSpec, pod *corev1.Pod) error {
+	if len(requirements(spec)) > 0 {
+		return nil
+	}
+	evaluator := e.special[pods]
+	return evaluator.Constraints(evaluator.MatchingResources(slices.Collect(maps.Keys(spec.Hard))), pod)
 }
 
 // Extended returns the names of extended resources in a quota's hard, sorted, but for those of which DeviceClasses provide devices.

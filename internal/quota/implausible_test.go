@@ -68,6 +68,7 @@ func TestImplausible(t *testing.T) {
 		{`{hard: {requests.cpu: 8Gi}}`, "8589934592 CPUs"},
 		{`{hard: {requests.cpu: 512Mi}}`, "536870912 CPUs"},
 		{`{hard: {requests.cpu: "100000"}}`, ""},
+		{`{hard: {limits.cpu: 500M}}`, "500000000 CPUs"},
 		{`{hard: {pods: 500m}}`, "spec.hard[pods]: 500m is 0.5, and objects take whole numbers"},
 		{`{hard: {requests.nvidia.com/gpu: 500m}}`, "whole numbers"},
 		{`{hard: {requests.nvidia.com/gpu: "0", pods: "0", services.loadbalancers: "0"}}`, ""},
@@ -79,6 +80,16 @@ func TestImplausible(t *testing.T) {
 		{`{hard: {memory: 4Gi, limits.memory: 2Gi}}`, "spec.hard[memory]"},
 		{`{hard: {requests.cpu: 4, limits.cpu: 4}}`, ""},
 		{`{hard: {requests.ephemeral-storage: 4Gi, limits.ephemeral-storage: 2Gi}}`, ""},
+		{`{hard: {cpu: 4, requests.cpu: 2}}`, "spec.hard[cpu]: 4 is never reached: what counts under cpu counts under requests.cpu, too, and spec.hard[requests.cpu] is 2"},
+		{`{hard: {cpu: 4, requests.cpu: 4}}`, ""},
+		{`{hard: {services: 5, services.loadbalancers: 6}}`, "spec.hard[services.loadbalancers]: 6 is never reached"},
+		{`{hard: {services: 5, services.loadbalancers: 5, services.nodeports: 9}}`, ""},
+		{`{hard: {pods: 20, count/pods: 10}}`, "spec.hard[pods]: 20 is never reached"},
+		{`{hard: {pods: 10, count/pods: 20}}`, ""},
+		{`{hard: {secrets: 10, count/secrets: 20}}`, "spec.hard[count/secrets]: 20 is never reached"},
+		{`{hard: {requests.storage: 1Gi, fast.storageclass.storage.k8s.io/requests.storage: 2Gi}}`, "counts under requests.storage, too"},
+		{`{hard: {count/persistentvolumeclaims: 1, fast.storageclass.storage.k8s.io/persistentvolumeclaims: 2}}`, "counts under count/persistentvolumeclaims, too"},
+		{`{hard: {gpu.deviceclass.resource.k8s.io/devices: 1, requests.deviceclass.resource.kubernetes.io/gpu: 2}}`, ""},
 		{`{hard: {nvidia.com/gpu: 500m}}`, ""},
 		{`{}`, ""},
 	} {
@@ -100,7 +111,7 @@ func FuzzImplausible(f *testing.F) {
 		spec.Hard = map[corev1.ResourceName]resource.Quantity{corev1.ResourceName(name): amount}
 		found := e.ImplausibleAmounts(spec)
 		plausible := (unit == "Mi" || unit == "Gi" || unit == "M" || unit == "G") && strings.HasSuffix(name, "memory") ||
-			(unit == "m" || unit == "" && value < 1e9) && strings.HasSuffix(name, "cpu") || unit == "" && name == "pods"
+			(unit == "m" || unit == "" && value < 1e7) && strings.HasSuffix(name, "cpu") || unit == "" && name == "pods"
 		if plausible && len(found) > 0 {
 			t.Errorf("%s: %s: %q", name, amount.String(), found)
 		}

@@ -68,6 +68,8 @@ type QuotaReach struct {
 	// serves at least one of the counted types.
 	Unserved []schema.GroupResource
 	Served   bool
+	// Doubts are messages about names and amounts that are probably mistakes, with the path of the field.
+	Doubts []string
 }
 
 // ComputeQuota returns a quota's status for the facts. From the old status it keeps the transition times.
@@ -196,6 +198,8 @@ func (f QuotaFacts) reach() *metav1.Condition {
 		return isFalse(placementv1.ReasonUnknownClass, "no volume is provisioned of these storage classes, which do not exist: "+firstNames(r.UnknownStorageClasses))
 	case len(r.UnknownDeviceClasses) > 0:
 		return isFalse(placementv1.ReasonUnknownClass, "no device is allocated of these device classes, which do not exist: "+firstNames(r.UnknownDeviceClasses))
+	case len(r.Doubts) > 0:
+		return isTrue(placementv1.ReasonMatched, "what the quota names exists. Probable mistakes: "+firstNames(r.Doubts))
 	default:
 		return isTrue(placementv1.ReasonMatched, "what the quota names exists")
 	}
