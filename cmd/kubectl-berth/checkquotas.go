@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -108,7 +109,8 @@ func (n namesOf) Names(ctx context.Context) ([]string, error) {
 	return out, err
 }
 
-// quotasOf lists the quotas and LimitedResources of a cluster. It implements of client.Reader what the webhook for quotas calls.
+// quotasOf lists the quotas and LimitedResources of a cluster, and what they are compared with. It implements of client.Reader what the
+// webhook for quotas calls.
 type quotasOf struct {
 	client.Reader
 	cluster simulation.Cluster
@@ -116,24 +118,33 @@ type quotasOf struct {
 
 // List implements client.Reader.
 func (q quotasOf) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	namespace := (&client.ListOptions{}).ApplyOptions(options).Namespace
+	in := (&client.ListOptions{}).ApplyOptions(options).Namespace
+	own := placementv1.GroupVersion.WithResource
+	core := corev1.SchemeGroupVersion.WithResource
 	var err error
 	switch l := list.(type) {
 	case *placementv1.ScopedQuotaList:
-		l.Items, err = itemsOf[placementv1.ScopedQuota](ctx, q.cluster, "scopedquotas", namespace)
+		l.Items, err = itemsOf[placementv1.ScopedQuota](ctx, q.cluster, own("scopedquotas"), in)
 	case *placementv1.ClusterScopedQuotaList:
-		l.Items, err = itemsOf[placementv1.ClusterScopedQuota](ctx, q.cluster, "clusterscopedquotas", "")
+		l.Items, err = itemsOf[placementv1.ClusterScopedQuota](ctx, q.cluster, own("clusterscopedquotas"), "")
 	case *placementv1.LimitedResourceList:
-		l.Items, err = itemsOf[placementv1.LimitedResource](ctx, q.cluster, "limitedresources", "")
+		l.Items, err = itemsOf[placementv1.LimitedResource](ctx, q.cluster, own("limitedresources"), "")
+	case *corev1.ResourceQuotaList:
+		l.Items, err = itemsOf[corev1.ResourceQuota](ctx, q.cluster, core("resourcequotas"), in)
+	case *corev1.LimitRangeList:
+		l.Items, err = itemsOf[corev1.LimitRange](ctx, q.cluster, core("limitranges"), in)
+	case *corev1.PodList:
+		l.Items, err = itemsOf[corev1.Pod](ctx, q.cluster, core("pods"), in)
+	case *schedulingv1.PriorityClassList:
+		l.Items, err = itemsOf[schedulingv1.PriorityClass](ctx, q.cluster, schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"), "")
 	default:
 		err = fmt.Errorf("%T can't be listed", list)
 	}
 	return err
 }
 
-// itemsOf returns the objects of a type of Berth's API in a namespace; those in all namespaces if it is empty.
-func itemsOf[T any](ctx context.Context, cluster simulation.Cluster, plural, namespace string) ([]T, error) {
-	resource := placementv1.GroupVersion.WithResource(plural)
+// itemsOf returns the objects of a type in a namespace; those in all namespaces if it is empty.
+func itemsOf[T any](ctx context.Context, cluster simulation.Cluster, resource schema.GroupVersionResource, namespace string) ([]T, error) {
 	if _, served := cluster.Catalog().Exact(resource); !served {
 		return nil, nil
 	}

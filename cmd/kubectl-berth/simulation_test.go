@@ -108,6 +108,31 @@ spec:
   mode: Warn
   hard: {count/pods: 1, fast.storageclass.storage.k8s.io/requests.storage: 100Gi, gpus.deviceclass.resource.k8s.io/devices: 4, requests.example.com/gpu: 2}
 `,
+	"compute.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: ScopedQuota
+metadata: {name: q, namespace: shop}
+spec: {hard: {limits.cpu: 4, services: 9}}
+---
+apiVersion: placement.berth.dev/v1alpha1
+kind: ScopedQuota
+metadata: {name: classless, namespace: shop}
+spec: {hard: {pods: 4}, scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: DoesNotExist}]}}
+`,
+	"running.yaml": `apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+spec: {containers: [{name: web, image: web}]}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: services, namespace: shop}
+spec: {hard: {services: 4}}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: usual}
+globalDefault: true
+`,
 	"limited.yaml": `apiVersion: placement.berth.dev/v1alpha1
 kind: LimitedResource
 metadata: {name: pods}
@@ -559,6 +584,18 @@ func TestCheckQuotas(t *testing.T) {
 		"warning: spec.hard: there is no StorageClass fast: no volume is provisioned of it until it is created\n",
 		"warning: spec.hard: there is no DeviceClass gpus: ",
 		"warning: spec.hard[requests.example.com/gpu]: no node has the resource example.com/gpu now; there are nvidia.com/gpu\n",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q lacks %q", stdout, want)
+		}
+	}
+	if stdout, _, err = command(t, "check", "-f", "compute.yaml", "--from", "running.yaml"); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{
+		"warning: spec.hard[services]: ResourceQuota services in namespace shop limits this, too.",
+		"warning: spec.hard: pod web in namespace shop could not be created again: must specify limits.cpu for: web.",
+		"warning: spec.scopeSelector: a new pod without a PriorityClass gets the class usual, which is the default",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("%q lacks %q", stdout, want)

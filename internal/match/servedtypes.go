@@ -67,6 +67,11 @@ func (s *ServedTypes) Namespaced(resource schema.GroupResource) bool {
 	return slices.ContainsFunc(s.types, func(t ServedType) bool { return t.Namespaced && t.GroupResource() == resource })
 }
 
+// ClusterScoped reports whether the API server serves the resource, and its objects are in no namespace.
+func (s *ServedTypes) ClusterScoped(resource schema.GroupResource) bool {
+	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return !t.Namespaced && t.GroupResource() == resource })
+}
+
 // HasName reports whether a type in the resource's group has this plural name, kind, singular name, or short name.
 func (s *ServedTypes) HasName(resource schema.GroupResource) bool {
 	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return t.HasName(resource.Resource) && t.Group == resource.Group })

@@ -87,7 +87,8 @@ type Handler struct {
 	// none.
 	OwnNamespace string
 	Decoder      admission.Decoder
-	// Live and Cache list quotas and LimitedResources, from the API server and from a cache. If Live is nil, they are not compared.
+	// Live and Cache list quotas and LimitedResources, and Live what they are compared with, from the API server and from a cache. If Live is
+	// nil, they are not compared.
 	Live, Cache client.Reader
 }
 
@@ -122,14 +123,14 @@ func (h *Handler) warnings(ctx context.Context, r admission.Request) ([]string, 
 func (h *Handler) Warnings(ctx context.Context, object client.Object) []string {
 	switch o := object.(type) {
 	case *placementv1.ScopedQuota:
-		return slices.Concat(h.warnOfQuota(ctx, o.QuotaSpec()), h.warnOfCoverage(ctx, o))
+		return slices.Concat(h.warnOfQuota(ctx, o.QuotaSpec()), h.warnOfCoverage(ctx, o), h.warnOfExisting(ctx, o))
 	case *placementv1.ClusterScopedQuota:
 		out := h.warnOfQuota(ctx, o.QuotaSpec())
 		if o.Spec.NamespaceSelector == nil {
 			out = append(out, "spec.namespaceSelector is not set: all namespaces share the amounts of spec.hard. Select the namespaces that share them, or "+
 				"set namespaceSelector: {} for all")
 		}
-		return slices.Concat(out, h.warnOfSelector(ctx, o.Spec.NamespaceSelector), h.warnOfCoverage(ctx, o))
+		return slices.Concat(out, h.warnOfSelector(ctx, o.Spec.NamespaceSelector), h.warnOfCoverage(ctx, o), h.warnOfExisting(ctx, o))
 	case *placementv1.LimitedResource:
 		out := h.warnOfType(ctx, schema.GroupResource{Group: o.Spec.APIGroup, Resource: o.Spec.Resource}, "spec.resource: ",
 			"nothing is limited until it does", suggestLimited)
@@ -189,6 +190,9 @@ func (h *Handler) warnOfType(ctx context.Context, t schema.GroupResource, field,
 	if err := h.Catalog.Refresh(ctx); err != nil || h.Catalog.Served().Namespaced(t) {
 		return nil
 	}
+	if h.Catalog.Served().ClusterScoped(t) {
+		consequence = "these objects are in no namespace, and quotas count only objects in namespaces"
+	}
 	return []string{fmt.Sprintf("%sthe API server serves no %s in namespaces%s: %s", field, t, meant(t, h.Catalog.Served()), consequence)}
 }
 
@@ -201,6 +205,7 @@ func (h *Handler) warnOfClasses(ctx context.Context, requirements []placementv1.
 		warnOfKind(ctx, h.Classes, "PriorityClass", "no pod has it until it is created", field, unknown(corev1.ResourceQuotaScopePriorityClass)),
 		warnOfKind(ctx, h.VolumeAttributesClasses, "VolumeAttributesClass", "no claim can use it until it is created", field,
 			unknown(corev1.ResourceQuotaScopeVolumeAttributesClass)),
+		h.warnOfDefaultClass(ctx, requirements, field),
 	)
 }
 

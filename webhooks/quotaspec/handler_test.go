@@ -99,7 +99,7 @@ func TestWarnings(t *testing.T) {
 		"no group":          {scoped, `{hard: {count/deployments: 2}}`, "(did you mean deployments.apps?)"},
 		"other group":       {cluster, `{hard: {count/pods.core: 2}, namespaceSelector: {}}`, "(did you mean pods?)"},
 		"version":           {scoped, `{hard: {count/jobs.v1.batch: 2}}`, "(did you mean jobs.batch?)"},
-		"cluster-scoped":    {scoped, `{hard: {count/persistentvolumes: 2}}`, "spec.hard[count/persistentvolumes]: the API server serves no persistentvolumes in namespaces: nothing is counted until it does"},
+		"cluster-scoped":    {scoped, `{hard: {count/persistentvolumes: 2}}`, "spec.hard[count/persistentvolumes]: the API server serves no persistentvolumes in namespaces: these objects are in no namespace, and quotas count only objects in namespaces"},
 		"never: events":     {scoped, `{hard: {count/events: 2}}`, "spec.hard[count/events]: Berth counts nothing under this name: events are never counted, so that a full quota can't stop the cluster. Remove it"},
 		"never: new events": {scoped, `{hard: {count/events.events.k8s.io: 2}}`, ": events.events.k8s.io are never counted"},
 		"never: nodes":      {scoped, `{hard: {count/nodes: 2}}`, ": nodes are never counted"},

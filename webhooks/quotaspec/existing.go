@@ -1,0 +1,134 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package quotaspec
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/quota"
+)
+
+// +kubebuilder:rbac:groups="",resources=limitranges;resourcequotas,verbs=list
+
+// warnOfExisting warns of ResourceQuotas that limit the same as an enforced quota, and of pods that could not be created again because they
+// do not state what the quota limits. It does not warn if Berth may not list them.
+func (h *Handler) warnOfExisting(ctx context.Context, q placementv1.Quota) []string {
+	mode := q.QuotaSpec().Mode
+	if h.Live == nil || mode != "" && mode != placementv1.ModeEnforce {
+		return nil
+	}
+	counted, err := quota.CountedNamespaces(q, h.OwnNamespace, func(selector labels.Selector) (names []string, err error) {
+		if h.Namespaces == nil {
+			return nil, nil
+		}
+		all, err := h.Namespaces.All(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for name, of := range all {
+			if selector.Matches(labels.Set(of)) {
+				names = append(names, name)
+			}
+		}
+		return names, nil
+	})
+	if err != nil {
+		return nil
+	}
+	options := []client.ListOption{client.InNamespace(q.GetNamespace()), client.Limit(maxListed)}
+	return append(h.warnOfResourceQuotas(ctx, q.QuotaSpec(), counted, options), h.warnOfPods(ctx, q.QuotaSpec(), counted, options)...)
+}
+
+// warnOfResourceQuotas warns of ResourceQuotas that limit the same names as a quota that counts the namespaces.
+func (h *Handler) warnOfResourceQuotas(ctx context.Context, spec *placementv1.QuotaSpec, counted sets.Set[string], options []client.ListOption) []string {
+	list := &corev1.ResourceQuotaList{}
+	if err := h.Live.List(ctx, list, options...); err != nil {
+		return nil
+	}
+	hasScopes := len(spec.Scopes) > 0 || spec.ScopeSelector != nil
+	var out []string
+	for _, r := range list.Items {
+		if !counted.Has(r.Namespace) || hasScopes && (len(r.Spec.Scopes) > 0 || r.Spec.ScopeSelector != nil) {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(r.Spec.Hard)) {
+			if _, both := spec.Hard[name]; both && len(out) < maxGaps {
+				out = append(out, fmt.Sprintf("spec.hard[%s]: ResourceQuota %s in namespace %s limits this, too. What it refuses stays charged to this quota until its reservation expires. "+
+					"Limit it in one of them", name, r.Name, r.Namespace))
+			}
+		}
+	}
+	return out
+}
+
+// warnOfPods warns of pods without the requests or limits that pods must state where the quota counts them, in namespaces without defaults.
+func (h *Handler) warnOfPods(ctx context.Context, spec *placementv1.QuotaSpec, counted sets.Set[string], options []client.ListOption) []string {
+	defaults, list := &corev1.LimitRangeList{}, &corev1.PodList{}
+	if h.Evaluators.Unstated(spec, &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}) == nil ||
+		h.Live.List(ctx, defaults, options...) != nil || h.Live.List(ctx, list, options...) != nil {
+		return nil
+	}
+	for _, r := range defaults.Items {
+		counted.Delete(r.Namespace)
+	}
+	var example string
+	more := -1
+	for i := range list.Items {
+		pod := &list.Items[i]
+		_, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]
+		if !counted.Has(pod.Namespace) || mirrors || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if err := h.Evaluators.Unstated(spec, pod); err != nil {
+			if more++; more == 0 {
+				example = fmt.Sprintf("pod %s in namespace %s could not be created again: %v", pod.Name, pod.Namespace, err)
+			}
+		}
+	}
+	if example == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("spec.hard: %s. The same is true of %d more pods. State the amounts in their workloads, or give the namespace a LimitRange with defaults", example, more)}
+}
+
+// warnOfDefaultClass warns of scopes for pods without a priority class, if each new pod gets one.
+func (h *Handler) warnOfDefaultClass(ctx context.Context, requirements []placementv1.ScopeRequirement, field string) []string {
+	classless := func(r placementv1.ScopeRequirement) bool {
+		return r.ScopeName == corev1.ResourceQuotaScopePriorityClass && r.Operator == corev1.ScopeSelectorOpDoesNotExist
+	}
+	list := &schedulingv1.PriorityClassList{}
+	if h.Live == nil || !slices.ContainsFunc(requirements, classless) || h.Live.List(ctx, list) != nil {
+		return nil
+	}
+	for _, class := range list.Items {
+		if class.GlobalDefault {
+			return []string{fmt.Sprintf("%s: a new pod without a PriorityClass gets the class %s, which is the default, so that DoesNotExist matches no new pod. Set operator: In, values: [%s]",
+				field, class.Name, class.Name)}
+		}
+	}
+	return nil
+}
