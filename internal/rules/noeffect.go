@@ -149,9 +149,11 @@ func (v *validator) unlikely(rule placementv1.Rule, path *field.Path) {
 	}
 	for i, q := range rule.Require {
 		v.unlikelyValues(q, path.Child("require").Index(i).Child("values"))
+		v.listed(q, path.Child("require").Index(i))
 	}
 	for i, p := range rule.Prefer {
 		v.unlikelyValues(p.Requirement, path.Child("prefer").Index(i).Child("values"))
+		v.listed(p.Requirement, path.Child("prefer").Index(i))
 	}
 	effects := slices.Concat(repelling, preferring)
 	for i, t := range rule.Tolerate {
@@ -163,6 +165,15 @@ func (v *validator) unlikely(rule placementv1.Rule, path *field.Path) {
 		case near != "":
 			v.warn(at, "the effect %q is unknown; did you mean %q?", t.Effect, near)
 		}
+	}
+}
+
+// listed warns of a comparison with a list of Berth's own, which no value of a cluster equals.
+func (v *validator) listed(q placementv1.Requirement, path *field.Path) {
+	lists := []string{placementv1.ClustersAnnotation, placementv1.ClusterSharesAnnotation, placementv1.RequestedAnnotation}
+	if q.ValueFrom != nil && slices.Contains(lists, q.ValueFrom.Annotation) {
+		v.warn(path.Child("valueFrom", "annotation"), "no value of a cluster equals %s, which is a list in JSON. The clusters that a developer lists there narrow what policies allow without a requirement",
+			q.ValueFrom.Annotation)
 	}
 }
 

@@ -139,6 +139,8 @@ func TestWarnings(t *testing.T) {
 			"spec.rules[0].when.expression: is true for every object, so that it has no effect: remove it, or compare a field of object, as in object.metadata.name == 'shop'"},
 		"TrueAlone": {`[{name: a, when: {expression: "true"}, warn: w}, {name: b, warn: w}]`,
 			"spec.rules[0].when.expression: is true for every object: rule a applies to all objects, and the rules after it are never reached. Compare a field of object, as in object.metadata.name == 'shop'"},
+		"ListOfClusters": {`[{name: a, require: [{field: name, operator: In, valueFrom: {annotation: placement.berth.dev/clusters}}]}]`,
+			"spec.rules[0].require[0].valueFrom.annotation: no value of a cluster equals placement.berth.dev/clusters, which is a list in JSON. The clusters that a developer lists there narrow what policies allow without a requirement"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -166,6 +168,14 @@ func TestNoWarnings(t *testing.T) {
 		"PatternInProperty":    `[{name: a, require: [{property: cidr, operator: In, values: ["*"]}]}]`,
 		"WholeVersion":         `[{name: a, require: [{field: version, operator: In, values: [v1.33.5]}]}]`,
 		"Expression":           `[{name: a, when: {expression: "object.metadata.name == 'shop'"}, warn: w}]`,
+		"NarrowerFirst":        `[{name: a, when: {objectSelector: {matchLabels: {k: x}}}, warn: w}, {name: b, when: {objectSelector: {matchExpressions: [{key: k, operator: Exists}]}}, warn: w}]`,
+		"OtherExpression":      `[{name: a, when: {objectSelector: {matchLabels: {k: x}}, expression: "object.kind == 'Job'"}, warn: w}, {name: b, when: {objectSelector: {matchLabels: {k: x}}}, warn: w}]`,
+		"MissingLabel":         `[{name: a, when: {objectSelector: {matchExpressions: [{key: k, operator: Exists}]}}, warn: w}, {name: b, when: {objectSelector: {matchExpressions: [{key: k, operator: NotIn, values: [x]}]}}, warn: w}]`,
+		"NextInOtherZones":     `[{name: a, require: [{field: zone, operator: NotIn, values: [z]}], otherwise: NextRule}, {name: b, require: [{field: zone, operator: In, values: [y]}]}]`,
+		"NextWithTaint":        `[{name: a, require: [{field: region, operator: In, values: [eu]}], otherwise: NextRule}, {name: b, require: [{field: region, operator: In, values: [eu]}], tolerate: [{key: t, operator: Exists}]}]`,
+		"NextAfterSpread":      `[{name: a, require: [{field: region, operator: In, values: [eu]}], spread: {field: zone, minDomains: 2}, otherwise: NextRule}, {name: b, require: [{field: region, operator: In, values: [eu]}]}]`,
+		"NextOfOthers":         `[{name: a, when: {objectSelector: {matchLabels: {k: x}}}, require: [{field: region, operator: In, values: [eu]}], otherwise: NextRule}, {name: b, require: [{field: region, operator: In, values: [eu]}]}]`,
+		"NextOfAnother":        `[{name: a, require: [{label: l, operator: In, valueFrom: {label: x}}], otherwise: NextRule}, {name: b, require: [{label: l, operator: In, valueFrom: {label: y}}]}]`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, warnings, errs := Render(parse(t, rules)); len(warnings) > 0 || len(errs) > 0 {
