@@ -377,14 +377,15 @@ func (n namespacesOf) All(ctx context.Context) (iter.Seq2[string, map[string]str
 // nodesOf implements policyvalidator.Nodes.
 type nodesOf struct{ simulation.Cluster }
 
-// All returns the name, the labels, and the allocatable resources of each node.
+// All returns the name, the labels, the taints, and the allocatable resources of each node.
 func (n nodesOf) All(ctx context.Context) ([]map[string]any, error) {
 	objects, err := n.List(ctx, corev1.SchemeGroupVersion.WithResource("nodes"), nil)
 	out := make([]map[string]any, len(objects))
 	for i, obj := range objects {
 		labels, _, _ := unstructured.NestedMap(obj.Object, "metadata", "labels")
 		allocatable, _, _ := unstructured.NestedMap(obj.Object, "status", "allocatable")
-		out[i] = map[string]any{"name": obj.GetName(), "labels": labels, "allocatable": allocatable}
+		taints, _, _ := unstructured.NestedSlice(obj.Object, "spec", "taints")
+		out[i] = map[string]any{"name": obj.GetName(), "labels": labels, "taints": taints, "allocatable": allocatable}
 	}
 	return out, err
 }

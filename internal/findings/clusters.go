@@ -81,7 +81,8 @@ func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.Place
 	if len(clusters) == 0 {
 		return out
 	}
-	out = append(out, population{"cluster", clusters}.findings(mentioned)...)
+	all := population{"cluster", clusters}
+	out = slices.Concat(out, all.findings(mentioned), all.tolerations(spec.Rules, false), all.domains(spec.Rules))
 	return append(out, noticesOfUnready(spec, module, clusters)...)
 }
 

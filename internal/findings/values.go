@@ -497,7 +497,10 @@ func (f *Finder) findingsOfNodes(ctx context.Context, spec placementv1.Placement
 		})
 		mentioned.keys = append(mentioned.keys, key{Key: rules.Key{Document: "labels", Name: s.key}, at: s.at, none: none})
 	}
-	if f.Nodes == nil || len(mentioned.comparisons) == 0 {
+	tolerates := func(r placementv1.Rule) bool {
+		return r.Candidates == placementv1.RuleCandidatesNodes && len(r.Tolerate) > 0
+	}
+	if f.Nodes == nil || len(mentioned.comparisons) == 0 && !slices.ContainsFunc(spec.Rules, tolerates) {
 		return nil
 	}
 	nodes, err := f.Nodes.All(ctx)
@@ -507,7 +510,8 @@ func (f *Finder) findingsOfNodes(ctx context.Context, spec placementv1.Placement
 	if len(nodes) == 0 {
 		return nil
 	}
-	return population{"node", nodes}.findings(mentioned)
+	all := population{"node", nodes}
+	return append(all.findings(mentioned), all.tolerations(spec.Rules, true)...)
 }
 
 // findingsOfClasses finds priority classes that a policy sets and that do not exist.

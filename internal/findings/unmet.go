@@ -1,0 +1,93 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package findings
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/absent"
+	"github.com/berth-dev/berth/internal/rules"
+)
+
+// tolerations finds tolerations of rules that match no taint, because only their value or effect differs from that of each taint with
+// the key.
+func (p population) tolerations(list []placementv1.Rule, ofNodes bool) (out []Finding) {
+	for i, rule := range list {
+		if (rule.Candidates == placementv1.RuleCandidatesNodes) != ofNodes {
+			continue
+		}
+		for j, t := range rule.Tolerate {
+			if text := p.untolerated(t); text != "" {
+				out = append(out, placeOf(specPath.Child("rules").Index(i).Child("tolerate").Index(j)).finding(Advice, text))
+			}
+		}
+	}
+	return out
+}
+
+// ofConditions are the prefixes of taints that systems set and remove with the state of a node or cluster, with several effects.
+var ofConditions = []string{"node.kubernetes.io/", "cluster.karmada.io/", "cluster.open-cluster-management.io/"}
+
+// untolerated returns the problem with a toleration, or "" if it matches a taint, or no taint differs in its value or effect alone.
+func (p population) untolerated(t placementv1.RuleToleration) (problem string) {
+	if slices.ContainsFunc(ofConditions, func(prefix string) bool { return strings.HasPrefix(t.Key, prefix) }) {
+		return ""
+	}
+	for _, member := range p.members {
+		taints, _ := member["taints"].([]any)
+		for _, one := range taints {
+			taint, _ := one.(map[string]any)
+			text := func(field string) string { s, _ := taint[field].(string); return s }
+			sameValue := t.Operator == corev1.TolerationOpExists || t.Value == text("value")
+			sameEffect := t.Effect == "" || t.Effect == text("effect")
+			found := fmt.Sprintf("matches no taint: %s %s has the taint %s=%s:%s.", p.noun, member["name"], text("key"), text("value"), text("effect"))
+			switch {
+			case t.Key == "" || t.Key != text("key"):
+			case sameValue && sameEffect:
+				return ""
+			case sameEffect && t.Value == "":
+				problem = found + " Set operator: Exists for all values, or set value"
+			case sameValue:
+				problem = found + " Set this effect, or leave effect out for all effects"
+			}
+		}
+	}
+	return problem
+}
+
+// domains finds rules that need more domains than the clusters are in.
+func (p population) domains(list []placementv1.Rule) (out []Finding) {
+	for i, rule := range list {
+		s := rule.Spread
+		if s == nil || rule.Candidates == placementv1.RuleCandidatesNodes {
+			continue
+		}
+		c := rules.Compared{Requirement: placementv1.Requirement{Subject: placementv1.Subject{Field: s.Field, Label: s.Label, Property: s.Property}}}
+		known := valuesOf(p.members, c.Path())
+		if len(known) == 0 || len(known) >= int(s.MinDomains) {
+			continue
+		}
+		out = append(out, advice("%s: the clusters have only these values of %s now: %s. Rule %s finds too few domains for each object",
+			specPath.Child("rules").Index(i).Child("spread", "minDomains"), c.Noun(), absent.Quoted(known, ", "), rule.Name))
+	}
+	return out
+}
