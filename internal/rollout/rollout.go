@@ -353,10 +353,13 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 // approvalID matches the identity of a wait, as approved makes it.
 var approvalID = regexp.MustCompile(`^[0-9]+-[-_a-z0-9]+-[a-z0-9]+$`)
 
+// IsApproval reports whether a value of the annotation approve-stage can be the identity of a wait.
+func IsApproval(value string) bool { return approvalID.MatchString(value) }
+
 // mistaken says that the annotation has a value that is the identity of no wait, and so approves nothing. It says nothing of the identity
 // of an earlier wait, which stays in the annotation after the approval.
 func (f *Facts) mistaken() string {
-	if f.Approved == "" || approvalID.MatchString(f.Approved) {
+	if f.Approved == "" || IsApproval(f.Approved) {
 		return ""
 	}
 	return fmt.Sprintf(" (its value %.64q approves nothing)", f.Approved)

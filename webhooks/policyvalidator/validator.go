@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -38,6 +39,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/rollout"
 	"github.com/berth-dev/berth/internal/schemas"
 	"github.com/berth-dev/berth/internal/workload"
 )
@@ -131,7 +133,7 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 	matcher, errs := match.New(spec.Match, path.Child("match"))
 	finder := v.finder()
 	found := append(finder.Match(ctx, spec.Match, matcher), finder.Stages(ctx, obj.Name, obj.Spec, matcher)...)
-	warnings := admission.Warnings{}
+	warnings := warnOfAnnotations(obj)
 	if old != nil && equality.Semantic.DeepEqual(old.Spec.Match, obj.Spec.Match) {
 		warnings, errs = append(warnings, asWarnings(errs)...), nil
 	}
@@ -181,6 +183,31 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 		return warnings, apierrors.NewInvalid(placementv1.GroupVersion.WithKind("PlacementPolicy").GroupKind(), obj.Name, errs)
 	}
 	return warnings, nil
+}
+
+// annotationsOfUsers are the annotations of a policy that users set.
+var annotationsOfUsers = []string{
+	placementv1.ApproveAnnotation, placementv1.ApproveStageAnnotation, placementv1.ReleaseBlastRadiusAnnotation, placementv1.ResumeAfterFailuresAnnotation,
+}
+
+// warnOfAnnotations warns of annotations of a policy that have Berth's prefix and no effect.
+func warnOfAnnotations(obj *placementv1.PlacementPolicy) admission.Warnings {
+	out := admission.Warnings{}
+	for _, key := range slices.Sorted(maps.Keys(obj.Annotations)) {
+		name, own := strings.CutPrefix(key, placementv1.GroupVersion.Group+"/")
+		value := obj.Annotations[key]
+		switch {
+		case !own || strings.HasPrefix(name, "migrated-") || key == placementv1.ApprovedByAnnotation:
+			// kubectl berth migrate and the webhook for approvals write these.
+		case !slices.Contains(annotationsOfUsers, key):
+			out = append(out, fmt.Sprintf("metadata.annotations[%s] has no effect: Berth reads no annotation of this name. Of a policy it reads %s",
+				key, strings.Join(annotationsOfUsers, ", ")))
+		case key == placementv1.ApproveStageAnnotation && value != "" && !rollout.IsApproval(value):
+			out = append(out, fmt.Sprintf("metadata.annotations[%s]: %.64q approves nothing. While a rollout waits for an approval, status.rollout.approvalID has the value that "+
+				"approves this wait", key, value))
+		}
+	}
+	return out
 }
 
 // mistakes returns the errors for which a policy is refused. It returns in left the errors that the earlier version has

@@ -555,6 +555,32 @@ func TestUndefinedIsWarnedOf(t *testing.T) {
 	}
 }
 
+// TestAnnotationsAreWarnedOf checks the warnings about annotations of a policy that have no effect.
+func TestAnnotationsAreWarnedOf(t *testing.T) {
+	const prefix = "metadata.annotations[placement.berth.dev/"
+	for annotation, want := range map[string]string{
+		"placement.berth.dev/approve-plan=4f1c":                prefix + "approve-plan] has no effect: Berth reads no annotation of this name",
+		"placement.berth.dev/clusters=[]":                      prefix + "clusters] has no effect",
+		"placement.berth.dev/approve-stage=canary":             prefix + `approve-stage]: "canary" approves nothing`,
+		"placement.berth.dev/approve-stage=2-canary-mi2x8k4a":  "",
+		"placement.berth.dev/approve=4f1c":                     "",
+		"placement.berth.dev/approved-by=admin":                "",
+		"placement.berth.dev/release-blast-radius=3-mi2x8k4a":  "",
+		"placement.berth.dev/resume-after-failures=3-mi2x8k4a": "",
+		"placement.berth.dev/migrated-modules=a":               "",
+		"kubectl.kubernetes.io/last-applied-configuration={}":  "",
+	} {
+		v := &policyvalidator.Validator{Catalog: &catalog{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}}
+		p := newPolicy("package p\nlabels := {\"a\": \"b\"}")
+		key, value, _ := strings.Cut(annotation, "=")
+		p.Annotations = map[string]string{key: value}
+		warnings, err := v.ValidateCreate(t.Context(), p)
+		if joined := strings.Join(warnings, "; "); err != nil || len(warnings) > 1 || (joined == "") != (want == "") || !strings.HasPrefix(joined, want) {
+			t.Errorf("%s: warnings %q, %v; want %q", annotation, warnings, err, want)
+		}
+	}
+}
+
 // TestSubresourcesAreWarnedOf checks the warnings about subresources that Berth does not decide although the policy
 // reads what they change.
 func TestSubresourcesAreWarnedOf(t *testing.T) {
