@@ -247,6 +247,9 @@ func (f *File) validate(unknown []error) error {
 		case c.Then != nil && c.Then.Expect.empty():
 			return fmt.Errorf("case %q: then.expect is required, with what becomes of the object", c.Name)
 		}
+		if unused, err := c.unused(); err != nil || unused != "" {
+			return cmp.Or(err, fmt.Errorf("case %q: matrix.%s has no effect: nothing but the name of the case has $(%s)", c.Name, unused, unused))
+		}
 		names[c.Name] = true
 	}
 	return nil
@@ -285,6 +288,22 @@ func contents(objects []Object) []*unstructured.Unstructured {
 		out[i] = &unstructured.Unstructured{Object: o.Content}
 	}
 	return out
+}
+
+// unused returns a name of the matrix for whose values nothing is replaced but the name of the case; "" if there is none.
+func (c Case) unused() (string, error) {
+	names := slices.Sorted(maps.Keys(c.Matrix))
+	if len(names) == 0 {
+		return "", nil
+	}
+	c.Name = ""
+	text, err := yaml.Marshal(c)
+	for _, name := range names {
+		if !strings.Contains(string(text), "$("+name+")") {
+			return name, err
+		}
+	}
+	return "", err
 }
 
 // expand returns the case for each combination of the values of its matrix.
