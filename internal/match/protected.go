@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/celexpression"
 )
 
 // NamespaceSystem is a namespace that is never matched. A cluster must start, and keep running, without Berth.
@@ -233,7 +234,11 @@ func Warnings(m placementv1.Match, path *field.Path) []string {
 	}
 	out = append(out, warnOfNamespaceName(m, path.Child("objectSelector"))...)
 	for i, condition := range m.MatchConditions {
-		out = append(out, warnOfOperations(condition.Expression, path.Child("matchConditions").Index(i).Child("expression"))...)
+		at := path.Child("matchConditions").Index(i).Child("expression")
+		out = append(out, warnOfOperations(condition.Expression, at)...)
+		for _, text := range celexpression.Mistakes(condition.Expression) {
+			out = append(out, fmt.Sprintf("%s: %s", at, text))
+		}
 	}
 	return out
 }

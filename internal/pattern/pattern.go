@@ -20,6 +20,7 @@ package pattern
 
 import (
 	"fmt"
+	"regexp"
 	"regexp/syntax"
 
 	"k8s.io/utils/lru"
@@ -47,6 +48,13 @@ const (
 	rangesOfState = 8
 	groupsOfState = 64
 )
+
+// globs matches regular expressions that end with a repeated character, and have no other operator.
+var globs = regexp.MustCompile(`^[A-Za-z0-9./_-]+[A-Za-z0-9/_-]\*$`)
+
+// IsGlob reports whether a regular expression is probably meant as a glob, such as web-*. The repetition at its end has no effect if it
+// may match in the middle of a text.
+func IsGlob(expression string) bool { return globs.MatchString(expression) }
 
 // Excess is the error of a regular expression that exceeds a limit.
 type Excess struct {

@@ -33,17 +33,20 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// constants warns of expressions that have the same value for every object.
+// constants warns of expressions that have the same value for every object, or whose comparisons are not what they seem to be.
 func (v *validator) constants(rules []placementv1.Rule, path *field.Path) {
 	for i, rule := range rules {
 		if rule.When == nil || rule.When.Expression == "" {
 			continue
 		}
+		at := path.Index(i).Child("when", "expression")
+		for _, text := range celexpression.Mistakes(rule.When.Expression) {
+			v.warn(at, "%s", text)
+		}
 		value, constant := celexpression.Constant(context.Background(), rule.When.Expression)
 		if !constant {
 			continue
 		}
-		at := path.Index(i).Child("when", "expression")
 		others := *rule.When
 		others.Expression = ""
 		switch {
@@ -69,6 +72,9 @@ func (v *validator) order(rule placementv1.Rule, path *field.Path) {
 			v.warn(path.Child("minGain"), "has no effect: better clusters are not chosen before others. %s", limits)
 		}
 		return
+	}
+	if rule.Limit == 1 && rule.Weights != "" {
+		v.warn(path.Child("weights"), "has no effect: limit is 1, and a single cluster has all replicas. Raise limit, or remove weights")
 	}
 	sum, step := scores(rule.Prefer)
 	switch {

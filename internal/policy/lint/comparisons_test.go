@@ -39,6 +39,10 @@ func TestComparisons(t *testing.T) {
 		"StartsWith":    {text: body("some c in input.containers", `not startswith("registry.example.com/", c.image)`), want: []string{`did you mean startswith(c.image, "registry.example.com/")?`}},
 		"EndsWithRight": {text: body(`endswith(input.image, ":latest")`, `startswith(input.a, input.b)`, `contains("abc", input.c)`, `startswith("abc", "a")`)},
 
+		"RegexGlob":    {text: body(`not regex.match("web-*", input.metadata.name)`), want: []string{`"web-*" is a regular expression, which matches wherever a text has "web": write startswith(input.metadata.name, "web-")`}},
+		"RegexSwapped": {text: body(`regex.match(input.metadata.name, "^web-")`), want: []string{`did you mean regex.match("^web-", input.metadata.name)?`}},
+		"RegexRight":   {text: body(`regex.match("^web-[a-z]*$", input.a)`, `regex.match(input.spec.pattern, input.b)`, `regex.match("web-.*", input.c)`)},
+
 		"NamespaceGlob":     {text: body(`input.metadata.namespace == "prod-*"`), want: []string{`Write startswith(input.metadata.namespace, "prod-")`}},
 		"NamespaceIn":       {text: body(`input.metadata.namespace in {"shop", "*-prod"}`), want: []string{`endswith(input.metadata.namespace, "-prod")`}},
 		"NamespaceMiddle":   {text: body(`input.metadata.namespace == "a-*-b"`), want: []string{`glob.match("a-*-b", [], input.metadata.namespace)`}},

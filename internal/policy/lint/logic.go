@@ -25,6 +25,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/berth-dev/berth/internal/pattern"
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
@@ -227,8 +228,10 @@ func (r *Report) checkComparisons(rule *ast.Rule, n *names) {
 			return
 		}
 		left, right := n.resolve(c.operands[0]), n.resolve(c.operands[1])
-		if message := swapped(c, right); message != "" {
-			r.warnAt(c.at, message)
+		for _, message := range []string{swapped(c, right), inPattern(c, left, right)} {
+			if message != "" {
+				r.warnAt(c.at, message)
+			}
 		}
 		if _, ordered := mirrored[c.operator]; ordered && ast.IsConstant(left.Value) {
 			left, right = right, left
@@ -256,6 +259,23 @@ func swapped(c funcCall, second *ast.Term) string {
 	return fmt.Sprintf("%s(%s, %s) is true if the constant %s %s with the other argument. The first argument is the text in which it looks: "+
 		"did you mean %s(%s, %s)?",
 		c.operator, c.operands[0], c.operands[1], c.operands[0], what, c.operator, c.operands[1], c.operands[0])
+}
+
+// inPattern returns a warning if the regular expression of regex.match is a value of the object, or a glob; otherwise "".
+func inPattern(c funcCall, expression, text *ast.Term) string {
+	if c.operator != ast.RegexMatch.Name {
+		return ""
+	}
+	if ref, ok := expression.Value.(ast.Ref); ok && ref.HasPrefix(ast.InputRootRef) && ast.IsConstant(text.Value) {
+		return fmt.Sprintf("the first argument of regex.match is the regular expression: did you mean regex.match(%s, %s)?",
+			brief(c.operands[1]), brief(c.operands[0]))
+	}
+	glob, ok := expression.Value.(ast.String)
+	if !ok || len(glob) > maxCompared || !pattern.IsGlob(string(glob)) {
+		return ""
+	}
+	return fmt.Sprintf("%s is a regular expression, which matches wherever a text has %q: write startswith(%s, %q)",
+		glob, string(glob[:len(glob)-2]), brief(c.operands[1]), string(glob[:len(glob)-1]))
 }
 
 // maxCompared is the maximum length, in bytes, of the constants that are checked. No name is longer.

@@ -1,0 +1,179 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package celexpression
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/parser"
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/berth-dev/berth/internal/pattern"
+)
+
+// Mistakes returns what is probably wrong with an expression, such as a match condition or that of a rule: comparisons that are not what
+// they seem to be. It returns nothing for an expression that can't be parsed.
+func Mistakes(expression string) []string {
+	env, err := environments().Env(environment.StoredExpressions)
+	if err != nil {
+		return nil
+	}
+	parsed, issues := env.Parse(expression)
+	if issues.Err() != nil {
+		return nil
+	}
+	m := &mistakes{info: parsed.NativeRep().SourceInfo()}
+	ast.PreOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(m.visit))
+	return m.texts
+}
+
+// mistakes collects what is probably wrong with an expression.
+type mistakes struct {
+	info  *ast.SourceInfo
+	texts []string
+}
+
+func (m *mistakes) add(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(m.texts, text) {
+		m.texts = append(m.texts, text)
+	}
+}
+
+// source returns an expression as CEL.
+func (m *mistakes) source(e ast.Expr) string {
+	text, err := parser.Unparse(e, m.info)
+	if err != nil {
+		return "the value"
+	}
+	return text
+}
+
+func (m *mistakes) visit(e ast.Expr) {
+	if e.Kind() != ast.CallKind {
+		return
+	}
+	call := e.AsCall()
+	args := call.Args()
+	if call.IsMemberFunction() {
+		args = append([]ast.Expr{call.Target()}, args...)
+	}
+	if len(args) != 2 {
+		return
+	}
+	switch function := call.FunctionName(); function {
+	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+		m.order(args[0], args[1])
+	case operators.Equals, operators.NotEquals, operators.In:
+		m.wildcards(args[0], args[1])
+	case operators.LogicalOr:
+		m.exclusive(e, function, operators.NotEquals, "is always true: each value differs from one of them. To exclude both, join them by &&")
+	case operators.LogicalAnd:
+		m.exclusive(e, function, operators.Equals, "is always false: no value equals both. For one of them, join them by ||")
+	case "startsWith", "endsWith":
+		if text, ok := literal(args[0]); ok && args[1].Kind() != ast.LiteralKind {
+			m.add("%q.%s(%s) looks in the constant: write %s.%s(%q)", text, function, m.source(args[1]), m.source(args[1]), function, text)
+		}
+	case "matches":
+		if text, ok := literal(args[1]); ok && pattern.IsGlob(text) {
+			m.add("%q is a regular expression, which matches wherever a text has %q: write %s.startsWith(%q)",
+				text, text[:len(text)-2], m.source(args[0]), text[:len(text)-1])
+		}
+	}
+}
+
+// amounts matches texts that are numbers or quantities.
+var amounts = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?([KMGTPE]i?|[numk])?$`)
+
+// order finds amounts that are compared as texts.
+func (m *mistakes) order(left, right ast.Expr) {
+	text, ok := literal(right)
+	value := left
+	if !ok {
+		text, ok = literal(left)
+		value = right
+	}
+	if ok && amounts.MatchString(text) && value.Kind() != ast.LiteralKind {
+		m.add("%s is compared with the text %q, and as a text, 10 is less than 2. Of a number, write the other one without quotes; "+
+			"of a text, compare quantity(%s).compareTo(quantity(%q)) with 0", m.source(value), text, m.source(value), text)
+	}
+}
+
+// wildcards finds names, namespaces, and labels that are compared with a pattern, which none of them can be.
+func (m *mistakes) wildcards(left, right ast.Expr) {
+	if _, ok := literal(left); ok {
+		left, right = right, left
+	}
+	constants := []ast.Expr{right}
+	if right.Kind() == ast.ListKind {
+		constants = right.AsList().Elements()
+	}
+	name := m.source(left)
+	if !slices.Contains([]string{"object.metadata.name", "object.metadata.namespace"}, name) && !strings.HasPrefix(name, "object.metadata.labels") {
+		return
+	}
+	for _, constant := range constants {
+		text, ok := literal(constant)
+		switch {
+		case !ok || !strings.Contains(text, "*"):
+		case strings.Index(text, "*") == len(text)-1 && len(text) > 1:
+			m.add("%s is never %q, in which * stands for itself: write %s.startsWith(%q)", name, text, name, text[:len(text)-1])
+		case strings.LastIndex(text, "*") == 0 && len(text) > 1:
+			m.add("%s is never %q, in which * stands for itself: write %s.endsWith(%q)", name, text, name, text[1:])
+		default:
+			m.add("%s is never %q, in which * stands for itself: write %s.matches() with a regular expression", name, text, name)
+		}
+	}
+}
+
+// exclusive finds comparisons of one value with two different texts by the operator compare, which the operator join joins.
+func (m *mistakes) exclusive(e ast.Expr, join, compare, consequence string) {
+	compared := map[string]string{}
+	var collect func(ast.Expr)
+	collect = func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || len(e.AsCall().Args()) != 2 {
+			return
+		}
+		args := e.AsCall().Args()
+		switch e.AsCall().FunctionName() {
+		case join:
+			collect(args[0])
+			collect(args[1])
+		case compare:
+			value, constant := args[0], args[1]
+			text, ok := literal(constant)
+			if !ok {
+				value = args[1]
+				text, ok = literal(args[0])
+			}
+			name := m.source(value)
+			before, found := compared[name]
+			switch {
+			case !ok || value.Kind() == ast.LiteralKind:
+			case found && before != text:
+				m.add("%s is compared with %q and %q, which %s", name, before, text, consequence)
+			default:
+				compared[name] = text
+			}
+		}
+	}
+	collect(e)
+}

@@ -1,0 +1,89 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package celexpression_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-dev/berth/internal/celexpression"
+)
+
+func TestMistakes(t *testing.T) {
+	for expression, want := range map[string]string{
+		`object.spec.containers.exists(c, c.resources.requests['cpu'] > '2')`: `c.resources.requests["cpu"] is compared with the text "2", and as a text, 10 is less than 2. Of a number, write the other one ` +
+			`without quotes; of a text, compare quantity(c.resources.requests["cpu"]).compareTo(quantity("2")) with 0`,
+		`object.spec.replicas > 2 && '2026-01-01' < object.metadata.name`:                               "",
+		`quantity(object.spec.cpu).compareTo(quantity('2')) > 0`:                                        "",
+		`object.metadata.name == 'web-*'`:                                                               `object.metadata.name is never "web-*", in which * stands for itself: write object.metadata.name.startsWith("web-")`,
+		`!(object.metadata.namespace in ['shop', '*-dev'])`:                                             `object.metadata.namespace is never "*-dev", in which * stands for itself: write object.metadata.namespace.endsWith("-dev")`,
+		`object.metadata.labels['app'] != 'a*b'`:                                                        `object.metadata.labels["app"] is never "a*b", in which * stands for itself: write object.metadata.labels["app"].matches() with a regular expression`,
+		`object.spec.hosts.exists(h, h == '*') || object.metadata.annotations.hosts == '*.example.com'`: "",
+		`object.metadata.namespace != 'dev' || object.metadata.namespace != 'test'`:                     `object.metadata.namespace is compared with "dev" and "test", which is always true: each value differs from one of them. To exclude both, join them by &&`,
+		`object.kind == 'Pod' && 'Job' == object.kind`:                                                  `object.kind is compared with "Pod" and "Job", which is always false: no value equals both. For one of them, join them by ||`,
+		`object.kind != 'Pod' && object.kind != 'Job'`:                                                  "",
+		`object.kind == 'Pod' || object.kind == 'Job'`:                                                  "",
+		`object.kind != 'Pod' || object.metadata.name != 'a'`:                                           "",
+		`(object.kind == 'Pod' || object.metadata.name == 'a') && object.kind == 'Job'`:                 "",
+		`'prod-'.startsWith(object.metadata.namespace)`:                                                 `"prod-".startsWith(object.metadata.namespace) looks in the constant: write object.metadata.namespace.startsWith("prod-")`,
+		`object.metadata.name.endsWith('-prod')`:                                                        "",
+		`object.metadata.name.matches('web-*')`:                                                         `"web-*" is a regular expression, which matches wherever a text has "web": write object.metadata.name.startsWith("web-")`,
+		`object.metadata.name.matches('^web-.*$') || object.metadata.name.matches('web-[0-9]*')`:        "",
+		`request.operation == 'CREATE'`:                                                                 "",
+		`object.`:                                                                                       "",
+	} {
+		var all []string
+		if want != "" {
+			all = []string{want}
+		}
+		if diff := cmp.Diff(all, celexpression.Mistakes(expression)); diff != "" {
+			t.Errorf("%s: mistakes (-want +got):\n%s", expression, diff)
+		}
+	}
+}
+
+func TestNeedsKey(t *testing.T) {
+	has := map[string][]string{"labels": {"app"}}
+	for expression, want := range map[string]string{
+		`object.metadata.labels.tier == 'gold'`:                                               "labels tier",
+		`object.metadata.annotations['example.com/level'] > '2'`:                              "annotations example.com/level",
+		`has(object.metadata.labels) && object.metadata.labels.tier == 'gold'`:                "labels tier",
+		`object.metadata.labels.tier == 'gold' && object.spec.replicas > 2`:                   "labels tier",
+		`has(object.metadata.labels.tier) && object.metadata.labels.tier == 'gold'`:           "",
+		`'tier' in object.metadata.labels && object.metadata.labels.tier == 'gold'`:           "",
+		`object.metadata.?labels.?tier.orValue('') == 'gold'`:                                 "",
+		`!('tier' in object.metadata.labels) || object.metadata.labels.tier == 'gold'`:        "",
+		`object.metadata.labels.app == 'web'`:                                                 "",
+		`object.kind == 'Pod' && object.metadata.labels.tier == 'gold'`:                       "labels tier",
+		`object.metadata.labels.tier == 'gold' || object.kind == 'Pod'`:                       "",
+		`object.metadata.labels.exists(k, k == 'a') && object.metadata.labels.tier == 'gold'`: "",
+		`object.spec.replicas > 2`:                                                            "",
+		`object.metadata.labels.size() > 1`:                                                   "",
+		`object == object`:                                                                    "",
+		`object.`:                                                                             "",
+	} {
+		field, key, ok := celexpression.NeedsKey(t.Context(), expression, has)
+		got := ""
+		if ok {
+			got = field + " " + key
+		}
+		if got != want {
+			t.Errorf("%s: needs %q, want %q", expression, got, want)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package celexpression
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/parser"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// NeedsKey returns a label or an annotation without which an expression fails: the field of metadata, and the key. ok is false if there is
+// none, or if that depends on other fields of the object. The keys in has, by the field, are those that each object has.
+func NeedsKey(ctx context.Context, expression string, has map[string][]string) (field, key string, ok bool) {
+	for _, part := range conjuncts(expression) {
+		value, f, k := evaluateWithout(ctx, part, has)
+		if value == false {
+			// Whatever fails, the expression is false.
+			return "", "", false
+		}
+		if k != "" && !ok {
+			field, key, ok = f, k, true
+		}
+	}
+	return field, key, ok
+}
+
+// conjuncts returns the expressions that && joins; none if one of them can't be written, as one with a macro.
+func conjuncts(expression string) []string {
+	env, err := environments().Env(environment.StoredExpressions)
+	if err != nil {
+		return nil
+	}
+	parsed, issues := env.Parse(expression)
+	if issues.Err() != nil {
+		return nil
+	}
+	var out []string
+	complete := true
+	var split func(ast.Expr)
+	split = func(e ast.Expr) {
+		if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.LogicalAnd {
+			for _, part := range e.AsCall().Args() {
+				split(part)
+			}
+			return
+		}
+		text, err := parser.Unparse(e, parsed.NativeRep().SourceInfo())
+		out, complete = append(out, text), complete && err == nil
+	}
+	split(parsed.NativeRep().Expr())
+	if !complete {
+		return nil
+	}
+	return out
+}
+
+// evaluateWithout evaluates an expression on an object without labels and annotations but those in has, of which nothing else is known. It
+// returns the value if it is known, and the label or annotation that is missing.
+func evaluateWithout(ctx context.Context, expression string, has map[string][]string) (value any, field, key string) {
+	p, err := newProgram(expression, cel.EvalOptions(cel.OptPartialEval))
+	if err != nil {
+		return nil, "", ""
+	}
+	metadata, reads := map[string]any{}, map[string][]string{}
+	var unknown []*cel.AttributePatternType
+	for _, path := range Paths(expression) {
+		pattern := cel.AttributePattern(objectVariable).QualString(path[0])
+		switch isMap := len(path) > 1 && slices.ContainsFunc(maps, func(m []string) bool { return slices.Equal(m, path[:2]) }); {
+		case !isMap && path[0] != "metadata":
+			unknown = append(unknown, pattern)
+		case !isMap && len(path) > 1:
+			unknown = append(unknown, pattern.QualString(path[1]))
+		case len(path) > 2 && slices.Contains(has[path[1]], path[2]):
+			unknown = append(unknown, pattern.QualString(path[1]).QualString(path[2]))
+		case isMap:
+			metadata[path[1]], reads[path[1]] = map[string]any{}, append(reads[path[1]], path[2:]...)
+		}
+	}
+	object, err := cel.PartialVars(map[string]any{objectVariable: map[string]any{"metadata": metadata}}, unknown...)
+	if err != nil {
+		return nil, "", ""
+	}
+	result, _, err := p.program.ContextEval(ctx, object)
+	if err == nil {
+		return result.Value(), "", ""
+	}
+	_, key, _ = strings.Cut(err.Error(), "no such key: ")
+	for _, m := range maps {
+		if slices.Contains(reads[m[1]], key) {
+			return nil, m[1], key
+		}
+	}
+	return nil, "", ""
+}
