@@ -98,6 +98,7 @@ func validate(rules []placementv1.Rule, path *field.Path) (warnings []string, er
 		v.rule(rule, path.Index(i), i == len(rules)-1)
 	}
 	v.reachable(rules, path)
+	v.fallbacks(rules, path)
 	v.constants(rules, path)
 	return v.warnings, v.errs
 }
@@ -136,6 +137,9 @@ func (v *validator) reachable(rules []placementv1.Rule, path *field.Path) {
 					rule.Name, earlier.Name, path.Index(j))
 			case equality.Semantic.DeepEqual(earlier.When, rule.When):
 				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) has the same condition", rule.Name, earlier.Name, path.Index(j))
+			case appliesWithin(rule.When, earlier.When):
+				v.warn(path.Index(i), "rule %s is never reached: rule %s (%s) applies to each object to which it applies. Move it before that rule",
+					rule.Name, earlier.Name, path.Index(j))
 			default:
 				continue
 			}
@@ -166,6 +170,9 @@ func (v *validator) rule(rule placementv1.Rule, path *field.Path, last bool) {
 	}
 	if chooses {
 		v.order(rule, path)
+	}
+	if chooses || nodes {
+		v.preferences(rule, path, nodes)
 	}
 	v.impossible(rule, path)
 	v.unlikely(rule, path)
@@ -307,6 +314,11 @@ func (v *validator) compared(q placementv1.Requirement, path *field.Path) {
 	if q.ValueFrom != nil && q.ValueFrom.Default != nil {
 		v.comparable(path.Child("valueFrom", "default"), *q.ValueFrom.Default, valueType(q))
 	}
+	if _, name := subjectOf(q.Subject); q.As == "" && valueType(q) == placementv1.ValueTypeNumber && strings.Contains(strings.ToLower(name), "version") &&
+		slices.ContainsFunc(q.Values, func(value string) bool { return numbers.MatchString(value) && strings.Contains(value, ".") }) {
+		v.warn(path.Child("operator"), "%s compares numbers, and as a number, 1.9 is greater than 1.30: set as: Version to compare versions, "+
+			"or as: Number if these are numbers", q.Operator)
+	}
 }
 
 func requirementIsOrdered(operator placementv1.RequirementOperator) bool {
@@ -410,6 +422,9 @@ func (v *validator) spread(rule placementv1.Rule, path *field.Path, nodes bool) 
 		v.forbid(path, "the scheduler spreads pods over nodes: only minDomains applies to nodes")
 	case rule.Limit > 0 && max(s.MinDomains, 1)*minClusters > rule.Limit:
 		v.forbid(path, "%d domains with %d clusters each are more than limit, which is %d", max(s.MinDomains, 1), minClusters, rule.Limit)
+	case rule.Limit == 1:
+		v.warn(path, "has no effect: limit counts the clusters of all domains together, and is 1. For one cluster in each domain, "+
+			"remove limit, and set maxClusters: 1")
 	}
 }
 

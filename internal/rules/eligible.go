@@ -1,0 +1,67 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rules
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Required returns the requirements of a rule that gives clusters, with their fields; none of another rule.
+func Required(list []placementv1.Rule, i int) []Compared {
+	if !choosesClusters(list[i]) {
+		return nil
+	}
+	at := field.NewPath("spec", "rules").Index(i).Child("require")
+	out := make([]Compared, len(list[i].Require))
+	for j, q := range list[i].Require {
+		out[j] = Compared{Requirement: q, Field: at.Index(j)}
+	}
+	return out
+}
+
+// MayMeet reports whether a cluster that has these values at Path may meet the comparison. It returns true if that depends on the object,
+// or on what changes at any time: whether the cluster is ready, and what is free in it.
+func (c Compared) MayMeet(values []string) bool {
+	if c.ValueFrom != nil && len(values) > 0 || c.Requirement.Field == placementv1.ClusterFieldReady || c.Free != "" {
+		return true
+	}
+	isValue := func(v string) bool { return slices.Contains(c.Values, v) }
+	switch c.Operator {
+	case placementv1.OperatorExists:
+		return len(values) > 0
+	case placementv1.OperatorDoesNotExist:
+		return len(values) == 0
+	case placementv1.OperatorIn:
+		return slices.ContainsFunc(values, isValue)
+	case placementv1.OperatorNotIn:
+		return c.ValueFrom != nil || !slices.ContainsFunc(values, isValue)
+	}
+	order := condition{operator: c.Operator, values: c.Values, as: valueType(c.Requirement)}
+	return slices.ContainsFunc(values, func(v string) bool { return !order.rejects(v) })
+}
+
+// CanBeMet reports whether some value can meet all of the requirements about it.
+func CanBeMet(require []placementv1.Requirement) bool {
+	all := requirementConditions(require, nil, false)
+	return !slices.ContainsFunc(all, func(c condition) bool {
+		return !canBeMet(slices.DeleteFunc(slices.Clone(all), func(a condition) bool { return a.subject != c.subject || !a.valid() }))
+	})
+}
