@@ -46,6 +46,7 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/simulation"
+	"github.com/berth-dev/berth/internal/watches"
 	"github.com/berth-dev/berth/webhooks/policyvalidator"
 	"github.com/berth-dev/berth/webhooks/quotaspec"
 )
@@ -213,8 +214,12 @@ func newValidator(cluster simulation.Cluster, options simulation.Options) *polic
 func completeValidator(cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
 	out := newValidator(cluster, options)
 	out.Clusters, out.Namespaces, out.Nodes, out.PriorityClasses = clustersOf{cluster}, namespacesOf{cluster}, nodesOf{cluster}, priorityClassesOf(cluster)
-	if live, ok := cluster.(*simulation.Live); ok {
+	live, ok := cluster.(*simulation.Live)
+	if ok {
 		out.Types = live.TypeChecker()
+	}
+	if _, served := cluster.Catalog().Exact(placementv1.GroupVersion.WithResource("placementpolicies")); served || !ok {
+		out.Policies = cluster.Policies
 	}
 	return out
 }
@@ -377,15 +382,12 @@ func (n namespacesOf) All(ctx context.Context) (iter.Seq2[string, map[string]str
 // nodesOf implements policyvalidator.Nodes.
 type nodesOf struct{ simulation.Cluster }
 
-// All returns the name, the labels, the taints, and the allocatable resources of each node.
+// All returns the values of each node.
 func (n nodesOf) All(ctx context.Context) ([]map[string]any, error) {
 	objects, err := n.List(ctx, corev1.SchemeGroupVersion.WithResource("nodes"), nil)
 	out := make([]map[string]any, len(objects))
 	for i, obj := range objects {
-		labels, _, _ := unstructured.NestedMap(obj.Object, "metadata", "labels")
-		allocatable, _, _ := unstructured.NestedMap(obj.Object, "status", "allocatable")
-		taints, _, _ := unstructured.NestedSlice(obj.Object, "spec", "taints")
-		out[i] = map[string]any{"name": obj.GetName(), "labels": labels, "taints": taints, "allocatable": allocatable}
+		out[i] = watches.NodeValues(obj)
 	}
 	return out, err
 }

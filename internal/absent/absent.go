@@ -129,7 +129,11 @@ func (l *Labels) Selector(s *metav1.LabelSelector, path *field.Path) (out []Prob
 		return nil
 	}
 	say := func(at *field.Path, key string, values []string, none string) {
-		if text := Values(l.kind, "label "+key, values, sets.List(l.values[key]), none); text != "" {
+		text := Values(l.kind, "label "+key, values, sets.List(l.values[key]), none)
+		if text != "" && len(l.values[key]) == 0 && l.values[corev1.LabelMetadataName].HasAny(values...) {
+			text += fmt.Sprintf("; did you mean %s?", corev1.LabelMetadataName)
+		}
+		if text != "" {
 			out = append(out, Problem{at, text})
 		}
 	}

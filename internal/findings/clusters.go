@@ -82,7 +82,8 @@ func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.Place
 		return out
 	}
 	all := population{"cluster", clusters}
-	out = slices.Concat(out, all.findings(mentioned), all.tolerations(spec.Rules, false), all.domains(spec.Rules))
+	out = slices.Concat(out, all.findings(mentioned), all.tolerations(spec.Rules, false), all.taintKeys(spec.Rules, false),
+		findingsOfEligible(spec.Rules, clusters))
 	return append(out, noticesOfUnready(spec, module, clusters)...)
 }
 

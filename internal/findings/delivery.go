@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/delivery"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
@@ -33,6 +34,11 @@ import (
 func (f *Finder) findingsOfDelivery(spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module, path *field.Path) []Finding {
 	if spec.Delivery == nil {
 		return nil
+	}
+	types := m.Served(f.Catalog.Served())
+	if len(types) > 0 && !slices.ContainsFunc(types, func(t match.ServedType) bool { return !isPlacement(t) }) {
+		return []Finding{mistake("%s has no effect: the policy matches only objects that are placements themselves, such as %s, "+
+			"and Berth writes their clusters into them. Match the workloads, or remove %s", path, types[0].GroupResource(), path)}
 	}
 	var out []Finding
 	if mode := spec.WithDefaults().Mode; mode != placementv1.ModeEnforce {
@@ -56,6 +62,12 @@ func (f *Finder) findingsOfDelivery(spec placementv1.PlacementPolicySpec, m *mat
 		}
 	}
 	return out
+}
+
+// isPlacement reports whether the objects of a type have their clusters in a field of their own.
+func isPlacement(t match.ServedType) bool {
+	_, native := delivery.NativeSystem(schema.GroupKind{Group: t.Group, Kind: t.Kind})
+	return native || (*clusterlist.Kinds)(nil).Of(t.GroupResource()) != nil
 }
 
 // findingsOfWeights finds rules that give their clusters weights, by which the policy divides no replicas.

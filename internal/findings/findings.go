@@ -154,6 +154,8 @@ type Finder struct {
 	ClusterPredicates []string
 	// Groups returns the groups of the budgets of all policies but one. If it is nil, groups are not compared.
 	Groups func(except string) []string
+	// Policies returns all policies. If it is nil, they are not compared with each other.
+	Policies func(ctx context.Context) ([]placementv1.PlacementPolicy, error)
 	// Templates finds the pod templates of kinds; nil for the built-in kinds.
 	Templates *workload.Templates
 	// Compiler compiles within a deadline. If it is nil, there is none.
@@ -210,10 +212,10 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 		findingsOfClusters(spec, module), f.findingsOfDelivery(spec, m, module, specPath.Child("delivery")), findingsOfRemediation(spec),
 		f.findingsOfBudget(p.Name, spec), findingsOfMoves(spec, module), findingsOfEviction(spec, m, module),
 		f.findingsOfTypes(spec, m, module), f.findingsOfGaps(spec, m, module), findingsOfCopies(spec, m, module), f.findingsOfKinds(m, module),
-		findingsOfAbsentLabels(m, module), findingsOfUnused(module),
+		findingsOfAbsentLabels(m, module), findingsOfNeededKeys(m, module), findingsOfUnused(module),
 		f.findingsOfConstants(ctx, spec.WithDefaults(), module, p.Binding), f.findingsOfNodes(ctx, spec, module), f.findingsOfClasses(ctx, spec, module),
-		f.findingsOfWhen(ctx, spec, m), findingsOfPredicates(module, f.ClusterPredicates), findingsOfVolatile(spec),
-		findingsOfGeneratedNames(spec, m))
+		f.findingsOfWhen(ctx, spec, m), findingsOfExpressions(ctx, spec, m), f.findingsOfOthers(ctx, p.Name, spec),
+		findingsOfPredicates(module, f.ClusterPredicates), findingsOfVolatile(spec), findingsOfGeneratedNames(spec, m))
 	if !module.FromRules() {
 		return out
 	}

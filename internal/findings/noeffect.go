@@ -89,15 +89,41 @@ func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 			out = append(out, advice("spec.remediation.%s has no effect in mode %s: Berth patches no object before spec.mode is Enforce", bound.field, spec.Mode))
 		}
 	}
-	for i, one := range r.Windows {
+	if b := r.BlastRadius; b != nil && b.Percent == maxPercent && b.MinObjects != (*placementv1.BlastRadius)(nil).WithDefaults().MinObjects {
+		out = append(out, advice("spec.remediation.blastRadius.minObjects has no effect: with percent: 100, remediation never pauses. "+
+			"Lower percent, or remove minObjects"))
+	}
+	return append(out, findingsOfWindows(r.Windows)...)
+}
+
+// maxPercent is the percentage that disables the blast radius.
+const maxPercent = 100
+
+// findingsOfWindows finds windows that open more often than they seem to.
+func findingsOfWindows(windows []placementv1.RemediationWindow) []Finding {
+	var out []Finding
+	for i, one := range windows {
+		at := fmt.Sprintf("spec.remediation.windows[%d]", i)
 		w, _, err := window.Parse(one)
-		if err == nil && w.EitherDay() {
-			out = append(out, advice("spec.remediation.windows[%d].start: the window opens on each of the days of the month, and on each of the days of "+
-				"the week: in %q, one of them suffices. Write * for one of both", i, one.Start))
+		fields := strings.Fields(one.Start)
+		if err != nil {
+			continue
 		}
-		if err == nil && w.NeverCloses() {
-			out = append(out, advice("spec.remediation.windows[%d]: the window never closes: it opens again before its duration of %s ends. "+
-				`Let it open once in that time, as "0 22 * * *" does at 22:00 each day`, i, one.Duration.Duration))
+		if w.NeverCloses() {
+			out = append(out, advice("%s: the window never closes: it opens again before its duration of %s ends. "+
+				`Let it open once in that time, as "0 22 * * *" does at 22:00 each day`, at, one.Duration.Duration))
+			continue
+		}
+		if len(fields) != 5 {
+			continue
+		}
+		if fields[0] == "*" && fields[1] != "*" && one.Duration.Duration > time.Minute {
+			out = append(out, advice("%s.start: %q opens the window again in each minute of the hour, so that it ends %s after the last minute. "+
+				"To open it once, write %q", at, one.Start, one.Duration.Duration, "0 "+strings.Join(fields[1:], " ")))
+		}
+		if w.EitherDay() {
+			out = append(out, advice("%s.start: %q opens the window on each day of month %s, and also on each day of week %s: cron needs one of both. "+
+				"Write * for one of them", at, one.Start, fields[2], fields[4]))
 		}
 	}
 	return out
@@ -205,6 +231,25 @@ func findingsOfAbsentLabels(m *match.Matcher, module *policy.Module) []Finding {
 			out = append(out, mistakeAt(label.Position, fmt.Sprintf("spec.match.objectSelector requires the label %s: objects without it are not matched, so that "+
 				"the policy decides nothing but updates that remove the label. Remove the label from objectSelector", label.Key)))
 		}
+	}
+	return out
+}
+
+// findingsOfNeededKeys finds a rule clusters that is empty for objects without a label or annotation that the policy matches, and no rule that
+// says why they are denied.
+func findingsOfNeededKeys(m *match.Matcher, module *policy.Module) []Finding {
+	if m.Conditional() || module.FromRules() {
+		return nil
+	}
+	var out []Finding
+	for _, k := range lint.NeededKeys(module.Compiler) {
+		if k.Field == "labels" && m.RequiresLabel(k.Key) {
+			continue
+		}
+		found := advice("clusters is the empty set for an object without this %s, which is then denied. To leave it undecided, select such objects in "+
+			"spec.match.objectSelector, or write clusters := {...} if ...; to deny it, say why in errors", documents[k.Field])
+		found.Position = k.Position
+		out = append(out, found)
 	}
 	return out
 }

@@ -49,7 +49,8 @@ func (f *Finder) Stages(ctx context.Context, name string, spec placementv1.Place
 	if len(errs) > 0 {
 		return nil
 	}
-	return append(findingsOfUnchecked(spec, path), f.findingsOfStages(ctx, spec.Rollout.Stages, stages, m, path)...)
+	return slices.Concat(findingsOfUnchecked(spec, path), findingsOfPercentages(spec.Rollout.Stages, path),
+		f.findingsOfStages(ctx, spec.Rollout.Stages, stages, m, path))
 }
 
 // findingsOfUnchecked finds stages that follow each other at once, because Berth does not look at existing objects.
@@ -67,6 +68,23 @@ func findingsOfUnchecked(spec placementv1.PlacementPolicySpec, path *field.Path)
 		}
 	}
 	return nil
+}
+
+// findingsOfPercentages finds percentages of stages that add up to 100, which an author means who takes them for parts.
+func findingsOfPercentages(stages []placementv1.RolloutStage, path *field.Path) []Finding {
+	var sum int32
+	last, n := 0, 0
+	for i, s := range stages {
+		if s.NamespaceSelector == nil {
+			sum += s.Percent
+			last, n = i, n+1
+		}
+	}
+	if n < 2 || sum != maxPercent {
+		return nil
+	}
+	return []Finding{advice("%s: percentages are cumulative: the %d percent of stage %q include those of the stages before it, and the stages have no more. "+
+		"For all namespaces, write percent: 100", path.Index(last).Child("percent"), stages[last].Percent, stages[last].Name)}
 }
 
 // findingsOfStages finds stages without namespaces, and namespaces that several selectors select, among the namespaces

@@ -24,8 +24,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/absent"
-	"github.com/berth-dev/berth/internal/rules"
 )
 
 // tolerations finds tolerations of rules that match no taint, because only their value or effect differs from that of each taint with
@@ -72,22 +70,4 @@ func (p population) untolerated(t placementv1.RuleToleration) (problem string) {
 		}
 	}
 	return problem
-}
-
-// domains finds rules that need more domains than the clusters are in.
-func (p population) domains(list []placementv1.Rule) (out []Finding) {
-	for i, rule := range list {
-		s := rule.Spread
-		if s == nil || rule.Candidates == placementv1.RuleCandidatesNodes {
-			continue
-		}
-		c := rules.Compared{Requirement: placementv1.Requirement{Subject: placementv1.Subject{Field: s.Field, Label: s.Label, Property: s.Property}}}
-		known := valuesOf(p.members, c.Path())
-		if len(known) == 0 || len(known) >= int(s.MinDomains) {
-			continue
-		}
-		out = append(out, advice("%s: the clusters have only these values of %s now: %s. Rule %s finds too few domains for each object",
-			specPath.Child("rules").Index(i).Child("spread", "minDomains"), c.Noun(), absent.Quoted(known, ", "), rule.Name))
-	}
-	return out
 }

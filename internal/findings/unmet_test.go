@@ -59,22 +59,3 @@ func TestTolerations(t *testing.T) {
 		}
 	}
 }
-
-// TestDomains checks that rules are found that need more domains than there are.
-func TestDomains(t *testing.T) {
-	clusters := decoded[[]map[string]any](t, `[{name: a, region: eu, zones: [x, y], labels: {rack: r1}}, {name: b, region: eu, zones: [z]}]`)
-	for spread, want := range map[string]string{
-		`{field: region, minDomains: 2}`:                    `spec.rules[0].spread.minDomains: the clusters have only these values of field region now: "eu". Rule r finds too few domains for each object`,
-		`{field: region, minDomains: 1}`:                    "",
-		`{field: region, maxDomains: 3}`:                    "",
-		`{field: zone, minDomains: 3}`:                      "",
-		`{label: rack, minDomains: 2}`:                      "label rack",
-		`{label: hall, minDomains: 2}`:                      "",
-		`{field: region, minDomains: 2}, candidates: Nodes`: "",
-	} {
-		got := Texts("", population{"cluster", clusters}.domains(decoded[[]placementv1.Rule](t, "[{name: r, spread: "+spread+"}]")))
-		if (len(got) > 0) != (want != "") || !strings.Contains(strings.Join(got, ""), want) {
-			t.Errorf("%s: got %q, want %q", spread, got, want)
-		}
-	}
-}

@@ -25,6 +25,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -360,6 +361,8 @@ func (p population) look(k key) []Finding {
 		}
 	}
 	switch {
+	case p.noun == "cluster" && isNodeLabel(k.Name):
+		return []Finding{k.at.finding(Mistake, unknown+", because it is a label of nodes; did you mean candidates: Nodes?")}
 	case k.none == "":
 		return nil
 	case k.noEffect:
@@ -367,6 +370,13 @@ func (p population) look(k key) []Finding {
 	default:
 		return []Finding{k.at.finding(Advice, unknown+" now, "+k.none)}
 	}
+}
+
+// isNodeLabel reports whether Kubernetes sets a label on nodes alone.
+func isNodeLabel(label string) bool {
+	prefix, _ := splitLabel(label)
+	return slices.Contains([]string{"node.kubernetes.io/", "node-role.kubernetes.io/"}, prefix) ||
+		slices.Contains([]string{corev1.LabelHostname, corev1.LabelArchStable, corev1.LabelOSStable}, label)
 }
 
 // minSimilar is the length from which names with other characters count as misspelt: cpu and gpu are two names.
@@ -511,7 +521,45 @@ func (f *Finder) findingsOfNodes(ctx context.Context, spec placementv1.Placement
 		return nil
 	}
 	all := population{"node", nodes}
-	return append(all.findings(mentioned), all.tolerations(spec.Rules, true)...)
+	return slices.Concat(all.findings(mentioned), all.tolerations(spec.Rules, true), all.taintKeys(spec.Rules, true))
+}
+
+// taintKeys finds keys of taints that no member has, and that are probably meant to be those of other taints.
+func (p population) taintKeys(list []placementv1.Rule, ofNodes bool) []Finding {
+	var known []string
+	for _, member := range p.members {
+		taints, _ := member["taints"].([]any)
+		for _, taint := range taints {
+			object, _ := taint.(map[string]any)
+			if key, _ := object["key"].(string); key != "" {
+				known = append(known, key)
+			}
+		}
+	}
+	slices.Sort(known)
+	known = slices.Compact(known)
+	var out []Finding
+	for i, rule := range list {
+		if (rule.Candidates == placementv1.RuleCandidatesNodes) != ofNodes {
+			continue
+		}
+		for j, t := range rule.Tolerate {
+			_, name := splitLabel(t.Key)
+			near := slices.DeleteFunc(slices.Clone(known), func(k string) bool {
+				_, other := splitLabel(k)
+				return spelling(other) != spelling(name)
+			})
+			tolerated := func(key string) bool {
+				return slices.ContainsFunc(rule.Tolerate, func(t placementv1.RuleToleration) bool { return t.Key == key || t.Key == "" })
+			}
+			if len(near) != 1 || tolerated(near[0]) {
+				continue
+			}
+			out = append(out, placeOf(specPath.Child("rules").Index(i).Child("tolerate").Index(j).Child("key")).
+				finding(Mistake, fmt.Sprintf("no %s has a taint with the key %q; did you mean %q?", p.noun, t.Key, near[0])))
+		}
+	}
+	return out
 }
 
 // findingsOfClasses finds priority classes that a policy sets and that do not exist.

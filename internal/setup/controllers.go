@@ -19,13 +19,16 @@ package setup
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/controllers/deliverer"
 	"github.com/berth-dev/berth/controllers/policystatus"
 	"github.com/berth-dev/berth/controllers/quotausage"
@@ -214,7 +217,19 @@ func newFinder(base *base, evaluation *evaluation, scales findings.Scales) *find
 		Clusters: &watches.Clusters{Client: base.served.dynamic, Catalog: evaluation.catalog},
 		Nodes:    &watches.Nodes{Client: base.served.dynamic}, PriorityClasses: &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},
 		ClusterPredicates: base.settings.predicates.NamesOf(predicates.Clusters), Templates: base.settings.templates,
+		Policies: policiesOf(base.mgr.GetClient()),
 		Compiler: compilation.New(maxCompilations, compilation.RequestDeadline, policy.Compile),
+	}
+}
+
+// policiesOf returns what lists all policies.
+func policiesOf(reader client.Reader) func(context.Context) ([]placementv1.PlacementPolicy, error) {
+	return func(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
+		list := &placementv1.PlacementPolicyList{}
+		if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing policies: %w", err)
+		}
+		return list.Items, nil
 	}
 }
 

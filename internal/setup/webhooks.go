@@ -90,6 +90,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 			Prober:            evaluation.engines.remote,
 			Bound:             evaluation.registry.BindingsInForce,
 			Groups:            evaluation.registry.Groups,
+			Policies:          policiesOf(base.mgr.GetClient()),
 			Clusters:          &watches.Clusters{Client: base.served.dynamic, Catalog: evaluation.catalog},
 			Nodes:             &watches.Nodes{Client: base.served.dynamic},
 			PriorityClasses:   &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},

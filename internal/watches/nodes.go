@@ -33,7 +33,7 @@ type Nodes struct{ Client dynamic.Interface }
 // maxNodes is how many nodes are read.
 const maxNodes = 1000
 
-// All returns the name, the labels, the taints, and the allocatable resources of each node. It returns none if there are more than maxNodes.
+// All returns the values of each node. It returns none if there are more than maxNodes.
 func (n *Nodes) All(ctx context.Context) ([]map[string]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, clustersTimeout)
 	defer cancel()
@@ -45,11 +45,16 @@ func (n *Nodes) All(ctx context.Context) ([]map[string]any, error) {
 		return nil, nil
 	}
 	out := make([]map[string]any, len(list.Items))
-	for i, node := range list.Items {
-		labels, _, _ := unstructured.NestedMap(node.Object, "metadata", "labels")
-		allocatable, _, _ := unstructured.NestedMap(node.Object, "status", "allocatable")
-		taints, _, _ := unstructured.NestedSlice(node.Object, "spec", "taints")
-		out[i] = map[string]any{"name": node.GetName(), "labels": labels, "taints": taints, "allocatable": allocatable}
+	for i := range list.Items {
+		out[i] = NodeValues(&list.Items[i])
 	}
 	return out, nil
+}
+
+// NodeValues returns the name, the labels, the taints, and the allocatable resources of a node.
+func NodeValues(node *unstructured.Unstructured) map[string]any {
+	labels, _, _ := unstructured.NestedMap(node.Object, "metadata", "labels")
+	allocatable, _, _ := unstructured.NestedMap(node.Object, "status", "allocatable")
+	taints, _, _ := unstructured.NestedSlice(node.Object, "spec", "taints")
+	return map[string]any{"name": node.GetName(), "labels": labels, "allocatable": allocatable, "taints": taints}
 }

@@ -193,3 +193,55 @@ func absentLabels(body ast.Body) []AbsentLabel {
 	}
 	return out
 }
+
+// NeededKey is a label or an annotation of objects that a policy gives clusters.
+type NeededKey struct {
+	// Position is the position of the first condition that compares it.
+	Position
+	// Field is the field of metadata, and Key the key in it.
+	Field, Key string
+}
+
+// NeededKeys returns the labels and annotations that every clause of the rule clusters compares with constants, so that the rule is the
+// empty set for objects without them. It returns none if the rule can be undefined for such objects, or if the policy has the rule errors.
+func NeededKeys(compiler *ast.Compiler) []NeededKey {
+	module := moduleOf(compiler)
+	refs := referencesOf(module)
+	var out []NeededKey
+	first := true
+	for _, rule := range module.Rules {
+		switch name := language.RuleName(rule); {
+		case name == language.RuleErrors, name == language.RuleClusters && rule.Head.RuleKind() != ast.MultiValue:
+			return nil
+		case name != language.RuleClusters:
+			continue
+		}
+		keys := neededKeys(rule.Body, refs)
+		if first {
+			out, first = keys, false
+		}
+		out = slices.DeleteFunc(out, func(k NeededKey) bool {
+			return !slices.ContainsFunc(keys, func(other NeededKey) bool { return other.Field == k.Field && other.Key == k.Key })
+		})
+	}
+	return out
+}
+
+func neededKeys(body ast.Body, refs references) (out []NeededKey) {
+	for _, e := range body {
+		if e.Negated || len(e.With) > 0 || e.Location == nil || len(e.Operands()) != 2 || !e.IsEquality() && !e.Operator().Equal(ast.Equal.Ref()) {
+			continue
+		}
+		for i, operand := range e.Operands() {
+			ref := refs.of(operand)
+			if !ast.IsConstant(e.Operand(1-i).Value) || len(ref) != len(labelsRef)+1 || !ref.HasPrefix(labelsRef[:2]) {
+				continue
+			}
+			field, _ := language.Part(ref, 2)
+			if key, isText := language.Part(ref, 3); isText && (field == "labels" || field == "annotations") {
+				out = append(out, NeededKey{PositionOf(e.Location), field, key})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,99 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package findings
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/absent"
+	"github.com/berth-dev/berth/internal/rules"
+)
+
+// findingsOfEligible finds rules whose requirements no cluster meets, although their values exist, and rules that spread objects over more
+// domains than there are.
+func findingsOfEligible(list []placementv1.Rule, clusters []map[string]any) []Finding {
+	var out []Finding
+	for i, rule := range list {
+		required := rules.Required(list, i)
+		var eligible []map[string]any
+		for _, cluster := range clusters {
+			if !slices.ContainsFunc(required, func(c rules.Compared) bool { return !mayMeet(c, cluster) }) {
+				eligible = append(eligible, cluster)
+			}
+		}
+		path := specPath.Child("rules").Index(i)
+		switch {
+		case len(eligible) > 0 && rule.Spread != nil:
+			out = append(out, placeOf(path.Child("spread")).findingsOfDomains(*rule.Spread, eligible)...)
+		case len(eligible) == 0 && rules.CanBeMet(rule.Require):
+			out = append(out, findingsOfUnmet(placeOf(path.Child("require")), required, clusters)...)
+		}
+	}
+	return out
+}
+
+func mayMeet(c rules.Compared, cluster map[string]any) bool {
+	return c.MayMeet(valuesOf([]map[string]any{cluster}, c.Path()))
+}
+
+// findingsOfUnmet finds the requirement that no cluster meets, or all of them if each is met by some cluster. Other findings are about
+// values, labels, and properties that no cluster has.
+func findingsOfUnmet(at place, required []rules.Compared, clusters []map[string]any) []Finding {
+	for _, c := range required {
+		if slices.ContainsFunc(clusters, func(cluster map[string]any) bool { return mayMeet(c, cluster) }) {
+			continue
+		}
+		known := valuesOf(clusters, c.Path())
+		as, ordered := c.Ordered()
+		if ordered && slices.ContainsFunc(known, func(v string) bool { return rules.Reads(as, v) }) || c.Operator == placementv1.OperatorNotIn {
+			return []Finding{placeOf(c.Field).finding(Advice, fmt.Sprintf("no cluster meets this now, %s; of %s, there are %s",
+				noneEligible, c.Noun(), absent.Quoted(known, ", ")))}
+		}
+		return nil
+	}
+	return []Finding{at.finding(Advice, fmt.Sprintf("no cluster meets all of these requirements now, %s", noneEligible))}
+}
+
+// findingsOfDomains finds a spread over more domains than the clusters have that meet the requirements.
+func (at place) findingsOfDomains(s placementv1.RuleSpread, eligible []map[string]any) []Finding {
+	q := rules.Compared{Requirement: placementv1.Requirement{Subject: placementv1.Subject{Field: s.Field, Label: s.Label, Property: s.Property}}}
+	sizes := map[string]int{}
+	for _, cluster := range eligible {
+		if values := valuesOf([]map[string]any{cluster}, q.Path()); len(values) > 0 {
+			sizes[values[0]]++
+		}
+	}
+	var used []string
+	for domain, size := range sizes {
+		if size >= max(int(s.MinClusters), 1) {
+			used = append(used, domain)
+		}
+	}
+	if len(sizes) == 0 || len(used) >= max(int(s.MinDomains), 1) {
+		return nil
+	}
+	slices.Sort(used)
+	which := "none"
+	if len(used) > 0 {
+		which = absent.Quoted(used, ", ")
+	}
+	return []Finding{at.finding(Advice, fmt.Sprintf("the clusters that meet the requirements now have too few domains by %s for minDomains: %d "+
+		"and minClusters: %d, so that the rule finds too few clusters: %s", strings.TrimPrefix(q.Noun(), "field "), max(s.MinDomains, 1), max(s.MinClusters, 1), which))}
+}
