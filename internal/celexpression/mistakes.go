@@ -41,7 +41,7 @@ func Mistakes(expression string) []string {
 	if issues.Err() != nil {
 		return nil
 	}
-	m := &mistakes{info: parsed.NativeRep().SourceInfo()}
+	m := &mistakes{info: parsed.NativeRep().SourceInfo(), joined: map[int64]bool{}}
 	ast.PreOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(m.visit))
 	return m.texts
 }
@@ -50,6 +50,8 @@ func Mistakes(expression string) []string {
 type mistakes struct {
 	info  *ast.SourceInfo
 	texts []string
+	// joined has the expressions that were examined as parts of a larger one with the same operator.
+	joined map[int64]bool
 }
 
 func (m *mistakes) add(format string, args ...any) {
@@ -146,6 +148,9 @@ func (m *mistakes) wildcards(left, right ast.Expr) {
 
 // exclusive finds comparisons of one value with two different texts by the operator compare, which the operator join joins.
 func (m *mistakes) exclusive(e ast.Expr, join, compare, consequence string) {
+	if m.joined[e.ID()] {
+		return
+	}
 	compared := map[string]string{}
 	var collect func(ast.Expr)
 	collect = func(e ast.Expr) {
@@ -155,6 +160,7 @@ func (m *mistakes) exclusive(e ast.Expr, join, compare, consequence string) {
 		args := e.AsCall().Args()
 		switch e.AsCall().FunctionName() {
 		case join:
+			m.joined[e.ID()] = true
 			collect(args[0])
 			collect(args[1])
 		case compare:

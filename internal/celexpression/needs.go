@@ -44,6 +44,9 @@ func NeedsKey(ctx context.Context, expression string, has map[string][]string) (
 	return field, key, ok
 }
 
+// maxConjuncts limits the parts of an expression that are examined: each is compiled.
+const maxConjuncts = 16
+
 // conjuncts returns the expressions that && joins; none if one of them can't be written, as one with a macro.
 func conjuncts(expression string) []string {
 	env, err := environments().Env(environment.StoredExpressions)
@@ -68,7 +71,7 @@ func conjuncts(expression string) []string {
 		out, complete = append(out, text), complete && err == nil
 	}
 	split(parsed.NativeRep().Expr())
-	if !complete {
+	if !complete || len(out) > maxConjuncts {
 		return nil
 	}
 	return out

@@ -53,8 +53,8 @@ func mayMeet(c rules.Compared, cluster map[string]any) bool {
 	return c.MayMeet(valuesOf([]map[string]any{cluster}, c.Path()))
 }
 
-// findingsOfUnmet finds the requirement that no cluster meets, or all of them if each is met by some cluster. Other findings are about
-// values, labels, and properties that no cluster has.
+// findingsOfUnmet finds the requirement that no cluster meets, or all of them if each is met by some cluster. Other findings name
+// the values, labels, and properties that no cluster has.
 func findingsOfUnmet(at place, required []rules.Compared, clusters []map[string]any) []Finding {
 	for _, c := range required {
 		if slices.ContainsFunc(clusters, func(cluster map[string]any) bool { return mayMeet(c, cluster) }) {
@@ -95,5 +95,6 @@ func (at place) findingsOfDomains(s placementv1.RuleSpread, eligible []map[strin
 		which = absent.Quoted(used, ", ")
 	}
 	return []Finding{at.finding(Advice, fmt.Sprintf("the clusters that meet the requirements now have too few domains by %s for minDomains: %d "+
-		"and minClusters: %d, so that the rule finds too few clusters: %s", strings.TrimPrefix(q.Noun(), "field "), max(s.MinDomains, 1), max(s.MinClusters, 1), which))}
+		"and minClusters: %d, so that the rule finds too few clusters: %s",
+		strings.TrimPrefix(q.Noun(), "field "), max(s.MinDomains, 1), max(s.MinClusters, 1), which))}
 }

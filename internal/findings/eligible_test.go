@@ -17,6 +17,7 @@ limitations under the License.
 package findings
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -150,6 +151,39 @@ func TestPercentages(t *testing.T) {
 		"All":        {[]placementv1.RolloutStage{selected, stage(100)}, ""},
 	} {
 		if got := findingsOfPercentages(test.stages, specPath.Child("rollout", "stages")); !finds(got, test.want) {
+			t.Errorf("%s: got %+v, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestOthers checks with which other policies no cluster is left.
+func TestOthers(t *testing.T) {
+	policyOf := func(name, rule, namespace string) placementv1.PlacementPolicy {
+		out := placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		out.Spec.Match.ResourceRules = []placementv1.ResourceRule{{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}}}
+		out.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": namespace}}
+		out.Spec.Rules = []placementv1.Rule{ruleFrom(t, rule)}
+		return out
+	}
+	const us = "require: [{field: region, operator: In, values: [us]}]"
+	dry := policyOf("b", us, "prod")
+	dry.Spec.Mode = placementv1.ModeDryRun
+	for name, test := range map[string]struct {
+		other placementv1.PlacementPolicy
+		want  string
+	}{
+		"Contradiction":  {policyOf("b", us, "prod"), "spec.rules[0].require: no cluster meets these and the requirements of policy b, which matches the same objects"},
+		"OtherObjects":   {policyOf("b", us, "test"), ""},
+		"Overlap":        {policyOf("b", "require: [{field: region, operator: In, values: [us, eu]}]", "prod"), ""},
+		"Conditional":    {policyOf("b", us+", when: {expression: has(object.spec.replicas)}", "prod"), ""},
+		"OwnLastVersion": {policyOf("a", us, "prod"), ""},
+		"DryRun":         {dry, ""},
+	} {
+		f := &Finder{Policies: func(context.Context) ([]placementv1.PlacementPolicy, error) {
+			return []placementv1.PlacementPolicy{test.other}, nil
+		}}
+		spec := policyOf("a", "require: [{field: region, operator: In, values: [eu]}]", "prod").Spec
+		if got := f.findingsOfOthers(t.Context(), "a", spec); !finds(got, test.want) {
 			t.Errorf("%s: got %+v, want %q", name, got, test.want)
 		}
 	}

@@ -30,7 +30,7 @@ import (
 )
 
 // findingsOfExpressions finds expressions of rules that fail for each object without a label or annotation, although the policy matches
-// such objects, and no earlier rule is about it.
+// such objects, and no earlier rule reads it.
 func findingsOfExpressions(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
 	if m.Conditional() {
 		return nil

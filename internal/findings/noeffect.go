@@ -235,8 +235,8 @@ func findingsOfAbsentLabels(m *match.Matcher, module *policy.Module) []Finding {
 	return out
 }
 
-// findingsOfNeededKeys finds a rule clusters that is empty for objects without a label or annotation that the policy matches, and no rule that
-// says why they are denied.
+// findingsOfNeededKeys finds a rule clusters that is empty for objects without a label or annotation that the policy matches, in a policy
+// without a rule that says why they are denied.
 func findingsOfNeededKeys(m *match.Matcher, module *policy.Module) []Finding {
 	if m.Conditional() || module.FromRules() {
 		return nil
