@@ -249,8 +249,8 @@ soak: $(assets) $(engine) ## Run what is random or searches with a large budget:
 	$(MAKE) --no-print-directory fuzz BUDGET=$(SOAK_BUDGET)
 	$(MAKE) --no-print-directory test PACKAGES='$(RANDOM_PACKAGES)' TEST_TIMEOUT=3h BUDGET=$(SOAK_BUDGET)
 
-# The packages with tests whose rounds the budget scales.
-RANDOM_PACKAGES = $(shell grep --recursive --files-with-matches --include=*_test.go 'budget\.Rounds' api cmd controllers internal test webhooks | xargs dirname | sort -u | sed 's,^,./,')
+# The packages with tests whose rounds or sizes the budget scales.
+RANDOM_PACKAGES = $(shell grep --recursive --files-with-matches --include=*_test.go 'budget\.\(Rounds\|Size\)\b' api cmd controllers internal test webhooks | xargs dirname | sort -u | sed 's,^,./,')
 
 .PHONY: release-check
 release-check: soak ## Run what a release has to pass beside .ci/run: make soak, the race detector on all packages, older API servers, repeated benchmarks.

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package budget says how much searches and random tests try. One variable scales all of them: CI has the budget 1, and make soak
-// and make release-check have a large one.
+// Package budget says how much searches and random tests try, and how large long scenarios are. One variable scales all of them: CI has
+// the budget 1, and make soak and make release-check have a large one.
 package budget
 
 import (
@@ -38,4 +38,13 @@ func Rounds(few int) int {
 		panic(Variable + " is " + strconv.Quote(text) + ", want a number from 1")
 	}
 	return few * factor
+}
+
+// Size returns the size of a scenario that is not random, such as a number of objects: small with the budget 1, and full with a larger
+// one.
+func Size(small, full int) int {
+	if Rounds(1) == 1 {
+		return small
+	}
+	return full
 }

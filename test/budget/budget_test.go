@@ -25,6 +25,12 @@ func TestRounds(t *testing.T) {
 			t.Errorf("%s=%s: got %d, want %d", Variable, value, got, want)
 		}
 	}
+	for value, want := range map[string]int{"1": 7, "2": 50, "20": 50} {
+		t.Setenv(Variable, value)
+		if got := Size(7, 50); got != want {
+			t.Errorf("%s=%s: got the size %d, want %d", Variable, value, got, want)
+		}
+	}
 	for _, bad := range []string{"", "0", "-1", "many"} {
 		t.Setenv(Variable, bad)
 		func() {

@@ -35,6 +35,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/test/budget"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -253,7 +254,8 @@ var _ = Describe("An object that is served in several versions", Label("versions
 
 var _ = Describe("Other writers", func() {
 	It("lose no write while clusters come and go", func(ctx SpecContext) {
-		const writers, rounds, objects = 4, 30, 6
+		const writers, objects = 4, 6
+		rounds := budget.Size(10, 30)
 		fleet, namespace := newFleet(ctx, "eu1", "us1"), f.NewNamespace(ctx, nil)
 		p := framework.NewPolicy(framework.NewName("concurrent"), certified("annotations", clustersKey, fleet), "apps", "deployments", namespace)
 		f.CreateReadyPolicy(ctx, p)

@@ -34,6 +34,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/budget"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -62,10 +63,11 @@ func audited(since time.Time, resource, subresource string) []*auditv1.Event {
 	return out
 }
 
-var _ = Describe("A plan of 2,000 moves", func() {
+var _ = Describe("A plan of many moves", func() {
+	objects := budget.Size(1200, 2000)
 	const (
-		objects, creators = 2000, 8
-		perMinute         = 6000
+		creators  = 8
+		perMinute = 6000
 		// window is the time for which patches are counted, and late how many more of them may arrive in it than may leave.
 		window, late = 5 * time.Second, 60
 		// statusBurst is the number of status writes that each of the two leaders may make besides one in a second.
