@@ -232,22 +232,13 @@ func outOfRange(failed []bounds, f figures) error {
 	return fmt.Errorf("%d ranges failed %d times:\n%s", len(failed), tries, strings.Join(lines, "\n"))
 }
 
-// measureRanges runs each benchmark of the ranges once a round. parts are the packages' test binaries.
+// measureRanges runs each benchmark of the ranges once a round, in a process for those of one function, which often share what they
+// prepare. parts are the packages' test binaries.
 func (o options) measureRanges(ctx context.Context, parts map[string]string, whole string, left []bounds, f figures) error {
-	var names []inPackage
-	var through []string
-	for _, b := range left {
-		for _, name := range b.benchmarks() {
-			if n := (inPackage{b.pkg(), name}); strings.HasPrefix(name, admission) {
-				through = append(through, name)
-			} else if !slices.Contains(names, n) {
-				names = append(names, n)
-			}
-		}
-	}
+	functions, through := byFunction(left)
 	for range o.count {
-		for _, n := range names {
-			err := o.output(ctx, f, filepath.Join(o.root, n.pkg), parts[n.pkg], "-test.run=^$", "-test.bench="+exactly(n.name), "-test.benchtime="+o.benchtime, "-test.timeout="+o.timeout)
+		for _, of := range functions {
+			err := o.output(ctx, f, filepath.Join(o.root, of.pkg), parts[of.pkg], "-test.run=^$", "-test.bench="+exactly(of.names...), "-test.benchtime="+o.benchtime, "-test.timeout="+o.timeout)
 			if err != nil {
 				return err
 			}
@@ -269,8 +260,34 @@ func (o options) measureRanges(ctx context.Context, parts map[string]string, who
 		fmt.Sprintf("-requests=%d", requests[many]), "-policies=0", "-bench=("+strings.Join(variants, "|")+")$")
 }
 
-// inPackage is a benchmark of a package.
-type inPackage struct{ pkg, name string }
+// function is a function of a package, with the names of those of its benchmarks that are measured.
+type function struct {
+	pkg   string
+	names []string
+}
+
+// byFunction returns the benchmarks of ranges by their functions, and those that measure through an API server.
+func byFunction(ranges []bounds) (functions []function, through []string) {
+	for _, b := range ranges {
+		for _, name := range b.benchmarks() {
+			if strings.HasPrefix(name, admission) {
+				through = append(through, name)
+				continue
+			}
+			root, _, _ := strings.Cut(name, "/")
+			i := slices.IndexFunc(functions, func(f function) bool {
+				other, _, _ := strings.Cut(f.names[0], "/")
+				return f.pkg == b.pkg() && other == root
+			})
+			if i < 0 {
+				functions = append(functions, function{pkg: b.pkg(), names: []string{name}})
+			} else if !slices.Contains(functions[i].names, name) {
+				functions[i].names = append(functions[i].names, name)
+			}
+		}
+	}
+	return functions, through
+}
 
 // Numbers of clients, as the names of the end-to-end benchmarks have them.
 const (
@@ -282,11 +299,15 @@ const (
 // the kernel counts in hundredths of a second.
 var measured = map[string]int{many: 500, single: 200}
 
-// exactly is the regular expression by which go test runs one benchmark.
-func exactly(name string) string {
-	parts := strings.Split("Benchmark"+name, "/")
-	for i, p := range parts {
-		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+// exactly is the regular expression by which go test runs some benchmarks and no others.
+func exactly(names ...string) string {
+	alternatives := make([]string, len(names))
+	for i, name := range names {
+		parts := strings.Split("Benchmark"+name, "/")
+		for j, p := range parts {
+			parts[j] = "^" + regexp.QuoteMeta(p) + "$"
+		}
+		alternatives[i] = strings.Join(parts, "/")
 	}
-	return strings.Join(parts, "/")
+	return strings.Join(alternatives, "|")
 }

@@ -133,7 +133,25 @@ func TestRangesAreMeasured(t *testing.T) {
 }
 
 func TestExactly(t *testing.T) {
-	if got, want := exactly("Decision/clusters=50/by=OPA"), "^BenchmarkDecision$/^clusters=50$/^by=OPA$"; got != want {
+	got, want := exactly("Decision/clusters=50/by=OPA", "Plan"), "^BenchmarkDecision$/^clusters=50$/^by=OPA$|^BenchmarkPlan$"
+	if got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestByFunction(t *testing.T) {
+	functions, through := byFunction([]bounds{
+		{Of: "Decision/by=OPA", To: "Decision/by=Seen"}, {Of: "Plan", Package: "./controllers"}, {Of: "Decision/by=Seen", To: "Plan"},
+		{Of: "Decision", Package: "./controllers"}, {Of: "Admission/webhook=berth/clients=1"},
+	})
+	want := []function{
+		{"./test/bench", []string{"Decision/by=OPA", "Decision/by=Seen"}}, {"./controllers", []string{"Plan"}}, {"./test/bench", []string{"Plan"}},
+		{"./controllers", []string{"Decision"}},
+	}
+	if diff := cmp.Diff(want, functions, cmp.AllowUnexported(function{})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"Admission/webhook=berth/clients=1"}, through); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
