@@ -127,7 +127,7 @@ func (o options) measure(ctx context.Context, dir string, packages []string, f f
 			commands = append(commands, binary)
 			continue
 		}
-		if err := o.build(ctx, "test", binary+".test", p, "-c"); err != nil {
+		if err := o.build(ctx, "test", binary+".test", p, "-c", "-vet=off"); err != nil {
 			return err
 		}
 		// Without tests there is none.
@@ -152,7 +152,8 @@ func (o options) measure(ctx context.Context, dir string, packages []string, f f
 }
 
 func (o options) build(ctx context.Context, verb, binary, pkg string, flags ...string) error {
-	cmd := exec.CommandContext(ctx, "go", append(append([]string{verb}, flags...), "-o", binary, pkg)...)
+	// Benchmarks need no table of symbols, which takes time to link.
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{verb, "-ldflags=-s"}, flags, []string{"-o", binary, pkg})...)
 	cmd.Dir, cmd.Env = o.root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", pkg, err, out)
@@ -188,7 +189,7 @@ func (o options) checkRanges(ctx context.Context, dir string, all []bounds) erro
 	for _, b := range left {
 		if pkg := b.pkg(); parts[pkg] == "" {
 			parts[pkg] = filepath.Join(dir, fmt.Sprintf("parts%d.test", len(parts)))
-			if err := o.build(ctx, "test", parts[pkg], pkg, "-c"); err != nil {
+			if err := o.build(ctx, "test", parts[pkg], pkg, "-c", "-vet=off"); err != nil {
 				return err
 			}
 		}

@@ -53,7 +53,7 @@ const (
 	// burst is how many creates are under way at once: more than the connections that the API server keeps, so that
 	// every burst makes new ones, and there is always a handshake to fail.
 	burst = 40
-	pause = time.Second
+	pause = 2 * time.Second
 )
 
 var f *framework.Framework

@@ -48,7 +48,7 @@ import (
 )
 
 // The seed is Ginkgo's: go test ./test/integration/schedulerdifferential -args -rounds=500 -ginkgo.seed=7.
-var rounds = flag.Int("rounds", budget.Rounds(enough), "number of worlds that are generated, with some fifty pods each")
+var rounds = flag.Int("rounds", budget.Rounds(8), "number of worlds that are generated, with some fifty pods each")
 
 var (
 	f     *framework.Framework
