@@ -69,10 +69,14 @@ func (k *karmada) start(ctx context.Context) {
 func (k *karmada) round(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	delivered, err := clustersByOwner(ctx, k.namespace)
+	if err != nil {
+		return
+	}
 	between := 0
 	for _, owner := range k.owners {
-		clusters, err := clustersIn(ctx, k.namespace, owner.GetName())
-		if err != nil {
+		clusters, found := delivered[owner.GetName()]
+		if !found {
 			// It is not delivered yet.
 			continue
 		}
@@ -127,8 +131,12 @@ var _ = Describe("Moves of many workloads", func() {
 
 	// leftFor returns the number of workloads that Berth took to a cluster.
 	leftFor := func(ctx context.Context, name string) (n int) {
-		for _, owner := range system.owners {
-			if clusters, err := clustersIn(ctx, namespace, owner.GetName()); err == nil && slices.Equal(clusters, fl.clusters(name)) {
+		delivered, err := clustersByOwner(ctx, namespace)
+		if err != nil {
+			return 0
+		}
+		for _, clusters := range delivered {
+			if slices.Equal(clusters, fl.clusters(name)) {
 				n++
 			}
 		}
