@@ -25,9 +25,9 @@ import (
 )
 
 // Nearest returns the candidate with the fewest edits from name, and reports whether there is one that is near enough.
-// It ignores case. Up to a third of the name's characters may differ, and at least one. Among equally near candidates,
-// it returns the one that sorts first, regardless of their order. There is no suggestion for a name that is a candidate itself,
-// since it is spelled correctly, nor for names longer than 256 bytes.
+// It ignores case, and two neighbors that are swapped are one edit. Up to a third of the name's characters may differ, and at least one.
+// Among equally near candidates, it returns the one that sorts first, regardless of their order. There is no suggestion for a name that is
+// a candidate itself, since it is spelled correctly, nor for names longer than 256 bytes.
 func Nearest(name string, candidates []string) (string, bool) {
 	if name == "" || len(name) > maxLength || slices.Contains(candidates, name) {
 		return "", false
@@ -38,12 +38,26 @@ func Nearest(name string, candidates []string) (string, bool) {
 		if candidate == "" || len(candidate) > maxLength {
 			continue
 		}
-		d := levenshtein.ComputeDistance(folded, strings.ToLower(candidate))
+		d := editsBetween(folded, strings.ToLower(candidate))
 		if d < distance || d == distance && best != "" && candidate < best {
 			best, distance = candidate, d
 		}
 	}
 	return best, best != ""
+}
+
+// editsBetween returns the number of edits between two texts: 1 if they differ in two neighbors that are swapped.
+func editsBetween(a, b string) int {
+	for i := range min(len(a), len(b)) - 1 {
+		if a[i] == b[i] {
+			continue
+		}
+		if len(a) == len(b) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:] {
+			return 1
+		}
+		break
+	}
+	return levenshtein.ComputeDistance(a, b)
 }
 
 // maxLength limits the work, which grows with the product of the lengths of two names.
