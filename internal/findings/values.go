@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -65,6 +66,8 @@ type comparison struct {
 	proportional bool
 	// none is what follows as long as no member has any of the values; "" for nothing that is known.
 	none string
+	// fallback reports whether the value is for objects that have none of their own. It may be one that no member has on purpose.
+	fallback bool
 }
 
 // key is the name of a member of a document of clusters or nodes, such as labels or properties.
@@ -100,6 +103,10 @@ func mentionsIn(spec placementv1.PlacementPolicySpec, module *policy.Module) men
 		return mentionsInRules(spec.Rules, false)
 	}
 	for _, c := range lint.ClusterConstants(module.Compiler) {
+		if c.Value == "" {
+			// It asks whether there is a value.
+			continue
+		}
 		at, path, noun := place{Position: c.Position}, c.Field, "field "+strings.Join(c.Field, ".")
 		switch {
 		case len(path) == 0:
@@ -109,9 +116,8 @@ func mentionsIn(spec placementv1.PlacementPolicySpec, module *policy.Module) men
 		}
 		out.comparisons = append(out.comparisons, comparison{at: at, each: []place{at}, noun: noun, path: path, values: []string{c.Value}, given: c.Given})
 	}
-	for _, p := range lint.ClusterProperties(module.Compiler) {
-		at := place{Position: p.Position}
-		out.keys = append(out.keys, key{Key: rules.Key{Document: "properties", Name: p.Name}, at: at})
+	for _, k := range lint.ClusterKeys(module.Compiler) {
+		out.keys = append(out.keys, key{Key: rules.Key{Document: k.Document, Name: k.Name}, at: place{Position: k.Position}})
 	}
 	return out
 }
@@ -176,6 +182,9 @@ func (m *mentions) add(c rules.Compared) {
 	if c.Requirement.Field == placementv1.ClusterFieldReady {
 		return
 	}
+	if from := c.ValueFrom; from != nil && from.Default != nil {
+		out.values, out.each, out.fallback = []string{*from.Default}, []place{placeOf(c.Field.Child("valueFrom", "default"))}, true
+	}
 	for i, value := range c.Values {
 		out.values, out.each = append(out.values, value), append(out.each, placeOf(c.Field.Child("values").Index(i)))
 	}
@@ -222,7 +231,9 @@ func (p population) compare(c comparison) []Finding {
 	case c.operator == placementv1.OperatorExists:
 		return p.exist(c, known)
 	case c.operator == placementv1.OperatorDoesNotExist:
-		return nil
+		return p.similarResource(c)
+	case c.fallback:
+		return p.similarFallback(c, known)
 	}
 	var out []Finding
 	var rest []string
@@ -270,6 +281,32 @@ func (p population) otherCase(c comparison, i int) []Finding {
 	return []Finding{c.each[i].finding(Advice, fmt.Sprintf("%s has %s, which is not %q: In and NotIn tell upper case from lower case. Correct one of "+
 		"them, or list both",
 		which, absent.Subject(c.noun, strconv.Quote(other)), value))}
+}
+
+// similarResource returns the finding in a resource that no member has, and that is similar to one that some have.
+func (p population) similarResource(c comparison) []Finding {
+	if len(c.path) < 2 || c.path[0] != "allocatable" {
+		return nil
+	}
+	known := keysOf(p.members, c.path[0])
+	near := cmp.Or(misspelt(c.path[1], known), similarLabel(c.path[1], known))
+	if slices.Contains(known, c.path[1]) || near == "" {
+		return nil
+	}
+	return []Finding{c.at.finding(Mistake, fmt.Sprintf("no %s has the %s; did you mean %q?", p.noun, c.noun, near))}
+}
+
+// similarFallback returns the finding in a default that no member has, and that is similar to a value that some have.
+func (p population) similarFallback(c comparison, known []string) []Finding {
+	value := c.values[0]
+	near := misspelt(value, known)
+	if near == "" && len(value) >= minSimilar {
+		near, _ = suggest.Nearest(value, known)
+	}
+	if slices.Contains(known, value) || near == "" {
+		return nil
+	}
+	return []Finding{c.each[0].finding(Advice, fmt.Sprintf("no %s has %s now; did you mean %q?", p.noun, absent.Subject(c.noun, strconv.Quote(value)), near))}
 }
 
 // exist returns the findings in a comparison that only asks whether there is a value.
@@ -382,7 +419,8 @@ func isNodeLabel(label string) bool {
 // minSimilar is the length from which names with other characters count as misspelt: cpu and gpu are two names.
 const minSimilar = 4
 
-// similarLabel returns the label with the same prefix whose name is the most similar one, or "" if none is similar.
+// similarLabel returns the label with the same prefix whose name is the most similar one, or "" if none is similar. Names that differ only
+// in digits are names of several things, such as nvidia.com/mig-1g.5gb and nvidia.com/mig-2g.10gb.
 func similarLabel(label string, known []string) string {
 	prefix, name := splitLabel(label)
 	if len(name) < minSimilar {
@@ -390,7 +428,7 @@ func similarLabel(label string, known []string) string {
 	}
 	var names []string
 	for _, k := range known {
-		if p, n := splitLabel(k); p == prefix {
+		if p, n := splitLabel(k); p == prefix && withoutDigits(n) != withoutDigits(name) {
 			names = append(names, n)
 		}
 	}
@@ -399,6 +437,15 @@ func similarLabel(label string, known []string) string {
 		return ""
 	}
 	return prefix + near
+}
+
+func withoutDigits(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, text)
 }
 
 // splitLabel splits the key of a label after the slash.

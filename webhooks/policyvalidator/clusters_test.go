@@ -74,7 +74,11 @@ func TestWarnOfConstants(t *testing.T) {
 		"NameMisspelt":    {rego: `clusters contains "us-esat-1"`, want: []string{`did you mean "us-east-1"?`}},
 		"NameFar":         {rego: `clusters contains "frankfurt"`, want: []string{`the inventories have no cluster "frankfurt", but eu-1, eu-2, us-east-1`}},
 		"NameFarOfMany":   {rego: `clusters contains "frankfurt"`, exists: many, want: []string{`the inventories have no cluster "frankfurt"`}},
-		"NameCondition":   {rego: each + `n == "europe-1" }`},
+		"NameCondition":   {rego: each + `n == "europe-1" }`, want: []string{`p.rego:2:59: no cluster has the name "europe-1" now; there are "eu-1", "eu-2", "us-east-1"`}},
+		"NameGiven":       {rego: `clusters := {n} if { n := input.metadata.labels.x; data.clusters[n].ready; n != "none" }`},
+		"NameEmpty":       {rego: each + `n != ""; c.labels.a != "" }`},
+		"LabelMisspelt":   {rego: each + `c.labels["example.com/tire"] }`, want: []string{`p.rego:2:63: no cluster has the label "example.com/tire"; did you mean "example.com/tier"?`}},
+		"LabelFar":        {rego: each + `not c.labels["example.com/drained"]; object.get(c.annotations, "a", "b") == "b" }`},
 		"ConstantKey":     {rego: `clusters contains "eu-1" if data.clusters["eu1"].ready`, want: []string{`p.rego:2:43: no cluster has the name "eu1"; did you mean "eu-1"?`}},
 		"ConstantKeyFar":  {rego: `clusters contains "eu-1" if data.clusters["ap-1"].ready`, want: []string{`p.rego:2:43: no cluster has the name "ap-1" now; there are "eu-1", "eu-2", "us-east-1"`}},
 		"NameField":       {rego: each + `c.name == "EU-1" }`, want: []string{`no cluster has the value "EU-1" of field name; did you mean "eu-1"?`}},
@@ -194,7 +198,7 @@ func TestWarnOfScheduling(t *testing.T) {
 		"Known": {spec: `{rules: [{name: a, set: {nodeSelector: {disk: ssd}, priorityClassName: gold}}]}`},
 		"Rules": {spec: `{rules: [{name: a, set: {nodeSelector: {dsik: ssd, disk: sdd}, priorityClassName: golden}}]}`, want: []string{
 			`spec.rules[0].set.nodeSelector[disk]: no node has the value "sdd" of label disk now, so that the pods stay pending; there are "ssd"`,
-			`spec.rules[0].set.nodeSelector[dsik]: no node has the label "dsik" now, so that the pods stay pending`,
+			`spec.rules[0].set.nodeSelector[dsik]: no node has the label "dsik"; did you mean "disk"?`,
 			`spec.rules[0].set.priorityClassName: no PriorityClass has the name "golden" now, so that no pod of an object that the rule decides can be created; there are "gold"`,
 		}},
 		"RequiredOfNodes": {spec: `{rules: [{name: a, candidates: Nodes, require: [{label: disk, operator: In, values: [sdd]}]}]}`, want: []string{

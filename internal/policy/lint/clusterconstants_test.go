@@ -52,6 +52,11 @@ func TestClusterConstants(t *testing.T) {
 		"constant key": {`clusters contains "a" if data.clusters["b"].ready`, []string{"3:19 !a ", "3:40 b "}},
 		"lower":        {`clusters contains n if { some n, c in data.clusters; lower(c.region) == "EU" }`, nil},
 		"own data":     {`clusters contains n if { some n, c in data.regions; c.region == "EU" }`, nil},
+		"name":         {`clusters contains n if { some n, c in data.clusters; n != "a"; c.ready }`, []string{"3:59 a "}},
+		"one of names": {`clusters contains n if { some n, _ in data.clusters; n in {"a"} }`, []string{"3:60 a "}},
+		"argument":     {"clusters contains n if { some n, c in data.clusters; f(n, c) }\nf(n, c) if {\n\tn == \"a\"\n\tc.region == \"EU\"\n}", []string{"5:7 a ", "6:14 EU region"}},
+		"other calls":  {"clusters contains n if { some n, c in data.clusters; f(n) }\nlabels[\"a\"] := \"b\" if f(input.kind)\nf(n) if n == \"a\"", nil},
+		"given name":   {`labels["a"] := "b" if { n := input.metadata.labels.x; data.clusters[n]; n != "none" }`, nil},
 		"input":        {`labels["a"] := "b" if input.metadata.labels.region == "EU"`, nil},
 		"whole":        {`labels["a"] := "b" if { some c in data.clusters; c == "EU" }`, nil},
 	} {

@@ -42,7 +42,7 @@ type ClusterConstant struct {
 // with fields of data.clusters, and the constant keys of data.clusters. They are sorted by position.
 func ClusterConstants(compiler *ast.Compiler) []ClusterConstant {
 	module := moduleOf(compiler)
-	s := &constantSearch{assigned: map[ast.Var]ast.Ref{}}
+	s := newConstantSearch(module)
 	s.names(module)
 	s.fields(module)
 	out := s.found
@@ -57,6 +57,17 @@ type constantSearch struct {
 	found []ClusterConstant
 	// assigned maps variables to the references that are assigned to them.
 	assigned map[ast.Var]ast.Ref
+	// each are variables that range over the names of clusters.
+	each map[ast.Var]bool
+}
+
+// newConstantSearch returns a search that knows the variables of a module.
+func newConstantSearch(module *ast.Module) *constantSearch {
+	s := &constantSearch{assigned: map[ast.Var]ast.Ref{}, each: map[ast.Var]bool{}}
+	s.assignments(module)
+	s.iterations(module)
+	s.arguments(module)
+	return s
 }
 
 func (s *constantSearch) add(t *ast.Term, fallback *ast.Location, given bool, field []string) {
@@ -85,7 +96,7 @@ func (s *constantSearch) names(module *ast.Module) {
 		case len(clause.Head.Ref()) > 1:
 			s.add(clause.Head.Ref()[1], clause.Location, true, nil)
 		case clause.Head.Value != nil:
-			s.each(clause.Head.Value, clause.Location, true, nil)
+			s.members(clause.Head.Value, clause.Location, true, nil)
 			if object, ok := clause.Head.Value.Value.(ast.Object); ok {
 				object.Foreach(func(name, _ *ast.Term) { s.add(name, clause.Location, true, nil) })
 			}
@@ -94,8 +105,8 @@ func (s *constantSearch) names(module *ast.Module) {
 	})
 }
 
-// each adds the members of a constant array or set.
-func (s *constantSearch) each(t *ast.Term, at *ast.Location, given bool, field []string) {
+// members adds the members of a constant array or set.
+func (s *constantSearch) members(t *ast.Term, at *ast.Location, given bool, field []string) {
 	for _, member := range members(t) {
 		s.add(member, at, given, field)
 	}
@@ -115,9 +126,31 @@ func (s *constantSearch) assignments(module *ast.Module) {
 	})
 }
 
+// iterations collects the variables that range over the names of clusters. It omits those that have their value from elsewhere.
+func (s *constantSearch) iterations(module *ast.Module) {
+	ast.WalkRefs(module, func(ref ast.Ref) bool {
+		if root, _ := language.Part(ref, 1); ref.HasPrefix(ast.DefaultRootRef) && root == language.RootClusters && len(ref) > 2 {
+			if name, isVar := ref[2].Value.(ast.Var); isVar {
+				s.each[name] = true
+			}
+		}
+		return false
+	})
+	ast.WalkExprs(module, func(e *ast.Expr) bool {
+		if !e.IsEquality() {
+			return false
+		}
+		for i, other := range []int{1, 0} {
+			if name, isVar := e.Operand(i).Value.(ast.Var); isVar && !ast.IsConstant(e.Operand(other).Value) {
+				delete(s.each, name)
+			}
+		}
+		return false
+	})
+}
+
 // fields collects the constants that are compared with fields of clusters, and the constant keys of data.clusters.
 func (s *constantSearch) fields(module *ast.Module) {
-	s.assignments(module)
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
 		if !e.IsCall() || len(e.Operands()) != 2 {
 			return false
@@ -132,7 +165,7 @@ func (s *constantSearch) fields(module *ast.Module) {
 			}
 		case operator.Equal(ast.Member.Ref()):
 			if field, ok := s.field(a); ok {
-				s.each(b, e.Location, false, field)
+				s.members(b, e.Location, false, field)
 			}
 			if field, ok := s.field(b); ok {
 				s.add(a, e.Location, false, field)
@@ -151,8 +184,11 @@ func (s *constantSearch) fields(module *ast.Module) {
 // maxAssigned limits how many assignments from variable to variable are followed.
 const maxAssigned = 8
 
-// field returns the path below data.clusters[name] that a term refers to. The result ok is false for other terms.
+// field returns the path below data.clusters[name] that a term refers to; it is empty for the name. The result ok is false for other terms.
 func (s *constantSearch) field(t *ast.Term) (path []string, ok bool) {
+	if name, isVar := t.Value.(ast.Var); isVar && s.each[name] {
+		return nil, true
+	}
 	ref, ok := s.clusterRef(t)
 	if !ok || len(ref) < 4 {
 		return nil, false
@@ -193,37 +229,35 @@ func (s *constantSearch) clusterRef(t *ast.Term) (ref ast.Ref, ok bool) {
 	return ref, ref.HasPrefix(ast.DefaultRootRef) && root == language.RootClusters && len(ref) > 2
 }
 
-// fieldProperties is the field of data.clusters[name] that has the cluster's properties, by name.
-const fieldProperties = "properties"
-
-// ClusterProperty is a property of clusters that a policy reads by a constant name.
-type ClusterProperty struct {
+// ClusterKey is the name of a label, an annotation, or a property of clusters that a policy reads.
+type ClusterKey struct {
 	// Position is the position of the name's first use.
 	Position
-	// Name is the key in data.clusters[name].properties.
-	Name string
+	// Document is the field of data.clusters[name] that has the name: "labels", "annotations", or "properties".
+	Document, Name string
 }
 
-// ClusterProperties returns the properties of clusters that the policy reads by constant names, sorted by position. It
+// documentsOfClusters are the fields of data.clusters[name] whose members have names of their own.
+var documentsOfClusters = []string{"labels", "annotations", "properties"}
+
+// ClusterKeys returns the labels, annotations, and properties of clusters that the policy reads by constant names, sorted by position. It
 // follows names within a rule, and arguments of the policy's own functions.
-func ClusterProperties(compiler *ast.Compiler) []ClusterProperty {
+func ClusterKeys(compiler *ast.Compiler) []ClusterKey {
 	module := moduleOf(compiler)
-	var out []ClusterProperty
-	add := func(key *ast.Term, fallback *ast.Location) {
-		if name, at := textAt(key, fallback); at != nil {
-			out = append(out, ClusterProperty{Position: PositionOf(at), Name: name})
+	var out []ClusterKey
+	add := func(document string, key *ast.Term, fallback *ast.Location) {
+		if name, at := textAt(key, fallback); at != nil && slices.Contains(documentsOfClusters, document) {
+			out = append(out, ClusterKey{Position: PositionOf(at), Document: document, Name: name})
 		}
 	}
-	s := &constantSearch{assigned: map[ast.Var]ast.Ref{}}
-	s.assignments(module)
-	s.arguments(module)
+	s := newConstantSearch(module)
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
 		// A variable at the head of the reference may denote data.clusters or a part of it, as c in c.properties.gpu. Of the whole
 		// reference, only the keys that are written here have a position in the text.
 		whole, ok := s.clusterRef(ast.NewTerm(ref))
-		field, _ := language.Part(whole, 3)
-		if key := len(ref) - len(whole) + 4; ok && field == fieldProperties && len(whole) > 4 && key > 0 {
-			add(ref[key], ref[0].Location)
+		if key := len(ref) - len(whole) + 4; ok && len(whole) > 4 && key > 0 {
+			document, _ := language.Part(whole, 3)
+			add(document, ref[key], ref[0].Location)
 		}
 		return false
 	})
@@ -231,22 +265,23 @@ func ClusterProperties(compiler *ast.Compiler) []ClusterProperty {
 		if !e.IsCall() || !e.Operator().Equal(ast.ObjectGet.Ref()) || len(e.Operands()) < 2 {
 			return false
 		}
-		if path, ok := s.field(e.Operand(0)); ok && len(path) == 1 && path[0] == fieldProperties {
-			add(e.Operand(1), e.Location)
+		if path, ok := s.field(e.Operand(0)); ok && len(path) == 1 {
+			add(path[0], e.Operand(1), e.Location)
 		}
 		return false
 	})
-	slices.SortStableFunc(out, func(a, b ClusterProperty) int { return a.Compare(b.Position) })
-	seen := map[string]bool{}
-	return slices.DeleteFunc(out, func(p ClusterProperty) bool {
-		repeated := seen[p.Name]
-		seen[p.Name] = true
+	slices.SortStableFunc(out, func(a, b ClusterKey) int { return a.Compare(b.Position) })
+	type named struct{ document, name string }
+	seen := map[named]bool{}
+	return slices.DeleteFunc(out, func(k ClusterKey) bool {
+		repeated := seen[named{k.Document, k.Name}]
+		seen[named{k.Document, k.Name}] = true
 		return repeated
 	})
 }
 
-// arguments adds the parameters of the module's functions to the assigned variables. It omits a parameter unless all
-// calls pass clusters, or all calls pass the properties of clusters.
+// arguments adds the parameters of the module's functions to the assigned variables, and to those that range over names. It omits a parameter
+// unless all calls pass clusters, all calls pass the same document of clusters, or all calls pass names.
 func (s *constantSearch) arguments(module *ast.Module) {
 	calls := map[string][]*ast.Expr{}
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
@@ -263,10 +298,14 @@ func (s *constantSearch) arguments(module *ast.Module) {
 			for clause := rule; clause != nil; clause = clause.Else {
 				for i, parameter := range clause.Head.Args {
 					name, isVar := parameter.Value.(ast.Var)
-					if _, known := s.assigned[name]; !isVar || known {
+					if _, known := s.assigned[name]; !isVar || known || s.each[name] {
 						continue
 					}
-					if ref := s.argument(calls[rule.Ref().String()], i); ref != nil {
+					ref, names := s.argument(calls[rule.Ref().String()], i)
+					switch {
+					case names:
+						s.each[name], added = true, true
+					case ref != nil:
 						s.assigned[name], added = ref, true
 					}
 				}
@@ -275,18 +314,30 @@ func (s *constantSearch) arguments(module *ast.Module) {
 	}
 }
 
-// argument returns the reference that represents the i-th argument of all calls. It returns nil if there is none.
-func (s *constantSearch) argument(calls []*ast.Expr, i int) ast.Ref {
-	var out ast.Ref
-	for _, call := range calls {
+// argument returns the reference that represents the i-th argument of all calls; nil if there is none. names reports whether all calls
+// pass a name of a cluster.
+func (s *constantSearch) argument(calls []*ast.Expr, i int) (out ast.Ref, names bool) {
+	for n, call := range calls {
 		if i >= len(call.Operands()) {
-			return nil
+			return nil, false
+		}
+		name, isVar := call.Operand(i).Value.(ast.Var)
+		named := isVar && s.each[name]
+		if n > 0 && named != names {
+			return nil, false
+		}
+		if names = named; named {
+			continue
 		}
 		ref, ok := s.clusterRef(call.Operand(i))
-		if field, _ := language.Part(ref, 3); !ok || len(ref) > 4 || len(ref) == 4 && field != fieldProperties || out != nil && len(out) != len(ref) {
-			return nil
+		field, _ := language.Part(ref, 3)
+		if !ok || len(ref) > 4 || len(ref) == 4 && !slices.Contains(documentsOfClusters, field) {
+			return nil, false
+		}
+		if before, _ := language.Part(out, 3); out != nil && (len(out) != len(ref) || before != field) {
+			return nil, false
 		}
 		out = ref
 	}
-	return out
+	return out, names
 }

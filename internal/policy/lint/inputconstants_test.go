@@ -74,7 +74,7 @@ func TestInputConstants(t *testing.T) {
 
 // TestPoliciesWithoutRego checks that policies that a remote engine decides have no names and constants.
 func TestPoliciesWithoutRego(t *testing.T) {
-	if found := len(lint.InputConstants(nil)) + len(lint.ClusterConstants(nil)) + len(lint.ClusterProperties(nil)) + len(lint.AbsentLabels(nil)); found > 0 {
+	if found := len(lint.InputConstants(nil)) + len(lint.ClusterConstants(nil)) + len(lint.ClusterKeys(nil)) + len(lint.AbsentLabels(nil)); found > 0 {
 		t.Errorf("%d are found", found)
 	}
 }
