@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/absent"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/rollout"
 )
@@ -105,6 +106,7 @@ func (f *Finder) findingsOfStages(ctx context.Context, list []placementv1.Rollou
 	if counts == nil {
 		return nil
 	}
+	known := absent.LabelsOf("namespace", namespaces)
 	var out []Finding
 	if text := rollout.DescribeRest(rest.count, rest.example(), m.MayMatchOutsideNamespaces(f.Catalog.Served())); rest.count > 0 {
 		last, how := list[len(list)-1], "without soak and approval"
@@ -125,10 +127,14 @@ func (f *Finder) findingsOfStages(ctx context.Context, list []placementv1.Rollou
 			out = append(out, advice("%s none of the namespaces that there are: stage %q has no namespace", selects, s.Name))
 		case c.matched == 0:
 			out = append(out, advice("%s no namespace that spec.match.namespaceSelector selects, too: stage %q has no namespace", selects, s.Name))
+		case c.own == 0 && rollout.SelectsAll(s):
+			// It is for namespaces to come.
 		case c.own == 0:
 			out = append(out, advice("%s only namespaces that belong to earlier stages, so that stage %q has no namespace: %s", selects, s.Name, c.earlier.text(list)))
 		case s.NamespaceSelector != nil && c.shared.count > 0:
 			out = append(out, advice("%s also selects %s: a namespace belongs to the first stage that selects it", at, c.shared.text(list)))
+		default:
+			out = append(out, advices(known.Selector(s.NamespaceSelector, at))...)
 		}
 	}
 	return out

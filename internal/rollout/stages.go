@@ -80,6 +80,11 @@ func (s *Stages) Selects(stage int, namespace string, l map[string]string) bool 
 	return namespace != "" && (at.percent > 0 && share(s.policy, namespace) < at.percent || at.namespaces.Matches(labels.Set(l)))
 }
 
+// SelectsAll reports whether a stage selects all namespaces.
+func SelectsAll(s placementv1.RolloutStage) bool {
+	return s.Percent >= 100 || s.NamespaceSelector != nil && len(s.NamespaceSelector.MatchLabels)+len(s.NamespaceSelector.MatchExpressions) == 0
+}
+
 // share returns a number from 0 to 99 that depends only on the names of the policy and the namespace. The name of the policy
 // makes different policies begin with different namespaces.
 func share(policy, namespace string) int {

@@ -111,7 +111,7 @@ func (v *Validator) refuseStages(stages []placementv1.RolloutStage, path *field.
 	var errs field.ErrorList
 	for i, s := range stages {
 		at := path.Index(i)
-		if everything := slices.IndexFunc(stages[:i], selectsAll); everything >= 0 {
+		if everything := slices.IndexFunc(stages[:i], rollout.SelectsAll); everything >= 0 {
 			errs = append(errs, field.Invalid(at, s.Name, fmt.Sprintf(
 				"the stage never gets a namespace: stage %q before it selects all namespaces; make %q the last stage", stages[everything].Name, stages[everything].Name)))
 			continue
@@ -144,11 +144,6 @@ func reasonPercentIsEmpty(percent int32, before []placementv1.RolloutStage) stri
 	}
 	return fmt.Sprintf("stage %q before it has %d percent, which include these namespaces; use more than %d, or move this stage before %q",
 		highest.Name, highest.Percent, highest.Percent, highest.Name)
-}
-
-// selectsAll reports whether a stage selects all namespaces.
-func selectsAll(s placementv1.RolloutStage) bool {
-	return s.Percent >= 100 || s.NamespaceSelector != nil && len(s.NamespaceSelector.MatchLabels)+len(s.NamespaceSelector.MatchExpressions) == 0
 }
 
 // reasonStageIsEmpty returns why a stage with a selector never gets a namespace, and what to do; "" if it may get one.

@@ -376,8 +376,13 @@ func TestWarnOfStages(t *testing.T) {
 			want:   []string{`spec.rollout.stages[1].namespaceSelector selects only namespaces that belong to earlier stages, so that stage "canary" has no namespace: shop-a of stage "prod", shop-b of stage "prod", shop-c of stage "prod", and 1 more`},
 		},
 		"EarlierPercent": {
-			stages: []placementv1.RolloutStage{labeled("test", "env=dev"), percentage("all", 100)}, change: selected,
-			want: []string{`spec.rollout.stages[1].percent: 100 percent select only namespaces that belong to earlier stages, so that stage "all" has no namespace: test of stage "test"`},
+			stages: []placementv1.RolloutStage{labeled("test", "env=dev"), percentage("most", 99)}, change: selected,
+			want: []string{`spec.rollout.stages[1].percent: 99 percent select only namespaces that belong to earlier stages, so that stage "most" has no namespace: test of stage "test"`},
+		},
+		"NoRest": {stages: []placementv1.RolloutStage{labeled("test", "env=dev"), percentage("rest", 100)}, change: selected},
+		"Absent": {
+			stages: []placementv1.RolloutStage{expressed("test", "env", metav1.LabelSelectorOpIn, "dev", "tset"), percentage("rest", 100)},
+			want:   []string{`spec.rollout.stages[0].namespaceSelector.matchExpressions[0]: no namespace has the value "tset" of label env now; there are "dev", "prod", "system"`},
 		},
 		"Shared": {
 			stages: []placementv1.RolloutStage{labeled("canary", "canary=true"), labeled("prod", "env=prod"), percentage("rest", 100)},
