@@ -61,6 +61,9 @@ type Finding struct {
 	// Rule is the rule of spec.rules that the finding concerns, if it holds only while the rule decides none of many existing objects; "" for
 	// other findings.
 	Rule string
+	// Instead names the rules that may decide objects that Rule selects in its place, joined by commas. The finding holds only while they
+	// decide none, either.
+	Instead string
 }
 
 // Text returns the message with the position in the file of a policy of that name.

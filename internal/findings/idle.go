@@ -20,11 +20,13 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/rules"
 )
 
 // findingsOfIdleRules finds labels in the object selectors of rules that matched namespaces have. Such a rule is a probable mistake if it
@@ -59,12 +61,26 @@ func (f *Finder) findingsOfIdleRules(ctx context.Context, spec placementv1.Place
 			path := specPath.Child("rules").Index(i).Child("when")
 			next := mistake("%s: rule %s decides none of the objects that the policy matches, and it selects objects with label %s, which namespace %s has (%q): "+
 				"to select by the labels of the namespace, move it to %s", path.Child("objectSelector"), rule.Name, key, name, value, path.Child("namespaceSelector"))
-			next.Rule = rule.Name
+			next.Rule, next.Instead = rule.Name, strings.Join(insteadOf(i, spec.Rules), ",")
 			out = append(out, next)
 			break
 		}
 	}
 	return out
+}
+
+// insteadOf returns the names of the rules that may decide objects that a rule selects: earlier ones, and those that follow for these
+// objects if the rule finds too few clusters.
+func insteadOf(i int, list []placementv1.Rule) (names []string) {
+	rule := list[i]
+	for j, r := range list {
+		follows := j > i && rule.Otherwise == placementv1.RuleOtherwiseNextRule && r.When != nil &&
+			match.SelectorImplies(r.When.ObjectSelector, rule.When.ObjectSelector)
+		if follows || j < i && rules.MayOverlap(r.When, rule.When) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
 }
 
 // labelOf returns the first label that a selector requires and that labels have as the selector requires it.

@@ -72,3 +72,17 @@ func TestIdleRules(t *testing.T) {
 		}
 	}
 }
+
+func TestRulesInsteadOfIdleOnes(t *testing.T) {
+	selects := func(name, value string) placementv1.Rule {
+		return placementv1.Rule{Name: name, When: &placementv1.RuleCondition{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": value}}}}
+	}
+	first, next := selects("first", "why"), selects("next", "why")
+	first.Otherwise = placementv1.RuleOtherwiseNextRule
+	list := []placementv1.Rule{{Name: "all", Otherwise: placementv1.RuleOtherwiseNextRule}, selects("other", "bank"), first, next, {Name: "rest"}}
+	for i, want := range map[int]string{1: "all", 2: "all next", 3: "all first"} {
+		if got := strings.Join(insteadOf(i, list), " "); got != want {
+			t.Errorf("in place of rule %s, %q may decide, want %q", list[i].Name, got, want)
+		}
+	}
+}

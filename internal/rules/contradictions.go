@@ -164,6 +164,27 @@ func Unmatched(rules []placementv1.Rule, match placementv1.Match) []string {
 	return v.warnings
 }
 
+// MayOverlap reports whether an object may meet the conditions of two rules. It does not look into expressions.
+func MayOverlap(a, b *placementv1.RuleCondition) bool {
+	if a == nil || b == nil {
+		return true
+	}
+	for _, pair := range [][2][]condition{
+		{selectorConditions(a.ObjectSelector, nil), selectorConditions(b.ObjectSelector, nil)},
+		{selectorConditions(a.NamespaceSelector, nil), selectorConditions(b.NamespaceSelector, nil)},
+		{annotationConditions(a.Annotations, nil), annotationConditions(b.Annotations, nil)},
+	} {
+		for _, c := range pair[0] {
+			for _, d := range pair[1] {
+				if c.subject == d.subject && !canBeMet([]condition{c, d}) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
 // alternative returns what the author probably meant by a condition that contradicts others.
 func (c condition) alternative(others []condition) string {
 	isList := func(c condition) bool { return c.operator == placementv1.OperatorIn && c.values != nil }

@@ -19,6 +19,7 @@ package status
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/findings"
@@ -59,16 +60,21 @@ func (f Facts) rules() []placementv1.RuleStatus {
 	return out
 }
 
-// idle reports whether a rule decides none of many objects.
-func (s *setter) idle(rule string) bool {
-	return number(s.out.Matched) >= manyObjects && slices.ContainsFunc(s.out.Rules, func(r placementv1.RuleStatus) bool {
-		return r.Name == rule && number(r.Objects) == 0
-	})
+// idle reports whether the rule of a finding, and those that may decide its objects in its place, decide none of many objects.
+func (s *setter) idle(found findings.Finding) bool {
+	others, known := strings.Split(found.Instead, ","), false
+	for _, r := range s.out.Rules {
+		known = known || r.Name == found.Rule
+		if (r.Name == found.Rule || slices.Contains(others, r.Name)) && number(r.Objects) > 0 {
+			return false
+		}
+	}
+	return known && number(s.out.Matched) >= manyObjects
 }
 
 // holding returns the findings without those about rules that decide objects, or of which it is not known.
 func (s *setter) holding(t *TypeState) *TypeState {
 	out := *t
-	out.Others = slices.DeleteFunc(slices.Clone(t.Others), func(found findings.Finding) bool { return found.Rule != "" && !s.idle(found.Rule) })
+	out.Others = slices.DeleteFunc(slices.Clone(t.Others), func(found findings.Finding) bool { return found.Rule != "" && !s.idle(found) })
 	return &out
 }

@@ -22,6 +22,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -66,6 +67,14 @@ func TestTypeChecked(t *testing.T) {
 			types: &status.TypeState{Others: []findings.Finding{{Message: "idle", Rule: "a"}, {Message: "decides objects", Rule: "b"}, {Message: "gone", Rule: "c"}}},
 			want:  placementv1.ReasonTypeErrors, ready: placementv1.ReasonInForce, others: []string{"idle"}, rules: map[string]int{"b": 5},
 		},
+		"ObjectsOfOthers": {
+			types: &status.TypeState{Others: []findings.Finding{{Message: "idle", Rule: "a", Instead: "c,b"}}},
+			want:  placementv1.ReasonTypeChecked, ready: placementv1.ReasonInForce, others: []string{}, rules: map[string]int{"b": 5},
+		},
+		"OthersAreIdle": {
+			types: &status.TypeState{Others: []findings.Finding{{Message: "idle", Rule: "b", Instead: "a"}}},
+			want:  placementv1.ReasonTypeErrors, ready: placementv1.ReasonInForce, others: []string{"idle"}, rules: map[string]int{},
+		},
 		"TooMuchWork": {types: &status.TypeState{Result: typecheck.Result{Unchecked: "too large"}}, want: placementv1.ReasonNotChecked, ready: placementv1.ReasonInForce},
 	}
 	for name, tc := range tests {
@@ -90,7 +99,7 @@ func TestTypeChecked(t *testing.T) {
 				for _, finding := range got.Findings {
 					messages = append(messages, finding.Message)
 				}
-				if diff := cmp.Diff(tc.others, messages); diff != "" {
+				if diff := cmp.Diff(tc.others, messages, cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("findings (-want +got):\n%s", diff)
 				}
 				tc.findings = int32(len(tc.others))
