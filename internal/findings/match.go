@@ -44,6 +44,9 @@ func findingsOfSelectors(spec placementv1.Match) []Finding {
 	for _, text := range match.Warnings(spec, matchPath) {
 		out = append(out, mistake("%s", text))
 	}
+	for _, text := range match.Remarks(spec, matchPath) {
+		out = append(out, advice("%s", text))
+	}
 	return out
 }
 
@@ -61,7 +64,7 @@ func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Mat
 		out = append(out, mistake("%s has no effect: the types that the policy matches are in no namespace, and all of their objects are matched. "+
 			"Use objectSelector or matchConditions", path.Child("namespaceSelector")))
 	}
-	if f.Namespaces == nil || !coverage.Namespaced || !m.SelectsNamespaces() {
+	if f.Namespaces == nil || coverage.ClusterScoped || !m.SelectsNamespaces() {
 		return out
 	}
 	namespaces, err := f.Namespaces.All(ctx)
@@ -69,7 +72,7 @@ func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Mat
 		return append(out, notice("%s: whether any namespace is selected is not known: %v", path.Child("namespaceSelector"), err))
 	}
 	problems := absent.LabelsOf("namespace", namespaces).Selector(spec.NamespaceSelector, path.Child("namespaceSelector"))
-	if m.SelectsNoneOf(namespaces, f.OwnNamespace) {
+	if coverage.Namespaced && m.SelectsNoneOf(namespaces, f.OwnNamespace) {
 		var why string
 		if len(problems) > 0 {
 			why = ": " + problems[0].Text

@@ -205,10 +205,9 @@ func bootstrapNamed(rules []placementv1.ResourceRule) []schema.GroupResource {
 	})
 }
 
-// Warnings returns warnings for the author of a policy. They say which types the wildcards of the rules do not match,
-// and which named types the cluster depends on. They also say which selectors and conditions never select anything.
-// path is the path of the match.
-func Warnings(m placementv1.Match, path *field.Path) []string {
+// Remarks returns what the author of a policy should know: which types the wildcards of the rules do not match, and which named types the
+// cluster depends on. path is the path of the match.
+func Remarks(m placementv1.Match, path *field.Path) []string {
 	var out []string
 	for i, rule := range m.ResourceRules {
 		at := path.Child("resourceRules").Index(i)
@@ -232,7 +231,12 @@ func Warnings(m placementv1.Match, path *field.Path) []string {
 			out = append(out, fmt.Sprintf("%s: wildcards do not match %s; to match a type, name both its group and resource", at, strings.Join(missed, ", ")))
 		}
 	}
-	out = append(out, warnOfNamespaceName(m, path.Child("objectSelector"))...)
+	return out
+}
+
+// Warnings returns warnings for the author of a policy of selectors and conditions that never select anything. path is the path of the match.
+func Warnings(m placementv1.Match, path *field.Path) []string {
+	out := warnOfNamespaceName(m, path.Child("objectSelector"))
 	for i, condition := range m.MatchConditions {
 		at := path.Child("matchConditions").Index(i).Child("expression")
 		out = append(out, warnOfOperations(condition.Expression, at)...)

@@ -86,7 +86,7 @@ func TestOnlyWildcardsTakeACondition(t *testing.T) {
 	}
 }
 
-func TestWarnings(t *testing.T) {
+func TestRemarks(t *testing.T) {
 	tests := map[string]struct {
 		rules []placementv1.ResourceRule
 		want  []string
@@ -99,8 +99,8 @@ func TestWarnings(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, match.Warnings(placementv1.Match{ResourceRules: tc.rules}, field.NewPath("match"))); diff != "" {
-				t.Errorf("warnings (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tc.want, match.Remarks(placementv1.Match{ResourceRules: tc.rules}, field.NewPath("match"))); diff != "" {
+				t.Errorf("remarks (-want +got):\n%s", diff)
 			}
 		})
 	}
