@@ -1,0 +1,64 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package generated
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// quota returns a quota or a limit.
+func (g *generator) quota() string {
+	namespace := pick(g, g.namespaces)
+	object := func(kind, in string, lines ...string) string {
+		lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" })
+		return fmt.Sprintf("apiVersion: placement.berth.dev/v1alpha1\nkind: %s\nmetadata: {name: generated%s}\nspec:\n  %s\n", kind, in, strings.Join(lines, "\n  "))
+	}
+	selector, _ := g.selector(g.namespaces, namespace)
+	var classes []string
+	for _, name := range some(g, g.classes, 2) {
+		classes = append(classes, marked("name of priority classes", name))
+	}
+	class := "{scopeName: PriorityClass, operator: In, values: [" + strings.Join(classes, ", ") + "]}"
+	hard := []string{"pods: \"20\"", "requests.cpu: 500m", "limits.memory: 64Gi", "requests.memory: 32Gi"}
+	switch g.random.IntN(6) {
+	case 0:
+		for _, extended := range subjects(g.nodes, "allocatable") {
+			hard = append(hard, "requests."+marked("name of extended resources", extended.name)+": \"8\"")
+		}
+		return object("ClusterScopedQuota", "", "namespaceSelector: {"+selector+"}", "hard: {"+strings.Join(hard, ", ")+"}", g.maybe(30, "mode: Warn"))
+	case 1:
+		if g.chance(50) {
+			// The quota covers what the limit denies elsewhere.
+			limit := object("LimitedResource", "", "resource: pods", "matchScopes: ["+class+"]")
+			g.workloads = append(g.workloads, "---\n"+mark.ReplaceAllString(limit, "$2"))
+		}
+		return object("ScopedQuota", ", namespace: "+namespace.name, "hard: {"+strings.Join(hard[:2], ", ")+"}", "scopeSelector: {matchExpressions: ["+class+"]}")
+	case 2:
+		return object("ScopedQuota", ", namespace: "+namespace.name, "hard:",
+			`  count/deployments.apps: "20"`, `  services.loadbalancers: "0"`, `  persistentvolumeclaims: "10"`,
+			"  "+marked("name of storage classes", pick(g, g.storage))+".storageclass.storage.k8s.io/requests.storage: 100Gi",
+			"  "+marked("name of device classes", pick(g, g.devices))+`.deviceclass.resource.k8s.io/devices: "4"`)
+	case 3:
+		return object("ScopedQuota", ", namespace: "+namespace.name, "hard: {pods: \"5\", limits.cpu: \"4\", cpu: \"2\"}", "scopes: [NotTerminating, NotBestEffort]")
+	case 4:
+		return object("LimitedResource", "", "resource: pods", "matchScopes: ["+class+"]", "namespaceSelector: {"+selector+"}")
+	}
+	return object("LimitedResource", "", "resource: persistentvolumeclaims", "matchContains: [requests.storage, persistentvolumeclaims]",
+		"namespaceSelector: {"+selector+"}")
+}
