@@ -17,6 +17,7 @@ limitations under the License.
 package findings
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,9 +64,9 @@ func (p population) untolerated(t placementv1.RuleToleration) (problem string) {
 			case sameValue && sameEffect:
 				return ""
 			case sameEffect && t.Value == "":
-				problem = found + " Set operator: Exists for all values, or set value"
+				problem = cmp.Or(problem, found+" Set operator: Exists for all values, or set value")
 			case sameValue:
-				problem = found + " Set this effect, or leave effect out for all effects"
+				problem = cmp.Or(problem, found+" Set this effect, or leave effect out for all effects")
 			}
 		}
 	}

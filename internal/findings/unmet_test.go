@@ -38,7 +38,7 @@ func decoded[T any](t *testing.T, text string) (out T) {
 func TestTolerations(t *testing.T) {
 	clusters := decoded[[]map[string]any](t, `[{name: a, taints: [{key: k, value: v, effect: NoSchedule}, {key: k, value: v, effect: NoExecute}, {key: bare, effect: NoSchedule}, {key: cluster.karmada.io/not-ready, effect: NoSchedule}]}, {name: b}]`)
 	for toleration, want := range map[string]string{
-		`{key: k}`: "cluster a has the taint k=v:NoExecute. Set operator: Exists for all values, or set value",
+		`{key: k}`: "cluster a has the taint k=v:NoSchedule. Set operator: Exists for all values, or set value",
 		`{key: k, operator: Exists, effect: NoSelect}`:           "Set this effect, or leave effect out",
 		`{key: k, value: v, effect: PreferNoSchedule}`:           "Set this effect, or leave effect out",
 		`{key: k, operator: Exists, effect: NoSchedule}`:         "",

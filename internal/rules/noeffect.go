@@ -178,8 +178,8 @@ func (v *validator) unlikely(rule placementv1.Rule, path *field.Path) {
 func (v *validator) listed(q placementv1.Requirement, path *field.Path) {
 	lists := []string{placementv1.ClustersAnnotation, placementv1.ClusterSharesAnnotation, placementv1.RequestedAnnotation}
 	if q.ValueFrom != nil && slices.Contains(lists, q.ValueFrom.Annotation) {
-		v.warn(path.Child("valueFrom", "annotation"), "no value of a cluster equals %s, which is a list in JSON. The clusters that a developer lists there narrow what policies allow without a requirement",
-			q.ValueFrom.Annotation)
+		v.warn(path.Child("valueFrom", "annotation"), "no value of a cluster equals %s, which is a list in JSON. The clusters that a developer lists there "+
+			"narrow what policies allow without a requirement", q.ValueFrom.Annotation)
 	}
 }
 

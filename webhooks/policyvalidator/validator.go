@@ -205,8 +205,8 @@ func warnOfAnnotations(obj *placementv1.PlacementPolicy) admission.Warnings {
 			out = append(out, fmt.Sprintf("metadata.annotations[%s] has no effect: Berth reads no annotation of this name. Of a policy it reads %s",
 				key, strings.Join(annotationsOfUsers, ", ")))
 		case key == placementv1.ApproveStageAnnotation && value != "" && !rollout.IsApproval(value):
-			out = append(out, fmt.Sprintf("metadata.annotations[%s]: %.64q approves nothing. While a rollout waits for an approval, status.rollout.approvalID has the value that "+
-				"approves this wait", key, value))
+			out = append(out, fmt.Sprintf("metadata.annotations[%s]: %.64q approves nothing. While a rollout waits for an approval, "+
+				"status.rollout.approvalID has the value that approves this wait", key, value))
 		}
 	}
 	return out

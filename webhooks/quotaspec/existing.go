@@ -77,8 +77,8 @@ func (h *Handler) warnOfResourceQuotas(ctx context.Context, spec *placementv1.Qu
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.Spec.Hard)) {
 			if _, both := spec.Hard[name]; both && len(out) < maxGaps {
-				out = append(out, fmt.Sprintf("spec.hard[%s]: ResourceQuota %s in namespace %s limits this, too. What it refuses stays charged to this quota until its reservation expires. "+
-					"Limit it in one of them", name, r.Name, r.Namespace))
+				out = append(out, fmt.Sprintf("spec.hard[%s]: ResourceQuota %s in namespace %s limits this, too. What it refuses stays charged to this quota "+
+					"until its reservation expires. Limit it in one of them", name, r.Name, r.Namespace))
 			}
 		}
 	}
@@ -100,7 +100,8 @@ func (h *Handler) warnOfPods(ctx context.Context, spec *placementv1.QuotaSpec, c
 	for i := range list.Items {
 		pod := &list.Items[i]
 		_, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]
-		if !counted.Has(pod.Namespace) || mirrors || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if !counted.Has(pod.Namespace) || mirrors || finished || pod.DeletionTimestamp != nil {
 			continue
 		}
 		if err := h.Evaluators.Unstated(spec, pod); err != nil {
@@ -112,7 +113,10 @@ func (h *Handler) warnOfPods(ctx context.Context, spec *placementv1.QuotaSpec, c
 	if example == "" {
 		return nil
 	}
-	return []string{fmt.Sprintf("spec.hard: %s. The same is true of %d more pods. State the amounts in their workloads, or give the namespace a LimitRange with defaults", example, more)}
+	if more > 0 {
+		example += fmt.Sprintf(". The same is true of %d more pods", more)
+	}
+	return []string{fmt.Sprintf("spec.hard: %s. State the amounts in the workloads, or give the namespace a LimitRange with defaults", example)}
 }
 
 // warnOfDefaultClass warns of scopes for pods without a priority class, if each new pod gets one.
@@ -126,8 +130,8 @@ func (h *Handler) warnOfDefaultClass(ctx context.Context, requirements []placeme
 	}
 	for _, class := range list.Items {
 		if class.GlobalDefault {
-			return []string{fmt.Sprintf("%s: a new pod without a PriorityClass gets the class %s, which is the default, so that DoesNotExist matches no new pod. Set operator: In, values: [%s]",
-				field, class.Name, class.Name)}
+			return []string{fmt.Sprintf("%s: a new pod without a PriorityClass gets the class %s, which is the default, so that DoesNotExist matches no new pod. "+
+				"Set operator: In, values: [%s]", field, class.Name, class.Name)}
 		}
 	}
 	return nil
