@@ -234,7 +234,8 @@ func Remarks(m placementv1.Match, path *field.Path) []string {
 	return out
 }
 
-// Warnings returns warnings for the author of a policy of selectors and conditions that never select anything. path is the path of the match.
+// Warnings returns warnings for the author of a policy of selectors and conditions that never select anything. path is the path of the
+// match.
 func Warnings(m placementv1.Match, path *field.Path) []string {
 	out := warnOfNamespaceName(m, path.Child("objectSelector"))
 	for i, condition := range m.MatchConditions {

@@ -280,8 +280,8 @@ func ClusterKeys(compiler *ast.Compiler) []ClusterKey {
 	})
 }
 
-// arguments adds the parameters of the module's functions to the assigned variables, and to those that range over names. It omits a parameter
-// unless all calls pass clusters, all calls pass the same document of clusters, or all calls pass names.
+// arguments adds the parameters of the module's functions to the assigned variables, and to those that range over names. It omits a
+// parameter unless all calls pass clusters, all calls pass the same document of clusters, or all calls pass names.
 func (s *constantSearch) arguments(module *ast.Module) {
 	calls := map[string][]*ast.Expr{}
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
