@@ -158,13 +158,14 @@ func flow(values map[string]string) string {
 
 // policy returns the manifest of a policy, of lines of its spec.
 func policy(lines ...string) string {
-	out := "apiVersion: placement.berth.dev/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: generated}\nspec:\n"
+	var out strings.Builder
+	out.WriteString("apiVersion: placement.berth.dev/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: generated}\nspec:\n")
 	for _, line := range lines {
 		if line != "" {
-			out += "  " + strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\n", "\n  ") + "\n"
+			out.WriteString("  " + strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\n", "\n  ") + "\n")
 		}
 	}
-	return out
+	return out.String()
 }
 
 // subjects returns the subjects of some kinds that members have, sorted.

@@ -63,31 +63,38 @@ func (g *generator) clusterRules() string {
 	}
 	chain, gives, weights := g.chain()
 	// KubeFleet divides no replicas.
-	delivered = delivered && gives && !(weights && g.system == "MemberCluster")
+	delivered = delivered && gives && (!weights || g.system != "MemberCluster")
 	if enforced && !delivered {
 		spec[0] = strings.Replace(spec[0], someWorkloads, allWorkloads, 1)
 	}
 	reports := false
 	if delivered {
-		text := map[string]string{
-			"ClusterProfile": "placementDecision: {}", "Karmada": "karmada: {}", "ManagedCluster": "openClusterManagement: {}", "MemberCluster": "kubeFleet: {}",
-		}[g.system]
-		if reports = g.system == "Karmada" || g.system == "MemberCluster"; reports {
-			text += g.maybe(30, ", surge: {}")
-		}
-		if g.system != "MemberCluster" {
-			if weights {
-				text += ", replicas: {divideBy: Weight}"
-			} else {
-				text += g.maybe(50, ", replicas: {divideBy: Even, minPerCluster: 1}")
-			}
-		}
-		spec = append(spec, "delivery: {"+text+"}")
+		var delivery string
+		delivery, reports = g.delivery(weights)
+		spec = append(spec, delivery)
 	}
 	if gives {
 		spec = append(spec, pick(g, []string{"", "", "clusters: {developerChoice: Override, leaveUnreadyAfter: 10m}", "clusters: {onEmpty: Clear}"}))
 	}
 	return policy(append(spec, g.existing(enforced, reports || !gives, false), chain)...)
+}
+
+// delivery returns spec.delivery to the system of the clusters, and whether that reports where objects run.
+func (g *generator) delivery(weights bool) (text string, reports bool) {
+	text = map[string]string{
+		"ClusterProfile": "placementDecision: {}", "Karmada": "karmada: {}", "ManagedCluster": "openClusterManagement: {}", "MemberCluster": "kubeFleet: {}",
+	}[g.system]
+	if reports = g.system == "Karmada" || g.system == "MemberCluster"; reports {
+		text += g.maybe(30, ", surge: {}")
+	}
+	switch {
+	case g.system == "MemberCluster":
+	case weights:
+		text += ", replicas: {divideBy: Weight}"
+	default:
+		text += g.maybe(50, ", replicas: {divideBy: Even, minPerCluster: 1}")
+	}
+	return "delivery: {" + text + "}", reports
 }
 
 // existing returns what becomes of existing objects, and the stages of new versions.
@@ -201,9 +208,7 @@ func (g *generator) effect(last bool) (text string, next bool) {
 	}
 	target := pick(g, g.clusters)
 	out := "  require:\n"
-	for range 1 + g.random.IntN(3) {
-		out += "  - " + g.requirement(g.clusters, target, pick(g, subjects(g.clusters, "field", "label", "annotation", "property", "allocatable", "free"))) + "\n"
-	}
+	out += g.requirements(3, g.clusters, target, subjects(g.clusters, "field", "label", "annotation", "property", "allocatable", "free"))
 	out += g.maybe(15, `  - {field: ready, operator: In, values: ["true"]}`+"\n") + g.maybe(10, "  - {field: source, operator: Exists}\n")
 	if len(target.taints) > 0 || g.chance(20) {
 		out += "  tolerate: [{key: example.com/dedicated, value: payments}, {key: example.com/drain, operator: Exists, effect: NoSchedule}]\n"
@@ -275,17 +280,7 @@ func (g *generator) requirement(all []member, target member, s subject) string {
 	case len(own) == 0:
 		return say("DoesNotExist", "")
 	case order.as != "" && (quantity || g.chance(70)):
-		at, as := slices.Index(order.values, own[0]), ""
-		if order.as == "Quantity" && !quantity || order.as == "Version" && s.kind != "field" {
-			as = ", as: " + order.as
-		}
-		if g.chance(20) && !quantity {
-			return say("Gte", as+fmt.Sprintf(", valueFrom: {annotation: example.com/minimum, default: %q}", order.values[0]))
-		}
-		if at+1 < len(order.values) && g.chance(30) {
-			return say(pick(g, []string{"Lt", "Lte"}), as+fmt.Sprintf(", values: [%q]", order.values[at+1]))
-		}
-		return say("Gte", as+fmt.Sprintf(", values: [%q]", order.values[g.random.IntN(at+1)]))
+		return g.ordered(s, own[0])
 	case len(others) > 0 && g.chance(30):
 		return say("NotIn", ", values: "+s.list(some(g, others, 1+g.random.IntN(len(others)))...))
 	case g.chance(20):
@@ -297,15 +292,41 @@ func (g *generator) requirement(all []member, target member, s subject) string {
 	}
 }
 
+// ordered returns a requirement by order that a value meets.
+func (g *generator) ordered(s subject, own string) string {
+	order, quantity := g.orders[s], s.kind == "allocatable" || s.kind == "free"
+	at, as := slices.Index(order.values, own), ""
+	if order.as == "Quantity" && !quantity || order.as == "Version" && s.kind != "field" {
+		as = ", as: " + order.as
+	}
+	say := func(operator, rest string) string {
+		return fmt.Sprintf("{%s, operator: %s%s, %s}", s.text(), operator, as, rest)
+	}
+	if g.chance(20) && !quantity {
+		return say("Gte", fmt.Sprintf("valueFrom: {annotation: example.com/minimum, default: %q}", order.values[0]))
+	}
+	if at+1 < len(order.values) && g.chance(30) {
+		return say(pick(g, []string{"Lt", "Lte"}), fmt.Sprintf("values: [%q]", order.values[at+1]))
+	}
+	return say("Gte", fmt.Sprintf("values: [%q]", order.values[g.random.IntN(at+1)]))
+}
+
+// requirements returns lines with one requirement or more that a target meets.
+func (g *generator) requirements(most int, all []member, target member, of []subject) string {
+	var out strings.Builder
+	for range 1 + g.random.IntN(most) {
+		out.WriteString("  - " + g.requirement(all, target, pick(g, of)) + "\n")
+	}
+	return out.String()
+}
+
 // nodeRules returns a policy that decides how the scheduler chooses nodes.
 func (g *generator) nodeRules() string {
 	spec := []string{g.match(someWorkloads, pods), g.maybe(20, "strict: true"), g.existing(true, true, true)}
 	target := pick(g, g.nodes)
 	rule := "rules:\n- name: gpu\n  candidates: Nodes\n  when: {expression: \"object.metadata.name.endsWith('-gpu')\"}\n  require:\n"
 	list := slices.DeleteFunc(subjects(g.nodes, "field", "label"), func(s subject) bool { return s.name == "name" })
-	for range 1 + g.random.IntN(2) {
-		rule += "  - " + g.requirement(g.nodes, target, pick(g, list)) + "\n"
-	}
+	rule += g.requirements(2, g.nodes, target, list)
 	s := pick(g, list)
 	rule += fmt.Sprintf("  prefer: [{%s, operator: In, values: %s, weight: 50}]\n", s.text(), s.list(valuesOf(g.nodes, s)[0]))
 	rule += g.maybe(60, "  tolerate: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]\n") + g.maybe(40, "  spread: {field: zone, minDomains: 1}\n")
