@@ -60,7 +60,7 @@ TESTFLAGS ?=
 TEST_TIMEOUT ?= 20m
 # Without debugging information and a table of symbols, linking a test takes a third less time. Stack traces don't need them.
 TEST_LINK = -ldflags=-s
-# Tests and the control planes that they start take a fifth less processor time, and up to 750 MiB for an API server, if a garbage
+# Tests and the control planes that they start take a fifth less processor time, and up to 1.5 GiB for an API server, if a garbage
 # collection begins at four times the live heap. Benchmarks run with Go's default, which is twice.
 TEST_GOGC ?= 300
 test test-race fuzz e2e: export GOGC = $(TEST_GOGC)
