@@ -201,14 +201,14 @@ func (r *Recorder) OnObject(obj *unstructured.Unstructured, namespace string, ki
 	}, kind, message)
 }
 
-// On emits an event on an object that is in the API server, or that a reference names. The event on an object without a
-// namespace is in the namespace default, where users read it who may not read other namespaces. So its message must not
-// name objects in namespaces, nor contain their values. Events of one kind on one object within some minutes are combined to a series with the
-// message of the first, but those of steps only if their messages are equal.
+// On emits an event on an object that is in the API server, or that a reference names. The event on an object without a namespace is in the
+// namespace default, where users read it who may not read other namespaces. So its message must not name objects in namespaces, nor contain
+// their values. Events of one kind on one object within some minutes are combined to a series with the message of the first, but those of
+// steps only if their messages are equal.
 func (r *Recorder) On(about runtime.Object, kind Kind, message string) {
 	note, action := short(printable.Text(message)), kind.Action
 	if steps.Has(kind.Reason) {
-		// The recorder combines what differs only in the note.
+		// The recorder combines events that are equal but for the note.
 		hash := fnv.New32a()
 		hash.Write([]byte(note))
 		action = fmt.Sprintf("%s-%08x", action, hash.Sum32())

@@ -116,8 +116,8 @@ func findingsOfCopies(spec placementv1.PlacementPolicySpec, m *match.Matcher, mo
 	return out
 }
 
-// findingsOfGeneratedNames warns of labels with the name of pods. Controllers let the API server generate it, so that at admission a pod has
-// only the prefix, which ends with a character that no label may end with.
+// findingsOfGeneratedNames warns of labels with the name of pods. Controllers let the API server generate it, so that at admission a pod
+// has only the prefix, which ends with a character that no label may end with.
 func findingsOfGeneratedNames(spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
 	if !m.SelectsResource(corev1.SchemeGroupVersion.WithResource("pods")) {
 		return nil
