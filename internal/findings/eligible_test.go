@@ -62,8 +62,8 @@ func TestEligible(t *testing.T) {
 	}
 }
 
-// TestTolerations checks which taints tolerations may mean.
-func TestTolerations(t *testing.T) {
+// TestTaintKeys checks which taints tolerations may mean.
+func TestTaintKeys(t *testing.T) {
 	for name, test := range map[string]struct{ rule, want string }{
 		"Prefix":  {"tolerate: [{key: gpu, operator: Exists}]", `spec.rules[0].tolerate[0].key: no cluster has a taint with the key "gpu"; did you mean "example.com/gpu"?`},
 		"Case":    {"tolerate: [{key: example.com/GPU, operator: Exists}]", `did you mean "example.com/gpu"?`},
@@ -73,7 +73,7 @@ func TestTolerations(t *testing.T) {
 		"Other":   {"tolerate: [{key: example.com/spot, operator: Exists}]", ""},
 		"OfNodes": {"candidates: Nodes, tolerate: [{key: gpu, operator: Exists}]", ""},
 	} {
-		if got := (population{"cluster", fleet}).findingsOfTolerations([]placementv1.Rule{ruleFrom(t, test.rule)}, false); !finds(got, test.want) {
+		if got := (population{"cluster", fleet}).taintKeys([]placementv1.Rule{ruleFrom(t, test.rule)}, false); !finds(got, test.want) {
 			t.Errorf("%s: got %+v, want %q", name, got, test.want)
 		}
 	}

@@ -121,12 +121,19 @@ func findingsOfWindows(windows []placementv1.RemediationWindow) []Finding {
 			out = append(out, advice("%s.start: %q opens the window again in each minute of the hour, so that it ends %s after the last minute. "+
 				"To open it once, write %q", at, one.Start, one.Duration.Duration, "0 "+strings.Join(fields[1:], " ")))
 		}
-		if w.EitherDay() {
+		if isWeek(fields[2]) && fields[4] != "*" && fields[4] != "?" {
 			out = append(out, advice("%s.start: %q opens the window on each day of month %s, and also on each day of week %s: cron needs one of both. "+
 				"Write * for one of them", at, one.Start, fields[2], fields[4]))
 		}
 	}
 	return out
+}
+
+// isWeek reports whether a field of a schedule is seven days of a month, of which an author probably means one day of the week.
+func isWeek(days string) bool {
+	var first, last int
+	n, err := fmt.Sscanf(days, "%d-%d", &first, &last)
+	return err == nil && n == 2 && last-first == 6
 }
 
 // minMoveTimeout is a time in which no workload starts to run in another cluster: its system takes up the decision, pulls images, and

@@ -31,7 +31,7 @@ import (
 
 // Window is a period that recurs on a schedule. The zero value is never open. A Window is immutable.
 type Window struct {
-	schedule *cron.SpecSchedule
+	schedule cron.Schedule
 	length   time.Duration
 }
 
@@ -104,14 +104,6 @@ func (w Window) NeverCloses() bool {
 		}
 	}
 	return true
-}
-
-// EitherDay reports whether the schedule restricts both the day of the month and the day of the week. By cron's rules, the window then
-// opens on each day that meets one of them.
-func (w Window) EitherDay() bool {
-	// A field that begins with * has this bit, in which the parser tells it from a field with all numbers.
-	const star = 1 << 63
-	return w.schedule != nil && (w.schedule.Dom|w.schedule.Dow)&star == 0
 }
 
 // Windows are the periods in which something may happen. Without any, it may always happen.

@@ -110,20 +110,6 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestEitherDay(t *testing.T) {
-	for start, want := range map[string]bool{
-		"0 22 1-7 * 6": true, "0 22 1 * 1-5": true, "0 22 1-7 * *": false, "0 22 * * 6": false, "0 22 */2 * 6": true, "0 22 1 * ?": false, "@weekly": false,
-	} {
-		w, _, err := window.Parse(spec(start, time.Hour, ""))
-		if got := w.EitherDay(); err != nil || got != want {
-			t.Errorf("%s: %t, error %v", start, got, err)
-		}
-	}
-	if (window.Window{}).EitherDay() {
-		t.Error("the zero value has days")
-	}
-}
-
 func TestNeverCloses(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec placementv1.RemediationWindow
