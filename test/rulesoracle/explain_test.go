@@ -309,6 +309,16 @@ func (x *explained) verifyClusters(t *testing.T, counts map[string]int) {
 		if c.Chosen != slices.Contains(chosen, c.Name) || c.Chosen != (len(c.Reasons) == 0) {
 			t.Errorf("%s is chosen: %t, reasons %+v", c.Name, c.Chosen, c.Reasons)
 		}
+		for i, r := range c.Ranks {
+			sum := 0
+			for _, p := range r.Preferences {
+				sum += p.Score
+			}
+			if sum != r.Score && len(rule.Prefer) > 0 {
+				t.Errorf("%s gets %d of the preferences, and has the score %d", c.Name, sum, r.Score)
+			}
+			c.Ranks[i].Preferences = nil
+		}
 		if diff := cmp.Diff(x.ranks(rule, c.Name), c.Ranks); diff != "" {
 			t.Errorf("ranks of %s (-want +got):\n%s", c.Name, diff)
 		}

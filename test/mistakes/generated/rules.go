@@ -132,24 +132,30 @@ func (g *generator) existing(enforced, reports, evicts bool) string {
 // chain returns rules of which the first one that applies decides, whether one of them gives clusters, and whether one gives weights.
 func (g *generator) chain() (text string, gives, weights bool) {
 	text = "rules:\n"
-	n, used := 1+g.random.IntN(4), map[string]bool{}
-	before := ""
+	n, before, follows := 1+g.random.IntN(4), "", false
+	var used []string
 	for i := range n {
 		last := i == n-1
 		effect, next := g.effect(last)
 		when := before
 		switch {
-		case when != "":
-			// The rule before found no cluster, and the same objects get what this one allows.
+		case follows:
+			// The rule before found no cluster, and the same objects get any cluster, whatever its taints.
+			effect, next = "  require:\n  - {field: name, operator: Exists}\n  tolerate: [{operator: Exists}]\n", false
 		case (last || next) && g.chance(30):
 		default:
-			for when == "" || used[when] {
+			for when == "" || slices.ContainsFunc(used, func(earlier string) bool { return narrows(when, earlier) }) {
 				when = g.when(fmt.Sprint("choice-", i))
 			}
 		}
 		text += fmt.Sprintf("- name: rule-%d\n%s%s", i, when, effect)
-		before, used[when] = "", true
-		if next && g.chance(30) {
+		if follows && when == "" {
+			// Nothing is left to the rules after it.
+			break
+		}
+		used, follows = append(used, when), next && (when == "" || g.chance(30))
+		before = ""
+		if follows {
 			before = when
 		}
 	}
@@ -157,6 +163,12 @@ func (g *generator) chain() (text string, gives, weights bool) {
 		g.workload(pick(g, g.matched), nil, nil)
 	}
 	return text, strings.Contains(text, "  require:"), strings.Contains(text, "weights")
+}
+
+// narrows reports whether a condition has all lines of an earlier one.
+func narrows(when, earlier string) bool {
+	lines := strings.Split(when, "\n")
+	return earlier != "" && !slices.ContainsFunc(strings.Split(earlier, "\n"), func(line string) bool { return !slices.Contains(lines, line) })
 }
 
 // when returns the condition of a rule, and adds a workload that it is for.
@@ -184,7 +196,7 @@ func (g *generator) when(choice string) string {
 	case 3:
 		out = append(out, "expression: "+pick(g, []string{
 			"\"has(object.spec.replicas) && object.spec.replicas > 1\"", "object.kind == 'CronJob' || object.kind == 'Job'", "object.metadata.name.startsWith('web-')",
-			"\"object.metadata.?labels[?'example.com/level'].orValue('0') >= '2'\"",
+			"\"int(object.metadata.?labels[?'example.com/level'].orValue('0')) >= 2\"",
 			"has(object.metadata.annotations) && 'example.com/region' in object.metadata.annotations",
 		}))
 	}
@@ -213,19 +225,27 @@ func (g *generator) effect(last bool) (text string, next bool) {
 	if len(target.taints) > 0 || g.chance(20) {
 		out += "  tolerate: [{key: example.com/dedicated, value: payments}, {key: example.com/drain, operator: Exists, effect: NoSchedule}]\n"
 	}
-	out += g.choice()
+	choice := g.choice(out)
+	if strings.Contains(choice, "minDomains: 2") {
+		// Other requirements could leave a single domain.
+		out = "  require:\n  - {field: name, operator: Exists}\n"
+	}
+	out += choice
 	if !last && g.chance(50) {
 		return out + "  otherwise: NextRule\n", true
 	}
 	return out + g.maybe(30, "  message: no cluster is left for {name}\n"), false
 }
 
-// choice returns how many of the eligible clusters are chosen, and which first.
-func (g *generator) choice() string {
+// choice returns how many of the eligible clusters are chosen, and which first. It prefers nothing that the requirements name.
+func (g *generator) choice(required string) string {
 	prefer := func() string {
 		out := "  prefer:\n"
+		list := slices.DeleteFunc(subjects(g.clusters, "field", "label", "annotation", "property"), func(s subject) bool {
+			return strings.Contains(required, s.text()+",")
+		})
 		for i := range 1 + g.random.IntN(2) {
-			s := pick(g, subjects(g.clusters, "field", "label", "annotation", "property"))
+			s := pick(g, list)
 			holder := pick(g, slices.DeleteFunc(slices.Clone(g.clusters), func(m member) bool { return len(m.values[s]) == 0 }))
 			out += fmt.Sprintf("  - {%s, operator: In, values: %s, weight: %d}\n", s.text(), s.list(holder.values[s][0]), []int{20, 5}[i])
 		}
@@ -237,7 +257,7 @@ func (g *generator) choice() string {
 	switch g.random.IntN(6) {
 	case 0:
 		list := slices.DeleteFunc(subjects(g.clusters, "label", "annotation", "property", "allocatable", "free"), func(s subject) bool {
-			return g.orders[s].as == "" || g.orders[s].as == "Version"
+			return g.orders[s].as == "" || g.orders[s].as == "Version" || strings.Contains(required, s.text()+",")
 		})
 		if len(list) == 0 {
 			return ""
@@ -327,7 +347,10 @@ func (g *generator) nodeRules() string {
 	rule := "rules:\n- name: gpu\n  candidates: Nodes\n  when: {expression: \"object.metadata.name.endsWith('-gpu')\"}\n  require:\n"
 	list := slices.DeleteFunc(subjects(g.nodes, "field", "label"), func(s subject) bool { return s.name == "name" })
 	rule += g.requirements(2, g.nodes, target, list)
-	s := pick(g, list)
+	zones := strings.Contains(rule, "zone")
+	s := pick(g, slices.DeleteFunc(list, func(s subject) bool {
+		return strings.Contains(rule, s.text()+",") || zones && strings.Contains(s.name, "zone")
+	}))
 	rule += fmt.Sprintf("  prefer: [{%s, operator: In, values: %s, weight: 50}]\n", s.text(), s.list(valuesOf(g.nodes, s)[0]))
 	rule += g.maybe(60, "  tolerate: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]\n") + g.maybe(40, "  spread: {field: zone, minDomains: 1}\n")
 	rule += "- name: others\n  set:\n    priorityClassName: " + marked("name of priority classes", pick(g, g.classes)) + "\n"
