@@ -19,6 +19,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -82,7 +83,7 @@ func checkQuota(ctx context.Context, h *quotaspec.Handler, obj *unstructured.Uns
 		out.Warnings = append(out.Warnings, fmt.Sprintf("metadata.namespace has no effect: a %s is in no namespace. Select namespaces in "+
 			"spec.namespaceSelector", obj.GetKind()))
 	}
-	out.Warnings = append(out.Warnings, h.Warnings(ctx, object)...)
+	out.Warnings = slices.Concat(out.Warnings, h.Warnings(ctx, object), h.WarningsOfExisting(ctx, object))
 	return out
 }
 
@@ -109,8 +110,8 @@ func (n namesOf) Names(ctx context.Context) ([]string, error) {
 	return out, err
 }
 
-// quotasOf lists the quotas and LimitedResources of a cluster, and what they are compared with. It implements of client.Reader what the
-// webhook for quotas calls.
+// quotasOf lists the quotas and LimitedResources of a cluster, and what they are compared with. Of client.Reader, it implements List, which
+// is all that the webhook for quotas calls.
 type quotasOf struct {
 	client.Reader
 	cluster simulation.Cluster

@@ -34,11 +34,18 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=limitranges;resourcequotas,verbs=list
 
-// warnOfExisting warns of ResourceQuotas that limit the same as an enforced quota, and of pods that could not be created again because they
-// do not state what the quota limits. It does not warn if Berth may not list them.
-func (h *Handler) warnOfExisting(ctx context.Context, q placementv1.Quota) []string {
+// WarningsOfExisting warns of ResourceQuotas that limit the same as an enforced quota, and of pods that could not be created again because
+// they do not state what the quota limits. It does not warn if Berth may not list them, and not about other objects than quotas.
+//
+// It lists objects of the API server, so call it only for a new quota. The API server repeats an update, with its webhooks, until no charge
+// has written the quota's status meanwhile: under load, a slow webhook would make it fail.
+func (h *Handler) WarningsOfExisting(ctx context.Context, object client.Object) []string {
+	q, ok := object.(placementv1.Quota)
+	if !ok || h.Live == nil {
+		return nil
+	}
 	mode := q.QuotaSpec().Mode
-	if h.Live == nil || mode != "" && mode != placementv1.ModeEnforce {
+	if mode != "" && mode != placementv1.ModeEnforce {
 		return nil
 	}
 	counted, err := quota.CountedNamespaces(q, h.OwnNamespace, func(selector labels.Selector) (names []string, err error) {
@@ -69,10 +76,13 @@ func (h *Handler) warnOfResourceQuotas(ctx context.Context, spec *placementv1.Qu
 	if err := h.Live.List(ctx, list, options...); err != nil {
 		return nil
 	}
-	hasScopes := len(spec.Scopes) > 0 || spec.ScopeSelector != nil
+	if len(spec.Scopes) > 0 || spec.ScopeSelector != nil {
+		return nil
+	}
 	var out []string
 	for _, r := range list.Items {
-		if !counted.Has(r.Namespace) || hasScopes && (len(r.Spec.Scopes) > 0 || r.Spec.ScopeSelector != nil) {
+		if !counted.Has(r.Namespace) || len(r.Spec.Scopes) > 0 || r.Spec.ScopeSelector != nil {
+			// What counts only some pods divides the amounts of the other one.
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.Spec.Hard)) {
@@ -89,7 +99,7 @@ func (h *Handler) warnOfResourceQuotas(ctx context.Context, spec *placementv1.Qu
 func (h *Handler) warnOfPods(ctx context.Context, spec *placementv1.QuotaSpec, counted sets.Set[string], options []client.ListOption) []string {
 	defaults, list := &corev1.LimitRangeList{}, &corev1.PodList{}
 	if h.Evaluators.Unstated(spec, &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}) == nil ||
-		h.Live.List(ctx, defaults, options...) != nil || h.Live.List(ctx, list, options...) != nil {
+		h.Live.List(ctx, defaults, options...) != nil || defaults.Continue != "" || h.Live.List(ctx, list, options...) != nil {
 		return nil
 	}
 	for _, r := range defaults.Items {
@@ -114,7 +124,7 @@ func (h *Handler) warnOfPods(ctx context.Context, spec *placementv1.QuotaSpec, c
 		return nil
 	}
 	if more > 0 {
-		example += fmt.Sprintf(". The same is true of %d more pods", more)
+		example += fmt.Sprintf(". The same is true of at least %d more pods", more)
 	}
 	return []string{fmt.Sprintf("spec.hard: %s. State the amounts in the workloads, or give the namespace a LimitRange with defaults", example)}
 }

@@ -17,16 +17,22 @@ limitations under the License.
 package quotaspec_test
 
 import (
+	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -85,10 +91,47 @@ func TestWarningsOfExisting(t *testing.T) {
 			h := &quotaspec.Handler{
 				Catalog: world{}, Evaluators: quota.NewEvaluators(clock.RealClock{}, quota.Devices{}), Namespaces: world{}, Live: live.Build(),
 			}
-			got := h.Warnings(t.Context(), object(t, scheme, tc.kind, "q", tc.spec))
+			q := object(t, scheme, tc.kind, "q", tc.spec)
+			got := append(h.Warnings(t.Context(), q), h.WarningsOfExisting(t.Context(), q)...)
 			if joined := strings.Join(got, "; "); (joined == "") != (tc.want == "") || !strings.Contains(joined, tc.want) || len(got) > 1 {
 				t.Errorf("warnings %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestUpdatesListNothing checks that only the webhook of a new quota lists pods and ResourceQuotas.
+func TestUpdatesListNothing(t *testing.T) {
+	for operation, want := range map[admissionv1.Operation]int{admissionv1.Create: 3, admissionv1.Update: 0} {
+		scheme := runtime.NewScheme()
+		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, placementv1.AddToScheme} {
+			if err := add(scheme); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lists := 0
+		live := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				switch list.(type) {
+				case *corev1.PodList, *corev1.ResourceQuotaList, *corev1.LimitRangeList:
+					lists++
+				}
+				return to.List(ctx, list, options...)
+			},
+		}).Build()
+		h := &quotaspec.Handler{
+			Catalog: world{}, Evaluators: quota.NewEvaluators(clock.RealClock{}, quota.Devices{}), Namespaces: world{}, Live: live,
+			Decoder: admission.NewDecoder(scheme),
+		}
+		text, err := json.Marshal(object(t, scheme, "ScopedQuota", "q", `{hard: {limits.cpu: 4}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response := h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Operation: operation, Kind: metav1.GroupVersionKind(placementv1.GroupVersion.WithKind("ScopedQuota")), Object: runtime.RawExtension{Raw: text},
+		}})
+		if !response.Allowed || lists != want {
+			t.Errorf("%s: allowed %t, %d lists, want %d", operation, response.Allowed, lists, want)
+		}
 	}
 }

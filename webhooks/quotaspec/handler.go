@@ -116,21 +116,25 @@ func (h *Handler) warnings(ctx context.Context, r admission.Request) ([]string, 
 	if err := h.Decoder.Decode(r, object); err != nil {
 		return nil, err
 	}
-	return h.Warnings(ctx, object), nil
+	out := h.Warnings(ctx, object)
+	if r.Operation == admissionv1.Create {
+		out = append(out, h.WarningsOfExisting(ctx, object)...)
+	}
+	return out, nil
 }
 
 // Warnings returns the warnings about a ScopedQuota, a ClusterScopedQuota, or a LimitedResource; none about other objects.
 func (h *Handler) Warnings(ctx context.Context, object client.Object) []string {
 	switch o := object.(type) {
 	case *placementv1.ScopedQuota:
-		return slices.Concat(h.warnOfQuota(ctx, o.QuotaSpec()), h.warnOfCoverage(ctx, o), h.warnOfExisting(ctx, o))
+		return slices.Concat(h.warnOfQuota(ctx, o.QuotaSpec()), h.warnOfCoverage(ctx, o))
 	case *placementv1.ClusterScopedQuota:
 		out := h.warnOfQuota(ctx, o.QuotaSpec())
 		if o.Spec.NamespaceSelector == nil {
 			out = append(out, "spec.namespaceSelector is not set: all namespaces share the amounts of spec.hard. Select the namespaces that share them, or "+
 				"set namespaceSelector: {} for all")
 		}
-		return slices.Concat(out, h.warnOfSelector(ctx, o.Spec.NamespaceSelector), h.warnOfCoverage(ctx, o), h.warnOfExisting(ctx, o))
+		return slices.Concat(out, h.warnOfSelector(ctx, o.Spec.NamespaceSelector), h.warnOfCoverage(ctx, o))
 	case *placementv1.LimitedResource:
 		out := h.warnOfType(ctx, schema.GroupResource{Group: o.Spec.APIGroup, Resource: o.Spec.Resource}, "spec.resource: ",
 			"nothing is limited until it does", suggestLimited)
