@@ -60,13 +60,10 @@ func (m *mistakes) add(format string, args ...any) {
 	}
 }
 
-// source returns an expression as CEL.
-func (m *mistakes) source(e ast.Expr) string {
+// source returns an expression as CEL. ok is false for an expression that can't be written, as one with a macro.
+func (m *mistakes) source(e ast.Expr) (text string, ok bool) {
 	text, err := parser.Unparse(e, m.info)
-	if err != nil {
-		return "the value"
-	}
-	return text
+	return text, err == nil
 }
 
 func (m *mistakes) visit(e ast.Expr) {
@@ -91,19 +88,22 @@ func (m *mistakes) visit(e ast.Expr) {
 	case operators.LogicalAnd:
 		m.exclusive(e, function, operators.Equals, "is always false: no value equals both. For one of them, join them by ||")
 	case "startsWith", "endsWith":
-		if text, ok := literal(args[0]); ok && args[1].Kind() != ast.LiteralKind {
-			m.add("%q.%s(%s) looks in the constant: write %s.%s(%q)", text, function, m.source(args[1]), m.source(args[1]), function, text)
+		text, ok := literal(args[0])
+		if value, written := m.source(args[1]); ok && written && args[1].Kind() != ast.LiteralKind {
+			m.add("%q.%s(%s) tests the constant, and not the value: write %s.%s(%q)", text, function, value, value, function, text)
 		}
 	case "matches":
-		if text, ok := literal(args[1]); ok && pattern.IsGlob(text) {
+		text, ok := literal(args[1])
+		if value, written := m.source(args[0]); ok && written && pattern.IsGlob(text) {
 			m.add("%q is a regular expression, which matches wherever a text has %q: write %s.startsWith(%q)",
-				text, text[:len(text)-2], m.source(args[0]), text[:len(text)-1])
+				text, text[:len(text)-2], value, text[:len(text)-1])
 		}
 	}
 }
 
-// amounts matches texts that are numbers or quantities.
-var amounts = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?([KMGTPE]i?|[numk])?$`)
+// amounts matches texts that are numbers or quantities. Whole numbers of four digits or more are years and dates, too, which texts compare
+// as well as numbers do.
+var amounts = regexp.MustCompile(`^([0-9]{1,3}|[0-9]+\.[0-9]+|[0-9]+(\.[0-9]+)?([KMGTPE]i?|[numk]))$`)
 
 // order finds amounts that are compared as texts.
 func (m *mistakes) order(left, right ast.Expr) {
@@ -113,9 +113,9 @@ func (m *mistakes) order(left, right ast.Expr) {
 		text, ok = literal(left)
 		value = right
 	}
-	if ok && amounts.MatchString(text) && value.Kind() != ast.LiteralKind {
-		m.add("%s is compared with the text %q, and as a text, 10 is less than 2. Of a number, write the other one without quotes; "+
-			"of a text, compare quantity(%s).compareTo(quantity(%q)) with 0", m.source(value), text, m.source(value), text)
+	if name, written := m.source(value); ok && written && amounts.MatchString(text) && value.Kind() != ast.LiteralKind {
+		m.add("%s is compared with the text %q, and as a text, 10 is less than 2. If the field is a number, write the other one without quotes; "+
+			"if it is a text, compare quantity(%s).compareTo(quantity(%q)) with 0", name, text, name, text)
 	}
 }
 
@@ -128,7 +128,7 @@ func (m *mistakes) wildcards(left, right ast.Expr) {
 	if right.Kind() == ast.ListKind {
 		constants = right.AsList().Elements()
 	}
-	name := m.source(left)
+	name, _ := m.source(left)
 	if !slices.Contains([]string{"object.metadata.name", "object.metadata.namespace"}, name) && !strings.HasPrefix(name, "object.metadata.labels") {
 		return
 	}
@@ -170,10 +170,10 @@ func (m *mistakes) exclusive(e ast.Expr, join, compare, consequence string) {
 				value = args[1]
 				text, ok = literal(args[0])
 			}
-			name := m.source(value)
+			name, written := m.source(value)
 			before, found := compared[name]
 			switch {
-			case !ok || value.Kind() == ast.LiteralKind:
+			case !ok || !written || value.Kind() == ast.LiteralKind:
 			case found && before != text:
 				m.add("%s is compared with %q and %q, which %s", name, before, text, consequence)
 			default:

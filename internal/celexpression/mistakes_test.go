@@ -26,8 +26,8 @@ import (
 
 func TestMistakes(t *testing.T) {
 	for expression, want := range map[string]string{
-		`object.spec.containers.exists(c, c.resources.requests['cpu'] > '2')`: `c.resources.requests["cpu"] is compared with the text "2", and as a text, 10 is less than 2. Of a number, write the other one ` +
-			`without quotes; of a text, compare quantity(c.resources.requests["cpu"]).compareTo(quantity("2")) with 0`,
+		`object.spec.containers.exists(c, c.resources.requests['cpu'] > '2')`: `c.resources.requests["cpu"] is compared with the text "2", and as a text, 10 is less than 2. If the field is a number, write the other one ` +
+			`without quotes; if it is a text, compare quantity(c.resources.requests["cpu"]).compareTo(quantity("2")) with 0`,
 		`object.spec.replicas > 2 && '2026-01-01' < object.metadata.name`:                               "",
 		`quantity(object.spec.cpu).compareTo(quantity('2')) > 0`:                                        "",
 		`object.metadata.name == 'web-*'`:                                                               `object.metadata.name is never "web-*", in which * stands for itself: write object.metadata.name.startsWith("web-")`,
@@ -40,7 +40,7 @@ func TestMistakes(t *testing.T) {
 		`object.kind == 'Pod' || object.kind == 'Job'`:                                                  "",
 		`object.kind != 'Pod' || object.metadata.name != 'a'`:                                           "",
 		`(object.kind == 'Pod' || object.metadata.name == 'a') && object.kind == 'Job'`:                 "",
-		`'prod-'.startsWith(object.metadata.namespace)`:                                                 `"prod-".startsWith(object.metadata.namespace) looks in the constant: write object.metadata.namespace.startsWith("prod-")`,
+		`'prod-'.startsWith(object.metadata.namespace)`:                                                 `"prod-".startsWith(object.metadata.namespace) tests the constant, and not the value: write object.metadata.namespace.startsWith("prod-")`,
 		`object.metadata.name.endsWith('-prod')`:                                                        "",
 		`object.metadata.name.matches('web-*')`:                                                         `"web-*" is a regular expression, which matches wherever a text has "web": write object.metadata.name.startsWith("web-")`,
 		`object.metadata.name.matches('^web-.*$') || object.metadata.name.matches('web-[0-9]*')`:        "",

@@ -63,8 +63,12 @@ func findingsOfUnmet(at place, required []rules.Compared, clusters []map[string]
 		known := valuesOf(clusters, c.Path())
 		as, ordered := c.Ordered()
 		if ordered && slices.ContainsFunc(known, func(v string) bool { return rules.Reads(as, v) }) || c.Operator == placementv1.OperatorNotIn {
-			return []Finding{placeOf(c.Field).finding(Advice, fmt.Sprintf("no cluster meets this now, %s; of %s, there are %s",
-				noneEligible, c.Noun(), absent.Quoted(known, ", ")))}
+			text := "no cluster meets this now, " + noneEligible
+			if c.Free == "" && c.Allocatable == "" {
+				// Amounts change with each node.
+				text += fmt.Sprintf("; clusters have the values %s of %s", absent.Quoted(known, ", "), c.Noun())
+			}
+			return []Finding{placeOf(c.Field).finding(Advice, text)}
 		}
 		return nil
 	}

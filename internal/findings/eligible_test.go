@@ -42,8 +42,8 @@ func TestEligible(t *testing.T) {
 	for name, test := range map[string]struct{ rule, want string }{
 		"Some":          {"require: [{field: region, operator: In, values: [eu]}, {label: level, operator: Gte, values: ['3']}]", ""},
 		"Together":      {"require: [{field: region, operator: In, values: [us]}, {label: env, operator: Exists}]", "spec.rules[0].require: no cluster meets all of these requirements now, so that no cluster is eligible"},
-		"Order":         {"require: [{label: level, operator: Gt, values: ['3']}]", `spec.rules[0].require[0]: no cluster meets this now, so that no cluster is eligible; of label level, there are "2", "3", "high"`},
-		"All":           {"require: [{field: region, operator: NotIn, values: [eu, us]}]", `of field region, there are "eu", "us"`},
+		"Order":         {"require: [{label: level, operator: Gt, values: ['3']}]", `spec.rules[0].require[0]: no cluster meets this now, so that no cluster is eligible; clusters have the values "2", "3", "high" of label level`},
+		"All":           {"require: [{field: region, operator: NotIn, values: [eu, us]}]", `clusters have the values "eu", "us" of field region`},
 		"Value":         {"require: [{field: region, operator: In, values: [ap]}]", ""},
 		"Contradiction": {"require: [{field: region, operator: In, values: [eu]}, {field: region, operator: In, values: [us]}]", ""},
 		"Ready":         {"require: [{field: ready, operator: In, values: ['true']}]", ""},
@@ -65,12 +65,13 @@ func TestEligible(t *testing.T) {
 // TestTaintKeys checks which taints tolerations may mean.
 func TestTaintKeys(t *testing.T) {
 	for name, test := range map[string]struct{ rule, want string }{
-		"Prefix":  {"tolerate: [{key: gpu, operator: Exists}]", `spec.rules[0].tolerate[0].key: no cluster has a taint with the key "gpu"; did you mean "example.com/gpu"?`},
+		"Prefix":  {"tolerate: [{key: gpu, operator: Exists}]", `spec.rules[0].tolerate[0].key: no cluster has a taint with the key "gpu" now; did you mean "example.com/gpu"?`},
 		"Case":    {"tolerate: [{key: example.com/GPU, operator: Exists}]", `did you mean "example.com/gpu"?`},
 		"Same":    {"tolerate: [{key: example.com/gpu, operator: Exists}]", ""},
 		"Both":    {"tolerate: [{key: gpu, operator: Exists}, {key: example.com/gpu, operator: Exists}]", ""},
 		"All":     {"tolerate: [{operator: Exists}]", ""},
 		"Other":   {"tolerate: [{key: example.com/spot, operator: Exists}]", ""},
+		"Vendor":  {"tolerate: [{key: amd.com/gpu, operator: Exists}]", ""},
 		"OfNodes": {"candidates: Nodes, tolerate: [{key: gpu, operator: Exists}]", ""},
 	} {
 		if got := (population{"cluster", fleet}).taintKeys([]placementv1.Rule{ruleFrom(t, test.rule)}, false); !finds(got, test.want) {
@@ -146,7 +147,7 @@ func TestPercentages(t *testing.T) {
 		stages []placementv1.RolloutStage
 		want   string
 	}{
-		"Parts":      {[]placementv1.RolloutStage{selected, stage(10), stage(90)}, `spec.rollout.stages[2].percent: percentages are cumulative: the 90 percent of stage "s" include those`},
+		"Parts":      {[]placementv1.RolloutStage{selected, stage(10), stage(90)}, `spec.rollout.stages[2].percent: percentages are cumulative: in stage "s", the version decides in 90 percent`},
 		"Cumulative": {[]placementv1.RolloutStage{selected, stage(10), stage(50), stage(100)}, ""},
 		"All":        {[]placementv1.RolloutStage{selected, stage(100)}, ""},
 	} {

@@ -124,7 +124,8 @@ func findingsOfGeneratedNames(spec placementv1.PlacementPolicySpec, m *match.Mat
 	}
 	var out []Finding
 	for i, rule := range spec.Rules {
-		if rule.Set == nil {
+		if rule.Set == nil || rule.When != nil && rule.When.Expression != "" {
+			// The expression may leave out what has a generated name.
 			continue
 		}
 		for _, key := range slices.Sorted(maps.Keys(rule.Set.Labels)) {

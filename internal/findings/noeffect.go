@@ -203,7 +203,7 @@ func findingsOfVolatile(spec placementv1.PlacementPolicySpec) []Finding {
 	var out []Finding
 	for _, at := range rules.Volatile(spec.Rules) {
 		out = append(out, advice("%s: free quantities change with each pod, so that an existing object moves whenever another cluster is a little better. "+
-			"Set minGain, such as a fifth of the weight, or remediation.mode: NewOnly", at))
+			"Set minGain, such as a fifth of the weight, or remediation.mode: NewOnly, which weights need", at))
 	}
 	return out
 }

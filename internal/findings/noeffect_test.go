@@ -39,7 +39,7 @@ func TestVolatile(t *testing.T) {
 		"MinGainOf1": {placementv1.Rule{Limit: 1, MinGain: 1, Prefer: []placementv1.Preference{property, free}}, "", true},
 		"NewOnly":    {placementv1.Rule{Limit: 1, Prefer: []placementv1.Preference{free}}, placementv1.RemediationNewOnly, false},
 		"Off":        {placementv1.Rule{Limit: 1, Prefer: []placementv1.Preference{free}}, placementv1.RemediationOff, false},
-		"All":        {placementv1.Rule{Weights: placementv1.RuleWeightsScore, Prefer: []placementv1.Preference{free}}, "", false},
+		"All":        {placementv1.Rule{Weights: placementv1.RuleWeightsScore, Prefer: []placementv1.Preference{free}}, "", true},
 		"Property":   {placementv1.Rule{Limit: 1, Prefer: []placementv1.Preference{property}}, "", false},
 		"Room":       {placementv1.Rule{Limit: 1, Prefer: []placementv1.Preference{room, property}}, "", false},
 	} {

@@ -84,8 +84,8 @@ func findingsOfPercentages(stages []placementv1.RolloutStage, path *field.Path) 
 	if n < 2 || sum != maxPercent {
 		return nil
 	}
-	return []Finding{advice("%s: percentages are cumulative: the %d percent of stage %q include those of the stages before it, and the stages have no more. "+
-		"For all namespaces, write percent: 100", path.Index(last).Child("percent"), stages[last].Percent, stages[last].Name)}
+	return []Finding{advice("%s: percentages are cumulative: in stage %q, the version decides in %d percent of the namespaces, and not in all. "+
+		"For all of them, write percent: 100", path.Index(last).Child("percent"), stages[last].Name, stages[last].Percent)}
 }
 
 // findingsOfStages finds stages without namespaces, and namespaces that several selectors select, among the namespaces

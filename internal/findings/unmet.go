@@ -46,9 +46,15 @@ func (p population) tolerations(list []placementv1.Rule, ofNodes bool) (out []Fi
 // ofConditions are the prefixes of taints that systems set and remove with the state of a node or cluster, with several effects.
 var ofConditions = []string{"node.kubernetes.io/", "cluster.karmada.io/", "cluster.open-cluster-management.io/"}
 
+// isOfCondition reports whether systems set the taint with a key, and remove it.
+func isOfCondition(key string) bool {
+	return slices.ContainsFunc(ofConditions, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+}
+
 // untolerated returns the problem with a toleration, or "" if it matches a taint, or no taint differs in its value or effect alone.
 func (p population) untolerated(t placementv1.RuleToleration) (problem string) {
-	if slices.ContainsFunc(ofConditions, func(prefix string) bool { return strings.HasPrefix(t.Key, prefix) }) {
+	if isOfCondition(t.Key) || t.Effect == string(corev1.TaintEffectNoExecute) {
+		// To tolerate NoExecute alone keeps what runs there, and adds nothing.
 		return ""
 	}
 	for _, member := range p.members {
@@ -58,7 +64,11 @@ func (p population) untolerated(t placementv1.RuleToleration) (problem string) {
 			text := func(field string) string { s, _ := taint[field].(string); return s }
 			sameValue := t.Operator == corev1.TolerationOpExists || t.Value == text("value")
 			sameEffect := t.Effect == "" || t.Effect == text("effect")
-			found := fmt.Sprintf("matches no taint: %s %s has the taint %s=%s:%s.", p.noun, member["name"], text("key"), text("value"), text("effect"))
+			key := text("key")
+			if text("value") != "" {
+				key += "=" + text("value")
+			}
+			found := fmt.Sprintf("matches no taint: %s %s has the taint %s:%s.", p.noun, member["name"], key, text("effect"))
 			switch {
 			case t.Key == "" || t.Key != text("key"):
 			case sameValue && sameEffect:

@@ -293,7 +293,7 @@ func (p population) similarResource(c comparison) []Finding {
 	if slices.Contains(known, c.path[1]) || near == "" {
 		return nil
 	}
-	return []Finding{c.at.finding(Mistake, fmt.Sprintf("no %s has the %s; did you mean %q?", p.noun, c.noun, near))}
+	return []Finding{c.at.finding(Advice, fmt.Sprintf("no %s has the %s now; did you mean %q?", p.noun, c.noun, near))}
 }
 
 // similarFallback returns the finding in a default that no member has, and that is similar to a value that some have.
@@ -384,9 +384,14 @@ func (p population) look(k key) []Finding {
 	}
 	unknown := fmt.Sprintf("no %s has the %s %q", p.noun, what, k.Name)
 	near := cmp.Or(misspelt(k.Name, known), similarLabel(k.Name, known))
-	switch {
+	switch isRego := k.at.Position.Row > 0; {
 	case k.Document == "properties":
 		return []Finding{k.at.finding(Mistake, unknown+suggestion(k.Name, known))}
+	case isRego && k.none == "" && near == "":
+		// It may have another value where there is none.
+		return nil
+	case isRego && k.none == "":
+		return []Finding{k.at.finding(Advice, fmt.Sprintf("%s now; did you mean %q?", unknown, near))}
 	case near != "":
 		return []Finding{k.at.finding(Mistake, fmt.Sprintf("%s; did you mean %q?", unknown, near))}
 	case slices.Contains(clusterFields, placementv1.ClusterField(k.Name)):
@@ -399,7 +404,7 @@ func (p population) look(k key) []Finding {
 	}
 	switch {
 	case p.noun == "cluster" && isNodeLabel(k.Name):
-		return []Finding{k.at.finding(Mistake, unknown+", because it is a label of nodes; did you mean candidates: Nodes?")}
+		return []Finding{k.at.finding(Advice, unknown+" now, and Kubernetes sets it on nodes; did you mean candidates: Nodes?")}
 	case k.none == "":
 		return nil
 	case k.noEffect:
@@ -420,7 +425,7 @@ func isNodeLabel(label string) bool {
 const minSimilar = 4
 
 // similarLabel returns the label with the same prefix whose name is the most similar one, or "" if none is similar. Names that differ only
-// in digits are names of several things, such as nvidia.com/mig-1g.5gb and nvidia.com/mig-2g.10gb.
+// in digits, or in cpu and gpu, are names of several things, such as nvidia.com/mig-1g.5gb and nvidia.com/mig-2g.10gb.
 func similarLabel(label string, known []string) string {
 	prefix, name := splitLabel(label)
 	if len(name) < minSimilar {
@@ -428,7 +433,7 @@ func similarLabel(label string, known []string) string {
 	}
 	var names []string
 	for _, k := range known {
-		if p, n := splitLabel(k); p == prefix && withoutDigits(n) != withoutDigits(name) {
+		if p, n := splitLabel(k); p == prefix && kindOf(n) != kindOf(name) {
 			names = append(names, n)
 		}
 	}
@@ -439,14 +444,18 @@ func similarLabel(label string, known []string) string {
 	return prefix + near
 }
 
-func withoutDigits(text string) string {
+// kindOf returns what the names of several things of a kind have in common.
+func kindOf(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {
 			return -1
 		}
 		return r
-	}, text)
+	}, processors.Replace(name))
 }
+
+// processors replaces the kinds of processors by one of them.
+var processors = strings.NewReplacer("gpu", "cpu", "tpu", "cpu")
 
 // splitLabel splits the key of a label after the slash.
 func splitLabel(label string) (prefix, name string) {
@@ -591,10 +600,11 @@ func (p population) taintKeys(list []placementv1.Rule, ofNodes bool) []Finding {
 			continue
 		}
 		for j, t := range rule.Tolerate {
-			_, name := splitLabel(t.Key)
+			prefix, name := splitLabel(t.Key)
 			near := slices.DeleteFunc(slices.Clone(known), func(k string) bool {
-				_, other := splitLabel(k)
-				return spelling(other) != spelling(name)
+				p, other := splitLabel(k)
+				// The taints of two vendors can have the same name: amd.com/gpu and nvidia.com/gpu.
+				return spelling(other) != spelling(name) || prefix != "" && p != "" && spelling(p) != spelling(prefix) || isOfCondition(k)
 			})
 			tolerated := func(key string) bool {
 				return slices.ContainsFunc(rule.Tolerate, func(t placementv1.RuleToleration) bool { return t.Key == key || t.Key == "" })
@@ -603,7 +613,7 @@ func (p population) taintKeys(list []placementv1.Rule, ofNodes bool) []Finding {
 				continue
 			}
 			out = append(out, placeOf(specPath.Child("rules").Index(i).Child("tolerate").Index(j).Child("key")).
-				finding(Mistake, fmt.Sprintf("no %s has a taint with the key %q; did you mean %q?", p.noun, t.Key, near[0])))
+				finding(Advice, fmt.Sprintf("no %s has a taint with the key %q now; did you mean %q?", p.noun, t.Key, near[0])))
 		}
 	}
 	return out

@@ -62,10 +62,11 @@ func TestImplied(t *testing.T) {
 		"ShareOfAll":         {one("weights: Score, require: [{field: region, operator: In, values: [eu]}], prefer: [{field: region, operator: In, values: [eu], weight: 1}]"), ""},
 		"OtherType":          {one("limit: 1, require: [{label: l, operator: In, values: [x]}], prefer: [{label: l, operator: Gte, values: ['3'], weight: 1}]"), "no eligible cluster meets it"},
 
-		"SpreadOfOne":      {one("limit: 1, spread: {field: region, maxClusters: 1}"), "spec.rules[0].spread: has no effect: limit counts the clusters of all domains together, and is 1"},
+		"SpreadOfOne":      {one("limit: 1, spread: {field: region, maxClusters: 1}"), "spec.rules[0].spread: only excludes clusters without a domain, because limit counts the clusters of all domains together, and is 1"},
 		"SpreadOfTwo":      {one("limit: 2, spread: {field: region, maxClusters: 1}"), ""},
 		"WeightsOfOne":     {one("limit: 1, weights: Score, prefer: [{field: region, operator: In, values: [us], weight: 1}]"), "spec.rules[0].weights: has no effect: limit is 1"},
 		"VersionLabel":     {one("require: [{label: example.com/k8s-version, operator: Gte, values: ['1.30']}]"), "spec.rules[0].require[0].operator: Gte compares numbers, and as a number, 1.9 is greater than 1.30"},
+		"Conversion":       {one("require: [{property: conversion-rate, operator: Gte, values: ['0.5']}]"), ""},
 		"VersionWithType":  {one("require: [{label: example.com/k8s-version, operator: Gte, values: ['1.30'], as: Version}]"), ""},
 		"NumberedVersion":  {one("require: [{label: schema-version, operator: Gte, values: ['3']}]"), ""},
 		"VersionAsNumber":  {one("require: [{label: schema-version, operator: Gte, values: ['3.5'], as: Number}]"), ""},

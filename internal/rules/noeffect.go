@@ -113,12 +113,13 @@ func scores(prefer []placementv1.Preference) (sum, step int32) {
 	return sum, step
 }
 
-// Volatile returns the preferences for the most or the least of what is free in a cluster, of rules without minGain. Free quantities change
-// with each pod, so that such a rule chooses another cluster for an object whenever that is a little better.
+// Volatile returns the preferences for the most or the least of what is free in a cluster, of rules without minGain, and of rules that give
+// weights. Free quantities change with each pod, so that such a rule chooses another cluster for an object whenever that is a little
+// better, or other weights.
 func Volatile(rules []placementv1.Rule) []*field.Path {
 	var out []*field.Path
 	for i, rule := range rules {
-		if !choosesClusters(rule) || !choosesBest(rule) || rule.MinGain > 1 {
+		if !choosesClusters(rule) || rule.Weights == "" && (!choosesBest(rule) || rule.MinGain > 1) {
 			continue
 		}
 		for j, p := range rule.Prefer {

@@ -306,6 +306,9 @@ func (v *validator) amount(q placementv1.Requirement, path *field.Path) {
 	}
 }
 
+// versionWord matches the names of versions, and not those of conversions.
+var versionWord = regexp.MustCompile(`(^|[-_./])version|Version`)
+
 // compared checks the values that Gt, Gte, Lt, or Lte compare with.
 func (v *validator) compared(q placementv1.Requirement, path *field.Path) {
 	for i, value := range q.Values {
@@ -314,7 +317,7 @@ func (v *validator) compared(q placementv1.Requirement, path *field.Path) {
 	if q.ValueFrom != nil && q.ValueFrom.Default != nil {
 		v.comparable(path.Child("valueFrom", "default"), *q.ValueFrom.Default, valueType(q))
 	}
-	if _, name := subjectOf(q.Subject); q.As == "" && valueType(q) == placementv1.ValueTypeNumber && strings.Contains(strings.ToLower(name), "version") &&
+	if _, name := subjectOf(q.Subject); q.As == "" && valueType(q) == placementv1.ValueTypeNumber && versionWord.MatchString(name) &&
 		slices.ContainsFunc(q.Values, func(value string) bool { return numbers.MatchString(value) && strings.Contains(value, ".") }) {
 		v.warn(path.Child("operator"), "%s compares numbers, and as a number, 1.9 is greater than 1.30: set as: Version to compare versions, "+
 			"or as: Number if these are numbers", q.Operator)
@@ -423,8 +426,8 @@ func (v *validator) spread(rule placementv1.Rule, path *field.Path, nodes bool) 
 	case rule.Limit > 0 && max(s.MinDomains, 1)*minClusters > rule.Limit:
 		v.forbid(path, "%d domains with %d clusters each are more than limit, which is %d", max(s.MinDomains, 1), minClusters, rule.Limit)
 	case rule.Limit == 1:
-		v.warn(path, "has no effect: limit counts the clusters of all domains together, and is 1. For one cluster in each domain, "+
-			"remove limit, and set maxClusters: 1")
+		v.warn(path, "only excludes clusters without a domain, because limit counts the clusters of all domains together, and is 1. For one cluster "+
+			"in each domain, remove limit, and set maxClusters: 1; to exclude these clusters, require with operator: Exists")
 	}
 }
 
