@@ -304,7 +304,9 @@ func (c *Controller) find(ctx context.Context, obj *placementv1.PlacementPolicy)
 	c.mu.Lock()
 	known, ok := c.checked[obj.Name]
 	c.mu.Unlock()
-	if ok && known.uid == obj.UID && known.generation == obj.Generation {
+	// After a start, all policies are compared.
+	isOld := !ok && c.Clock.Since(obj.CreationTimestamp.Time) > recentPeriod
+	if isOld || known.uid == obj.UID && known.generation == obj.Generation {
 		finder.Clusters, finder.Scales = &c.recent, &c.recent
 		if finder.Nodes != nil {
 			finder.Nodes = recentNodes{&c.recent}
