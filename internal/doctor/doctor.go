@@ -148,8 +148,7 @@ func (i *Installation) checkDeployment() []Finding {
 		}
 		if i.led() {
 			return []Finding{{Warning, ObjectDeployment, fmt.Sprintf("does not exist in the namespace %s, and %s is the leader: Berth runs outside the "+
-				"cluster, and its certificates are not checked",
-				i.Namespace, *i.Lease.Spec.HolderIdentity), ""}}
+				"cluster, or its Deployment has another name. Its certificates are not checked", i.Namespace, *i.Lease.Spec.HolderIdentity), ""}}
 		}
 		return []Finding{{Error, ObjectDeployment, fmt.Sprintf("does not exist in the namespace %s: install Berth, or name its namespace by "+
 			"--berth-namespace", i.Namespace), ""}}

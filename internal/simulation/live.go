@@ -106,6 +106,10 @@ func (l *Live) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) {
 // Policies implements Cluster.
 func (l *Live) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
 	objects, err := l.List(ctx, placementv1.GroupVersion.WithResource("placementpolicies"), nil)
+	if apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("what policies decide is not known without them. An administrator can bind the ClusterRole "+
+			"berth-placementpolicy-viewer-role to you; until then, the Events of an object say what was decided of it: %w", err)
+	}
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("the API server has no PlacementPolicies: install Berth, or check the kubeconfig's context")
 	}
@@ -141,8 +145,8 @@ func (l *Live) List(ctx context.Context, resource schema.GroupVersionResource, f
 		return nil
 	})
 	if apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("policies read %s, and you may not list them: ask for the right to list %s, or use a snapshot (%w)",
-			resource.GroupResource(), resource.GroupResource(), err)
+		return nil, fmt.Errorf("you may not list %s, which are needed for the answer: ask for the right to list them, or use a snapshot (%w)",
+			resource.GroupResource(), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)

@@ -410,7 +410,7 @@ var _ = Describe("kubectl berth doctor", func() {
 		}).WithContext(ctx).Should(And(
 			ContainSubstring("error: PlacementPolicy unserved: is not ready: NotServed: "), ContainSubstring("  see docs/runbook.md#notserved\n"),
 			// The suite's manager is not in the cluster.
-			ContainSubstring("Deployment berth-controller-manager: does not exist in the namespace berth-system"),
+			ContainSubstring("warning: Deployment berth-controller-manager: does not exist in the namespace berth-system"),
 			ContainSubstring("exit code 1"), Not(ContainSubstring("is not checked")), Not(ContainSubstring("the clock")),
 		))
 		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
