@@ -57,7 +57,7 @@ func NewLogs(ctx context.Context, flag, endpoint, version string) (*Logs, error)
 	return &Logs{sdklog.NewLoggerProvider(sdklog.WithProcessor(sdklog.NewBatchProcessor(exporter)), sdklog.WithResource(about))}, nil
 }
 
-// Handler returns what takes the records.
+// Handler returns a handler that sends the records that it gets.
 func (l *Logs) Handler() slog.Handler {
 	return structured{otelslog.NewHandler(scope, otelslog.WithLoggerProvider(l.provider))}
 }

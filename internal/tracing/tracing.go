@@ -107,13 +107,13 @@ func checkEndpoint(flag, endpoint string) error {
 	return nil
 }
 
-// logErrors has the errors of sending to collectors logged.
+// logErrors logs the errors of exporters from now on.
 func logErrors() {
 	log := ctrllog.Log.WithName("tracing")
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Error(err, "Sending to a collector") }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Error(err, "Failed to send to a collector") }))
 }
 
-// describe returns what is said of this process in all that it sends to collectors.
+// describe returns the resource of OpenTelemetry that describes this process: its name, version, and host.
 func describe(ctx context.Context, version string) (*resource.Resource, error) {
 	// The host name is the name of the pod, if there is one. Without it the replicas can't be distinguished, but all else works.
 	host, _ := os.Hostname()

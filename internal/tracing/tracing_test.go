@@ -80,6 +80,9 @@ func TestNewRefuses(t *testing.T) {
 			if _, err := tracing.New(t.Context(), o); err == nil {
 				t.Errorf("%+v is accepted", o)
 			}
+			if _, err := tracing.NewLogs(t.Context(), "--decision-log", o.Endpoint, ""); (err == nil) != (o.SamplingPerMillion != 0) {
+				t.Errorf("%s: error %v", o.Endpoint, err)
+			}
 		})
 	}
 }
