@@ -117,9 +117,10 @@ time, as in RFC 3339
 {{- else if hasPrefix "Minimum" $v }}{{ $rules = append $rules (printf "%s or more" $value) }}
 {{- else if hasPrefix "Maximum" $v }}{{ $rules = append $rules (printf "%s or less" $value) }}
 {{- else if hasPrefix "Pattern" $v }}{{ $rules = append $rules (printf "%smatches %s" $each $value) }}
-{{- else if not (regexMatch "^(Optional|Type|MinProperties|XPreserveUnknownFields|Schemaless)" $v) }}{{ $rules = append $rules $v }}
+{{- else if not (regexMatch "^(Optional|Type|MinProperties|XPreserveUnknownFields|XValidation|Schemaless)" $v) }}{{ $rules = append $rules $v }}
 {{- end }}{{ end }}
 {{- range index .Markers "kubebuilder:validation:XValidation" }}{{ if not .FieldPath }}{{ $rules = append $rules (.Message | replace "|" "\\|") }}{{ end }}{{ end }}
+{{- range index .Markers "kubebuilder:validation:items:XValidation" }}{{ $rules = append $rules (.Message | replace "|" "\\|") }}{{ end }}
 {{- if $default }}{{ $rules = append $rules (printf "default `%s`" $default) }}{{ end }}
 {{- join "; " ($rules | uniq) -}}
 {{- end -}}
