@@ -316,6 +316,17 @@ var _ = Describe("A user who may write delivered objects", func() {
 		DeferCleanup(func(ctx SpecContext) {
 			f.MustKubectl(ctx, fmt.Sprintf(karmadaValidation, namespace), "delete", "-f", "-")
 		})
+		By("waiting for the validation")
+		invalid := framework.NewObject(propagationPolicy, namespace, "invalid", nil)
+		invalid.Object["spec"] = map[string]any{
+			"resourceSelectors": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}},
+			"placement": map[string]any{
+				"clusterAffinity":   map[string]any{"clusterNames": []any{"a"}},
+				"clusterAffinities": []any{map[string]any{"affinityName": "a", "clusterNames": []any{"a"}}},
+			},
+		}
+		Eventually(func(ctx context.Context) error { return f.Client.Create(ctx, invalid.DeepCopy(), client.DryRunAll) }).WithContext(ctx).
+			Should(MatchError(ContainSubstring("can not co-exist")))
 		p := fl.policy(toKarmada, namespace)
 		f.CreateReadyPolicy(ctx, p)
 		for owner, patch := range map[string]string{
