@@ -36,7 +36,8 @@ func (f *Finder) findingsOfDelivery(spec placementv1.PlacementPolicySpec, m *mat
 		return nil
 	}
 	types := m.Served(f.Catalog.Served())
-	if len(types) > 0 && len(m.Coverage(f.Catalog.Served(), matchPath, f.OwnNamespace).Unserved) == 0 && !slices.ContainsFunc(types, func(t match.ServedType) bool { return !isPlacement(t) }) {
+	unserved := m.Coverage(f.Catalog.Served(), matchPath, f.OwnNamespace).Unserved
+	if len(types) > 0 && len(unserved) == 0 && !slices.ContainsFunc(types, func(t match.ServedType) bool { return !isPlacement(t) }) {
 		return []Finding{mistake("%s has no effect: the policy matches only objects that are placements themselves, such as %s, "+
 			"and Berth writes their clusters into them. Match the workloads, or remove %s", path, types[0].GroupResource(), path)}
 	}

@@ -384,7 +384,7 @@ func (p population) look(k key) []Finding {
 	}
 	unknown := fmt.Sprintf("no %s has the %s %q", p.noun, what, k.Name)
 	near := cmp.Or(misspelt(k.Name, known), similarLabel(k.Name, known))
-	switch isRego := k.at.Position.Row > 0; {
+	switch isRego := k.at.Row > 0; {
 	case k.Document == "properties":
 		return []Finding{k.at.finding(Mistake, unknown+suggestion(k.Name, known))}
 	case isRego && k.none == "" && near == "":

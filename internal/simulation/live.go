@@ -145,8 +145,8 @@ func (l *Live) List(ctx context.Context, resource schema.GroupVersionResource, f
 		return nil
 	})
 	if apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("you may not list %s, which are needed for the answer: ask for the right to list them, or use a snapshot (%w)",
-			resource.GroupResource(), err)
+		return nil, fmt.Errorf("you may not list %s, which are needed for the answer: ask for the right to list %s, or use a snapshot (%w)",
+			resource.GroupResource(), resource.GroupResource(), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)

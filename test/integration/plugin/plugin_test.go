@@ -409,8 +409,8 @@ var _ = Describe("kubectl berth doctor", func() {
 			return f.Shell(ctx, "kubectl berth doctor; echo exit code $?")
 		}).WithContext(ctx).Should(And(
 			ContainSubstring("error: PlacementPolicy unserved: is not ready: NotServed: "), ContainSubstring("  see docs/runbook.md#notserved\n"),
-			// The suite's manager is not in the cluster.
-			ContainSubstring("warning: Deployment berth-controller-manager: does not exist in the namespace berth-system"),
+			// The suite's manager is not in the cluster, and elects no leader.
+			ContainSubstring("error: Deployment berth-controller-manager: does not exist in the namespace berth-system"),
 			ContainSubstring("exit code 1"), Not(ContainSubstring("is not checked")), Not(ContainSubstring("the clock")),
 		))
 		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
