@@ -95,7 +95,8 @@ var _ = Describe("A store that goes back to an earlier state", Ordered, func() {
 		Eventually(used).WithContext(ctx).Should(HaveKeyWithValue(counted, "1"))
 
 		Expect(f.Plane.SaveStore(ctx, backup)).To(Succeed())
-		By("making a history that is lost")
+		By("making a history that is lost, of which the replica sees the end")
+		churn(ctx, f)
 		for _, name := range []string{"lost-a", "lost-b"} {
 			Eventually(create).WithContext(ctx).WithArguments(configMap(quotas, name, "any")).Should(Succeed())
 		}
@@ -105,7 +106,6 @@ var _ = Describe("A store that goes back to an earlier state", Ordered, func() {
 		Expect(f.Client.Create(ctx, framework.NewPolicy("gone", denying("second"), "", "configmaps", free))).To(Succeed())
 		f.AwaitReady(ctx, "gone")
 		Expect(trial(ctx, free, "lost")).NotTo(Succeed())
-		churn(ctx, f)
 
 		Expect(f.Plane.RestoreStore(ctx, backup)).To(Succeed())
 		Expect(m.AwaitEnd(ctx)).To(MatchError(ContainSubstring("the API server's store of the served cluster went back from resource version ")))
