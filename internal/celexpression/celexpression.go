@@ -62,13 +62,9 @@ func Check(expression string) error {
 
 // compile compiles and checks an expression.
 func compile(expression string, kind environment.Type) (*cel.Ast, error) {
-	env, err := environments().Env(kind)
+	env, parsed, err := parse(expression, kind)
 	if err != nil {
 		return nil, err
-	}
-	parsed, issues := env.Parse(expression)
-	if issues.Err() != nil {
-		return nil, issues.Err()
 	}
 	if err := checkPatterns(parsed); err != nil {
 		return nil, err
@@ -81,6 +77,16 @@ func compile(expression string, kind environment.Type) (*cel.Ast, error) {
 		return nil, fmt.Errorf("must be a boolean, is %s", t)
 	}
 	return compiled, nil
+}
+
+// parse parses an expression, and returns the environment in which it can be checked.
+func parse(expression string, kind environment.Type) (*cel.Env, *cel.Ast, error) {
+	env, err := environments().Env(kind)
+	if err != nil {
+		return nil, nil, err
+	}
+	parsed, issues := env.Parse(expression)
+	return env, parsed, issues.Err()
 }
 
 // Program is a compiled expression. It is immutable and safe for concurrent use.

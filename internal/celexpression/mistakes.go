@@ -33,12 +33,8 @@ import (
 // Mistakes returns what is probably wrong with an expression, such as a match condition or that of a rule: comparisons that are not what
 // they seem to be. It returns nothing for an expression that can't be parsed.
 func Mistakes(expression string) []string {
-	env, err := environments().Env(environment.StoredExpressions)
+	_, parsed, err := parse(expression, environment.StoredExpressions)
 	if err != nil {
-		return nil
-	}
-	parsed, issues := env.Parse(expression)
-	if issues.Err() != nil {
 		return nil
 	}
 	m := &mistakes{info: parsed.NativeRep().SourceInfo(), joined: map[int64]bool{}}

@@ -49,12 +49,8 @@ const maxConjuncts = 16
 
 // conjuncts returns the expressions that && joins; none if one of them can't be written, as one with a macro.
 func conjuncts(expression string) []string {
-	env, err := environments().Env(environment.StoredExpressions)
+	_, parsed, err := parse(expression, environment.StoredExpressions)
 	if err != nil {
-		return nil
-	}
-	parsed, issues := env.Parse(expression)
-	if issues.Err() != nil {
 		return nil
 	}
 	var out []string
