@@ -58,6 +58,11 @@ func TestClusterConstants(t *testing.T) {
 		"other calls":  {"clusters contains n if { some n, c in data.clusters; f(n) }\nlabels[\"a\"] := \"b\" if f(input.kind)\nf(n) if n == \"a\"", nil},
 		"given name":   {`labels["a"] := "b" if { n := input.metadata.labels.x; data.clusters[n]; n != "none" }`, nil},
 		"input":        {`labels["a"] := "b" if input.metadata.labels.region == "EU"`, nil},
+		"other rule":   {"clusters contains n if data.clusters[n].ready\nlabels[\"a\"] := \"b\" if { input.metadata.labels[n]; n == \"team\" }", nil},
+		"other value":  {"clusters contains n if { r = data.clusters[n].region; r == \"EU\" }\nlabels[\"a\"] := \"b\" if { r = input.metadata.name; r == \"web\" }", []string{"3:60 EU region"}},
+		"two scopes":   {`labels["a"] := "b" if { count({n | data.clusters[n].ready}) > count({n | input.metadata.labels[n]; n == "team"}) }`, nil},
+		"inner scope":  {`labels["a"] := "b" if { data.clusters[n].ready; count({1 | n == "EU"}) > 0 }`, []string{"3:65 EU "}},
+		"other else":   {"clusters := {n} if {\n\tdata.clusters[n].ready\n} else := {\"b\"} if {\n\tinput.metadata.labels[n]\n\tn == \"team\"\n}", []string{"5:12 !b "}},
 		"whole":        {`labels["a"] := "b" if { some c in data.clusters; c == "EU" }`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,7 +41,7 @@ type ClusterConstant struct {
 // ClusterConstants returns the cluster names in the values of the rule clusters, the constants that the policy compares
 // with fields of data.clusters, and the constant keys of data.clusters. They are sorted by position.
 func ClusterConstants(compiler *ast.Compiler) []ClusterConstant {
-	module := moduleOf(compiler)
+	module := scopedModuleOf(compiler)
 	s := newConstantSearch(module)
 	s.names(module)
 	s.fields(module)
@@ -61,7 +61,7 @@ type constantSearch struct {
 	each map[ast.Var]bool
 }
 
-// newConstantSearch returns a search that knows the variables of a module.
+// newConstantSearch returns a search that knows the variables of a module whose scopes have different variables.
 func newConstantSearch(module *ast.Module) *constantSearch {
 	s := &constantSearch{assigned: map[ast.Var]ast.Ref{}, each: map[ast.Var]bool{}}
 	s.assignments(module)
@@ -243,7 +243,7 @@ var documentsOfClusters = []string{"labels", "annotations", "properties"}
 // ClusterKeys returns the labels, annotations, and properties of clusters that the policy reads by constant names, sorted by position. It
 // follows names within a rule, and arguments of the policy's own functions.
 func ClusterKeys(compiler *ast.Compiler) []ClusterKey {
-	module := moduleOf(compiler)
+	module := scopedModuleOf(compiler)
 	var out []ClusterKey
 	add := func(document string, key *ast.Term, fallback *ast.Location) {
 		if name, at := textAt(key, fallback); at != nil && slices.Contains(documentsOfClusters, document) {

@@ -38,7 +38,7 @@ type InputConstant struct {
 // InputConstants returns the constants that the policy compares with input.kind and input.apiVersion, one by one or as
 // members of a set or an array. They are sorted by position. It returns nil if the policy replaces input by `with`.
 func InputConstants(compiler *ast.Compiler) []InputConstant {
-	module := moduleOf(compiler)
+	module := scopedModuleOf(compiler)
 	replaced := false
 	ast.WalkWiths(module, func(w *ast.With) bool {
 		ref, ok := w.Target.Value.(ast.Ref)
@@ -58,8 +58,7 @@ func InputConstants(compiler *ast.Compiler) []InputConstant {
 	return out
 }
 
-// references maps variables to the references that they are equal to. The compiler has given the variables of different
-// bodies different names.
+// references maps the variables of a result of scopedModuleOf to the references that they are equal to.
 type references map[ast.Var]ast.Ref
 
 func referencesOf(module *ast.Module) references {
@@ -205,7 +204,7 @@ type NeededKey struct {
 // NeededKeys returns the labels and annotations that every clause of the rule clusters compares with constants, so that the rule is the
 // empty set for objects without them. It returns none if the rule can be undefined for such objects, or if the policy has the rule errors.
 func NeededKeys(compiler *ast.Compiler) []NeededKey {
-	module := moduleOf(compiler)
+	module := scopedModuleOf(compiler)
 	refs := referencesOf(module)
 	var out []NeededKey
 	first := true
