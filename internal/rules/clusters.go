@@ -39,24 +39,28 @@ func (r *ruleText) renderClusters() {
 		q.renderValue()
 		q.renderUnreadable()
 	}
-	repelled := r.renderRepelled()
+	repelled, repelling := r.renderRepelled()
 	r.renderEligible(require, repelled)
 	r.renderScores()
 	r.renderChosen()
 	r.renderContract()
-	r.renderDenial(require, repelled)
+	r.renderDenial(require, repelled, repelling)
 }
 
-// renderRepelled renders the names of the clusters with a taint that the rule does not tolerate, and returns the name of the Rego
-// rule. They do not depend on the object, so that they are computed once for all objects.
-func (r *ruleText) renderRepelled() string {
+// renderRepelled renders the names of the clusters with a taint that the rule does not tolerate, and the function for such a taint. It
+// returns the names of both. The clusters do not depend on the object, so that they are computed once for all objects.
+func (r *ruleText) renderRepelled() (clusters, taint string) {
 	if len(r.rule.Tolerate) == 0 {
-		return r.use("repelled")
+		return r.use("repelled"), r.use("repelling")
 	}
 	r.comment(r.path.Child("tolerate"), "the clusters with a taint that is not tolerated.")
 	r.printf("%s contains name if {\nsome name, cluster in data.clusters\nsome taint in cluster.taints\nnot object.get(taint, \"effect\", \"\") in "+
 		"%s\n", r.name("repelled"), harmlessEffects)
-	r.printf("not %s(object.get(taint, \"key\", \"\"), object.get(taint, \"value\", \"\"), object.get(taint, \"effect\", \"\"))\n}\n", r.name("tolerated"))
+	intolerable := fmt.Sprintf("not %s(object.get(taint, \"key\", \"\"), object.get(taint, \"value\", \"\"), object.get(taint, \"effect\", \"\"))", r.name("tolerated"))
+	r.printf("%s\n}\n", intolerable)
+	r.comment(r.path.Child("tolerate"), "the first taint of a cluster that is not tolerated.")
+	r.printf("%s(cluster) := min({%s(taint) |\nsome taint in cluster.taints\nnot object.get(taint, \"effect\", \"\") in %s\n%s\n})\n",
+		r.name("repelling"), r.use(functionTaintText), harmlessEffects, intolerable)
 	for i, t := range r.rule.Tolerate {
 		r.comment(r.path.Child("tolerate").Index(i), "")
 		var conditions []string
@@ -76,7 +80,7 @@ func (r *ruleText) renderRepelled() string {
 		}
 		r.printf("%s(%s, %s, %s) if {\n%s\n}\n", r.name("tolerated"), key, value, effect, cmp.Or(strings.Join(conditions, "\n"), "true"))
 	}
-	return r.name("repelled")
+	return r.name("repelled"), r.name("repelling")
 }
 
 // Effects of taints of Kubernetes and of Open Cluster Management. An inventory may have others, which repel objects, too.
@@ -293,7 +297,7 @@ func (r *ruleText) renderContract() {
 }
 
 // renderDenial renders what each cluster lacks, and the denial.
-func (r *ruleText) renderDenial(require []requirement, repelled string) {
+func (r *ruleText) renderDenial(require []requirement, repelled, repelling string) {
 	var lacks []item
 	add := func(path *field.Path, l lack) {
 		lacks = append(lacks, item{path, fmt.Sprintf("[%s | %s]", l.text, l.condition)})
@@ -304,7 +308,7 @@ func (r *ruleText) renderDenial(require []requirement, repelled string) {
 			add(q.path, l)
 		}
 	}
-	add(r.path.Child("tolerate"), lack{quote("with a taint that is not tolerated"), "name in " + repelled})
+	add(r.path.Child("tolerate"), lack{fmt.Sprintf(`concat("", ["with untolerated taint ", %s(cluster)])`, repelling), "name in " + repelled})
 	spread := r.spread()
 	if spread != nil {
 		add(r.path.Child("spread"), lack{quote("without " + spread.noun), negated(spread.exists)})

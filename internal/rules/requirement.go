@@ -39,6 +39,9 @@ const (
 	functionAmount   = "amount"
 )
 
+// functionTaintText is the Rego function that words taints.
+const functionTaintText = "taint_text"
+
 // functionInvalid is the Rego function that words errors of values of objects.
 const functionInvalid = "invalid"
 

@@ -80,6 +80,19 @@ repelled contains name if {
 	not object.get(taint, "effect", "") in ` + harmlessEffects + `
 }
 `},
+	{"repelling", `
+# The first taint of a cluster that repels objects.
+repelling(cluster) := min({taint_text(taint) |
+	some taint in cluster.taints
+	not object.get(taint, "effect", "") in ` + harmlessEffects + `
+})
+`},
+	{functionTaintText, `
+# A taint as a text, as in key=value:effect.
+taint_text(taint) := trim_suffix(sprintf("%v:%v", [labelled, object.get(taint, "effect", "")]), ":") if {
+	labelled := trim_suffix(sprintf("%v=%v", [object.get(taint, "key", ""), object.get(taint, "value", "")]), "=")
+}
+`},
 	{functionText, `
 # A value as a text. Inventories may have numbers and booleans.
 text(value) := value if is_string(value)
@@ -212,6 +225,7 @@ reasons(lacks, clusters) := text if {
 var dependsOn = map[string][]string{
 	"namespace_labels":      {"has_namespace_labels"},
 	language.RuleObjectPath: {"object_namespace", "object_name"},
+	"repelling":             {functionTaintText},
 	functionFree:            {functionQuantity},
 	functionAmount:          {functionQuantity},
 }

@@ -109,8 +109,8 @@ func reason(rule *placementv1.Rule, object map[string]any, l lack) string {
 	switch {
 	case l.terminating:
 		return "being deleted"
-	case l.taint != nil:
-		return "with a taint that is not tolerated"
+	case l.taint != "":
+		return "with untolerated taint " + l.taint
 	case l.requirement == len(rule.Require):
 		return "without " + noun(spreadSubject(rule.Spread))
 	}

@@ -390,7 +390,7 @@ func (x *explained) verifyReason(t *testing.T, deciding *placementv1.Rule, name 
 		what = "reasons of the rule that decides"
 	}
 	counts[what]++
-	taint := repelling(rule.Tolerate, cluster)
+	taints := repelling(rule.Tolerate, cluster)
 	var holds bool
 	switch i, _ := strconv.Atoi(parts[3]); {
 	case strings.HasPrefix(r.Message, "chooses other clusters"), strings.HasPrefix(r.Message, "chooses none"):
@@ -400,7 +400,11 @@ func (x *explained) verifyReason(t *testing.T, deciding *placementv1.Rule, name 
 	case parts[2] == "require":
 		holds = !meets(&rule.Require[i], object, cluster)
 	case parts[2] == "tolerate":
-		holds = taint != nil && strings.Contains(r.Message, fmt.Sprint(taint["key"]))
+		holds = slices.ContainsFunc(taints, func(taint string) bool {
+			key, _, _ := strings.Cut(taint, ":")
+			key, _, _ = strings.Cut(key, "=")
+			return strings.Contains(r.Message, key)
+		})
 	case parts[2] == "spread":
 		_, has := domain(rule.Spread, cluster)
 		holds = !has

@@ -245,9 +245,9 @@ type lack struct {
 	terminating bool
 	// requirement is the index of the requirement; the number of requirements if the cluster meets all.
 	requirement int
-	// taint is the taint that repels the object; nil for none. If the requirement and the taint are not what the cluster
+	// taint is the text of the first taint that repels the object; "" for none. If the requirement and the taint are not what the cluster
 	// lacks, it is the value by which spread groups clusters.
-	taint map[string]any
+	taint string
 }
 
 // candidate is an eligible cluster.
@@ -332,8 +332,8 @@ func lacks(rule *placementv1.Rule, object, cluster map[string]any) *lack {
 			return &lack{requirement: i}
 		}
 	}
-	if taint := repelling(rule.Tolerate, cluster); taint != nil {
-		return &lack{requirement: len(rule.Require), taint: taint}
+	if taints := repelling(rule.Tolerate, cluster); len(taints) > 0 {
+		return &lack{requirement: len(rule.Require), taint: slices.Min(taints)}
 	}
 	if rule.Spread != nil {
 		if _, ok := domain(rule.Spread, cluster); !ok {
@@ -343,8 +343,8 @@ func lacks(rule *placementv1.Rule, object, cluster map[string]any) *lack {
 	return nil
 }
 
-// repelling returns the first taint of a cluster that repels the object; nil for none.
-func repelling(tolerations []placementv1.RuleToleration, cluster map[string]any) map[string]any {
+// repelling returns the texts of the taints of a cluster that repel the object.
+func repelling(tolerations []placementv1.RuleToleration, cluster map[string]any) (out []string) {
 	taints, _ := cluster["taints"].([]any)
 	for _, item := range taints {
 		taint, _ := item.(map[string]any)
@@ -357,10 +357,17 @@ func repelling(tolerations []placementv1.RuleToleration, cluster map[string]any)
 		if !slices.ContainsFunc(tolerations, func(t placementv1.RuleToleration) bool {
 			return (t.Key == "" || t.Key == key) && (t.Effect == "" || t.Effect == effect) && (t.Operator == "Exists" || t.Value == value)
 		}) {
-			return taint
+			text := key
+			if value != "" {
+				text += "=" + value
+			}
+			if effect != "" {
+				text += ":" + effect
+			}
+			out = append(out, text)
 		}
 	}
-	return nil
+	return out
 }
 
 // setScores sets the scores of all eligible clusters: the sum of the weights of the preferences that a cluster meets, and of its parts of

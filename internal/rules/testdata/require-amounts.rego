@@ -54,7 +54,7 @@ lacks_amounts[name] := found[0] if {
 		# spec.rules[0].require[4]
 		["with label release not at least 2" | count([1 | version(cluster.labels.release) >= [2, 0, 0]]) == 0],
 		# spec.rules[0].tolerate
-		["with a taint that is not tolerated" | name in repelled],
+		[concat("", ["with untolerated taint ", repelling(cluster)]) | name in repelled],
 	])
 }
 
@@ -69,6 +69,17 @@ repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
 	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
+}
+
+# The first taint of a cluster that repels objects.
+repelling(cluster) := min({taint_text(taint) |
+	some taint in cluster.taints
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
+})
+
+# A taint as a text, as in key=value:effect.
+taint_text(taint) := trim_suffix(sprintf("%v:%v", [labelled, object.get(taint, "effect", "")]), ":") if {
+	labelled := trim_suffix(sprintf("%v=%v", [object.get(taint, "key", ""), object.get(taint, "value", "")]), "=")
 }
 
 # The first three numbers of a version.

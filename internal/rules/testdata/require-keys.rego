@@ -59,7 +59,7 @@ lacks_keys[name] := found[0] if {
 		# spec.rules[0].require[5]
 		["with property 100% no" | cluster.properties["100%"] in {"no"}],
 		# spec.rules[0].tolerate
-		["with a taint that is not tolerated" | name in repelled],
+		[concat("", ["with untolerated taint ", repelling(cluster)]) | name in repelled],
 	])
 }
 
@@ -74,6 +74,17 @@ repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
 	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
+}
+
+# The first taint of a cluster that repels objects.
+repelling(cluster) := min({taint_text(taint) |
+	some taint in cluster.taints
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
+})
+
+# A taint as a text, as in key=value:effect.
+taint_text(taint) := trim_suffix(sprintf("%v:%v", [labelled, object.get(taint, "effect", "")]), ":") if {
+	labelled := trim_suffix(sprintf("%v=%v", [object.get(taint, "key", ""), object.get(taint, "value", "")]), "=")
 }
 
 # A value as a text. Inventories may have numbers and booleans.

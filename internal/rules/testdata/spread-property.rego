@@ -47,7 +47,7 @@ lacks_racks[name] := found[0] if {
 		# spec.rules[0]
 		["being deleted" | cluster.terminating],
 		# spec.rules[0].tolerate
-		["with a taint that is not tolerated" | name in repelled],
+		[concat("", ["with untolerated taint ", repelling(cluster)]) | name in repelled],
 		# spec.rules[0].spread
 		["without property rack" | count([1 | text(cluster.properties.rack)]) == 0],
 	])
@@ -91,6 +91,17 @@ repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
 	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
+}
+
+# The first taint of a cluster that repels objects.
+repelling(cluster) := min({taint_text(taint) |
+	some taint in cluster.taints
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
+})
+
+# A taint as a text, as in key=value:effect.
+taint_text(taint) := trim_suffix(sprintf("%v:%v", [labelled, object.get(taint, "effect", "")]), ":") if {
+	labelled := trim_suffix(sprintf("%v=%v", [object.get(taint, "key", ""), object.get(taint, "value", "")]), "=")
 }
 
 # A value as a text. Inventories may have numbers and booleans.

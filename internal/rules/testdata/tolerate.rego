@@ -43,7 +43,7 @@ lacks_plain[name] := found[0] if {
 		# spec.rules[0].require[0]
 		["with region not eu" | count([1 | cluster.region in {"eu"}]) == 0],
 		# spec.rules[0].tolerate
-		["with a taint that is not tolerated" | name in repelled],
+		[concat("", ["with untolerated taint ", repelling(cluster)]) | name in repelled],
 	])
 }
 
@@ -65,6 +65,13 @@ repelled_tolerant contains name if {
 	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 	not tolerated_tolerant(object.get(taint, "key", ""), object.get(taint, "value", ""), object.get(taint, "effect", ""))
 }
+
+# spec.rules[1].tolerate: the first taint of a cluster that is not tolerated.
+repelling_tolerant(cluster) := min({taint_text(taint) |
+	some taint in cluster.taints
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
+	not tolerated_tolerant(object.get(taint, "key", ""), object.get(taint, "value", ""), object.get(taint, "effect", ""))
+})
 
 # spec.rules[1].tolerate[0]
 tolerated_tolerant(key, _, _) if {
@@ -108,7 +115,7 @@ lacks_tolerant[name] := found[0] if {
 		# spec.rules[1]
 		["being deleted" | cluster.terminating],
 		# spec.rules[1].tolerate
-		["with a taint that is not tolerated" | name in repelled_tolerant],
+		[concat("", ["with untolerated taint ", repelling_tolerant(cluster)]) | name in repelled_tolerant],
 	])
 }
 
@@ -125,6 +132,13 @@ repelled_everything contains name if {
 	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
 	not tolerated_everything(object.get(taint, "key", ""), object.get(taint, "value", ""), object.get(taint, "effect", ""))
 }
+
+# spec.rules[2].tolerate: the first taint of a cluster that is not tolerated.
+repelling_everything(cluster) := min({taint_text(taint) |
+	some taint in cluster.taints
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
+	not tolerated_everything(object.get(taint, "key", ""), object.get(taint, "value", ""), object.get(taint, "effect", ""))
+})
 
 # spec.rules[2].tolerate[0]
 tolerated_everything(_, _, _) := true
@@ -154,7 +168,7 @@ lacks_everything[name] := found[0] if {
 		# spec.rules[2]
 		["being deleted" | cluster.terminating],
 		# spec.rules[2].tolerate
-		["with a taint that is not tolerated" | name in repelled_everything],
+		[concat("", ["with untolerated taint ", repelling_everything(cluster)]) | name in repelled_everything],
 	])
 }
 
@@ -169,6 +183,17 @@ repelled contains name if {
 	some name, cluster in data.clusters
 	some taint in cluster.taints
 	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
+}
+
+# The first taint of a cluster that repels objects.
+repelling(cluster) := min({taint_text(taint) |
+	some taint in cluster.taints
+	not object.get(taint, "effect", "") in {"PreferNoSchedule", "PreferNoSelect"}
+})
+
+# A taint as a text, as in key=value:effect.
+taint_text(taint) := trim_suffix(sprintf("%v:%v", [labelled, object.get(taint, "effect", "")]), ":") if {
+	labelled := trim_suffix(sprintf("%v=%v", [object.get(taint, "key", ""), object.get(taint, "value", "")]), "=")
 }
 
 # Why too few clusters are eligible: what they lack, the most frequent first, in at most five groups.
