@@ -115,6 +115,9 @@ func (m *mistakes) order(left, right ast.Expr) {
 	}
 }
 
+// invalidName matches what is not the name of a namespace, and no pattern for such names.
+var invalidName = regexp.MustCompile(`^[^*]*[^-a-z0-9*][^*]*$`)
+
 // wildcards finds names, namespaces, and labels that are compared with a pattern, which none of them can be.
 func (m *mistakes) wildcards(left, right ast.Expr) {
 	if _, ok := literal(left); ok {
@@ -131,6 +134,8 @@ func (m *mistakes) wildcards(left, right ast.Expr) {
 	for _, constant := range constants {
 		text, ok := literal(constant)
 		switch {
+		case ok && name == "object.metadata.namespace" && invalidName.MatchString(text):
+			m.add("%s is never %q: the name of a namespace consists of lower-case letters, digits, and hyphens", name, text)
 		case !ok || !strings.Contains(text, "*"):
 		case strings.Index(text, "*") == len(text)-1 && len(text) > 1:
 			m.add("%s is never %q, in which * stands for itself: write %s.startsWith(%q)", name, text, name, text[:len(text)-1])
