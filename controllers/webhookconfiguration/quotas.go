@@ -18,6 +18,7 @@ package webhookconfiguration
 
 import (
 	"context"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +42,9 @@ const (
 // quotaTimeout is the timeout of the quota webhook, in seconds. A request for a contended quota may take several
 // seconds.
 const quotaTimeout = 10
+
+// QuotaTimeout is the time in which the API server waits for the response of a webhook for quotas.
+const QuotaTimeout = quotaTimeout * time.Second
 
 // SubscribeQuotas registers f, which is called when the state of the rules of a quota or LimitedResource changes. f
 // must return quickly. Subscribe before the start.

@@ -199,7 +199,8 @@ func (o *Options) Bind(f *flag.FlagSet) {
 		"without a confirmation by the API server that it has the newest policies. Beyond it the replica is not Ready, and its webhooks return an error.")
 	f.Var((*nameList)(&o.PolicyReports), "policy-reports", "API groups of the policy reports in which the leader lists violations, "+
 		"openreports.io, wgpolicyk8s.io, or both, separated by commas; none if empty.")
-	f.DurationVar(&o.ReservationTTL, "quota-reservation-ttl", 65*time.Second,
+	o.ReservationTTL = 65 * time.Second
+	f.Var((*reservationTTL)(&o.ReservationTTL), "quota-reservation-ttl",
 		"How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
 	f.IntVar(&o.RemediationMaxConcurrent, "remediation-max-concurrent", 0, "How many existing objects Berth moves at the same time at most, "+
 		"for all policies together; 0 for no bound. An object is being moved from its patch until its rollout is complete.")
@@ -234,15 +235,33 @@ func (o *Options) checkElection() error {
 	return nil
 }
 
-// checkBounds refuses negative numbers and times. Its errors contain the names of the flags.
+// reservationTTL is the value of the flag --quota-reservation-ttl. It can't be as short as the time in which the API server waits for one
+// webhook, which every --request-timeout exceeds. Tests set shorter times in Options.
+type reservationTTL time.Duration
+
+// String implements flag.Value.
+func (t *reservationTTL) String() string { return time.Duration(*t).String() }
+
+// Set implements flag.Value.
+func (t *reservationTTL) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return err
+	}
+	if d <= webhookconfiguration.QuotaTimeout {
+		return fmt.Errorf("must be longer than the API server's --request-timeout, 1m by default, and than %s", webhookconfiguration.QuotaTimeout)
+	}
+	*t = reservationTTL(d)
+	return nil
+}
+
+// checkBounds refuses negative numbers. Its errors contain the names of the flags.
 func (o *Options) checkBounds() error {
 	switch {
 	case o.RemediationMaxConcurrent < 0:
 		return fmt.Errorf("--remediation-max-concurrent %d: must be 0, for no bound, or greater", o.RemediationMaxConcurrent)
 	case o.RemediationMaxPerMinute < 0:
 		return fmt.Errorf("--remediation-max-per-minute %d: must be 0, for no bound, or greater", o.RemediationMaxPerMinute)
-	case o.ReservationTTL < 0:
-		return fmt.Errorf("--quota-reservation-ttl %s: must be longer than the API server's --request-timeout", o.ReservationTTL)
 	}
 	return nil
 }

@@ -33,7 +33,9 @@ func TestOptionsAreChecked(t *testing.T) {
 		"NoRetry":             {args: "--leader-elect-retry-period=0", want: "--leader-elect-retry-period, which is 0s"},
 		"NegativeBound":       {args: "--remediation-max-concurrent=-1", want: "--remediation-max-concurrent -1: must be 0, for no bound, or greater"},
 		"NegativePace":        {args: "--remediation-max-per-minute=-1", want: "--remediation-max-per-minute -1: must be 0, for no bound, or greater"},
-		"NegativeTTL":         {args: "--quota-reservation-ttl=-1s", want: "--quota-reservation-ttl -1s: must be longer than the API server's --request-timeout"},
+		"NegativeTTL":         {args: "--quota-reservation-ttl=-1s", want: "must be longer than the API server's --request-timeout"},
+		"ShortTTL":            {args: "--quota-reservation-ttl=10s", want: "for flag -quota-reservation-ttl: must be longer than the API server's --request-timeout, 1m by default, and than 10s"},
+		"TTL":                 {args: "--quota-reservation-ttl=35s"},
 		"NoLeaseInParticular": {args: "--leader-elect-lease-duration=0", want: "--leader-elect-lease-duration 0s"},
 	}
 	for name, tc := range tests {
@@ -42,10 +44,7 @@ func TestOptionsAreChecked(t *testing.T) {
 			flags := flag.NewFlagSet("", flag.ContinueOnError)
 			flags.SetOutput(io.Discard)
 			o.Bind(flags)
-			if err := flags.Parse(strings.Fields(tc.args)); err != nil {
-				t.Fatal(err)
-			}
-			switch err := cmp.Or(o.checkElection(), o.checkBounds()); {
+			switch err := cmp.Or(flags.Parse(strings.Fields(tc.args)), o.checkElection(), o.checkBounds()); {
 			case err == nil && tc.want != "":
 				t.Errorf("no error, want %q", tc.want)
 			case err != nil && (tc.want == "" || !strings.Contains(err.Error(), tc.want)):
