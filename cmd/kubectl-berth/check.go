@@ -219,7 +219,8 @@ func completeValidator(cluster simulation.Cluster, options simulation.Options) *
 		out.Types = live.TypeChecker()
 	}
 	if _, served := cluster.Catalog().Exact(placementv1.GroupVersion.WithResource("placementpolicies")); served || !ok {
-		out.Policies = cluster.Policies
+		quotas := quotasOf{cluster: cluster}
+		out.Policies, out.Quotas = cluster.Policies, &watches.Quotas{Cache: quotas, Live: quotas}
 	}
 	return out
 }

@@ -108,7 +108,7 @@ func said(t *testing.T, world []*unstructured.Unstructured, manifest string) []s
 	}
 	v := c.policies
 	finder := &findings.Finder{
-		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, Nodes: v.Nodes, PriorityClasses: v.PriorityClasses,
+		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, Nodes: v.Nodes, PriorityClasses: v.PriorityClasses, Quotas: v.Quotas,
 		OwnNamespace: v.OwnNamespace, ClusterPredicates: v.ClusterPredicates, Templates: v.Templates,
 	}
 	matched, decided, err := decidedBy(t.Context(), cluster, options)
@@ -119,7 +119,8 @@ func said(t *testing.T, world []*unstructured.Unstructured, manifest string) []s
 	for _, f := range found {
 		// The status has the same condition for rules that decide nothing.
 		idle := matched >= 5 && !slices.ContainsFunc(strings.Split(f.Rule+","+f.Instead, ","), func(rule string) bool { return decided[rule] > 0 })
-		if f.Rule == "" || idle {
+		few := matched >= 5 && matched < int(f.Below)
+		if f.Rule == "" && f.Below == 0 || idle && f.Rule != "" || few {
 			out = append(out, "status: "+f.Text(p.Name))
 		}
 	}

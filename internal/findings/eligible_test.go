@@ -17,7 +17,6 @@ limitations under the License.
 package findings
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -157,34 +156,57 @@ func TestPercentages(t *testing.T) {
 	}
 }
 
-// TestOthers checks with which other policies no cluster is left.
-func TestOthers(t *testing.T) {
-	policyOf := func(name, rule, namespace string) placementv1.PlacementPolicy {
-		out := placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		out.Spec.Match.ResourceRules = []placementv1.ResourceRule{{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}}}
-		out.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": namespace}}
-		out.Spec.Rules = []placementv1.Rule{ruleFrom(t, rule)}
-		return out
-	}
-	const us = "require: [{field: region, operator: In, values: [us]}]"
-	dry := policyOf("b", us, "prod")
-	dry.Spec.Mode = placementv1.ModeDryRun
+// TestMissingValues checks which rules deny objects without a label or annotation whose value they take.
+func TestMissingValues(t *testing.T) {
+	const label, annotation = "require: [{label: level, operator: Gte, valueFrom: {label: level}}]", "require: [{field: name, operator: In, valueFrom: {annotation: a/b}}]"
+	levels := placementv1.Match{ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "level", Operator: metav1.LabelSelectorOpExists}}}}
+	conditions := placementv1.Match{MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "a", Expression: "has(object.metadata.annotations)"}}}
 	for name, test := range map[string]struct {
-		other placementv1.PlacementPolicy
+		rules []string
+		match placementv1.Match
 		want  string
 	}{
-		"Contradiction":  {policyOf("b", us, "prod"), "spec.rules[0].require: no cluster meets these and the requirements of policy b, which matches the same objects"},
-		"OtherObjects":   {policyOf("b", us, "test"), ""},
-		"Overlap":        {policyOf("b", "require: [{field: region, operator: In, values: [us, eu]}]", "prod"), ""},
-		"Conditional":    {policyOf("b", us+", when: {expression: has(object.spec.replicas)}", "prod"), ""},
-		"OwnLastVersion": {policyOf("a", us, "prod"), ""},
-		"DryRun":         {dry, ""},
+		"Label":       {[]string{label}, placementv1.Match{}, "spec.rules[0].require[0].valueFrom: an object without label level is denied, because no cluster meets the requirement"},
+		"Annotation":  {[]string{annotation}, levels, "an object without annotation a/b is denied"},
+		"Default":     {[]string{"require: [{label: level, operator: Gte, valueFrom: {label: level, default: '0'}}]"}, placementv1.Match{}, ""},
+		"Reason":      {[]string{"require: [{label: level, operator: Gte, valueFrom: {label: level}, reason: no level}]"}, placementv1.Match{}, ""},
+		"Message":     {[]string{annotation + ", message: '{name} must name its cluster in a/b'"}, placementv1.Match{}, ""},
+		"Matched":     {[]string{label}, levels, ""},
+		"Conditional": {[]string{annotation}, conditions, ""},
+		"Selected":    {[]string{annotation + ", when: {annotations: [{key: a/b, operator: Exists}]}"}, placementv1.Match{}, ""},
+		"Exempt":      {[]string{"when: {annotations: [{key: a/b, operator: DoesNotExist}]}, warn: add a/b", annotation}, placementv1.Match{}, ""},
+		"NextRule":    {[]string{annotation + ", otherwise: NextRule", "limit: 1"}, placementv1.Match{}, ""},
+		"Values":      {[]string{"require: [{label: level, operator: Gte, values: ['1']}]"}, placementv1.Match{}, ""},
 	} {
-		f := &Finder{Policies: func(context.Context) ([]placementv1.PlacementPolicy, error) {
-			return []placementv1.PlacementPolicy{test.other}, nil
-		}}
-		spec := policyOf("a", "require: [{field: region, operator: In, values: [eu]}]", "prod").Spec
-		if got := f.findingsOfOthers(t.Context(), "a", spec); !finds(got, test.want) {
+		m, errs := match.New(test.match, matchPath)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		spec := placementv1.PlacementPolicySpec{}
+		for _, text := range test.rules {
+			spec.Rules = append(spec.Rules, ruleFrom(t, text))
+		}
+		if got := findingsOfMissingValues(spec, m); !finds(got, test.want) {
+			t.Errorf("%s: got %+v, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestNamespaceLabel checks which object selectors are meant to select a namespace.
+func TestNamespaceLabel(t *testing.T) {
+	f := &Finder{Namespaces: labelled{"shop": nil, "pay": nil}}
+	for name, test := range map[string]struct {
+		selector *metav1.LabelSelector
+		want     string
+	}{
+		"Name":      {&metav1.LabelSelector{MatchLabels: map[string]string{"namespace": "shop"}}, "spec.match.objectSelector: objects do not have the name of their namespace, such as shop, in the label namespace"},
+		"OneOf":     {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "namespace", Operator: metav1.LabelSelectorOpIn, Values: []string{"x", "pay"}}}}, "such as pay"},
+		"Other":     {&metav1.LabelSelector{MatchLabels: map[string]string{"namespace": "tenant-a"}}, ""},
+		"OtherKey":  {&metav1.LabelSelector{MatchLabels: map[string]string{"team": "shop"}}, ""},
+		"Excluded":  {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "namespace", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"shop"}}}}, ""},
+		"NoneAtAll": {nil, ""},
+	} {
+		if got := f.findingsOfNamespaceLabel(t.Context(), placementv1.Match{ObjectSelector: test.selector}); !finds(got, test.want) {
 			t.Errorf("%s: got %+v, want %q", name, got, test.want)
 		}
 	}

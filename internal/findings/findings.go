@@ -64,6 +64,9 @@ type Finding struct {
 	// Instead names the rules that may decide objects that Rule selects in its place, joined by commas. The finding holds only while they
 	// decide none, either.
 	Instead string
+	// Below is the number of matched objects below which the finding holds, if it holds only while the policy matches many and fewer than
+	// that; 0 for other findings.
+	Below int32
 }
 
 // Text returns the message with the position in the file of a policy of that name.
@@ -151,6 +154,8 @@ type Finder struct {
 	Nodes Nodes
 	// PriorityClasses lists the priority classes. If it is nil, they are not compared.
 	PriorityClasses Classes
+	// Quotas reads LimitedResources and quotas. If it is nil, they are not compared.
+	Quotas Quotas
 	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is matched; "" for none.
 	OwnNamespace string
 	// ClusterPredicates lists the manager's predicates that evaluate clusters.
@@ -195,7 +200,7 @@ func (f *Finder) All(ctx context.Context, name string, spec placementv1.Placemen
 		return nil, false
 	}
 	out := slices.Concat(f.match(ctx, spec.Match, matcher), f.Stages(ctx, name, spec, matcher), f.Policy(ctx, Policy{name, spec, matcher, module, binding}),
-		f.findingsOfIdleRules(ctx, spec, matcher))
+		f.findingsOfIdleRules(ctx, spec, matcher), findingsOfUnavailable(spec))
 	namespaces = len(module.Keyed) > 0 || spec.Rollout != nil && len(spec.Rollout.Stages) > 0 || matcher.SelectsNamespaces() ||
 		slices.ContainsFunc(spec.Rules, func(r placementv1.Rule) bool {
 			return r.When != nil && (r.When.NamespaceSelector != nil || r.When.ObjectSelector != nil)
@@ -217,7 +222,9 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 		f.findingsOfTypes(spec, m, module), f.findingsOfGaps(spec, m, module), findingsOfCopies(spec, m, module), f.findingsOfKinds(m, module),
 		findingsOfAbsentLabels(m, module), findingsOfNeededKeys(m, module), findingsOfUnused(module),
 		f.findingsOfConstants(ctx, spec.WithDefaults(), module, p.Binding), f.findingsOfNodes(ctx, spec, module), f.findingsOfClasses(ctx, spec, module),
-		f.findingsOfWhen(ctx, spec, m), findingsOfExpressions(ctx, spec, m), f.findingsOfOthers(ctx, p.Name, spec),
+		f.findingsOfLimits(ctx, spec, m, module),
+		f.findingsOfWhen(ctx, spec, m), findingsOfExpressions(ctx, spec, m),
+		findingsOfMissingValues(spec, m), f.findingsOfOthers(ctx, p.Name, spec),
 		findingsOfPredicates(module, f.ClusterPredicates), findingsOfVolatile(spec), findingsOfGeneratedNames(spec, m))
 	if !module.FromRules() {
 		return out

@@ -20,6 +20,9 @@ import (
 	"context"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/absent"
 	"github.com/berth-dev/berth/internal/match"
@@ -64,7 +67,11 @@ func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Mat
 		out = append(out, mistake("%s has no effect: the types that the policy matches are in no namespace, and all of their objects are matched. "+
 			"Use objectSelector or matchConditions", path.Child("namespaceSelector")))
 	}
-	if f.Namespaces == nil || coverage.ClusterScoped || !m.SelectsNamespaces() {
+	if f.Namespaces == nil || coverage.ClusterScoped {
+		return out
+	}
+	out = append(out, f.findingsOfNamespaceLabel(ctx, spec)...)
+	if !m.SelectsNamespaces() {
 		return out
 	}
 	namespaces, err := f.Namespaces.All(ctx)
@@ -80,6 +87,40 @@ func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Mat
 		return append(out, notice("%s selects none of the namespaces that there are%s", path.Child("namespaceSelector"), why))
 	}
 	return append(out, advices(problems)...)
+}
+
+// findingsOfNamespaceLabel finds an object selector that requires the name of an existing namespace in the label namespace, which objects
+// do not have by themselves.
+func (f *Finder) findingsOfNamespaceLabel(ctx context.Context, spec placementv1.Match) []Finding {
+	const label = "namespace"
+	if spec.ObjectSelector == nil {
+		return nil
+	}
+	var wanted []string
+	if value, ok := spec.ObjectSelector.MatchLabels[label]; ok {
+		wanted = append(wanted, value)
+	}
+	for _, r := range spec.ObjectSelector.MatchExpressions {
+		if r.Key == label && r.Operator == metav1.LabelSelectorOpIn {
+			wanted = append(wanted, r.Values...)
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	namespaces, err := f.Namespaces.All(ctx)
+	if err != nil {
+		// The comparison with namespace selectors reports the error.
+		return nil
+	}
+	for name := range namespaces {
+		if slices.Contains(wanted, name) {
+			return []Finding{advice("%s: objects do not have the name of their namespace, such as %s, in the label namespace by themselves. To match the objects "+
+				"of a namespace, select it in %s by the label %s", matchPath.Child("objectSelector"), wanted[slices.Index(wanted, name)],
+				matchPath.Child("namespaceSelector"), corev1.LabelMetadataName)}
+		}
+	}
+	return nil
 }
 
 // findingsOfWhen finds values in the namespace selectors of rules that no namespace has which the policy matches.

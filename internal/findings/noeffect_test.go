@@ -20,6 +20,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
@@ -50,5 +52,29 @@ func TestVolatile(t *testing.T) {
 				t.Errorf("findings %v", found)
 			}
 		})
+	}
+}
+
+// TestUnavailable checks which numbers of unavailable objects may be percentages, and for how many objects they are.
+func TestUnavailable(t *testing.T) {
+	for name, test := range map[string]struct {
+		of    *intstr.IntOrString
+		want  string
+		below int32
+	}{
+		"Percentage": {new(intstr.FromString("25%")), "", 0},
+		"Number":     {new(intstr.FromInt32(25)), `spec.remediation.budget.maxUnavailable: all objects may be unavailable at the same time, because the policy matches fewer than 25. For a percentage, write "25%"`, 13},
+		"One":        {new(intstr.FromInt32(1)), "", 0},
+		"Uneven":     {new(intstr.FromInt32(24)), "", 0},
+		"Default":    {nil, "", 0},
+	} {
+		spec := placementv1.PlacementPolicySpec{Remediation: placementv1.Remediation{Budget: &placementv1.RemediationBudget{MaxUnavailable: test.of}}}
+		got := findingsOfUnavailable(spec)
+		if !finds(got, test.want) || len(got) == 1 && got[0].Below != test.below {
+			t.Errorf("%s: got %+v, want %q below %d", name, got, test.want, test.below)
+		}
+	}
+	if got := findingsOfUnavailable(placementv1.PlacementPolicySpec{}); len(got) > 0 {
+		t.Errorf("without a budget: got %+v", got)
 	}
 }

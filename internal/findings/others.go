@@ -17,7 +17,10 @@ limitations under the License.
 package findings
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -25,28 +28,96 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-// findingsOfOthers finds other policies with which the policy leaves no cluster to objects that both match. It compares policies with a
-// single rule that applies to all objects.
+// findingsOfOthers finds what a policy and another one do together to objects that both match: no cluster is left to them, or a value that
+// one of the policies sets has no effect. It compares rules that apply to all objects.
 func (f *Finder) findingsOfOthers(ctx context.Context, name string, spec placementv1.PlacementPolicySpec) []Finding {
-	if f.Policies == nil || !requiresAlways(spec.WithDefaults()) {
+	spec = spec.WithDefaults()
+	if f.Policies == nil || !requiresAlways(spec) && len(setAlways(spec)) == 0 {
 		return nil
 	}
 	others, err := f.Policies(ctx)
 	if err != nil {
-		return []Finding{notice("cannot check that other policies leave clusters to what this one matches: %v", err)}
+		return []Finding{notice("cannot compare the policy with other policies: %v", err)}
 	}
 	var out []Finding
 	for _, other := range others {
 		theirs := other.Spec.WithDefaults()
-		if other.Name == name || other.DeletionTimestamp != nil || !requiresAlways(theirs) || !matchTogether(spec.Match, theirs.Match) {
+		if other.Name == name || other.DeletionTimestamp != nil || !matchTogether(spec.Match, theirs.Match) {
 			continue
 		}
-		if both := slices.Concat(spec.Rules[0].Require, theirs.Rules[0].Require); !rules.CanBeMet(both) {
+		if requiresAlways(spec) && requiresAlways(theirs) && !rules.CanBeMet(slices.Concat(spec.Rules[0].Require, theirs.Rules[0].Require)) {
 			out = append(out, advice("spec.rules[0].require: no cluster meets these and the requirements of policy %s, which matches the same objects: "+
 				"they are denied, because an object gets the clusters that all policies allow. Change one of the policies, or what it matches", other.Name))
 		}
+		out = append(out, findingsOfSettings(name, spec, other.Name, theirs)...)
 	}
 	return out
+}
+
+// setAlways returns the values that the first rule of an enforced policy sets on each object that the policy matches, by their fields.
+func setAlways(spec placementv1.PlacementPolicySpec) map[string]string {
+	if spec.Mode != placementv1.ModeEnforce || len(spec.Rules) == 0 || spec.Rules[0].When != nil || spec.Rules[0].Set == nil ||
+		spec.Rules[0].Otherwise == placementv1.RuleOtherwiseNextRule {
+		return nil
+	}
+	set, out := spec.Rules[0].Set, map[string]string{}
+	for key, value := range set.Labels {
+		out["labels["+key+"]"] = string(value)
+	}
+	for key, value := range set.Annotations {
+		out["annotations["+key+"]"] = string(value)
+	}
+	for key, value := range set.NodeSelector {
+		out["nodeSelector["+key+"]"] = string(value)
+	}
+	if set.PriorityClassName != "" {
+		out["priorityClassName"] = set.PriorityClassName
+	}
+	if set.SchedulerName != "" {
+		out["schedulerName"] = set.SchedulerName
+	}
+	return out
+}
+
+// findingsOfSettings finds fields that two policies set to different values on objects that both match. If their priorities differ, an
+// author may mean the value of the lower one for other objects, so that there must be none.
+func findingsOfSettings(name string, spec placementv1.PlacementPolicySpec, otherName string, other placementv1.PlacementPolicySpec) []Finding {
+	ours, theirs := setAlways(spec), setAlways(other)
+	wins := cmp.Or(cmp.Compare(spec.Priority, other.Priority), cmp.Compare(otherName, name)) > 0
+	switch {
+	case spec.Priority > other.Priority && !matchesWithin(other.Match, spec.Match), spec.Priority < other.Priority && !matchesWithin(spec.Match, other.Match):
+		return nil
+	}
+	why := fmt.Sprintf("spec.priority of both is %d, and the name that sorts first wins. Set one of them", spec.Priority)
+	if spec.Priority != other.Priority {
+		why = fmt.Sprintf("spec.priority is %d here, and %d there. Change one of them", spec.Priority, other.Priority)
+	}
+	winner := "the value of policy " + otherName
+	if wins {
+		winner = "the value here"
+	}
+	var out []Finding
+	for _, field := range slices.Sorted(maps.Keys(ours)) {
+		if value, both := theirs[field]; both && value != ours[field] {
+			out = append(out, advice("spec.rules[0].set.%s: policy %s sets it to %q on objects that both policies match, and they get %s: %s, or set the field "+
+				"in one of the policies", field, otherName, value, winner, why))
+		}
+	}
+	return out
+}
+
+// matchesWithin reports whether each object that matches narrow is certain to match wide, too.
+func matchesWithin(narrow, wide placementv1.Match) bool {
+	within := func(few, many []string) bool {
+		return slices.Contains(many, "*") || !slices.ContainsFunc(few, func(s string) bool { return !slices.Contains(many, s) })
+	}
+	return len(wide.MatchConditions) == 0 && match.SelectorImplies(narrow.NamespaceSelector, wide.NamespaceSelector) &&
+		match.SelectorImplies(narrow.ObjectSelector, wide.ObjectSelector) &&
+		!slices.ContainsFunc(narrow.ResourceRules, func(x placementv1.ResourceRule) bool {
+			return !slices.ContainsFunc(wide.ResourceRules, func(y placementv1.ResourceRule) bool {
+				return within(x.APIGroups, y.APIGroups) && within(x.APIVersions, y.APIVersions) && within(x.Resources, y.Resources)
+			})
+		})
 }
 
 // requiresAlways reports whether a policy gives each object that it matches clusters by the same requirements, which can be met.

@@ -27,6 +27,7 @@ import (
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -649,6 +650,8 @@ type setting struct {
 	at place
 	// field is the field of a pod spec, and key the key in it; empty for a field without keys.
 	field, key, value string
+	// namespaces selects the namespaces in which the policy sets it.
+	namespaces *metav1.LabelSelector
 }
 
 // settings returns the constant scheduling fields that the rules or the Rego of a policy set.
@@ -657,19 +660,24 @@ func settings(spec placementv1.PlacementPolicySpec, module *policy.Module) (out 
 		if rule.Set == nil {
 			continue
 		}
-		path := specPath.Child("rules").Index(i).Child("set")
+		path, namespaces := specPath.Child("rules").Index(i).Child("set"), &metav1.LabelSelector{}
+		if rule.When != nil && rule.When.NamespaceSelector != nil {
+			namespaces = rule.When.NamespaceSelector
+		}
 		for _, label := range slices.Sorted(maps.Keys(rule.Set.NodeSelector)) {
-			out = append(out, setting{placeOf(path.Child("nodeSelector").Key(label)), podscheduling.NodeSelector, label, string(rule.Set.NodeSelector[label])})
+			out = append(out, setting{
+				placeOf(path.Child("nodeSelector").Key(label)), podscheduling.NodeSelector, label, string(rule.Set.NodeSelector[label]), namespaces,
+			})
 		}
 		if name := rule.Set.PriorityClassName; name != "" {
-			out = append(out, setting{placeOf(path.Child("priorityClassName")), podscheduling.PriorityClassName, "", name})
+			out = append(out, setting{placeOf(path.Child("priorityClassName")), podscheduling.PriorityClassName, "", name, namespaces})
 		}
 	}
 	if module.FromRules() || module.Remote != nil {
 		return out
 	}
 	for _, c := range lint.SchedulingConstants(module.Compiler) {
-		s := setting{at: place{Position: c.Position}, field: c.Path[0], value: c.Value}
+		s := setting{at: place{Position: c.Position}, field: c.Path[0], value: c.Value, namespaces: &metav1.LabelSelector{}}
 		if len(c.Path) > 1 {
 			s.key = c.Path[1]
 		}

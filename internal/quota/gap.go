@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -63,6 +64,27 @@ func (e *Evaluators) CoverageGap(limit *placementv1.LimitedResource, q placement
 		}
 	}
 	return ""
+}
+
+// LimitsClass reports whether a LimitedResource denies pods of a priority class unless a quota covers the class.
+func LimitsClass(spec *placementv1.LimitedResourceSpec, class string) bool {
+	return spec.APIGroup == "" && spec.Resource == pods.Resource && slices.ContainsFunc(spec.MatchScopes, func(r placementv1.ScopeRequirement) bool {
+		return r.ScopeName == corev1.ResourceQuotaScopePriorityClass && matchesClass(r, class)
+	})
+}
+
+// CoversClass reports whether a quota covers pods of a priority class in a namespace with the labels of.
+func CoversClass(q placementv1.Quota, class, namespace string, of map[string]string) bool {
+	if cluster, ok := q.(*placementv1.ClusterScopedQuota); ok {
+		if selector, err := NamespaceSelector(cluster.Spec.NamespaceSelector); err != nil || !selector.Matches(labels.Set(of)) {
+			return false
+		}
+	} else if q.GetNamespace() != namespace {
+		return false
+	}
+	return enforces(q.QuotaSpec()) && slices.ContainsFunc(requirements(q.QuotaSpec()), func(r placementv1.ScopeRequirement) bool {
+		return r.ScopeName == corev1.ResourceQuotaScopePriorityClass && matchesClass(r, class)
+	})
 }
 
 func enforces(spec *placementv1.QuotaSpec) bool {

@@ -72,9 +72,12 @@ func (s *setter) idle(found findings.Finding) bool {
 	return known && number(s.out.Matched) >= manyObjects
 }
 
-// holding returns the findings without those about rules that decide objects, or of which it is not known.
+// holding returns the findings without those that do not hold for the matched objects, or of which it is not known.
 func (s *setter) holding(t *TypeState) *TypeState {
 	out := *t
-	out.Others = slices.DeleteFunc(slices.Clone(t.Others), func(found findings.Finding) bool { return found.Rule != "" && !s.idle(found) })
+	out.Others = slices.DeleteFunc(slices.Clone(t.Others), func(found findings.Finding) bool {
+		matched := number(s.out.Matched)
+		return found.Rule != "" && !s.idle(found) || found.Below > 0 && (matched < manyObjects || matched >= found.Below)
+	})
 	return &out
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/findings"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/status"
 )
@@ -62,5 +63,17 @@ func TestWaitsFor(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+}
+
+// TestFindingsOfCounts checks that a finding that depends on the number of matched objects is in the status while it holds.
+func TestFindingsOfCounts(t *testing.T) {
+	f := sound()
+	f.Types = &status.TypeState{Others: []findings.Finding{{Message: "too many", Below: 9}}}
+	for matched, want := range map[int]int{0: 0, 4: 0, 5: 1, 8: 1, 9: 0} {
+		f.Report.Matched = matched
+		if got := status.Compute(placementv1.PlacementPolicyStatus{}, f).Findings; len(got) != want {
+			t.Errorf("%d matched objects: findings %v, want %d", matched, got, want)
+		}
 	}
 }

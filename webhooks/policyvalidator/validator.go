@@ -103,6 +103,8 @@ type Validator struct {
 	Groups func(except string) []string
 	// Policies returns all policies. If it is nil, they are not compared with each other.
 	Policies func(ctx context.Context) ([]placementv1.PlacementPolicy, error)
+	// Quotas reads LimitedResources and quotas. If it is nil, the classes that policies set are not compared with them.
+	Quotas findings.Quotas
 	// Templates finds the pod templates of kinds; nil for the built-in kinds.
 	Templates *workload.Templates
 	// Compiler compiles within a deadline. If it is nil, there is none.
@@ -293,7 +295,8 @@ func sourceField(spec placementv1.PlacementPolicySpec) string {
 func (v *Validator) finder() *findings.Finder {
 	return &findings.Finder{
 		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, Nodes: v.Nodes, PriorityClasses: v.PriorityClasses,
-		OwnNamespace: v.OwnNamespace, ClusterPredicates: v.ClusterPredicates, Groups: v.Groups, Policies: v.Policies, Templates: v.Templates, Compiler: v.Compiler,
+		OwnNamespace: v.OwnNamespace, ClusterPredicates: v.ClusterPredicates, Groups: v.Groups, Policies: v.Policies, Quotas: v.Quotas,
+		Templates: v.Templates, Compiler: v.Compiler,
 	}
 }
 

@@ -1,0 +1,111 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package findings
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/podscheduling"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/quota"
+)
+
+// Quotas reads LimitedResources, and the quotas that cover what they limit.
+type Quotas interface {
+	// Limits returns all LimitedResources. Callers must not modify them.
+	Limits(ctx context.Context) ([]placementv1.LimitedResource, error)
+	// All returns all quotas. Callers must not modify them.
+	All(ctx context.Context) ([]placementv1.Quota, error)
+}
+
+// findingsOfLimits finds priority classes that a policy sets, and that a LimitedResource denies to the pods of all namespaces that both
+// select, because no quota covers the class in one of them.
+func (f *Finder) findingsOfLimits(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
+	classes := slices.DeleteFunc(settings(spec, module), func(s setting) bool { return s.field != podscheduling.PriorityClassName })
+	if f.Quotas == nil || f.Namespaces == nil || spec.WithDefaults().Mode != placementv1.ModeEnforce || len(classes) == 0 {
+		return nil
+	}
+	failed := func(err error) []Finding {
+		return []Finding{notice("cannot check that quotas cover the priority class: %v", err)}
+	}
+	limits, err := f.Quotas.Limits(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	var quotas []placementv1.Quota
+	var out []Finding
+	for _, s := range classes {
+		for i := range limits {
+			if !quota.LimitsClass(&limits[i].Spec, s.value) {
+				continue
+			}
+			if quotas == nil {
+				if quotas, err = f.Quotas.All(ctx); err != nil {
+					return failed(err)
+				}
+			}
+			namespace, err := f.uncovered(ctx, s, m, &limits[i], quotas)
+			if err != nil {
+				return failed(err)
+			}
+			if namespace != "" {
+				out = append(out, s.at.finding(Advice, fmt.Sprintf("LimitedResource %s denies each pod of class %s in namespace %s, because no enforced quota "+
+					"covers the class there. Create a quota whose scopeSelector has the class, or set another one", limits[i].Name, s.value, namespace)))
+			}
+		}
+	}
+	return out
+}
+
+// uncovered returns the first namespace in which the policy sets a class, the limit denies it, and no quota covers it. It returns "" if
+// there is none, or if a quota covers the class in another one.
+func (f *Finder) uncovered(ctx context.Context, s setting, m *match.Matcher, limit *placementv1.LimitedResource, quotas []placementv1.Quota) (string, error) {
+	limited, err := quota.NamespaceSelector(limit.Spec.NamespaceSelector)
+	if err != nil {
+		// The API server refuses it.
+		return "", nil //nolint:nilerror // There is no such LimitedResource.
+	}
+	decided, err := metav1.LabelSelectorAsSelector(s.namespaces)
+	if err != nil {
+		return "", nil //nolint:nilerror // The error is told of the field itself.
+	}
+	namespaces, err := f.Namespaces.All(ctx)
+	if err != nil {
+		return "", err
+	}
+	var first string
+	for name, of := range namespaces {
+		set := labels.Set(of)
+		if match.IsProtectedNamespace(name, f.OwnNamespace) || !m.SelectsNamespace(name, of) || !decided.Matches(set) || !limited.Matches(set) {
+			continue
+		}
+		if slices.ContainsFunc(quotas, func(q placementv1.Quota) bool { return quota.CoversClass(q, s.value, name, of) }) {
+			return "", nil
+		}
+		if first == "" || name < first {
+			first = name
+		}
+	}
+	return first, nil
+}

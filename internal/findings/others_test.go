@@ -1,0 +1,110 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package findings
+
+import (
+	"context"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// policyOf returns a policy with one rule for the Deployments of the namespaces with a label.
+func policyOf(t *testing.T, name, rule, namespace string) placementv1.PlacementPolicy {
+	t.Helper()
+	out := placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	out.Spec.Match.ResourceRules = []placementv1.ResourceRule{{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}}}
+	out.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": namespace}}
+	out.Spec.Rules = []placementv1.Rule{ruleFrom(t, rule)}
+	return out
+}
+
+// only returns what lists one policy.
+func only(p placementv1.PlacementPolicy) func(context.Context) ([]placementv1.PlacementPolicy, error) {
+	return func(context.Context) ([]placementv1.PlacementPolicy, error) {
+		return []placementv1.PlacementPolicy{p}, nil
+	}
+}
+
+// TestPoliciesThatLeaveNoCluster checks with which other policies no cluster is left.
+func TestPoliciesThatLeaveNoCluster(t *testing.T) {
+	const us = "require: [{field: region, operator: In, values: [us]}]"
+	dry := policyOf(t, "b", us, "prod")
+	dry.Spec.Mode = placementv1.ModeDryRun
+	for name, test := range map[string]struct {
+		other placementv1.PlacementPolicy
+		want  string
+	}{
+		"Contradiction":  {policyOf(t, "b", us, "prod"), "spec.rules[0].require: no cluster meets these and the requirements of policy b, which matches the same objects"},
+		"OtherObjects":   {policyOf(t, "b", us, "test"), ""},
+		"Overlap":        {policyOf(t, "b", "require: [{field: region, operator: In, values: [us, eu]}]", "prod"), ""},
+		"Conditional":    {policyOf(t, "b", us+", when: {expression: has(object.spec.replicas)}", "prod"), ""},
+		"OwnLastVersion": {policyOf(t, "a", us, "prod"), ""},
+		"DryRun":         {dry, ""},
+	} {
+		f := &Finder{Policies: only(test.other)}
+		spec := policyOf(t, "a", "require: [{field: region, operator: In, values: [eu]}]", "prod").Spec
+		if got := f.findingsOfOthers(t.Context(), "a", spec); !finds(got, test.want) {
+			t.Errorf("%s: got %+v, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestPoliciesThatSetAField checks which of two policies that set a field to different values is said to win, and when nothing is said.
+func TestPoliciesThatSetAField(t *testing.T) {
+	const gold, silver = "set: {labels: {tier: gold}, priorityClassName: gold}", "set: {labels: {tier: silver}}"
+	change := func(p placementv1.PlacementPolicy, change func(*placementv1.PlacementPolicySpec)) placementv1.PlacementPolicy {
+		change(&p.Spec)
+		return p
+	}
+	wide := func(s *placementv1.PlacementPolicySpec) { s.Match.NamespaceSelector = nil }
+	priority := func(n int32) func(*placementv1.PlacementPolicySpec) {
+		return func(s *placementv1.PlacementPolicySpec) { s.Priority = n }
+	}
+	ours := policyOf(t, "b", silver, "prod")
+	for name, test := range map[string]struct {
+		other, policy placementv1.PlacementPolicy
+		want          string
+	}{
+		"FirstName": {policyOf(t, "a", gold, "prod"), ours, `spec.rules[0].set.labels[tier]: policy a sets it to "gold" on objects that both policies match, ` +
+			"and they get the value of policy a: spec.priority of both is 0, and the name that sorts first wins. Set one of them, or set the field in one of the policies"},
+		"LastName":      {policyOf(t, "c", gold, "prod"), ours, "and they get the value here: spec.priority of both is 0"},
+		"Higher":        {change(policyOf(t, "a", gold, "prod"), priority(-1)), ours, "and they get the value here: spec.priority is 0 here, and -1 there"},
+		"Lower":         {change(policyOf(t, "c", gold, "prod"), priority(1)), ours, "and they get the value of policy c: spec.priority is 0 here, and 1 there"},
+		"Template":      {policyOf(t, "a", "set: {labels: {tier: '{namespace}'}}", "prod"), ours, `sets it to "{namespace}"`},
+		"Wider":         {change(policyOf(t, "a", gold, "prod"), wide), ours, "labels[tier]"},
+		"HigherIsWider": {change(change(policyOf(t, "a", gold, "prod"), wide), priority(1)), ours, "they get the value of policy a"},
+		"Class": {policyOf(t, "a", gold, "prod"), policyOf(t, "b", "set: {labels: {tier: gold}, priorityClassName: silver}", "prod"),
+			"spec.rules[0].set.priorityClassName"},
+		// A policy of higher priority makes an exception from another one.
+		"Exception":    {change(policyOf(t, "a", gold, "prod"), wide), change(ours, priority(1)), ""},
+		"Excepted":     {change(policyOf(t, "c", gold, "prod"), priority(1)), change(ours, wide), ""},
+		"Same":         {policyOf(t, "a", silver, "prod"), ours, ""},
+		"OtherObjects": {policyOf(t, "a", gold, "test"), ours, ""},
+		"OtherKey":     {policyOf(t, "a", "set: {labels: {level: gold}}", "prod"), ours, ""},
+		"Conditional":  {policyOf(t, "a", gold+", when: {expression: has(object.spec.replicas)}", "prod"), ours, ""},
+		"Itself":       {policyOf(t, "b", gold, "prod"), ours, ""},
+		"Warns":        {change(policyOf(t, "a", gold, "prod"), func(s *placementv1.PlacementPolicySpec) { s.Mode = placementv1.ModeWarn }), ours, ""},
+	} {
+		f := &Finder{Policies: only(test.other)}
+		if got := f.findingsOfOthers(t.Context(), "b", test.policy.Spec); !finds(got, test.want) {
+			t.Errorf("%s: got %+v, want %q", name, got, test.want)
+		}
+	}
+}
