@@ -545,8 +545,7 @@ func (s *search) innermost(ctx context.Context, rule placementv1.Rule, cluster s
 // isHelper reports whether a reason names a function that several rules use, which comes from no field.
 func isHelper(r Reason) bool { return r.Field == "spec.rules" }
 
-// repelling returns the first taint of a cluster that a rule does not tolerate, in the form of kubectl taint. It has no value if the policy
-// does not read values.
+// repelling returns the first taint of a cluster that a rule does not tolerate, in the form of kubectl taint.
 func (s *search) repelling(ctx context.Context, rule placementv1.Rule, cluster string) string {
 	taints, _ := s.inspection.Lookup(ctx, []string{"clusters", cluster, "taints"}).([]any)
 	for _, item := range taints {

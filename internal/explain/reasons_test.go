@@ -585,7 +585,7 @@ spec:
 		"TooFew": {
 			"  - {name: a, spread: {label: region, minClusters: 2}}\n",
 			map[string][]string{
-				"eu-1": {"does not tolerate the taint gpu:NoSchedule of the cluster"}, "eu-2": {"chooses no cluster that is being deleted"},
+				"eu-1": {"does not tolerate the taint gpu=true:NoSchedule of the cluster"}, "eu-2": {"chooses no cluster that is being deleted"},
 				"eu-3": {"chooses none: the cluster is eligible, and too few others are"},
 			}, nil,
 		},

@@ -25,6 +25,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -32,8 +33,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/test/budget"
 	"github.com/berth-dev/berth/test/framework"
 	"github.com/berth-dev/berth/test/mistakes"
+	"github.com/berth-dev/berth/test/mistakes/generated"
 	"github.com/berth-dev/berth/test/suite"
 )
 
@@ -129,6 +132,22 @@ var _ = Describe("What authors write", func() {
 		r := newRunner(f)
 		Expect(failures(r.all(ctx, correct, r.correct))).To(BeEmpty())
 	})
+
+	// It removes the clusters of the specs before it.
+	It("is not warned of where it is generated without a mistake", func(ctx SpecContext) {
+		var cases []generated.Case
+		for n := range uint64(budget.Size(8, 500)) {
+			cases = append(cases, generated.New(n+1))
+		}
+		w := newWorlds(ctx, f, cases)
+		var wrong []string
+		for n, c := range cases {
+			if said := w.said(ctx, c); len(said) > 0 {
+				wrong = append(wrong, fmt.Sprintf("seed %d: %s\n%s", n+1, strings.Join(said, "\n"), c.Manifest()))
+			}
+		}
+		Expect(strings.Join(wrong, "\n")).To(BeEmpty())
+	}, SpecTimeout(30*time.Minute))
 })
 
 // failures describes the entries that are not as their files have them.
