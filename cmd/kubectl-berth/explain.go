@@ -25,6 +25,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
@@ -38,7 +39,10 @@ const explainLong = `Explain why an object is placed as it is: the policies that
 and which one determines each annotation, label, and scheduling field.
 
 The command decides the object itself, by the same code as Berth, from what the API server has now. It reads with your
-rights and changes nothing. With --filename it explains objects that do not exist yet.`
+rights and changes nothing. With --filename it explains objects that do not exist yet.
+
+If you may not read policies, or what they read, the command shows what Berth recorded at an existing object: the values that policies have
+set, which policies these are, what was requested, and Events.`
 
 const explainExample = `  # Why is the Deployment web there?
   kubectl berth explain deployment/web -n shop
@@ -73,6 +77,9 @@ func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 
 func (o *explainOptions) run(ctx context.Context, args []string) error {
 	s, objects, err := o.selected(ctx, args)
+	if apierrors.IsForbidden(err) && len(args) > 0 && len(o.from) == 0 {
+		return o.explainRecorded(ctx, args, err)
+	}
 	if err != nil {
 		return err
 	}

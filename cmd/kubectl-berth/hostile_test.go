@@ -403,7 +403,8 @@ func TestHostileStructures(t *testing.T) {
 func TestEveryCommandIsHostile(t *testing.T) {
 	// These read an API server: see TestHostileReports. snapshot and console print nothing of objects; for the pages of the console, see
 	// its TestBrowser. For history, see TestHostileHistory.
-	tested := sets.New("kubectl berth history", "kubectl berth doctor", "kubectl berth cleanup", "kubectl berth approve", "kubectl berth snapshot", "kubectl berth console")
+	tested := sets.New("kubectl berth history", "kubectl berth doctor", "kubectl berth cleanup", "kubectl berth approve", "kubectl berth quotas",
+		"kubectl berth snapshot", "kubectl berth console")
 	root := newCommand(genericiooptions.NewTestIOStreamsDiscard())
 	for _, line := range hostileCommands {
 		if cmd, _, err := root.Find(strings.Fields(line)); err == nil {
@@ -440,6 +441,15 @@ func TestHostileReports(t *testing.T) {
 			if err := s.options.confirm(1, value); err == nil {
 				t.Error("confirmed")
 			}
+		},
+		"quotas": func(out io.Writer, value string) {
+			printQuotas(newPrinter(out), &namespaceQuotas{Namespace: value, Amounts: []limitedAmount{{Quota: value, Resource: value}}, Missing: []string{value}})
+		},
+		"explain": func(out io.Writer, value string) {
+			printRecorded(newPrinter(out), recordedAt{
+				Object: value, Values: []placement.Recorded{{Field: "labels", Key: value, Policy: value, Current: &value, Requested: &value}},
+				Events: []recordedEvent{{Reason: value, Message: value}}, Missing: []string{value},
+			})
 		},
 		"approve": func(out io.Writer, value string) {
 			o := &approveOptions{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}}

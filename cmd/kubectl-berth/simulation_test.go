@@ -641,6 +641,7 @@ func TestCheckRules(t *testing.T) {
     taints.*.effect
     taints.*.key
     taints.*.timeAdded
+    taints.*.value
     terminating
   Berth needs the right to list and watch these types.
 

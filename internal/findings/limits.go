@@ -17,6 +17,7 @@ limitations under the License.
 package findings
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -53,6 +54,8 @@ func (f *Finder) findingsOfLimits(ctx context.Context, spec placementv1.Placemen
 	if err != nil {
 		return failed(err)
 	}
+	// The findings are the same each time.
+	limits = slices.SortedFunc(slices.Values(limits), func(a, b placementv1.LimitedResource) int { return cmp.Compare(a.Name, b.Name) })
 	var quotas []placementv1.Quota
 	var out []Finding
 	for _, s := range classes {

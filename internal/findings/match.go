@@ -18,6 +18,7 @@ package findings
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -113,14 +114,14 @@ func (f *Finder) findingsOfNamespaceLabel(ctx context.Context, spec placementv1.
 		// The comparison with namespace selectors reports the error.
 		return nil
 	}
-	for name := range namespaces {
-		if slices.Contains(wanted, name) {
-			return []Finding{advice("%s: objects do not have the name of their namespace, such as %s, in the label namespace by themselves. To match the objects "+
-				"of a namespace, select it in %s by the label %s", matchPath.Child("objectSelector"), wanted[slices.Index(wanted, name)],
-				matchPath.Child("namespaceSelector"), corev1.LabelMetadataName)}
-		}
+	known := maps.Collect(namespaces)
+	i := slices.IndexFunc(wanted, func(name string) bool { _, exists := known[name]; return exists })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return []Finding{advice("%s: objects do not have the name of their namespace, such as %s, in the label namespace by themselves. To match the objects "+
+		"of a namespace, select it in %s by the label %s", matchPath.Child("objectSelector"), wanted[i], matchPath.Child("namespaceSelector"),
+		corev1.LabelMetadataName)}
 }
 
 // findingsOfWhen finds values in the namespace selectors of rules that no namespace has which the policy matches.

@@ -39,6 +39,8 @@ func (f *Finder) findingsOfOthers(ctx context.Context, name string, spec placeme
 	if err != nil {
 		return []Finding{notice("cannot compare the policy with other policies: %v", err)}
 	}
+	// The findings are the same each time.
+	others = slices.SortedFunc(slices.Values(others), func(a, b placementv1.PlacementPolicy) int { return cmp.Compare(a.Name, b.Name) })
 	var out []Finding
 	for _, other := range others {
 		theirs := other.Spec.WithDefaults()

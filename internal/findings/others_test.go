@@ -18,6 +18,7 @@ package findings
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,6 +64,20 @@ func TestPoliciesThatLeaveNoCluster(t *testing.T) {
 		if got := f.findingsOfOthers(t.Context(), "a", spec); !finds(got, test.want) {
 			t.Errorf("%s: got %+v, want %q", name, got, test.want)
 		}
+	}
+}
+
+// TestOrderOfOthers checks that the order in which policies are listed, which a cache changes, does not change the findings, so that the
+// status is not written again.
+func TestOrderOfOthers(t *testing.T) {
+	list := []placementv1.PlacementPolicy{policyOf(t, "a", "set: {labels: {tier: a}}", "prod"), policyOf(t, "c", "set: {labels: {tier: c}}", "prod")}
+	of := func() []Finding {
+		f := &Finder{Policies: func(context.Context) ([]placementv1.PlacementPolicy, error) { return slices.Clone(list), nil }}
+		return f.findingsOfOthers(t.Context(), "b", policyOf(t, "b", "set: {labels: {tier: b}}", "prod").Spec)
+	}
+	before := of()
+	if slices.Reverse(list); len(before) != 2 || !slices.Equal(before, of()) {
+		t.Errorf("%v, and in another order %v", before, of())
 	}
 }
 

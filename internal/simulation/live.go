@@ -108,7 +108,8 @@ func (l *Live) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, err
 	objects, err := l.List(ctx, placementv1.GroupVersion.WithResource("placementpolicies"), nil)
 	if apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("what policies decide is not known without them. An administrator can bind the ClusterRole "+
-			"berth-placementpolicy-viewer-role to you; until then, the Events of an object say what was decided of it: %w", err)
+			"berth-placementpolicy-viewer-role to you; until then, kubectl berth explain TYPE/NAME shows what is recorded at an object, and "+
+			"kubectl apply --dry-run=server -o yaml -f FILE what policies decide for a manifest: %w", err)
 	}
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("the API server has no PlacementPolicies: install Berth, or check the kubeconfig's context")

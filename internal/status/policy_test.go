@@ -46,6 +46,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/findings"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/analysis"
@@ -1041,6 +1042,14 @@ func TestEqualFactsEqualStatus(t *testing.T) {
 			maybe(func() { f.MatchedWatches = watches.State{} })
 			maybe(func() { f.Replicated = replicas{profiles: {Err: forbidden()}}.types() })
 			maybe(func() { f.State.Policy.Mode = placementv1.ModeWarn })
+			maybe(func() {
+				f.State.Policy.Rules, f.Report.Rules = []string{"a", "b"}, map[string]int{"a": r.IntN(2), "b": 1}
+			})
+			maybe(func() {
+				f.Types = &status.TypeState{Others: []findings.Finding{
+					{Message: "no cluster has it", Level: findings.Advice}, {Message: "decides nothing", Rule: "a"}, {Message: "few objects", Below: int32(r.IntN(9))},
+				}}
+			})
 			return f
 		}
 		first, second := r.Uint64(), r.Uint64()

@@ -110,7 +110,7 @@ serviceAccount: {annotations: {iam: role}}
 podDisruptionBudget: {minAvailable: 50%}
 networkPolicy: {webhookFrom: [{ipBlock: {cidr: 192.0.2.10/32}}], egress: [{to: [{ipBlock: {cidr: 10.0.0.1/32}}], ports: [{port: 6443, protocol: TCP}]}]}
 webhook: {url: "https://berth.example.com:9443", certManagement: external, tokenLifetime: 5m, clientCA: {configMap: api-server, names: [kube-apiserver, backup]}}
-rbac: {extraRules: [{apiGroups: [example.com], resources: [databases], verbs: [get, list, watch]}]}
+rbac: {viewers: ["system:authenticated", auditors], extraRules: [{apiGroups: [example.com], resources: [databases], verbs: [get, list, watch]}]}
 reservationTTL: 2m
 evaluationTimeout: 500ms
 predicates: [NodeName, TaintToleration, NodeResourcesFit]
@@ -200,6 +200,16 @@ func TestChartWithEveryValue(t *testing.T) {
 	if extra := the[*rbacv1.ClusterRole](t, have, "ClusterRole/ship-workloads-extra"); extra.Labels["placement.berth.dev/aggregate-to-manager"] != "true" ||
 		extra.Rules[0].Resources[0] != "databases" {
 		t.Errorf("the role with the extra rules: %v", extra)
+	}
+	for _, kind := range []string{"placementpolicy", "clusterscopedquota", "limitedresource"} {
+		binding := the[*rbacv1.ClusterRoleBinding](t, have, "ClusterRoleBinding/ship-"+kind+"-viewers")
+		role := the[*rbacv1.ClusterRole](t, have, "ClusterRole/"+binding.RoleRef.Name)
+		if len(binding.Subjects) != 2 || binding.Subjects[0].Kind != rbacv1.GroupKind || binding.Subjects[0].Name != "system:authenticated" ||
+			slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+				return slices.ContainsFunc(r.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
+			}) {
+			t.Errorf("the rights of viewers: %+v, %+v", binding, role)
+		}
 	}
 	if account := the[*corev1.ServiceAccount](t, have, "ServiceAccount/ship-controller-manager"); account.Annotations["iam"] != "role" {
 		t.Errorf("the ServiceAccount's annotations: %v", account.Annotations)
