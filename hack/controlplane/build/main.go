@@ -287,17 +287,18 @@ func wanted(ctx context.Context, c component) (string, error) {
 
 func compile(ctx context.Context, pkg, ldflags, target, label string, started time.Time) error {
 	// All builds of Kubernetes here must have equal flags: those of make, which sets GOFLAGS. With other flags they would not
-	// share the cache.
-	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags", ldflags, "-o", target, pkg)
+	// share the cache. Go keeps what go run has linked in the cache, too, so that a fresh clone does not link it again. What go run runs here
+	// is cp PROGRAM TARGET.
+	cmd := exec.CommandContext(ctx, "go", "run", "-v", "-ldflags", ldflags, "-exec", "cp", pkg, target)
 	cmd.Env = buildEnv()
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
-		return fmt.Errorf("connecting to go build: %w", err)
+		return fmt.Errorf("connecting to go run: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting go build (is Go in PATH?): %w", err)
+		return fmt.Errorf("starting go run (is Go in PATH?): %w", err)
 	}
 
 	var compiled atomic.Int64
@@ -338,7 +339,7 @@ func keepTelling(tell func()) (stop func()) {
 	}
 }
 
-// readBuildOutput reads the output of go build -v. It counts the import paths, one for each compiled package, and
+// readBuildOutput reads the output of go run -v. It counts the import paths, one for each compiled package, and
 // prints the downloads. It returns all other lines, which are the compiler's messages.
 func readBuildOutput(r io.Reader, compiled *atomic.Int64) string {
 	var messages bytes.Buffer
