@@ -276,6 +276,8 @@ BENCH_COUNT ?= 6
 BENCHTIME ?= 300ms
 BENCH_PACKAGES ?= ./test/bench ./controllers/remediator ./webhooks/placementmutator ./test/bench/endtoend
 BENCH_RUN = go run ./test/bench/runner -bench='$(BENCH)' -benchtime=$(BENCHTIME)
+# Any budget above 1 stands for worlds of full size.
+bench bench-results: export BERTH_TEST_BUDGET = 2
 
 .PHONY: bench
 bench: $(assets) $(engine) ## Run the benchmarks, in the form that benchstat reads; they want a machine of their own.

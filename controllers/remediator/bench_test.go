@@ -50,6 +50,7 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/test/budget"
 	"github.com/berth-dev/berth/test/growth"
 )
 
@@ -415,10 +416,13 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkClusterChanges measures how long it takes to decide 100,000 placed Deployments again when one of 50 clusters
+// manyObjects is the number of objects of BenchmarkClusterChanges and BenchmarkPlan.
+var manyObjects = budget.Size(30_000, 100_000)
+
+// BenchmarkClusterChanges measures how long it takes to decide many placed Deployments again when one of 50 clusters
 // changes. The fields that the policy reads have 40 variants. In one case no decision changes, in the other one all do.
 func BenchmarkClusterChanges(b *testing.B) {
-	const objects = 100_000
+	objects := manyObjects
 	// The preparations leave much garbage, and are not measured.
 	garbage := debug.SetGCPercent(400)
 	l := newLeader(b)
@@ -438,7 +442,7 @@ func BenchmarkClusterChanges(b *testing.B) {
 	}
 	l.catchUp(b.Context())
 	l.drain()
-	perObject := float64(heap()-before) / objects
+	perObject := float64(heap()-before) / float64(objects)
 	debug.SetGCPercent(garbage)
 
 	for _, bench := range []struct {
@@ -473,10 +477,11 @@ func BenchmarkClusterChanges(b *testing.B) {
 	}
 }
 
-// BenchmarkPlan measures how long it takes to record that 100,000 objects have to be moved, in 40 different ways, and to make
-// the plan.
+// BenchmarkPlan measures how long it takes to record that many objects have to be moved, in 40 different ways, and to make the
+// plan.
 func BenchmarkPlan(b *testing.B) {
-	const objects, variants = 100_000, 40
+	const variants = 40
+	objects := manyObjects
 	p := &placement.Policy{Name: "p", Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic}
 	keys := make([]remediation.Key, objects)
 	for i := range keys {

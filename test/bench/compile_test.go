@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/test/bench/fixture"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // many is how many policies of different texts a start compiles.
@@ -80,17 +81,18 @@ func BenchmarkHeap(b *testing.B) {
 			runtime.KeepAlive(w)
 		}
 	})
+	enough := budget.Size(30_000, workloads)
 	for _, c := range []struct {
 		name     string
 		distinct int
-	}{{"per=workload/projections=distinct", workloads}, {"per=workload/projections=40", 40}} {
+	}{{"per=workload/projections=distinct", enough}, {"per=workload/projections=40", 40}} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
 				w := newWorld(b)
 				w.put(b, reader(b))
 				before := heap()
-				w.fill(b, c.distinct)
-				b.ReportMetric(float64(heap()-before)/workloads, "heap-B/object")
+				w.fill(b, enough, c.distinct)
+				b.ReportMetric(float64(heap()-before)/float64(enough), "heap-B/object")
 				runtime.KeepAlive(w)
 			}
 		})

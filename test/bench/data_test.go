@@ -63,13 +63,13 @@ func replicated(i, distinct int) *unstructured.Unstructured {
 	return o
 }
 
-// fill replicates the workloads one by one, so that no more than one of them is in memory as a whole.
-func (w *world) fill(b *testing.B, distinct int) {
+// fill replicates n workloads one by one, so that no more than one of them is in memory as a whole.
+func (w *world) fill(b *testing.B, n, distinct int) {
 	b.Helper()
 	// Making the objects leaves much garbage, and is not measured.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	w.data.Load(fixture.Deployments, w.fields(fixture.Deployments), nil)
-	for i := range workloads {
+	for i := range n {
 		if !w.data.Put(fixture.Deployments, replicated(i, distinct)) {
 			b.Fatal("a new object changes nothing")
 		}
@@ -80,7 +80,7 @@ func (w *world) fill(b *testing.B, distinct int) {
 func BenchmarkUpdate(b *testing.B) {
 	w := newWorld(b)
 	w.put(b, reader(b))
-	w.fill(b, workloads)
+	w.fill(b, workloads, workloads)
 	var objects []*unstructured.Unstructured
 	for i := range 2000 {
 		o := replicated(i%1000, workloads)

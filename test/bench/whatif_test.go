@@ -32,14 +32,17 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 	"github.com/berth-dev/berth/internal/whatif"
 	"github.com/berth-dev/berth/test/bench/fixture"
+	"github.com/berth-dev/berth/test/budget"
 )
 
 // What the cluster of BenchmarkWhatIf has.
 const (
-	simulatedDeployments = 100_000
-	simulatedClusters    = 1_000
-	simulatedRegions     = 40
+	simulatedClusters = 1_000
+	simulatedRegions  = 40
 )
+
+// simulatedDeployments is how many Deployments it has, a multiple of the number of regions.
+var simulatedDeployments = budget.Size(30_000, 100_000)
 
 const regionPolicy = `package region
 

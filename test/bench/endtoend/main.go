@@ -36,9 +36,7 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -122,11 +120,10 @@ func (v *variant) bodies(n int) [][]byte {
 }
 
 func (o options) run(ctx context.Context) error {
-	binary, remove, err := build(ctx)
+	binary, err := controlplane.Program(ctx, "./cmd/manager")
 	if err != nil {
 		return err
 	}
-	defer remove()
 	few, variants, err := o.few(ctx, binary)
 	if err != nil {
 		return err
@@ -141,27 +138,6 @@ func (o options) run(ctx context.Context) error {
 		stop = func() error { return errors.Join(few.stop(), many.stop()) }
 	}
 	return errors.Join(o.measure(ctx, variants), stop())
-}
-
-// build builds the manager as make build does.
-func build(ctx context.Context) (binary string, remove func(), err error) {
-	root, err := controlplane.RepositoryRoot()
-	if err != nil {
-		return "", nil, err
-	}
-	dir, err := os.MkdirTemp("", "berth-bench-manager-")
-	if err != nil {
-		return "", nil, err
-	}
-	remove = func() { _ = os.RemoveAll(dir) }
-	binary = filepath.Join(dir, "manager")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/manager")
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		remove()
-		return "", nil, fmt.Errorf("building the manager: %w\n%s", err, out)
-	}
-	return binary, remove, nil
 }
 
 // few is a cluster with two policies, of which one looks at 50 clusters and one at 1,000. A request concerns one.

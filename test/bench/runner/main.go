@@ -121,13 +121,13 @@ func (o options) measure(ctx context.Context, dir string, packages []string, f f
 	for _, p := range packages {
 		binary := filepath.Join(dir, fmt.Sprintf("%d", len(binaries)+len(commands)))
 		if p == endToEnd {
-			if err := o.build(ctx, "build", binary, p); err != nil {
+			if err := o.build(ctx, "build", "-o", binary, p); err != nil {
 				return err
 			}
 			commands = append(commands, binary)
 			continue
 		}
-		if err := o.build(ctx, "test", binary+".test", p, "-c", "-vet=off"); err != nil {
+		if err := o.build(ctx, "test", "-c", "-vet=off", "-o", binary+".test", p); err != nil {
 			return err
 		}
 		// Without tests there is none.
@@ -151,14 +151,24 @@ func (o options) measure(ctx context.Context, dir string, packages []string, f f
 	return nil
 }
 
-func (o options) build(ctx context.Context, verb, binary, pkg string, flags ...string) error {
+// build runs go build or go test.
+func (o options) build(ctx context.Context, verb string, args ...string) error {
 	// Benchmarks need no table of symbols, which takes time to link.
-	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{verb, "-ldflags=-s"}, flags, []string{"-o", binary, pkg})...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{verb, "-ldflags=-s"}, args...)...)
 	cmd.Dir, cmd.Env = o.root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", pkg, err, out)
+		return fmt.Errorf("running go %s %s: %w\n%s", verb, strings.Join(args, " "), err, out)
 	}
 	return nil
+}
+
+// buildParts builds the test binaries of packages at once, in a directory, and returns their paths by the packages' paths.
+func (o options) buildParts(ctx context.Context, dir string, packages []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, pkg := range packages {
+		out[pkg] = filepath.Join(dir, filepath.Base(pkg)+".test")
+	}
+	return out, o.build(ctx, "test", slices.Concat([]string{"-c", "-vet=off", "-o", dir + string(filepath.Separator)}, packages)...)
 }
 
 // output runs a command, passes on what it prints and reads the figures from it.
@@ -182,17 +192,17 @@ func (o options) checkRanges(ctx context.Context, dir string, all []bounds) erro
 	}
 	left := slices.DeleteFunc(slices.Clone(all), func(b bounds) bool { return !b.asserted() || !only.MatchString(b.Name) })
 	whole := filepath.Join(dir, "endtoend")
-	if err := o.build(ctx, "build", whole, endToEnd); err != nil {
+	if err := o.build(ctx, "build", "-o", whole, endToEnd); err != nil {
 		return err
 	}
-	parts := map[string]string{}
+	var packages []string
 	for _, b := range left {
-		if pkg := b.pkg(); parts[pkg] == "" {
-			parts[pkg] = filepath.Join(dir, fmt.Sprintf("parts%d.test", len(parts)))
-			if err := o.build(ctx, "test", parts[pkg], pkg, "-c", "-vet=off"); err != nil {
-				return err
-			}
-		}
+		packages = append(packages, b.pkg())
+	}
+	slices.Sort(packages)
+	parts, err := o.buildParts(ctx, dir, slices.Compact(packages))
+	if err != nil {
+		return err
 	}
 	for try := 1; ; try++ {
 		f := figures{}
