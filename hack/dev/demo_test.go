@@ -142,7 +142,7 @@ var _ = Describe("The demo on the cluster of DEMO_KUBECONFIG", Ordered, func() {
 		// Wait for the objects that kube-controller-manager creates in each namespace.
 		Eventually(func() (string, error) {
 			return k.get(ctx, "get", "configmaps,serviceaccounts", "-A", "-o", "name")
-		}).WithTimeout(time.Minute).Should(And(
+		}).WithTimeout(patience).Should(And(
 			WithTransform(func(s string) int { return strings.Count(s, "configmap/kube-root-ca.crt") }, Equal(4)),
 			WithTransform(func(s string) int { return strings.Count(s, "serviceaccount/default") }, Equal(4))))
 		before = objects(ctx, Default, k)
@@ -157,7 +157,7 @@ var _ = Describe("The demo on the cluster of DEMO_KUBECONFIG", Ordered, func() {
 		// The garbage collector deletes the last objects.
 		Eventually(func(g Gomega) {
 			g.Expect(objects(ctx, g, k)).To(Equal(before))
-		}).WithTimeout(time.Minute).WithPolling(time.Second).Should(Succeed())
+		}).WithTimeout(patience).WithPolling(time.Second).Should(Succeed())
 	})
 
 	It("changes nothing if nobody can be asked", func(ctx SpecContext) {
@@ -226,13 +226,13 @@ webhooks:
 		go func() { up <- dev.up(ctx) }()
 		Eventually(func() (string, error) {
 			return k.get(ctx, "get", "--ignore-not-found", "-o", "name", "clusterrole/berth-dev-wide")
-		}).WithTimeout(time.Minute).ShouldNot(BeEmpty())
+		}).WithTimeout(patience).ShouldNot(BeEmpty())
 		text, err := os.ReadFile(dev.path("lock"))
 		Expect(err).NotTo(HaveOccurred())
 		pid, err := strconv.Atoi(string(text))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
-		Eventually(up).WithTimeout(time.Minute).Should(Receive(HaveOccurred()))
+		Eventually(up).WithTimeout(patience).Should(Receive(HaveOccurred()))
 		Expect(dev.up(ctx)).To(MatchError(ContainSubstring("run make dev-down first")))
 		Expect(dev.down(ctx)).To(Succeed())
 		Expect(dev.path("kubeconfig")).NotTo(BeAnExistingFile())

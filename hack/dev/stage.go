@@ -32,7 +32,7 @@ import (
 )
 
 // patience is the maximum time until the cluster has the expected state. On an idle machine it takes a second or two.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // stage runs the commands of the story, shows them with their output, and checks the output.
 type stage struct {

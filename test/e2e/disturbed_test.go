@@ -38,10 +38,10 @@ import (
 const (
 	// readinessGap bounds how long some requests are refused after one of two replicas is gone without a word: until the
 	// kubelet or the API server knows, and every node's kube-proxy.
-	readinessGap = 15 * time.Second
+	readinessGap = time.Minute
 	// succession bounds how long it takes until another replica does what a leader did that is gone without a word. Its
 	// lease has to expire.
-	succession = time.Minute
+	succession = 3 * time.Minute
 )
 
 // disturbed is what may happen to Berth while it is needed.

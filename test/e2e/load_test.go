@@ -40,7 +40,7 @@ const (
 	// loadPeriod is how often each of them creates an object.
 	loadPeriod = 200 * time.Millisecond
 	// loadDeadline is for one create; the API server waits for a webhook no longer than that.
-	loadDeadline = 15 * time.Second
+	loadDeadline = 30 * time.Second
 )
 
 // attempt is one create, which is never repeated.

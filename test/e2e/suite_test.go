@@ -56,7 +56,7 @@ const (
 	// pauseImage is what workloads run.
 	pauseImage = "registry.example.com/pause:v1"
 
-	timeout  = 2 * time.Minute
+	timeout  = 5 * time.Minute
 	interval = 200 * time.Millisecond
 )
 

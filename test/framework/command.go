@@ -26,7 +26,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
@@ -113,7 +112,7 @@ func (c *Commands) StartReady(ctx context.Context, url string, flags ...string) 
 			start()
 		}
 		return err
-	}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(gomega.Succeed())
+	}).WithContext(ctx).WithTimeout(2 * Timeout).Should(gomega.Succeed())
 	return out
 }
 

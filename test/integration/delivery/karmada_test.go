@@ -107,7 +107,7 @@ var _ = Describe("A workload that Karmada delivers", func() {
 		web, preferred := deploy(ctx, namespace, "web"), rival{namespace: namespace, name: "a-rival"}
 		Expect(preferred.take(ctx, web)).NotTo(Succeed())
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
-		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).WithTimeout(30 * time.Second).
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDeliveryFailed, "Karmada does not follow PropagationPolicy "+namespace+"/", "see the Events of the placed object"))
 		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotDelivered, namespace+"/web: Karmada does not follow"))
 

@@ -138,7 +138,7 @@ var _ = Describe("A workload that KubeFleet still has in another cluster", func(
 		deploy(ctx, namespace, "web")
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 		missing := namespace + "/web: cluster " + fl.cluster("a") + ": KubeFleet has not brought it there"
-		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).WithTimeout(30 * time.Second).
+		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonDelivering, "1 are not in all of their clusters", missing))
 		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotDelivered, missing))
 		Expect(runningCondition(ctx, p.Name)).To(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, missing))

@@ -165,7 +165,7 @@ clusters contains name if {
 		}
 		system.heal(fl.clusters("a")...)
 		system.start(ctx)
-		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).WithTimeout(time.Minute).
+		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).
 			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning, fmt.Sprintf("%d of %[1]d placed objects run in their clusters", workloads)))
 	}
 
@@ -210,7 +210,7 @@ clusters contains name if {
 
 		By("going on when they run")
 		system.heal(fl.clusters("a", "b")...)
-		Eventually(leftFor).WithContext(ctx).WithArguments("b").WithTimeout(time.Minute).Should(Equal(workloads))
+		Eventually(leftFor).WithContext(ctx).WithArguments("b").Should(Equal(workloads))
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
 		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).Should(And(
 			HaveField("Status.Plan.State", placementv1.PlanCompleted), HaveField("Status.Failures", BeNil()),
@@ -228,7 +228,7 @@ clusters contains name if {
 		Expect(f.Policy(ctx, p.Name)).To(And(HaveField("Status.Moving", HaveLen(2)), HaveField("Status.Failures", BeNil())))
 		operator = f.StartReadyManager(ctx)
 		failed := HaveField("Deadline", BeNil())
-		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).WithTimeout(time.Minute).Should(And(
+		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).Should(And(
 			HaveField("Status.Failures.Objects", HaveValue(BeEquivalentTo(2))),
 			HaveField("Status.Failures.Sample", HaveEach(And(
 				HaveField("Reason", placementv1.RolloutFailed),
@@ -258,7 +258,7 @@ clusters contains name if {
 
 		By("going on when they run")
 		system.heal(fl.clusters("a", "b")...)
-		Eventually(leftFor).WithContext(ctx).WithArguments("b").WithTimeout(time.Minute).Should(Equal(workloads))
+		Eventually(leftFor).WithContext(ctx).WithArguments("b").Should(Equal(workloads))
 		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).Should(And(
 			HaveField("Status.Plan.State", placementv1.PlanCompleted), HaveField("Status.Moving", BeEmpty()), HaveField("Status.Failures", BeNil()),
 		))
@@ -269,11 +269,11 @@ clusters contains name if {
 		system.heal(fl.clusters("a", "b")...)
 		choose(ctx, "us")
 		for _, moved := range []int{5, 15} {
-			Eventually(leftFor).WithContext(ctx).WithArguments("b").WithTimeout(time.Minute).Should(BeNumerically(">=", moved))
+			Eventually(leftFor).WithContext(ctx).WithArguments("b").Should(BeNumerically(">=", moved))
 			operator.Stop()
 			operator = f.StartReadyManager(ctx)
 		}
-		Eventually(leftFor).WithContext(ctx).WithArguments("b").WithTimeout(2 * time.Minute).Should(Equal(workloads))
+		Eventually(leftFor).WithContext(ctx).WithArguments("b").WithTimeout(2 * framework.Timeout).Should(Equal(workloads))
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
 		Expect(system.between()).To(And(BeNumerically(">", 0), BeNumerically("<=", 2)))
 		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).Should(HaveField("Status.Plan.State", placementv1.PlanCompleted))

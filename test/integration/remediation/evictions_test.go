@@ -20,7 +20,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -137,7 +136,7 @@ var _ = Describe("Running Pods whose scheduling violates a decision", func() {
 		By("evicting one Pod for each disruption that it allows")
 		for range 2 {
 			allow(1)
-			Eventually(evicted).WithContext(ctx).WithTimeout(time.Minute).Should(HaveLen(1))
+			Eventually(evicted).WithContext(ctx).Should(HaveLen(1))
 			Consistently(evicted).WithContext(ctx).Should(HaveLen(1))
 			gone, err := evicted(ctx)
 			Expect(err).NotTo(HaveOccurred())

@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/ginkgo/v2"
@@ -189,7 +188,7 @@ var _ = Describe("A history that ends quiet", func() {
 			f.AwaitReady(ctx, name)
 		}
 		// Remediation holds patches back while data keep changing, and applying the policies again ends that.
-		Eventually(h.differences).WithContext(ctx).WithTimeout(2*time.Minute).Should(BeEmpty(), "seed %d (existing: +, created afresh: -)", seed)
+		Eventually(h.differences).WithContext(ctx).WithTimeout(2*framework.Timeout).Should(BeEmpty(), "seed %d (existing: +, created afresh: -)", seed)
 		Expect(h.manifests).NotTo(BeEmpty())
 		for _, name := range h.policies {
 			expectCompliant(ctx, name)

@@ -436,7 +436,7 @@ var _ = Describe("A policy that never settles", func() {
 		By("going on when the policy is corrected")
 		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always("example.com/rounds", "corrected") })
 		// It may be too late for the object itself: the brake forgets after a minute.
-		Eventually(stored).WithContext(ctx).WithTimeout(2*time.Minute).WithArguments(framework.ConfigMap, namespace, "web").
+		Eventually(stored).WithContext(ctx).WithTimeout(2*framework.Timeout).WithArguments(framework.ConfigMap, namespace, "web").
 			Should(HaveKeyWithValue("example.com/rounds", "corrected"))
 		expectCompliant(ctx, policy)
 	}

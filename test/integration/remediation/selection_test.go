@@ -294,7 +294,7 @@ var _ = Describe("Other writers", func() {
 		close(stop)
 		flipping.Wait()
 		// The hold-down of changing data may have grown to the time for which the data changed.
-		SetDefaultEventuallyTimeout(2 * time.Minute)
+		SetDefaultEventuallyTimeout(2 * framework.Timeout)
 		DeferCleanup(SetDefaultEventuallyTimeout, framework.Timeout)
 		certify(ctx, fleet, "eu1", "no")
 

@@ -103,7 +103,7 @@ var _ = Describe("Of three replicas", func() {
 		Expect(err).NotTo(HaveOccurred())
 		ended(before, after)
 		f.MustKubectl(ctx, "", "label", "--overwrite", "namespace", namespace, "zone=two")
-		Eventually(zoneOf).WithContext(ctx).WithArguments(namespace, "first").WithTimeout(time.Minute).Should(Equal("two"))
+		Eventually(zoneOf).WithContext(ctx).WithArguments(namespace, "first").Should(Equal("two"))
 		AddReportEntry("remediated again", ReportEntryVisibilityAlways, fmt.Sprintf("%v after the end of the leader", time.Since(start).Round(100*time.Millisecond)))
 
 		var rest []*member

@@ -110,7 +110,7 @@ var _ = Describe("A plan of many moves", func() {
 			p, err := f.Policy(ctx, name)
 			return p.Status, err
 		}
-		Eventually(compliant).WithContext(ctx).WithTimeout(time.Minute).Should(And(
+		Eventually(compliant).WithContext(ctx).Should(And(
 			HaveField("Matched", HaveValue(BeEquivalentTo(objects))), HaveField("Violations", HaveValue(BeZero())),
 		))
 
@@ -118,7 +118,7 @@ var _ = Describe("A plan of many moves", func() {
 		start := time.Now()
 		f.MustKubectl(ctx, "", "label", "--overwrite", "clusterprofile", "eu-2", "-n", namespace, "region=us")
 		moves := func() []*auditv1.Event { return audited(start, "deployments", "") }
-		Eventually(moves).WithContext(ctx).WithTimeout(time.Minute).Should(WithTransform(func(events []*auditv1.Event) int { return len(events) }, BeNumerically(">", objects/4)))
+		Eventually(moves).WithContext(ctx).Should(WithTransform(func(events []*auditv1.Event) int { return len(events) }, BeNumerically(">", objects/4)))
 		leaders, err := leading(ctx, members)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(leaders).To(HaveLen(1))
@@ -126,7 +126,7 @@ var _ = Describe("A plan of many moves", func() {
 		killed := time.Now()
 		Expect(len(moves())).To(BeNumerically("<", objects), "the plan was over before the leader was killed")
 
-		Eventually(compliant).WithContext(ctx).WithTimeout(3 * time.Minute).Should(And(
+		Eventually(compliant).WithContext(ctx).WithTimeout(2 * framework.Timeout).Should(And(
 			HaveField("Violations", HaveValue(BeZero())),
 			HaveField("Plan", HaveValue(And(HaveField("State", placementv1.PlanCompleted), HaveField("Moves", BeNumerically("<", objects))))),
 		))
