@@ -51,7 +51,7 @@ func series(m *framework.Manager, value string) ([]string, error) {
 	return out, err
 }
 
-// background creates pods from all workers until it is stopped.
+// background creates pods from some workers until it is stopped.
 type background struct {
 	stop   context.CancelFunc
 	done   sync.WaitGroup
@@ -94,10 +94,15 @@ func changeQuota(ctx context.Context, q *placementv1.ScopedQuota, hard string) {
 	GinkgoHelper()
 	before := q.DeepCopy()
 	q.Spec.Hard = framework.Hard("pods", hard)
-	// Each charge writes the status: an update of the version that was read might conflict for ever.
-	Expect(f.Client.Patch(ctx, q, client.MergeFrom(before))).To(Succeed())
+	// Each charge writes the status: an update of the version that was read might conflict for ever. So may a patch within the time that
+	// the API server gives a request, while it has much else to do.
+	patch := client.MergeFrom(before)
+	Eventually(func(ctx context.Context) error { return f.Client.Patch(ctx, q, patch) }).WithContext(ctx).Should(Succeed())
 	f.AwaitReadyQuota(ctx, q)
 }
+
+// writers is how many clients create pods while a quota changes. With more, each patch of the quota conflicts with a charge.
+const writers = 4
 
 var _ = Describe("A quota that changes under load", func() {
 	var (
@@ -108,7 +113,7 @@ var _ = Describe("A quota that changes under load", func() {
 	BeforeEach(func(ctx SpecContext) {
 		replicas = startFleet(ctx, 3)
 		namespace = f.NewNamespace(ctx, nil)
-		clients, _ = newWorkers(workers)
+		clients, _ = newWorkers(writers)
 	})
 	quotaOf := func(ctx context.Context, name, pods string) *placementv1.ScopedQuota {
 		GinkgoHelper()

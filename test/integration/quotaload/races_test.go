@@ -27,15 +27,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/budget"
 	"github.com/berth-dev/berth/test/framework"
 )
 
 var _ = Describe("Three replicas", func() {
 	It("admit exactly what a quota allows", func(ctx SpecContext) {
-		const creates, allowed = 1000, 500
+		creates, allowed := budget.Size(400, 1000), budget.Size(200, 500)
 		replicas := startFleet(ctx, 3)
 		namespace := f.NewNamespace(ctx, nil)
-		q := framework.NewScopedQuota(namespace, "pods", placementv1.QuotaSpec{Hard: framework.Hard("pods", "500")})
+		q := framework.NewScopedQuota(namespace, "pods", placementv1.QuotaSpec{Hard: framework.Hard("pods", fmt.Sprint(allowed))})
 		replicas.createQuota(ctx, q, namespace)
 		versions := follow(ctx, q, &placementv1.ScopedQuotaList{})
 		clients, seen := newWorkers(workers)
@@ -65,7 +66,7 @@ var _ = Describe("Three replicas", func() {
 	})
 
 	It("admit exactly what a quota of several namespaces allows", func(ctx SpecContext) {
-		const creates, allowed = 600, 300
+		creates, allowed := budget.Size(300, 600), budget.Size(150, 300)
 		replicas := startFleet(ctx, 3)
 		const key, value = "load", "several"
 		var namespaces []string
@@ -73,7 +74,7 @@ var _ = Describe("Three replicas", func() {
 			namespaces = append(namespaces, f.NewNamespace(ctx, map[string]string{key: value}))
 		}
 		q := &placementv1.ClusterScopedQuota{ObjectMeta: metav1.ObjectMeta{Name: "several"}}
-		q.Spec.Hard = framework.Hard("pods", "300")
+		q.Spec.Hard = framework.Hard("pods", fmt.Sprint(allowed))
 		q.Spec.NamespaceSelector = &placementv1.NamespaceSelector{MatchLabels: map[string]placementv1.LabelValue{key: value}}
 		replicas.createQuota(ctx, q, namespaces[0])
 		versions := follow(ctx, q, &placementv1.ClusterScopedQuotaList{})
@@ -107,7 +108,7 @@ var _ = Describe("Three replicas", func() {
 		const each, allowed = 150, 10
 		replicas := startFleet(ctx, 3)
 		clients, seen := newWorkers(workers)
-		for round := range 3 {
+		for round := range budget.Size(1, 3) {
 			namespace := f.NewNamespace(ctx, nil)
 			replicas.createQuota(ctx, framework.NewScopedQuota(namespace, "a", placementv1.QuotaSpec{Hard: framework.Hard("pods", "0")}), namespace)
 			b := framework.NewScopedQuota(namespace, "b", placementv1.QuotaSpec{Hard: framework.Hard("count/configmaps", fmt.Sprint(allowed))})
