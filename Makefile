@@ -229,20 +229,24 @@ FUZZTIME ?= $(shell echo $$((5 * $(BUDGET))))s
 FUZZ_COST_RUNS ?= $(shell echo $$((40 * $(BUDGET))))x
 FUZZ_NUMBERS_RUNS ?= $(shell echo $$((400 * $(BUDGET))))x
 FUZZ_ADMISSION_RUNS ?= $(shell echo $$((200 * $(BUDGET))))x
-# Minimizing a recipe takes hundreds of requests to the API server.
-FUZZ_ADMISSION = go test -vet=off $(TEST_LINK) ./test/fuzz/admission -run='^$$' -fuzz='^FuzzAdmission$$' -fuzzminimizetime=10x -parallel=2
+# The targets of fuzzing, without Fuzz.
+FUZZ ?= Fields RandomPolicies Integers Numbers Cost Divide Of Verdicts Admission
+
+# Runs a target of fuzzing: its name, its package, for how long or how often, and further arguments of go test. Minimizing a recipe of
+# FuzzAdmission takes hundreds of requests to the API server.
+fuzz_target = $(if $(filter $(1),$(FUZZ)),go test -vet=off $(TEST_LINK) $(2) -run='^$$' -fuzz='^Fuzz$(1)$$' -fuzztime=$(3) $(4))
 
 .PHONY: fuzz
 fuzz: $(assets) ## Look for policies that the engine or the analysis of fields gets wrong, pods that predicates get wrong, objects that admission alters or that cost too much, divisions of replicas that break a rule, for FUZZTIME, FUZZ_NUMBERS_RUNS, or FUZZ_COST_RUNS each; and for requests that get past policies, in FUZZ_ADMISSION_RUNS recipes.
-	go test -vet=off $(TEST_LINK) ./internal/policy/analysis -run='^$$' -fuzz='^FuzzFields$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test -vet=off $(TEST_LINK) ./internal/engine/embedded -run='^$$' -fuzz='^FuzzRandomPolicies$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test -vet=off $(TEST_LINK) ./internal/projection -run='^$$' -fuzz='^FuzzIntegers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test -vet=off $(TEST_LINK) ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzNumbers$$' -fuzztime=$(FUZZ_NUMBERS_RUNS) -fuzzminimizetime=10x
-	go test -vet=off $(TEST_LINK) ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzCost$$' -fuzztime=$(FUZZ_COST_RUNS) -fuzzminimizetime=1x -parallel=1
-	go test -vet=off $(TEST_LINK) ./internal/division -run='^$$' -fuzz='^FuzzDivide$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test -vet=off $(TEST_LINK) ./internal/workload -run='^$$' -fuzz='^FuzzOf$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test -vet=off $(TEST_LINK) ./internal/predicates -run='^$$' -fuzz='^FuzzVerdicts$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	$(FUZZ_ADMISSION) -fuzztime=$(FUZZ_ADMISSION_RUNS)
+	$(call fuzz_target,Fields,./internal/policy/analysis,$(FUZZTIME),-fuzzminimizetime=10x)
+	$(call fuzz_target,RandomPolicies,./internal/engine/embedded,$(FUZZTIME),-fuzzminimizetime=10x)
+	$(call fuzz_target,Integers,./internal/projection,$(FUZZTIME),-fuzzminimizetime=10x)
+	$(call fuzz_target,Numbers,./webhooks/placementmutator,$(FUZZ_NUMBERS_RUNS),-fuzzminimizetime=10x)
+	$(call fuzz_target,Cost,./webhooks/placementmutator,$(FUZZ_COST_RUNS),-fuzzminimizetime=1x -parallel=1)
+	$(call fuzz_target,Divide,./internal/division,$(FUZZTIME),-fuzzminimizetime=10x)
+	$(call fuzz_target,Of,./internal/workload,$(FUZZTIME),-fuzzminimizetime=10x)
+	$(call fuzz_target,Verdicts,./internal/predicates,$(FUZZTIME),-fuzzminimizetime=10x)
+	$(call fuzz_target,Admission,./test/fuzz/admission,$(FUZZ_ADMISSION_RUNS),-fuzzminimizetime=10x -parallel=2)
 
 .PHONY: soak
 soak: $(assets) $(engine) ## Run what is random or searches with a large budget: make fuzz, and the random tests; hours.

@@ -32,7 +32,7 @@ import (
 )
 
 // settleTimeout is how long the manager may take to count what is left.
-const settleTimeout = time.Minute
+const settleTimeout = 3 * time.Minute
 
 // counts are what the status of a policy says.
 type counts struct {
