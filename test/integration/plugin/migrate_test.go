@@ -14,12 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package migration_test moves what an OPA with kube-mgmt has into policies, as a user does, on a real API server.
-package migration_test
+package plugin_test
 
 import (
-	"testing"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -30,14 +27,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
-	"github.com/berth-dev/berth/test/suite"
 )
-
-var f *framework.Framework
-
-func TestMigration(t *testing.T) {
-	suite.Run(t, "Migration")
-}
 
 const (
 	federationNamespace = "kube-federation-scheduling-policy"
@@ -45,20 +35,6 @@ const (
 )
 
 var federatedCluster = schema.GroupVersionKind{Group: "federation.k8s.io", Version: "v1beta1", Kind: "Cluster"}
-
-var _ = BeforeSuite(func(ctx SpecContext) {
-	f = framework.Start(ctx)
-	DeferCleanup(f.Stop)
-	f.InstallPlugin(ctx)
-	f.InstallCRD(ctx, framework.NewCRD("federation.k8s.io", "v1beta1", "clusters", "Cluster", apiextensionsv1.ClusterScoped))
-	for name, region := range map[string]string{"gce-europe-west1": "europe-west1", "gce-europe-west2": "europe-west2", "gce-us-central1": "us-central1"} {
-		cluster := framework.NewObject(federatedCluster, "", name, nil)
-		cluster.Object["status"] = map[string]any{"region": region}
-		f.CreateWithStatus(ctx, cluster)
-	}
-	m := f.StartReadyManager(ctx)
-	DeferCleanup(m.Stop)
-})
 
 // federationPolicy is the design document's handling of conflicts, with the rules that it leaves to the reader.
 const federationPolicy = `package kubernetes.placement
@@ -102,8 +78,20 @@ func replicaSet(namespace, name string, annotations map[string]string) *unstruct
 	return framework.NewObject(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, namespace, name, annotations)
 }
 
-var _ = Describe("kubectl berth migrate configmaps", func() {
+// What an OPA with kube-mgmt has is moved into policies.
+var _ = Describe("kubectl berth migrate configmaps", Ordered, func() {
 	rego := map[string]string{"openpolicyagent.org/policy": "rego"}
+
+	BeforeAll(func(ctx SpecContext) {
+		crd := framework.NewCRD("federation.k8s.io", "v1beta1", "clusters", "Cluster", apiextensionsv1.ClusterScoped)
+		f.InstallCRD(ctx, crd)
+		DeferCleanup(f.UninstallCRD, crd.Name)
+		for name, region := range map[string]string{"gce-europe-west1": "europe-west1", "gce-europe-west2": "europe-west2", "gce-us-central1": "us-central1"} {
+			cluster := framework.NewObject(federatedCluster, "", name, nil)
+			cluster.Object["status"] = map[string]any{"region": region}
+			f.CreateWithStatus(ctx, cluster)
+		}
+	})
 
 	It("brings the federation's policy over, and workloads are placed as the design says", func(ctx SpecContext) {
 		By("having the well-known namespace, where ConfigMaps need no label")
