@@ -16,8 +16,8 @@ limitations under the License.
 
 // Package mistakes is a corpus of what authors of policies and quotas get wrong, and of what Berth must tell them.
 //
-// Each entry of corpus/*.yaml is one mistake. The suite applies it with kubectl to a real API server. Berth has to refuse
-// it, warn of it, or show within TimeToTell that something is wrong. A mistake that Berth accepts without a word and
+// Each entry of corpus/*.yaml is one mistake. The suite applies it to a real API server, as kubectl apply does. Berth has to
+// refuse it, warn of it, or show within TimeToTell that something is wrong. A mistake that Berth accepts without a word and
 // reports as ready is silently green; there must be none. The manifests in correct/*.yaml are the opposite: nothing may be
 // said of them.
 package mistakes
@@ -42,8 +42,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// TimeToTell is how long Berth may take to show a mistake in the status of an object.
-const TimeToTell = 10 * time.Second
+// TimeToTell is how long Berth may take to show a mistake in the status of an object, on a machine that does other work as well.
+const TimeToTell = time.Minute
 
 // Outcome is how an author learns of a mistake.
 type Outcome string
@@ -71,7 +71,7 @@ type Entry struct {
 	// Then has the manifests that are applied after Apply, such as an update; if it is present, it has the mistake, and
 	// Apply must succeed.
 	Then string `json:"then,omitempty"`
-	// Says lists texts that the error or the warnings of kubectl apply must contain. Required unless Outcome is "status".
+	// Says lists texts that the error or the warnings of the API server must contain. Required unless Outcome is "status".
 	Says []string `json:"says,omitempty"`
 	// Status is a condition that an object of Apply or Then must get within TimeToTell. Required if Outcome is "status".
 	Status *Condition `json:"status,omitempty"`

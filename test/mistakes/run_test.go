@@ -44,7 +44,7 @@ const (
 	// concurrency is how many entries run at once; most of their time they wait.
 	concurrency = 8
 	// settling bounds the waits for what comes before the mistake.
-	settling = 20 * time.Second
+	settling = framework.Timeout
 	interval = 50 * time.Millisecond
 )
 
@@ -59,15 +59,18 @@ type outcome struct {
 
 // runner runs entries against a control plane with a manager.
 type runner struct {
-	f *framework.Framework
+	f       *framework.Framework
+	applier *applier
+	// byKubectl has the names of the entries that kubectl applies.
+	byKubectl map[string]bool
 	// mu guards names: objects and namespaces that a running entry uses.
 	mu    sync.Mutex
 	free  *sync.Cond
 	names map[string]bool
 }
 
-func newRunner(f *framework.Framework) *runner {
-	r := &runner{f: f, names: map[string]bool{}}
+func newRunner(f *framework.Framework, entries []mistakes.Entry) *runner {
+	r := &runner{f: f, applier: newApplier(f), byKubectl: byKubectl(entries), names: map[string]bool{}}
 	r.free = sync.NewCond(&r.mu)
 	return r
 }
@@ -144,17 +147,17 @@ func (r *runner) mistake(ctx context.Context, e mistakes.Entry) outcome {
 	return out
 }
 
-// judge compares what kubectl said with what the entry says.
+// judge compares what the author is told with what the entry says.
 func judge(e mistakes.Entry, text string, err error) error {
 	var errs []error
 	if refused := err != nil; refused != (e.Outcome == mistakes.OutcomeRefused) {
-		errs = append(errs, fmt.Errorf("want it %s, but kubectl said: %s", e.Outcome, text))
+		errs = append(errs, fmt.Errorf("want it %s, but the author is told: %s", e.Outcome, text))
 	}
 	if e.Outcome == mistakes.OutcomeWarned && err == nil {
 		text = strings.Join(mistakes.Warnings(text), "\n")
 	}
 	if missing := mistakes.Missing(text, e.Says); len(missing) > 0 {
-		errs = append(errs, fmt.Errorf("kubectl did not say %q, but: %s", missing, text))
+		errs = append(errs, fmt.Errorf("the author is not told %q, but: %s", missing, text))
 	}
 	return errors.Join(errs...)
 }
@@ -173,7 +176,7 @@ func (r *runner) prepare(ctx context.Context, e mistakes.Entry) error {
 		var text string
 		err := poll(ctx, settling, func(context.Context) (bool, error) {
 			var err error
-			text, err = r.f.Kubectl(ctx, stage, "apply", "-f", "-")
+			text, err = r.applier.apply(ctx, stage, false, r.byKubectl[e.Name])
 			return err == nil, nil
 		})
 		if err != nil {
@@ -190,7 +193,7 @@ func (r *runner) prepare(ctx context.Context, e mistakes.Entry) error {
 	return nil
 }
 
-// apply applies the manifests with the mistake and returns what kubectl prints. What the author is told at apply is
+// apply applies the manifests with the mistake and returns what the author is told. What the author is told at apply is
 // what a dry run tells; where that is as the entry has it, nothing is stored.
 func (r *runner) apply(ctx context.Context, e mistakes.Entry) (string, error) {
 	manifest := e.Apply
@@ -206,14 +209,14 @@ func (r *runner) apply(ctx context.Context, e mistakes.Entry) (string, error) {
 			patience = mistakes.TimeToTell / 2
 		}
 		told := poll(ctx, patience, func(context.Context) (bool, error) {
-			text, refusal = r.f.Kubectl(ctx, manifest, "apply", "--dry-run=server", "-f", "-")
+			text, refusal = r.applier.apply(ctx, manifest, true, r.byKubectl[e.Name])
 			return judge(e, text, refusal) == nil, nil
 		}) == nil
 		if told {
 			return text, refusal
 		}
 	}
-	return r.f.Kubectl(ctx, manifest, "apply", "-f", "-")
+	return r.applier.apply(ctx, manifest, false, r.byKubectl[e.Name])
 }
 
 // shown is what the status of an entry's objects shows.
@@ -256,9 +259,9 @@ func (r *runner) correct(ctx context.Context, e mistakes.Entry) (out outcome) {
 	if out.err = r.prepare(ctx, e); out.err != nil {
 		return out
 	}
-	text, err := r.f.Kubectl(ctx, e.Apply, "apply", "-f", "-")
+	text, err := r.applier.apply(ctx, e.Apply, false, r.byKubectl[e.Name])
 	if err != nil || len(mistakes.Warnings(text)) > 0 {
-		out.err = fmt.Errorf("kubectl said of a correct manifest: %s", text)
+		out.err = fmt.Errorf("the author is told of a correct manifest: %s", text)
 		return out
 	}
 	var last []mistakes.Observed

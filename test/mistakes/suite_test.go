@@ -114,7 +114,7 @@ func makeNamespaces(ctx SpecContext) {
 
 var _ = Describe("What authors write", func() {
 	It("is told to be a mistake where it is one", func(ctx SpecContext) {
-		r := newRunner(f)
+		r := newRunner(f, corpus)
 		results := r.all(ctx, corpus, r.mistake)
 		var silent []string
 		for _, result := range results {
@@ -129,7 +129,7 @@ var _ = Describe("What authors write", func() {
 	})
 
 	It("is green and not warned of where it is correct", func(ctx SpecContext) {
-		r := newRunner(f)
+		r := newRunner(f, correct)
 		Expect(failures(r.all(ctx, correct, r.correct))).To(BeEmpty())
 	})
 
