@@ -32,12 +32,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -74,7 +75,6 @@ type Controller struct {
 	state    cluster.Cluster
 	registry *placement.Registry
 	options  Options
-	loaded   chan event.GenericEvent
 	// changed has the policies whose numbered revisions may have changed.
 	changed notify.Topic[string]
 }
@@ -113,15 +113,7 @@ func isOf(r *appsv1.ControllerRevision, obj *placementv1.PlacementPolicy) bool {
 
 // New returns a controller that reads policies from policies and stores revisions in state.
 func New(policies client.Reader, state cluster.Cluster, registry *placement.Registry, o Options) *Controller {
-	out := &Controller{policies: policies, state: state, registry: registry, options: o, loaded: make(chan event.GenericEvent, 1024)}
-	registry.Subscribe(func(change placement.PolicyChange) {
-		select {
-		case out.loaded <- event.GenericEvent{Object: &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: change.Name}}}:
-		default:
-			// Only the leader reads the channel. When a replica becomes the leader, the watch enqueues every policy.
-		}
-	})
-	return out
+	return &Controller{policies: policies, state: state, registry: registry, options: o}
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -129,16 +121,23 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err := c.state.GetFieldIndexer().IndexField(context.Background(), &appsv1.ControllerRevision{}, indexPolicy, policiesOf); err != nil {
 		return err
 	}
+	request := func(name string) reconcile.Request {
+		return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+	}
 	enqueue := func(_ context.Context, revision client.Object) (out []reconcile.Request) {
 		for _, name := range policiesOf(revision) {
-			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+			out = append(out, request(name))
 		}
 		return out
+	}
+	subscribe := func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		c.registry.Subscribe(func(change placement.PolicyChange) { queue.Add(request(change.Name)) })
+		return nil
 	}
 	return builder.ControllerManagedBy(mgr).
 		Named("policyrevision").
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Channel(c.loaded, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Func(subscribe)).
 		// The initial list enqueues the policies of all revisions, because policies may have been deleted while no
 		// leader ran.
 		WatchesRawSource(source.Kind[client.Object](c.state.GetCache(), &appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(enqueue))).
@@ -183,33 +182,34 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // longer needed: those of policies without spec.rollout, and all but the newest ones and those that the status or the spec names.
 func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.PlacementPolicy, stored []appsv1.ControllerRevision,
 	versions []*policy.Revision) error {
-	var numbered, unneeded []appsv1.ControllerRevision
-	position := rollout.PositionOf(obj.Status.Rollout)
-	for _, r := range stored {
-		if r.Name == policy.RevisionName(obj.Name) {
-			continue
-		}
-		if !isOf(&r, obj) || obj.Spec.Rollout == nil ||
-			len(numbered) >= rollout.MaxRevisions && r.Revision != position.Revision && r.Revision != position.Previous && r.Revision != obj.Spec.Rollout.Revision {
-			unneeded = append(unneeded, r)
-		} else {
-			numbered = append(numbered, r)
-		}
+	var numbered []appsv1.ControllerRevision
+	digests, staged, position := sets.New[string](), obj.Spec.Rollout, rollout.PositionOf(obj.Status.Rollout)
+	named := func(number int64) bool {
+		return number == position.Revision || number == position.Previous || number == staged.Revision
 	}
-	if err := c.remove(ctx, unneeded...); err != nil {
-		return err
+	for _, r := range stored {
+		switch {
+		case r.Name == policy.RevisionName(obj.Name):
+		case isOf(&r, obj) && staged != nil && (len(numbered) < rollout.MaxRevisions || named(r.Revision)):
+			numbered = append(numbered, r)
+			digests.Insert(r.Annotations[annotationVersion])
+		default:
+			if err := c.remove(ctx, r); err != nil {
+				return err
+			}
+		}
 	}
 	for _, r := range versions {
 		version := rollout.VersionDigest(r.Spec)
-		if slices.ContainsFunc(numbered, func(n appsv1.ControllerRevision) bool { return n.Annotations[annotationVersion] == version }) {
+		if digests.Has(version) {
 			continue
 		}
 		if err := c.store(ctx, obj, numbered, policy.NumberedRevisionName(obj.Name, r.Generation), r); err != nil {
 			return err
 		}
-		numbered = append(numbered, appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{annotationVersion: version}}})
+		digests.Insert(version)
 	}
-	if obj.Spec.Rollout != nil {
+	if staged != nil {
 		c.changed.Publish(obj.Name)
 	}
 	return nil

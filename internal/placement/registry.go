@@ -235,7 +235,7 @@ func (r *Registry) begin(s *registryState) bool {
 func (r *Registry) SubscribeReleased(f func()) { r.released.Subscribe(func(struct{}) { f() }) }
 
 // Subscribe registers f to be called after each change of a policy, in the order of the changes. f must return quickly
-// and must not call Set or Remove. Call Subscribe before the first Set.
+// and must not call Set or Remove. Call Subscribe before the first Set, or read the registry afterwards.
 func (r *Registry) Subscribe(f func(PolicyChange)) { r.changes.Subscribe(f) }
 
 // Set stores s as the policy's state.
