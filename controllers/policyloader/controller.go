@@ -33,6 +33,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -62,8 +63,7 @@ type Catalog interface {
 
 // Engine prepares compiled policies for evaluation. Its methods are safe for concurrent use.
 type Engine interface {
-	// Check verifies that the engine provides everything that a policy refers to by name. The error is a
-	// *policy.CompileError.
+	// Check verifies that the engine provides everything that a policy refers to by name. The error is a *policy.CompileError.
 	Check(m *policy.Module) error
 	// Prepare returns an evaluator for one policy. The controller drops it when it no longer needs it.
 	Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error)
@@ -73,8 +73,7 @@ const (
 	// missingInterval is how often the controller runs discovery while a policy reads a type that is not served. An extension
 	// API server can become available without a change of any object that Berth watches.
 	missingInterval = 2 * time.Second
-	// maxWait is how long a new version waits at most for the data that it reads. The earlier version decides
-	// meanwhile.
+	// maxWait is how long a new version waits at most for the data that it reads. The earlier version decides meanwhile.
 	maxWait = 30 * time.Second
 	// dataInterval is the interval at which the controller checks whether the data of a version that waits are complete. It becomes
 	// longer with the wait.
@@ -89,8 +88,7 @@ type Deps struct {
 	// Policies reads PlacementPolicies. The controller puts them into Registry.
 	Policies client.Reader
 	Registry *placement.Registry
-	// Revisions reads the ControllerRevisions of policies that compiled from Namespace. It may be in another cluster than
-	// the policies.
+	// Revisions reads the ControllerRevisions of policies that compiled from Namespace. It may be in another cluster than the policies.
 	Revisions client.Reader
 	Namespace string
 	// Compiler compiles within a deadline. If it is nil, there is none.
@@ -106,9 +104,7 @@ type Deps struct {
 // Controller loads PlacementPolicies into the registry. Create it with New.
 type Controller struct {
 	Deps
-	// served receives an event when the API server serves other types than before.
-	served chan event.GenericEvent
-	clock  clock.PassiveClock
+	clock clock.PassiveClock
 
 	// loaded reports whether all policies were loaded that existed at some time after the start.
 	loaded atomic.Bool
@@ -121,15 +117,7 @@ type Controller struct {
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	c := &Controller{Deps: d, served: make(chan event.GenericEvent, 1), entries: map[string]entry{}, byState: map[string]int{}, clock: clock.RealClock{}}
-	d.Catalog.Subscribe(func() {
-		select {
-		case c.served <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
-		default:
-			// An event is pending.
-		}
-	})
-	return c
+	return &Controller{Deps: d, entries: map[string]entry{}, byState: map[string]int{}, clock: clock.RealClock{}}
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -137,20 +125,27 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	definitions := &metav1.PartialObjectMetadata{}
 	definitions.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	changed := predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
+	subscribe := func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		c.Catalog.Subscribe(func() {
+			for name := range c.Registry.All() {
+				queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+			}
+		})
+		return nil
+	}
 	return builder.ControllerManagedBy(mgr).
 		Named("policy").
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, positionChanged))).
 		Watches(definitions, handler.EnqueueRequestsFromMapFunc(c.invalidate), builder.OnlyMetadata, builder.WithPredicates(changed)).
-		WatchesRawSource(source.Channel(c.served, handler.EnqueueRequestsFromMapFunc(c.allPolicies))).
+		WatchesRawSource(source.Func(subscribe)).
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: Workers()}).
 		Complete(c)
 }
 
 // positionChanged passes updates that change how far a policy is rolled out, or replace it by another one of the same name.
 var positionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, known := e.ObjectOld.(*placementv1.PlacementPolicy)
-	after, ok := e.ObjectNew.(*placementv1.PlacementPolicy)
-	return !known || !ok || before.UID != after.UID || rollout.PositionOf(before.Status.Rollout) != rollout.PositionOf(after.Status.Rollout)
+	before, after := e.ObjectOld.(*placementv1.PlacementPolicy), e.ObjectNew.(*placementv1.PlacementPolicy)
+	return before.UID != after.UID || rollout.PositionOf(before.Status.Rollout) != rollout.PositionOf(after.Status.Rollout)
 }}
 
 // Workers returns how many policies are loaded at once. Compilation keeps a processor busy, and a policy that waits for
@@ -164,29 +159,20 @@ func (c *Controller) invalidate(context.Context, client.Object) []reconcile.Requ
 	return nil
 }
 
-func (c *Controller) allPolicies(context.Context, client.Object) (out []reconcile.Request) {
-	for name := range c.Registry.All() {
-		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
-	}
-	return out
-}
-
 // +kubebuilder:rbac:groups=placement.berth.dev,resources=placementpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 
-// Reconcile loads one policy. It takes a request instead of the object because it also removes deleted policies from
-// the registry.
+// Reconcile loads one policy. It takes a request instead of the object because it also removes deleted policies from the registry.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	obj := &placementv1.PlacementPolicy{}
-	switch err := c.Policies.Get(ctx, req.NamespacedName, obj); {
-	case apierrors.IsNotFound(err):
+	if err := c.Policies.Get(ctx, req.NamespacedName, obj); apierrors.IsNotFound(err) {
 		c.keep(req.Name, entry{})
 		if c.Registry.Get(req.Name) != nil {
 			c.Registry.Remove(req.Name)
 		}
 		c.Metrics.ForgetPolicy(req.Name)
 		return reconcile.Result{}, nil
-	case err != nil:
+	} else if err != nil {
 		return reconcile.Result{}, err
 	}
 	l := c.newLoading(obj)
@@ -259,8 +245,7 @@ func (c *Controller) Loaded(ctx context.Context) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	isMissing := func(p placementv1.PlacementPolicy) bool { return c.entries[p.Name].uid == "" }
-	if !slices.ContainsFunc(list.Items, isMissing) {
+	if !slices.ContainsFunc(list.Items, func(p placementv1.PlacementPolicy) bool { return c.entries[p.Name].uid == "" }) {
 		c.loaded.Store(true)
 	}
 	return c.loaded.Load()

@@ -28,9 +28,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/compilation"
@@ -49,9 +51,10 @@ type version struct {
 	// binding and evaluator are nil before the version is prepared to decide.
 	binding   *policy.Binding
 	evaluator placement.Evaluator
-	// stored reports whether the version was read as a numbered revision, and lost whether it stands for one that can't be loaded, so that
-	// it always fails and has no binding.
-	stored, lost bool
+	// stored reports whether the version was read as a numbered revision.
+	stored bool
+	// lost is set if the version stands for one that can't be loaded, and says why. Then it always fails, and has no binding.
+	lost error
 }
 
 // entry is what a replica keeps of a policy. The zero value stands for a policy that was never loaded. Only the reconcile of the policy
@@ -64,9 +67,6 @@ type entry struct {
 	earlier     *version
 	// until is when the version that waits for its data comes into force at the latest; zero if none waits.
 	until time.Time
-	// failure is why the last version failed that stands for one that can't be loaded, and failing its evaluator.
-	failure error
-	failing placement.Evaluator
 	// state is the state by which the policy is counted; empty before it is loaded.
 	state string
 }
@@ -102,8 +102,8 @@ func (c *Controller) newLoading(obj *placementv1.PlacementPolicy) *loading {
 	}
 	if s := c.Registry.Get(obj.Name); s != nil && s.Loaded.UID == obj.UID {
 		l.current = s
-		kept := rollout.KeptFacts{Exists: !s.Broken, InForce: rollout.InForce{Complete: true}, Lost: slices.ContainsFunc(l.used,
-			func(v *version) bool { return v.lost })}
+		lost := slices.ContainsFunc(l.used, func(v *version) bool { return v.lost != nil })
+		kept := rollout.KeptFacts{Exists: !s.Broken, InForce: rollout.InForce{Complete: true}, Lost: lost}
 		switch {
 		case s.Staged != nil:
 			kept.InForce = s.Staged.InForce
@@ -118,9 +118,6 @@ func (c *Controller) newLoading(obj *placementv1.PlacementPolicy) *loading {
 
 // run returns the state that is to be in force. An error means that the caller must retry.
 func (l *loading) run(ctx context.Context) (*placement.PolicyState, error) {
-	if err := l.find(ctx, rollout.Newest); err != nil {
-		return nil, err
-	}
 	choice := rollout.Choose(l.facts)
 	for ; choice.Load != rollout.None; choice = rollout.Choose(l.facts) {
 		if err := l.find(ctx, choice.Load); err != nil {
@@ -199,7 +196,7 @@ func (l *loading) version(ctx context.Context, ref rollout.Ref) (*version, error
 // their groups.
 func (l *loading) newest(ctx context.Context) (*version, error) {
 	for _, v := range l.known {
-		if v.Generation == l.obj.Generation && !v.stored && !v.lost {
+		if v.Generation == l.obj.Generation && !v.stored && v.lost == nil {
 			return v, nil
 		}
 	}
@@ -286,10 +283,7 @@ func (l *loading) prepare(ctx context.Context, v *version) error {
 	if v.module.Nodes {
 		binding.PredicateReads = predicates.Reads()
 	}
-	binding.MaxStaleness = defaultMaxStaleness
-	if v.Spec.MaxStaleness != nil {
-		binding.MaxStaleness = v.Spec.MaxStaleness.Duration
-	}
+	binding.MaxStaleness = ptr.Deref(v.Spec.MaxStaleness, metav1.Duration{Duration: defaultMaxStaleness}).Duration
 	if reflect.DeepEqual(v.binding, binding) {
 		return nil
 	}
@@ -318,25 +312,27 @@ func (l *loading) deciding(c rollout.Choice) []*version {
 		// Without the invalid parts of its match, the policy matches, and denies, more objects.
 		spec := l.obj.Spec.WithDefaults()
 		matcher, _ := match.New(spec.Match, field.NewPath("spec", "match"))
-		evaluator := l.fail(fmt.Errorf("the policy does not compile: %w", c.Err))
-		return []*version{{Revision: policy.Revision{Generation: l.obj.Generation, Spec: spec}, matcher: matcher, evaluator: evaluator, lost: true}}
+		lost := version{Revision: policy.Revision{Generation: l.obj.Generation, Spec: spec}, matcher: matcher}
+		return []*version{l.lost(lost, fmt.Errorf("the policy does not compile: %w", c.Err))}
 	case c.Before == rollout.Lost:
 		before := *l.versions[c.Target]
-		before.Generation, before.stored, before.lost = l.facts.Position.Previous, false, true
-		before.binding, before.evaluator = nil, l.fail(c.Err)
-		return []*version{l.versions[c.Target], &before}
+		before.Generation, before.stored, before.binding = l.facts.Position.Previous, false, nil
+		return []*version{l.versions[c.Target], l.lost(before, c.Err)}
 	case c.Before != rollout.None:
 		return []*version{l.versions[c.Target], l.versions[c.Before]}
 	}
 	return []*version{l.versions[c.Target]}
 }
 
-// fail returns an evaluator that fails because of an error. It stays the same for as long as the error does.
-func (l *loading) fail(err error) placement.Evaluator {
-	if l.failure == nil || l.failure.Error() != err.Error() {
-		l.failure, l.failing = err, placement.NewFailing(err)
+// lost returns a version that always fails because of an error. Its evaluator stays the same for as long as the error does.
+func (l *loading) lost(v version, err error) *version {
+	v.lost, v.evaluator = err, placement.NewFailing(err)
+	for _, before := range l.used {
+		if before.lost != nil && before.lost.Error() == err.Error() {
+			v.evaluator = before.evaluator
+		}
 	}
-	return l.failing
+	return &v
 }
 
 // stateOf returns the state of a policy in which the versions of a choice decide.
@@ -349,13 +345,13 @@ func (l *loading) stateOf(c rollout.Choice, versions []*version) *placement.Poli
 			staged = *out.Staged
 		}
 	} else {
-		out.Policy, out.Binding, out.Broken = l.policyOf(target, reached), target.binding, target.lost
+		out.Policy, out.Binding, out.Broken = l.policyOf(versions, 0, c, reached), target.binding, target.lost != nil
 		if m := target.module; m != nil {
 			out.Warnings = slices.Concat(m.Warnings, target.binding.AmbiguousNames(l.Catalog))
 			out.DecidesNothing, out.ModuleDigest = m.DecidesNothing(), m.RulesDigest()
 		}
 		if len(versions) > 1 {
-			staged.Before = l.policyOf(versions[1], func(namespace string, labels map[string]string) bool { return !reached(namespace, labels) })
+			staged.Before = l.policyOf(versions, 1, c, func(namespace string, labels map[string]string) bool { return !reached(namespace, labels) })
 			staged.BeforeBinding = versions[1].binding
 		}
 	}
@@ -371,7 +367,6 @@ func (l *loading) stateOf(c rollout.Choice, versions []*version) *placement.Poli
 		}
 		out.Staged = &staged
 	}
-	l.share(&out)
 	return &out
 }
 
@@ -385,29 +380,23 @@ func (l *loading) reached(c rollout.Choice) func(namespace string, labels map[st
 	return func(namespace string, labels map[string]string) bool { return stages.Of(namespace, labels) < reached }
 }
 
-// policyOf returns a version as the decider needs it, in the namespaces for which within returns true, or in all if it is nil. A version
-// of a policy with spec.rollout has those parts of the newest spec that apply at once.
-func (l *loading) policyOf(v *version, within func(namespace string, labels map[string]string) bool) *placement.Policy {
+// policyOf returns one of the deciding versions as the decider needs it, in the namespaces for which within returns true, or in all if it is
+// nil. A version of a policy with spec.rollout has those parts of the newest spec that apply at once. If the version has decided the same
+// objects until now, the policy is the same, so that nothing is decided again.
+func (l *loading) policyOf(versions []*version, i int, c rollout.Choice, within func(string, map[string]string) bool) *placement.Policy {
+	v := versions[i]
 	generation, spec := v.Generation, v.Spec
 	if l.stages != nil {
 		generation, spec = l.obj.Generation, rollout.Effective(v.Spec, l.obj.Spec)
 	}
+	s := l.current
+	if s != nil && (s.Staged == nil) == (l.stages == nil) && (l.stages == nil || s.Loaded.Generation == generation && s.Staged.InForce == c.InForce) {
+		if before := s.Versions(); i < len(before) && before[i].Generation == generation && before[i].Evaluator == v.evaluator {
+			return before[i]
+		}
+	}
 	schedules := v.module != nil && v.module.Schedules()
 	return placement.NewPolicy(l.obj.Name, generation, spec, v.matcher.Within(within), v.evaluator, schedules)
-}
-
-// share makes a state share the policies with the current one if they decide the same objects in the same way, so that nothing is decided
-// again.
-func (l *loading) share(next *placement.PolicyState) {
-	old := l.current
-	same := func(a, b *placement.Policy) bool { return a.Generation == b.Generation && a.Evaluator == b.Evaluator }
-	switch {
-	case old == nil || (old.Staged == nil) != (next.Staged == nil) || !slices.EqualFunc(old.Versions(), next.Versions(), same):
-	case next.Staged == nil:
-		next.Policy = old.Policy
-	case old.Loaded == next.Loaded && old.Staged.InForce == next.Staged.InForce:
-		next.Policy, next.Staged.Before = old.Policy, old.Staged.Before
-	}
 }
 
 // await returns the state that stays in force while the data are incomplete that the next one reads; nil if that is to be in force. The
@@ -463,7 +452,7 @@ func (l *loading) use(c rollout.Choice, versions []*version) {
 	}
 	l.used = versions
 	isEverywhere := c.InForce.Complete && (!l.facts.Staged || c.Target == rollout.Newest)
-	if target := versions[0]; !target.lost && (l.earlier == nil || isEverywhere && (len(target.binding.Missing) == 0 || len(l.earlier.binding.Missing) > 0)) {
+	if target := versions[0]; target.lost == nil && (l.earlier == nil || isEverywhere && (len(target.binding.Missing) == 0 || len(l.earlier.binding.Missing) > 0)) {
 		l.earlier = target
 	}
 }
@@ -479,7 +468,7 @@ func (l *loading) setStored(c rollout.Choice, s *placement.PolicyState) {
 		return
 	}
 	for _, v := range l.used {
-		if !v.lost {
+		if v.lost == nil {
 			s.Numbered = append(s.Numbered, &v.Revision)
 		}
 	}

@@ -138,8 +138,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Named("policyrevision").
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(subscribe)).
-		// The initial list enqueues the policies of all revisions, because policies may have been deleted while no
-		// leader ran.
+		// The initial list enqueues the policies of all revisions, because policies may have been deleted while no leader ran.
 		WatchesRawSource(source.Kind[client.Object](c.state.GetCache(), &appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(enqueue))).
 		Complete(c)
 }
