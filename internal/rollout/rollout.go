@@ -120,8 +120,7 @@ type Facts struct {
 	Now time.Time
 	// Spec is the newest spec.rollout.
 	Spec *placementv1.PolicyRollout
-	// Candidate identifies the rollout of the version in the newest spec, as Digest returns it. It is empty while that version
-	// can't decide.
+	// Candidate identifies the rollout of the version in the newest spec, as Digest returns it. It is empty while that version can't decide.
 	Candidate string
 	// InForce is what this process, the leader, has in force. It is nil while the newest spec is not loaded.
 	InForce *InForce
@@ -187,38 +186,27 @@ func (f *Facts) Settled(s *placementv1.RolloutStatus) bool {
 func everywhere(s *placementv1.RolloutStatus) bool { return PositionOf(s).IsSingle() }
 
 // listed returns the numbers of the newest stored revisions, and of those that decide.
-func (f *Facts) listed(s *placementv1.RolloutStatus) []int64 {
-	decides := func(r Revision) bool { return r.Number == s.Revision || r.Number == s.PreviousRevision }
-	others := MaxRevisions
+func (f *Facts) listed(s *placementv1.RolloutStatus) (out []int64) {
 	for _, r := range f.Stored {
-		if decides(r) {
-			others--
-		}
-	}
-	var out []int64
-	for _, r := range f.Stored {
-		if !decides(r) {
-			if others <= 0 {
-				continue
-			}
-			others--
-		}
 		out = append(out, r.Number)
+	}
+	for i := len(out) - 1; len(out) > MaxRevisions && i >= 0; i-- {
+		if out[i] != s.Revision && out[i] != s.PreviousRevision {
+			out = slices.Delete(out, i, i+1)
+		}
 	}
 	return out
 }
 
 // supersedes reports whether the candidate is another version than that of the status, or has other stages while these count.
 func (f *Facts) supersedes(s *placementv1.RolloutStatus) bool {
-	if s.State == placementv1.RolloutComplete {
-		return versionOf(f.Candidate) != versionOf(s.Digest)
-	}
-	return f.Candidate != s.Digest || len(s.Stages) != len(f.Spec.Stages)
+	position := PositionOf(s)
+	return !position.Concerns(f.Candidate) || !position.Complete && len(s.Stages) != len(f.Spec.Stages)
 }
 
 // rolledBack returns the status of a policy whose revision is in spec.rollout.revision.
 func (f *Facts) rolledBack(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
-	stored, ok := f.find(f.Spec.Revision)
+	stored, ok := f.find(Revision{Number: f.Spec.Revision})
 	if f.InForce.Revision != f.Spec.Revision || !ok {
 		return s
 	}
@@ -228,7 +216,7 @@ func (f *Facts) rolledBack(s *placementv1.RolloutStatus) *placementv1.RolloutSta
 // begin returns the status of the candidate's rollout before its first stage. It returns the status before while a revision that
 // is needed is not stored.
 func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
-	candidate, stored := f.revisionOf(versionOf(f.Candidate))
+	candidate, stored := f.find(Revision{Version: versionOf(f.Candidate)})
 	before, known := f.before(s)
 	if !known && s != nil {
 		lost(s)
@@ -260,16 +248,26 @@ func (f *Facts) before(s *placementv1.RolloutStatus) (before Revision, known boo
 	// Each version is stored once. So it may be stored under another number than that of the generation that was in force.
 	switch {
 	case s == nil && f.InForce.Complete && f.InForce.Revision == 0 && f.InForce.Digest != "":
-		return f.revisionOf(versionOf(f.InForce.Digest))
+		return f.find(Revision{Version: versionOf(f.InForce.Digest)})
 	case s == nil && f.Fallback.Number == 0, s != nil && !everywhere(s) && s.PreviousRevision == 0:
 		return Revision{}, true
 	case s == nil:
-		return f.revisionOf(f.Fallback.Version)
+		return f.find(Revision{Version: f.Fallback.Version})
 	case everywhere(s):
-		return f.revisionOf(versionOf(s.Digest))
+		return f.find(Revision{Version: versionOf(s.Digest)})
 	default:
-		return f.find(s.PreviousRevision)
+		return f.find(Revision{Number: s.PreviousRevision})
 	}
+}
+
+// find returns the newest stored revision with the number or the version of another one, and reports whether there is one.
+func (f *Facts) find(like Revision) (Revision, bool) {
+	for _, r := range f.Stored {
+		if like.Number != 0 && r.Number == like.Number || like.Version != "" && r.Version == like.Version {
+			return r, true
+		}
+	}
+	return Revision{}, false
 }
 
 // lost declares that a rollout can't begin, because the version that has to decide in its other stages is not stored any more.
@@ -285,22 +283,6 @@ func lost(s *placementv1.RolloutStatus) {
 		"version in the spec in force everywhere at once", number)
 }
 
-func (f *Facts) find(number int64) (Revision, bool) {
-	return f.first(func(r Revision) bool { return r.Number == number })
-}
-
-func (f *Facts) revisionOf(version string) (Revision, bool) {
-	return f.first(func(r Revision) bool { return r.Version == version })
-}
-
-func (f *Facts) first(is func(Revision) bool) (Revision, bool) {
-	i := slices.IndexFunc(f.Stored, is)
-	if i < 0 {
-		return Revision{}, false
-	}
-	return f.Stored[i], true
-}
-
 // advance updates a rollout that is not complete. It returns when it has to be called again.
 func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	reached := int(ptr.Deref(s.Reached, 0))
@@ -311,9 +293,7 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 			s.Stages[i].Moved, s.Stages[i].Failed, s.Stages[i].Denied = int32(c.Moved), int32(sum(c.Failed)), int32(sum(c.Denied))
 		}
 	}
-	wait := func(state placementv1.RolloutState, message string) { s.State, s.Message = state, message }
-	if state, message := f.holds(s, reached); state != "" {
-		wait(state, message)
+	if s.State, s.Message = f.holds(s, reached); s.State != "" {
 		return time.Time{}
 	}
 	if reached > 0 {
@@ -322,17 +302,16 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 			// The API server stores seconds. Round up, so that no soak is too short.
 			last.MovedTime = new(metav1.NewTime(f.Now.Add(time.Second - 1)).Rfc3339Copy())
 		}
-		if soak != nil {
-			if until := last.MovedTime.Add(soak.Duration); f.Now.Before(until) {
-				wait(placementv1.RolloutSoaking, fmt.Sprintf("stage %s soaks until %s%s", last.Name, until.UTC().Format(time.RFC3339), f.after(reached-1)))
-				return until
-			}
+		if until := last.MovedTime.Add(ptr.Deref(soak, metav1.Duration{}).Duration); soak != nil && f.Now.Before(until) {
+			s.State = placementv1.RolloutSoaking
+			s.Message = fmt.Sprintf("stage %s soaks until %s%s", last.Name, until.UTC().Format(time.RFC3339), f.after(reached-1))
+			return until
 		}
 	}
 	next := f.step(reached)
 	if next.approval && !f.approved(s, next.name) {
-		wait(placementv1.RolloutWaitingForApproval, fmt.Sprintf("%s: set the annotation %s to %s%s%s", next.waits,
-			placementv1.ApproveStageAnnotation, s.ApprovalID, f.mistaken(), f.after(reached)))
+		s.State = placementv1.RolloutWaitingForApproval
+		s.Message = fmt.Sprintf("%s: set the annotation %s to %s%s%s", next.waits, placementv1.ApproveStageAnnotation, s.ApprovalID, f.mistaken(), f.after(reached))
 		return time.Time{}
 	}
 	if reached == len(s.Stages) {
@@ -346,7 +325,7 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 		denied := f.Counts[reached].Denied
 		s.Stages[reached].DeniedBefore, s.Stages[reached].DeniedBeforeIn = new(int32(sum(denied))), first(denied)
 	}
-	wait(placementv1.RolloutProgressing, fmt.Sprintf("objects of stage %s are being decided", next.name))
+	s.State, s.Message = placementv1.RolloutProgressing, fmt.Sprintf("objects of stage %s are being decided", next.name)
 	return time.Time{}
 }
 

@@ -17,6 +17,7 @@ limitations under the License.
 package status
 
 import (
+	"cmp"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,7 +42,7 @@ func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
 	reasons := map[placementv1.RolloutState]string{
 		placementv1.RolloutPaused: placementv1.ReasonRolloutPaused, placementv1.RolloutWaitingForApproval: placementv1.ReasonWaitingForApproval,
 	}
-	switch reason, ok := reasons[s.State]; {
+	switch {
 	case s.Message != "" && rollout.PositionOf(s).IsSingle():
 		return isFalse(placementv1.ReasonRolloutPaused, fmt.Sprintf("revision %d decides everywhere: ", s.Revision)+s.Message)
 	case s.State == placementv1.RolloutComplete:
@@ -49,10 +50,8 @@ func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
 	case s.State == placementv1.RolloutRolledBack:
 		return isFalse(placementv1.ReasonRolledBack, fmt.Sprintf("revision %d decides everywhere, because spec.rollout.revision says so: "+
 			"remove it to roll out the version in the spec", s.Revision))
-	case ok:
-		return isFalse(reason, whereDecided(s)+": "+s.Message)
 	default:
-		return isFalse(placementv1.ReasonRollingOut, whereDecided(s)+": "+s.Message)
+		return isFalse(cmp.Or(reasons[s.State], placementv1.ReasonRollingOut), whereDecided(s)+": "+s.Message)
 	}
 }
 
