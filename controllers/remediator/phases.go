@@ -501,12 +501,11 @@ func Recognize(identity authenticationv1.UserInfo) func(*admissionv1.AdmissionRe
 		}
 		var options metav1.PatchOptions
 		var old metav1.PartialObjectMetadata
-		if json.Unmarshal(req.Options.Raw, &options) != nil {
+		if json.Unmarshal(req.Options.Raw, &options) != nil || !remediation.IsFieldManager(options.FieldManager) {
 			return false, nil
 		}
-		ok, permits := remediation.ParseFieldManager(options.FieldManager, remediation.Key{}, "")
-		if permits == nil || json.Unmarshal(req.OldObject.Raw, &old) != nil {
-			return ok, nil
+		if options.FieldManager == remediation.FieldManager || json.Unmarshal(req.OldObject.Raw, &old) != nil {
+			return true, nil
 		}
 		resource := req.Resource
 		if req.RequestResource != nil {
@@ -514,6 +513,6 @@ func Recognize(identity authenticationv1.UserInfo) func(*admissionv1.AdmissionRe
 		}
 		// A request for a Namespace has the object's own name as its namespace.
 		key := remediation.Key{Resource: schema.GroupVersionResource(resource), Namespace: old.Namespace, Name: req.Name}
-		return remediation.ParseFieldManager(options.FieldManager, key, old.UID)
+		return true, remediation.PermitsOf(options.FieldManager, key, old.UID)
 	}
 }

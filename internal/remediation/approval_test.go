@@ -435,20 +435,20 @@ func TestFieldManager(t *testing.T) {
 		"DeniedBeside": {"1", []*placement.Verdict{one, &denied}, false},
 		"None":         {"1", []*placement.Verdict{automatic}, false},
 	} {
-		if ok, permits := remediation.ParseFieldManager(manager, k, tc.uid); !ok || permits(tc.verdicts) != tc.want {
+		if permits := remediation.PermitsOf(manager, k, tc.uid); permits(tc.verdicts) != tc.want {
 			t.Errorf("%s: permitted %t", name, !tc.want)
 		}
 	}
-	if _, permits := remediation.ParseFieldManager(remediation.FieldManager+":", k, "1"); permits([]*placement.Verdict{automatic}) {
+	if permits := remediation.PermitsOf(remediation.FieldManager+":", k, "1"); permits([]*placement.Verdict{automatic}) {
 		t.Error("an empty permit permits something")
 	}
 	for name, want := range map[string]bool{remediation.FieldManager: true, manager: true, "kubectl": false, "": false, remediation.FieldManager + "x": false} {
 		if got := remediation.IsFieldManager(name); got != want {
 			t.Errorf("%q is remediation's: %t", name, got)
 		}
-		if _, permits := remediation.ParseFieldManager(name, k, "1"); (permits != nil) != (name == manager) {
-			t.Errorf("%q: permits %t", name, permits != nil)
-		}
+	}
+	if remediation.PermitsOf(remediation.FieldManager, k, "1") != nil {
+		t.Error("a patch without moves that need an approval names some")
 	}
 	// The API server takes at most 128 characters.
 	all := remediation.Due{}

@@ -38,7 +38,7 @@ import (
 //   - The leader patches an object for the policy only while the approved digest is that of the plan, the plan is stored, it has
 //     all moves that are required, and the required move of the object is the one in the plan. See Ledger.Permit.
 //   - The webhook, which makes the changes, may know newer data than the leader. So the patch names the move that the leader
-//     means, in its field manager, and the webhook makes no other changes for the policy. See ParseFieldManager.
+//     means, in its field manager, and the webhook makes no other changes for the policy. See PermitsOf.
 //
 // A new leader goes on with an approved plan if what is left to do is part of what is stored. See Ledger.Continue.
 //

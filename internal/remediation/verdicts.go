@@ -272,42 +272,31 @@ const (
 	permitSeparator = ":"
 )
 
-// permitFor identifies the moves of an object that verdicts require and that need an approval; "" for none.
-func permitFor(key Key, uid types.UID, due Due) string {
+// FieldManagerFor returns the field manager of the patch of an object. It names the moves that verdicts require and that need an approval.
+func FieldManagerFor(key Key, uid types.UID, due Due) string {
 	var ids []moveID
 	for _, v := range due.needApproval() {
 		ids = append(ids, identify(key, uid, encodeChanges(v.Changes)))
 	}
 	if ids == nil {
-		return ""
+		return FieldManager
 	}
-	return digestOf(ids)
+	return FieldManager + permitSeparator + digestOf(ids)
 }
 
-// FieldManagerFor returns the field manager of the patch of an object. It names the moves that need an approval.
-func FieldManagerFor(key Key, uid types.UID, due Due) string {
-	if permit := permitFor(key, uid, due); permit != "" {
-		return FieldManager + permitSeparator + permit
+// PermitsOf returns a function that reports whether verdicts on an object require just those moves that need an approval which the field
+// manager of a patch names; nil if it names none.
+func PermitsOf(manager string, key Key, uid types.UID) func([]*placement.Verdict) bool {
+	if manager == FieldManager {
+		return nil
 	}
-	return FieldManager
-}
-
-// ParseFieldManager reports whether a field manager is that of remediation. If the patch names moves that need an approval, permits reports
-// whether verdicts on the object require just those; otherwise permits is nil.
-func ParseFieldManager(manager string, key Key, uid types.UID) (ok bool, permits func([]*placement.Verdict) bool) {
-	name, permit, named := strings.Cut(manager, permitSeparator)
-	if name != FieldManager || !named {
-		return name == FieldManager, nil
-	}
-	return true, func(verdicts []*placement.Verdict) bool {
-		return permit != "" && permit == permitFor(key, uid, DueOf(verdicts))
-	}
+	return func(verdicts []*placement.Verdict) bool { return manager == FieldManagerFor(key, uid, DueOf(verdicts)) }
 }
 
 // IsFieldManager reports whether a field manager is that of remediation.
 func IsFieldManager(manager string) bool {
-	ok, _ := ParseFieldManager(manager, Key{}, "")
-	return ok
+	name, _, _ := strings.Cut(manager, permitSeparator)
+	return name == FieldManager
 }
 
 // ManagerOf returns the field manager other than Berth that last wrote a field which a patch changes. If none of the fields has an owner,
