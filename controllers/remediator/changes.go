@@ -371,7 +371,7 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 		if pause := c.Ledger.Report(name).Pause; pause != nil {
 			ctrllog.FromContext(ctx).Info("Remediation is paused: a change would harm too many objects", "policy", name,
 				"where", pause.Scope.String(), "change", pause.Change, "objects", pause.Objects(), "matched", pause.Matched)
-			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, pause.Note(name))
+			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, pause.Message(name, false))
 		}
 	}
 	for _, name := range result.Resumed {

@@ -475,7 +475,7 @@ func (c *Controller) schedule(ctx context.Context) {
 			waiting := c.Scheduler.Waiting(c.Clock.Now(), name)
 			ctrllog.FromContext(ctx).Info("Remediation is paused: too many objects failed", "policy", name,
 				"where", waiting.PausedIn.String(), "objects", len(waiting.Failures))
-			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, waiting.PauseNote(name))
+			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, waiting.PauseMessage(name, false))
 			c.Changed(name)
 		}
 		// Windows open by the time of day, which may be set.

@@ -161,7 +161,7 @@ func namesOf(keys []remediation.Key) []string {
 func TestPauseNote(t *testing.T) {
 	w := &remediation.Waiting{Pause: "7-1", Failures: []remediation.Failure{{Key: podKey("web"), Reason: "its rollout failed"}}}
 	const release = "kubectl annotate placementpolicy p --overwrite " + placementv1.ResumeAfterFailuresAnnotation + "=7-1"
-	for text, named := range map[string]bool{w.PauseMessage("p"): true, w.PauseNote("p"): false} {
+	for text, named := range map[string]bool{w.PauseMessage("p", true): true, w.PauseMessage("p", false): false} {
 		if !strings.HasPrefix(text, "1 objects failed") || !strings.HasSuffix(text, release) {
 			t.Errorf("%q", text)
 		}
@@ -169,7 +169,7 @@ func TestPauseNote(t *testing.T) {
 			t.Errorf("%q", text)
 		}
 	}
-	if none := (&remediation.Waiting{}).PauseNote("p"); none != "" {
+	if none := (&remediation.Waiting{}).PauseMessage("p", false); none != "" {
 		t.Errorf("%q", none)
 	}
 }

@@ -366,7 +366,7 @@ func TestFailuresOfNamespaces(t *testing.T) {
 		if diff := cmp.Diff(containment.Scope{"a"}, w.PausedIn); diff != "" || w.Pause == "" || w.Stopped != 1 || w.Paused() {
 			t.Errorf("waiting %+v", w)
 		}
-		if message := w.PauseMessage("p"); !strings.Contains(message, "6 objects failed, so Berth patches no more objects of this policy in namespace a (") || !strings.Contains(message, w.Pause) {
+		if message := w.PauseMessage("p", true); !strings.Contains(message, "6 objects failed, so Berth patches no more objects of this policy in namespace a (") || !strings.Contains(message, w.Pause) {
 			t.Errorf("message %q", message)
 		}
 		// Another leader keeps that.
@@ -448,7 +448,7 @@ func TestFailuresOfNamespaces(t *testing.T) {
 		}
 		stops(c, p, "a", "b", "c", "d")
 		w := c.waiting("p")
-		if !w.Paused() || !strings.Contains(w.PauseMessage("p"), "6 objects failed, so Berth patches no more objects of this policy (") {
+		if !w.Paused() || !strings.Contains(w.PauseMessage("p", true), "6 objects failed, so Berth patches no more objects of this policy (") {
 			t.Errorf("waiting %+v", w)
 		}
 		// A pause of the whole policy lasts until it is released.
@@ -461,7 +461,7 @@ func TestFailuresOfNamespaces(t *testing.T) {
 		}
 		stops(c, p, "a", "b", "c", "d")
 		w = c.waiting("p")
-		if message := w.PauseMessage("p"); !strings.HasPrefix(message, "objects failed that do not fail any more, so Berth") || !strings.Contains(message, "). Let the patches go on: kubectl annotate") || !strings.HasSuffix(message, w.Pause) {
+		if message := w.PauseMessage("p", true); !strings.HasPrefix(message, "objects failed that do not fail any more, so Berth") || !strings.Contains(message, "). Let the patches go on: kubectl annotate") || !strings.HasSuffix(message, w.Pause) {
 			t.Errorf("message %q", message)
 		}
 	})

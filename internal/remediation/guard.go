@@ -104,15 +104,9 @@ func (p *Pause) Everywhere() bool { return p != nil && p.Scope.All() }
 // Objects returns the number of objects that the change would harm.
 func (p *Pause) Objects() int { return p.Denied + p.Emptied + p.Undecided }
 
-// Message describes what would happen to the objects of a policy, and how to release the change. It names some of the objects.
-func (p *Pause) Message(policy string) string {
-	return p.message(policy, ", such as "+strings.Join(p.Examples, ", "))
-}
-
-// Note is Message without the names of objects, for an Event on the policy.
-func (p *Pause) Note(policy string) string { return p.message(policy, "") }
-
-func (p *Pause) message(policy, examples string) string {
+// Message describes what would happen to the objects of a policy, and how to release the change. It names some of the objects if named is
+// set, which it must not be for an Event on the policy.
+func (p *Pause) Message(policy string, named bool) string {
 	var parts []string
 	for _, part := range []struct {
 		n    int
@@ -122,9 +116,12 @@ func (p *Pause) message(policy, examples string) string {
 			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
 		}
 	}
-	var where string
+	var where, examples string
 	if !p.Scope.All() {
 		where = " " + p.Scope.String()
+	}
+	if named {
+		examples = ", such as " + strings.Join(p.Examples, ", ")
 	}
 	return fmt.Sprintf("a change of the policy or of its data would affect %d of the %d matched objects at once (%s)%s; "+
 		"that is more than %d %%, so Berth moves no object of this policy%s. Take the change back, or release it: "+

@@ -248,11 +248,11 @@ func TestBlastRadiusHealsAndIsReleased(t *testing.T) {
 		t.Errorf("pause (-want +got):\n%s", diff)
 	}
 	for _, text := range []string{"so Berth moves no object of this policy in namespace shop.", "40 of the 40", "40 left without clusters", "shop/o-000", "kubectl annotate placementpolicy p --overwrite placement.berth.dev/release-blast-radius=" + p.Change} {
-		if !strings.Contains(p.Message("p"), text) {
-			t.Errorf("message %q lacks %q", p.Message("p"), text)
+		if !strings.Contains(p.Message("p", true), text) {
+			t.Errorf("message %q lacks %q", p.Message("p", true), text)
 		}
-		if named := strings.Contains(text, "shop/"); strings.Contains(p.Note("p"), text) == named {
-			t.Errorf("note %q: %q", p.Note("p"), text)
+		if named := strings.Contains(text, "shop/"); strings.Contains(p.Message("p", false), text) == named {
+			t.Errorf("note %q: %q", p.Message("p", false), text)
 		}
 	}
 
@@ -495,9 +495,9 @@ func TestBlastRadiusOfNamespaces(t *testing.T) {
 		}
 		holds(f, "a")
 		p := f.pause()
-		if p.Everywhere() || p.Denied != 12 || !strings.Contains(p.Message("p"), "12 of the 48 matched objects at once (12 denied), such as deployments.apps a/0,") ||
-			!strings.Contains(p.Message("p"), "so Berth moves no object of this policy in namespace a.") {
-			t.Errorf("pause %+v: %s", p, p.Message("p"))
+		if p.Everywhere() || p.Denied != 12 || !strings.Contains(p.Message("p", true), "12 of the 48 matched objects at once (12 denied), such as deployments.apps a/0,") ||
+			!strings.Contains(p.Message("p", true), "so Berth moves no object of this policy in namespace a.") {
+			t.Errorf("pause %+v: %s", p, p.Message("p", true))
 		}
 		// A new leader keeps it, and no more than that.
 		next := newFleet(t)

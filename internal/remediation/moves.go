@@ -606,13 +606,9 @@ type Waiting struct {
 // Paused reports whether patches of the whole policy stopped because too many failed.
 func (w *Waiting) Paused() bool { return w.Pause != "" && w.PausedIn.All() }
 
-// PauseMessage describes why the patches of a policy stopped, and how to let them go on; "" if they did not. It names one of the objects.
-func (w *Waiting) PauseMessage(policy string) string { return w.pauseMessage(policy, true) }
-
-// PauseNote is PauseMessage without an object, for an Event on the policy.
-func (w *Waiting) PauseNote(policy string) string { return w.pauseMessage(policy, false) }
-
-func (w *Waiting) pauseMessage(policy string, named bool) string {
+// PauseMessage describes why the patches of a policy stopped, and how to let them go on; "" if they did not. It names one of the objects if
+// named is set, which it must not be for an Event on the policy.
+func (w *Waiting) PauseMessage(policy string, named bool) string {
 	if w.Pause == "" {
 		return ""
 	}

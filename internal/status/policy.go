@@ -839,13 +839,13 @@ func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
 	var harm, harmNote, approval string
 	if pause != nil {
 		s.out.Paused = &placementv1.PausedChange{Change: pause.Change, Before: int32(pause.Before), Namespaces: pause.Scope}
-		harm, harmNote = pause.Message(name), pause.Note(name)
+		harm, harmNote = pause.Message(name, true), pause.Message(name, false)
 		if pause.Objects() == 0 {
 			harm = "an earlier leader paused remediation; its objects are being decided again"
 			harmNote = harm
 		}
 	}
-	failed, unapproved := f.Waiting.PauseMessage(name), f.unapproved(s.out.Plan)
+	failed, unapproved := f.Waiting.PauseMessage(name, true), f.unapproved(s.out.Plan)
 	if unapproved != nil {
 		approval = unapproved.Message
 	}
@@ -856,7 +856,7 @@ func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
 		s.set(placementv1.ConditionPaused, isTrue(placementv1.ReasonTooManyFailures, joined(failed, harm, approval)))
 	case unapproved != nil:
 		// An Event has this message, so it names no objects.
-		s.set(placementv1.ConditionPaused, isTrue(unapproved.Reason, joined(approval, harmNote, f.Waiting.PauseNote(name))))
+		s.set(placementv1.ConditionPaused, isTrue(unapproved.Reason, joined(approval, harmNote, f.Waiting.PauseMessage(name, false))))
 	case harm != "" || failed != "":
 		s.set(placementv1.ConditionPaused, isFalse(placementv1.ReasonNamespacesPaused, joined(harm, failed)))
 	default:
