@@ -171,7 +171,6 @@ func (c *Controller) policyChanged(p placement.PolicyChange) {
 	}
 	if len(p.After) == 0 {
 		c.Ledger.ForgetPolicy(p.Name)
-		c.census.ForgetPolicy(p.Name)
 	}
 	c.types.fieldsChanged(p.Before...)
 	// settleReadiness must find it here when the scheduler knows of it.

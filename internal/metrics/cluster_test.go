@@ -36,8 +36,8 @@ func TestClusters(t *testing.T) {
 			t.Errorf("limit %d", limit)
 		}
 		return []remediation.ClusterCount{
-			{Cluster: "eu-1", Objects: map[remediation.Compliance]int{remediation.Placed: 2, remediation.Violates: 3}},
-			{Objects: map[remediation.Compliance]int{remediation.AwaitsPatch: 1}},
+			{Cluster: "eu-1", Objects: remediation.ComplianceCounts{remediation.Placed: 2, remediation.Violates: 3}},
+			{Objects: remediation.ComplianceCounts{remediation.AwaitsPatch: 1}},
 		}
 	}))
 	families, err := r.Gather()

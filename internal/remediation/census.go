@@ -74,152 +74,97 @@ func ComplianceOf(verdicts []*placement.Verdict) (_ Compliance, ok bool) {
 type Census struct {
 	mu      sync.Mutex
 	objects map[Key]entry
-	groups  map[groupKey]*censusGroup
+	lists   map[string]*censusList
 }
 
 // entry is an object of a Census.
 type entry struct {
-	group      *censusGroup
+	list       *censusList
 	compliance Compliance
 }
 
-// groupKey is what the objects of a group have in common: the text of their list of clusters, and the names of the policies that match
-// them, separated by spaces.
-type groupKey struct{ list, policies string }
-
-// censusGroup counts the objects with a groupKey.
-type censusGroup struct {
-	groupKey
-	// counts are the numbers of objects by compliance.
-	counts [Violates + 1]int
+// censusList counts the objects with one text of their list of clusters, by compliance.
+type censusList struct {
+	text   string
+	counts ComplianceCounts
 }
 
 // NewCensus returns an empty census.
 func NewCensus() *Census {
-	return &Census{objects: map[Key]entry{}, groups: map[groupKey]*censusGroup{}}
+	return &Census{objects: map[Key]entry{}, lists: map[string]*censusList{}}
 }
 
 // Record replaces what is known of an object with a list of clusters by what qualified verdicts on it say. list is a text of package
 // clusterlist. An object without one does not count, and neither does one that follows a controller, with which it counts.
 func (c *Census) Record(key Key, list *string, verdicts []*placement.Verdict) {
-	if list == nil || slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Follows != "" }) {
-		c.Forget(key)
-		return
-	}
-	compliance, ok := ComplianceOf(verdicts)
-	if !ok {
-		c.Forget(key)
-		return
-	}
-	of := groupKey{*list, strings.Join(Names(verdicts), " ")}
+	compliance, counts := ComplianceOf(verdicts)
+	counts = counts && list != nil && !slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Follows != "" })
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, known := c.objects[key]; known && e.compliance == compliance && e.group.groupKey == of {
+	if e, known := c.objects[key]; known {
+		if e.list.counts[e.compliance]--; e.list.counts == (ComplianceCounts{}) {
+			delete(c.lists, e.list.text)
+		}
+	}
+	if !counts {
+		delete(c.objects, key)
 		return
 	}
-	c.remove(key)
-	c.add(key, of, compliance)
+	if c.lists[*list] == nil {
+		c.lists[*list] = &censusList{text: *list}
+	}
+	c.objects[key] = entry{c.lists[*list], compliance}
+	c.lists[*list].counts[compliance]++
 }
 
 // Forget removes an object.
-func (c *Census) Forget(key Key) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.remove(key)
+func (c *Census) Forget(key Key) { c.Record(key, nil, nil) }
+
+// ComplianceCounts are numbers of objects by compliance.
+type ComplianceCounts [Violates + 1]int
+
+func (c ComplianceCounts) plus(other ComplianceCounts) ComplianceCounts {
+	for compliance, n := range other {
+		c[compliance] += n
+	}
+	return c
 }
 
-// ForgetPolicy removes the objects that no other policy matches. The compliance of those that others match stays until they are decided
-// again.
-func (c *Census) ForgetPolicy(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, e := range c.objects {
-		policies := strings.Fields(e.group.policies)
-		if !slices.Contains(policies, name) {
-			continue
-		}
-		policies = slices.DeleteFunc(policies, func(policy string) bool { return policy == name })
-		c.remove(key)
-		if len(policies) > 0 {
-			c.add(key, groupKey{e.group.list, strings.Join(policies, " ")}, e.compliance)
-		}
-	}
-}
-
-// add adds an object. The caller holds mu.
-func (c *Census) add(key Key, of groupKey, compliance Compliance) {
-	group := c.groups[of]
-	if group == nil {
-		group = &censusGroup{groupKey: of}
-		c.groups[of] = group
-	}
-	group.counts[compliance]++
-	c.objects[key] = entry{group, compliance}
-}
-
-// remove removes an object. The caller holds mu.
-func (c *Census) remove(key Key) {
-	e, known := c.objects[key]
-	if !known {
-		return
-	}
-	delete(c.objects, key)
-	if e.group.counts[e.compliance]--; e.group.counts == [Violates + 1]int{} {
-		delete(c.groups, e.group.groupKey)
-	}
-}
-
-// ClusterCount is the number of objects in a cluster, by compliance.
+// ClusterCount is the number of objects in a cluster.
 type ClusterCount struct {
 	// Cluster is empty for all clusters that are not counted by themselves. An object in several of them counts once for each.
 	Cluster string
-	Objects map[Compliance]int
+	Objects ComplianceCounts
 }
 
 // Counts returns the numbers of objects by cluster: at most limit clusters with the most objects by themselves, sorted by name, and then
 // the others together, if there are any.
-func (c *Census) Counts(limit int) []ClusterCount {
-	byCluster := map[string]map[Compliance]int{}
+func (c *Census) Counts(limit int) (out []ClusterCount) {
+	byCluster := map[string]ComplianceCounts{}
 	c.mu.Lock()
-	for _, group := range c.groups {
-		listed, _ := clusterlist.Parse(group.list)
+	for text, list := range c.lists {
+		listed, _ := clusterlist.Parse(text)
 		names, _ := listed.All()
 		for _, name := range names {
-			if byCluster[name] == nil {
-				byCluster[name] = map[Compliance]int{}
-			}
-			for compliance, n := range group.counts {
-				byCluster[name][Compliance(compliance)] += n
-			}
+			byCluster[name] = byCluster[name].plus(list.counts)
 		}
 	}
 	c.mu.Unlock()
-	out := make([]ClusterCount, 0, len(byCluster))
 	for name, objects := range byCluster {
 		out = append(out, ClusterCount{name, objects})
 	}
+	total := func(of ClusterCount) int { return of.Objects[Placed] + of.Objects[AwaitsPatch] + of.Objects[Violates] }
 	slices.SortFunc(out, func(a, b ClusterCount) int {
-		return cmp.Or(cmp.Compare(b.total(), a.total()), strings.Compare(a.Cluster, b.Cluster))
+		return cmp.Or(cmp.Compare(total(b), total(a)), strings.Compare(a.Cluster, b.Cluster))
 	})
-	if len(out) > limit {
-		others := ClusterCount{Objects: map[Compliance]int{}}
-		for _, count := range out[limit:] {
-			for compliance, n := range count.Objects {
-				others.Objects[compliance] += n
-			}
-		}
-		out = append(out[:limit:limit], others)
-	}
-	// The others have no name.
 	named := out[:min(limit, len(out))]
-	slices.SortFunc(named, func(a, b ClusterCount) int { return strings.Compare(a.Cluster, b.Cluster) })
-	return out
-}
-
-// total returns the number of objects.
-func (c ClusterCount) total() (n int) {
-	for _, objects := range c.Objects {
-		n += objects
+	var others ClusterCount
+	for _, count := range out[len(named):] {
+		others.Objects = others.Objects.plus(count.Objects)
 	}
-	return n
+	slices.SortFunc(named, func(a, b ClusterCount) int { return strings.Compare(a.Cluster, b.Cluster) })
+	if len(out) > limit {
+		named = append(named, others)
+	}
+	return named
 }
