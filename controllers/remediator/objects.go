@@ -562,7 +562,8 @@ func (r rollouts) Delete(resource schema.GroupVersionResource, namespace, name s
 }
 
 func (r rollouts) Drop(resource schema.GroupVersionResource) {
-	r.Scheduler.Unwatch(resource)
+	r.Scheduler.Unsettle()
+	r.Scheduler.ObserveAll(r.Clock.Now(), resource, nil)
 }
 
 // carrierOf returns what is known of the systems that carry an object to clusters. If they report where it runs, its own status does not

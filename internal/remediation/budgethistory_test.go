@@ -506,7 +506,8 @@ func (h *history) add() {
 
 // unwatch ends the observation of rollouts, and begins it again.
 func (h *history) unwatch() {
-	h.budget.Unwatch(deployments)
+	h.budget.Unsettle()
+	h.budget.ObserveAll(h.now, deployments, nil)
 	h.follow()
 	for _, o := range h.objects {
 		if !o.carrier.Reports {

@@ -286,20 +286,17 @@ func (s *Scheduler) changed(policy string) {
 // ObserveAll declares how far the rollouts of all objects of a type are. There are no others.
 func (s *Scheduler) ObserveAll(now time.Time, resource schema.GroupVersionResource, all map[Key]Rollout) {
 	defer s.lock()()
-	s.unobserveType(resource, all)
+	for _, key := range s.tracked() {
+		if _, remains := all[key]; key.Resource == resource && !remains && !s.reported(key) {
+			s.unobserve(key)
+		}
+	}
 	for key, r := range all {
 		s.observe(now, key, r)
 	}
 }
 
-// Unwatch declares that rollouts of a type are not observed any more. Until Settle is called again, no policy rolls pods.
-func (s *Scheduler) Unwatch(resource schema.GroupVersionResource) {
-	defer s.lock()()
-	s.epoch++
-	s.unobserveType(resource, nil)
-}
-
-// Unsettle declares that policies may match objects whose rollouts have not been observed.
+// Unsettle declares that policies may match objects whose rollouts have not been observed. Until Settle is called again, no policy rolls pods.
 func (s *Scheduler) Unsettle() {
 	defer s.lock()()
 	s.epoch++
@@ -309,15 +306,6 @@ func (s *Scheduler) Unsettle() {
 func (s *Scheduler) Unobserve(key Key) {
 	defer s.lock()()
 	s.unobserve(key)
-}
-
-// unobserveType forgets the rollouts of a type, except those of the objects that remain.
-func (s *Scheduler) unobserveType(resource schema.GroupVersionResource, remaining map[Key]Rollout) {
-	for _, key := range s.tracked() {
-		if _, remains := remaining[key]; key.Resource == resource && !remains && !s.reported(key) {
-			s.unobserve(key)
-		}
-	}
 }
 
 // EndReports declares that no system reports any more where an object runs.
