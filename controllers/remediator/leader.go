@@ -168,10 +168,8 @@ func (c *Controller) settle(ctx context.Context, left []string) {
 		late := c.Clock.Since(began) >= remediation.ResumeLimit
 		left = slices.DeleteFunc(left, func(name string) bool {
 			decided, gone := c.decided(ctx, name)
-			released := decided && c.Ledger.Settle(name)
-			decided = decided && c.Ledger.Assessed(name)
 			// Objects that can't be decided do not hold up the rest of a plan for ever.
-			return (decided || late) && c.Ledger.Proceed(name, decided) && released || gone
+			return c.Ledger.Settle(name, decided, late) || gone
 		})
 		c.conclude(ctx)
 		return len(left)+len(c.Scheduler.Resuming()) == 0, nil

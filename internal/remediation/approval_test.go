@@ -198,7 +198,7 @@ func TestApprovalsOfHistories(t *testing.T) {
 					}
 				}
 				now = now.Add(remediation.PlanInterval)
-				if !l.Proceed("p", true) {
+				if !l.Settle("p", true, false) {
 					t.Fatalf("seed %d, step %d: the plan does not proceed", seed, step)
 				}
 				if !early {
@@ -265,8 +265,8 @@ func TestPlanOfEarlierLeader(t *testing.T) {
 			done.from = done.to
 			l.Record(db.key, "1", "2", []*placement.Verdict{done.approvable()}, false)
 			l.Record(web.key, "1", "1", []*placement.Verdict{failing}, false)
-			if !l.Proceed("p", complete) {
-				t.Fatal("the plan does not proceed")
+			if l.Settle("p", complete, !complete) != complete {
+				t.Fatal("the plan does not proceed, or is not settled again")
 			}
 			l.ConcludeAssessments(now)
 			if l.Unsave("p", "") || l.Report("p").Approval.Used {
@@ -293,7 +293,7 @@ func TestPlanOfEarlierLeader(t *testing.T) {
 		now = now.Add(time.Second)
 		l.Assess(now, remediation.Cause{}, "p").Add(web.key)
 	}
-	if !l.Proceed("p", true) {
+	if !l.Settle("p", true, false) {
 		t.Error("the plan waits for assessments that follow one another")
 	}
 }

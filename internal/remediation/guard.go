@@ -494,6 +494,11 @@ func (g *guard) report() *Pause {
 // objects that can't be decided for now, and assessments that follow one another for longer than AssessmentLimit.
 func (l *Ledger) Assessed(policy string) bool {
 	defer l.lock()()
+	return l.allDecided(policy)
+}
+
+// allDecided is Assessed.
+func (l *Ledger) allDecided(policy string) bool {
 	if l.find(policy).assessing() {
 		return false
 	}
@@ -506,26 +511,29 @@ func (l *Ledger) Assessed(policy string) bool {
 }
 
 // Resume keeps a policy paused that an earlier leader paused, and where. The pause lasts at least until Settle declares that all of the
-// policy's objects are decided again. Call Resume before any object is decided.
+// policy's objects are decided. Call Resume before any object is decided.
 func (l *Ledger) Resume(policy, change string, before int, scope containment.Scope) {
 	defer l.lock()()
 	a := l.account(policy)
 	a.pause, a.allowed, a.resuming = &Pause{Change: change, Scope: scope, Before: before}, before, true
 }
 
-// Settle declares that all objects of a policy that an earlier leader paused have been decided. It returns false if an assessment of the
-// policy is not concluded; then the caller must try again later. Otherwise the caller must call ConcludeAssessments.
-func (l *Ledger) Settle(policy string) bool {
+// Settle ends what Resume and Continue began. decided reports whether all objects of the policy are decided. A pause and the wait for the
+// rest of an approved plan end once that is so, and no assessment of the policy is open. If overdue is set, the wait ends although some
+// objects are not decided, and the approval remains for them. Settle returns false if the caller must call it again later. The caller must
+// call ConcludeAssessments afterwards.
+func (l *Ledger) Settle(policy string, decided, overdue bool) bool {
 	defer l.lock()()
-	a := l.find(policy)
-	if !a.resuming && !a.released {
-		return true
+	a, complete := l.find(policy), decided && l.allDecided(policy)
+	if decided && a.open == 0 && (a.resuming || a.released) {
+		a.settled, a.dirty = true, true
 	}
-	if a.open > 0 {
-		return false
+	if a.continuing && (complete || overdue) && !a.assessing() {
+		a.continuing, a.partial = false, !complete || len(a.objects) == 0 || l.skipped.Len() > 0
+		a.settle()
+		a.unplanned, a.dirty = true, true
 	}
-	a.settled, a.dirty = true, true
-	return true
+	return decided && !a.continuing && (a.settled || !a.resuming && !a.released)
 }
 
 // Release allows a change that paused a policy. It returns false if the policy is not paused because of that change.

@@ -162,7 +162,7 @@ func (f *fleet) patch(free []remediation.Key) {
 // settle declares that all objects have been decided.
 func (f *fleet) settle() judged {
 	f.t.Helper()
-	if !f.Settle("p") {
+	if !f.Settle("p", true, false) {
 		f.t.Fatal("an assessment is not concluded")
 	}
 	return f.conclude()
@@ -372,7 +372,7 @@ func TestPauseOfAnEarlierLeaderStaysUntilAllIsDecided(t *testing.T) {
 		a.Add(object(i))
 	}
 	a.Complete()
-	if f.Settle("p") {
+	if f.Settle("p", true, false) {
 		t.Error("settled while objects are undecided")
 	}
 	for i := 20; i < 60; i++ {

@@ -526,28 +526,11 @@ func (l *Ledger) Unsave(policy, reported string) bool {
 	return true
 }
 
-// Continue declares that an earlier leader was carrying out an approved plan of a policy. The policy gets no plan before Proceed declares
+// Continue declares that an earlier leader was carrying out an approved plan of a policy. The policy gets no plan before Settle declares
 // that all of its objects are decided. If what has to be moved then is part of the approved plan, it is the rest of that plan. Call
 // Continue before any object is decided.
 func (l *Ledger) Continue(policy string, plan *ApprovedPlan) {
 	defer l.lock()()
 	a := l.account(policy)
 	a.continued, a.continuing, a.saved = plan, true, plan.Digest
-}
-
-// Proceed declares that all objects of a policy have been decided of which an earlier leader was carrying out an approved plan. complete is
-// false if some can't be decided: then the approval remains for them. Proceed returns false if an assessment of the policy is not
-// concluded; then the caller must try again later. Otherwise the caller must call ConcludeAssessments.
-func (l *Ledger) Proceed(policy string, complete bool) bool {
-	defer l.lock()()
-	a := l.find(policy)
-	if a.continuing && a.assessing() {
-		return false
-	}
-	if a.continuing {
-		a.continuing, a.partial = false, !complete || len(a.objects) == 0 || l.skipped.Len() > 0
-		a.settle()
-		a.unplanned, a.dirty = true, true
-	}
-	return true
 }
