@@ -545,7 +545,12 @@ func (l *Ledger) Report(policy string) Report {
 	var failed, sample, unsettled []Key
 	for key, f := range a.objects {
 		outcome, _ := f.outcome()
-		out.countRule(f)
+		if rule := f.result().rule; rule != "" && f.failure == "" {
+			if out.Rules == nil {
+				out.Rules = map[string]int{}
+			}
+			out.Rules[rule]++
+		}
 		switch outcome {
 		case Undecided:
 			out.Failed++
@@ -592,18 +597,6 @@ func (l *Ledger) Report(policy string) Report {
 	}
 	out.Conflicts = slices.Sorted(maps.Keys(conflicts))
 	return out
-}
-
-// countRule counts the rule that decides an object.
-func (r *Report) countRule(f finding) {
-	rule := f.result().rule
-	if rule == "" || f.failure != "" {
-		return
-	}
-	if r.Rules == nil {
-		r.Rules = map[string]int{}
-	}
-	r.Rules[rule]++
 }
 
 // RolloutCounts returns the numbers of a policy's matched objects by group, of which there are n. groupOf returns the group of the objects
