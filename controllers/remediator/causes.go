@@ -17,6 +17,7 @@ limitations under the License.
 package remediator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -34,7 +35,6 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/printable"
-	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/tracing"
 )
@@ -85,11 +85,6 @@ func withFacts(cause remediation.Cause, facts []remediation.Fact) remediation.Ca
 	return cause
 }
 
-// namespaceCause returns the cause for a change of a namespace's labels.
-func (*Controller) namespaceCause(namespace string) remediation.Cause {
-	return remediation.Cause{Facts: []remediation.Fact{{Namespace: namespace, Text: printable.Text("the labels of namespace " + namespace + " changed")}}}
-}
-
 // dataChanges are changes of the data. facts has the facts of policies, which are found once for all objects.
 type dataChanges struct {
 	*embedded.Changes
@@ -138,23 +133,16 @@ func (c *Controller) factsOf(changes *embedded.Changes, binding *policy.Binding)
 			continue
 		}
 		objects, _ := changes.Objects(r.GroupVersionResource, fields, remediation.MaxCauses)
-		cluster := slices.Contains(binding.Clusters, r.GroupVersionResource)
+		cluster, resource := slices.Contains(binding.Clusters, r.GroupVersionResource), r.GroupResource().String()
+		kind := cmp.Or(c.Catalog.Kind(r.GroupVersionResource), resource)
 		for _, object := range objects {
 			out = append(out, remediation.Fact{
-				Resource: r.GroupResource().String(), Namespace: object.Namespace, Cluster: cluster,
-				Text: printable.Text(c.kindOf(r) + " " + strings.TrimPrefix(object.Namespace+"/"+object.Name, "/") + ": " + describe(object, cluster)),
+				Resource: resource, Namespace: object.Namespace, Cluster: cluster,
+				Text: printable.Text(kind + " " + strings.TrimPrefix(object.Namespace+"/"+object.Name, "/") + ": " + describe(object, cluster)),
 			})
 		}
 	}
 	return out
-}
-
-// kindOf returns the kind of a type, or its plural name if the catalog does not know it.
-func (c *Controller) kindOf(r policy.Resource) string {
-	if kind := c.Catalog.Kind(r.GroupVersionResource); kind != "" {
-		return kind
-	}
-	return r.GroupResource().String()
 }
 
 // describe describes the change of an object. It has the values of fields only if the object represents a cluster: others may be secret.
@@ -166,17 +154,14 @@ func describe(object embedded.ObjectChange, values bool) string {
 		return "deleted"
 	}
 	var texts []string
-	add := func(field string, d projection.Difference) {
-		text := field + " changed"
+	for _, d := range slices.Concat(object.Normal, object.Fields) {
+		text := fieldName(d.Path) + " changed"
 		if from, to := valueText(d.From), valueText(d.To); values && from != "" && to != "" {
-			text = field + " " + from + " → " + to
+			text = fieldName(d.Path) + " " + from + " → " + to
 		}
 		if !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}
-	}
-	for _, d := range slices.Concat(object.Normal, object.Fields) {
-		add(fieldName(d.Path), d)
 	}
 	if len(texts) > maxFields || object.More {
 		texts = append(texts[:min(len(texts), maxFields)], "and others")
@@ -190,13 +175,8 @@ func fieldName(path []string) string {
 	if len(path) == 3 && path[0] == "metadata" {
 		inMetadata = path[1:]
 	}
-	if len(inMetadata) == 2 {
-		switch inMetadata[0] {
-		case "labels":
-			return "label " + inMetadata[1]
-		case "annotations":
-			return "annotation " + inMetadata[1]
-		}
+	if len(inMetadata) == 2 && (inMetadata[0] == "labels" || inMetadata[0] == "annotations") {
+		return strings.TrimSuffix(inMetadata[0], "s") + " " + inMetadata[1]
 	}
 	var out strings.Builder
 	for i, name := range path {

@@ -33,6 +33,7 @@ import (
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
@@ -195,7 +196,8 @@ func budgeted(versions []*placement.Policy) *placement.Policy {
 
 // NamespaceChanged enqueues the objects of a namespace because policies' selectors may match it now, or no longer.
 func (c *Controller) NamespaceChanged(namespace string) {
-	c.enqueueTogether(c.namespaceCause(namespace), c.Registry.InForce(), c.objects.within(namespace))
+	fact := remediation.Fact{Namespace: namespace, Text: printable.Text("the labels of namespace " + namespace + " changed")}
+	c.enqueueTogether(remediation.Cause{Facts: []remediation.Fact{fact}}, c.Registry.InForce(), c.objects.within(namespace))
 }
 
 // listed enqueues objects that were added, changed or deleted when a type was listed.
