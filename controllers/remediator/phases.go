@@ -276,7 +276,6 @@ var errNotTaken = errors.New("the API server did not take the placement over; " 
 
 // act patches or evicts the object unless it must wait. An object that waits is enqueued again once it may be patched.
 func (c *Controller) act(ctx context.Context, s *scope) {
-	s.asked = true
 	if !c.ask(s) {
 		return
 	}
@@ -332,15 +331,14 @@ func (c *Controller) ask(s *scope) bool {
 	switch {
 	case !c.Ledger.Permits(s.key, s.object.GetUID(), s.due):
 		// An approval was withdrawn, or another plan was made, meanwhile. The object is decided again without it.
-		c.Scheduler.Yield(s.key)
 		c.objects.enqueue(s.key)
 		return false
 	case s.due.MovesClusters() && !carrier.Reports && c.Deliveries.Pending(s.key.Resource, s.key.Namespace, s.key.Name):
 		// It is delivered first, which is no event for this controller.
-		c.Scheduler.Yield(s.key)
 		s.retryWithin(undeliveredDelay)
 		return false
 	}
+	s.asked = true
 	ok, retry := c.Scheduler.Ask(c.Clock.Now(), s.key, s.object, s.due, carrier)
 	if !ok {
 		s.retryWithin(retry)
