@@ -17,7 +17,6 @@ limitations under the License.
 package remediator
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"slices"
@@ -101,7 +100,8 @@ type remoteQueue struct {
 
 // taskQueue is a queue that has waiting or running tasks.
 type taskQueue struct {
-	waiting list.List
+	// waiting may have tasks that were dropped.
+	waiting []*remoteTask
 	running int
 }
 
@@ -109,9 +109,8 @@ type taskQueue struct {
 type remoteTask struct {
 	key       remediation.Key
 	endpoints string
-	// place is the place of a task that waits; nil once it runs. decided is set once the decision counts.
-	place   *list.Element
-	decided bool
+	// running is set once the task runs, and decided once its decision counts.
+	running, decided bool
 	// again is set if the object must be decided once more after the task.
 	again atomic.Bool
 }
@@ -132,10 +131,10 @@ func (r *remoteQueue) takeOver(key remediation.Key, endpoints string) bool {
 	defer r.mu.Unlock()
 	if t := r.tasks[key]; t != nil {
 		if t.decided || t.endpoints == endpoints {
-			t.again.Store(t.place == nil)
+			t.again.Store(t.running)
 			return true
 		}
-		r.drop(t)
+		delete(r.tasks, key)
 	}
 	if endpoints == "" {
 		return false
@@ -146,8 +145,7 @@ func (r *remoteQueue) takeOver(key remediation.Key, endpoints string) bool {
 		r.queues[endpoints] = q
 	}
 	t := &remoteTask{key: key, endpoints: endpoints}
-	t.place = q.waiting.PushBack(t)
-	r.tasks[key] = t
+	q.waiting, r.tasks[key] = append(q.waiting, t), t
 	if q.running < maxRunningTasks {
 		q.running++
 		go func() {
@@ -159,25 +157,19 @@ func (r *remoteQueue) takeOver(key remediation.Key, endpoints string) bool {
 	return true
 }
 
-// drop drops a task. The caller holds mu.
-func (r *remoteQueue) drop(t *remoteTask) {
-	delete(r.tasks, t.key)
-	if t.place != nil {
-		r.queues[t.endpoints].waiting.Remove(t.place)
-	}
-}
-
 // next returns the next task of a queue to run, or nil if the goroutine that asks must end.
 func (r *remoteQueue) next(endpoints string) *remoteTask {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	q := r.queues[endpoints]
-	if first := q.waiting.Front(); first != nil && r.ctx.Err() == nil {
-		t := q.waiting.Remove(first).(*remoteTask)
-		t.place = nil
-		return t
+	for len(q.waiting) > 0 && r.ctx.Err() == nil {
+		t := q.waiting[0]
+		if q.waiting[0], q.waiting = nil, q.waiting[1:]; r.tasks[t.key] == t {
+			t.running = true
+			return t
+		}
 	}
-	if q.running--; q.running == 0 && q.waiting.Len() == 0 {
+	if q.running--; q.running == 0 && len(q.waiting) == 0 {
 		delete(r.queues, endpoints)
 	}
 	return nil
@@ -258,9 +250,7 @@ func (r *remoteQueue) forget(key remediation.Key) {
 	r.decided(key, nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t := r.tasks[key]; t != nil {
-		r.drop(t)
-	}
+	delete(r.tasks, key)
 }
 
 // Recovered enqueues the objects that a policy's engine could not decide, because the engine responds again.

@@ -195,7 +195,13 @@ func (l *leader) expect(when, policy string, matched, violations, failed int) {
 func (l *leader) waiting(endpoints string) int {
 	l.remoteQueue.mu.Lock()
 	defer l.remoteQueue.mu.Unlock()
-	return l.remoteQueue.queues[endpoints].waiting.Len()
+	n := 0
+	for _, task := range l.remoteQueue.queues[endpoints].waiting {
+		if l.remoteQueue.tasks[task.key] == task {
+			n++
+		}
+	}
+	return n
 }
 
 // nothingLeft checks that the remote queue holds no object any more.
