@@ -209,14 +209,11 @@ func valueText(value ast.Value) string {
 }
 
 // maxAction is the maximum length of the actions in the note of an Event, in bytes, so that there is room for the causes.
-const maxAction = 600
+const maxAction = 603
 
 // movedNote is the note of the Event on an object that was moved.
 func movedNote(action string, reasons remediation.Reasons) string {
-	if len(action) > maxAction {
-		action = strings.ToValidUTF8(action[:maxAction], "") + "..."
-	}
-	out := action + "; cause: " + strings.Join(reasons.Shown, ", ")
+	out := printable.Truncate(action, maxAction) + "; cause: " + strings.Join(reasons.Shown, ", ")
 	if len(reasons.ApprovedBy) > 0 {
 		out += "; approved by " + strings.Join(reasons.ApprovedBy, ", ")
 	}

@@ -21,7 +21,11 @@ limitations under the License.
 // keeps the first value of a key.
 package audit
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/berth-dev/berth/internal/printable"
+)
 
 // Keys that both webhooks use.
 const (
@@ -36,9 +40,5 @@ const maxValue = 4096
 
 // Value joins texts to the value of an annotation, and truncates it to maxValue.
 func Value(texts []string, separator string) string {
-	out := strings.Join(texts, separator)
-	if len(out) <= maxValue {
-		return out
-	}
-	return strings.ToValidUTF8(out[:maxValue-3], "") + "..."
+	return printable.Truncate(strings.Join(texts, separator), maxValue)
 }

@@ -24,7 +24,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -207,10 +206,7 @@ func (e *Entry) bound() {
 
 // text returns a text without characters that are not visible, of at most maxValue bytes.
 func text(of string) string {
-	if len(of) > maxValue {
-		of = strings.ToValidUTF8(of[:maxValue-3], "") + "..."
-	}
-	return printable.Text(of)
+	return printable.Text(printable.Truncate(of, maxValue))
 }
 
 func texts(of []string) []string {

@@ -206,7 +206,7 @@ func (r *Recorder) OnObject(obj *unstructured.Unstructured, namespace string, ki
 // their values. Events of one kind on one object within some minutes are combined to a series with the message of the first, but those of
 // steps only if their messages are equal.
 func (r *Recorder) On(about runtime.Object, kind Kind, message string) {
-	note, action := short(printable.Text(message)), kind.Action
+	note, action := printable.Truncate(printable.Text(message), maxNote), kind.Action
 	if steps.Has(kind.Reason) {
 		// The recorder combines events that are equal but for the note.
 		hash := fnv.New32a()
@@ -214,12 +214,4 @@ func (r *Recorder) On(about runtime.Object, kind Kind, message string) {
 		action = fmt.Sprintf("%s-%08x", action, hash.Sum32())
 	}
 	r.recorder.Eventf(about, nil, kind.Type, kind.Reason, action, "%s", note)
-}
-
-// short truncates a message to the length that the events API accepts.
-func short(message string) string {
-	if len(message) <= maxNote {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxNote-3], "") + "..."
 }

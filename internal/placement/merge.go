@@ -31,6 +31,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/podscheduling"
+	"github.com/berth-dev/berth/internal/printable"
 )
 
 // Verdict is the decision of one matching policy on the object, with the changes and conflicts that it leads to.
@@ -135,7 +136,7 @@ func (c Change) Action() string {
 func (c Change) Violation() string {
 	text := func(value string) string {
 		if c.Immutable != "" {
-			return shorten(value, maxText)
+			return printable.Truncate(value, maxText)
 		}
 		return value
 	}

@@ -30,6 +30,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/clusterlist"
+	"github.com/berth-dev/berth/internal/printable"
 )
 
 // An object may run on the clusters that the developer requests and that every policy allows that restricts clusters.
@@ -477,7 +478,7 @@ func parseClusterNames(text string) ([]string, error) {
 	var names []string
 	if err := json.Unmarshal([]byte(text), &names); err != nil || names == nil {
 		return nil, fmt.Errorf("annotation %s is %q, which is no list of clusters; write a JSON array of their names, as in %q",
-			placementv1.ClustersAnnotation, shorten(text, maxText), `["eu-1","eu-2"]`)
+			placementv1.ClustersAnnotation, printable.Truncate(text, maxText), `["eu-1","eu-2"]`)
 	}
 	return names, nil
 }
@@ -562,18 +563,10 @@ func firstNames(names []string, reasons map[string]string) string {
 	}
 	short := make([]string, len(names))
 	for i, name := range names {
-		short[i] = shorten(name, maxText)
+		short[i] = printable.Truncate(name, maxText)
 		if reason := reasons[name]; reason != "" {
-			short[i] += " (" + shorten(reason, maxReason) + ")"
+			short[i] += " (" + printable.Truncate(reason, maxReason) + ")"
 		}
 	}
 	return strings.Join(short, ", ")
-}
-
-// shorten cuts a text to a length in bytes.
-func shorten(text string, length int) string {
-	if len(text) <= length {
-		return text
-	}
-	return strings.ToValidUTF8(text[:length-3], "") + "..."
 }

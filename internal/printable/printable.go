@@ -34,6 +34,14 @@ func Text(text string) string { return escape(text, "") }
 // UTF-8 are those of strings in YAML, and up to U+FFFF in JSON.
 func Lines(text string) string { return escape(text, "\n\t") }
 
+// Truncate returns a text of at most limit bytes, which are at least 3. A longer text is cut between characters, and ends with "...".
+func Truncate(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit-3], "") + "..."
+}
+
 func escape(text, kept string) string {
 	hidden := func(r rune) bool { return !strconv.IsGraphic(r) && !strings.ContainsRune(kept, r) }
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, hidden) {

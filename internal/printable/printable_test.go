@@ -76,3 +76,11 @@ func TestEveryCharacter(t *testing.T) {
 		}
 	}
 }
+
+func TestTruncate(t *testing.T) {
+	for text, want := range map[string]string{"": "", "12345678": "12345678", "123456789": "12345...", "1234é6789": "1234...", "éééé": "éééé"} {
+		if got := printable.Truncate(text, 8); got != want {
+			t.Errorf("Truncate(%q) = %q, want %q", text, got, want)
+		}
+	}
+}

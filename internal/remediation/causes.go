@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/berth-dev/berth/internal/printable"
 )
 
 // MaxCauses is the maximum number of texts that describe a cause. maxFacts is that of the facts of causes that are joined, and
@@ -85,12 +87,12 @@ func (c Cause) texts(generation, otherwise string, seen func(Fact) bool) (out []
 	described := sets.New[string]()
 	for _, fact := range c.Facts {
 		if seen(fact) {
-			out = append(out, truncate(fact.Text))
+			out = append(out, printable.Truncate(fact.Text, maxMessage))
 			described.Insert(fact.Resource)
 		}
 	}
 	for _, data := range sets.List(c.Data.Difference(described)) {
-		out = append(out, truncate(data+" changed"))
+		out = append(out, printable.Truncate(data+" changed", maxMessage))
 	}
 	if len(out) == 0 {
 		out = append(out, otherwise)

@@ -35,6 +35,7 @@ import (
 	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/rollout"
 )
 
@@ -179,7 +180,7 @@ func (f finding) violates() bool {
 func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, unsettled bool) finding {
 	f := finding{harm: harmOf(v), version: version, unsettled: unsettled && len(v.Changes) > 0}
 	if v.Err != nil {
-		f.failure = truncate(v.Err.Error())
+		f.failure = printable.Truncate(v.Err.Error(), maxMessage)
 		return f
 	}
 	e, parts := effect{denied: len(v.Decision.Errors) > 0, rule: v.Decision.Rule}, slices.Clone(v.Decision.Errors)
@@ -375,7 +376,7 @@ func (l *Ledger) Remediated(key Key, version string, policies ...string) {
 func (l *Ledger) Obstruct(key Key, why string, unauthorized bool, policies ...string) (changed []string) {
 	defer l.lock()()
 	for _, policy := range policies {
-		a, next := l.account(policy), obstacle{key, truncate(why), unauthorized}
+		a, next := l.account(policy), obstacle{key, printable.Truncate(why, maxMessage), unauthorized}
 		if a.obstacle != next && (a.obstacle.key == key || !a.obstructed()) {
 			a.obstacle = next
 			changed = append(changed, policy)
@@ -468,7 +469,7 @@ func (l *Ledger) Violations(namespace string, limit int, omit func(Key) bool) Vi
 			}
 			if outcome, message := a.objects[key].outcome(); outcome != "" {
 				out.Total[outcome]++
-				out.First = keepFirst(out.First, Violation{key, policy, outcome, truncate(message)}, limit, func(a, b Violation) int {
+				out.First = keepFirst(out.First, Violation{key, policy, outcome, printable.Truncate(message, maxMessage)}, limit, func(a, b Violation) int {
 					return cmp.Or(compareKeys(a.Key, b.Key), cmp.Compare(a.Policy, b.Policy))
 				})
 			}
@@ -584,7 +585,7 @@ func (l *Ledger) Report(policy string) Report {
 			message = "can't be decided: " + message
 		}
 		out.Sample = append(out.Sample, placementv1.Violation{
-			Resource: key.Resource.GroupResource().String(), Namespace: key.Namespace, Name: key.Name, Message: truncate(message),
+			Resource: key.Resource.GroupResource().String(), Namespace: key.Namespace, Name: key.Name, Message: printable.Truncate(message, maxMessage),
 		})
 	}
 	slices.SortFunc(unsettled, compareKeys)
@@ -662,13 +663,6 @@ func keepFirst[T any](list []T, item T, limit int, compare func(a, b T) int) []T
 	}
 	list = slices.Insert(list, i, item)
 	return list[:min(len(list), limit)]
-}
-
-func truncate(s string) string {
-	if len(s) <= maxMessage {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxMessage-3], "") + "..."
 }
 
 func count(b bool) int {

@@ -35,6 +35,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/projection"
 )
 
@@ -497,7 +498,7 @@ func (s *Scheduler) fail(now time.Time, b *bounds, f Failure) {
 	if b.version == nil && !b.resuming {
 		return
 	}
-	f.Key, f.Reason = unversioned(f.Key), truncate(f.Reason)
+	f.Key, f.Reason = unversioned(f.Key), printable.Truncate(f.Reason, maxMessage)
 	before, known := b.failed.objects[f.Key]
 	if b.failed.put(f.Key, f); f != before {
 		s.changed(b.name)

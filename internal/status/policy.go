@@ -37,6 +37,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/replication"
@@ -158,13 +159,6 @@ type setter struct {
 	out *placementv1.PlacementPolicyStatus
 	// impossible reports whether the type checker found a contract rule that can never have a value.
 	impossible bool
-}
-
-func truncate(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit-3], "") + "..."
 }
 
 // compiles returns the condition Compiled without what the type checker finds.
@@ -425,12 +419,12 @@ func dependencies(f Facts) []placementv1.Dependency {
 			d.Objects = new(int32(r.Objects))
 		}
 		if r.Err != nil {
-			d.Message = truncate(r.Err.Error(), maxDependencyMessage)
+			d.Message = printable.Truncate(r.Err.Error(), maxDependencyMessage)
 		}
 		out = append(out, d)
 	}
 	for _, read := range f.State.Binding.Missing {
-		out = append(out, placementv1.Dependency{Resource: truncate(read.String(), maxDependencyName), Synced: new(false), Message: "not served by the API server"})
+		out = append(out, placementv1.Dependency{Resource: printable.Truncate(read.String(), maxDependencyName), Synced: new(false), Message: "not served by the API server"})
 	}
 	return out[:min(len(out), maxDependencies)]
 }
@@ -439,7 +433,7 @@ func dependencies(f Facts) []placementv1.Dependency {
 func fieldNames(fields *projection.FieldSet, budget *int) []string {
 	var out []string
 	for _, path := range replication.Paths(fields) {
-		name := truncate(path, maxFieldName)
+		name := printable.Truncate(path, maxFieldName)
 		if *budget -= len(name); *budget < 0 || len(out) == maxFields-1 {
 			return append(out, "...")
 		}
@@ -534,7 +528,7 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 		return old
 	}
 	out := &placementv1.RemediationPlan{
-		Digest: p.Digest, State: f.planState(p), Reason: placementv1.PlanObjectsChanged, Message: truncate(p.Cause.Explain(p.Generation), maxDependencyMessage),
+		Digest: p.Digest, State: f.planState(p), Reason: placementv1.PlanObjectsChanged, Message: printable.Truncate(p.Cause.Explain(p.Generation), maxDependencyMessage),
 		Causes: p.Causes, StartTime: metav1.NewTime(p.Since.Truncate(time.Second)), Moves: int32(p.Moves), Done: new(int32(p.Done)),
 		Rollouts: int32(f.Waiting.Rollouts), Denied: int32(p.Denied), Undecided: int32(p.Undecided), LeftAlone: int32(p.LeftAlone),
 	}
@@ -548,7 +542,7 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 		out.Reason = placementv1.PlanDataChanged
 	}
 	if a := p.Approval; a != nil && f.State.Policy.NeedsApproval() {
-		out.Approval = &placementv1.PlanApproval{User: cmp.Or(truncate(a.By, maxUser), "unknown")}
+		out.Approval = &placementv1.PlanApproval{User: cmp.Or(printable.Truncate(a.By, maxUser), "unknown")}
 		if !a.At.IsZero() {
 			out.Approval.Time = new(metav1.NewTime(a.At))
 		}
@@ -606,12 +600,12 @@ func (f Facts) usedApproval(old string) string {
 // describeMoves sets the transitions and the sample of a plan.
 func describeMoves(out *placementv1.RemediationPlan, p *remediation.Plan) {
 	for _, t := range p.Transitions {
-		out.Transitions = append(out.Transitions, placementv1.PlanTransition{Field: truncate(t.Subject(), maxFieldSubject), From: shorten(t.From),
+		out.Transitions = append(out.Transitions, placementv1.PlanTransition{Field: printable.Truncate(t.Subject(), maxFieldSubject), From: shorten(t.From),
 			To: shorten(t.To), Objects: int32(t.Objects)})
 	}
 	for _, m := range p.Sample {
 		out.Sample = append(out.Sample, placementv1.PlannedMove{
-			Resource: m.Resource.GroupResource().String(), Namespace: m.Namespace, Name: m.Name, Changes: truncate(m.Action(), maxChanges),
+			Resource: m.Resource.GroupResource().String(), Namespace: m.Namespace, Name: m.Name, Changes: printable.Truncate(m.Action(), maxChanges),
 		})
 	}
 }
@@ -645,7 +639,7 @@ func (f Facts) unapproved(plan *placementv1.RemediationPlan) *metav1.Condition {
 	}
 	if approval != nil && !approval.Known && approval.Digest != plan.Digest && (approval.At.IsZero() || !approval.At.Before(plan.StartTime.Time)) {
 		return isTrue(placementv1.ReasonUnknownPlan, fmt.Sprintf("the annotation %s approves plan %s, but the plan that moves %d objects is %s; %s",
-			placementv1.ApproveAnnotation, truncate(approval.Digest, maxDigest), plan.Moves, plan.Digest, approve))
+			placementv1.ApproveAnnotation, printable.Truncate(approval.Digest, maxDigest), plan.Moves, plan.Digest, approve))
 	}
 	return isTrue(placementv1.ReasonWaitingForApproval, fmt.Sprintf("plan %s moves %d objects; %s", plan.Digest, plan.Moves, approve))
 }
@@ -664,7 +658,7 @@ func shorten(value *string) *string {
 	if value == nil {
 		return nil
 	}
-	return new(truncate(*value, maxFieldName))
+	return new(printable.Truncate(*value, maxFieldName))
 }
 
 // counts sets the numbers of objects. The parameter before is the number of undecided objects in the old status.
@@ -732,7 +726,7 @@ func failures(w remediation.Waiting) *placementv1.MoveFailures {
 	for _, f := range w.Failures[:min(len(w.Failures), maxFailures)] {
 		next := placementv1.FailedMove{
 			Resource: f.Resource.GroupResource().String(), Namespace: f.Namespace, Name: f.Name, Reason: placementv1.PatchRefused,
-			Message: truncate(f.Reason, maxFieldName),
+			Message: printable.Truncate(f.Reason, maxFieldName),
 		}
 		if f.Rollout {
 			next.Reason = placementv1.RolloutFailed

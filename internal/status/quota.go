@@ -28,6 +28,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/watches"
 )
@@ -119,7 +120,7 @@ func (c *conditions) set(conditionType string, next *metav1.Condition) {
 		return
 	}
 	meta.SetStatusCondition(c.list, metav1.Condition{
-		Type: conditionType, Status: next.Status, Reason: next.Reason, Message: truncate(next.Message, maxConditionMessage), ObservedGeneration: c.generation,
+		Type: conditionType, Status: next.Status, Reason: next.Reason, Message: printable.Truncate(next.Message, maxConditionMessage), ObservedGeneration: c.generation,
 	})
 }
 

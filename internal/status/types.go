@@ -27,6 +27,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/findings"
 	"github.com/berth-dev/berth/internal/policy/lint"
+	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/typecheck"
 )
 
@@ -112,7 +113,7 @@ func (s *setter) checked(f Facts) (reason, message string) {
 func (s *setter) findings(t *TypeState) (total, mistakes int, impossible []string) {
 	add := func(at lint.Position, message string) {
 		if len(s.out.Findings) < maxFindings {
-			s.out.Findings = append(s.out.Findings, placementv1.Finding{Line: int32(at.Row), Column: int32(at.Col), Message: truncate(message, maxFindingMessage)})
+			s.out.Findings = append(s.out.Findings, placementv1.Finding{Line: int32(at.Row), Column: int32(at.Col), Message: printable.Truncate(message, maxFindingMessage)})
 		}
 	}
 	for _, found := range t.Findings {

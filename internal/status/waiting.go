@@ -21,6 +21,7 @@ import (
 	"strings"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/waiting"
 )
 
@@ -33,7 +34,7 @@ func (s *setter) waiting(f Facts) {
 	for i := range s.out.Waiting {
 		entry := &s.out.Waiting[i]
 		wait := f.wait(entry.Reason)
-		if entry.Message = truncate(wait.String(), maxFindingMessage); wait.Policy != f.State.Policy.Name {
+		if entry.Message = printable.Truncate(wait.String(), maxFindingMessage); wait.Policy != f.State.Policy.Name {
 			entry.Policy = wait.Policy
 		}
 	}
@@ -76,5 +77,5 @@ func waitsFor(status placementv1.PlacementPolicyStatus, policy string) string {
 	for _, w := range waiting.OfRollout(policy, status.Rollout) {
 		out = append(out, string(w.Reason))
 	}
-	return truncate(strings.Join(out, ", "), maxWaitsFor)
+	return printable.Truncate(strings.Join(out, ", "), maxWaitsFor)
 }
