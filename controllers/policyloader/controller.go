@@ -109,15 +109,14 @@ type Controller struct {
 	// loaded reports whether all policies were loaded that existed at some time after the start.
 	loaded atomic.Bool
 
-	// mu guards what follows. entries has what this replica keeps of each policy, and byState the number of policies in each state.
+	// mu guards entries, which has what this replica keeps of each policy.
 	mu      sync.Mutex
 	entries map[string]entry
-	byState map[string]int
 }
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	return &Controller{Deps: d, entries: map[string]entry{}, byState: map[string]int{}, clock: clock.RealClock{}}
+	return &Controller{Deps: d, entries: map[string]entry{}, clock: clock.RealClock{}}
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -185,7 +184,6 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		// States that decide alike share their policies. Others are not compared further, because evaluators change.
 		c.Registry.Set(req.Name, state)
 	}
-	l.state = stateOf(state)
 	c.keep(req.Name, l.entry)
 	return reconcile.Result{RequeueAfter: l.again(state)}, nil
 }
@@ -206,30 +204,12 @@ func (l *loading) again(s *placement.PolicyState) time.Duration {
 	return 0
 }
 
-// keep keeps the entry of a policy for its next load, and counts the policy. It forgets the policy if the entry is empty.
+// keep keeps the entry of a policy for its next load. It forgets the policy if the entry is empty.
 func (c *Controller) keep(name string, e entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if before := c.entries[name].state; before != e.state {
-		c.byState[before]--
-		c.byState[e.state]++
-		// A policy that was never loaded has no state.
-		delete(c.byState, "")
-		c.Metrics.Policies(c.byState)
-	}
 	if c.entries[name] = e; e.uid == "" {
 		delete(c.entries, name)
-	}
-}
-
-func stateOf(state *placement.PolicyState) string {
-	switch {
-	case state.Broken:
-		return metrics.StateBroken
-	case state.Err != nil:
-		return metrics.StateLastGood
-	default:
-		return metrics.StateInForce
 	}
 }
 

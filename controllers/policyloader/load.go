@@ -67,8 +67,6 @@ type entry struct {
 	earlier     *version
 	// until is when the version that waits for its data comes into force at the latest; zero if none waits.
 	until time.Time
-	// state is the state by which the policy is counted; empty before it is loaded.
-	state string
 }
 
 func (e entry) waits() bool { return !e.until.IsZero() }
@@ -93,7 +91,7 @@ func (c *Controller) newLoading(obj *placementv1.PlacementPolicy) *loading {
 	c.mu.Unlock()
 	if l.uid != obj.UID {
 		// A policy that was deleted and created again under the same name has no earlier versions.
-		l.entry = entry{uid: obj.UID, state: l.state}
+		l.entry = entry{uid: obj.UID}
 	}
 	l.facts = rollout.ChoiceFacts{Versions: map[rollout.Ref]rollout.VersionFacts{}, Now: c.clock.Now()}
 	if r := obj.Spec.Rollout; r != nil {

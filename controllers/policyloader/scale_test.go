@@ -192,14 +192,17 @@ func TestLoadsManyAtOnce(t *testing.T) {
 	from.policies["policy-3"].Spec.Rego = "package p\nlabels := x"
 	c, registry := newController(t, from)
 	loadAll(t, c, from)
-	got := map[string]int{}
-	for _, s := range registry.All() {
-		got[stateOf(s)]++
+	expect := func(want map[string]int) {
+		t.Helper()
+		got := map[string]int{}
+		for _, s := range registry.All() {
+			got[fmt.Sprintf("broken %t, failed %t", s.Broken, s.Err != nil)]++
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("policies by state (-want +got):\n%s", diff)
+		}
 	}
-	want := map[string]int{metrics.StateInForce: 59, metrics.StateBroken: 1}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("policies by state (-want +got):\n%s", diff)
-	}
+	expect(map[string]int{"broken false, failed false": 59, "broken true, failed true": 1})
 	from.change("policy-3", "moved", text(3))
 	load(t, c, "policy-3")
 	if of := decides(t, registry, "moved"); len(of) != 1 || of[0].Generation != 2 {
@@ -212,10 +215,7 @@ func TestLoadsManyAtOnce(t *testing.T) {
 	if of := decides(t, registry, "policy-5"); len(of) != 0 {
 		t.Errorf("policy %s decides after it was deleted", of[0].Name)
 	}
-	want = map[string]int{metrics.StateInForce: 58, metrics.StateLastGood: 1, metrics.StateBroken: 0}
-	if diff := cmp.Diff(want, c.byState); diff != "" {
-		t.Errorf("policies are counted by state (-want +got):\n%s", diff)
-	}
+	expect(map[string]int{"broken false, failed false": 58, "broken false, failed true": 1})
 }
 
 // TestChangeCostsTheSame checks that the cost of a changed policy does not depend on the number of other policies.

@@ -41,7 +41,7 @@ func TestAllIsWhatIsRegistered(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.MustRegister(metrics.NewReplication(func() []metrics.Replica { return nil }),
-		metrics.NewCircuits(placement.NewRegistry().InForce),
+		metrics.NewCircuits(placement.NewRegistry().InForce), metrics.NewPolicies(placement.NewRegistry().All),
 		metrics.NewQuotaUsage(func() []placementv1.Quota { return nil }), metrics.NewClusters(func(int) []remediation.ClusterCount { return nil }),
 		metrics.NewCertificateExpiry(func() time.Time { return time.Time{} }, metrics.ManagementSelf))
 	described := make(chan *prometheus.Desc, 100)

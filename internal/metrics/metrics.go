@@ -20,6 +20,7 @@ package metrics
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -116,7 +117,6 @@ type Metrics struct {
 	duration         *prometheus.HistogramVec
 	errors           *prometheus.CounterVec
 	requests         *prometheus.HistogramVec
-	policies         *prometheus.GaugeVec
 	violations       *prometheus.GaugeVec
 	ruleObjects      *prometheus.GaugeVec
 	ambiguous        *prometheus.GaugeVec
@@ -139,14 +139,14 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		Remote:    newRemote(),
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
-		requests: admissionDuration.histogram(), policies: policies.gauge(),
+		requests:  admissionDuration.histogram(),
 		ambiguous: policyAmbiguousClusters.gauge(), violations: violations.gauge(), ruleObjects: policyRuleObjects.gauge(),
 		paused: policyPaused.gauge(), pausedNamespaces: policyPausedNamespaces.gauge(), waiting: policyWaiting.gauge(),
 		planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(),
 		remediations: remediations.counter(), rollouts: newRolloutMetrics(), deliveries: newDeliveryMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(),
 		refused: unauthenticatedRequests.counter().WithLabelValues(),
 	}
-	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.ambiguous, m.violations, m.ruleObjects,
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.ambiguous, m.violations, m.ruleObjects,
 		m.paused, m.pausedNamespaces, m.waiting, m.planMoves, m.planDone, m.planDuration, m.remediations, m.memo.lookups, m.memo.rules, m.refused}
 	for _, c := range slices.Concat(own, m.rollouts.collectors(), m.deliveries.collectors(), m.quotas.collectors(), m.Remote.collectors()) {
 		if err := r.Register(c); err != nil {
@@ -200,11 +200,24 @@ func (m *Metrics) Admission(answer string, took time.Duration) {
 // Unauthenticated counts one request to a webhook that was refused because its caller is not the API server.
 func (m *Metrics) Unauthenticated() { m.refused.Inc() }
 
-// Policies sets the number of policies in each state.
-func (m *Metrics) Policies(byState map[string]int) {
-	for _, state := range []string{StateInForce, StateLastGood, StateBroken} {
-		m.policies.WithLabelValues(state).Set(float64(byState[state]))
-	}
+// NewPolicies returns a collector of the numbers of policies by state. all must return the state of every policy.
+func NewPolicies(all func() iter.Seq2[string, *placement.PolicyState]) prometheus.Collector {
+	return newScraped(func(set setGauge) {
+		byState := map[string]int{StateInForce: 0, StateLastGood: 0, StateBroken: 0}
+		for _, s := range all() {
+			switch {
+			case s.Broken:
+				byState[StateBroken]++
+			case s.Err != nil:
+				byState[StateLastGood]++
+			default:
+				byState[StateInForce]++
+			}
+		}
+		for state, n := range byState {
+			set(policies, float64(n), state)
+		}
+	}, policies)
 }
 
 // AmbiguousClusters sets how many names of clusters are ambiguous for a policy.

@@ -19,6 +19,8 @@ package metrics_test
 import (
 	"context"
 	"errors"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -72,7 +74,7 @@ func TestMetrics(t *testing.T) {
 	touch("p.q")
 	touch("unknown")
 	m.Admission("denied", time.Second)
-	m.Policies(map[string]int{metrics.StateInForce: 2})
+	r.MustRegister(metrics.NewPolicies(placement.NewRegistry().All))
 	held := []metrics.Replica{{Resource: schema.GroupResource{Group: "apps", Resource: "deployments"}, Objects: 5, Bytes: 600, Confirmed: time.Unix(7, 0)}}
 	r.MustRegister(metrics.NewReplication(func() []metrics.Replica { return held }))
 	ofPolicy := func(name string) []string {
@@ -181,5 +183,22 @@ func TestEvaluate(t *testing.T) {
 				t.Errorf("not counted as %s: %v", want, series(t, r))
 			}
 		})
+	}
+}
+
+func TestPolicies(t *testing.T) {
+	states := map[string]*placement.PolicyState{"a": {}, "b": {}, "c": {}, "kept": {Err: errors.New("no")}, "d": {Err: errors.New("no"), Broken: true}, "e": {Broken: true}}
+	r := prometheus.NewRegistry()
+	r.MustRegister(metrics.NewPolicies(func() iter.Seq2[string, *placement.PolicyState] { return maps.All(states) }))
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, m := range families[0].GetMetric() {
+		got[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+	}
+	if diff := cmp.Diff(map[string]float64{metrics.StateInForce: 3, metrics.StateLastGood: 1, metrics.StateBroken: 2}, got); diff != "" {
+		t.Errorf("policies by state (-want +got):\n%s", diff)
 	}
 }

@@ -272,6 +272,7 @@ func newStatus(base *base, evaluation *evaluation, loading *loading, configurati
 func registerCollectors(base *base, serving *serving, evaluation *evaluation, loading *loading, quotas *quotas, remediation *remediator.Controller) error {
 	for _, c := range []prometheus.Collector{
 		metrics.NewCircuits(evaluation.registry.InForce),
+		metrics.NewPolicies(evaluation.registry.All),
 		metrics.NewReplication(loading.replication.Replicas),
 		metrics.NewQuotaUsage(quotas.usage.Usage),
 		metrics.NewClusters(remediation.ClusterCounts),
