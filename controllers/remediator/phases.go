@@ -328,12 +328,7 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 // ask reports whether the object may be patched or evicted now. If not, it is enqueued again.
 func (c *Controller) ask(s *scope) bool {
 	carrier := c.carrierOf(s.key)
-	switch {
-	case !c.Ledger.Permits(s.key, s.object.GetUID(), s.due):
-		// An approval was withdrawn, or another plan was made, meanwhile. The object is decided again without it.
-		c.objects.enqueue(s.key)
-		return false
-	case s.due.MovesClusters() && !carrier.Reports && c.Deliveries.Pending(s.key.Resource, s.key.Namespace, s.key.Name):
+	if s.due.MovesClusters() && !carrier.Reports && c.Deliveries.Pending(s.key.Resource, s.key.Namespace, s.key.Name) {
 		// It is delivered first, which is no event for this controller.
 		s.retryWithin(undeliveredDelay)
 		return false

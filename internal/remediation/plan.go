@@ -464,32 +464,20 @@ func (l *Ledger) Approve(policy string, approval *Approval) []Key {
 func (l *Ledger) Permit(key Key, uid types.UID, verdicts []*placement.Verdict) Due {
 	defer l.lock()()
 	due := DueOf(released(verdicts))
-	if needs := due.needApproval(); len(needs) > 0 && l.permits(key, uid, needs) {
-		return due
-	}
-	return DueOf(verdicts).needNoApproval()
-}
-
-// Permits reports whether an object may be patched for verdicts that Permit returned before.
-func (l *Ledger) Permits(key Key, uid types.UID, due Due) bool {
-	defer l.lock()()
-	return l.permits(key, uid, due.needApproval())
-}
-
-// permits reports whether the moves of an object that verdicts require are part of approved plans.
-func (l *Ledger) permits(key Key, uid types.UID, needs Due) bool {
+	needs := due.needApproval()
 	refused := slices.ContainsFunc(needs, func(v *placement.Verdict) bool {
 		a := l.account(v.Policy.Name)
 		f := a.objects[key]
 		return !a.permitted() || f.planned != asPlanned || f.move != identify(key, uid, encodeChanges(v.Changes))
 	})
-	if refused {
-		// Whichever of the plans is approved last, the object must be decided again then.
-		for _, v := range needs {
-			l.account(v.Policy.Name).refused = true
-		}
+	if len(needs) > 0 && !refused {
+		return due
 	}
-	return !refused
+	// Whichever of the plans is approved last, the object must be decided again then.
+	for _, v := range needs {
+		l.account(v.Policy.Name).refused = true
+	}
+	return DueOf(verdicts).needNoApproval()
 }
 
 // Unsaved returns the approved plan of a policy that is not stored yet; nil for none. The caller must store it, and call Saved afterwards.
