@@ -108,15 +108,13 @@ type Controller struct {
 
 	// loaded reports whether all policies were loaded that existed at some time after the start.
 	loaded atomic.Bool
-
-	// mu guards entries, which has what this replica keeps of each policy.
-	mu      sync.Mutex
-	entries map[string]entry
+	// entries has the entry of each policy by name.
+	entries sync.Map
 }
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	return &Controller{Deps: d, entries: map[string]entry{}, clock: clock.RealClock{}}
+	return &Controller{Deps: d, clock: clock.RealClock{}}
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -124,6 +122,11 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	definitions := &metav1.PartialObjectMetadata{}
 	definitions.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	changed := predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
+	// A type that a policy reads may be served or not served from now on, or another group may have a type of the same name.
+	invalidate := func(context.Context, client.Object) []reconcile.Request {
+		c.Catalog.Invalidate()
+		return nil
+	}
 	subscribe := func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		c.Catalog.Subscribe(func() {
 			for name := range c.Registry.All() {
@@ -135,7 +138,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("policy").
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, positionChanged))).
-		Watches(definitions, handler.EnqueueRequestsFromMapFunc(c.invalidate), builder.OnlyMetadata, builder.WithPredicates(changed)).
+		Watches(definitions, handler.EnqueueRequestsFromMapFunc(invalidate), builder.OnlyMetadata, builder.WithPredicates(changed)).
 		WatchesRawSource(source.Func(subscribe)).
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: Workers()}).
 		Complete(c)
@@ -151,13 +154,6 @@ var positionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool
 // the API server must not block all others.
 func Workers() int { return max(2, runtime.GOMAXPROCS(0)) }
 
-// invalidate requests a new discovery when a CustomResourceDefinition changes. A type that a policy reads may be served or not served
-// from then on, or another group may have a type of the same name.
-func (c *Controller) invalidate(context.Context, client.Object) []reconcile.Request {
-	c.Catalog.Invalidate()
-	return nil
-}
-
 // +kubebuilder:rbac:groups=placement.berth.dev,resources=placementpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 
@@ -165,7 +161,7 @@ func (c *Controller) invalidate(context.Context, client.Object) []reconcile.Requ
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	obj := &placementv1.PlacementPolicy{}
 	if err := c.Policies.Get(ctx, req.NamespacedName, obj); apierrors.IsNotFound(err) {
-		c.keep(req.Name, entry{})
+		c.entries.Delete(req.Name)
 		if c.Registry.Get(req.Name) != nil {
 			c.Registry.Remove(req.Name)
 		}
@@ -184,7 +180,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		// States that decide alike share their policies. Others are not compared further, because evaluators change.
 		c.Registry.Set(req.Name, state)
 	}
-	c.keep(req.Name, l.entry)
+	c.entries.Store(req.Name, l.entry)
 	return reconcile.Result{RequeueAfter: l.again(state)}, nil
 }
 
@@ -204,13 +200,12 @@ func (l *loading) again(s *placement.PolicyState) time.Duration {
 	return 0
 }
 
-// keep keeps the entry of a policy for its next load. It forgets the policy if the entry is empty.
-func (c *Controller) keep(name string, e entry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.entries[name] = e; e.uid == "" {
-		delete(c.entries, name)
+// entryOf returns what this replica keeps of a policy.
+func (c *Controller) entryOf(name string) (out entry) {
+	if kept, known := c.entries.Load(name); known {
+		out = kept.(entry)
 	}
+	return out
 }
 
 // Loaded reports whether every policy that existed when this replica started has been processed.
@@ -218,14 +213,11 @@ func (c *Controller) Loaded(ctx context.Context) bool {
 	if c.loaded.Load() {
 		return true
 	}
-	// A list waits until the cache is filled. A caller that waited for the lock could not give up at its own deadline.
 	list := &placementv1.PlacementPolicyList{}
 	if err := c.Policies.List(ctx, list); err != nil {
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !slices.ContainsFunc(list.Items, func(p placementv1.PlacementPolicy) bool { return c.entries[p.Name].uid == "" }) {
+	if !slices.ContainsFunc(list.Items, func(p placementv1.PlacementPolicy) bool { return c.entryOf(p.Name).uid == "" }) {
 		c.loaded.Store(true)
 	}
 	return c.loaded.Load()

@@ -58,7 +58,7 @@ func start[T any](r *slowReader, f func() T) (result chan T, list chan []string)
 func TestLoadedWaitsForNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowReader{lists: make(chan chan []string)}
-		c := &Controller{Deps: Deps{Policies: r}, entries: map[string]entry{}}
+		c := &Controller{Deps: Deps{Policies: r}}
 		loaded := func(ctx context.Context) func() bool { return func() bool { return c.Loaded(ctx) } }
 
 		slow, list := start(r, loaded(t.Context()))
@@ -85,17 +85,17 @@ func TestLoadedWaitsForNobodyElse(t *testing.T) {
 func TestLoadedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowReader{lists: make(chan chan []string)}
-		c := &Controller{Deps: Deps{Policies: r}, entries: map[string]entry{}}
+		c := &Controller{Deps: Deps{Policies: r}}
 		loaded := func() bool { return c.Loaded(t.Context()) }
 		late, lateList := start(r, loaded)
-		c.keep("a", entry{uid: "a"})
+		c.entries.Store("a", entry{uid: "a"})
 		for _, want := range []bool{false, true} {
 			got, list := start(r, loaded)
 			list <- []string{"a", "b"}
 			if <-got != want {
 				t.Errorf("loaded is %t, want %t", !want, want)
 			}
-			c.keep("b", entry{uid: "b"})
+			c.entries.Store("b", entry{uid: "b"})
 		}
 		lateList <- []string{"a", "c"}
 		if !<-late || !c.Loaded(t.Context()) {
@@ -107,7 +107,7 @@ func TestLoadedOnce(t *testing.T) {
 func TestNotLoadedAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowReader{lists: make(chan chan []string)}
-		c := &Controller{Deps: Deps{Policies: r}, entries: map[string]entry{}}
+		c := &Controller{Deps: Deps{Policies: r}}
 		ctx, cancel := context.WithCancel(t.Context())
 		failing, _ := start(r, func() bool { return c.Loaded(ctx) })
 		cancel()

@@ -86,9 +86,7 @@ type loading struct {
 }
 
 func (c *Controller) newLoading(obj *placementv1.PlacementPolicy) *loading {
-	c.mu.Lock()
-	l := &loading{Controller: c, entry: c.entries[obj.Name], obj: obj, versions: map[rollout.Ref]*version{}}
-	c.mu.Unlock()
+	l := &loading{Controller: c, entry: c.entryOf(obj.Name), obj: obj, versions: map[rollout.Ref]*version{}}
 	if l.uid != obj.UID {
 		// A policy that was deleted and created again under the same name has no earlier versions.
 		l.entry = entry{uid: obj.UID}

@@ -70,7 +70,7 @@ func TestUpdatesWaitForData(t *testing.T) {
 				}
 				then(c, &settled)
 				load(t, c, "policy-0")
-				if got := registry.Get("policy-0"); got.Policy.Generation != 3 || got.Generation != 3 || got.Next != nil || c.entries["policy-0"].waits() {
+				if got := registry.Get("policy-0"); got.Policy.Generation != 3 || got.Generation != 3 || got.Next != nil || c.entryOf("policy-0").waits() {
 					t.Errorf("in force is generation %d, observed %d, awaited %v", got.Policy.Generation, got.Generation, got.Next)
 				}
 			})
@@ -125,7 +125,7 @@ func TestKeepsDataBeforeItCounts(t *testing.T) {
 		from.policies["policy-0"].Generation, from.policies["policy-0"].Spec.Rego = int64(i+2), text(1)+tc.rego
 		changes = 0
 		load(t, c, "policy-0")
-		if got := registry.Get("policy-0"); got.Policy.Generation != int64(i+2) || got.Next != nil || c.entries["policy-0"].waits() || changes != tc.changes {
+		if got := registry.Get("policy-0"); got.Policy.Generation != int64(i+2) || got.Next != nil || c.entryOf("policy-0").waits() || changes != tc.changes {
 			t.Errorf("in force is generation %d, awaited %v, after %d changes; want generation %d after %d", got.Policy.Generation, got.Next, changes, i+2, tc.changes)
 		}
 	}
@@ -256,12 +256,12 @@ func TestAnotherPolicyDoesNotWait(t *testing.T) {
 	c.Settled = func(b *policy.Binding) bool { return b == first.Binding }
 	from.change("policy-0", "policy-0", text(1)+"\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n")
 	load(t, c, "policy-0")
-	if !c.entries["policy-0"].waits() {
+	if !c.entryOf("policy-0").waits() {
 		t.Fatal("the new version does not wait")
 	}
 	from.policies["policy-0"].UID = "another"
 	load(t, c, "policy-0")
-	if c.entries["policy-0"].waits() || registry.Get("policy-0").Next != nil {
+	if c.entryOf("policy-0").waits() || registry.Get("policy-0").Next != nil {
 		t.Error("another policy waits")
 	}
 }
