@@ -39,7 +39,8 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 	if facts.Stored, facts.Fallback, err = c.Revisions.Numbered(ctx, obj); err != nil {
 		return 0, err
 	}
-	if isLoaded(f.State, obj) {
+	s, newest := f.State, placement.LoadedVersion{UID: obj.UID, Generation: obj.Generation}
+	if s != nil && !s.Broken && s.Staged != nil && s.Loaded == newest {
 		if err := c.observe(ctx, obj, f, &facts); err != nil {
 			return 0, err
 		}
@@ -54,11 +55,6 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 		again = max(at.Sub(facts.Now), settle)
 	}
 	return again, nil
-}
-
-// isLoaded reports whether a registry entry is that of the newest spec.
-func isLoaded(s *placement.PolicyState, obj *placementv1.PlacementPolicy) bool {
-	return s != nil && !s.Broken && s.Staged != nil && s.Loaded.UID == obj.UID && s.Loaded.Generation == obj.Generation
 }
 
 // observe adds what the leader has in force, and the state of existing objects.

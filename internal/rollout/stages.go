@@ -92,9 +92,6 @@ func share(policy, namespace string) int {
 	return int(binary.BigEndian.Uint64(sum[:8]) % 100)
 }
 
-// digestBytes is the length of the digests of a version and of stages, each as bytes.
-const digestBytes = 8
-
 // VersionDigest identifies the version in a spec: all of the spec but rollout and remediation.
 func VersionDigest(spec placementv1.PlacementPolicySpec) string {
 	spec = spec.WithDefaults()
@@ -128,7 +125,7 @@ func digest(value any) string {
 		text = []byte(err.Error())
 	}
 	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:digestBytes])
+	return hex.EncodeToString(sum[:8])
 }
 
 // stagesOf returns the stages in a digest of a rollout.
