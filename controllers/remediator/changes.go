@@ -67,7 +67,6 @@ type changes struct {
 	predicateData, remoteRevision, all bool
 }
 
-// add adds a change to the backlog.
 func (b *backlog) add(change func(*changes)) {
 	b.mu.Lock()
 	change(&b.changes)
@@ -75,7 +74,6 @@ func (b *backlog) add(change func(*changes)) {
 	b.due.Notify()
 }
 
-// policies returns the policies of the changes.
 func (b *backlog) policies() []*placement.Policy {
 	b.mu.Lock()
 	defer b.mu.Unlock()

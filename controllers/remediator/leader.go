@@ -265,7 +265,6 @@ func (r *releases) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// enqueue has policies reconciled.
 func (r *releases) enqueue(policies ...string) {
 	for _, name := range policies {
 		r.queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
@@ -375,7 +374,6 @@ type storedPlan struct {
 	Moves  []byte    `json:"moves"`
 }
 
-// load returns the stored plans by policy.
 func (s *PlanStore) load(ctx context.Context) (map[string]storedPlan, error) {
 	list := &appsv1.ControllerRevisionList{}
 	if err := s.Client.List(ctx, list, client.InNamespace(s.Namespace), client.HasLabels{labelApprovedPlan}); err != nil {

@@ -92,7 +92,6 @@ func (t *objectCache) start(queue workqueue.TypedRateLimitingInterface[remediati
 	t.workqueue = queue
 }
 
-// started reports whether the cache enqueues objects.
 func (t *objectCache) started() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -256,7 +255,6 @@ func (t *objectCache) enqueue(keys ...remediation.Key) {
 	}
 }
 
-// enqueueAfter adds an object to the workqueue after a delay.
 func (t *objectCache) enqueueAfter(key remediation.Key, d time.Duration) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -285,7 +283,6 @@ func (t *objectCache) idle(selects func(schema.GroupVersionResource) bool) map[s
 	return out
 }
 
-// within returns the objects of a namespace.
 func (t *objectCache) within(namespace string) (out []remediation.Key) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -481,7 +478,6 @@ func (t *typeCache) fieldsChanged(before ...*placement.Policy) {
 	}
 }
 
-// servedChanged drops the matched types.
 func (t *typeCache) servedChanged() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -183,7 +183,6 @@ func (c *Controller) query(ctx context.Context, s *scope, p *placement.Policy, e
 	return response
 }
 
-// evaluate evaluates a policy on an input.
 func (c *Controller) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 	return c.Metrics.Evaluate(ctx, c.Clock, metrics.SourceRemediation, p, input)
 }
@@ -425,7 +424,6 @@ func (c *Controller) obstruct(s *scope, why string, unauthorized bool) {
 	c.changed(c.Ledger.Obstruct(s.key, why, unauthorized, remediation.Names(s.due)...))
 }
 
-// emit emits an Event on the object.
 func (c *Controller) emit(s *scope, kind events.Kind, format string, args ...any) {
 	c.Events.OnObject(s.object, s.key.Namespace, kind, fmt.Sprintf(format, args...))
 }

@@ -109,8 +109,7 @@ func (t tally[V]) put(key Key, v V) {
 	t.objects[key] = v
 }
 
-// remove removes an object, and reports whether the tally had it.
-func (t tally[V]) remove(key Key) bool {
+func (t tally[V]) remove(key Key) (removed bool) {
 	if !t.has(key) {
 		return false
 	}
@@ -334,13 +333,6 @@ func (f *failing) until(now time.Time, key Key) (out time.Time) {
 		}
 	}
 	return out
-}
-
-// begin declares that an object may be patched, so that it is the probe for others.
-func (f *failing) begin(now time.Time, key Key) {
-	for t := range f.of(key) {
-		t.probed, t.probe = now, key
-	}
 }
 
 // end declares that the patch of an object has no result, or is not made.

@@ -221,7 +221,6 @@ func (a *Assessment) add(key Key, policies []string) {
 	}
 }
 
-// remove removes an object, and reports whether it was pending.
 func (a *Assessment) remove(key Key) (pending bool) {
 	policies, pending := a.pending[key]
 	for _, name := range policies {
@@ -497,7 +496,6 @@ func (l *Ledger) Assessed(policy string) bool {
 	return l.allDecided(policy)
 }
 
-// allDecided is Assessed.
 func (l *Ledger) allDecided(policy string) bool {
 	if l.find(policy).assessing() {
 		return false

@@ -214,7 +214,6 @@ func NewLedger() *Ledger {
 	}
 }
 
-// lock locks the ledger, and returns what unlocks it.
 func (l *Ledger) lock() (unlock func()) {
 	l.mu.Lock()
 	return l.mu.Unlock

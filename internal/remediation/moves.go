@@ -228,7 +228,6 @@ func (s *Scheduler) Observe(now time.Time, key Key, r Rollout) {
 	s.observe(now, key, r)
 }
 
-// observe is Observe.
 func (s *Scheduler) observe(now time.Time, key Key, r Rollout) {
 	m := s.moving[key]
 	if m != nil {
@@ -372,7 +371,6 @@ func (s *Scheduler) Settle(now time.Time, version *placement.Policy, rolled []sc
 	s.freed()
 }
 
-// updateAll calls update for all objects that are moved or not ready.
 func (s *Scheduler) updateAll(others ...*bounds) {
 	for _, key := range s.tracked() {
 		s.update(key, others...)
@@ -451,7 +449,6 @@ func (s *Scheduler) Resuming() []string {
 	return s.resuming()
 }
 
-// resuming is Resuming.
 func (s *Scheduler) resuming() (out []string) {
 	for name, b := range s.policies {
 		if b.resuming {

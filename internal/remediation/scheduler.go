@@ -129,7 +129,6 @@ func NewScheduler(limits Limits, objects Matches, exempt func(policy string) boo
 	return s
 }
 
-// lock locks the scheduler, and returns what unlocks it.
 func (s *Scheduler) lock() (unlock func()) {
 	s.mu.Lock()
 	return s.mu.Unlock
@@ -244,7 +243,6 @@ func (s *Scheduler) classOf(w *waiter) classID {
 	return id
 }
 
-// reclassify puts all waiting objects into their classes.
 func (s *Scheduler) reclassify() {
 	for _, w := range s.line.byKey {
 		s.classify(w)
@@ -320,8 +318,14 @@ func (s *Scheduler) pass(now time.Time) {
 		if !s.mayGoOn(now, c) {
 			continue
 		}
-		more := len(c.waiters) > 1
-		if s.grant(now, c.waiters[0]); more {
+		w := c.waiters[0]
+		s.line.remove(w.key)
+		for u := range s.usesOf(w.claims) {
+			u.granted = now
+		}
+		s.reserve(now, w.key, w.claims).granted = w
+		s.news.Keys = append(s.news.Keys, w.key)
+		if len(c.waiters) > 0 {
 			i, _ := slices.BinarySearchFunc(open, c, order)
 			open = slices.Insert(open, i, c)
 		}
@@ -354,22 +358,14 @@ func (s *Scheduler) mayGoOn(now time.Time, c *class) bool {
 	return blocked.reason == forNothing
 }
 
-// grant takes what the patch of a waiting object needs.
-func (s *Scheduler) grant(now time.Time, w *waiter) {
-	s.line.remove(w.key)
-	for u := range s.usesOf(w.claims) {
-		u.granted = now
-	}
-	s.reserve(now, w.key, w.claims).granted = w
-	s.news.Keys = append(s.news.Keys, w.key)
-}
-
 // reserve makes an object count as moved, and as the probe of its policies.
 func (s *Scheduler) reserve(now time.Time, key Key, claims []claim) *movement {
 	m := s.movementOf(key)
 	for _, c := range claims {
 		m.patching[c.bounds] = c
-		c.probes.begin(now, key)
+		for in := range c.probes.of(key) {
+			in.probed, in.probe = now, key
+		}
 	}
 	s.update(key)
 	return m
@@ -861,7 +857,6 @@ func (l *line) declassify(w *waiter) {
 	w.class = nil
 }
 
-// remove removes an object if it waits.
 func (l *line) remove(key Key) {
 	if w := l.byKey[key]; w != nil {
 		l.declassify(w)

@@ -111,7 +111,6 @@ func (d Due) Policies() string {
 // String names the policies and describes the changes that a patch makes.
 func (d Due) String() string { return d.Policies() + ": " + actions(d.changes()) }
 
-// actions describes changes.
 func actions(changes []placement.Change) string {
 	out := make([]string, len(changes))
 	for i, c := range changes {
