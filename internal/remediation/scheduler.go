@@ -35,22 +35,13 @@ import (
 
 // Scheduler says when existing objects may be patched or evicted. It keeps to the budgets and windows of the policies and of all policies
 // together, delays patches while the data of their policy keeps changing, and lets one patch probe for others when patches fail. It delays
-// patches and never drops any. docs/scheduler.md has its states and rules. It is safe for concurrent use. Callers of unexported methods
-// hold mu.
+// patches and never drops any. docs/scheduler.md has its states, its rules, and what always holds. It is safe for concurrent use. Callers
+// of unexported methods hold mu.
 //
-// An object is moved from its patch until the patch is done, and if the patch rolls pods, until that rollout is complete or has failed. An
-// object that is not ready, or that is moved by a patch that rolls pods, is unavailable. To patch an object that is unavailable anyway does
-// not make more objects unavailable, so it does not wait for others to be available.
+// An object that is not ready, or that is moved by a patch that rolls pods, is unavailable. To patch an object that is unavailable anyway
+// does not make more objects unavailable, so it does not wait for others to be available.
 //
-// Where a multi-cluster system reports in which clusters an object runs, the object is ready if it runs in them by that report, and one
-// whose clusters change is moved until it runs in its new ones. If it does not in time, it has failed, and goes on to count as moved for
-// the objects of its namespace: as long as it runs nowhere, they must not follow it.
-//
-// An eviction is a patch that rolls the one pod that the object is. The Pod is moved until it is gone. The one in its place is another
-// object.
-//
-// Two patches for a policy with n patches a minute are at least a minute/n apart. So no period of a minute contains more than n of them,
-// wherever it begins. A new leader does not know when its predecessor patched last. It behaves as if that had been when it began to lead.
+// An eviction is a patch that rolls the one pod that the object is. The one in its place is another object.
 type Scheduler struct {
 	objects Matches
 	exempt  func(policy string) bool
