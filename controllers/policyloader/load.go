@@ -149,10 +149,7 @@ func (l *loading) find(ctx context.Context, ref rollout.Ref) error {
 	switch {
 	case err == nil:
 		l.versions[ref] = v
-		facts.Number, facts.Incomplete = v.Generation, len(v.binding.Missing) > 0
-		if l.stages != nil {
-			facts.Version = rollout.VersionDigest(v.Spec)
-		}
+		facts.Number, facts.Version, facts.Incomplete = v.Generation, rollout.VersionDigest(v.Spec), len(v.binding.Missing) > 0
 	case !refused && !invalid && !errors.Is(err, rollout.ErrNotStored):
 		return err
 	}

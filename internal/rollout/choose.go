@@ -17,10 +17,9 @@ limitations under the License.
 // Package rollout decides which version of a policy is in force (Choose; docs/versions.md), and brings versions into force in stages: it
 // finds the stage of a namespace, and decides when a rollout goes on to its next stage (Next).
 //
-// A version is a policy's spec without spec.rollout and spec.remediation, which apply at once. At most two versions decide at
-// the same time: the one that is rolled out, in the namespaces of the stages that are reached, and the one before everywhere
-// else. Every replica finds the version for a namespace from the policy's status, which only the leader writes. A replica that
-// has not read the newest status yet has reached fewer stages, never more.
+// A version is a policy's spec without spec.rollout and spec.remediation, which apply at once. At most two versions decide at the same
+// time: the one that is rolled out, in the namespaces of the stages that are reached, and the one before everywhere else. Only the leader
+// writes the status that says so, so a replica that has not read the newest one has reached fewer stages, never more.
 package rollout
 
 import (
@@ -45,8 +44,7 @@ const (
 	Newest
 	// LastInForce is the version that was in force everywhere last, as the leader stored it.
 	LastInForce
-	// Earlier is the version that this replica had in force everywhere last, of which all types were served if there was such a one. It
-	// is not the version in the spec.
+	// Earlier is the version that this replica had in force everywhere last, of which all types were served if possible. It is not Newest.
 	Earlier
 	// Kept stands for all that this replica has in force.
 	Kept
@@ -117,11 +115,7 @@ type Choice struct {
 	Waits bool
 }
 
-// Choose returns which versions of a policy decide. It is the only place where that is decided.
-//
-// Without spec.rollout, the newest version decides everywhere, or an earlier one while it can't. With spec.rollout, versions decide as far
-// as the position says, which only the leader moves, so that no replica is ahead of it. What can't be decided by the right version
-// is decided by what the replica has in force, and else fails.
+// Choose returns which versions of a policy decide. It is the only place where that is decided. docs/versions.md has the rules.
 func Choose(f ChoiceFacts) (out Choice) {
 	if f.Staged {
 		out = f.staged()
