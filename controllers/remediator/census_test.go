@@ -38,7 +38,7 @@ func TestClusterCounts(t *testing.T) {
 	expect := func(what string, want ...remediation.ClusterCount) {
 		t.Helper()
 		l.catchUpAndDecide()
-		if diff := cmp.Diff(want, l.ClusterCounts(10), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, l.Ledger.ClusterCounts(10), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: counts (-want +got):\n%s", what, diff)
 		}
 	}

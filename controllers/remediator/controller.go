@@ -119,7 +119,6 @@ type Controller struct {
 	rollouts    *watches.Consumer
 	types       *typeCache
 	groups      *remediation.Groups
-	census      *remediation.Census
 	remoteQueue *remoteQueue
 	backlog     *backlog
 	// rewatch wakes watch when the set of watched types or fields may change.
@@ -139,7 +138,7 @@ type Controller struct {
 // New returns a controller.
 func New(d Deps) *Controller {
 	c := &Controller{
-		Deps: d, groups: remediation.NewGroups(), census: remediation.NewCensus(), rewatch: notify.NewSignal(), resumed: make(chan struct{}),
+		Deps: d, groups: remediation.NewGroups(), rewatch: notify.NewSignal(), resumed: make(chan struct{}),
 		backlog: &backlog{due: notify.NewSignal(), changes: changes{types: sets.New[schema.GroupVersionResource]()}},
 		types: &typeCache{
 			Deps: d, scheduled: sets.New[schema.GroupVersionResource](), needed: map[schema.GroupVersionResource]*projection.FieldSet{},
@@ -288,12 +287,6 @@ func (c *Controller) Settled() bool {
 		_, unrecorded := c.pending(p)
 		return !state.Synced && state.Err == nil || unrecorded > 0
 	})
-}
-
-// ClusterCounts returns the numbers of matched objects by cluster: at most limit clusters by themselves, and the others together. There are
-// none on a replica that does not lead.
-func (c *Controller) ClusterCounts(limit int) []remediation.ClusterCount {
-	return c.census.Counts(limit)
 }
 
 // UID returns the UID of an existing object that a policy matches; "" if there is none.

@@ -62,7 +62,6 @@ func (c *Controller) gather(ctx context.Context, s *scope) bool {
 	}
 	if s.object, s.fields = read(s.key); s.object == nil {
 		c.groups.Forget(s.key)
-		c.census.Forget(s.key)
 		c.Scheduler.Forget(c.Clock.Now(), s.key)
 		c.remoteQueue.forget(s.key)
 		c.conclude(ctx, c.Ledger.Forget(s.key)...)
@@ -206,7 +205,7 @@ func (c *Controller) record(ctx context.Context, s *scope) bool {
 	c.blame(s.key, verdicts)
 	c.conclude(ctx, c.Ledger.Record(s.key, s.object.GetUID(), s.object.GetResourceVersion(), verdicts, unsettled)...)
 	_, _, clusters := s.outcome.ClustersIn(s.object)
-	c.census.Record(s.key, clusters, verdicts)
+	c.Ledger.Place(s.key, clusters, verdicts)
 	c.objects.recorded(s.key)
 	s.due = c.Ledger.Permit(s.key, s.object.GetUID(), verdicts)
 	c.Scheduler.Decided(s.key, s.due)

@@ -20,7 +20,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/placement"
@@ -44,17 +43,16 @@ func Compliances() []Compliance { return []Compliance{Placed, AwaitsPatch, Viola
 // String returns the name of the compliance in metrics.
 func (c Compliance) String() string { return [...]string{"placed", "waiting", "violating"}[c] }
 
-// ComplianceOf returns the compliance of an object for qualified verdicts on it. ok is false if no policy looks at it.
-func ComplianceOf(verdicts []*placement.Verdict) (_ Compliance, ok bool) {
+// ComplianceOf returns the compliance of an object for qualified verdicts on it.
+func ComplianceOf(verdicts []*placement.Verdict) Compliance {
 	out, blocked := Placed, Blocks(verdicts)
 	for _, v := range verdicts {
 		if !v.Policy.RemediatesExisting() {
 			continue
 		}
-		ok = true
 		decided := v.OnceApproved()
 		if v.Err != nil || len(v.Decision.Errors) > 0 || len(decided.Decision.Errors) > 0 {
-			return Violates, true
+			return Violates
 		}
 		for _, c := range decided.Changes {
 			switch {
@@ -62,63 +60,49 @@ func ComplianceOf(verdicts []*placement.Verdict) (_ Compliance, ok bool) {
 			case possible(c) && !blocked && v.Policy.PatchesExisting():
 				out = AwaitsPatch
 			default:
-				return Violates, true
+				return Violates
 			}
 		}
 	}
-	return out, ok
+	return out
 }
 
-// Census counts the existing objects that policies match by the clusters that they name, and by compliance. To record an object takes the
-// same time for any number of clusters, because objects with equal lists of clusters count together. It is safe for concurrent use.
-type Census struct {
-	mu      sync.Mutex
-	objects map[Key]entry
-	lists   map[string]*censusList
-}
-
-// entry is an object of a Census.
-type entry struct {
-	list       *censusList
-	compliance Compliance
-}
-
-// censusList counts the objects with one text of their list of clusters, by compliance.
-type censusList struct {
+// listCount counts the objects with one text of their list of clusters, so that to record an object takes the same time for any number of
+// clusters.
+type listCount struct {
 	text   string
 	counts ComplianceCounts
 }
 
-// NewCensus returns an empty census.
-func NewCensus() *Census {
-	return &Census{objects: map[Key]entry{}, lists: map[string]*censusList{}}
-}
-
-// Record replaces what is known of an object with a list of clusters by what qualified verdicts on it say. list is a text of package
-// clusterlist. An object without one does not count, and neither does one that follows a controller, with which it counts.
-func (c *Census) Record(key Key, list *string, verdicts []*placement.Verdict) {
-	compliance, counts := ComplianceOf(verdicts)
-	counts = counts && list != nil && !slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Follows != "" })
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e, known := c.objects[key]; known {
-		if e.list.counts[e.compliance]--; e.list.counts == (ComplianceCounts{}) {
-			delete(c.lists, e.list.text)
-		}
-	}
-	if !counts {
-		delete(c.objects, key)
+// Place replaces the list of clusters of a recorded object, and its compliance, by that of qualified verdicts on it. list is a text of
+// package clusterlist. An object without one does not count, and neither does one that follows a controller, with which it counts.
+func (l *Ledger) Place(key Key, list *string, verdicts []*placement.Verdict) {
+	counts := list != nil && !slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Follows != "" })
+	defer l.lock()()
+	o, known := l.matched[key]
+	if !known {
 		return
 	}
-	if c.lists[*list] == nil {
-		c.lists[*list] = &censusList{text: *list}
+	l.uncount(o)
+	if o.list = nil; counts {
+		if l.lists[*list] == nil {
+			l.lists[*list] = &listCount{text: *list}
+		}
+		o.list, o.compliance = l.lists[*list], ComplianceOf(verdicts)
+		o.list.counts[o.compliance]++
 	}
-	c.objects[key] = entry{c.lists[*list], compliance}
-	c.lists[*list].counts[compliance]++
+	l.matched[key] = o
 }
 
-// Forget removes an object.
-func (c *Census) Forget(key Key) { c.Record(key, nil, nil) }
+// uncount takes an object out of the numbers of objects by cluster.
+func (l *Ledger) uncount(o matchedObject) {
+	if o.list == nil {
+		return
+	}
+	if o.list.counts[o.compliance]--; o.list.counts == (ComplianceCounts{}) {
+		delete(l.lists, o.list.text)
+	}
+}
 
 // ComplianceCounts are numbers of objects by compliance.
 type ComplianceCounts [Violates + 1]int
@@ -137,19 +121,23 @@ type ClusterCount struct {
 	Objects ComplianceCounts
 }
 
-// Counts returns the numbers of objects by cluster: at most limit clusters with the most objects by themselves, sorted by name, and then
-// the others together, if there are any.
-func (c *Census) Counts(limit int) (out []ClusterCount) {
+// ClusterCounts returns the numbers of recorded objects by cluster: at most limit clusters with the most objects by themselves, sorted by
+// name, and then the others together, if there are any.
+func (l *Ledger) ClusterCounts(limit int) (out []ClusterCount) {
+	var lists []listCount
+	l.mu.Lock()
+	for _, list := range l.lists {
+		lists = append(lists, *list)
+	}
+	l.mu.Unlock()
 	byCluster := map[string]ComplianceCounts{}
-	c.mu.Lock()
-	for text, list := range c.lists {
-		listed, _ := clusterlist.Parse(text)
+	for _, list := range lists {
+		listed, _ := clusterlist.Parse(list.text)
 		names, _ := listed.All()
 		for _, name := range names {
 			byCluster[name] = byCluster[name].plus(list.counts)
 		}
 	}
-	c.mu.Unlock()
 	for name, objects := range byCluster {
 		out = append(out, ClusterCount{name, objects})
 	}

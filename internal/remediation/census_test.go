@@ -53,7 +53,6 @@ func TestComplianceOf(t *testing.T) {
 	for name, test := range map[string]struct {
 		verdicts []*placement.Verdict
 		want     remediation.Compliance
-		none     bool
 	}{
 		"AsDecided":      {verdicts: []*placement.Verdict{verdictIn("p", automatic)}, want: remediation.Placed},
 		"NotRecorded":    {verdicts: []*placement.Verdict{verdictIn("p", automatic, recorded)}, want: remediation.Placed},
@@ -66,11 +65,11 @@ func TestComplianceOf(t *testing.T) {
 		"Denied":         {verdicts: []*placement.Verdict{denied}, want: remediation.Violates},
 		"Undecided":      {verdicts: []*placement.Verdict{failed}, want: remediation.Violates},
 		"DeniedByOthers": {verdicts: []*placement.Verdict{verdictIn("q", automatic, differs), denied}, want: remediation.Violates},
-		"OnlyNew":        {verdicts: []*placement.Verdict{verdictIn("p", placementv1.RemediationNewOnly, differs)}, want: remediation.Placed, none: true},
-		"Unmatched":      {want: remediation.Placed, none: true},
+		"OnlyNew":        {verdicts: []*placement.Verdict{verdictIn("p", placementv1.RemediationNewOnly, differs)}, want: remediation.Placed},
+		"Unmatched":      {want: remediation.Placed},
 	} {
-		if got, ok := remediation.ComplianceOf(test.verdicts); got != test.want || ok == test.none {
-			t.Errorf("%s: %s, %t, want %s", name, got, ok, test.want)
+		if got := remediation.ComplianceOf(test.verdicts); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
 }
@@ -83,10 +82,14 @@ func TestCensus(t *testing.T) {
 	following := []*placement.Verdict{verdictIn("p", automatic)}
 	following[0].Follows = "Deployment web"
 	both, one := `["eu-1","eu-2"]`, `["eu-2"]`
-	c := remediation.NewCensus()
+	l := remediation.NewLedger()
+	record := func(key remediation.Key, list *string, verdicts []*placement.Verdict) {
+		l.Record(key, "", "1", verdicts, false)
+		l.Place(key, list, verdicts)
+	}
 	expect := func(what string, limit int, want ...remediation.ClusterCount) {
 		t.Helper()
-		if diff := cmp.Diff(want, c.Counts(limit), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, l.ClusterCounts(limit), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: counts (-want +got):\n%s", what, diff)
 		}
 	}
@@ -94,18 +97,19 @@ func TestCensus(t *testing.T) {
 		return remediation.ComplianceCounts{remediation.Placed: placed, remediation.AwaitsPatch: waiting}
 	}
 	web, db, pod := key("deployments", "shop", "web"), key("deployments", "shop", "db"), key("pods", "shop", "web")
-	c.Record(web, &both, placed)
-	c.Record(db, &one, waiting)
-	c.Record(pod, &both, following)
-	c.Record(key("deployments", "shop", "nowhere"), nil, waiting)
-	c.Record(key("deployments", "shop", "unmatched"), &both, nil)
+	record(web, &both, placed)
+	record(db, &one, waiting)
+	record(pod, &both, following)
+	record(key("deployments", "shop", "nowhere"), nil, waiting)
+	record(key("deployments", "shop", "unmatched"), &both, nil)
+	record(key("deployments", "shop", "old"), &both, []*placement.Verdict{verdictIn("p", placementv1.RemediationNewOnly)})
 	expect("first", 9, remediation.ClusterCount{Cluster: "eu-1", Objects: objects(1, 0)}, remediation.ClusterCount{Cluster: "eu-2", Objects: objects(1, 1)})
 	expect("bounded", 1, remediation.ClusterCount{Cluster: "eu-2", Objects: objects(1, 1)}, remediation.ClusterCount{Objects: objects(1, 0)})
-	c.Record(db, &both, placed)
-	c.Record(web, &one, waiting)
+	record(db, &both, placed)
+	record(web, &one, waiting)
 	expect("moved", 9, remediation.ClusterCount{Cluster: "eu-1", Objects: objects(1, 0)}, remediation.ClusterCount{Cluster: "eu-2", Objects: objects(1, 1)})
-	c.Record(db, &both, nil)
-	expect("without policies", 9, remediation.ClusterCount{Cluster: "eu-2", Objects: objects(0, 1)})
-	c.Forget(web)
+	l.ForgetPolicy("p")
+	expect("without the policy", 9, remediation.ClusterCount{Cluster: "eu-2", Objects: objects(0, 1)})
+	l.Forget(web)
 	expect("without objects", 9)
 }

@@ -64,7 +64,9 @@ func compareKeys(a, b Key) int {
 type Ledger struct {
 	mu       sync.Mutex
 	accounts map[string]*account
-	byKey    map[Key][]string
+	// matched are the objects that policies match, and lists their numbers by the text of their lists of clusters.
+	matched map[Key]matchedObject
+	lists   map[string]*listCount
 	// assessments are those that are not concluded. late are the objects that were not decided when an assessment ended, with its policies.
 	assessments []*Assessment
 	late        map[Key]sets.Set[string]
@@ -80,6 +82,14 @@ type Ledger struct {
 	// violations has the namespaces whose violations change, and recorded the objects whose findings were recorded.
 	violations notify.Topic[string]
 	recorded   notify.Topic[Key]
+}
+
+// matchedObject is an object that policies match.
+type matchedObject struct {
+	policies []string
+	// list counts the object, with its compliance; nil if it does not count in any cluster.
+	list       *listCount
+	compliance Compliance
 }
 
 // account holds what is known of one policy, and its findings by object.
@@ -209,7 +219,7 @@ func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, uns
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
-		accounts: map[string]*account{}, byKey: map[Key][]string{}, late: map[Key]sets.Set[string]{}, blamed: map[Key][]blame{},
+		accounts: map[string]*account{}, matched: map[Key]matchedObject{}, lists: map[string]*listCount{}, late: map[Key]sets.Set[string]{}, blamed: map[Key][]blame{},
 		skipped: sets.New[Key](), contested: map[Key]contest{},
 	}
 }
@@ -248,7 +258,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 	}
 	defer l.lock()()
 	violates := false
-	for _, name := range l.byKey[key] {
+	for _, name := range l.matched[key].policies {
 		if !slices.Contains(names, name) {
 			changed = append(changed, name)
 			violates = l.record(key, l.account(name), nil, finding{}, ruling{}) || violates
@@ -271,10 +281,7 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 			violates = violates || violated
 		}
 	}
-	l.byKey[key] = names
-	if len(names) == 0 {
-		delete(l.byKey, key)
-	}
+	l.match(key, names)
 	if !unsettled {
 		delete(l.contested, key)
 	}
@@ -287,6 +294,16 @@ func (l *Ledger) Record(key Key, uid types.UID, version string, verdicts []*plac
 		l.violations.Publish(key.Namespace)
 	}
 	return changed
+}
+
+// match replaces the names of the policies that match an object.
+func (l *Ledger) match(key Key, policies []string) {
+	o := l.matched[key]
+	o.policies = policies
+	if l.matched[key] = o; len(policies) == 0 {
+		l.uncount(o)
+		delete(l.matched, key)
+	}
 }
 
 // record replaces the finding of a policy on an object by that of a verdict; nil if the policy does not match it any more. by is the ruling
@@ -328,10 +345,7 @@ func (l *Ledger) ForgetPolicy(name string) {
 	defer l.lock()()
 	violated := sets.New[string]()
 	for key, f := range l.find(name).objects {
-		l.byKey[key] = slices.DeleteFunc(l.byKey[key], func(n string) bool { return n == name })
-		if len(l.byKey[key]) == 0 {
-			delete(l.byKey, key)
-		}
+		l.match(key, slices.DeleteFunc(l.matched[key].policies, func(n string) bool { return n == name }))
 		if f.violates() {
 			violated.Insert(key.Namespace)
 		}
@@ -393,7 +407,7 @@ func (a *account) obstructed() bool {
 // Matching implements Matches.
 func (l *Ledger) Matching(key Key) []string {
 	defer l.lock()()
-	return slices.Clone(l.byKey[key])
+	return slices.Clone(l.matched[key].policies)
 }
 
 // Matched implements Matches.
@@ -416,7 +430,7 @@ func (l *Ledger) Requires(policy string, key Key) bool {
 // Misplaced reports whether an enforced policy denies an object, or decides other clusters than it has, before the object is patched.
 func (l *Ledger) Misplaced(key Key) bool {
 	defer l.lock()()
-	return slices.ContainsFunc(l.byKey[key], func(policy string) bool {
+	return slices.ContainsFunc(l.matched[key].policies, func(policy string) bool {
 		effect := l.accounts[policy].objects[key].result()
 		moves := func(c placement.Change) bool { return c.Key == placementv1.ClustersAnnotation }
 		return effect.enforced && (effect.denied || slices.ContainsFunc(decodeChanges(effect.changes), moves))
@@ -428,7 +442,7 @@ func (l *Ledger) Misplaced(key Key) bool {
 func (l *Ledger) Undecided(policies []string, keys ...Key) bool {
 	defer l.lock()()
 	return !slices.ContainsFunc(keys, l.skipped.Has) && slices.ContainsFunc(policies, func(policy string) bool {
-		return !slices.ContainsFunc(keys, func(key Key) bool { return slices.Contains(l.byKey[key], policy) })
+		return !slices.ContainsFunc(keys, func(key Key) bool { return slices.Contains(l.matched[key].policies, policy) })
 	})
 }
 

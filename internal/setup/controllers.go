@@ -275,7 +275,7 @@ func registerCollectors(base *base, serving *serving, evaluation *evaluation, lo
 		metrics.NewPolicies(evaluation.registry.All),
 		metrics.NewReplication(loading.replication.Replicas),
 		metrics.NewQuotaUsage(quotas.usage.Usage),
-		metrics.NewClusters(remediation.ClusterCounts),
+		metrics.NewClusters(remediation.Ledger.ClusterCounts),
 		metrics.NewCertificateExpiry(serving.certificate.Expiry, cmp.Or(base.options.WebhookCertManagement, CertManagementSelf)),
 	} {
 		if err := base.options.registerer().Register(c); err != nil {
