@@ -26,8 +26,8 @@ import (
 type ClusterScopedQuotaSpec struct {
 	QuotaSpec `json:",inline"`
 
-	// namespaceSelector selects the namespaces that share the quota by their labels. An empty selector selects every
-	// namespace. kube-system and Berth's own namespace are never selected.
+	// namespaceSelector selects the namespaces that share the quota. An empty selector selects all. kube-system and
+	// Berth's own namespace are never selected.
 	// +optional
 	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
 }
@@ -36,8 +36,7 @@ type ClusterScopedQuotaSpec struct {
 type ClusterScopedQuotaStatus struct {
 	QuotaStatus `json:",inline"`
 
-	// namespaces lists the usage of each selected namespace, ordered by name. Only the first 100 namespaces with usage
-	// are listed.
+	// namespaces lists the usage of the selected namespaces, ordered by name: the first 100 with usage.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
@@ -89,9 +88,7 @@ type ClusterScopedQuota struct {
 	// +required
 	Spec ClusterScopedQuotaSpec `json:"spec,omitzero"`
 
-	// status is the observed state. Berth writes it. The API server initializes observedGeneration to -1, which no
-	// generation has, so that clients that follow the kstatus conventions don't treat an object that Berth has not
-	// processed as ready.
+	// status is the observed state. Berth writes it.
 	// +optional
 	// +default={"observedGeneration": -1}
 	Status ClusterScopedQuotaStatus `json:"status,omitzero"`

@@ -18,38 +18,35 @@ package v1alpha1
 
 // Conditions of a PlacementPolicy. Every reason that Berth sets is listed below.
 const (
-	// ConditionReady is the summary, and every kind has it. For a policy, it is True if the newest generation is
-	// compiled, its data is replicated, the API server calls Berth for the objects that it matches, and every existing
-	// object can be decided. For a quota, it is True if usage is counted and the API server calls Berth. For a
-	// LimitedResource, it is True if the API server calls Berth.
+	// ConditionReady is the summary, and every kind has it. A policy is Ready if its newest generation is compiled, its
+	// data is replicated, the API server calls Berth for the matched objects, and each existing object can be decided. A
+	// quota is Ready if usage is counted and the API server calls Berth, and a LimitedResource if the API server calls
+	// Berth.
 	ConditionReady = "Ready"
-	// ConditionCompiled is True if the newest generation compiles. The reason then tells if it has probable mistakes, given the
-	// schemas that the API server publishes, and the types, namespaces, and clusters that there are.
+	// ConditionCompiled is True if the newest generation compiles. The reason says whether it has probable mistakes.
 	ConditionCompiled = "Compiled"
-	// ConditionReplicated is True if all data that the policy reads is replicated. If spec.remote is set, it is True if the engine that
-	// decides the policy responds, as seen from the leader, and has all data and modules that Berth pushes to it.
+	// ConditionReplicated is True if all data that the policy reads is replicated. With spec.remote, it is True if the
+	// engine responds to the leader, and has all data and modules that Berth pushes to it.
 	ConditionReplicated = "Replicated"
-	// ConditionEnforced is True if the API server calls Berth for the objects that the policy matches, and the decision
-	// has an effect. The reason then says what limits the effect.
+	// ConditionEnforced is True if the API server calls Berth for the matched objects, and decisions have an effect. The
+	// reason says what limits the effect.
 	ConditionEnforced = "Enforced"
 	// ConditionCompliant is True if no existing object differs from its placement, and Delivered is not False.
 	ConditionCompliant = "Compliant"
-	// ConditionStalled is present, and True, only while the author of the policy, quota or rule has to act before the
-	// state can change. Every kind has it.
+	// ConditionStalled is present, and True, only while the author has to act before the state can change. Every kind has
+	// it.
 	ConditionStalled = "Stalled"
-	// ConditionPaused is present only while remediation of the policy waits for a user, who has to set the annotation that the message
-	// names. It is True if Berth patches no existing object, and False if it patches none in one or two namespaces, and goes on in the
-	// others.
+	// ConditionPaused is present only while remediation waits for a user, who has to set the annotation that the message
+	// names. It is True if Berth patches no existing object, and False if it patches none in one or two namespaces.
 	ConditionPaused = "Paused"
-	// ConditionRolledOut is present only if the policy has spec.rollout. It is True if the version in the spec is in force
-	// everywhere.
+	// ConditionRolledOut is present only with spec.rollout. It is True if the version in the spec is in force everywhere.
 	ConditionRolledOut = "RolledOut"
-	// ConditionDelivered is present only if the policy has spec.delivery. It is True if the objects of each system are as the
-	// decisions on the matched objects require.
+	// ConditionDelivered is present only with spec.delivery. It is True if the objects of each system are as the decisions
+	// require.
 	ConditionDelivered = "Delivered"
-	// ConditionRunning is present only if a system of spec.delivery, or Kueue in the Workloads that the policy matches, reports where
-	// objects run. It is True if all placed objects
-	// run in their clusters, and, as far as the system reports, in no others.
+	// ConditionRunning is present only if a system of spec.delivery, or Kueue in the matched Workloads, reports where
+	// objects run. It is True if all placed objects run in their clusters, and, as far as the system reports, in no
+	// others.
 	ConditionRunning = "Running"
 )
 
@@ -68,10 +65,11 @@ const (
 const (
 	// ReasonDelivered: the objects of each system are as the decisions require.
 	ReasonDelivered = "Delivered"
-	// ReasonDelivering: Berth has not written all objects yet, objects keep clusters that they leave until they run in their new
-	// ones, a system still has objects in clusters that they have to leave, or has not brought them to all of their clusters for 20 seconds.
+	// ReasonDelivering: Berth has not written all objects yet, objects keep clusters until they run in their new ones, or
+	// a system still has objects in clusters that they have to leave, or has not brought them to all of their clusters for
+	// 20 seconds.
 	ReasonDelivering = "Delivering"
-	// ReasonForeignObject: an object that Berth has to write exists and belongs to another client. Berth never changes it. The
+	// ReasonForeignObject: an object that Berth has to write belongs to another client. Berth never changes it. The
 	// message names the object and its manager.
 	ReasonForeignObject = "ForeignObject"
 	// ReasonDeliveryFailed: the API server refused an object, or a system can't express the decision. The message says why.
@@ -84,8 +82,7 @@ const (
 	ReasonRolledOut = "RolledOut"
 	// ReasonRollingOut: the version in the spec is in force in some stages, and the version before everywhere else.
 	ReasonRollingOut = "RollingOut"
-	// ReasonRolloutPaused: too many objects failed in a stage, or remediation of the policy is paused. The rollout does not go on
-	// to the next stage.
+	// ReasonRolloutPaused: too many objects failed in a stage, or remediation is paused. The next stage does not begin.
 	ReasonRolloutPaused = "RolloutPaused"
 	// ReasonRolledBack: the revision in spec.rollout.revision is in force everywhere, whatever the rest of the spec says.
 	ReasonRolledBack = "RolledBack"
@@ -93,23 +90,23 @@ const (
 
 // Reasons of Paused.
 const (
-	// ReasonTooManyFailures: as many objects failed as spec.remediation.budget.pauseAfterFailures allows: the API server
-	// refused their patch, or their rollout failed. Berth patches no more objects of the policy.
+	// ReasonTooManyFailures: as many objects failed as spec.remediation.budget.pauseAfterFailures allows. Berth patches no
+	// more objects of the policy.
 	ReasonTooManyFailures = "TooManyFailures"
-	// ReasonNamespacesPaused: remediation is paused for the same reasons as with TooManyFailures or BlastRadius, but only in one or
-	// two namespaces, to which the objects belong. Berth patches the objects in the others.
+	// ReasonNamespacesPaused: the cause is that of TooManyFailures or BlastRadius, in one or two namespaces. Berth patches
+	// the objects in the others.
 	ReasonNamespacesPaused = "NamespacesPaused"
-	// ReasonBlastRadius: a change of the policy or of its data would newly leave more of the matched objects denied, without
-	// clusters or undecided than spec.remediation.blastRadius allows. Berth patches none of them.
+	// ReasonBlastRadius: a change would leave more of the matched objects denied, without clusters or undecided than
+	// spec.remediation.blastRadius allows. Berth patches none of them.
 	ReasonBlastRadius = "BlastRadius"
-	// ReasonWaitingForApproval: remediation.mode is Approved and the plan is not approved, so Berth patches none of its objects.
+	// ReasonWaitingForApproval: remediation.mode is Approved and the plan is not approved. Berth patches none of its
+	// objects.
 	ReasonWaitingForApproval = "WaitingForApproval"
-	// ReasonUnknownPlan: the annotation placement.berth.dev/approve approves another plan than the present one. Berth patches
-	// no object.
+	// ReasonUnknownPlan: the annotation placement.berth.dev/approve approves another plan. Berth patches no object.
 	ReasonUnknownPlan = "UnknownPlan"
 )
 
-// Reasons of Ready. If Ready is not True, it has the reason of the condition that is not met. A quota in mode Warn or
+// Reasons of Ready. If Ready is not True, its reason is that of the condition that is not met. A quota in mode Warn or
 // DryRun has the reason WarnMode or DryRunMode.
 const (
 	// ReasonInForce: the policy, quota or rule is in force, and no part is missing.
@@ -118,7 +115,7 @@ const (
 	ReasonObjectsUndecided = "ObjectsUndecided"
 	// ReasonNothingDecided: the policy has no rule of the decision contract, so it decides nothing.
 	ReasonNothingDecided = "NothingDecided"
-	// ReasonNotInForce: Berth is loading the policy and has no other state to report yet.
+	// ReasonNotInForce: Berth is loading the policy.
 	ReasonNotInForce = "NotInForce"
 )
 
@@ -129,18 +126,20 @@ const (
 	ReasonCompiled = "Compiled"
 	// ReasonTypeChecked: the newest generation compiles, and has no probable mistakes.
 	ReasonTypeChecked = "TypeChecked"
-	// ReasonTypeErrors: the newest generation compiles, and some expressions can never have the expected value, some rules have no effect,
-	// or objects of a matched type can't be decided. status.findings lists them. Ready has this reason, too, if a rule of the decision
-	// contract can never have a value, or can decide no object that the policy matches.
+	// ReasonTypeErrors: the newest generation compiles, and some expressions can never have the expected value, some rules
+	// have no effect, or objects of a matched type can't be decided. status.findings lists them. Ready has this reason,
+	// too, if a rule of the decision contract can never have a value, or can decide no matched object.
 	ReasonTypeErrors = "TypeErrors"
-	// ReasonSchemasUnavailable: the newest generation compiles. Berth could not read the schemas, so the types are not checked.
+	// ReasonSchemasUnavailable: the newest generation compiles. Its types are not checked, because Berth could not read
+	// the schemas.
 	ReasonSchemasUnavailable = "SchemasUnavailable"
-	// ReasonNotChecked: the newest generation compiles. To check its types would exceed the limit of the type checker.
+	// ReasonNotChecked: the newest generation compiles. Its types are not checked, because that would exceed the limit of
+	// the type checker.
 	ReasonNotChecked = "NotChecked"
-	// ReasonCompileFailed: the newest generation does not compile, and no earlier one that compiled is known.
-	// spec.failurePolicy applies to requests for the objects that the policy matches.
+	// ReasonCompileFailed: the newest generation does not compile, and Berth knows no earlier one that does.
+	// spec.failurePolicy applies to requests for the matched objects.
 	ReasonCompileFailed = "CompileFailed"
-	// ReasonLastGoodInForce: the newest generation does not compile. The last one that compiled stays in force.
+	// ReasonLastGoodInForce: the newest generation does not compile. The last one that does stays in force.
 	ReasonLastGoodInForce = "LastGoodInForce"
 )
 
@@ -151,7 +150,7 @@ const (
 	ReasonMatched = "Matched"
 	// ReasonPartlyServed: the API server does not serve some of the matched types. The message names them.
 	ReasonPartlyServed = "PartlyServed"
-	// ReasonNothingMatched: the match can't select any object, whatever the API server serves. The message says why.
+	// ReasonNothingMatched: the match can't select any object. The message says why.
 	ReasonNothingMatched = "NothingMatched"
 	// ReasonNoNamespaces: the namespace selector selects none of the existing namespaces.
 	ReasonNoNamespaces = "NoNamespaces"
@@ -171,14 +170,14 @@ const (
 	ReasonForbidden = "Forbidden"
 	// ReasonNotServed: the API server does not serve a resource type, for example because its CRD is not installed.
 	ReasonNotServed = "NotServed"
-	// ReasonWatchFailed: reading a resource type fails for another reason, which the message gives.
+	// ReasonWatchFailed: Berth can't read a resource type for another reason. The message says why.
 	ReasonWatchFailed = "WatchFailed"
-	// ReasonStale: the API server has not confirmed the data of a resource type for longer than spec.maxStaleness.
+	// ReasonStale: the API server has not confirmed data for longer than spec.maxStaleness.
 	ReasonStale = "Stale"
 	// ReasonPushFailed: the remote engine did not accept data or a module. The message says why.
 	ReasonPushFailed = "PushFailed"
-	// ReasonAmbiguousClusters: the data is replicated, and several objects of the inventories that the policy reads have the name of one
-	// cluster. No object gets a cluster of such a name. The message names the cluster and the objects.
+	// ReasonAmbiguousClusters: several objects of the inventories have the name of one cluster. No object gets a cluster
+	// of this name. The message names the cluster and the objects.
 	ReasonAmbiguousClusters = "AmbiguousClusters"
 	// ReasonNotAnswering: the engine is not reachable, or its response is invalid. The message says why.
 	ReasonNotAnswering = "NotAnswering"
@@ -186,8 +185,8 @@ const (
 	ReasonUnauthorized = "Unauthorized"
 	// ReasonCredentialsUnusable: a Secret that spec.remote names is missing, or its content is unusable.
 	ReasonCredentialsUnusable = "CredentialsUnusable"
-	// ReasonCircuitOpen: the engine failed repeatedly, and the circuit breaker is open. Berth sends it no requests for
-	// a while.
+	// ReasonCircuitOpen: the engine failed repeatedly, and the circuit breaker is open: Berth sends no requests for a
+	// while.
 	ReasonCircuitOpen = "CircuitOpen"
 )
 
@@ -213,8 +212,8 @@ const (
 	ReasonCompliant = "Compliant"
 	// ReasonViolations: some existing objects differ from their placement.
 	ReasonViolations = "Violations"
-	// ReasonNotDelivered: the policy is enforced, and the condition Delivered is False: workloads may run in clusters that were not
-	// decided, or not in those that were. The message is that of Delivered.
+	// ReasonNotDelivered: the policy is enforced, and Delivered is False: workloads may run in other clusters than those
+	// that were decided. The message is that of Delivered.
 	ReasonNotDelivered = "NotDelivered"
 	// ReasonEvaluating: Berth is deciding the existing objects for the first time.
 	ReasonEvaluating = "Evaluating"
@@ -222,20 +221,19 @@ const (
 	ReasonRemediationOff = "RemediationOff"
 	// ReasonEvaluationFailed: some existing objects can't be decided.
 	ReasonEvaluationFailed = "EvaluationFailed"
-	// ReasonForbiddenTargets: Berth has no permission to read or to patch the matched objects, so it does not remediate them. The
-	// message says which permission is missing.
+	// ReasonForbiddenTargets: Berth may not read or patch the matched objects, so it does not remediate them. The message
+	// names the missing permission.
 	ReasonForbiddenTargets = "ForbiddenTargets"
-	// ReasonNotSettling: the decision on an object kept changing after Berth patched the object. Berth stopped patching
-	// it.
+	// ReasonNotSettling: the decision on an object changed each time that Berth patched the object. Berth stopped.
 	ReasonNotSettling = "NotSettling"
-	// ReasonContested: other clients changed an object back each time that Berth patched it. Berth leaves the object alone. The
+	// ReasonContested: other clients changed an object back each time that Berth patched it. Berth leaves it alone. The
 	// message names the field manager.
 	ReasonContested = "Contested"
 )
 
 // Reasons of Stalled. WebhookRejected, NotTracked and Exempt are others.
 const (
-	// ReasonInvalidPolicy: the policy is invalid and must be corrected. The condition Compiled says how.
+	// ReasonInvalidPolicy: the policy is invalid. The condition Compiled says how.
 	ReasonInvalidPolicy = "InvalidPolicy"
 )
 
@@ -266,6 +264,6 @@ const (
 const (
 	// ReasonWithinHard: usage is not above hard.
 	ReasonWithinHard = "WithinHard"
-	// ReasonAboveHard: usage is above hard. A quota in mode Enforce denies requests that would raise usage further.
+	// ReasonAboveHard: usage is above hard. A quota in mode Enforce denies requests that raise it further.
 	ReasonAboveHard = "AboveHard"
 )

@@ -27,47 +27,47 @@ const DeliveredClustersAnnotation = "placement.berth.dev/delivered-clusters"
 // the objects that it created, and deletes only objects with this label.
 const DeliveredLabel = "placement.berth.dev/delivered"
 
-// Delivery selects the multi-cluster systems that carry matched objects to the clusters that are decided for them. Berth keeps
-// the objects of each system that place a matched object. These have the matched object as their owner.
+// Delivery selects the multi-cluster systems that carry matched objects to their clusters. The objects that Berth keeps
+// for a system have the matched object as their owner.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.karmada) || has(self.kubeFleet) || has(self.placementDecision) || has(self.openClusterManagement)",message="at least one of karmada, kubeFleet, placementDecision and openClusterManagement is required"
 // +kubebuilder:validation:XValidation:rule="!has(self.surge) || has(self.karmada) || has(self.kubeFleet)",message="only Karmada and KubeFleet report where objects run",fieldPath=".surge"
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || has(self.karmada) || has(self.placementDecision) || has(self.openClusterManagement)",message="KubeFleet does not divide replicas: every cluster gets all of them",fieldPath=".replicas"
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas.divideBy != 'FreeCapacity' || (has(self.karmada) && !has(self.placementDecision) && !has(self.openClusterManagement))",message="Karmada alone divides replicas by free capacity",fieldPath=".replicas"
 type Delivery struct {
-	// karmada keeps a PropagationPolicy of Karmada for each placed object, or a ClusterPropagationPolicy for a cluster-scoped
-	// one.
+	// karmada keeps a PropagationPolicy for each placed object, or a ClusterPropagationPolicy if the object is
+	// cluster-scoped.
 	// +optional
 	Karmada *KarmadaDelivery `json:"karmada,omitempty"`
 
-	// kubeFleet keeps a ResourcePlacement of KubeFleet for each placed object, or a ClusterResourcePlacement for a
-	// cluster-scoped one. It selects the clusters by name, at most 100.
+	// kubeFleet keeps a ResourcePlacement for each placed object, or a ClusterResourcePlacement if the object is
+	// cluster-scoped. It selects the clusters by name, at most 100.
 	// +optional
 	KubeFleet *KubeFleetDelivery `json:"kubeFleet,omitempty"`
 
-	// placementDecision keeps PlacementDecisions of SIG Multicluster for each placed object. They list the ClusterProfiles
-	// that are decided.
+	// placementDecision keeps PlacementDecisions of SIG Multicluster for each placed object. They list the decided
+	// ClusterProfiles.
 	// +optional
 	PlacementDecision *PlacementDecisionDelivery `json:"placementDecision,omitempty"`
 
-	// openClusterManagement keeps a Placement of Open Cluster Management for each placed object, with its PlacementDecisions.
-	// The scheduler of Open Cluster Management leaves this Placement alone.
+	// openClusterManagement keeps a Placement for each placed object, which the scheduler of Open Cluster Management
+	// leaves alone, with its PlacementDecisions.
 	// +optional
 	OpenClusterManagement *OpenClusterManagementDelivery `json:"openClusterManagement,omitempty"`
 
-	// surge brings an object to its new clusters before it is taken from those that it leaves. It has an effect in Karmada and
-	// KubeFleet, which report where objects run. If unset, both happen at once.
+	// surge brings an object to its new clusters before it leaves the others, in Karmada and KubeFleet. If unset, both
+	// happen at once.
 	// +optional
 	Surge *Surge `json:"surge,omitempty"`
 
-	// replicas divides the replicas of a placed object among its clusters. If unset, each cluster runs all of them.
+	// replicas divides the replicas of an object among its clusters. If unset, each cluster runs all of them.
 	// +optional
 	Replicas *ReplicaDivision `json:"replicas,omitempty"`
 }
 
 // Surge configures how long objects keep the clusters that they leave.
 type Surge struct {
-	// timeout is how long an object keeps a cluster that is no longer decided, if it does not run in all decided clusters before.
+	// timeout is how long an object keeps a cluster that is no longer decided if it does not run in all decided clusters.
 	// Must be from 1s to 24h. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -78,8 +78,7 @@ type Surge struct {
 
 // KarmadaDelivery configures the PropagationPolicies of Karmada.
 type KarmadaDelivery struct {
-	// propagateDependencies also propagates the objects that the placed object refers to, such as ConfigMaps. Defaults to
-	// false.
+	// propagateDependencies also propagates what the object refers to, such as ConfigMaps. Defaults to false.
 	// +optional
 	PropagateDependencies bool `json:"propagateDependencies,omitempty"`
 }
@@ -87,8 +86,7 @@ type KarmadaDelivery struct {
 // KubeFleetDelivery configures the placements of KubeFleet. It has no fields yet.
 type KubeFleetDelivery struct{}
 
-// PlacementDecisionDelivery configures the PlacementDecisions of SIG Multicluster, which refer to the ClusterProfiles of the decided
-// clusters. It has no fields yet.
+// PlacementDecisionDelivery configures the PlacementDecisions of SIG Multicluster. It has no fields yet.
 type PlacementDecisionDelivery struct{}
 
 // OpenClusterManagementDelivery configures the Placements of Open Cluster Management. It has no fields yet.
@@ -114,19 +112,20 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.minPerCluster) || !has(self.maxPerCluster) || self.minPerCluster <= self.maxPerCluster",message="must not be greater than maxPerCluster",fieldPath=".minPerCluster"
 // +kubebuilder:validation:XValidation:rule="self.divideBy != 'FreeCapacity' || (!has(self.minPerCluster) && !has(self.maxPerCluster))",message="minPerCluster and maxPerCluster have no effect where the system divides by free capacity",fieldPath=".divideBy"
 type ReplicaDivision struct {
-	// divideBy is what replicas are divided by: Weight, Even, or FreeCapacity.
+	// divideBy is what replicas are divided by. Weight: the weights that the policy gives its clusters, or 1. Even:
+	// nothing, each cluster gets the same number, up to one more. FreeCapacity: the free capacity that the system knows,
+	// in Karmada alone.
 	// +required
 	DivideBy DivisionBasis `json:"divideBy,omitempty"`
 
-	// minPerCluster is the minimum number of replicas of each cluster. If there are fewer replicas than that requires, the
-	// clusters that would get the most have them. Defaults to 0.
+	// minPerCluster is the minimum of each cluster. If there are too few replicas, the clusters that would get the most
+	// have them. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	MinPerCluster *int32 `json:"minPerCluster,omitempty"`
 
-	// maxPerCluster is the maximum number of replicas of each cluster. Replicas beyond that run nowhere. If unset, there is no
-	// maximum.
+	// maxPerCluster is the maximum of each cluster. Replicas beyond that run nowhere. If unset, there is no maximum.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -145,13 +144,13 @@ type DeliveryStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Placed *int32 `json:"placed,omitempty"`
 
-	// delivered is the number of those objects whose delivery is complete: the objects of each system are as Berth wrote them.
+	// delivered is the number of those objects for which the objects of each system are as Berth wrote them.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Delivered *int32 `json:"delivered,omitempty"`
 
-	// running is the number of placed objects that run in all of their clusters and, as far as the system reports, in no other one. It is
-	// present only if a system reports where objects run, and Berth can read the reports.
+	// running is the number of placed objects that run in all of their clusters and, as far as the system reports, in no
+	// other one. It is present only if a system reports that, and Berth can read the reports.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Running *int32 `json:"running,omitempty"`

@@ -17,6 +17,9 @@ limitations under the License.
 // Package v1alpha1 provides the custom resources of the API group placement.berth.dev: policies that decide where
 // workloads may run, quotas, and the status that Berth reports for them.
 //
+// In a new object, status.observedGeneration is -1, which no generation has. So clients that follow the kstatus
+// conventions do not take an object for ready before Berth has processed it.
+//
 // +kubebuilder:object:generate=true
 // +groupName=placement.berth.dev
 package v1alpha1

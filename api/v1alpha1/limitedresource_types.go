@@ -20,8 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LimitedResourceSpec defines what may be used only where a quota covers it. It has the fields of an entry of
-// limitedResources in the configuration of the API server's ResourceQuota admission plugin, and a namespace selector.
+// LimitedResourceSpec defines what may be used only where a quota covers it. It has the fields of limitedResources in
+// the configuration of the ResourceQuota admission plugin, and a namespace selector.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.matchContains) && size(self.matchContains) > 0) || (has(self.matchScopes) && size(self.matchScopes) > 0)",message="one of matchContains and matchScopes is needed: without them nothing is limited",fieldPath=".matchContains"
 // +kubebuilder:validation:XValidation:rule="!has(self.matchScopes) || self.matchScopes.all(s, s.scopeName == 'VolumeAttributesClass' ? self.resource == 'persistentvolumeclaims' && (!has(self.apiGroup) || size(self.apiGroup) == 0) : self.resource == 'pods' && (!has(self.apiGroup) || size(self.apiGroup) == 0))",message="only pods have the scopes of pods, only persistentvolumeclaims have VolumeAttributesClass, and nothing else has scopes",fieldPath=".matchScopes"
@@ -31,16 +31,15 @@ type LimitedResourceSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	APIGroup string `json:"apiGroup,omitempty"`
 
-	// resource is the plural name of the resource that the rule applies to, such as pods.
+	// resource is the plural name of the resource, such as pods.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="!self.contains('/') && !self.contains('*')",message="must be the plural name of one resource, without subresource"
 	Resource string `json:"resource,omitempty"`
 
-	// matchContains lists substrings of the resource names that objects use, such as
-	// ".storageclass.storage.k8s.io/requests.storage". An object may use a resource whose name contains one of them
-	// only where a quota limits that resource. At most 32 items.
+	// matchContains lists substrings of resource names, such as ".storageclass.storage.k8s.io/requests.storage". An object
+	// may use a resource whose name contains one of them only where a quota limits that resource. At most 32.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -48,15 +47,15 @@ type LimitedResourceSpec struct {
 	// +kubebuilder:validation:items:MaxLength=317
 	MatchContains []string `json:"matchContains,omitempty"`
 
-	// matchScopes lists scopes. An object that matches one of them is admitted only where a quota with that scope
-	// matches the object too. At most 16 items.
+	// matchScopes lists scopes. An object that matches one of them is admitted only where a quota with that scope matches
+	// it, too. At most 16.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	MatchScopes []ScopeRequirement `json:"matchScopes,omitempty"`
 
-	// namespaceSelector selects the namespaces where the rule applies by their labels. Other namespaces are exempt. An
-	// empty selector selects every namespace. kube-system and Berth's own namespace are always exempt.
+	// namespaceSelector selects the namespaces where the rule applies. An empty selector selects all. kube-system and
+	// Berth's own namespace are always exempt.
 	// +optional
 	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
 }
@@ -65,16 +64,15 @@ type LimitedResourceSpec struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type LimitedResourceStatus struct {
-	// conditions are the latest observations of the rule. Ready reports whether the API server calls Berth for what the
-	// rule limits.
+	// conditions are the latest observations. Ready reports whether the API server calls Berth for what the rule limits.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation of the spec that this status describes. It is -1 until Berth processes the
-	// rule for the first time.
+	// observedGeneration is the generation that this status describes. It is -1 until Berth processes the rule for the
+	// first time.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -104,9 +102,7 @@ type LimitedResource struct {
 	// +required
 	Spec LimitedResourceSpec `json:"spec,omitzero"`
 
-	// status is the observed state. Berth writes it. The API server initializes observedGeneration to -1, which no
-	// generation has, so that clients that follow the kstatus conventions don't treat an object that Berth has not
-	// processed as ready.
+	// status is the observed state. Berth writes it.
 	// +optional
 	// +default={"observedGeneration": -1}
 	Status LimitedResourceStatus `json:"status,omitzero"`

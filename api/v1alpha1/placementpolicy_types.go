@@ -55,11 +55,11 @@ const ApprovedByAnnotation = "placement.berth.dev/approved-by"
 //
 // +kubebuilder:object:generate=false
 type Approver struct {
-	// Digest is the digest of the approved plan.
+	// digest is the digest of the approved plan.
 	Digest string `json:"digest"`
-	// User is the name of the user who approved it.
+	// user is the name of the user who approved it.
 	User string `json:"user"`
-	// Time is when the plan was approved.
+	// time is when the plan was approved.
 	Time metav1.Time `json:"time"`
 }
 
@@ -175,14 +175,13 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.predicates)",message="a remote engine can't evaluate predicates: another policy, with predicates alone, can match the same objects",reason=FieldValueForbidden,fieldPath=".predicates"
 // +kubebuilder:validation:XValidation:rule="!has(self.rollout) || !has(self.remote)",message="a policy that a remote engine decides has no stages: the engine has one version of its modules",reason=FieldValueForbidden,fieldPath=".rollout"
 type PlacementPolicySpec struct {
-	// match selects the objects that the policy decides. Berth copies these rules into the webhook configuration, so
-	// the API server does not call Berth for objects that no policy matches.
+	// match selects the objects that the policy decides. The API server does not call Berth for objects that no policy
+	// matches.
 	// +required
 	Match Match `json:"match,omitzero"`
 
-	// rules decide objects without Rego. The first rule that applies to an object decides it. Berth compiles the rules to a Rego
-	// module, which `kubectl berth render` shows. At most 32 rules. One of rules, rego and remote is required unless
-	// predicates.candidates is set.
+	// rules decide objects without Rego: the first one that applies to an object. `kubectl berth render` shows the module
+	// that they compile to. At most 32. One of rules, rego and remote is required unless predicates.candidates is set.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -190,42 +189,38 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Rules []Rule `json:"rules,omitempty"`
 
-	// rego is the Rego module of the policy, at most 65536 characters. Berth evaluates the rules annotations, labels,
-	// scheduling, clusters, errors and warnings in the package of the module, with the object as input. Each of these
-	// rules is optional.
+	// rego is the Rego module of the policy. Berth evaluates the rules annotations, labels, scheduling, clusters, errors
+	// and warnings of its package, with the object as input. All are optional. At most 65536 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	Rego string `json:"rego,omitempty"`
 
-	// regoVersion is the version of the Rego language that the module is written in: v0 or v1. Defaults to v1.
+	// regoVersion is the version of the Rego language: v1, or v0 for that of OPA before 1.0. Defaults to v1.
 	// +optional
 	// +default="v1"
 	RegoVersion RegoVersion `json:"regoVersion,omitempty"`
 
-	// data holds static documents that only this policy can read, under `data`. The names kubernetes, resources,
-	// clusters and berth are reserved.
+	// data holds documents that only this policy reads, under `data`. The names kubernetes, resources, clusters and berth
+	// are reserved.
 	// +optional
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:validation:XPreserveUnknownFields
 	Data *apiextensionsv1.JSON `json:"data,omitempty"`
 
-	// strict rejects the policy if it has probable mistakes, in rules as in rego: what the type checker finds, given the schemas that the
-	// API server publishes, and what does not fit the types, namespaces, and clusters that there are. If false, they are warnings.
-	// Defaults to false.
+	// strict rejects the policy if it has probable mistakes: what the type checker finds, and what does not fit the
+	// existing types, namespaces, and clusters. If false, they are warnings. Defaults to false.
 	// +optional
 	Strict bool `json:"strict,omitempty"`
 
-	// replicate lists resource types that the policy reads through references that Berth can't resolve before
-	// evaluation, such as `data.kubernetes[input.kind]`. Types that the module names directly need not be listed. At
-	// most 32 types.
+	// replicate lists resource types that the policy reads through references that depend on the object, such as
+	// `data.kubernetes[input.kind]`. Types that the module names need not be listed. At most 32.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Replicate []ReplicatedResource `json:"replicate,omitempty"`
 
-	// predicates checks the decision against the existing nodes or clusters, with the filter plugins of the Kubernetes
-	// scheduler.
+	// predicates checks the decision against nodes or clusters, with the filter plugins of the Kubernetes scheduler.
 	// +optional
 	Predicates *Predicates `json:"predicates,omitempty"`
 
@@ -237,43 +232,40 @@ type PlacementPolicySpec struct {
 	// +optional
 	Limits *Limits `json:"limits,omitempty"`
 
-	// maxStaleness is how long the policy decides by replicated data that the API server has not confirmed. After this
-	// time, Berth queries the API server again. If the API server does not answer, the policy can't be evaluated, and
-	// failurePolicy applies to requests. Must be from 5s to 24h. Defaults to 1m.
+	// maxStaleness is how long the policy decides by replicated data that the API server has not confirmed. Then Berth
+	// queries the API server, and if it does not answer, failurePolicy applies. Must be from 5s to 24h. Defaults to 1m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(h|m|s|ms|us|ns))+$') && duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="must be from 5s to 24h, in hours, minutes, and seconds, such as 90s or 1h30m"
 	MaxStaleness *metav1.Duration `json:"maxStaleness,omitempty"`
 
-	// mode is the effect of decisions on requests. Enforce changes and denies requests. Warn admits requests unchanged
-	// and returns a warning that says what Enforce would do. DryRun admits requests unchanged and only records what
-	// Enforce would do. Defaults to Enforce.
+	// mode is the effect of decisions on requests. Enforce changes and denies requests. Warn only returns a warning that
+	// says what Enforce would do. DryRun only records it. Defaults to Enforce.
 	// +optional
 	// +default="Enforce"
 	Mode Mode `json:"mode,omitempty"`
 
-	// failurePolicy is the handling of a request that the policy can't decide: Fail denies it, and Ignore admits it
-	// without this policy. Defaults to Fail.
+	// failurePolicy is what happens to a request that the policy can't decide: Fail denies it, Ignore admits it without
+	// this policy. Defaults to Fail.
 	// +optional
 	// +default="Fail"
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
 
-	// priority is the precedence of the policy where several policies set the same key to different values. The policy
-	// with the higher number wins. If the numbers are equal, the policy whose name sorts first wins. Must be from
-	// -1000000 to 1000000. Defaults to 0.
+	// priority decides between policies that set the same key to different values. The higher number wins, and of equal
+	// numbers the policy whose name sorts first. Must be from -1000000 to 1000000. Defaults to 0.
 	// +optional
 	// +default=0
 	// +kubebuilder:validation:Minimum=-1000000
 	// +kubebuilder:validation:Maximum=1000000
 	Priority int32 `json:"priority,omitempty"`
 
-	// clusters configures how the result of the rule clusters is combined with the developer's own list.
+	// clusters configures how the decided clusters are combined with the developer's own list.
 	// +optional
 	Clusters *ClustersRule `json:"clusters,omitempty"`
 
-	// delivery selects the multi-cluster systems that carry matched objects to the clusters that are decided for them. If unset,
-	// Berth only writes the decision.
+	// delivery selects the multi-cluster systems that carry matched objects to their clusters. If unset, Berth only writes
+	// the decision.
 	// +optional
 	Delivery *Delivery `json:"delivery,omitempty"`
 
@@ -281,8 +273,8 @@ type PlacementPolicySpec struct {
 	// +optional
 	Remediation Remediation `json:"remediation,omitzero"`
 
-	// rollout brings a new version of the policy into force in one group of namespaces after the other. A version is the spec
-	// without remediation and rollout. If unset, a new version is in force everywhere at once.
+	// rollout brings a new version of the policy into force in one group of namespaces after the other. A version is the
+	// spec without remediation and rollout. If unset, it is in force everywhere at once.
 	// +optional
 	Rollout *PolicyRollout `json:"rollout,omitempty"`
 }
@@ -291,20 +283,18 @@ type PlacementPolicySpec struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type PolicyRollout struct {
-	// stages are the groups of namespaces in which a new version comes into force, one after the other. A namespace belongs to
-	// the first stage that selects it. In the other namespaces, and for cluster-scoped objects other than Namespaces, the new
-	// version comes into force after the last stage. Until then the version before decides there, requests and existing
-	// objects alike. If there is no version before, the policy matches nothing there. A rollout starts again from the first
-	// stage if the version changes. At most 16 stages.
+	// stages are groups of namespaces in which a new version comes into force one after the other. A namespace belongs to
+	// the first one that selects it. All other objects follow after the last stage. Until then the version before decides,
+	// or the policy matches nothing if there is none. Another version starts from the first stage. At most 16.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Stages []RolloutStage `json:"stages,omitempty"`
 
-	// revision is the revision of the policy that is in force everywhere, at once and without stages, whatever the rest of the
-	// spec says. Set it to one of status.rollout.revisions to roll back. When it is removed, the version in the spec is rolled
-	// out from the first stage.
+	// revision is the revision that is in force everywhere at once, whatever the rest of the spec says: one of
+	// status.rollout.revisions, to roll back. When it is removed, the version in the spec is rolled out from the first
+	// stage.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Revision int64 `json:"revision,omitempty"`
@@ -321,32 +311,29 @@ type RolloutStage struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// namespaceSelector selects the namespaces of the stage by their labels. An empty selector selects all namespaces.
+	// namespaceSelector selects the namespaces of the stage by their labels. An empty selector selects all.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// percent is the percentage of all namespaces that the stage selects. They are chosen by a hash of the names of the policy
-	// and of the namespace, so the choice is the same for each version, and a higher percentage includes the namespaces of a
-	// lower one. Must be from 1 to 100.
+	// percent is the percentage of all namespaces that the stage selects, by a hash of the names of the policy and of the
+	// namespace. A higher percentage includes the namespaces of a lower one. Must be from 1 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Percent int32 `json:"percent,omitempty"`
 
-	// soak is how long the rollout waits after all objects of the stage have been moved, before the next stage. Must be from
-	// 0s to 720h. Defaults to 0s.
+	// soak is how long the rollout waits after all objects of the stage were moved, before the next stage. Must be from 0s
+	// to 720h. Defaults to 0s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(h|m|s|ms|us|ns))+$') && duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="must be from 0s to 720h, in hours, minutes, and seconds, such as 90m or 24h"
 	Soak *metav1.Duration `json:"soak,omitempty"`
 
-	// pauseAfterFailures is the number of objects that failed in the stage from which on the rollout does not go on to the next
-	// stage: the policy can't decide the object, the API server refused its patch, its rollout failed, or it does not keep
-	// what Berth patches. Denied objects count, too, as far as they are more than before the stage was reached. They have to be in three
-	// namespaces, or in all namespaces of the stage that have objects if these are fewer, and one namespace counts for a third of the
-	// number at most. The rollout goes on when fewer objects fail. 0 means that no failure is tolerated: the first one stops the
-	// rollout, in whatever namespace it is. Must be from 0 to 10000, or Never. Defaults to 1.
+	// pauseAfterFailures is the number of objects that failed in the stage, or are newly denied, from which on the next
+	// stage does not begin. They have to be in three namespaces, or in all of the stage that have objects. The rollout
+	// goes on when fewer objects fail. 0 stops it at the first failure, in whatever namespace it is. Must be from 0 to
+	// 10000, or Never. Defaults to 1.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:XIntOrString
@@ -354,35 +341,34 @@ type RolloutStage struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 10000 : self == 'Never'",message="must be a number from 0 to 10000, or Never"
 	PauseAfterFailures *intstr.IntOrString `json:"pauseAfterFailures,omitempty"`
 
-	// approval makes the rollout wait before the stage until the annotation placement.berth.dev/approve-stage has the value of
-	// status.rollout.approvalID. If the last stage has it, what the policy matches in namespaces of no stage, and in none, waits for
-	// another approval after that stage. Defaults to false.
+	// approval makes the rollout wait before the stage until the annotation placement.berth.dev/approve-stage is
+	// status.rollout.approvalID. If the last stage has it, what no stage selects waits for another approval. Defaults to
+	// false.
 	// +optional
 	Approval bool `json:"approval,omitempty"`
 }
 
-// ClustersRule configures how the result of the rule clusters is combined with the developer's own list. An object gets
-// only the clusters that are allowed by every policy that gives clusters for it.
+// ClustersRule configures how the decided clusters are combined with the developer's own list. An object gets only
+// clusters that are allowed by every policy that gives it clusters.
 type ClustersRule struct {
-	// developerChoice is the effect of the developer's own list, which is in the annotation
-	// placement.berth.dev/clusters. Narrow keeps the clusters of the list that the policies allow. Override replaces
-	// the list, if every policy that gives clusters for the object sets Override. Ignore replaces the list, whatever the
-	// other policies set. Defaults to Narrow.
+	// developerChoice is the effect of the developer's list, in the annotation placement.berth.dev/clusters. Narrow keeps
+	// those of its clusters that the policies allow. Override replaces it, if every policy that gives the object clusters
+	// sets Override. Ignore replaces it, whatever the others set. Defaults to Narrow.
 	// +optional
 	// +default="Narrow"
 	DeveloperChoice DeveloperChoice `json:"developerChoice,omitempty"`
 
-	// onEmpty is the handling of an object for which no cluster is left. Deny denies the request; an existing object is
-	// not changed and is a violation. Clear writes the empty list, if every policy that gives clusters for the object
-	// sets Clear or PolicyClusters. PolicyClusters writes the clusters that the policies allow, if they allow any and every
-	// policy that gives clusters for the object sets PolicyClusters. Defaults to Deny.
+	// onEmpty is what happens if no cluster is left. Deny denies the request; an existing object is not changed and is a
+	// violation. Clear writes the empty list, if every policy that gives the object clusters sets Clear or PolicyClusters.
+	// PolicyClusters writes the clusters that the policies allow, if they allow any and every such policy sets it.
+	// Defaults to Deny.
 	// +optional
 	// +default="Deny"
 	OnEmpty OnEmpty `json:"onEmpty,omitempty"`
 
-	// leaveUnreadyAfter is the time for which existing objects stay in a cluster that its fleet manager marks as not ready, by a taint
-	// such as cluster.karmada.io/not-ready. New objects are not placed there meanwhile. If it is 0, such a taint moves objects at once,
-	// as any other one. If unset, they stay as long as the taint is there. Only rules that give clusters honor it. Must be from 0s to 720h.
+	// leaveUnreadyAfter is how long existing objects stay in a cluster that its fleet manager taints as not ready, such as
+	// by cluster.karmada.io/not-ready. New objects are not placed there. 0s moves them at once. If unset, they stay. Only
+	// rules that give clusters honor it. Must be from 0s to 720h.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16
@@ -392,9 +378,9 @@ type ClustersRule struct {
 
 // Limits bounds the resources that one evaluation of a policy uses.
 type Limits struct {
-	// inputBytes is the maximum size of the evaluated input, in bytes of JSON. It counts the fields of the object that
-	// the policy reads. It counts the whole object if the policy reads all of it or a remote engine decides. A larger
-	// object can't be decided, and failurePolicy applies. Must be from 1024 to 8388608. Defaults to 1048576 (1 MiB).
+	// inputBytes is the maximum size of the fields that the policy reads of an object, or of the whole object if a remote
+	// engine decides, in bytes of JSON. A larger object can't be decided, and failurePolicy applies. Must be from 1024 to
+	// 8388608. Defaults to 1048576 (1 MiB).
 	// +optional
 	// +default=1048576
 	// +kubebuilder:validation:Minimum=1024
@@ -416,15 +402,14 @@ const (
 
 // Predicates selects the predicates that a policy uses and the candidates that they check.
 type Predicates struct {
-	// candidates are the nodes or clusters that the object must fit. The object is denied if no candidate is feasible.
-	// Infeasible clusters are removed from the decision. If unset, predicates run only where the policy calls
-	// k8s.feasible or k8s.feasible_clusters.
+	// candidates are what the object must fit: Nodes, those of the served cluster, or Clusters, those of all inventories.
+	// The object is denied if none is feasible, and infeasible clusters are removed from the decision. If unset,
+	// predicates run only where the policy calls k8s.feasible or k8s.feasible_clusters.
 	// +optional
 	Candidates PredicateCandidates `json:"candidates,omitempty"`
 
-	// names restricts the predicates to these. Each must be among those that the manager's flag --predicates allows. If
-	// unset, all allowed predicates are used. They run in the order that the manager sets, whatever the order of this
-	// list. At most 32 names.
+	// names restricts the predicates to these, of those that the manager's flag --predicates allows. If unset, all of them
+	// run, in the order that the manager sets. At most 32.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -434,29 +419,28 @@ type Predicates struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// Match selects objects by the conventions of admissionregistration.k8s.io. An object matches if at least one resource
-// rule, both selectors and all match conditions match it.
+// Match selects objects by the conventions of admissionregistration.k8s.io: by a resource rule, both selectors, and all
+// match conditions.
 type Match struct {
-	// resourceRules lists the resource types to match. At most 32 rules.
+	// resourceRules lists the resource types to match. At most 32.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	ResourceRules []ResourceRule `json:"resourceRules,omitempty"`
 
-	// namespaceSelector matches objects by the labels of their namespace. An empty selector matches every namespace.
-	// Cluster-scoped objects other than Namespaces always match; a Namespace is matched by its own labels. kube-system
-	// and Berth's own namespace never match.
+	// namespaceSelector matches objects by the labels of their namespace, and a Namespace by its own. An empty selector
+	// matches all. Other cluster-scoped objects always match. kube-system and Berth's own namespace never match.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// objectSelector matches objects by their labels. An empty selector matches every object.
+	// objectSelector matches objects by their labels. An empty selector matches all.
 	// +optional
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 
-	// matchConditions are CEL expressions over object, oldObject and request, as in admissionregistration.k8s.io. All
-	// of them must be true. The variable authorizer is not available. An existing object is evaluated as if Berth
-	// updated it. At most 32 conditions.
+	// matchConditions are CEL expressions over object, oldObject and request that must all be true, as in
+	// admissionregistration.k8s.io, without the variable authorizer. An existing object is evaluated as if Berth updated
+	// it. At most 32.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -464,9 +448,9 @@ type Match struct {
 	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
 }
 
-// ResourceRule names resource types. "*" matches all and must be the only item of its list.
+// ResourceRule names resource types. In each list, "*" stands for all.
 type ResourceRule struct {
-	// apiGroups lists API groups. "" is the core group. At most 32 items.
+	// apiGroups lists API groups. "" is the core group. At most 32.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -475,7 +459,7 @@ type ResourceRule struct {
 	// +kubebuilder:validation:XValidation:rule="!('*' in self) || size(self) == 1",message="\"*\" must be the only item"
 	APIGroups []string `json:"apiGroups,omitempty"`
 
-	// apiVersions lists versions of these groups. At most 32 items.
+	// apiVersions lists versions of these groups. At most 32.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -485,7 +469,7 @@ type ResourceRule struct {
 	// +kubebuilder:validation:XValidation:rule="!('*' in self) || size(self) == 1",message="\"*\" must be the only item"
 	APIVersions []string `json:"apiVersions,omitempty"`
 
-	// resources lists plural names of resources, without subresources. At most 32 items.
+	// resources lists plural names, without subresources. At most 32.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -513,69 +497,64 @@ type ReplicatedResource struct {
 
 // Remediation configures what Berth does with objects that exist already.
 type Remediation struct {
-	// mode is the handling of existing objects that differ from their placement. Automatic patches them. Approved patches
-	// them when the annotation placement.berth.dev/approve has the digest of status.plan; until then it is the same as
-	// Manual. Manual lists them in status; an update that changes no field that the policy reads or writes keeps the
-	// placement. NewOnly
-	// neither evaluates nor lists them; an update that changes no field that the policy writes keeps the placement, and
-	// is denied if it makes the object one that the policy denies. Off
-	// neither evaluates nor lists them, and every update is decided. Defaults to Automatic.
+	// mode is what happens to existing objects that differ from their placement. Automatic patches them. Approved patches
+	// them when the annotation placement.berth.dev/approve is the digest of status.plan; until then it is like Manual.
+	// Manual lists them in status; an update keeps the placement unless it changes a field that the policy reads or
+	// writes. NewOnly does not evaluate them; an update keeps the placement unless it changes a field that the policy
+	// writes, and is denied if the policy newly denies the object. Off does not evaluate them, and every update is
+	// decided. Defaults to Automatic.
 	// +optional
 	// +default="Automatic"
 	Mode RemediationMode `json:"mode,omitempty"`
 
-	// blastRadius bounds how many existing objects one change may leave denied, without clusters or undecided while
-	// mode is Automatic. If unset, remediation pauses when a change affects more than 10 percent of the matched objects
-	// and at least 10 objects.
+	// blastRadius bounds how many existing objects one change may leave denied, without clusters or undecided in mode
+	// Automatic. If unset, remediation pauses if these are more than 10 percent of the matched objects, and at least 10.
 	// +optional
 	BlastRadius *BlastRadius `json:"blastRadius,omitempty"`
 
-	// budget bounds how fast Berth patches existing objects while mode is Automatic or Approved, and how many of them may be
-	// unavailable at the same time. If unset, its defaults apply: maxUnavailable is 10%, and pauseAfterFailures is 10.
+	// budget bounds how fast Berth patches existing objects in the modes Automatic and Approved, and how many may be
+	// unavailable. If unset, its defaults apply: maxUnavailable is 10%, and pauseAfterFailures is 10.
 	// +optional
 	Budget *RemediationBudget `json:"budget,omitempty"`
 
-	// windows are the periods in which Berth patches existing objects while mode is Automatic or Approved. Outside of them, objects
-	// wait. Requests are decided at any time. If empty, Berth patches at any time. At most 16 windows.
+	// windows are the periods in which Berth patches existing objects in the modes Automatic and Approved. Requests are
+	// decided at any time. If empty, Berth patches at any time. At most 16.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Windows []RemediationWindow `json:"windows,omitempty"`
 
-	// evict makes Berth evict running Pods whose scheduling violates the decision while mode is Automatic or Approved. The
-	// scheduling of a Pod can't be changed, so its controller has to create another one. Berth evicts through the Eviction API,
-	// which respects PodDisruptionBudgets, and only Pods of ReplicaSets, StatefulSets and ReplicationControllers, which create
-	// another one that may run elsewhere. An eviction obeys budget and windows. Other Pods stay as they are and are listed as
-	// violations. If false, Berth evicts no Pods. Defaults to false.
+	// evict makes Berth evict running Pods whose scheduling violates the decision, in the modes Automatic and Approved.
+	// Berth uses the Eviction API, which respects PodDisruptionBudgets, and evicts only Pods of ReplicaSets, StatefulSets
+	// and ReplicationControllers. Other Pods stay, as violations. Budget and windows apply. Defaults to false.
 	// +optional
 	Evict bool `json:"evict,omitempty"`
 }
 
-// RemediationBudget bounds how fast Berth patches the existing objects of a policy, and how many of them may be unavailable at
-// the same time. An object that several policies change waits for the budgets of all of them. An object is being moved from
-// its patch until the patch is done, and if the patch changes the pod template of a workload, until the rollout is complete or
-// has failed. An evicted Pod is being moved until it is gone.
+// RemediationBudget bounds how fast Berth patches existing objects. An object that several policies change waits for
+// the budgets of all of them. An object is being moved from its patch until the patch is done; if the patch changes the
+// pod template, until the rollout is complete or has failed; and if a system of spec.delivery reports where the object
+// runs, until it runs in its new clusters. An evicted Pod is being moved until it is gone.
 //
 // +kubebuilder:validation:MinProperties=1
 type RemediationBudget struct {
-	// group is a name that policies have in common that share their bounds. What Berth does for all policies of the group counts, and each of
-	// them keeps to maxPerMinute, maxConcurrent, and perNamespace of all of them. If unset, only what Berth does for this policy counts.
+	// group is a name that policies have in common that share maxPerMinute, maxConcurrent and perNamespace. Each keeps to
+	// the bounds of all of them. If unset, only what Berth does for this policy counts.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be a name of lower-case letters, digits, and hyphens, such as moves"
 	Group string `json:"group,omitempty"`
 
-	// maxPerMinute is the number of patches and evictions a minute. They are spread evenly: 30 means one patch every two seconds. Must be
+	// maxPerMinute is the number of patches and evictions a minute, spread evenly: 30 means one every two seconds. Must be
 	// from 1 to 6000. If unset, there is no bound.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=6000
 	MaxPerMinute int32 `json:"maxPerMinute,omitempty"`
 
-	// maxConcurrent is the number of objects that are being moved at the same time. An object is being moved from its patch until its
-	// pods are replaced, or, if a system of spec.delivery reports where it runs, until it runs in its new clusters. Without such a report,
-	// a move between clusters ends with the patch. Must be from 1 to 10000. If unset, there is no bound.
+	// maxConcurrent is the number of objects that are being moved at the same time. Must be from 1 to 10000. If unset,
+	// there is no bound.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
@@ -588,15 +567,12 @@ type RemediationBudget struct {
 	// +kubebuilder:validation:Maximum=10000
 	PerNamespace int32 `json:"perNamespace,omitempty"`
 
-	// maxUnavailable is the number of matched objects, or the percentage of them, that may be unavailable at the same time. An
-	// object is unavailable while it is not ready by the conventions of kstatus, for whatever reason, and while Berth moves it
-	// by a patch of its pod template. If a system of spec.delivery reports where the object runs, it is unavailable while it does not run in
-	// its clusters, unless spec.delivery.surge keeps it in those that it leaves. If remediation.evict is true, the same holds for each Pod: an
-	// evicted Pod is unavailable until it is gone, and the one in its place until it is ready. Pods that have finished, or that have
-	// scheduling gates, are never unavailable. Before such a patch of an available object, or the eviction of an available Pod, Berth waits
-	// until fewer objects are unavailable. It does not wait to patch labels and annotations, or an object that is unavailable anyway. A
-	// percentage is rounded down, but to 1 at least, and is one of the matched objects with pods that a patch can roll, and of the matched
-	// Pods if remediation.evict is true. Must be from 1 to 1000000, or from 1% to 100%. 100% means no bound. Defaults to 10%.
+	// maxUnavailable is the number of matched objects, or the percentage of them, that may be unavailable at the same
+	// time. An object is unavailable while it is not ready, while its pods are replaced after a patch, and while it does
+	// not run in its clusters, if a system of spec.delivery reports that and surge is not set. With remediation.evict,
+	// each Pod counts, too. Berth waits before it changes the pod template or clusters of an available object, or evicts
+	// an available Pod; it does not wait to patch labels and annotations. A percentage is rounded down, but to 1 at least.
+	// Must be from 1 to 1000000, or from 1% to 100%. 100% means no bound. Defaults to 10%.
 	// +optional
 	// +default="10%"
 	// +kubebuilder:validation:XIntOrString
@@ -604,13 +580,12 @@ type RemediationBudget struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 1000000 : self.matches('^([1-9][0-9]?|100)%$')",message="must be a number from 1 to 1000000 or a percentage from 1% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// pauseAfterFailures is the number of objects that failed after which Berth patches no more objects of the policy: the API
-	// server refused the patch of the object, for example because another webhook denied it, or the rollout after the patch
-	// failed, or the object did not run in its new clusters within moveTimeout. If they are in one or two namespaces, or nearly so, only the
-	// patches in these stop: one namespace counts for a third of the number at most. Failures that other objects may share, such as an
-	// unavailable webhook, do not count. Patches go on when the annotation placement.berth.dev/resume-after-failures has the value of
-	// status.failures.pause, or with the next generation of the policy. 0 means that no failure is tolerated: the first one stops all patches,
-	// in whatever namespace it is. Must be from 0 to 100, or Never. Defaults to 10.
+	// pauseAfterFailures is the number of failed objects after which Berth patches no more objects of their namespaces, or
+	// none of the policy if they are in three namespaces. An object fails if the API server refuses its patch, its rollout
+	// fails, or moveTimeout passes. Failures that others may share, such as an unavailable webhook, do not count. Patches
+	// go on when the annotation placement.berth.dev/resume-after-failures is status.failures.pause, or with the next
+	// generation. 0 stops all patches at the first failure, and Never stops none. Must be from 0 to 100, or Never.
+	// Defaults to 10.
 	// +optional
 	// +default=10
 	// +kubebuilder:validation:XIntOrString
@@ -618,10 +593,9 @@ type RemediationBudget struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 100 : self == 'Never'",message="must be a number from 0 to 100, or Never"
 	PauseAfterFailures *intstr.IntOrString `json:"pauseAfterFailures,omitempty"`
 
-	// moveTimeout is how long an object may take to run in its new clusters after its patch, as a system of spec.delivery reports it. Then
-	// it has failed, and it goes on to count as being moved for the objects of its namespace until it runs. It has no effect on objects of
-	// which no system reports that.
-	// Must be from 1s to 24h. Defaults to 10m.
+	// moveTimeout is how long an object may take to run in its new clusters, if a system of spec.delivery reports that.
+	// Then it has failed, and in its namespace it counts as being moved until it runs. Must be from 1s to 24h. Defaults to
+	// 10m.
 	// +optional
 	// +default="10m"
 	// +kubebuilder:validation:Type=string
@@ -632,8 +606,8 @@ type RemediationBudget struct {
 
 // RemediationWindow is a recurring period.
 type RemediationWindow struct {
-	// start is the schedule by which the window opens, in the cron format of CronJobs: minute, hour, day of month, month
-	// and day of week, such as "0 22 * * 1-5" for 22:00 from Monday to Friday.
+	// start is when the window opens, in the cron format of CronJobs, such as "0 22 * * 1-5" for 22:00 from Monday to
+	// Friday.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -646,16 +620,15 @@ type RemediationWindow struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(h|m|s|ms|us|ns))+$') && duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be from 1m to 168h, in hours, minutes, and seconds, such as 90m or 24h"
 	Duration metav1.Duration `json:"duration,omitzero"`
 
-	// timeZone is the time zone of start: a name in the IANA time zone database, such as Europe/Berlin. Defaults to UTC.
+	// timeZone is the time zone of start in the IANA database, such as Europe/Berlin. Defaults to UTC.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
-// BlastRadius bounds how many existing objects one change of the policy, or of the data that it reads, may leave
-// denied, without clusters or undecided. A change that exceeds both bounds pauses the remediation of the policy. Berth
-// then patches none of the objects until the change is reverted or released.
+// BlastRadius bounds how many existing objects one change of the policy, or of data that it reads, may leave denied,
+// without clusters or undecided. A change that exceeds both bounds pauses remediation until it is reverted or released.
 type BlastRadius struct {
 	// percent is the percentage of the matched objects above which remediation pauses. 100 disables the guard. Must be
 	// from 1 to 100. Defaults to 10.
@@ -678,28 +651,25 @@ type BlastRadius struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type PlacementPolicyStatus struct {
-	// conditions are the latest observations of the policy. Ready is the summary. Compiled, Replicated,
-	// Enforced and Compliant cover its parts. Paused is present only while remediation waits for a user, and Stalled only while the
-	// author of the policy has to act.
+	// conditions are the latest observations of the policy. Ready is the summary.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation of the spec that this status describes. It is -1 until Berth processes the
-	// policy for the first time.
+	// observedGeneration is the generation that this status describes. It is -1 until Berth processes the policy for the
+	// first time.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// generationInForce is the generation that currently decides: the newest one that compiled. It is absent if no
-	// generation compiled.
+	// generationInForce is the generation that decides: the newest one that compiled. It is absent if none did.
 	// +optional
 	GenerationInForce int64 `json:"generationInForce,omitempty"`
 
-	// moduleDigest is the SHA-256 digest of the Rego module to which the rules in force are compiled: sha256: and 64 hexadecimal
-	// digits. `kubectl berth render --digest` prints the digest of the rules in a file. In the midst of a rollout, it is that of the
-	// version that decides in the stages that are reached. It is absent if the version in force has no rules.
+	// moduleDigest is the SHA-256 digest of the module that the rules compile to: sha256: and 64 hexadecimal digits.
+	// `kubectl berth render --digest` prints that of the rules in a file. During a rollout, it is that of the stages that
+	// are reached. It is absent if the version in force has no rules.
 	// +optional
 	// +kubebuilder:validation:MaxLength=71
 	ModuleDigest string `json:"moduleDigest,omitempty"`
@@ -708,8 +678,8 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Matched *int32 `json:"matched,omitempty"`
 
-	// violations is the number of existing objects that are not known to match the decision of the policy: the sum of
-	// wouldDeny, wouldMove and undecided.
+	// violations is the number of existing objects that are not known to match the decision: the sum of wouldDeny,
+	// wouldMove and undecided.
 	// +optional
 	Violations *int32 `json:"violations,omitempty"`
 
@@ -717,14 +687,11 @@ type PlacementPolicyStatus struct {
 	// +optional
 	WouldDeny *int32 `json:"wouldDeny,omitempty"`
 
-	// wouldMove is the number of existing objects that the policy does not deny and that differ from the placement that
-	// it decides. If remediation.mode is Automatic, Berth patches them, unless the field is immutable. It evicts Pods
-	// if remediation.evict is true.
+	// wouldMove is the number of existing objects that the policy does not deny and that differ from their placement.
 	// +optional
 	WouldMove *int32 `json:"wouldMove,omitempty"`
 
-	// undecided is the number of existing objects that the policy can't decide, for example because its evaluation
-	// fails. While it is not 0, Ready is False.
+	// undecided is the number of existing objects that the policy can't decide. While it is not 0, Ready is False.
 	// +optional
 	Undecided *int32 `json:"undecided,omitempty"`
 
@@ -732,19 +699,16 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Conflicted *int32 `json:"conflicted,omitempty"`
 
-	// rules lists how many existing objects each rule of spec.rules decides, in the order of spec.rules. In the midst of a rollout, those that
-	// only an earlier version of the policy has follow. The other matched objects are decided by no rule, or can't be decided. At most 64
-	// rules.
+	// rules lists how many existing objects each rule of spec.rules decides, in their order. During a rollout, rules that
+	// only an earlier version has follow. At most 64.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Rules []RuleStatus `json:"rules,omitempty"`
 
-	// remediated is the number of patches and evictions that remediated existing objects since Berth began to count for this policy. What
-	// a leader did that was killed before it wrote the number is taken from its plan: it is what was left of the plan, and what the next
-	// leader does not have to move.
-	// It never decreases.
+	// remediated is the number of patches and evictions that remediated existing objects. It never decreases. If a leader
+	// was killed before it wrote the number, what it did is taken from its plan.
 	// +optional
 	Remediated *int64 `json:"remediated,omitempty"`
 
@@ -755,56 +719,51 @@ type PlacementPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Waiting []WaitingObjects `json:"waiting,omitempty"`
 
-	// waitsFor is a summary of waiting, and of what the next stage of the rollout waits for, for display.
+	// waitsFor is a summary of waiting, and of what the rollout waits for, for display.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	WaitsFor string `json:"waitsFor,omitempty"`
 
-	// moving lists the first of the objects that Berth moved to other clusters and that do not run there yet, as far as a system of
-	// spec.delivery reports it, ordered by resource, namespace and name. A new leader goes on with these moves. At most 100 items.
+	// moving lists objects that Berth moved to other clusters and that a system of spec.delivery does not report to run
+	// there yet, ordered by resource, namespace and name. At most 100.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Moving []MovingObject `json:"moving,omitempty"`
 
-	// plan is what Berth last had to do to existing objects, as it was known before the first of them was patched. It is
-	// absent until an object has to be patched. If Berth patches none because of remediation.mode or mode, it is what
-	// Berth would do.
+	// plan is what Berth last had to do to existing objects, as known before the first patch. If mode or remediation.mode
+	// keep Berth from that, it is what Berth would do. It is absent until an object has to be patched.
 	// +optional
 	Plan *RemediationPlan `json:"plan,omitempty"`
 
-	// usedApproval is the digest of the plan that was carried out with the approval in the annotation
-	// placement.berth.dev/approve. An approval is for one time: to approve an equal plan, remove the annotation first.
+	// usedApproval is the digest of the plan that was carried out with the annotation placement.berth.dev/approve. An
+	// approval counts once: to approve an equal plan, remove the annotation first.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	UsedApproval string `json:"usedApproval,omitempty"`
 
-	// violationSample lists some of the objects in violation, ordered by resource, namespace and name. At most 10
-	// items.
+	// violationSample lists some of the objects in violation, ordered by resource, namespace and name. At most 10.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	ViolationSample []Violation `json:"violationSample,omitempty"`
 
-	// findings lists the probable mistakes in the policy, and what it leaves open: what kubectl apply warns of and no condition says.
-	// Those of the type checker come first, ordered by position, then other mistakes, then what the author may mean. Only the first 10
-	// are listed. The condition Compiled has their number.
+	// findings lists the probable mistakes in the policy, and what it leaves open: what kubectl apply warns of and no
+	// condition says. At most 10; the condition Compiled has their number.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Findings []Finding `json:"findings,omitempty"`
 
-	// paused describes the change that paused remediation. It is present only while remediation of the policy is
-	// paused. The condition Paused has the reason.
+	// paused describes the change that paused remediation. It is absent unless remediation is paused.
 	// +optional
 	Paused *PausedChange `json:"paused,omitempty"`
 
-	// failures describes the objects whose patch the API server refused, or whose rollout failed after a patch. It is absent
-	// if there are none.
+	// failures describes the objects that failed. It is absent if there are none.
 	// +optional
 	Failures *MoveFailures `json:"failures,omitempty"`
 
-	// rollout is how far the newest version of the policy is rolled out. It is absent if spec.rollout is.
+	// rollout is how far the newest version is rolled out. It is absent if spec.rollout is.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
 
@@ -812,7 +771,7 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Delivery *DeliveryStatus `json:"delivery,omitempty"`
 
-	// dependencies lists the resource types that the policy reads. At most 64 items.
+	// dependencies lists the resource types that the policy reads. At most 64.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -856,10 +815,10 @@ const (
 
 // WaitingObjects are existing objects that Berth has to patch and that wait.
 type WaitingObjects struct {
-	// reason is why the objects wait. Budget: maxPerMinute, maxConcurrent or perNamespace is used up. Window: no window is
-	// open. Approval: the plan is not approved. Availability: as many objects are unavailable as maxUnavailable allows.
-	// Failures: as many objects failed as pauseAfterFailures allows. DisruptionBudget: a PodDisruptionBudget does not allow to
-	// evict the Pods.
+	// reason is why the objects wait. Budget: maxPerMinute, maxConcurrent, perNamespace, or a bound of the manager is used
+	// up. Window: no window is open. Approval: the plan is not approved. Availability: as many objects are unavailable as
+	// maxUnavailable allows. Failures: as many failed as pauseAfterFailures allows. DisruptionBudget: a
+	// PodDisruptionBudget does not allow to evict the Pods.
 	// +required
 	Reason WaitingReason `json:"reason,omitempty"`
 
@@ -868,16 +827,16 @@ type WaitingObjects struct {
 	// +kubebuilder:validation:Minimum=0
 	Objects int32 `json:"objects,omitempty"`
 
-	// until is when the next window opens. It is present only if the reason is Window.
+	// until is when the next window opens, if the reason is Window.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 
-	// policy is the policy for whose window or availability the objects wait, if it is another one that also decides them.
+	// policy is the other policy for whose window or availability the objects wait.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Policy string `json:"policy,omitempty"`
 
-	// message says what the objects wait for, when they go on, and the command that lets them go on if there is one.
+	// message says what the objects wait for, when they go on, and the command for that if there is one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -917,18 +876,21 @@ const (
 
 // RemediationPlan is what Berth has to do to existing objects because of one change.
 type RemediationPlan struct {
-	// digest identifies the moves of the plan: the objects with their UIDs and the changes of each. Equal plans have equal
-	// digests.
+	// digest identifies the objects with their UIDs and the changes of each. Equal plans have equal digests.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Digest string `json:"digest,omitempty"`
 
-	// state is how far the plan is.
+	// state is how far the plan is. Proposed: Berth does not carry it out, because of remediation.mode or mode.
+	// WaitingForApproval: it is not approved. InProgress: Berth carries it out. Completed: no object has to be patched,
+	// and none is being moved.
 	// +required
 	State PlanState `json:"state,omitempty"`
 
-	// reason is why the objects have to be patched.
+	// reason is why objects have to be patched. PolicyChanged: another generation came into force. DataChanged: data
+	// changed that the policy reads. ObjectsChanged: objects or the labels of namespaces changed, or Berth read the
+	// objects for the first time.
 	// +required
 	Reason PlanReason `json:"reason,omitempty"`
 
@@ -937,8 +899,8 @@ type RemediationPlan struct {
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 
-	// causes are the changes that made the plan necessary: the generation of the policy that came into force, or which object changed, and
-	// which of its fields that the policy reads. Those that cause the most moves come first. The values of fields are only named of clusters.
+	// causes are the changes behind the plan, those of the most moves first: the generation that came into force, or an
+	// object and its fields that changed, with their values only for clusters.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
@@ -955,18 +917,17 @@ type RemediationPlan struct {
 	// +kubebuilder:validation:Minimum=1
 	Moves int32 `json:"moves,omitempty"`
 
-	// done is the number of objects of the plan that no longer have to be patched.
+	// done is the number of these objects that no longer have to be patched.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Done *int32 `json:"done,omitempty"`
 
-	// rollouts is the number of objects that are patched and whose rollout is not complete, or that do not run in their new clusters yet as
-	// far as a system of spec.delivery reports it, and of evicted Pods that are not gone. The plan is completed when there are none.
+	// rollouts is the number of patched objects that are still being moved, and of evicted Pods that are not gone.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Rollouts int32 `json:"rollouts,omitempty"`
 
-	// approval says who approved the plan. It is absent if remediation.mode is not Approved, or if the plan is not approved.
+	// approval says who approved the plan. It is absent if nobody did.
 	// +optional
 	Approval *PlanApproval `json:"approval,omitempty"`
 
@@ -975,24 +936,24 @@ type RemediationPlan struct {
 	// +kubebuilder:validation:Minimum=0
 	Denied int32 `json:"denied,omitempty"`
 
-	// undecided is the number of objects that the plan leaves alone because the policy can't decide them.
+	// undecided is the number of those that the policy can't decide.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Undecided int32 `json:"undecided,omitempty"`
 
-	// leftAlone is the number of objects that the plan leaves alone because no patch can change them: the fields are
-	// immutable and Berth does not evict the object, the object is being deleted, or another policy denies it.
+	// leftAlone is the number of those that no patch can change: a field is immutable and Berth does not evict the object,
+	// the object is being deleted, or another policy denies it.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LeftAlone int32 `json:"leftAlone,omitempty"`
 
-	// transitions lists the changes with the number of objects, the most frequent first. At most 10 items.
+	// transitions lists the changes with their numbers of objects, the most frequent first. At most 10.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Transitions []PlanTransition `json:"transitions,omitempty"`
 
-	// sample lists some of the objects to patch, ordered by resource, namespace and name. At most 10 items.
+	// sample lists some of the objects to patch, ordered by resource, namespace and name. At most 10.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -1003,7 +964,7 @@ type RemediationPlan struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type PlanApproval struct {
-	// user is the name of the user who approved the plan. It is "unknown" if Berth's webhook was unavailable then.
+	// user is who approved the plan. It is "unknown" if Berth's webhook was unavailable then.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -1046,18 +1007,18 @@ type PlannedMove struct {
 	// +kubebuilder:validation:MaxLength=317
 	Resource string `json:"resource,omitempty"`
 
-	// namespace is the namespace of the object. It is empty for cluster-scoped objects.
+	// namespace is its namespace. It is empty for cluster-scoped objects.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// name is the name of the object.
+	// name is its name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// changes describes the changes of the object.
+	// changes describes its changes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Changes string `json:"changes,omitempty"`
@@ -1084,15 +1045,17 @@ const (
 	RolloutRolledBack RolloutState = "RolledBack"
 )
 
-// RolloutStatus is how far a version of the policy is rolled out. Each replica decides which version applies to a namespace by
-// this status. So no replica is ahead of what the leader has written.
+// RolloutStatus is how far a version of the policy is rolled out. Each replica decides by it, so none is ahead of what
+// the leader has written.
 type RolloutStatus struct {
-	// state is how far the rollout is.
+	// state is how far the rollout is. Progressing: objects of the reached stages have to be decided or moved. Soaking:
+	// they are moved, and the soak of the last one is not over. WaitingForApproval: the next stage is not approved.
+	// Paused: too many objects failed in a stage, or remediation is paused. Complete: the version is in force everywhere.
+	// RolledBack: spec.rollout.revision is.
 	// +required
 	State RolloutState `json:"state,omitempty"`
 
-	// stage is a summary for display: the name of the stage that was reached last, with its number and that of all stages, or
-	// the state.
+	// stage is a summary for display: the name and number of the last stage that was reached, or the state.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Stage string `json:"stage,omitempty"`
@@ -1102,7 +1065,7 @@ type RolloutStatus struct {
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 
-	// revision is the revision that is being rolled out or that is in force: the generation in which its version first was in the spec.
+	// revision is the revision that is rolled out or in force: the generation in which its version first was in the spec.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	Revision int64 `json:"revision,omitempty"`
@@ -1113,31 +1076,30 @@ type RolloutStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Digest string `json:"digest,omitempty"`
 
-	// previousRevision is the revision that decides in the namespaces of stages that are not reached. It is absent if there is
-	// none, so that the policy matches nothing there, and if the revision is in force everywhere.
+	// previousRevision is the revision that decides where the other one does not. It is absent if there is none.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	PreviousRevision int64 `json:"previousRevision,omitempty"`
 
-	// reached is the number of stages in which the revision decides. The stages are those of the list stages.
+	// reached is the number of stages in which the revision decides.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Reached *int32 `json:"reached,omitempty"`
 
-	// stages lists the stages of the rollout in their order. A change of spec.rollout.stages starts the rollout again.
+	// stages lists the stages of the rollout in their order.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Stages []RolloutStageStatus `json:"stages,omitempty"`
 
-	// approvalID identifies the stage whose approval the rollout waits for, or what no stage has. To approve it, set the annotation
-	// placement.berth.dev/approve-stage on the policy to this value. It is absent before the rollout waits for an approval.
+	// approvalID identifies the approval that the rollout waits for. To approve, set the annotation
+	// placement.berth.dev/approve-stage on the policy to this value. It is absent before the rollout waits for one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	ApprovalID string `json:"approvalID,omitempty"`
 
-	// revisions lists the revisions that spec.rollout.revision may have, the newest first. At most 10 items.
+	// revisions lists the revisions that spec.rollout.revision may have, the newest first. At most 10.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=10
@@ -1152,31 +1114,31 @@ type RolloutStageStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
 
-	// startTime is when the stage was reached. It is absent if it is not reached.
+	// startTime is when the stage was reached. It is absent before.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
-	// movedTime is when all objects of the stage were moved for the first time. It is absent before.
+	// movedTime is when all objects of the stage were first moved. It is absent before.
 	// +optional
 	MovedTime *metav1.Time `json:"movedTime,omitempty"`
 
-	// matched is the number of existing objects in namespaces of the stage that the policy matches, in whatever version.
+	// matched is the number of existing objects in its namespaces that the policy matches, in whatever version.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Matched int32 `json:"matched,omitempty"`
 
-	// moved is the number of those objects that are as the revision decides.
+	// moved is the number of those that are as the revision decides.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Moved int32 `json:"moved,omitempty"`
 
-	// failed is the number of those objects that failed: the revision can't decide the object, the API server refused its
-	// patch, its rollout failed, or it does not keep what Berth patches.
+	// failed is the number of those that the revision can't decide, whose patch the API server refused, whose rollout
+	// failed, or that do not keep what Berth patches.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Failed int32 `json:"failed,omitempty"`
 
-	// denied is the number of those objects that the revision denies.
+	// denied is the number of those that the revision denies.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Denied int32 `json:"denied,omitempty"`
@@ -1186,7 +1148,7 @@ type RolloutStageStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	DeniedBefore *int32 `json:"deniedBefore,omitempty"`
 
-	// deniedBeforeIn has the numbers of these objects by namespace, for the 32 namespaces with most of them.
+	// deniedBeforeIn has these numbers by namespace, for the 32 namespaces with most of them.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
@@ -1208,7 +1170,7 @@ type NamespaceObjects struct {
 	Objects int32 `json:"objects,omitempty"`
 }
 
-// MoveFailures describes the objects whose patch the API server refused, or whose rollout failed after a patch.
+// MoveFailures describes the objects that failed.
 //
 // +kubebuilder:validation:MinProperties=1
 type MoveFailures struct {
@@ -1217,28 +1179,28 @@ type MoveFailures struct {
 	// +kubebuilder:validation:Minimum=0
 	Objects *int32 `json:"objects,omitempty"`
 
-	// pause identifies the pause because of the failures. It is absent unless remediation is paused because of them. To let
-	// patches go on, set the annotation placement.berth.dev/resume-after-failures on the policy to this value.
+	// pause identifies the pause because of the failures. To let patches go on, set the annotation
+	// placement.berth.dev/resume-after-failures on the policy to this value. It is absent if there is no pause.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Pause string `json:"pause,omitempty"`
 
-	// pausedNamespaces lists the namespaces in which Berth patches no objects because of the pause. The empty name stands for
-	// cluster-scoped objects. If it is absent and there is a pause, Berth patches none in all namespaces. At most 8 items.
+	// pausedNamespaces lists the namespaces in which Berth patches no objects. The empty name stands for cluster-scoped
+	// objects. If it is absent during a pause, Berth patches none at all. At most 8.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MaxLength=63
 	PausedNamespaces []string `json:"pausedNamespaces,omitempty"`
 
-	// sample lists the first objects, ordered by resource, namespace and name. At most 100 items.
+	// sample lists the first objects, ordered by resource, namespace and name. At most 100.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Sample []FailedMove `json:"sample,omitempty"`
 }
 
-// FailedMove is an object whose patch the API server refused, or whose rollout failed after a patch.
+// FailedMove is an object that failed.
 type FailedMove struct {
 	// resource is the resource type of the object, such as "deployments.apps".
 	// +required
@@ -1246,18 +1208,19 @@ type FailedMove struct {
 	// +kubebuilder:validation:MaxLength=317
 	Resource string `json:"resource,omitempty"`
 
-	// namespace is the namespace of the object. It is empty for cluster-scoped objects.
+	// namespace is its namespace. It is empty for cluster-scoped objects.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// name is the name of the object.
+	// name is its name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// reason is what failed: the patch of the object or its rollout.
+	// reason is what failed. PatchRefused: the API server refused the patch. RolloutFailed: the rollout failed after the
+	// patch, or the object did not run in its new clusters in time.
 	// +required
 	Reason MoveFailure `json:"reason,omitempty"`
 
@@ -1275,12 +1238,12 @@ type MovingObject struct {
 	// +kubebuilder:validation:MaxLength=317
 	Resource string `json:"resource,omitempty"`
 
-	// namespace is the namespace of the object. It is empty for cluster-scoped objects.
+	// namespace is its namespace. It is empty for cluster-scoped objects.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// name is the name of the object.
+	// name is its name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -1290,8 +1253,8 @@ type MovingObject struct {
 	// +required
 	Since metav1.Time `json:"since,omitzero"`
 
-	// deadline is when the object fails if it does not run in its new clusters by then: remediation.budget.moveTimeout after since. It is
-	// absent if the object has failed for that reason.
+	// deadline is when the object fails if it does not run in its new clusters: remediation.budget.moveTimeout after
+	// since. It is absent if the object has failed.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 }
@@ -1322,8 +1285,8 @@ type PausedChange struct {
 	// +kubebuilder:validation:Minimum=0
 	Before int32 `json:"before,omitempty"`
 
-	// namespaces lists the namespaces in which Berth moves no objects because of the change. The empty name stands for
-	// cluster-scoped objects. If it is absent, Berth moves none in all namespaces. At most 8 items.
+	// namespaces lists the namespaces in which Berth moves no objects. The empty name stands for cluster-scoped objects.
+	// If it is absent, Berth moves none at all. At most 8.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -1331,10 +1294,10 @@ type PausedChange struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
-// Finding is a probable mistake in a policy, such as an expression that can never have the value that its author expects, or something
-// that the policy leaves open, such as a kind of workload that it does not match.
+// Finding is a probable mistake in a policy, such as an expression that never has the expected value, or something that
+// the policy leaves open, such as a kind of workload that it does not match.
 type Finding struct {
-	// line is the line in rego, starting at 1. It is not set if the finding concerns another field, which the message names.
+	// line is the line in rego, starting at 1. It is absent if the finding is in another field, which the message names.
 	// +optional
 	Line int32 `json:"line,omitempty"`
 
@@ -1342,7 +1305,7 @@ type Finding struct {
 	// +optional
 	Column int32 `json:"column,omitempty"`
 
-	// message describes the error and, if Berth can tell, suggests what the author probably meant.
+	// message describes the finding, with a suggestion if Berth has one.
 	// +required
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -1356,19 +1319,19 @@ type Violation struct {
 	// +kubebuilder:validation:MaxLength=317
 	Resource string `json:"resource,omitempty"`
 
-	// namespace is the namespace of the object. It is empty for cluster-scoped objects.
+	// namespace is its namespace. It is empty for cluster-scoped objects.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// name is the name of the object.
+	// name is its name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// message describes the violation: the error that the policy returns, the difference from the placement, or why the
-	// object can't be decided.
+	// message describes the violation: the error of the policy, the difference from the placement, or why the object can't
+	// be decided.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -1387,10 +1350,9 @@ type Dependency struct {
 	// +kubebuilder:validation:MaxLength=63
 	Version string `json:"version,omitempty"`
 
-	// fields lists the fields that the policy reads of the objects. Each entry includes everything below it. "*" is
-	// every member, "**" is the whole object, and "..." as the last entry means that more fields exist than are listed.
-	// If the policy reads the objects as data.clusters or data.berth, the paths are relative to those documents. Berth
-	// replicates only these fields. At most 64 items.
+	// fields lists the fields that the policy reads, and that alone Berth replicates, each with everything below it. "*"
+	// is every member, "**" is the whole object, and a last "..." means that there are more. Paths of data.clusters and
+	// data.berth are relative to these documents. At most 64.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -1411,8 +1373,8 @@ type Dependency struct {
 	Message string `json:"message,omitempty"`
 }
 
-// PlacementPolicy decides where the objects that it matches may run. Its decision depends only on one object and on the
-// replicated data. Berth applies it at admission, and to existing objects for as long as they exist.
+// PlacementPolicy decides where the objects that it matches may run, by one object and the replicated data alone. Berth
+// applies it at admission, and to existing objects for as long as they exist.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -1442,9 +1404,7 @@ type PlacementPolicy struct {
 	// +required
 	Spec PlacementPolicySpec `json:"spec,omitzero"`
 
-	// status is the observed state. Berth writes it. The API server initializes observedGeneration to -1, which no
-	// generation has, so that clients that follow the kstatus conventions don't treat an object that Berth has not
-	// processed as ready.
+	// status is the observed state. Berth writes it.
 	// +optional
 	// +default={"observedGeneration": -1}
 	Status PlacementPolicyStatus `json:"status,omitzero"`

@@ -35,9 +35,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.scopeSelector) || !has(self.scopeSelector.matchExpressions) || !has(self.hard) || !self.scopeSelector.matchExpressions.exists(e, e.scopeName == 'BestEffort') || self.hard.all(k, k.contains('/') || k == 'pods')",message="hard has a resource that scope BestEffort does not apply to: it goes with pods alone",fieldPath=".scopeSelector"
 // +kubebuilder:validation:XValidation:rule="!has(self.scopeSelector) || !has(self.scopeSelector.matchExpressions) || !has(self.hard) || !self.scopeSelector.matchExpressions.exists(e, e.scopeName == 'VolumeAttributesClass') || self.hard.all(k, k.contains('/') || k in ['persistentvolumeclaims', 'requests.storage'])",message="hard has a resource that scope VolumeAttributesClass does not apply to: it goes with persistentvolumeclaims and requests.storage",fieldPath=".scopeSelector"
 type QuotaSpec struct {
-	// hard is the limit of each named resource, such as pods, requests.cpu, services, requests.storage or
-	// count/widgets.example.com. All resource names of core/v1 ResourceQuota are supported, also those of device classes.
-	// At most 30 names.
+	// hard is the limit of each named resource, such as pods, requests.cpu or count/widgets.example.com. All names of
+	// core/v1 ResourceQuota are supported. At most 30.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=30
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.contains('/') ? k.indexOf('/') <= 253 && k.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$') : (k in ['cpu', 'memory', 'ephemeral-storage', 'requests.cpu', 'requests.memory', 'requests.storage', 'requests.ephemeral-storage', 'limits.cpu', 'limits.memory', 'limits.ephemeral-storage', 'pods', 'resourcequotas', 'services', 'replicationcontrollers', 'secrets', 'persistentvolumeclaims', 'configmaps', 'services.nodeports', 'services.loadbalancers'] || (size(k) <= 63 && k.matches('^(requests[.])?hugepages-[-A-Za-z0-9_.]*[A-Za-z0-9]$'))))",messageExpression="('deployments.apps' in self ? 'deployments.apps: write count/deployments.apps; ' : '') + ('deployments' in self ? 'deployments: write count/deployments.apps; ' : '') + ('statefulsets.apps' in self ? 'statefulsets.apps: write count/statefulsets.apps; ' : '') + ('statefulsets' in self ? 'statefulsets: write count/statefulsets.apps; ' : '') + ('daemonsets.apps' in self ? 'daemonsets.apps: write count/daemonsets.apps; ' : '') + ('daemonsets' in self ? 'daemonsets: write count/daemonsets.apps; ' : '') + ('replicasets.apps' in self ? 'replicasets.apps: write count/replicasets.apps; ' : '') + ('replicasets' in self ? 'replicasets: write count/replicasets.apps; ' : '') + ('jobs.batch' in self ? 'jobs.batch: write count/jobs.batch; ' : '') + ('jobs' in self ? 'jobs: write count/jobs.batch; ' : '') + ('cronjobs.batch' in self ? 'cronjobs.batch: write count/cronjobs.batch; ' : '') + ('cronjobs' in self ? 'cronjobs: write count/cronjobs.batch; ' : '') + ('ingresses.networking.k8s.io' in self ? 'ingresses.networking.k8s.io: write count/ingresses.networking.k8s.io; ' : '') + ('ingresses' in self ? 'ingresses: write count/ingresses.networking.k8s.io; ' : '') + ('pod' in self ? 'pod: did you mean pods? ' : '') + ('service' in self ? 'service: did you mean services? ' : '') + ('secret' in self ? 'secret: did you mean secrets? ' : '') + ('configmap' in self ? 'configmap: did you mean configmaps? ' : '') + ('persistentvolumeclaim' in self ? 'persistentvolumeclaim: did you mean persistentvolumeclaims? ' : '') + ('replicationcontroller' in self ? 'replicationcontroller: did you mean replicationcontrollers? ' : '') + ('resourcequota' in self ? 'resourcequota: did you mean resourcequotas? ' : '') + 'every name must be a standard resource for quota, such as pods or requests.cpu, or qualified, such as count/deployments.apps, which ' + self.filter(k, !k.contains('/') && !k.contains('hugepages-') && !(k in ['cpu', 'memory', 'ephemeral-storage', 'requests.cpu', 'requests.memory', 'requests.storage', 'requests.ephemeral-storage', 'limits.cpu', 'limits.memory', 'limits.ephemeral-storage', 'pods', 'resourcequotas', 'services', 'replicationcontrollers', 'secrets', 'persistentvolumeclaims', 'configmaps', 'services.nodeports', 'services.loadbalancers']))[0] + ' is not; count/<resource>.<group> limits how many objects of a type there are'",message="every name must be a standard resource for quota, such as pods or requests.cpu, or qualified, such as count/deployments.apps"
@@ -45,8 +44,7 @@ type QuotaSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, (!(k in ['pods', 'resourcequotas', 'services', 'replicationcontrollers', 'secrets', 'configmaps', 'persistentvolumeclaims', 'services.nodeports', 'services.loadbalancers']) && (!k.contains('/') || k.contains('kubernetes.io/') || k.startsWith('requests.'))) || type(self[k]) == int || !(size(self[k]) <= 32 && [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27].all(i, i + 4 >= size(self[k]) || !(self[k].charAt(i) in ['e', 'E']))) || [quantity(self[k])].all(q, q.isInteger() || q.asApproximateFloat() > 4e15 || sign(q.sub(int(q.asApproximateFloat() + 0.5))) == 0))",message="what is counted must be a whole number"
 	Hard map[corev1.ResourceName]resource.Quantity `json:"hard,omitempty"`
 
-	// scopes are filters that an object must all match to be counted. An empty list matches every object. This field is
-	// immutable.
+	// scopes are filters that an object must all match to be counted. If empty, every object is. Immutable.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=7
@@ -58,9 +56,9 @@ type QuotaSpec struct {
 	// +optional
 	ScopeSelector *ScopeSelector `json:"scopeSelector,omitempty"`
 
-	// mode is the handling of a request that exceeds the quota. Enforce denies it. Warn admits it with a warning.
-	// DryRun admits it and records it in the audit log. Usage is counted in every mode. Only a quota in mode Enforce
-	// covers what a LimitedResource limits. Defaults to Enforce.
+	// mode is what happens to a request that exceeds the quota: Enforce denies it, Warn admits it with a warning, DryRun
+	// admits it and records it in the audit log. Usage is counted in every mode. Only Enforce covers what a
+	// LimitedResource limits. Defaults to Enforce.
 	// +optional
 	// +default="Enforce"
 	Mode Mode `json:"mode,omitempty"`
@@ -68,7 +66,7 @@ type QuotaSpec struct {
 
 // ScopeSelector selects objects by scope, with the fields of core/v1 ScopeSelector. All expressions must match.
 type ScopeSelector struct {
-	// matchExpressions lists the filters by scope. At most 16 filters.
+	// matchExpressions lists the filters by scope. At most 16.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -82,19 +80,19 @@ type ScopeSelector struct {
 // +kubebuilder:validation:XValidation:rule="!(self.operator in ['In', 'NotIn']) || (has(self.values) && size(self.values) > 0)",message="must be at least one value where operator is In or NotIn",fieldPath=".values"
 // +kubebuilder:validation:XValidation:rule="!(self.operator in ['Exists', 'DoesNotExist']) || !has(self.values) || size(self.values) == 0",message="must be no value where operator is Exists or DoesNotExist",fieldPath=".values"
 type ScopeRequirement struct {
-	// scopeName is the name of the scope that the filter applies to.
+	// scopeName is the name of the scope.
 	// +required
 	// +kubebuilder:validation:Enum=Terminating;NotTerminating;BestEffort;NotBestEffort;PriorityClass;CrossNamespacePodAffinity;VolumeAttributesClass
 	ScopeName corev1.ResourceQuotaScope `json:"scopeName,omitempty"`
 
-	// operator is the relationship of the scope to the values: In, NotIn, Exists or DoesNotExist. It must be Exists for
-	// every scope other than PriorityClass and VolumeAttributesClass.
+	// operator is how the values select classes. It must be Exists for every scope other than PriorityClass and
+	// VolumeAttributesClass.
 	// +required
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 	Operator corev1.ScopeSelectorOperator `json:"operator,omitempty"`
 
-	// values lists names of classes. The classes need not exist. In and NotIn require at least one value. Exists and
-	// DoesNotExist allow none. At most 64 values.
+	// values lists names of classes, which need not exist. In and NotIn require at least one. Exists and DoesNotExist
+	// allow none. At most 64.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -123,18 +121,15 @@ func (r ScopeRequirement) Upstream() corev1.ScopedResourceSelectorRequirement {
 // QuotaStatus is the observed state of both kinds of quota. Webhooks add charges to it, and the leader's recount
 // replaces it. Both use compare-and-swap updates.
 type QuotaStatus struct {
-	// conditions are the latest observations of the quota. Ready is the summary. UsageCurrent reports whether used is
-	// counted for the newest spec. Exceeded reports whether used is above hard. Stalled is present only while the
-	// author has to act.
+	// conditions are the latest observations of the quota. Ready is the summary.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation of the spec that used is counted for. It is -1 until Berth processes the
-	// quota for the first time. Until it is the newest generation, Berth rejects requests that the quota counts and
-	// asks the client to retry.
+	// observedGeneration is the generation that used is counted for. It is -1 until Berth processes the quota for the
+	// first time. Until it is the newest generation, Berth rejects requests that the quota counts, so that clients retry.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -143,8 +138,8 @@ type QuotaStatus struct {
 	// +kubebuilder:validation:MaxProperties=30
 	Hard map[corev1.ResourceName]resource.Quantity `json:"hard,omitempty"`
 
-	// used is the usage of each named resource: by existing objects, and by admitted requests whose objects Berth has
-	// not seen yet.
+	// used is the usage of each named resource by existing objects, and by admitted requests whose objects Berth has not
+	// seen yet.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=30
 	Used map[corev1.ResourceName]resource.Quantity `json:"used,omitempty"`
@@ -154,14 +149,14 @@ type QuotaStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	Summary string `json:"summary,omitempty"`
 
-	// reservations lists the part of used whose objects Berth has not seen yet. Berth removes a reservation when it
-	// sees the object, or when the object can no longer appear. At most 1024 items.
+	// reservations lists the part of used whose objects Berth has not seen yet. Berth removes one when it sees the object,
+	// or when the object can no longer appear. At most 1024.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	Reservations []Reservation `json:"reservations,omitempty"`
 
-	// module is the generated policy module that decides what the quota matches and whether a request exceeds it.
+	// module is the generated policy module that decides what the quota matches and what exceeds it.
 	// +optional
 	Module *QuotaModule `json:"module,omitempty"`
 }
@@ -176,7 +171,7 @@ const (
 
 // Reservation is a charge for an admitted object that Berth has not seen yet.
 type Reservation struct {
-	// uid identifies the charge. It is random and not part of any request, so no client can refer to it.
+	// uid identifies the charge. It is random, so no client can refer to it.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid,omitempty"`
@@ -198,8 +193,7 @@ type Reservation struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// objectUID is the UID of the object, which the API server assigns before it stores the object. It is absent if
-	// several create requests of one name share the reservation.
+	// objectUID is the UID of the object. It is absent if several create requests of one name share the reservation.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ObjectUID string `json:"objectUID,omitempty"`
@@ -227,7 +221,7 @@ type QuotaModule struct {
 	// +kubebuilder:validation:MaxLength=71
 	Digest string `json:"digest,omitempty"`
 
-	// rego is the text of the module. Berth generates it from the spec and overwrites changes.
+	// rego is the text of the module. Berth overwrites changes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Rego string `json:"rego,omitempty"`

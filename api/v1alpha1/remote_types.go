@@ -28,8 +28,8 @@ const (
 	UndefinedError UndefinedResult = "Error"
 )
 
-// Remote is a policy engine that decides over HTTP, with OPA's data API or a compatible one. Berth sends the object as
-// `input`. The engine returns the decision as `result`, with the rules of the decision contract.
+// Remote is a policy engine that decides over HTTP, with OPA's data API or a compatible one. It returns the rules of
+// the decision contract.
 //
 // +kubebuilder:validation:XValidation:rule="self.url.startsWith('https://') || self.url.startsWith('http://')",message="must begin with https:// or http://",fieldPath=".url"
 // +kubebuilder:validation:XValidation:rule="!self.url.startsWith('http://') || (has(self.insecure) && self.insecure)",message="plain http needs insecure: true",fieldPath=".url"
@@ -37,15 +37,15 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.caBundle) || !has(self.caSecretRef)",message="caBundle and caSecretRef exclude each other",fieldPath=".caSecretRef"
 type Remote struct {
 	// url is the URL of the document that Berth queries. Berth sends the object as `input` and reads the decision from
-	// `result`, as in OPA's v1 data API. If the path begins with /v0/data/, Berth uses OPA's v0 data API: it sends the
-	// object itself and reads the decision itself. The URL must have no user, password, query or fragment.
+	// `result`, as in OPA's v1 data API. Below /v0/data/, it sends the object itself and reads the decision itself. The
+	// URL must have no user, password, query or fragment.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url,omitempty"`
 
-	// insecure allows plain HTTP. Without TLS, others on the network can read the objects and the token, and can change
-	// the responses. Defaults to false.
+	// insecure allows plain HTTP. Others on the network can then read the objects and the token, and change the responses.
+	// Defaults to false.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
@@ -53,13 +53,13 @@ type Remote struct {
 	// +optional
 	TokenSecretRef *TokenSecretReference `json:"tokenSecretRef,omitempty"`
 
-	// caBundle is a bundle of PEM-encoded CA certificates that Berth uses to verify the certificate of the engine. If
-	// neither caBundle nor caSecretRef is set, Berth uses the system's CA certificates.
+	// caBundle has the PEM-encoded CA certificates that verify the certificate of the engine. If neither caBundle nor
+	// caSecretRef is set, Berth uses those of the system.
 	// +optional
 	// +kubebuilder:validation:MaxLength=262144
 	CABundle []byte `json:"caBundle,omitempty"`
 
-	// caSecretRef names a Secret with the CA certificates. It can't be set together with caBundle.
+	// caSecretRef names a Secret with the CA certificates, in place of caBundle.
 	// +optional
 	CASecretRef *CASecretReference `json:"caSecretRef,omitempty"`
 
@@ -68,8 +68,8 @@ type Remote struct {
 	// +optional
 	ClientCertificateSecretRef *SecretReference `json:"clientCertificateSecretRef,omitempty"`
 
-	// timeoutSeconds is the timeout of one attempt, in seconds. All attempts together are bounded by the time that the
-	// API server waits for Berth. Must be from 1 to 30. Defaults to 1.
+	// timeoutSeconds is the timeout of one attempt. All attempts together are bounded by the time that the API server
+	// waits for Berth. Must be from 1 to 30. Defaults to 1.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:Minimum=1
@@ -80,17 +80,16 @@ type Remote struct {
 	// +optional
 	Retry RemoteRetry `json:"retry,omitzero"`
 
-	// cacheSeconds is how long Berth may reuse a response of the engine for an object with the same content, in seconds. 0
-	// disables the cache. Must be from 0 to 3600. Defaults to 0.
+	// cacheSeconds is how long Berth may reuse a response for an object with the same content. 0 disables the cache. Must
+	// be from 0 to 3600. Defaults to 0.
 	// +optional
 	// +default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
 	CacheSeconds int32 `json:"cacheSeconds,omitempty"`
 
-	// refreshSeconds is the interval, in seconds, at which Berth decides existing objects again even if it sees no
-	// change. The policies and data in the engine may have changed without Berth's knowledge. 0 disables the refresh.
-	// Must be 0 or from 10 to 86400. Defaults to 0.
+	// refreshSeconds is the interval at which Berth decides existing objects again even if it sees no change: the engine
+	// may have changed. 0 disables that. Must be 0 or from 10 to 86400. Defaults to 0.
 	// +optional
 	// +default=0
 	// +kubebuilder:validation:Minimum=0
@@ -98,23 +97,22 @@ type Remote struct {
 	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 10",message="must be 0 or at least 10"
 	RefreshSeconds int32 `json:"refreshSeconds,omitempty"`
 
-	// undefined is the meaning of a response without a result. NoOpinion means that the policy has no decision on the
-	// object. Error means that the engine does not have the policy, so the object can't be decided; in OPA, a package
-	// is undefined only if it is not loaded. If unset, it means NoOpinion.
+	// undefined is the meaning of a response without a result. NoOpinion: the policy has no decision on the object. Error:
+	// the engine does not have the policy, so the object can't be decided. OPA gives no result if the package is not
+	// loaded. If unset, it means NoOpinion.
 	// +optional
 	Undefined UndefinedResult `json:"undefined,omitempty"`
 
 	// replicate lists the resource types whose objects Berth pushes to the engine with OPA's data API: to
 	// data.kubernetes.<plural>[<namespace>][<name>] and data.resources["<group>/<version>"].<plural>, and clusters to
-	// data.clusters. The policy can't decide until they are pushed. Requires a url below /v1/data or /v0/data. At most
-	// 32 types.
+	// data.clusters. The policy can't decide before. Requires a url below /v1/data or /v0/data. At most 32.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Replicate []ReplicatedResource `json:"replicate,omitempty"`
 
-	// modules lists Rego modules that Berth pushes to the engine with OPA's policy API. The policy can't decide until
-	// they are pushed. Requires a url below /v1/data or /v0/data. At most 16 modules.
+	// modules lists Rego modules that Berth pushes to the engine with OPA's policy API. The policy can't decide before.
+	// Requires a url below /v1/data or /v0/data. At most 16.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -159,24 +157,24 @@ type CASecretReference struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.initialBackoffMilliseconds) || !has(self.maxBackoffMilliseconds) || self.initialBackoffMilliseconds <= self.maxBackoffMilliseconds",message="must not be less than initialBackoffMilliseconds",fieldPath=".maxBackoffMilliseconds"
 type RemoteRetry struct {
-	// maxAttempts is the maximum number of requests to the engine for one decision, including the first one. Must be
-	// from 1 to 10. Defaults to 3.
+	// maxAttempts is the maximum number of requests for one decision, including the first. Must be from 1 to 10. Defaults
+	// to 3.
 	// +optional
 	// +default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10
 	MaxAttempts int32 `json:"maxAttempts,omitempty"`
 
-	// initialBackoffMilliseconds is the approximate delay before the first retry, in milliseconds. Each further delay
-	// is twice as long as the one before. Must be from 1 to 30000. Defaults to 100.
+	// initialBackoffMilliseconds is the approximate delay before the first retry. Each further delay is twice as long.
+	// Must be from 1 to 30000. Defaults to 100.
 	// +optional
 	// +default=100
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=30000
 	InitialBackoffMilliseconds int32 `json:"initialBackoffMilliseconds,omitempty"`
 
-	// maxBackoffMilliseconds is the approximate maximum delay between attempts, in milliseconds. A longer delay applies
-	// if the engine itself requests it. Must be from 1 to 30000. Defaults to 1000.
+	// maxBackoffMilliseconds is the approximate maximum delay. A longer delay applies if the engine requests it. Must be
+	// from 1 to 30000. Defaults to 1000.
 	// +optional
 	// +default=1000
 	// +kubebuilder:validation:Minimum=1
@@ -186,15 +184,15 @@ type RemoteRetry struct {
 
 // RemoteModule is a Rego module that Berth pushes to a policy engine.
 type RemoteModule struct {
-	// name identifies the module among the modules of the policy.
+	// name identifies the module among those of the policy.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// rego is the source of the module, in the Rego version that the engine reads. List a module after the modules
-	// whose functions it calls. At most 65536 characters.
+	// rego is the source of the module, in the Rego version that the engine reads. List a module after those whose
+	// functions it calls. At most 65536 characters.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536

@@ -118,35 +118,33 @@ type RuleWeights string
 // RuleWeightsScore gives each cluster its score as its weight, and at least 1.
 const RuleWeightsScore RuleWeights = "Score"
 
-// Rule decides the objects to which it applies. Of the rules of a policy, the first one that applies to an object decides it.
+// Rule decides the objects to which it applies. The first rule of a policy that applies to an object decides it.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.deny) || !(has(self.require) || has(self.prefer) || has(self.tolerate) || has(self.spread) || has(self.limit) || has(self.set) || has(self.message) || has(self.otherwise) || has(self.minGain) || has(self.weights) || has(self.candidates))",message="a rule that denies decides nothing else: move the other fields to a rule of its own",reason=FieldValueForbidden,fieldPath=".deny"
 // +kubebuilder:validation:XValidation:rule="!has(self.minGain) || has(self.prefer)",message="minGain compares scores, which only prefer gives",reason=FieldValueForbidden,fieldPath=".minGain"
 // +kubebuilder:validation:XValidation:rule="!has(self.weights) || has(self.prefer)",message="weights are scores, which only prefer gives",reason=FieldValueForbidden,fieldPath=".weights"
 // +kubebuilder:validation:XValidation:rule="!has(self.candidates) || self.candidates != 'Nodes' || !(has(self.limit) || has(self.minGain) || has(self.weights) || has(self.message) || has(self.otherwise))",message="the scheduler chooses nodes: limit, minGain, weights, message and otherwise are for clusters",reason=FieldValueForbidden,fieldPath=".candidates"
 type Rule struct {
-	// name is the name of the rule. It is in the messages of the rule and in the comments of the module.
+	// name is the name of the rule, in its messages and in the comments of the module.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// when selects the objects to which the rule applies, by their labels, their annotations, their namespace, or an expression.
-	// All of these that are set must match.
-	// If unset, the rule applies to all objects that the policy matches.
+	// when selects the objects to which the rule applies: all of its fields that are set must match. If unset, the rule
+	// applies to all objects that the policy matches.
 	// +optional
 	When *RuleCondition `json:"when,omitempty"`
 
-	// candidates is what the rule chooses from: Clusters or Nodes. Defaults to Clusters.
+	// candidates is what the rule chooses from: Clusters, those of all inventories, or Nodes, those of the served cluster,
+	// for the scheduler. Defaults to Clusters.
 	// +optional
 	Candidates RuleCandidates `json:"candidates,omitempty"`
 
-	// require lists what a cluster must meet to be eligible. All requirements must be met.
-	// Each names one value of the cluster by field, label, annotation, property, allocatable, or free.
-	// An operator compares it with values, or with a label or an annotation of the object (valueFrom).
-	// For example, {field: region, operator: In, values: [eu]}, or {label: pci-level, operator: Gte, values: ["2"]}.
-	// At most 16 requirements.
+	// require lists what a cluster must meet to be eligible: all of it. Each requirement compares one value of the cluster
+	// (field, label, annotation, property, allocatable, or free) with values, or with a label or an annotation of the
+	// object (valueFrom). Example: {label: pci-level, operator: Gte, values: ["2"]}. At most 16.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -154,31 +152,26 @@ type Rule struct {
 	// +kubebuilder:validation:items:XValidation:rule="!(self.operator in ['Most', 'Least'])",message="only prefer has Most and Least, which compare clusters with each other: move this to prefer, with a weight",reason=FieldValueForbidden,fieldPath=".operator"
 	Require []Requirement `json:"require,omitempty"`
 
-	// tolerate lists the taints that an eligible cluster may have.
-	// A cluster with another taint is not eligible, unless the effect of the taint is PreferNoSchedule or PreferNoSelect.
-	// At most 16 tolerations.
+	// tolerate lists the taints that an eligible cluster may have, besides those with the effects PreferNoSchedule and
+	// PreferNoSelect. At most 16.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Tolerate []RuleToleration `json:"tolerate,omitempty"`
 
-	// prefer lists what is better to have.
-	// The score of a cluster is the sum of the weights of the preferences that it meets.
-	// Clusters with higher scores are chosen first, so that limit, spread, or weights is needed, too.
-	// A preference is a requirement with a weight, such as {label: tier, operator: In, values: [gold], weight: 10}.
-	// With Most and Least, it compares the eligible clusters with each other, such as {property: cost, operator: Least, weight: 100}.
-	// At most 16 preferences.
+	// prefer lists requirements with weights. The score of a cluster is the sum of the weights of those that it meets.
+	// Clusters with higher scores are chosen first, so limit, spread, or weights is needed, too. Example: {property: cost,
+	// operator: Least, weight: 100}. At most 16.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Prefer []Preference `json:"prefer,omitempty"`
 
-	// minGain is the difference between two scores that counts.
-	// Clusters whose scores are less than minGain below the highest score are as good as the best, and so on in steps of minGain.
-	// The rule has no memory: a score that crosses the border of a step counts, however little it changes.
-	// Must be from 1 to 1600. Defaults to 1.
+	// minGain is the difference between two scores that counts. Clusters less than minGain below the highest score are as
+	// good as the best, and so on in steps of minGain. The rule has no memory: a score that crosses the border of a step
+	// counts. Must be from 1 to 1600. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1600
@@ -189,13 +182,12 @@ type Rule struct {
 	// +optional
 	Weights RuleWeights `json:"weights,omitempty"`
 
-	// spread distributes the object over domains, such as regions or zones.
-	// One of field, label and property names the value that the clusters of a domain share.
+	// spread distributes the object over domains, such as regions or zones, named by one of field, label and property.
 	// Example: {field: zone, minDomains: 2, maxClusters: 1}.
 	// +optional
 	Spread *RuleSpread `json:"spread,omitempty"`
 
-	// limit is the number of clusters that are chosen of the eligible ones. If unset, all are. Must be from 1 to 1000.
+	// limit is the number of eligible clusters that are chosen. If unset, all are. Must be from 1 to 1000.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -205,29 +197,28 @@ type Rule struct {
 	// +optional
 	Set *RuleSettings `json:"set,omitempty"`
 
-	// warn is a warning for the client that creates or changes the object.
-	// It may have placeholders: see set.annotations. At most 1024 characters.
+	// warn is a warning for the client that creates or changes the object. It may have the placeholders of
+	// set.annotations. At most 1024 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Warn string `json:"warn,omitempty"`
 
-	// deny denies the object with this message. It may have placeholders: see set.annotations. At most 1024 characters.
+	// deny denies the object with this message. It may have the placeholders of set.annotations. At most 1024 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Deny string `json:"deny,omitempty"`
 
-	// message precedes the reasons in the message of an object that is denied because the rule finds too few clusters.
-	// It may have placeholders: see set.annotations. At most 1024 characters.
+	// message precedes the reasons in a denial because the rule finds too few clusters. It may have the placeholders of
+	// set.annotations. At most 1024 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
-	// otherwise is the handling of an object for which the rule finds too few clusters.
-	// Deny denies it. NextRule leaves it to the next rule that applies.
-	// Defaults to Deny.
+	// otherwise is what happens if the rule finds too few clusters: Deny denies the object, NextRule leaves it to the next
+	// rule that applies. Defaults to Deny.
 	// +optional
 	Otherwise RuleOtherwise `json:"otherwise,omitempty"`
 }
@@ -240,22 +231,20 @@ type RuleCondition struct {
 	// +optional
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 
-	// annotations match the annotations of the object. All must match. At most 16.
+	// annotations match the annotations of the object: all must. At most 16.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Annotations []AnnotationRequirement `json:"annotations,omitempty"`
 
-	// namespaceSelector matches the labels of the object's namespace.
-	// Cluster-scoped objects match only an empty selector, apart from Namespaces, which are matched by their own labels.
+	// namespaceSelector matches the labels of the object's namespace, and of a Namespace itself. Other cluster-scoped
+	// objects match only an empty selector.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// expression is a CEL expression over object, the object as its developer requested it.
-	// It must be true.
-	// Objects for which it fails can't be decided: use has() for fields that may be missing.
-	// At most 4096 characters.
+	// expression is a CEL expression over object, as its developer requested it, that must be true. Objects for which it
+	// fails can't be decided: use has() for fields that may be missing. At most 4096 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -272,7 +261,7 @@ type AnnotationRequirement struct {
 	// +kubebuilder:validation:MaxLength=317
 	Key string `json:"key,omitempty"`
 
-	// operator is In, NotIn, Exists, or DoesNotExist.
+	// operator is how the values select annotations, as in a label selector.
 	// +required
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 	Operator metav1.LabelSelectorOperator `json:"operator,omitempty"`
@@ -288,9 +277,9 @@ type AnnotationRequirement struct {
 
 // Subject is the value of a cluster that is compared. Exactly one of its fields is set.
 type Subject struct {
-	// field is a field of the cluster: name, region, zone, provider, version (of Kubernetes), ready ("true" or "false"), and the
-	// namespace and the source (the resource type) of the inventory's object.
-	// A cluster may have several zones. Nodes have name, region and zone.
+	// field is a field of the cluster: name, region, zone (a cluster may have several), provider, version (of Kubernetes),
+	// ready ("true" or "false"), and the namespace and source (the resource type) of the inventory's object. Nodes have
+	// name, region and zone.
 	// +optional
 	// +kubebuilder:validation:Enum=name;namespace;source;region;zone;provider;version;ready
 	Field ClusterField `json:"field,omitempty"`
@@ -307,21 +296,20 @@ type Subject struct {
 	// +kubebuilder:validation:MaxLength=317
 	Annotation string `json:"annotation,omitempty"`
 
-	// property is the name of a property or claim of the cluster, as its inventory has it.
+	// property is the name of a property or claim in the inventory.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Property string `json:"property,omitempty"`
 
-	// allocatable is the name of a resource, such as cpu or nvidia.com/gpu, whose allocatable quantity in the cluster is compared.
+	// allocatable is a resource, such as cpu or nvidia.com/gpu, whose allocatable quantity is compared.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	Allocatable string `json:"allocatable,omitempty"`
 
-	// free is the name of a resource, such as cpu, whose free quantity in the cluster is compared.
-	// Free is what is allocatable, less what is allocated.
-	// It is missing if the inventory does not report what is allocated.
+	// free is a resource, such as cpu, whose allocatable quantity less what is allocated is compared. It is missing if the
+	// inventory does not report what is allocated.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
@@ -337,20 +325,17 @@ type Subject struct {
 type Requirement struct {
 	Subject `json:",inline"`
 
-	// operator is how the value of the cluster is compared.
-	// In: it is one of values. NotIn: it is none of them, or is missing.
-	// Exists and DoesNotExist: it is there, or is missing; there are no values.
-	// Gt, Gte, Lt and Lte: it is greater, greater or equal, less, or less or equal.
-	// A value that is missing, or can't be read as what as says, meets none of these four.
-	// Most and Least, in prefer alone: of the eligible clusters, the one with the greatest, or the least, value gets the weight.
-	// The one at the other end gets 0, and those between them get a part of the weight in proportion. There are no values.
-	// A cluster whose value is missing, or can't be read, gets 0.
+	// operator is how the value of the cluster is compared. In: it is one of values. NotIn: it is none of them, or is
+	// missing. Exists and DoesNotExist: it is there, or is missing. Gt, Gte, Lt and Lte: it is greater, greater or equal,
+	// less, or less or equal; a value that is missing or unreadable meets none of these. Most and Least, in prefer alone:
+	// the eligible cluster with the greatest, or least, value gets the weight, the one at the other end gets 0, and those
+	// between get a part in proportion; a missing or unreadable value gets 0. Only In, NotIn, Gt, Gte, Lt and Lte have
+	// values.
 	// +required
 	Operator RequirementOperator `json:"operator,omitempty"`
 
-	// values are what the value of the cluster is compared with.
-	// They are texts, so numbers and true need quotes.
-	// Gt, Gte, Lt and Lte have one value. At most 64.
+	// values are what the value of the cluster is compared with. They are texts, so numbers and true need quotes. Gt, Gte,
+	// Lt and Lte have one. At most 64.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -358,19 +343,19 @@ type Requirement struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Values []string `json:"values,omitempty"`
 
-	// valueFrom takes the value from a label or an annotation of the object that is decided, in place of values.
-	// An object with a value that Gt, Gte, Lt or Lte in require can't read is denied, whatever otherwise says.
+	// valueFrom takes the value from a label or an annotation of the object, in place of values. If Gt, Gte, Lt or Lte in
+	// require can't read it, the object is denied, whatever otherwise says.
 	// +optional
 	ValueFrom *ObjectValue `json:"valueFrom,omitempty"`
 
-	// as is how Gt, Gte, Lt, Lte, Most and Least read values: as Number, such as 1.5, Quantity, such as 4Gi, or Version, such as v1.30.2.
-	// Defaults to Version for the field version, to Quantity for allocatable and free, and to Number for everything else.
+	// as is how Gt, Gte, Lt, Lte, Most and Least read values: Number, such as 1.5, Quantity, such as 4Gi, or Version, such
+	// as v1.30.2, of which only the numbers count. Defaults to Version for the field version, to Quantity for allocatable
+	// and free, and to Number for everything else.
 	// +optional
 	As ValueType `json:"as,omitempty"`
 
-	// reason says in a denial what is wrong with clusters that do not meet the requirement.
-	// It follows their number, as in "2 PCI level too low".
-	// If unset, Berth words it. At most 128 characters.
+	// reason says in a denial what is wrong with clusters that do not meet the requirement, after their number, as in "2
+	// PCI level too low". If unset, Berth words it. At most 128 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -393,8 +378,8 @@ type ObjectValue struct {
 	// +kubebuilder:validation:MaxLength=317
 	Annotation string `json:"annotation,omitempty"`
 
-	// default is the value for objects that do not have the label or annotation.
-	// If unset, such objects meet no requirement with this value.
+	// default is the value for objects without the label or annotation. If unset, they meet no requirement with this
+	// value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Default *string `json:"default,omitempty"`
@@ -404,8 +389,8 @@ type ObjectValue struct {
 type Preference struct {
 	Requirement `json:",inline"`
 
-	// weight is what a cluster that meets the requirement gets. With Most and Least, it is what the best cluster gets.
-	// Must be from 1 to 100.
+	// weight is what a cluster that meets the requirement gets, and with Most and Least the best one. Must be from 1 to
+	// 100.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -417,7 +402,7 @@ type Preference struct {
 // +kubebuilder:validation:XValidation:rule="has(self.key) || (has(self.operator) && self.operator == 'Exists')",message="a toleration without a key needs the operator Exists",fieldPath=".key"
 // +kubebuilder:validation:XValidation:rule="!has(self.value) || !has(self.operator) || self.operator == 'Equal'",message="the operator Exists has no value",fieldPath=".value"
 type RuleToleration struct {
-	// key is the key of the taint. If unset, the toleration matches all keys.
+	// key is the key of the taint. If unset, all match.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	Key string `json:"key,omitempty"`
@@ -432,7 +417,7 @@ type RuleToleration struct {
 	// +kubebuilder:validation:MaxLength=253
 	Value string `json:"value,omitempty"`
 
-	// effect is the effect of the taint, as the inventory has it. If unset, the toleration matches all effects.
+	// effect is the effect of the taint, as the inventory has it. If unset, all match.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Effect string `json:"effect,omitempty"`
@@ -446,8 +431,8 @@ type RuleToleration struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.minDomains) || !has(self.maxDomains) || self.minDomains <= self.maxDomains",message="must not be greater than maxDomains",fieldPath=".minDomains"
 // +kubebuilder:validation:XValidation:rule="!has(self.minClusters) || !has(self.maxClusters) || self.minClusters <= self.maxClusters",message="must not be greater than maxClusters",fieldPath=".minClusters"
 type RuleSpread struct {
-	// field is the field whose values are the domains: region, zone, or provider.
-	// A cluster in several zones is in the domain of the zone that sorts first.
+	// field is the field whose values are the domains. A cluster in several zones is in the domain of the zone that sorts
+	// first.
 	// +optional
 	// +kubebuilder:validation:Enum=region;zone;provider
 	Field ClusterField `json:"field,omitempty"`
@@ -464,28 +449,28 @@ type RuleSpread struct {
 	// +kubebuilder:validation:MaxLength=253
 	Property string `json:"property,omitempty"`
 
-	// minDomains is how many domains must have a chosen cluster.
-	// If there are fewer, the rule finds too few clusters. Must be from 1 to 100.
+	// minDomains is how many domains must have a chosen cluster; with fewer, the rule finds too few clusters. Must be from
+	// 1 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	MinDomains int32 `json:"minDomains,omitempty"`
 
-	// maxDomains is how many domains are used. Must be from 1 to 100. If unset, all are.
+	// maxDomains is how many domains are used. If unset, all are. Must be from 1 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	MaxDomains int32 `json:"maxDomains,omitempty"`
 
-	// minClusters is how many clusters are chosen in each domain that is used, at least.
-	// A domain with fewer eligible clusters is not used.
+	// minClusters is the minimum of clusters in each domain that is used. A domain with fewer eligible ones is not used.
 	// Must be from 1 to 100. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	MinClusters int32 `json:"minClusters,omitempty"`
 
-	// maxClusters is how many clusters are chosen in each domain, at most. Must be from 1 to 100. If unset, all are.
+	// maxClusters is the maximum of clusters in each domain. If unset, all eligible ones are chosen. Must be from 1 to
+	// 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -501,16 +486,15 @@ type RuleText string
 //
 // +kubebuilder:validation:MinProperties=1
 type RuleSettings struct {
-	// annotations are annotations of the object.
-	// A value may have the placeholders {kind}, {namespace}, {name}, {label:KEY} and {annotation:KEY}, which stand for the values of the
-	// object, {clusters} for the names of the chosen clusters, joined by commas, and {clusters:json} for their JSON array.
-	// A brace that is doubled stands for itself. At most 32.
+	// annotations are annotations of the object. A value may have the placeholders {kind}, {namespace}, {name},
+	// {label:KEY} and {annotation:KEY} for values of the object, {clusters} for the names of the chosen clusters, joined
+	// by commas, and {clusters:json} for their JSON array. A doubled brace stands for itself. At most 32.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32
 	Annotations map[string]RuleText `json:"annotations,omitempty"`
 
-	// labels are labels of the object. A value may have the same placeholders as annotations, apart from {clusters:json}. At most 32.
+	// labels are labels of the object, with the same placeholders apart from {clusters:json}. At most 32.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32

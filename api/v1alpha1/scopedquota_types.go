@@ -52,9 +52,7 @@ type ScopedQuota struct {
 	// +required
 	Spec ScopedQuotaSpec `json:"spec,omitzero"`
 
-	// status is the observed state. Berth writes it. The API server initializes observedGeneration to -1, which no
-	// generation has, so that clients that follow the kstatus conventions don't treat an object that Berth has not
-	// processed as ready.
+	// status is the observed state. Berth writes it.
 	// +optional
 	// +default={"observedGeneration": -1}
 	Status ScopedQuotaStatus `json:"status,omitzero"`

@@ -20,17 +20,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NamespaceSelector is a label selector of namespaces, with the fields of metav1.LabelSelector. The schema of
-// metav1.LabelSelector accepts selectors that can't be parsed. This schema rejects them.
+// NamespaceSelector is a label selector of namespaces, with the fields of metav1.LabelSelector. Its schema rejects
+// selectors that can't be parsed.
 type NamespaceSelector struct {
-	// matchLabels lists labels and their values. A namespace must have all of them. At most 16 labels.
+	// matchLabels lists labels that a namespace must all have, and their values. At most 16.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.indexOf('/') <= 253 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$'))",message="every key must be a label's name, such as team or example.com/team"
 	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
 
-	// matchExpressions lists requirements on the labels of a namespace. All of them must be met. At most 16
-	// requirements.
+	// matchExpressions lists requirements that the labels of a namespace must all meet. At most 16.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -49,20 +48,19 @@ type LabelValue string
 // +kubebuilder:validation:XValidation:rule="!(self.operator in ['In', 'NotIn']) || (has(self.values) && size(self.values) > 0)",message="must be at least one value where operator is In or NotIn",fieldPath=".values"
 // +kubebuilder:validation:XValidation:rule="!(self.operator in ['Exists', 'DoesNotExist']) || !has(self.values) || size(self.values) == 0",message="must be no value where operator is Exists or DoesNotExist",fieldPath=".values"
 type NamespaceRequirement struct {
-	// key is the label key that the requirement applies to.
+	// key is the label key.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$`
 	Key string `json:"key,omitempty"`
 
-	// operator is the relationship of the label to the values: In, NotIn, Exists or DoesNotExist.
+	// operator is how the values select labels, as in a label selector.
 	// +required
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 	Operator metav1.LabelSelectorOperator `json:"operator,omitempty"`
 
-	// values lists label values. In and NotIn require at least one value. Exists and DoesNotExist allow none. At most
-	// 64 values.
+	// values lists label values. In and NotIn require at least one. Exists and DoesNotExist allow none. At most 64.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64

@@ -38,9 +38,8 @@ const (
 	preface = `
 ## Conditions
 
-A condition says one thing about an object: its status is True, False or Unknown, its reason one of the words below, and
-its message what a person needs to know. What to do about a reason is in the
-[runbook](runbook.md#troubleshooting-by-reason).
+The status of a condition is True, False or Unknown, its reason one of the words below, and its message what a person needs to know.
+Each reason links to what to do about it, in the [runbook](runbook.md#troubleshooting-by-reason).
 `
 )
 

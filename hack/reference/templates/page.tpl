@@ -3,8 +3,7 @@
 
 # Reference
 
-Every field of every kind, and every condition and reason. What the kinds are for is in [Concepts](concepts.md), how to
-use them in the guides that each kind links to. `kubectl explain` says the same on a cluster.
+Every field, condition, and reason. [Concepts](concepts.md) says what the kinds are for. On a cluster, `kubectl explain` says the same.
 {{ range . }}{{ $gv := . }}
 {{ range $gv.SortedKinds }}- [{{ . }}](#{{ lower . }})
 {{ end }}- [Types](#types), of which the kinds are made
@@ -13,7 +12,11 @@ use them in the guides that each kind links to. `kubectl explain` says the same 
 {{ template "kind" (dict "type" ($gv.TypeForKind .) "gv" $gv) }}
 {{- end }}
 ## Types
-{{ range $gv.SortedTypes }}{{ if not (regexMatch "(PlacementPolicy|LimitedResource|Quota)(Spec|Status)?$" .Name) }}
+
+A time has the format of RFC 3339. A duration has units, such as 1h30m.
+{{- /* Not of kinds, which are above; of enums and texts, which their fields explain; of objects without fields; and of
+Subject, whose fields are inlined. */}}
+{{ range $gv.SortedTypes }}{{ if and .Members (ne .Name "Subject") (not (regexMatch "(PlacementPolicy|LimitedResource|Quota)(Spec|Status)?$" .Name)) }}
 {{ template "type" (dict "type" . "gv" $gv) }}
 {{- end }}{{ end }}{{ end }}
 {{- end -}}
@@ -42,32 +45,31 @@ Guide: {{ if eq $type.Name "PlacementPolicy" }}[PlacementPolicy](placementpolicy
 ### {{ $type.Name }}
 
 {{ template "text" $type.Doc }}
-{{ if $type.Members }}
-| field | type | | rules |
-| --- | --- | --- | --- |
-{{ range $type.Members -}}
-| `{{ .Name }}` | {{ template "typeName" .Type }} | {{ template "text" .Doc }} | {{ template "rules" . }} |
-{{ end }}
-{{- end }}
-{{- if $type.EnumValues }}
-| value | |
-| --- | --- |
-{{ range $type.EnumValues -}}
-| `{{ .Name }}` | {{ template "text" (regexReplaceAll "^[A-Za-z0-9]+ " (trim .Doc) "") }} |
-{{ end }}
-{{- else if not $type.Members }}
-{{ if $type.UnderlyingType }}A {{ template "typeName" $type.UnderlyingType }}; {{ template "rules" $type }}{{ else }}An object without fields{{ end }}.
-{{ end }}
-{{- /* Rules that relate fields to each other: the type's own, and those of the type that is inlined into it. */ -}}
-{{- $messages := list }}
-{{- range $gv.SortedTypes }}{{ $other := . }}{{ $own := eq .Name $type.Name }}
-{{- if regexMatch "^Quota(Spec|Status)$" .Name }}{{ range .References }}{{ if eq .Name $type.Name }}{{ $own = true }}{{ end }}{{ end }}{{ end }}
-{{- if $own }}{{ range index $other.Markers "kubebuilder:validation:XValidation" }}{{ $messages = append $messages (printf "`%s`: %s" (.FieldPath | trimPrefix ".") .Message) }}{{ end }}{{ end }}
-{{- end }}
-{{- if and $messages $type.Members }}
-Refused besides, with these words:
+{{- /* The type whose fields this one has, too, and the names of these fields. */ -}}
+{{- $base := get (dict "ClusterScopedQuotaSpec" "ScopedQuotaSpec" "ClusterScopedQuotaStatus" "ScopedQuotaStatus" "Preference" "Requirement") $type.Name }}
+{{- $shared := list }}
+{{- range $gv.SortedTypes }}{{ if eq .Name $base }}{{ range .Members }}{{ $shared = append $shared .Name }}{{ end }}{{ end }}{{ end }}
+{{- if $base }} It has the fields of [{{ $base }}](#{{ lower $base }}), and:{{ end }}
 
-{{ range $messages | uniq | sortAlpha -}}
+| field | type | meaning |
+| --- | --- | --- |
+{{ range $type.Members }}{{ if not (has .Name $shared) -}}
+| `{{ .Name }}` | {{ template "typeName" .Type }}{{ template "rules" . }} | {{ template "meaning" . }} |
+{{ end }}{{ end }}
+{{- /* Rules that relate fields to each other: the type's own, and those of the type that is inlined into it. */ -}}
+{{- $fields := dict }}
+{{- range $gv.SortedTypes }}{{ $own := eq .Name $type.Name }}
+{{- if regexMatch "^Quota(Spec|Status)$" .Name }}{{ range .References }}{{ if eq .Name $type.Name }}{{ $own = true }}{{ end }}{{ end }}{{ end }}
+{{- if and $own (not $base) }}{{ range index .Markers "kubebuilder:validation:XValidation" }}
+{{- $field := .FieldPath | trimPrefix "." | printf "`%s`" | replace "``" "" }}
+{{- $_ := set $fields .Message (append (get $fields .Message | default list) $field | uniq | sortAlpha) }}{{ end }}{{ end }}
+{{- end }}
+{{- $refused := list }}
+{{- range $message, $names := $fields }}{{ $refused = append $refused (printf "%s: %s" (join ", " $names) $message | trimPrefix ": ") }}{{ end }}
+{{- if $refused }}
+Refused, with these words:
+
+{{ range $refused | sortAlpha -}}
 - {{ . }}
 {{ end }}
 {{- end }}
@@ -78,9 +80,24 @@ Refused besides, with these words:
 {{- . | replace "\n\n" "\n" | replace "\n" " " | replace "|" "\\|" | replace "<" "\\<" -}}
 {{- end -}}
 
+{{- /* What a field is, without its name, and without the default and the bounds that are beside it. */ -}}
+{{- define "meaning" -}}
+{{- $text := .Doc | replace "\n" " " -}}
+{{- $text = regexReplaceAll (printf "^%s (is |are )?" .Name) $text "" -}}
+{{- $text = regexReplaceAll " ?((Must be (at least|from|0 or) |At most )[^.]*)\\." $text "" -}}
+{{- if .Default }}{{ $text = regexReplaceAll " ?Defaults to [^ ]+( \\([^)]*\\))?\\.$" $text "" }}{{ end -}}
+{{ template "text" $text }}
+{{- end -}}
+
 {{- define "typeName" -}}
-{{- if eq .Kind 3 -}}
+{{- if or .EnumValues (and (eq .Kind 0) .UnderlyingType (eq .UnderlyingType.Name "string")) -}}
+string
+{{- else if and (eq .Kind 6) (not .Fields) (hasSuffix "/api/v1alpha1" .Package) -}}
+object
+{{- else if eq .Kind 3 -}}
 map of {{ template "typeName" .KeyType }} to {{ template "typeName" .ValueType }}
+{{- else if and (eq .Kind 5) (eq .UnderlyingType.Name "byte") -}}
+text in base64
 {{- else if eq .Kind 5 -}}
 list of {{ template "typeName" .UnderlyingType }}
 {{- else if eq .Kind 4 -}}
@@ -93,8 +110,10 @@ string
 object
 {{- else if eq .Name "Condition" -}}
 [condition](#conditions)
-{{- else if eq .Name "Time" -}}
-time, as in RFC 3339
+{{- else if has .Name (list "Time" "Duration") -}}
+{{ lower .Name }}
+{{- else if eq .Name "IntOrString" -}}
+integer or string
 {{- else -}}
 {{ markdownRenderTypeLink . }}
 {{- end -}}
@@ -102,11 +121,11 @@ time, as in RFC 3339
 
 {{- /* The rules of one field or type, in words. */ -}}
 {{- define "rules" -}}
-{{- $rules := list }}{{ $each := "" }}{{ $default := .Default }}{{ $enum := false -}}
+{{- $rules := list }}{{ $each := "" }}{{ $least := "" }}{{ $most := "" }}{{ $default := .Default -}}
 {{- range .Validation }}
 {{- $v := . | replace "|" "\\|" -}}
 {{- $item := hasPrefix "items:" $v }}{{ $v = trimPrefix "items:" $v }}{{ $each = ternary "each " "" $item -}}
-{{- $value := regexReplaceAll "^[A-Za-z]+: " $v "" | replace "1e+06" "1000000" -}}
+{{- $value := regexReplaceAll "^[A-Za-z]+: " $v "" -}}
 {{- if hasPrefix "Required" $v }}{{ $rules = prepend $rules "required" }}
 {{- else if hasPrefix "Enum" $v }}{{ $rules = append $rules (printf "%sone of %s" $each (regexReplaceAll "([A-Za-z0-9]+)" ($value | trimAll "[]" | replace " " ", ") "`${1}`")) }}
 {{- else if eq "MinLength: 1" $v }}{{ $rules = append $rules (ternary "none empty" "not empty" $item) }}
@@ -114,13 +133,17 @@ time, as in RFC 3339
 {{- else if eq "MinItems: 1" $v }}{{ $rules = append $rules "at least one" }}
 {{- else if hasPrefix "MaxItems" $v }}{{ $rules = append $rules (printf "at most %s" $value) }}
 {{- else if hasPrefix "MaxProperties" $v }}{{ $rules = append $rules (printf "at most %s" $value) }}
-{{- else if hasPrefix "Minimum" $v }}{{ $rules = append $rules (printf "%s or more" $value) }}
-{{- else if hasPrefix "Maximum" $v }}{{ $rules = append $rules (printf "%s or less" $value) }}
+{{- else if hasPrefix "Minimum" $v }}{{ $least = float64 $value | printf "%.0f" }}
+{{- else if hasPrefix "Maximum" $v }}{{ $most = float64 $value | printf "%.0f" }}
 {{- else if hasPrefix "Pattern" $v }}{{ $rules = append $rules (printf "%smatches %s" $each $value) }}
-{{- else if not (regexMatch "^(Optional|Type|MinProperties|XPreserveUnknownFields|XValidation|Schemaless)" $v) }}{{ $rules = append $rules $v }}
+{{- else if not (regexMatch "^(Optional|Type|MinProperties|XIntOrString|XPreserveUnknownFields|XValidation|Schemaless)" $v) }}{{ $rules = append $rules $v }}
 {{- end }}{{ end }}
 {{- range index .Markers "kubebuilder:validation:XValidation" }}{{ if not .FieldPath }}{{ $rules = append $rules (.Message | replace "|" "\\|") }}{{ end }}{{ end }}
 {{- range index .Markers "kubebuilder:validation:items:XValidation" }}{{ $rules = append $rules (.Message | replace "|" "\\|") }}{{ end }}
+{{- if and $least $most }}{{ $rules = append $rules (printf "from %s to %s" $least $most) }}
+{{- else if $least }}{{ $rules = append $rules (printf "%s or more" $least) }}
+{{- else if $most }}{{ $rules = append $rules (printf "%s or less" $most) }}{{ end }}
+{{- if regexMatch "e\\+[0-9]+$" $default }}{{ $default = float64 $default | printf "%.0f" }}{{ end }}
 {{- if $default }}{{ $rules = append $rules (printf "default `%s`" $default) }}{{ end }}
-{{- join "; " ($rules | uniq) -}}
+{{- range $rules | uniq }}; {{ . }}{{ end -}}
 {{- end -}}
