@@ -23,7 +23,7 @@ const (
 	// quota is Ready if usage is counted and the API server calls Berth, and a LimitedResource if the API server calls
 	// Berth.
 	ConditionReady = "Ready"
-	// ConditionCompiled is True if the newest generation compiles. The reason says whether it has probable mistakes.
+	// ConditionCompiled is True if the newest generation compiles. The reason tells if it has probable mistakes.
 	ConditionCompiled = "Compiled"
 	// ConditionReplicated is True if all data that the policy reads is replicated. With spec.remote, it is True if the
 	// engine responds to the leader, and has all data and modules that Berth pushes to it.

@@ -927,7 +927,7 @@ type RemediationPlan struct {
 	// +kubebuilder:validation:Minimum=0
 	Rollouts int32 `json:"rollouts,omitempty"`
 
-	// approval says who approved the plan. It is absent if nobody did.
+	// approval says who approved the plan. It is absent if the plan is not approved.
 	// +optional
 	Approval *PlanApproval `json:"approval,omitempty"`
 
