@@ -175,7 +175,7 @@ var _ = Describe("The commands of the documents", func() {
 				Expect(programs).To(ContainElement(ContainSubstring(b.Text)), "%s", b)
 			case slices.Contains(ofFiles, b.File) && b.Is("yaml"):
 				Expect(manifests).To(ContainElement(HaveSuffix(b.Text)), "%s is not the end of an example", b)
-			case b.Is("yaml"), b.Is("rego"), b.Is("lua"), b.Is("text"):
+			case b.Is("yaml"), b.Is("rego"), b.Is("text"):
 			case known:
 				delete(left, place)
 			default:
