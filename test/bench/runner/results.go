@@ -18,9 +18,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,35 +36,59 @@ func (o options) writeResults(ctx context.Context, f figures, all []bounds) erro
 	var out bytes.Buffer
 	fmt.Fprintf(&out, `# Results
 
-Written by `+"`make bench-results`"+`: medians of the rounds, in each of which every variant was measured once. A ratio is the
-median of the rounds' ratios.
+Written by `+"`make bench-results`"+`: medians of rounds that measure every variant once. A ratio is the median of the rounds' ratios.
 
 - date: %s, at the commit %s
 - machine: %s, %d cores, %s
 - load average at the end: %s; other work makes times longer, and hardly changes ratios and sizes
 
 `, time.Now().UTC().Format(time.DateOnly), o.commit(ctx), processor(), runtime.NumCPU(), runtime.Version(), load())
-	out.WriteString("To reproduce: `make bench-results` on a machine with nothing else to do, or `make bench | tee new.txt` and then\n`benchstat new.txt`. `make bench-check` is what CI runs; [ranges.yaml](ranges.yaml) says what it asserts.\n\n## Targets\n\n")
-	out.WriteString("| what | target | measured | CI asserts |\n| --- | --- | --- | --- |\n")
+	out.WriteString("To reproduce: `make bench-results` on a machine with nothing else to do. `make bench` prints all figures, for benchstat. " +
+		"CI runs\n`make bench-check`; [ranges.yaml](ranges.yaml) has the benchmarks of each target, and what CI asserts.\n\n## Targets\n\n")
+	out.WriteString("| what | target | measured |\n| --- | --- | --- |\n")
 	for _, b := range all {
-		asserts := b.asserts()
-		switch {
-		case b.Awaits != "":
-			asserts = "awaits " + b.Awaits
-		case asserts == "":
-			asserts = "-"
+		measured := b.shown(b.value(f))
+		if b.Awaits != "" {
+			measured = "awaits " + b.Awaits
 		}
-		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", b.What, b.Target, b.shown(b.value(f)), asserts)
+		fmt.Fprintf(&out, "| %s | %s | %s |\n", b.What, b.Target, measured)
 	}
-	out.WriteString("\n## All figures\n\nA name and a unit, the median, and the lowest and the highest of the rounds.\n\n| benchmark | unit | median | range | rounds |\n| --- | --- | --- | --- | --- |\n")
-	for _, name := range slices.Sorted(maps.Keys(f)) {
-		for _, unit := range slices.Sorted(maps.Keys(f[name])) {
-			values := f[name][unit]
-			fmt.Fprintf(&out, "| %s | %s | %s | %s to %s | %d |\n", name, unit, text(median(values), unit),
-				text(slices.Min(values), unit), text(slices.Max(values), unit), len(values))
+	out.WriteString("\n## Figures of the targets\n\n| benchmark | unit | median | lowest–highest | rounds |\n| --- | --- | --- | --- | --- |\n")
+	for _, of := range measuredFor(all) {
+		if values := f[of.benchmark][of.unit]; len(values) > 0 {
+			fmt.Fprintf(&out, "| %s | %s | %s | %s | %d |\n", of.benchmark, of.unit, text(median(values), of.unit), span(values, of.unit), len(values))
 		}
 	}
 	return os.WriteFile(filepath.Join(o.root, o.results), out.Bytes(), 0o644)
+}
+
+// figure is one unit of a benchmark.
+type figure struct{ benchmark, unit string }
+
+// measuredFor returns the figures that the ranges need, sorted by their names.
+func measuredFor(all []bounds) []figure {
+	var out []figure
+	for _, b := range all {
+		for _, name := range b.benchmarks() {
+			out = append(out, figure{name, b.Unit})
+		}
+	}
+	slices.SortFunc(out, func(a, b figure) int {
+		return cmp.Or(strings.Compare(a.benchmark, b.benchmark), strings.Compare(a.unit, b.unit))
+	})
+	return slices.Compact(out)
+}
+
+// span returns the lowest and the highest of the values, with the unit once if both have the same.
+func span(values []float64, unit string) string {
+	low, high := text(slices.Min(values), unit), text(slices.Max(values), unit)
+	if low == high {
+		return high
+	}
+	if number, of, ok := strings.Cut(low, " "); ok && strings.HasSuffix(high, " "+of) {
+		low = number
+	}
+	return low + "–" + high
 }
 
 // commit names what was measured.

@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,6 +78,31 @@ func TestValue(t *testing.T) {
 		if !(got == c.want || math.IsNaN(got) && math.IsNaN(c.want)) || c.b.holds(got) != c.holds {
 			t.Errorf("%s: %v, holds %v, want %v, %v", c.name, got, c.b.holds(got), c.want, c.holds)
 		}
+	}
+}
+
+func TestSpan(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		unit   string
+		want   string
+	}{
+		{[]float64{7e5, 625e3}, "ns/op", "625–700 µs"},
+		{[]float64{9e5, 11e5}, "ns/op", "900 µs–1.1 ms"},
+		{[]float64{4, 4}, "allocs/op", "4"},
+		{[]float64{3, 4}, "allocs/op", "3–4"},
+	} {
+		if got := span(c.values, c.unit); got != c.want {
+			t.Errorf("span of %v %s is %q, want %q", c.values, c.unit, got, c.want)
+		}
+	}
+}
+
+func TestFiguresOfTheRanges(t *testing.T) {
+	got := measuredFor([]bounds{{Of: "B", To: "A", Unit: "ns/op"}, {Of: "B", Unit: "B/op"}, {Of: "A", Less: "B", To: "C", Unit: "ns/op"}})
+	want := []figure{{"A", "ns/op"}, {"B", "B/op"}, {"B", "ns/op"}, {"C", "ns/op"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
