@@ -112,9 +112,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.minPerCluster) || !has(self.maxPerCluster) || self.minPerCluster <= self.maxPerCluster",message="must not be greater than maxPerCluster",fieldPath=".minPerCluster"
 // +kubebuilder:validation:XValidation:rule="self.divideBy != 'FreeCapacity' || (!has(self.minPerCluster) && !has(self.maxPerCluster))",message="minPerCluster and maxPerCluster have no effect where the system divides by free capacity",fieldPath=".divideBy"
 type ReplicaDivision struct {
-	// divideBy is what replicas are divided by. Weight: the weights that the policy gives its clusters, or 1. Even:
-	// nothing, each cluster gets the same number, up to one more. FreeCapacity: the free capacity that the system knows,
-	// in Karmada alone.
+	// divideBy is how replicas are divided. Weight: by the weights that the policy gives its clusters, or 1. Even: each
+	// cluster gets the same number, up to one more. FreeCapacity: by the free capacity that the system knows, which only
+	// Karmada does.
 	// +required
 	DivideBy DivisionBasis `json:"divideBy,omitempty"`
 
