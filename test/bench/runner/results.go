@@ -40,7 +40,7 @@ Written by `+"`make bench-results`"+`: medians of rounds that measure every vari
 
 - date: %s, at the commit %s
 - machine: %s, %d cores, %s
-- load average at the end: %s; other work makes times longer, and hardly changes ratios and sizes
+- load average at the end: %s; other work hardly changes ratios and sizes
 
 `, time.Now().UTC().Format(time.DateOnly), o.commit(ctx), processor(), runtime.NumCPU(), runtime.Version(), load())
 	out.WriteString("To reproduce: `make bench-results` on a machine with nothing else to do. `make bench` prints all figures, for benchstat. " +
