@@ -21,6 +21,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -39,9 +40,10 @@ func main() {
 func run(path string) error {
 	var text strings.Builder
 	err := page.Execute(&text, struct {
-		Own     []metrics.Metric
+		Own     []section
+		Long    []metrics.Label
 		Library []libraryMetric
-	}{metrics.All(), library})
+	}{sections(metrics.All()), long(metrics.All()), library})
 	if err != nil {
 		return err
 	}
@@ -55,59 +57,84 @@ type libraryMetric struct {
 
 // library are the most useful of the libraries' metrics.
 var library = []libraryMetric{
-	{"controller_runtime_webhook_requests_total", "webhook, code", "Admission requests that reached this replica, by path of the webhook " +
-		"and HTTP status; 503 while it is not ready."},
+	{"controller_runtime_webhook_requests_total", "webhook, code", "Admission requests that reached this replica; 503 while it is not ready."},
 	{"controller_runtime_webhook_latency_seconds", "webhook", "Time to answer them, decoding and encoding included; a histogram."},
-	{"controller_runtime_webhook_requests_in_flight", "webhook", "Requests that wait for an answer now."},
-	{"controller_runtime_webhook_panics_total", "", "Requests during which the handler panicked; should stay 0."},
-	{"controller_runtime_reconcile_total", "controller, result", "Passes of a controller: success, error, requeue, requeue_after."},
 	{"controller_runtime_reconcile_errors_total", "controller", "Passes that failed and are tried again."},
-	{"controller_runtime_terminal_reconcile_errors_total", "controller", "Passes that failed for good, until something changes."},
-	{"controller_runtime_reconcile_time_seconds", "controller", "Time of one pass; a histogram."},
-	{"controller_runtime_active_workers", "controller", "Passes under way."},
-	{"workqueue_depth", "name, controller, priority", "What waits for a controller. What remediation has before it is name=\"remediation\"."},
-	{"workqueue_queue_duration_seconds", "name, controller", "How long it waited; a histogram."},
+	{"workqueue_depth", "name, controller, priority", "What waits for a controller; name=\"remediation\" are existing objects."},
 	{"workqueue_longest_running_processor_seconds", "name, controller", "The age of the oldest pass under way: one that hangs."},
-	{"workqueue_retries_total", "name, controller", "What was put back after a failure."},
-	{"rest_client_requests_total", "code, method, host", "Calls to the API server, by status: 429 is its priority and fairness, 403 a right that is missing."},
-	{"leader_election_master_status", "name", "1 on the replica that leads, 0 on the others; name is berth.placement.berth.dev."},
+	{"rest_client_requests_total", "code, method, host", "Calls to the API server; 429 is its priority and fairness, 403 a missing permission."},
+	{"leader_election_master_status", "name", "1 on the leader, else 0; name is berth.placement.berth.dev."},
 }
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{"labels": labels}).Parse(`# Metrics
+// maxValues is the maximum number of values of a label that a list has. The others are below the lists.
+const maxValues = 8
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{"labels": labels, "join": strings.Join}).Parse(`# Metrics
 
 <!-- Written by make generate from internal/metrics; do not edit. -->
 
-Served at ` + "`--metrics-bind-address`, at `/metrics`" + `. Every replica is scraped by itself: add up what each replica counted, and take
-the maximum of what only the leader tells. The series of a policy or quota go with it. The alerts in ` + "`config/prometheus`" + ` and
-the dashboard in ` + "`config/grafana`" + ` are made of these.
+At ` + "`/metrics` of `--metrics-bind-address`" + `. Add up what each replica counts, and take the maximum of what only the leader reports. The
+series of a policy or quota end with it. ` + "`config/prometheus` has the alerts, and `config/grafana`" + ` the dashboards.
 
-| metric | type | labels | told by | |
-| --- | --- | --- | --- | --- |
 {{- range .Own}}
-| ` + "`{{.Name}}`" + ` | {{.Type}} | {{labels .Labels}} | {{.Reporter}} | {{.Help}} |
-{{- end}}
 
+## {{.Title}}
+{{range .Metrics}}
+- ` + "`{{.Name}}`" + ` ({{.Type}}{{labels .Labels}}): {{.Help}}
+{{- end}}
+{{- end}}
+{{range .Long}}
+` + "`{{.Name}}`" + ` is one of {{join .Values ", "}}.
+{{end}}
 ## Of the libraries
 
-Berth is built on controller-runtime and client-go. Of what these tell, this is worth a look:
-
-| metric | labels | |
-| --- | --- | --- |
-{{- range .Library}}
-| ` + "`{{.Name}}`" + ` | {{.Labels}} | {{.What}} |
+The most useful of controller-runtime and client-go, besides ` + "`go_*` and `process_*`" + `:
+{{range .Library}}
+- ` + "`{{.Name}}`{{with .Labels}} ({{.}}){{end}}" + `: {{.What}}
 {{- end}}
-
-Besides, ` + "`go_*` and `process_*`" + ` tell of memory, goroutines and CPU.
 `))
 
-// labels returns the names of labels, each with its values if these are known.
-func labels(all []metrics.Label) string {
-	out := make([]string, len(all))
-	for i, l := range all {
-		out[i] = "`" + l.Name + "`"
-		if len(l.Values) > 0 {
-			out[i] += " (" + strings.Join(l.Values, ", ") + ")"
+// section has the metrics of one reporter.
+type section struct {
+	Title   string
+	Metrics []metrics.Metric
+}
+
+// sections returns the metrics by the replicas that report them.
+func sections(all []metrics.Metric) []section {
+	out := []section{{Title: "Of each replica"}, {Title: "Of the leader"}}
+	for _, m := range all {
+		if m.Reporter == metrics.EachReplica {
+			out[0].Metrics = append(out[0].Metrics, m)
+		} else {
+			out[1].Metrics = append(out[1].Metrics, m)
 		}
 	}
-	return strings.Join(out, ", ")
+	return out
+}
+
+// long returns the labels with too many values for a list, each once.
+func long(all []metrics.Metric) []metrics.Label {
+	var out []metrics.Label
+	for _, m := range all {
+		for _, l := range m.Labels {
+			known := slices.ContainsFunc(out, func(o metrics.Label) bool { return o.Name == l.Name })
+			if len(l.Values) > maxValues && !known {
+				out = append(out, l)
+			}
+		}
+	}
+	return out
+}
+
+// labels returns the names of labels, each with its values if these are few, as they follow the type of a metric.
+func labels(all []metrics.Label) string {
+	var out strings.Builder
+	for _, l := range all {
+		out.WriteString("; `" + l.Name + "`")
+		if len(l.Values) > 0 && len(l.Values) <= maxValues {
+			out.WriteString(": " + strings.Join(l.Values, ", "))
+		}
+	}
+	return out.String()
 }

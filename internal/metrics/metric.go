@@ -167,7 +167,7 @@ var (
 var (
 	decisions = Metric{
 		Name: "berth_decisions_total", Type: Counter, Reporter: EachReplica,
-		Help: "Evaluations of a policy on an object, by source and outcome.",
+		Help: "Evaluations of a policy on an object.",
 		Labels: []Label{ofPolicy, ofSource, {Name: "outcome", Values: []string{
 			OutcomeUnchanged, OutcomeChanged, OutcomeDenied, OutcomeError,
 		}}},
@@ -179,48 +179,48 @@ var (
 	}
 	decisionErrors = Metric{
 		Name: "berth_decision_errors_total", Type: Counter, Reporter: EachReplica,
-		Help:   "Evaluations of a policy that failed, by source.",
+		Help:   "Evaluations of a policy that failed.",
 		Labels: []Label{ofPolicy, ofSource},
 	}
 	decisionMemo = Metric{
 		Name: "berth_decision_memo_total", Type: Counter, Reporter: EachReplica,
-		Help:   "Lookups in the decision cache, by result.",
+		Help:   "Lookups in the decision cache.",
 		Labels: []Label{{Name: "result", Values: []string{MemoHit, MemoMiss}}},
 	}
 	ruleMemo = Metric{
 		Name: "berth_rule_memo_total", Type: Counter, Reporter: EachReplica,
-		Help:   "Lookups in the rule cache, by result.",
+		Help:   "Lookups in the rule cache.",
 		Labels: []Label{{Name: "result", Values: []string{MemoHit, MemoMiss}}},
 	}
 	admissionDuration = Metric{
 		Name: "berth_admission_duration_seconds", Type: Histogram, Reporter: EachReplica,
-		Help:    "Time to answer an admission request that policies match, by answer.",
+		Help:    "Time to answer an admission request that policies match.",
 		Labels:  []Label{{Name: "answer", Values: []string{AnswerAllowed, AnswerPatched, AnswerDenied, AnswerError}}},
 		buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
 	}
 	policies = Metric{
 		Name: "berth_policies", Type: Gauge, Reporter: EachReplica,
-		Help:   "Policies that this replica has loaded, by state.",
+		Help:   "Policies that this replica has loaded.",
 		Labels: []Label{{Name: "state", Values: []string{StateInForce, StateLastGood, StateBroken}}},
 	}
 	replicatedObjects = Metric{
 		Name: "berth_replicated_objects", Type: Gauge, Reporter: EachReplica,
-		Help:   "Objects that this replica holds as policy data, by resource type.",
+		Help:   "Objects of a type in the policy data.",
 		Labels: []Label{ofResource},
 	}
 	replicatedBytes = Metric{
 		Name: "berth_replicated_bytes", Type: Gauge, Reporter: EachReplica,
-		Help:   "Estimated memory that this replica uses for policy data, by resource type, with equal projections counted once.",
+		Help:   "Estimated memory of a type in the policy data, with equal projections counted once.",
 		Labels: []Label{ofResource},
 	}
 	replicatedConfirmed = Metric{
 		Name: "berth_replicated_confirmed_timestamp_seconds", Type: Gauge, Reporter: EachReplica,
-		Help:   "Time at which the API server last confirmed a resource type that this replica holds as policy data, as Unix time.",
+		Help:   "Unix time at which the API server last confirmed a type in the policy data.",
 		Labels: []Label{ofResource},
 	}
 	policyAmbiguousClusters = Metric{
 		Name: "berth_policy_ambiguous_clusters", Type: Gauge, Reporter: TheLeader,
-		Help:   "Names of clusters that several objects of the inventories have, so that the policy gives no object these clusters.",
+		Help:   "Names of clusters that several objects of inventories have, so that no object gets these clusters.",
 		Labels: []Label{ofPolicy},
 	}
 	violations = Metric{
@@ -235,41 +235,39 @@ var (
 	}
 	policyWaiting = Metric{
 		Name: "berth_policy_waiting", Type: Gauge, Reporter: TheLeader,
-		Help: "Existing objects that Berth has to patch for a policy and that wait, by reason: budget (the number of patches a minute, or of " +
-			"objects that are moved at the same time), window, approval, availability (too many objects are unavailable), failures (too many " +
-			"objects failed), or disruptionbudget (a PodDisruptionBudget does not allow to evict the Pod).",
+		Help: "Existing objects that Berth has to patch for a policy, and what they wait for; budget is maxPerMinute or the number of moves at the same time.",
 		Labels: []Label{ofPolicy, {Name: "reason", Values: []string{WaitingBudget, WaitingWindow, WaitingApproval, WaitingAvailability,
 			WaitingFailures, WaitingDisruption}}},
 	}
 	policyPlanDuration = Metric{
 		Name: "berth_policy_plan_duration_seconds", Type: Histogram, Reporter: TheLeader,
-		Help:    "Time from when a plan of a policy was made until it was completed: until no object had to be moved any more, and the rollouts were complete.",
+		Help:    "Time from when a plan of a policy was made until all objects were moved and the rollouts complete.",
 		Labels:  []Label{ofPolicy},
 		buckets: prometheus.ExponentialBuckets(1, 4, 9),
 	}
 	policyPlanMoves = Metric{
 		Name: "berth_policy_plan_moves", Type: Gauge, Reporter: TheLeader,
-		Help:   "Existing objects that the newest plan of a policy moves; 0 if the mode of the policy or of its remediation moves none.",
+		Help:   "Existing objects that the newest plan of a policy moves; 0 if its mode moves none.",
 		Labels: []Label{ofPolicy},
 	}
 	policyPlanDone = Metric{
 		Name: "berth_policy_plan_done", Type: Gauge, Reporter: TheLeader,
-		Help:   "Existing objects of the newest plan of a policy that no longer have to be moved.",
+		Help:   "Existing objects of the newest plan of a policy that are moved already.",
 		Labels: []Label{ofPolicy},
 	}
 	policyPaused = Metric{
 		Name: "berth_policy_paused", Type: Gauge, Reporter: TheLeader,
-		Help:   "Whether remediation of a policy is paused because a change would affect too many existing objects, or because too many failed: 1 or 0.",
+		Help:   "Whether remediation of a policy is paused because a change would affect too many objects, or too many failed: 1 or 0.",
 		Labels: []Label{ofPolicy},
 	}
 	policyPausedNamespaces = Metric{
 		Name: "berth_policy_paused_namespaces", Type: Gauge, Reporter: TheLeader,
-		Help:   "Namespaces in which alone remediation of a policy is paused, because most of the objects that a change would affect, or that failed, are there.",
+		Help:   "Namespaces in which alone remediation of a policy is paused, because most of the affected or failed objects are there.",
 		Labels: []Label{ofPolicy},
 	}
 	policyRolloutState = Metric{
 		Name: "berth_policy_rollout_state", Type: Gauge, Reporter: TheLeader,
-		Help: "How far the newest version of a policy with stages is rolled out: 1 for the present state, 0 for the others.",
+		Help: "How far the newest version of a policy with stages is rolled out: 1 for the present state, else 0.",
 		Labels: []Label{ofPolicy, {Name: "state", Values: []string{RolloutProgressing, RolloutSoaking, RolloutWaitingForApproval, RolloutPaused,
 			RolloutComplete, RolloutRolledBack}}},
 	}
@@ -285,34 +283,32 @@ var (
 	}
 	policyDelivery = Metric{
 		Name: "berth_policy_delivery", Type: Gauge, Reporter: TheLeader,
-		Help: "Placed objects of a policy that delivers, by state: delivered, delivering, or failed; and running or not_running in their " +
-			"clusters, if a system reports it.",
+		Help:   "Placed objects of a policy that delivers; running or not_running in their clusters, if a system reports it.",
 		Labels: []Label{ofPolicy, {Name: "state", Values: deliveryStates}},
 	}
 	clusterObjects = Metric{
 		Name: "berth_cluster_objects", Type: Gauge, Reporter: TheLeader,
-		Help: "Existing objects that policies match in a cluster that they name, by state: placed, waiting for a patch, or violating; the " +
-			"clusters with the fewest objects are together in the cluster (other).",
+		Help:   "Matched objects in a cluster that they name; the clusters with the fewest objects are together in the cluster (other).",
 		Labels: []Label{{Name: "cluster"}, {Name: "state", Values: clusterStates}},
 	}
 	remediations = Metric{
 		Name: "berth_remediations_total", Type: Counter, Reporter: TheLeader,
-		Help:   "Patches of existing objects and evictions of Pods, by policy and outcome.",
+		Help:   "Patches of existing objects and evictions of Pods.",
 		Labels: []Label{ofPolicy, {Name: "outcome", Values: []string{RemediationPatched, RemediationEvicted, RemediationConflict, RemediationFailed}}},
 	}
 	quotaUsed = Metric{
 		Name: "berth_quota_used", Type: Gauge, Reporter: TheLeader,
-		Help:   "Usage of a quota at the time of the scrape, in the resource's own unit.",
+		Help:   "Usage of a quota, in the resource's own unit.",
 		Labels: append(slices.Clip(ofQuota), ofResource),
 	}
 	quotaHard = Metric{
 		Name: "berth_quota_hard", Type: Gauge, Reporter: TheLeader,
-		Help:   "Limit of a quota at the time of the scrape, in the resource's own unit.",
+		Help:   "Limit of a quota, in the resource's own unit.",
 		Labels: append(slices.Clip(ofQuota), ofResource),
 	}
 	quotaAdmissionDuration = Metric{
 		Name: "berth_quota_admission_duration_seconds", Type: Histogram, Reporter: EachReplica,
-		Help:    "Time to decide and charge one admission request that quotas count, by answer.",
+		Help:    "Time to decide and charge a request that quotas count.",
 		Labels:  []Label{{Name: "answer", Values: []string{QuotaAllowed, QuotaDenied, QuotaPending, QuotaError}}},
 		buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
 	}
@@ -330,11 +326,11 @@ var (
 	}
 	unauthenticatedRequests = Metric{
 		Name: "berth_webhook_unauthenticated_requests_total", Type: Counter, Reporter: EachReplica,
-		Help: "Requests to a webhook that were refused because their path has no valid token.",
+		Help: "Requests that were refused because their path has no valid token.",
 	}
 	certificateExpiry = Metric{
 		Name: "berth_webhook_certificate_expiry_timestamp_seconds", Type: Gauge, Reporter: EachReplica,
-		Help:   "Expiry time of the certificate that this replica serves, as Unix time.",
+		Help:   "Unix time at which the certificate of the webhooks expires.",
 		Labels: []Label{{Name: "management", Values: []string{ManagementSelf, ManagementExternal}}},
 	}
 )

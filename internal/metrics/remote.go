@@ -42,7 +42,7 @@ var (
 
 	remoteRequests = Metric{
 		Name: "berth_remote_requests_total", Type: Counter, Reporter: EachReplica,
-		Help:   "Requests to remote engines, counted for each attempt, by fault; circuit_open means that none was sent.",
+		Help:   "Requests to remote engines, counted for each attempt; circuit_open means that none was sent.",
 		Labels: []Label{ofEndpoint, ofFault},
 	}
 	remoteDuration = Metric{
@@ -57,7 +57,7 @@ var (
 	}
 	remotePushes = Metric{
 		Name: "berth_remote_pushes_total", Type: Counter, Reporter: TheLeader,
-		Help:   "Requests to push data and modules to a remote engine, by fault.",
+		Help:   "Requests to push data and modules to a remote engine.",
 		Labels: []Label{ofEndpoint, ofFault},
 	}
 	remoteLoads = Metric{

@@ -23,7 +23,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -139,21 +138,9 @@ func configured(t *testing.T, args []string, own ...predicates.Predicate) (*sett
 	return readSettings(o)
 }
 
-// TestDocumentedConfiguration checks that the manager accepts the configuration file in the documentation.
+// TestDocumentedConfiguration checks that the manager accepts the configuration file that the documentation shows.
 func TestDocumentedConfiguration(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operating.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile("(?s)```yaml\n(apiVersion: config.berth.dev/.*?)```").FindSubmatch(text)
-	if found == nil {
-		t.Fatal("the document shows none")
-	}
-	file := filepath.Join(t.TempDir(), "manager.yaml")
-	if err := os.WriteFile(file, found[1], 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := configured(t, []string{"--config=" + file}); err != nil {
+	if _, err := configured(t, []string{"--config=../../docs/examples/manager.yaml"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -18,6 +18,17 @@ limitations under the License.
 // developer wrote. It sends random requests to a real API server: each one to a namespace that policies match, and to
 // another one, its shadow, that none matches. What is stored must be the same, but for what the policies decide.
 //
+// These must hold:
+//   - No object exists that an enforced policy denies.
+//   - A stored object differs from its shadow only in what the policies decide.
+//   - A policy refuses only what it denies. Any other refusal is the same one in the shadow.
+//   - Remediation patches nothing that admission accepted.
+//
+// `go test ./test/fuzz/admission` runs the known attacks alone, `make fuzz FUZZ=Admission FUZZ_ADMISSION_RUNS=8000x` searches
+// for ten minutes, and `go test ./test/fuzz/admission -run=FuzzAdmission/NAME` replays the file NAME in testdata/fuzz/FuzzAdmission. A failure
+// prints its input as Go. Add it to seeds_test.go with a name that says what it tries, and delete the file. Policies are in features_test.go,
+// and ways to write objects in recipe_test.go.
+//
 // The first process starts the cluster, and workers of native fuzzing share it. So a run needs no start for each worker.
 package admission_test
 
