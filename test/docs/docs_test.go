@@ -67,9 +67,7 @@ var suites = map[string]string{
 
 // elsewhere are the blocks of commands that no test runs, by file and heading, and why.
 var elsewhere = map[string]string{
-	"README.md#Berth":                                         "CI runs it",
-	"README.md#What it looks like":                            "the end-to-end tests run the same commands of docs/getting-started.md",
-	"README.md#Install":                                       "pushes to a registry of the reader's own",
+	"README.md#Berth": "CI runs it",
 	"docs/delivery/kubefleet.md#Take Berth out":               "needs KubeFleet; docs/delivery/karmada.md has the same command",
 	"docs/delivery/open-cluster-management.md#Take Berth out": "needs Open Cluster Management; docs/delivery/karmada.md has the same command",
 	"docs/delivery/sig-multicluster.md#Take Berth out":        "needs the CRD of SIG Multicluster; docs/delivery/karmada.md has the same command",
@@ -84,7 +82,6 @@ var elsewhere = map[string]string{
 	"docs/migration.md#Switch over":                           "names what the reader's own cluster has",
 	"docs/operating.md#Policy reports":                        "the suite of policy reports runs the same commands",
 	"docs/existing-objects.md#Approval":                       "the suite of the runbook runs the same commands, of the entry WaitingForApproval",
-	"docs/existing-objects.md#Budget and windows":             "the suite of the runbook runs the same command, of the entry TooManyFailures",
 	"docs/rollout.md#Approval":                                "the suite of the runbook runs the same command, of the entry WaitingForApproval",
 	"docs/rollout.md#Roll back":                               "the section Try it has the same command, with another revision",
 	"docs/plugin.md#See the Rego of rules":                    "the suite of rules runs the same commands",
