@@ -37,7 +37,7 @@ type Recorded struct {
 }
 
 // RecordedIn returns the values that policies have set in an object, by its record. podSpec is the path of the spec of its pods, and empty
-// for an object without pods. The record is not verified: it may be from whoever may write the object.
+// for an object without pods. The record is not verified: a client that may write the object may have written it.
 func RecordedIn(obj *unstructured.Unstructured, podSpec []string) []Recorded {
 	r := decodeRecord(obj)
 	if r == nil {
