@@ -58,9 +58,9 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	migrate := &cobra.Command{Use: "migrate", Short: "Turn what other tools have into Berth's resources"}
 	migrate.AddCommand(newMigrateConfigMaps(flags, streams))
 	root.AddCommand(newExplain(flags, streams), newWhatif(flags, streams), newViolations(flags, streams), newWhere(flags, streams),
-		newConsole(flags, streams), newPlan(flags, streams), newApprove(flags, streams), newHistory(flags, streams), newQuotas(flags, streams), newTest(flags, streams),
-		newCheck(flags, streams), newRender(flags, streams), newDeps(flags, streams), newDelivery(flags, streams), newDoctor(flags, streams),
-		newSnapshot(flags, streams), migrate, newCleanup(flags, streams))
+		newConsole(flags, streams), newPlan(flags, streams), newApprove(flags, streams), newHistory(flags, streams), newQuotas(flags, streams),
+		newTest(flags, streams), newCheck(flags, streams), newRender(flags, streams), newDeps(flags, streams), newDelivery(flags, streams),
+		newDoctor(flags, streams), newSnapshot(flags, streams), migrate, newCleanup(flags, streams))
 	return root
 }
 

@@ -152,7 +152,8 @@ func (n *namespaceQuotas) read(ctx context.Context, client dynamic.Interface) er
 				"ClusterRole berth-clusterscopedquota-viewer-role to you; until then, a denial names the quota and its amounts.")
 			continue
 		case apierrors.IsForbidden(err):
-			n.Missing = append(n.Missing, fmt.Sprintf("You may not list scopedquotas in namespace %s, so they are missing: ask for the right to list them.", n.Namespace))
+			n.Missing = append(n.Missing, fmt.Sprintf("You may not list scopedquotas in namespace %s, so they are missing: ask for the right to list them.",
+				n.Namespace))
 			continue
 		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 			return fmt.Errorf("the API server has no %s: install Berth, or check the kubeconfig's context", kind.plural)

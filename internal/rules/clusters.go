@@ -56,7 +56,8 @@ func (r *ruleText) renderRepelled() (clusters, taint string) {
 	r.comment(r.path.Child("tolerate"), "the clusters with a taint that is not tolerated.")
 	r.printf("%s contains name if {\nsome name, cluster in data.clusters\nsome taint in cluster.taints\nnot object.get(taint, \"effect\", \"\") in "+
 		"%s\n", r.name("repelled"), harmlessEffects)
-	intolerable := fmt.Sprintf("not %s(object.get(taint, \"key\", \"\"), object.get(taint, \"value\", \"\"), object.get(taint, \"effect\", \"\"))", r.name("tolerated"))
+	intolerable := fmt.Sprintf("not %s(object.get(taint, \"key\", \"\"), object.get(taint, \"value\", \"\"), object.get(taint, \"effect\", \"\"))",
+		r.name("tolerated"))
 	r.printf("%s\n}\n", intolerable)
 	r.comment(r.path.Child("tolerate"), "the first taint of a cluster that is not tolerated.")
 	r.printf("%s(cluster) := min({%s(taint) |\nsome taint in cluster.taints\nnot object.get(taint, \"effect\", \"\") in %s\n%s\n})\n",

@@ -19,6 +19,7 @@ package mistakes_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -185,11 +186,7 @@ func (w *worlds) label(ctx context.Context, name string, labels map[string]strin
 		change(namespace.Labels)
 		Expect(w.f.Client.Patch(ctx, namespace, client.MergeFrom(base))).To(Succeed())
 	}
-	change(func(all map[string]string) {
-		for key, value := range labels {
-			all[key] = value
-		}
-	})
+	change(func(all map[string]string) { maps.Copy(all, labels) })
 	return func() {
 		change(func(all map[string]string) {
 			for key := range labels {
