@@ -373,9 +373,9 @@ func (l *loading) reached(c rollout.Choice) func(namespace string, labels map[st
 	return func(namespace string, labels map[string]string) bool { return stages.Of(namespace, labels) < reached }
 }
 
-// policyOf returns one of the deciding versions as the decider needs it, in the namespaces for which within returns true, or in all if it is
-// nil. A version of a policy with spec.rollout has those parts of the newest spec that apply at once. If the version has decided the same
-// objects until now, the policy is the same, so that nothing is decided again.
+// policyOf returns one of the deciding versions as the decider needs it, in the namespaces for which within returns true, or in all if it
+// is nil. A version of a policy with spec.rollout has those parts of the newest spec that apply at once. If the version has decided the
+// same objects until now, the policy is the same, so that nothing is decided again.
 func (l *loading) policyOf(versions []*version, i int, c rollout.Choice, within func(string, map[string]string) bool) *placement.Policy {
 	v := versions[i]
 	generation, spec := v.Generation, v.Spec
@@ -445,7 +445,8 @@ func (l *loading) use(c rollout.Choice, versions []*version) {
 	}
 	l.used = versions
 	isEverywhere := c.InForce.Complete && (!l.facts.Staged || c.Target == rollout.Newest)
-	if target := versions[0]; target.lost == nil && (l.earlier == nil || isEverywhere && (len(target.binding.Missing) == 0 || len(l.earlier.binding.Missing) > 0)) {
+	target := versions[0]
+	if target.lost == nil && (l.earlier == nil || isEverywhere && (len(target.binding.Missing) == 0 || len(l.earlier.binding.Missing) > 0)) {
 		l.earlier = target
 	}
 }

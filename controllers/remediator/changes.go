@@ -325,17 +325,13 @@ func (c *Controller) enqueueTogether(cause remediation.Cause, policies []*placem
 		c.assess(context.Background(), cause, nil, policies, func(enqueue func([]remediation.Key)) { enqueue(keys) })
 		return
 	case !cause.Unknown():
-		c.Ledger.Blame(c.Clock.Now(), cause, namesOf(policies), keys...)
+		names := sets.New[string]()
+		for _, p := range policies {
+			names.Insert(p.Name)
+		}
+		c.Ledger.Blame(c.Clock.Now(), cause, sets.List(names), keys...)
 	}
 	c.objects.enqueue(keys...)
-}
-
-func namesOf(policies []*placement.Policy) []string {
-	out := make([]string, len(policies))
-	for i, p := range policies {
-		out[i] = p.Name
-	}
-	return out
 }
 
 // assess enqueues the objects that find passes to its argument. Patches for the policies wait until all these objects are decided. Then

@@ -219,8 +219,8 @@ func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, uns
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
-		accounts: map[string]*account{}, matched: map[Key]matchedObject{}, lists: map[string]*listCount{}, late: map[Key]sets.Set[string]{}, blamed: map[Key][]blame{},
-		skipped: sets.New[Key](), contested: map[Key]contest{},
+		accounts: map[string]*account{}, matched: map[Key]matchedObject{}, lists: map[string]*listCount{},
+		late: map[Key]sets.Set[string]{}, blamed: map[Key][]blame{}, skipped: sets.New[Key](), contested: map[Key]contest{},
 	}
 }
 

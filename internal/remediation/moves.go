@@ -296,7 +296,7 @@ func (s *Scheduler) ObserveAll(now time.Time, resource schema.GroupVersionResour
 	}
 }
 
-// Unsettle declares that policies may match objects whose rollouts have not been observed. Until Settle is called again, no policy rolls pods.
+// Unsettle declares that policies may match objects whose rollouts have not been observed. No policy rolls pods before the next Settle.
 func (s *Scheduler) Unsettle() {
 	defer s.lock()()
 	s.epoch++

@@ -424,7 +424,8 @@ func dependencies(f Facts) []placementv1.Dependency {
 		out = append(out, d)
 	}
 	for _, read := range f.State.Binding.Missing {
-		out = append(out, placementv1.Dependency{Resource: printable.Truncate(read.String(), maxDependencyName), Synced: new(false), Message: "not served by the API server"})
+		name := printable.Truncate(read.String(), maxDependencyName)
+		out = append(out, placementv1.Dependency{Resource: name, Synced: new(false), Message: "not served by the API server"})
 	}
 	return out[:min(len(out), maxDependencies)]
 }
@@ -528,8 +529,9 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 		return old
 	}
 	out := &placementv1.RemediationPlan{
-		Digest: p.Digest, State: f.planState(p), Reason: placementv1.PlanObjectsChanged, Message: printable.Truncate(p.Cause.Explain(p.Generation), maxDependencyMessage),
-		Causes: p.Causes, StartTime: metav1.NewTime(p.Since.Truncate(time.Second)), Moves: int32(p.Moves), Done: new(int32(p.Done)),
+		Digest: p.Digest, State: f.planState(p), Reason: placementv1.PlanObjectsChanged,
+		Message: printable.Truncate(p.Cause.Explain(p.Generation), maxDependencyMessage), Causes: p.Causes,
+		StartTime: metav1.NewTime(p.Since.Truncate(time.Second)), Moves: int32(p.Moves), Done: new(int32(p.Done)),
 		Rollouts: int32(f.Waiting.Rollouts), Denied: int32(p.Denied), Undecided: int32(p.Undecided), LeftAlone: int32(p.LeftAlone),
 	}
 	switch {

@@ -120,7 +120,8 @@ func (c *conditions) set(conditionType string, next *metav1.Condition) {
 		return
 	}
 	meta.SetStatusCondition(c.list, metav1.Condition{
-		Type: conditionType, Status: next.Status, Reason: next.Reason, Message: printable.Truncate(next.Message, maxConditionMessage), ObservedGeneration: c.generation,
+		Type: conditionType, Status: next.Status, Reason: next.Reason, ObservedGeneration: c.generation,
+		Message: printable.Truncate(next.Message, maxConditionMessage),
 	})
 }
 

@@ -113,7 +113,8 @@ func (s *setter) checked(f Facts) (reason, message string) {
 func (s *setter) findings(t *TypeState) (total, mistakes int, impossible []string) {
 	add := func(at lint.Position, message string) {
 		if len(s.out.Findings) < maxFindings {
-			s.out.Findings = append(s.out.Findings, placementv1.Finding{Line: int32(at.Row), Column: int32(at.Col), Message: printable.Truncate(message, maxFindingMessage)})
+			message = printable.Truncate(message, maxFindingMessage)
+			s.out.Findings = append(s.out.Findings, placementv1.Finding{Line: int32(at.Row), Column: int32(at.Col), Message: message})
 		}
 	}
 	for _, found := range t.Findings {
