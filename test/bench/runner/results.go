@@ -43,7 +43,7 @@ Written by `+"`make bench-results`"+`: medians of rounds that measure every vari
 - load average at the end: %s; other work hardly changes ratios and sizes
 
 `, time.Now().UTC().Format(time.DateOnly), o.commit(ctx), processor(), runtime.NumCPU(), runtime.Version(), load())
-	out.WriteString("To reproduce: `make bench-results` on a machine with nothing else to do. `make bench` prints all figures, for benchstat. " +
+	out.WriteString("To reproduce: `make bench-results` on an idle machine. `make bench` prints all figures, for benchstat. " +
 		"CI runs\n`make bench-check`; [ranges.yaml](ranges.yaml) has the benchmarks of each target, and what CI asserts.\n\n## Targets\n\n")
 	out.WriteString("| what | target | measured |\n| --- | --- | --- |\n")
 	for _, b := range all {
