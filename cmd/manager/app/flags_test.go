@@ -34,7 +34,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^- `--([a-z-]+)`(?:\\s+\\((?:`([^`]*)`|([^)]*))\\))?: ").FindAllStringSubmatch(string(text), -1) {
+	for _, row := range regexp.MustCompile("(?m)^- `--([a-z-]+)`(?:\\s+\\((?:`([^`]*)`|([^)]*))\\))?:\\s").FindAllStringSubmatch(string(text), -1) {
 		name, value, words := row[1], row[2], row[3]
 		if dependent[name] {
 			value, words = "", ""
