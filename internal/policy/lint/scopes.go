@@ -24,8 +24,8 @@ import (
 )
 
 // scopedModuleOf returns a copy of the only module of a policy's compiler in which the variables of different scopes have different names.
-// The compiler gives different names only to declared variables. Any other variable belongs to the outermost scope that has it: the clause of
-// a rule, or a comprehension in it.
+// The compiler gives different names only to declared variables. Any other variable belongs to the outermost scope that has it: the clause
+// of a rule, or a comprehension in it.
 func scopedModuleOf(compiler *ast.Compiler) *ast.Module {
 	module := moduleOf(compiler).Copy()
 	s := &scopes{}
