@@ -77,7 +77,6 @@ func write(out io.Writer, group *ast.GenDecl) error {
 	if rest = strings.TrimSpace(rest); rest != "" {
 		fmt.Fprintf(out, "%s\n\n", rest)
 	}
-	fmt.Fprint(out, "| | |\n| --- | --- |\n")
 	for _, spec := range group.Specs {
 		constant := spec.(*ast.ValueSpec)
 		name := constant.Names[0].Name
@@ -89,13 +88,13 @@ func write(out io.Writer, group *ast.GenDecl) error {
 		if !ok {
 			return fmt.Errorf("%s: %s needs a comment that begins with its name", source, name)
 		}
-		cell := "`" + value + "`"
+		term := "`" + value + "`"
 		if strings.HasPrefix(name, reasonPrefix) {
-			cell = fmt.Sprintf("[%s](runbook.md#%s)", cell, strings.ToLower(value))
+			term = fmt.Sprintf("[%s](runbook.md#%s)", term, strings.ToLower(value))
 		} else if !strings.HasPrefix(name, conditionPrefix) {
 			return fmt.Errorf("%s: %s is neither a condition nor a reason", source, name)
 		}
-		fmt.Fprintf(out, "| %s | %s |\n", cell, strings.TrimLeft(meaning, ": "))
+		fmt.Fprintf(out, "- %s: %s\n", term, strings.TrimLeft(meaning, ": "))
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ Every field, condition, and reason. [Concepts](concepts.md) says what the kinds 
 {{- end }}
 ## Types
 
-A time has the format of RFC 3339. A duration has units, such as 1h30m.
+A time has the format of RFC 3339. A duration is in hours, minutes, and seconds, such as 90s or 1h30m. The CRDs also bound texts in a status.
 {{- /* Not of kinds, which are above; of enums and texts, which their fields explain; of objects without fields; and of
 Subject, whose fields are inlined. */}}
 {{ range $gv.SortedTypes }}{{ if and .Members (ne .Name "Subject") (not (regexMatch "(PlacementPolicy|LimitedResource|Quota)(Spec|Status)?$" .Name)) }}
@@ -48,13 +48,12 @@ Guide: {{ if eq $type.Name "PlacementPolicy" }}[PlacementPolicy](placementpolicy
 {{- /* The type whose fields this one has, too, and the names of these fields. */ -}}
 {{- $base := get (dict "ClusterScopedQuotaSpec" "ScopedQuotaSpec" "ClusterScopedQuotaStatus" "ScopedQuotaStatus" "Preference" "Requirement") $type.Name }}
 {{- $shared := list }}
+{{- $written := regexMatch "Status$|^(Approver|Dependency|FailedMove|Finding|MoveFailures|MovingObject|NamespaceObjects|NamespaceUsage|PausedChange|PlanApproval|PlanTransition|PlannedMove|QuotaModule|RemediationPlan|Reservation|Violation|WaitingObjects)$" $type.Name }}
 {{- range $gv.SortedTypes }}{{ if eq .Name $base }}{{ range .Members }}{{ $shared = append $shared .Name }}{{ end }}{{ end }}{{ end }}
 {{- if $base }} It has the fields of [{{ $base }}](#{{ lower $base }}), and:{{ end }}
 
-| field | type | meaning |
-| --- | --- | --- |
 {{ range $type.Members }}{{ if not (has .Name $shared) -}}
-| `{{ .Name }}` | {{ template "typeName" .Type }}{{ template "rules" . }} | {{ template "meaning" . }} |
+- `{{ .Name }}` ({{ template "typeName" .Type }}{{ template "rules" (dict "field" . "written" $written) }}): {{ template "meaning" . }}
 {{ end }}{{ end }}
 {{- /* Rules that relate fields to each other: the type's own, and those of the type that is inlined into it. */ -}}
 {{- $fields := dict }}
@@ -75,9 +74,9 @@ Refused, with these words:
 {{- end }}
 {{- end -}}
 
-{{- /* A comment in a table's cell. */ -}}
+{{- /* A comment in one line. */ -}}
 {{- define "text" -}}
-{{- . | replace "\n\n" "\n" | replace "\n" " " | replace "|" "\\|" | replace "<" "\\<" -}}
+{{- . | replace "\n\n" "\n" | replace "\n" " " | replace "<" "\\<" -}}
 {{- end -}}
 
 {{- /* What a field is, without its name, and without the default and the bounds that are beside it. */ -}}
@@ -119,31 +118,38 @@ integer or string
 {{- end -}}
 {{- end -}}
 
-{{- /* The rules of one field or type, in words. */ -}}
+{{- /* The rules of one field, in words. Of what Berth writes, the lengths of texts and the signs of counts are left out. */ -}}
 {{- define "rules" -}}
+{{- $written := .written }}{{ with .field -}}
 {{- $rules := list }}{{ $each := "" }}{{ $least := "" }}{{ $most := "" }}{{ $default := .Default -}}
+{{- $all := join "\n" .Validation }}{{ $words := $written }}{{ if has .Type.Name (list "Duration" "IntOrString") }}{{ $words = true }}{{ end -}}
 {{- range .Validation }}
-{{- $v := . | replace "|" "\\|" -}}
+{{- $v := . -}}
 {{- $item := hasPrefix "items:" $v }}{{ $v = trimPrefix "items:" $v }}{{ $each = ternary "each " "" $item -}}
 {{- $value := regexReplaceAll "^[A-Za-z]+: " $v "" -}}
+{{- $filled := contains (ternary "items:MinLength: 1" "\nMinLength: 1" $item) (printf "\n%s" $all) -}}
 {{- if hasPrefix "Required" $v }}{{ $rules = prepend $rules "required" }}
 {{- else if hasPrefix "Enum" $v }}{{ $rules = append $rules (printf "%sone of %s" $each (regexReplaceAll "([A-Za-z0-9]+)" ($value | trimAll "[]" | replace " " ", ") "`${1}`")) }}
-{{- else if eq "MinLength: 1" $v }}{{ $rules = append $rules (ternary "none empty" "not empty" $item) }}
-{{- else if hasPrefix "MaxLength" $v }}{{ $rules = append $rules (printf "%sat most %s characters" $each $value) }}
-{{- else if eq "MinItems: 1" $v }}{{ $rules = append $rules "at least one" }}
-{{- else if hasPrefix "MaxItems" $v }}{{ $rules = append $rules (printf "at most %s" $value) }}
+{{- else if hasPrefix "MinLength" $v }}
+{{- else if hasPrefix "MaxLength" $v }}{{ if not $words }}{{ $rules = append $rules (printf "%s%s %s characters" $each (ternary "1 to" "at most" $filled) $value) }}{{ end }}
+{{- else if hasPrefix "MinItems" $v }}
+{{- else if hasPrefix "MaxItems" $v }}{{ $rules = append $rules (printf "%s %s" (ternary "1 to" "at most" (contains "MinItems: 1" $all)) $value) }}
 {{- else if hasPrefix "MaxProperties" $v }}{{ $rules = append $rules (printf "at most %s" $value) }}
-{{- else if hasPrefix "Minimum" $v }}{{ $least = float64 $value | printf "%.0f" }}
+{{- else if hasPrefix "Minimum" $v }}{{ if not $written }}{{ $least = float64 $value | printf "%.0f" }}{{ end }}
 {{- else if hasPrefix "Maximum" $v }}{{ $most = float64 $value | printf "%.0f" }}
 {{- else if hasPrefix "Pattern" $v }}{{ $rules = append $rules (printf "%smatches %s" $each $value) }}
 {{- else if not (regexMatch "^(Optional|Type|MinProperties|XIntOrString|XPreserveUnknownFields|XValidation|Schemaless)" $v) }}{{ $rules = append $rules $v }}
 {{- end }}{{ end }}
-{{- range index .Markers "kubebuilder:validation:XValidation" }}{{ if not .FieldPath }}{{ $rules = append $rules (.Message | replace "|" "\\|") }}{{ end }}{{ end }}
-{{- range index .Markers "kubebuilder:validation:items:XValidation" }}{{ $rules = append $rules (.Message | replace "|" "\\|") }}{{ end }}
+{{- /* The rules of a type are in its own section. */ -}}
+{{- $typed := list }}
+{{- range list .Type .Type.UnderlyingType }}{{ if . }}{{ range index .Markers "kubebuilder:validation:XValidation" }}{{ $typed = append $typed .Message }}{{ end }}{{ end }}{{ end }}
+{{- range index .Markers "kubebuilder:validation:XValidation" }}{{ if and (not .FieldPath) (not (has .Message $typed)) }}
+{{- $rules = append $rules .Message }}{{ end }}{{ end }}
+{{- range index .Markers "kubebuilder:validation:items:XValidation" }}{{ $rules = append $rules .Message }}{{ end }}
 {{- if and $least $most }}{{ $rules = append $rules (printf "from %s to %s" $least $most) }}
 {{- else if $least }}{{ $rules = append $rules (printf "%s or more" $least) }}
 {{- else if $most }}{{ $rules = append $rules (printf "%s or less" $most) }}{{ end }}
 {{- if regexMatch "e\\+[0-9]+$" $default }}{{ $default = float64 $default | printf "%.0f" }}{{ end }}
 {{- if $default }}{{ $rules = append $rules (printf "default `%s`" $default) }}{{ end }}
-{{- range $rules | uniq }}; {{ . }}{{ end -}}
-{{- end -}}
+{{- range $rules | uniq }}; {{ regexReplaceAll ", in hours, minutes, and seconds, .*" . "" | trimPrefix "must be " }}{{ end -}}
+{{- end }}{{ end -}}
