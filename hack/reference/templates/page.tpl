@@ -30,10 +30,10 @@ Subject, whose fields are inlined. */}}
 `{{ $resource.Path }}` of `{{ $gv.GroupVersionString }}`, {{ if eq $resource.Scope "Cluster" }}cluster-scoped{{ else }}in namespaces{{ end }}; short name `{{ first $resource.ShortName }}`, category `{{ first $resource.Categories }}`.
 Guide: {{ if eq $type.Name "PlacementPolicy" }}[PlacementPolicy](placementpolicy.md){{ else }}[ScopedQuota, ClusterScopedQuota, LimitedResource](scopedquota.md){{ end }}.
 
-| column of `kubectl get` | from | |
-| --- | --- | --- |
+Columns of `kubectl get`, those with `wide` only by `-o wide`:
+
 {{ range index $type.Markers "kubebuilder:printcolumn" -}}
-| {{ upper .Name }}{{ if .Priority }}, with `-o wide`{{ end }} | `{{ .JSONPath }}` | {{ .Description | default "since it was created" }} |
+- {{ upper .Name }} (`{{ .JSONPath }}`{{ if .Priority }}; `wide`{{ end }}): {{ .Description | default "Time since creation" }}
 {{ end -}}
 {{ range $type.Fields }}{{ if has .Name (list "spec" "status") }}
 {{ template "type" (dict "type" .Type "gv" $gv) }}
