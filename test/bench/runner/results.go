@@ -53,13 +53,25 @@ Written by `+"`make bench-results`"+`: medians of rounds that measure every vari
 		}
 		fmt.Fprintf(&out, "| %s | %s | %s |\n", b.What, b.Target, measured)
 	}
-	out.WriteString("\n## Figures of the targets\n\n| benchmark | unit | median | lowest–highest | rounds |\n| --- | --- | --- | --- | --- |\n")
-	for _, of := range measuredFor(all) {
-		if values := f[of.benchmark][of.unit]; len(values) > 0 {
-			fmt.Fprintf(&out, "| %s | %s | %s | %s | %d |\n", of.benchmark, of.unit, text(median(values), of.unit), span(values, of.unit), len(values))
-		}
-	}
+	writeFigures(&out, f, all)
 	return os.WriteFile(filepath.Join(o.root, o.results), out.Bytes(), 0o644)
+}
+
+// writeFigures writes the figures that the ranges need, in columns.
+func writeFigures(out *bytes.Buffer, f figures, all []bounds) {
+	measured := slices.DeleteFunc(measuredFor(all), func(of figure) bool { return len(f[of.benchmark][of.unit]) == 0 })
+	benchmarks, units := 0, 0
+	for _, of := range measured {
+		benchmarks, units = max(benchmarks, len(of.benchmark)), max(units, len(of.unit))
+	}
+	out.WriteString("\n## Figures of the targets\n\n" +
+		"Median, and in parentheses the lowest and highest value, and the number of rounds:\n\n```text\n")
+	for _, of := range measured {
+		values := f[of.benchmark][of.unit]
+		fmt.Fprintf(out, "%-*s %-*s %s (%s%d)\n", benchmarks, of.benchmark, units, of.unit,
+			text(median(values), of.unit), span(values, of.unit), len(values))
+	}
+	out.WriteString("```\n")
 }
 
 // figure is one unit of a benchmark.
@@ -79,16 +91,18 @@ func measuredFor(all []bounds) []figure {
 	return slices.Compact(out)
 }
 
-// span returns the lowest and the highest of the values, with the unit once if both have the same.
+// span returns the lowest and the highest of the values before a comma, without the unit if both have that of the median.
+// It is empty if both are the median.
 func span(values []float64, unit string) string {
-	low, high := text(slices.Min(values), unit), text(slices.Max(values), unit)
-	if low == high {
-		return high
+	middle, low, high := text(median(values), unit), text(slices.Min(values), unit), text(slices.Max(values), unit)
+	if low == middle && high == middle {
+		return ""
 	}
-	if number, of, ok := strings.Cut(low, " "); ok && strings.HasSuffix(high, " "+of) {
-		low = number
+	_, of, ok := strings.Cut(middle, " ")
+	if ok && strings.HasSuffix(low, " "+of) && strings.HasSuffix(high, " "+of) {
+		low, high = strings.TrimSuffix(low, " "+of), strings.TrimSuffix(high, " "+of)
 	}
-	return low + "–" + high
+	return low + "–" + high + ", "
 }
 
 // commit names what was measured.
