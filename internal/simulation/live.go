@@ -105,7 +105,13 @@ func (l *Live) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) {
 
 // Policies implements Cluster.
 func (l *Live) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
-	objects, err := l.List(ctx, placementv1.GroupVersion.WithResource("placementpolicies"), nil)
+	return policiesOf(l.List(ctx, placementPolicies, nil))
+}
+
+var placementPolicies = placementv1.GroupVersion.WithResource("placementpolicies")
+
+// policiesOf returns the policies of a list.
+func policiesOf(objects []*unstructured.Unstructured, err error) ([]placementv1.PlacementPolicy, error) {
 	if apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("what policies decide is not known without them. An administrator can bind the ClusterRole "+
 			"berth-placementpolicy-viewer-role to you; until then, kubectl berth explain TYPE/NAME shows what is recorded at an object, and "+
@@ -128,13 +134,25 @@ func (l *Live) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, err
 
 // List implements Cluster. It reads page by page, and keeps only the given fields of each object.
 func (l *Live) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+	objects, _, err := l.list(ctx, resource, fields)
+	return objects, err
+}
+
+// list is List that returns the resource version of the list, too.
+func (l *Live) list(
+	ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet,
+) (out []*unstructured.Unstructured, version string, err error) {
 	keep := keptFields(fields)
-	var out []*unstructured.Unstructured
 	lists := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return l.client.Resource(resource).List(ctx, o)
+		page, err := l.client.Resource(resource).List(ctx, o)
+		if err == nil {
+			// All pages have the version of the first one, unless the API server no longer has that.
+			version = page.GetResourceVersion()
+		}
+		return page, err
 	})
 	lists.PageSize = pageSize
-	err := lists.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+	err = lists.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
 		obj, ok := item.(*unstructured.Unstructured)
 		if !ok {
 			return fmt.Errorf("listing %s: unexpected type %T", resource.GroupResource(), item)
@@ -146,13 +164,13 @@ func (l *Live) List(ctx context.Context, resource schema.GroupVersionResource, f
 		return nil
 	})
 	if apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("you may not list %s, which are needed for the answer: ask for the right to list %s, or use a snapshot (%w)",
+		return nil, "", fmt.Errorf("you may not list %s, which are needed for the answer: ask for the right to list %s, or use a snapshot (%w)",
 			resource.GroupResource(), resource.GroupResource(), err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
+		return nil, "", fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
 	}
-	return out, nil
+	return out, version, nil
 }
 
 // keptFields adds an object's identity, labels, and annotations to the fields; nil stands for all fields.
