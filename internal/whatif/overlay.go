@@ -108,6 +108,11 @@ func newOverlay(ctx context.Context, base simulation.Cluster, c Changes) (*overl
 	return o, nil
 }
 
+// WithChanges returns a cluster with the changes.
+func WithChanges(ctx context.Context, cluster simulation.Cluster, c Changes) (simulation.Cluster, error) {
+	return newOverlay(ctx, cluster, c)
+}
+
 // put changes an object. before is the object before this change.
 func (o *overlay) put(r Reference, before, after *unstructured.Unstructured) {
 	if o.changed[r.Resource] == nil {

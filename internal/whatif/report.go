@@ -64,6 +64,8 @@ type Report struct {
 	Rules []RuleCount `json:"rules,omitempty"`
 	// Findings are errors and warnings about the changes.
 	Findings []Finding `json:"findings,omitempty"`
+	// Missing are the types of matched objects that the user may not list, so that the report lacks them.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // Moves returns the number of objects of which labels, annotations, or scheduling fields change at once, whatever else

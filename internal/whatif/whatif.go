@@ -26,6 +26,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,6 +58,8 @@ type Session struct {
 	cluster *simulation.Cached
 	options simulation.Options
 	before  *simulation.Simulation
+	// partial reports whether the session leaves out the types that the user may not list.
+	partial bool
 	// objects are the existing objects that policies may match, and states what the policies make of them.
 	objects []simulation.Object
 	states  []*state
@@ -66,13 +69,26 @@ type Session struct {
 
 // NewSession reads the policies of a cluster, what they read, and the objects that they match, and decides these.
 func NewSession(ctx context.Context, cluster simulation.Cluster, o simulation.Options) (*Session, error) {
+	return newSession(ctx, cluster, o, false)
+}
+
+// NewPartialSession is NewSession for a user who may not list all types that policies match. Reports name the types that are missing. An
+// error still says what the user may not list of what policies read, because they decide nothing without it.
+func NewPartialSession(ctx context.Context, cluster simulation.Cluster, o simulation.Options) (*Session, error) {
+	return newSession(ctx, cluster, o, true)
+}
+
+func newSession(ctx context.Context, cluster simulation.Cluster, o simulation.Options, partial bool) (*Session, error) {
 	cached := simulation.NewCached(cluster)
 	before, err := simulation.New(ctx, cached, o)
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{cluster: cached, options: o, before: before, index: map[objectKey]int{}, groups: newGroups()}
+	s := &Session{cluster: cached, options: o, before: before, partial: partial, index: map[objectKey]int{}, groups: newGroups()}
 	for o, err := range before.Matched(ctx) {
+		if s.mayLeaveOut(err) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -85,6 +101,9 @@ func NewSession(ctx context.Context, cluster simulation.Cluster, o simulation.Op
 		return err
 	})
 }
+
+// mayLeaveOut reports whether a type may be left out because of an error.
+func (s *Session) mayLeaveOut(err error) bool { return s.partial && apierrors.IsForbidden(err) }
 
 var (
 	placementPolicies = placementv1.GroupVersion.WithResource("placementpolicies")
@@ -133,6 +152,7 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 		return nil, err
 	}
 	out := newReport(q.results)
+	out.Missing = q.missing
 	for i, marked := range q.marked {
 		if !marked && q.contents[i].Content != nil && len(s.states[i].matched) > 0 {
 			out.Unchanged++
@@ -157,6 +177,8 @@ type question struct {
 	contents []simulation.Object
 	// others are the objects that policies may match after the changes only.
 	others []simulation.Object
+	// missing are the types of objects that policies may match, and that the user may not list.
+	missing []string
 	// marked are the objects to which something may happen, by their index.
 	marked  []bool
 	results []result
@@ -168,6 +190,10 @@ func (q *question) read(ctx context.Context) error {
 	found := make([]bool, len(q.objects))
 	next := 0
 	for o, err := range q.after.Matched(ctx) {
+		if q.mayLeaveOut(err) {
+			q.missing = append(q.missing, o.Resource.GroupResource().String())
+			continue
+		}
 		if err != nil {
 			return err
 		}
