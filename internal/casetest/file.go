@@ -60,7 +60,7 @@ type File struct {
 	// Alternatives are lists of more files with PlacementPolicies. The cases run once with each of them: the lists say the same in
 	// other words, such as in rules and in Rego.
 	Alternatives [][]string `json:"alternatives,omitempty"`
-	// Objects are more objects that exist.
+	// Objects are more objects that exist. They may be PlacementPolicies, too.
 	Objects []Object `json:"objects,omitempty"`
 	Cases   []Case   `json:"cases"`
 
@@ -225,7 +225,8 @@ func (f *File) validate(unknown []error) error {
 	if len(unknown) > 0 {
 		return unknown[0]
 	}
-	if len(f.Policies)+len(f.Alternatives) == 0 || len(f.Cases) == 0 {
+	named := len(f.Policies)+len(f.Alternatives) > 0 || slices.ContainsFunc(contents(f.Objects), isPolicy)
+	if !named || len(f.Cases) == 0 {
 		return errors.New("policies or alternatives, and cases, are required")
 	}
 	for i, names := range f.Alternatives {
