@@ -45,6 +45,7 @@ import (
 	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/schemas"
 	"github.com/berth-dev/berth/internal/simulation"
 	"github.com/berth-dev/berth/internal/watches"
 	"github.com/berth-dev/berth/webhooks/policyvalidator"
@@ -214,7 +215,7 @@ func newValidator(cluster simulation.Cluster, options simulation.Options) *polic
 func completeValidator(cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
 	out := newValidator(cluster, options)
 	out.Clusters, out.Namespaces, out.Nodes, out.PriorityClasses = clustersOf{cluster}, namespacesOf{cluster}, nodesOf{cluster}, priorityClassesOf(cluster)
-	live, ok := cluster.(*simulation.Live)
+	live, ok := cluster.(interface{ TypeChecker() *schemas.Checker })
 	if ok {
 		out.Types = live.TypeChecker()
 	}

@@ -46,13 +46,19 @@ const consoleLong = `Open a web application that shows the fleet, why each workl
 change would do. The command serves it on the loopback address until you end it with Ctrl-C, reads with your rights, and changes nothing: to
 make a change, the pages show the commands.
 
-The link that the command prints works once, in one browser. Other users of the machine and other pages can't read the console.`
+The link that the command prints works once, in one browser. Other users of the machine and other pages can't read the console.
+
+With --listen, the command serves other users instead, over TLS: it reads the cluster with the bearer token of each request, and has no
+rights of its own. The folder config/console installs this in a cluster.`
 
 const consoleExample = `  # The cluster of the kubeconfig
   kubectl berth console
 
   # A snapshot, without a cluster
   kubectl berth console --from cluster.json.gz
+
+  # With the history of moves, from the manager's log of decisions
+  kubectl berth console --log decisions.log
 
   # On a machine without a browser: print the link, and forward the port
   kubectl berth console --port 8123 --no-browser`
@@ -62,6 +68,10 @@ type consoleOptions struct {
 	simulationFlags
 	port      int
 	noBrowser bool
+	logs      []string
+	listen    string
+	// certificate and key are the files of the certificate for --listen.
+	certificate, key string
 	// open opens a link in the browser of the user.
 	open func(ctx context.Context, link string) error
 }
@@ -80,12 +90,19 @@ func newConsole(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	f := cmd.Flags()
 	f.IntVar(&o.port, "port", 0, "The port on the loopback address. Without it, a free one.")
 	f.BoolVar(&o.noBrowser, "no-browser", false, "Print the link, and do not open a browser.")
+	f.StringArrayVar(&o.logs, "log", nil, "A file with the manager's log of decisions, for the view History. It may be repeated.")
+	f.StringVar(&o.listen, "listen", "", "An address, such as :8443, at which to serve other users, each with the bearer token of their requests.")
+	f.StringVar(&o.certificate, "serving-certificate", "", "The file of the certificate for --listen. Without it, the command signs one itself.")
+	f.StringVar(&o.key, "serving-key", "", "The file of the key of --serving-certificate.")
 	return cmd
 }
 
 func (o *consoleOptions) run(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if o.listen != "" {
+		return o.runShared(ctx)
+	}
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.port)))
 	if err != nil {
 		return fmt.Errorf("--port: %w", err)
@@ -102,7 +119,7 @@ const (
 // serve serves the console until the context ends.
 func (o *consoleOptions) serve(ctx context.Context, listener net.Listener) error {
 	c, guard := console.New(o.console()), console.NewGuard(listener.Addr().String())
-	server := &http.Server{Handler: guard.Handler(c.Handler()), ReadHeaderTimeout: headerTimeout, BaseContext: func(net.Listener) context.Context { return ctx }}
+	server := newServer(ctx, guard.Handler(c.Handler()))
 	p := newPrinter(o.Out)
 	p.line("Berth's console: %s", guard.Link())
 	p.line("The link works once. End the console with Ctrl-C.")
@@ -120,6 +137,16 @@ func (o *consoleOptions) serve(ctx context.Context, listener net.Listener) error
 			newPrinter(o.ErrOut).line("warning: %v", err)
 		}
 	}()
+	return serveUntil(ctx, server, func() error { return server.Serve(listener) })
+}
+
+// newServer returns a server whose requests end with the context.
+func newServer(ctx context.Context, handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, BaseContext: func(net.Listener) context.Context { return ctx }}
+}
+
+// serveUntil runs a server until the context ends.
+func serveUntil(ctx context.Context, server *http.Server, serve func() error) error {
 	closed := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
@@ -127,7 +154,7 @@ func (o *consoleOptions) serve(ctx context.Context, listener net.Listener) error
 		defer cancel()
 		closed <- cmp.Or(server.Shutdown(ctx), server.Close())
 	}()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return <-closed
@@ -135,12 +162,11 @@ func (o *consoleOptions) serve(ctx context.Context, listener net.Listener) error
 
 // console returns what the console needs of the plugin.
 func (o *consoleOptions) console() console.Config {
-	return console.Config{
-		Read:      o.read,
-		Check:     checkInConsole,
-		Manifest:  manifest,
-		Approvals: approvalsOf,
+	out := console.Config{Read: o.read, Check: checkInConsole, Manifest: manifest, Approvals: approvalsOf}
+	if len(o.logs) > 0 {
+		out.Log = logFiles(o.logs)
 	}
+	return out
 }
 
 // read opens the cluster.
@@ -149,11 +175,17 @@ func (o *consoleOptions) read(ctx context.Context) (*console.Reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &console.Reading{Cluster: cluster, Options: options, Source: strings.Join(o.from, ", ")}
 	if live, ok := cluster.(*simulation.Live); ok {
-		out.Live, out.Types, out.Recount, out.Source = true, live.TypeChecker(), true, o.contextName()
+		return liveReading(live, options, o.contextName()), nil
 	}
-	return out, nil
+	return &console.Reading{Cluster: cluster, Options: options, Source: strings.Join(o.from, ", ")}, nil
+}
+
+// liveReading returns a reading of a cluster whose changes the console can follow.
+func liveReading(live *simulation.Live, options simulation.Options, source string) *console.Reading {
+	return &console.Reading{
+		Cluster: simulation.NewWatched(live), Options: options, Source: source, Live: true, Types: live.TypeChecker(), Recount: true,
+	}
 }
 
 // contextName returns the name of the context in the kubeconfig.

@@ -19,7 +19,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -81,11 +80,12 @@ func (o *historyOptions) run(object string) error {
 	}
 	entries, decisions := []decisionlog.Entry{}, 0
 	for _, file := range o.logs {
-		err := o.read(file, func(e decisionlog.Entry) {
+		err := readLog(file, o.In, func(e decisionlog.Entry) bool {
 			decisions++
 			if e.Object.Name == name && (e.Object.Namespace == "" || e.Object.Namespace == namespace) && isOfType(e.Object, kind) {
 				entries = append(entries, e)
 			}
+			return true
 		})
 		if err != nil {
 			return fmt.Errorf("--log %s: %w", file, err)
@@ -102,26 +102,6 @@ func (o *historyOptions) run(object string) error {
 	}
 	printHistory(p, entries, o.output == "wide")
 	return p.err
-}
-
-// read calls f with each decision in a file.
-func (o *historyOptions) read(file string, f func(decisionlog.Entry)) error {
-	in := o.In
-	if file != "-" {
-		opened, err := os.Open(file)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = opened.Close() }()
-		in = opened
-	}
-	for entry, err := range decisionlog.Read(in) {
-		if err != nil {
-			return err
-		}
-		f(entry)
-	}
-	return nil
 }
 
 // shortNames are the short names of types of Kubernetes. The log has no others.

@@ -138,14 +138,25 @@ func (f *simulationFlags) cluster(ctx context.Context) (simulation.Cluster, simu
 	if err != nil {
 		return nil, options, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
+	cluster, err := f.live(ctx, config, inventories, &options)
+	if err != nil {
+		return nil, options, err
+	}
+	return cluster, options, nil
+}
+
+// live returns the cluster behind an API server. It adds the key that verifies records to the options.
+func (f *simulationFlags) live(
+	ctx context.Context, config *rest.Config, inventories *replication.Inventories, options *simulation.Options,
+) (*simulation.Live, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100
 	cluster, err := simulation.NewLive(ctx, config, inventories)
 	if err != nil {
-		return nil, options, err
+		return nil, err
 	}
 	options.Keyring, err = f.keyring(ctx, config)
-	return cluster, options, err
+	return cluster, err
 }
 
 // simulate returns a simulation of the cluster.

@@ -20,15 +20,12 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"encoding/json"
-	"errors"
 	"io/fs"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -67,6 +64,8 @@ type Config struct {
 	Check func(ctx context.Context, r *Reading, obj *unstructured.Unstructured) (errors, warnings []string)
 	// Manifest returns the YAML of a policy without its status.
 	Manifest func(p *placementv1.PlacementPolicy) (string, error)
+	// Log is the log of decisions; nil if there is none.
+	Log Log
 	// Approvals returns what the policy waits for that a user can approve, without the commands.
 	Approvals func(p *placementv1.PlacementPolicy) []Approval
 }
@@ -82,87 +81,50 @@ type Approval struct {
 
 // Console serves the pages and the endpoints. It is safe for concurrent use.
 type Console struct {
-	config Config
+	config  Config
+	updates *updates
 
 	mu sync.Mutex
-	// latest is the last reading; nil before the first one.
-	latest *state
+	// latest is the last reading; nil before the first one. replaced is closed when the user reads the cluster again.
+	latest   *state
+	replaced chan struct{}
+
+	logged log
 }
 
 // New returns a console. It reads nothing before the first request or Refresh.
-func New(config Config) *Console { return &Console{config: config} }
+func New(config Config) *Console { return &Console{config: config, updates: newUpdates()} }
 
 // Handler returns the handler of the pages and endpoints, which a Guard has to guard.
 func (c *Console) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /", http.FileServerFS(Assets()))
-	mux.Handle("GET /api/fleet", endpoint(c.fleet))
-	mux.Handle("GET /api/objects", endpoint(c.objects))
-	mux.Handle("GET /api/cluster", endpoint(c.cluster))
-	mux.Handle("GET /api/workload", endpoint(c.workload))
-	mux.Handle("GET /api/policies", endpoint(c.policies))
-	mux.Handle("GET /api/policy", endpoint(c.policy))
-	mux.Handle("GET /api/plan", endpoint(c.plan))
-	mux.Handle("GET /api/quotas", endpoint(c.quotas))
-	mux.Handle("POST /api/whatif", endpoint(c.whatif))
-	mux.Handle("POST /api/refresh", endpoint(c.refresh))
+	mux.Handle("/", http.FileServerFS(Assets()))
+	mux.Handle("/api/", c.api())
 	return mux
 }
 
-// problem is an error with the status of its response.
-type problem struct {
-	status int
-	text   string
-}
-
-func (p problem) Error() string { return p.text }
-
-// endpoint returns the handler that writes what a function returns as JSON.
-func endpoint[T any](serve func(r *http.Request) (T, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// What policies and objects contain is small in comparison to what the console reads of the cluster.
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		value, err := serve(r)
-		status := http.StatusOK
-		var text []byte
-		if err == nil {
-			text, err = json.Marshal(value)
-		}
-		if err != nil {
-			status = statusOf(err)
-			// A map of texts has a JSON form.
-			text, _ = json.Marshal(map[string]string{"error": err.Error()})
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		// A failed write ends the connection.
-		_, _ = w.Write(text)
-	})
-}
-
-// maxBody limits the body of a request, in bytes.
-const maxBody = 4 << 20
-
-func statusOf(err error) int {
-	if p, ok := errors.AsType[problem](err); ok {
-		return p.status
+// api returns the handler of the endpoints.
+func (c *Console) api() http.Handler {
+	mux := http.NewServeMux()
+	for _, e := range c.endpoints() {
+		mux.Handle(e.Method+" /api/"+e.Name, e.handler)
 	}
-	if apierrors.IsForbidden(err) {
-		return http.StatusForbidden
-	}
-	return http.StatusInternalServerError
+	mux.HandleFunc("GET /api/updates", c.serveUpdates)
+	return mux
 }
 
 // Refresh reads the cluster again, and decides its objects.
 func (c *Console) Refresh(ctx context.Context) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	s, err := c.read(ctx)
-	if err == nil {
-		// A view returns the error again.
-		_, _ = s.fleet(ctx)
+	c.mu.Unlock()
+	if err != nil {
+		return err
 	}
-	return err
+	// A view returns the error again.
+	_, _ = s.fleet(ctx)
+	c.updates.announce(s)
+	return nil
 }
 
 // read reads the cluster. The caller holds mu.
@@ -172,7 +134,10 @@ func (c *Console) read(ctx context.Context) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.latest = newState(reading)
+	if c.replaced != nil {
+		close(c.replaced)
+	}
+	c.latest, c.replaced = newState(reading), make(chan struct{})
 	return c.latest, nil
 }
 
@@ -195,12 +160,12 @@ func (c *Console) approvals(p *placementv1.PlacementPolicy) []Approval {
 	return out
 }
 
-// refreshed is the response of /api/refresh.
+// refreshed is the response of /api/refresh, and an update of /api/updates: the time of the newest reading.
 type refreshed struct {
 	ReadAt time.Time `json:"readAt"`
 }
 
-func (c *Console) refresh(r *http.Request) (refreshed, error) {
+func (c *Console) refresh(r *http.Request, _ struct{}) (refreshed, error) {
 	if err := c.Refresh(r.Context()); err != nil {
 		return refreshed{}, err
 	}

@@ -19,6 +19,9 @@ limitations under the License.
 //
 //	browser ─► Guard: token, cookie, Host, Origin ─► Console ─► fleet, explain, whatif ─► Simulation of one reading of the cluster
 //
-// The pages are in the folder assets, and the binary contains them. They show what the endpoints below /api/ return as JSON, and decide
-// nothing. All views show one reading of the cluster, until the user reads it again.
+// The pages are in the folder web of the repository. `make console` builds them into the folder assets, which the binary contains. They
+// show what the endpoints below /api/ return as JSON, and decide nothing. All views show one reading of the cluster, until the user reads
+// it again, or until it changes while a page follows it.
+//
+// Users serves several users in place of a Guard, each with the rights of the own token.
 package console

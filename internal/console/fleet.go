@@ -18,6 +18,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/fleet"
@@ -34,6 +36,8 @@ import (
 type fleetView struct {
 	Source string    `json:"source"`
 	ReadAt time.Time `json:"readAt"`
+	// Live reports whether the console follows the changes of the cluster.
+	Live bool `json:"live"`
 	// Objects is the number of objects that policies place, and States how many of them are in each state.
 	Objects int                 `json:"objects"`
 	States  map[fleet.State]int `json:"states"`
@@ -65,6 +69,7 @@ func (c *Console) fleet(r *http.Request) (*fleetView, error) {
 	}
 	table := f.Table(fleet.ByCluster)
 	out := &fleetView{Source: s.Source, ReadAt: s.at, States: f.States(fleet.ByCluster), Places: []place{}, Notes: append([]string{}, f.Notes...)}
+	_, out.Live = s.Cluster.(follower)
 	for _, n := range out.States {
 		out.Objects += n
 	}
@@ -145,7 +150,7 @@ func (c *Console) objects(r *http.Request) (*objectsView, error) {
 	return out, nil
 }
 
-// clusterView is the response of /api/cluster: the objects of the inventories that represent a cluster.
+// clusterView is the response of /api/cluster: the objects of the inventories that represent a cluster, or a node.
 type clusterView struct {
 	Inventory []inventoryObject `json:"inventory"`
 }
@@ -157,12 +162,18 @@ type inventoryObject struct {
 	Namespace string            `json:"namespace,omitempty"`
 	Name      string            `json:"name"`
 	Labels    map[string]string `json:"labels"`
+	// Unschedulable reports whether it is a node that is cordoned; nil for other objects.
+	Unschedulable *bool `json:"unschedulable,omitempty"`
 }
 
+// cluster returns the objects that represent a cluster, or the node of that name. The parameters are name, or node.
 func (c *Console) cluster(r *http.Request) (*clusterView, error) {
 	s, err := c.current(r)
 	if err != nil {
 		return nil, err
+	}
+	if node := r.URL.Query().Get("node"); node != "" {
+		return s.node(r.Context(), node)
 	}
 	catalog, name := s.cached.Catalog(), r.URL.Query().Get("name")
 	served := func(resource schema.GroupVersionResource) bool {
@@ -181,9 +192,26 @@ func (c *Console) cluster(r *http.Request) (*clusterView, error) {
 		}
 		for _, obj := range objects {
 			if document, ok := catalog.Inventories().Cluster(inventory, obj.Object); ok && document["name"] == name {
-				out.Inventory = append(out.Inventory, inventoryObject{inventory.GroupResource().String(), obj.GetNamespace(), obj.GetName(), obj.GetLabels()})
+				out.Inventory = append(out.Inventory, inventoryObject{
+					Resource: inventory.GroupResource().String(), Namespace: obj.GetNamespace(), Name: obj.GetName(), Labels: obj.GetLabels(),
+				})
 			}
 		}
 	}
 	return out, nil
+}
+
+// node returns a node as the object that represents itself.
+func (s *state) node(ctx context.Context, name string) (*clusterView, error) {
+	obj, err := s.cached.Get(ctx, nodeResource, "", name)
+	if err != nil {
+		return nil, err
+	}
+	if obj == nil {
+		return nil, problem{http.StatusNotFound, "there is no node " + name}
+	}
+	unschedulable, _, _ := unstructured.NestedBool(obj.Object, "spec", "unschedulable")
+	return &clusterView{[]inventoryObject{{
+		Resource: nodeResource.GroupResource().String(), Name: name, Labels: obj.GetLabels(), Unschedulable: &unschedulable,
+	}}}, nil
 }

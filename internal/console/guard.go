@@ -85,7 +85,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		case !g.sameOrigin(r):
 			http.Error(w, "This request comes from another page. The console answers only its own pages.", http.StatusForbidden)
 		case !safe(r):
-			http.Error(w, "The console is read-only: it has only GET, and POST of JSON to the endpoints that compute something.", http.StatusMethodNotAllowed)
+			http.Error(w, readOnly, http.StatusMethodNotAllowed)
 		case r.URL.Path == "/" && r.URL.Query().Has(tokenParameter):
 			g.exchange(w, r)
 		case !g.knows(r):
@@ -108,6 +108,9 @@ func (g *Guard) sameOrigin(r *http.Request) bool {
 	}
 	return r.Method == http.MethodGet && r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
+
+// readOnly is the error for other methods.
+const readOnly = "The console is read-only: it has only GET, and POST of JSON to the endpoints that compute something."
 
 // safe reports whether a request has a method that the console serves. JSON is a type that no form of another page can send.
 func safe(r *http.Request) bool {

@@ -21,6 +21,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -130,7 +131,7 @@ func (s *state) describe(r *http.Request, policies []policyView) error {
 	return nil
 }
 
-// manifestView is the response of /api/policy.
+// manifestView is the response of /api/policy and /api/manifest.
 type manifestView struct {
 	Manifest string `json:"manifest"`
 }
@@ -145,16 +146,38 @@ func (c *Console) policy(r *http.Request) (*manifestView, error) {
 	if err != nil {
 		return nil, err
 	}
-	authored := &placementv1.PlacementPolicy{Spec: p.Spec}
-	authored.APIVersion, authored.Kind = placementv1.GroupVersion.String(), "PlacementPolicy"
-	authored.ObjectMeta = metav1.ObjectMeta{Name: p.Name, Labels: p.Labels}
+	text, err := c.config.Manifest(authored(p))
+	return &manifestView{text}, err
+}
+
+// authored returns a policy as its author would write it.
+func authored(p *placementv1.PlacementPolicy) *placementv1.PlacementPolicy {
+	out := &placementv1.PlacementPolicy{Spec: p.Spec}
+	out.APIVersion, out.Kind = placementv1.GroupVersion.String(), "PlacementPolicy"
+	out.ObjectMeta = metav1.ObjectMeta{Name: p.Name, Labels: p.Labels}
 	for key, value := range p.Annotations {
 		if key != corev1.LastAppliedConfigAnnotation {
-			metav1.SetMetaDataAnnotation(&authored.ObjectMeta, key, value)
+			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
 		}
 	}
-	text, err := c.config.Manifest(authored)
-	return &manifestView{text}, err
+	return out
+}
+
+// manifest returns the manifest of the object that the parameters resource, such as scopedquotas.placement.berth.dev, namespace, and name
+// identify.
+func (c *Console) manifest(r *http.Request) (*manifestView, error) {
+	s, err := c.current(r)
+	if err != nil {
+		return nil, err
+	}
+	content, err := s.content(r)
+	if err != nil {
+		return nil, err
+	}
+	content = plainObject(content)
+	delete(content.Object, "status")
+	text, err := yaml.Marshal(content.Object)
+	return &manifestView{string(text)}, err
 }
 
 // policy returns the policy that the parameter name of a request names.

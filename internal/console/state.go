@@ -31,16 +31,23 @@ type state struct {
 	*Reading
 	at     time.Time
 	cached *simulation.Cached
+	// changes is the number of changes of a cluster that the console follows, before this reading.
+	changes int
 
 	simulated once[*simulation.Simulation]
 	decided   once[*fleet.Fleet]
 	tried     once[*whatif.Session]
+	named     once[*valuesView]
 	// asking is held while the session is in use, which answers one question after the other.
 	asking sync.Mutex
 }
 
 func newState(r *Reading) *state {
-	return &state{Reading: r, at: time.Now(), cached: simulation.NewCached(r.Cluster)}
+	s := &state{Reading: r, at: time.Now(), cached: simulation.NewCached(r.Cluster)}
+	if cluster, ok := r.Cluster.(follower); ok {
+		s.changes, _ = cluster.Changes()
+	}
+	return s
 }
 
 // once is a value that is computed once.
@@ -77,7 +84,7 @@ func (s *state) fleet(ctx context.Context) (*fleet.Fleet, error) {
 // session returns the session that answers what changes would do.
 func (s *state) session(ctx context.Context) (*whatif.Session, error) {
 	return s.tried.get(ctx, func(ctx context.Context) (*whatif.Session, error) {
-		session, err := whatif.NewSession(ctx, s.cached, s.Options)
+		session, err := whatif.NewPartialSession(ctx, s.cached, s.Options)
 		if err != nil {
 			return nil, err
 		}

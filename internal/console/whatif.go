@@ -18,10 +18,14 @@ package console
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/whatif"
@@ -45,28 +49,26 @@ type whatifView struct {
 	Total  int            `json:"total"`
 	Moves  int            `json:"moves"`
 	Flows  []Flow         `json:"flows"`
+	// Notes say what is missing because the user may not read it.
+	Notes []string `json:"notes"`
 	// Commands predict the same, and then make the changes.
 	Commands []string `json:"commands"`
 	// Milliseconds is the time that the answer took.
 	Milliseconds int64 `json:"milliseconds"`
 }
 
-func (c *Console) whatif(r *http.Request) (*whatifView, error) {
+func (c *Console) whatif(r *http.Request, asked changes) (*whatifView, error) {
 	started := time.Now()
-	var asked changes
-	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
-		return nil, problem{http.StatusBadRequest, "the request is no JSON: " + err.Error()}
-	}
 	s, err := c.current(r)
 	if err != nil {
 		return nil, err
 	}
-	out := &whatifView{Mistakes: []Mistake{}, Flows: []Flow{}, Commands: []string{}}
+	out := &whatifView{Mistakes: []Mistake{}, Flows: []Flow{}, Notes: []string{}, Commands: []string{}}
 	parsed, err := c.parse(r, s, asked, out)
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(out.Mistakes, func(m Mistake) bool { return m.fatal }) {
+	if !out.fatal() {
 		out.Commands = commandsFor(asked, parsed)
 		if err := s.answer(r, parsed, out); err != nil {
 			return nil, err
@@ -74,6 +76,11 @@ func (c *Console) whatif(r *http.Request) (*whatifView, error) {
 	}
 	out.Milliseconds = time.Since(started).Milliseconds()
 	return out, nil
+}
+
+// fatal reports whether the mistakes leave nothing to try.
+func (v *whatifView) fatal() bool {
+	return slices.ContainsFunc(v.Mistakes, func(m Mistake) bool { return m.fatal })
 }
 
 // parse returns the changes of a request, and adds their mistakes to the response.
@@ -120,22 +127,22 @@ func (c *Console) parse(r *http.Request, s *state, asked changes, out *whatifVie
 
 // answer adds what the changes would do to the response.
 func (s *state) answer(r *http.Request, parsed whatif.Changes, out *whatifView) error {
-	session, err := s.session(r.Context())
-	if err != nil {
-		return err
-	}
-	s.asking.Lock()
-	defer s.asking.Unlock()
-	if err := r.Context().Err(); err != nil {
-		// The user has changed the text meanwhile.
-		return err
-	}
-	report, err := session.WhatIf(r.Context(), parsed)
-	if err != nil {
+	report, err := s.report(r, parsed)
+	switch {
+	case apierrors.IsForbidden(err):
+		// The mistakes are known without it.
+		out.Notes = append(out.Notes, "What the change would do is not known: "+err.Error())
+		return nil
+	case errors.As(err, new(impossible)):
 		if !slices.ContainsFunc(out.Mistakes, func(m Mistake) bool { return m.Error }) {
 			out.Mistakes = append(out.Mistakes, Mistake{Error: true, Message: err.Error()})
 		}
 		return nil
+	case err != nil:
+		return err
+	}
+	for _, missing := range report.Missing {
+		out.Notes = append(out.Notes, fmt.Sprintf("You may not list %s, so they are missing: ask for the right to list them.", missing))
 	}
 	out.Total, out.Moves = len(report.Objects), report.Moves()
 	values := make([][]whatif.Value, len(report.Objects))
@@ -146,6 +153,28 @@ func (s *state) answer(r *http.Request, parsed whatif.Changes, out *whatifView) 
 	report.Objects = report.Objects[:min(len(report.Objects), maxObjects)]
 	out.Report = report
 	return nil
+}
+
+// impossible is why changes can't be made.
+type impossible struct{ error }
+
+// report returns what the changes would do.
+func (s *state) report(r *http.Request, parsed whatif.Changes) (*whatif.Report, error) {
+	session, err := s.session(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	if err := r.Context().Err(); err != nil {
+		// The user has changed the text meanwhile.
+		return nil, err
+	}
+	report, err := session.WhatIf(r.Context(), parsed)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, impossible{err}
+	}
+	return report, err
 }
 
 // commandsFor returns the commands that predict what changes do, and that then make them.

@@ -36,6 +36,7 @@ type answer struct {
 	Total, Moves int
 	Flows        []console.Flow
 	Commands     []string
+	Notes        []string
 }
 
 // onlyGold is another version of the policy gold.

@@ -20,6 +20,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/berth-dev/berth/internal/explain"
 	"github.com/berth-dev/berth/internal/fleet"
 	"github.com/berth-dev/berth/internal/simulation"
@@ -69,23 +71,29 @@ func (c *Console) workload(r *http.Request) (*workloadView, error) {
 
 // object returns the object that the parameters of a request name.
 func (s *state) object(r *http.Request) (simulation.Object, *simulation.Simulation, error) {
-	query := r.URL.Query()
 	simulated, err := s.simulation(r.Context())
 	if err != nil {
 		return simulation.Object{}, nil, err
 	}
-	found, err := simulation.FindType(s.cached.Catalog(), query.Get("resource"))
-	if err != nil {
-		return simulation.Object{}, nil, problem{http.StatusNotFound, err.Error()}
-	}
-	content, err := s.cached.Get(r.Context(), found.GroupVersionResource, query.Get("namespace"), query.Get("name"))
+	content, err := s.content(r)
 	if err != nil {
 		return simulation.Object{}, nil, err
 	}
-	if content == nil {
-		text := fmt.Sprintf("there is no object %q of %s in the namespace %q", query.Get("name"), found.GroupResource(), query.Get("namespace"))
-		return simulation.Object{}, nil, problem{http.StatusNotFound, text + ": it may be deleted, so read the cluster again"}
-	}
 	object, err := simulated.NewObject(content, true)
 	return object, simulated, err
+}
+
+// content returns the object that the parameters of a request name.
+func (s *state) content(r *http.Request) (*unstructured.Unstructured, error) {
+	query := r.URL.Query()
+	found, err := simulation.FindType(s.cached.Catalog(), query.Get("resource"))
+	if err != nil {
+		return nil, problem{http.StatusNotFound, err.Error()}
+	}
+	content, err := s.cached.Get(r.Context(), found.GroupVersionResource, query.Get("namespace"), query.Get("name"))
+	if err == nil && content == nil {
+		text := fmt.Sprintf("there is no object %q of %s in the namespace %q", query.Get("name"), found.GroupResource(), query.Get("namespace"))
+		err = problem{http.StatusNotFound, text + ": it may be deleted, so read the cluster again"}
+	}
+	return content, err
 }

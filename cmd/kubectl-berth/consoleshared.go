@@ -1,0 +1,182 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"os"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/berth-dev/berth/internal/console"
+	"github.com/berth-dev/berth/internal/decisionlog"
+)
+
+// runShared serves the console to several users until the context ends.
+func (o *consoleOptions) runShared(ctx context.Context) error {
+	switch {
+	case len(o.from) > 0, len(o.logs) > 0:
+		return errors.New("--listen shows each user what they may read of the cluster: leave out --from and --log, which have no rights")
+	case (o.certificate == "") != (o.key == ""):
+		return errors.New("--serving-certificate and --serving-key need each other")
+	}
+	config, err := o.flags.ToRESTConfig()
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	certificates, err := o.certificates()
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	p := newPrinter(o.Out)
+	p.line("Berth's console listens at %s. It reads the cluster with the bearer token of each request.", listener.Addr())
+	if p.err != nil {
+		return errors.Join(p.err, listener.Close())
+	}
+	users := console.NewUsers(func(c *console.Credentials) console.User { return o.user(config, c) })
+	server := newServer(ctx, users.Handler())
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificates}
+	return serveUntil(ctx, server, func() error { return server.ServeTLS(listener, "", "") })
+}
+
+// user returns what the console needs for a user with credentials. config leads to the API server.
+func (o *consoleOptions) user(config *rest.Config, credentials *console.Credentials) console.User {
+	// The credentials of the kubeconfig are not those of the user.
+	own := rest.AnonymousClientConfig(config)
+	own.Wrap(credentials.Wrap)
+	out := console.User{Config: o.console()}
+	out.Read = func(ctx context.Context) (*console.Reading, error) {
+		options, inventories, err := o.settings()
+		if err != nil {
+			return nil, err
+		}
+		live, err := o.live(ctx, own, inventories, &options)
+		if err != nil {
+			return nil, err
+		}
+		return liveReading(live, options, own.Host), nil
+	}
+	out.Verify = func(ctx context.Context) error {
+		client, err := kubernetes.NewForConfig(own)
+		if err != nil {
+			return err
+		}
+		_, err = client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+			// The API server knows the user, and does not serve the review.
+			return nil
+		}
+		return err
+	}
+	return out
+}
+
+// certificates returns what finds the certificate of the server: that of the files, which may be renewed, or one that the command signs.
+func (o *consoleOptions) certificates() (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+	if o.certificate != "" {
+		return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(o.certificate, o.key)
+			return &pair, err
+		}, nil
+	}
+	host, _, err := net.SplitHostPort(o.listen)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	if host == "" {
+		host = "berth-console"
+	}
+	certificate, key, err := certutil.GenerateSelfSignedCertKey(host, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }, err
+}
+
+// logFiles are files with the log of decisions. It implements console.Log.
+type logFiles []string
+
+// Version returns the sizes and times of the files.
+func (l logFiles) Version() (string, error) {
+	var out strings.Builder
+	for _, name := range l {
+		info, err := os.Stat(name)
+		if err != nil {
+			return "", fmt.Errorf("--log: %w", err)
+		}
+		fmt.Fprintf(&out, "%d %d ", info.Size(), info.ModTime().UnixNano())
+	}
+	return out.String(), nil
+}
+
+// Entries returns the decisions in the files, one file after the other.
+func (l logFiles) Entries() iter.Seq2[decisionlog.Entry, error] {
+	return func(yield func(decisionlog.Entry, error) bool) {
+		for _, name := range l {
+			goOn := true
+			err := readLog(name, nil, func(e decisionlog.Entry) bool {
+				goOn = yield(e, nil)
+				return goOn
+			})
+			if err != nil {
+				goOn = yield(decisionlog.Entry{}, fmt.Errorf("--log %s: %w", name, err)) && goOn
+			}
+			if !goOn {
+				return
+			}
+		}
+	}
+}
+
+// readLog calls f with each decision in a file, or in what - stands for, until it returns false.
+func readLog(file string, standardInput io.Reader, f func(decisionlog.Entry) bool) error {
+	in := standardInput
+	if file != "-" || in == nil {
+		opened, err := os.Open(file)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = opened.Close() }()
+		in = opened
+	}
+	for entry, err := range decisionlog.Read(in) {
+		if err != nil {
+			return err
+		}
+		if !f(entry) {
+			return nil
+		}
+	}
+	return nil
+}

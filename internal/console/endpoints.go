@@ -1,0 +1,155 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/berth-dev/berth/config/schema"
+	"github.com/berth-dev/berth/internal/decisionlog"
+	"github.com/berth-dev/berth/internal/fleet"
+	"github.com/berth-dev/berth/internal/whatif"
+)
+
+// Endpoint is what the pages can request.
+type Endpoint struct {
+	// Method is GET or POST, and Name is the path below api/.
+	Method, Name string
+	// Request is the type of the body of a request; nil if it has none. Response is that of the response.
+	Request, Response reflect.Type
+
+	handler http.Handler
+}
+
+// Endpoints returns all endpoints, from which hack/consoletypes writes the types of the pages.
+func Endpoints() []Endpoint { return New(Config{}).endpoints() }
+
+// Values returns the values that a type of the responses has, if it has only some.
+func Values() map[reflect.Type][]string {
+	return map[reflect.Type][]string{
+		reflect.TypeFor[fleet.State]():        texts(fleet.States()),
+		reflect.TypeFor[fleet.Change]():       texts([]fleet.Change{fleet.Arriving, fleet.Leaving}),
+		reflect.TypeFor[whatif.Transition]():  texts(whatif.Transitions()),
+		reflect.TypeFor[decisionlog.Action](): texts([]decisionlog.Action{decisionlog.Created, decisionlog.Updated, decisionlog.Patched, decisionlog.Evicted}),
+	}
+}
+
+// schemaOfPolicies returns the JSON Schema of policies, by which the editor completes fields.
+func schemaOfPolicies(*http.Request) (json.RawMessage, error) { return schema.PlacementPolicies, nil }
+
+func texts[T ~string](values []T) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = string(v)
+	}
+	return out
+}
+
+func (c *Console) endpoints() []Endpoint {
+	return []Endpoint{
+		get("fleet", c.fleet),
+		get("objects", c.objects),
+		get("cluster", c.cluster),
+		get("workload", c.workload),
+		get("policies", c.policies),
+		get("policy", c.policy),
+		get("manifest", c.manifest),
+		get("plan", c.plan),
+		get("quotas", c.quotas),
+		get("history", c.history),
+		get("values", c.values),
+		get("schema", schemaOfPolicies),
+		post("whatif", c.whatif),
+		post("testcase", c.testCase),
+		post("refresh", c.refresh),
+	}
+}
+
+// get returns an endpoint that only reads.
+func get[Response any](name string, serve func(*http.Request) (Response, error)) Endpoint {
+	return Endpoint{Method: http.MethodGet, Name: name, Response: reflect.TypeFor[Response](), handler: answering(serve)}
+}
+
+// post returns an endpoint that computes something from the body of a request.
+func post[Request, Response any](name string, serve func(*http.Request, Request) (Response, error)) Endpoint {
+	handler := answering(func(r *http.Request) (out Response, err error) {
+		var body Request
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			return out, problem{http.StatusBadRequest, "the request is no JSON: " + err.Error()}
+		}
+		return serve(r, body)
+	})
+	return Endpoint{Method: http.MethodPost, Name: name, Request: reflect.TypeFor[Request](), Response: reflect.TypeFor[Response](), handler: handler}
+}
+
+// problem is an error with the status of its response.
+type problem struct {
+	status int
+	text   string
+}
+
+func (p problem) Error() string { return p.text }
+
+// answering returns the handler that writes what a function returns as JSON.
+func answering[T any](serve func(r *http.Request) (T, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// What policies and objects contain is small in comparison to what the console reads of the cluster.
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		value, err := serve(r)
+		var text []byte
+		if err == nil {
+			text, err = json.Marshal(value)
+		}
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		// A failed write ends the connection.
+		_, _ = w.Write(text)
+	})
+}
+
+// writeError writes an error as a response.
+func writeError(w http.ResponseWriter, err error) {
+	// A map of texts has a JSON form.
+	text, _ := json.Marshal(map[string]string{"error": err.Error()})
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(statusOf(err))
+	_, _ = w.Write(text)
+}
+
+// maxBody limits the body of a request, in bytes.
+const maxBody = 4 << 20
+
+func statusOf(err error) int {
+	if p, ok := errors.AsType[problem](err); ok {
+		return p.status
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		return http.StatusForbidden
+	case apierrors.IsUnauthorized(err):
+		return http.StatusUnauthorized
+	}
+	return http.StatusInternalServerError
+}

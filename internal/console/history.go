@@ -1,0 +1,232 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/decisionlog"
+)
+
+// Log is the log of decisions.
+type Log interface {
+	// Version returns a text that changes when the log does.
+	Version() (string, error)
+	// Entries returns the decisions.
+	Entries() iter.Seq2[decisionlog.Entry, error]
+}
+
+// maxDecisions is the number of decisions that the console keeps of a log: the newest ones.
+const maxDecisions = 20_000
+
+// log keeps the newest decisions of a Log. It is safe for concurrent use.
+type log struct {
+	mu      sync.Mutex
+	read    bool
+	version string
+	entries []decisionlog.Entry
+	// dropped is the number of decisions that are too old to be kept.
+	dropped int
+}
+
+// newest returns the decisions, the newest first, and the number of those that are not kept. It reads the log if it has changed.
+func (l *log) newest(from Log) ([]decisionlog.Entry, int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	version, err := from.Version()
+	if err != nil || l.read && version == l.version {
+		return l.entries, l.dropped, err
+	}
+	var entries []decisionlog.Entry
+	dropped := 0
+	keep := func() {
+		slices.SortStableFunc(entries, func(a, b decisionlog.Entry) int { return b.Time.Compare(a.Time) })
+		if n := len(entries) - maxDecisions; n > 0 {
+			entries, dropped = slices.Clip(slices.Clone(entries[:maxDecisions])), dropped+n
+		}
+	}
+	for entry, err := range from.Entries() {
+		if err != nil {
+			return nil, 0, err
+		}
+		if entries = append(entries, entry); len(entries) >= 2*maxDecisions {
+			keep()
+		}
+	}
+	keep()
+	l.read, l.version, l.entries, l.dropped = true, version, entries, dropped
+	return entries, dropped, nil
+}
+
+// historyView is the response of /api/history.
+type historyView struct {
+	// Log reports whether there is a log of decisions. Without one, there are only the events of policies.
+	Log bool `json:"log"`
+	// Total is the number of decisions in the log that meet the parameters, and Decisions are some of them, the newest first.
+	Total     int                 `json:"total"`
+	Decisions []decisionlog.Entry `json:"decisions"`
+	// Events are what the status of policies says, the newest first.
+	Events []policyEvent `json:"events"`
+	Notes  []string      `json:"notes"`
+}
+
+// policyEvent is something that happened to a policy.
+type policyEvent struct {
+	Time   metav1.Time `json:"time"`
+	Policy string      `json:"policy"`
+	// Kind is plan, approval, move, or condition.
+	Kind string `json:"kind"`
+	// Text describes the event, and Details are more sentences.
+	Text    string   `json:"text"`
+	Details []string `json:"details"`
+}
+
+// history returns decisions of the log, and events of policies. The parameters are policy, q, which is a part of the namespace and name of
+// an object, resource, such as deployments.apps, namespace, name, offset, and limit.
+func (c *Console) history(r *http.Request) (*historyView, error) {
+	query := r.URL.Query()
+	offset, err := number(r, "offset", 0, maxDecisions)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := number(r, "limit", defaultObjects, maxObjects)
+	if err != nil {
+		return nil, err
+	}
+	out := &historyView{Log: c.config.Log != nil, Decisions: []decisionlog.Entry{}, Events: []policyEvent{}, Notes: []string{}}
+	if c.config.Log != nil {
+		entries, dropped, err := c.logged.newest(c.config.Log)
+		if err != nil {
+			return nil, err
+		}
+		if dropped > 0 {
+			out.Notes = append(out.Notes, fmt.Sprintf("The log has %d older decisions, which are not shown: kubectl berth history reads all of them.", dropped))
+		}
+		policy, part := query.Get("policy"), strings.ToLower(query.Get("q"))
+		for _, e := range entries {
+			if !meets(e, policy, part, query.Get("resource"), query.Get("namespace"), query.Get("name")) {
+				continue
+			}
+			if out.Total++; out.Total > offset && len(out.Decisions) < limit {
+				out.Decisions = append(out.Decisions, e)
+			}
+		}
+	}
+	if query.Get("name") != "" || query.Get("q") != "" {
+		return out, nil
+	}
+	return out, c.addEvents(r, out, query.Get("policy"))
+}
+
+// meets reports whether a decision meets parameters. Empty ones select all decisions.
+func meets(e decisionlog.Entry, policy, part, resource, namespace, name string) bool {
+	o := e.Object
+	named := o.Resource
+	if o.Group != "" {
+		named += "." + o.Group
+	}
+	return (policy == "" || slices.ContainsFunc(e.Policies, func(p decisionlog.Policy) bool { return p.Name == policy })) &&
+		(part == "" || strings.Contains(strings.ToLower(o.Namespace+"/"+o.Name), part)) &&
+		(resource == "" || resource == named) && (name == "" || name == o.Name && namespace == o.Namespace)
+}
+
+// addEvents adds the events of policies, or of one of them.
+func (c *Console) addEvents(r *http.Request, out *historyView, policy string) error {
+	s, err := c.current(r)
+	if err != nil {
+		return err
+	}
+	policies, err := s.cached.Policies(r.Context())
+	if err != nil {
+		if c.config.Log == nil {
+			return err
+		}
+		out.Notes = append(out.Notes, err.Error())
+	}
+	for i := range policies {
+		if policy == "" || policies[i].Name == policy {
+			out.Events = append(out.Events, eventsOf(&policies[i])...)
+		}
+	}
+	slices.SortStableFunc(out.Events, func(a, b policyEvent) int {
+		return cmp.Or(b.Time.Compare(a.Time.Time), strings.Compare(a.Policy, b.Policy))
+	})
+	return nil
+}
+
+// eventsOf returns what the status of a policy says about the past.
+func eventsOf(p *placementv1.PlacementPolicy) []policyEvent {
+	var out []policyEvent
+	add := func(at metav1.Time, kind, text string, details ...string) {
+		if !at.IsZero() {
+			out = append(out, policyEvent{at, p.Name, kind, text, append([]string{}, details...)})
+		}
+	}
+	if plan := p.Status.Plan; plan != nil {
+		add(plan.StartTime, "plan", planText(plan), slices.Concat(plan.Causes, transitionTexts(plan.Transitions))...)
+		if plan.Approval != nil && plan.Approval.Time != nil {
+			add(*plan.Approval.Time, "approval", fmt.Sprintf("%s approved the plan %s", plan.Approval.User, plan.Digest))
+		}
+	}
+	for _, m := range p.Status.Moving {
+		add(m.Since, "move", fmt.Sprintf("%s %s was moved, and does not run in its new clusters yet", m.Resource, strings.TrimPrefix(m.Namespace+"/"+m.Name, "/")))
+	}
+	for _, condition := range p.Status.Conditions {
+		add(condition.LastTransitionTime, "condition", fmt.Sprintf("%s became %s: %s", condition.Type, condition.Status, condition.Reason), condition.Message)
+	}
+	return out
+}
+
+// planReasons are the reasons of plans as text.
+var planReasons = map[placementv1.PlanReason]string{
+	placementv1.PlanPolicyChanged:  "another generation of the policy came into force",
+	placementv1.PlanDataChanged:    "data changed that the policy reads",
+	placementv1.PlanObjectsChanged: "objects or the labels of namespaces changed",
+}
+
+// planText describes a plan.
+func planText(plan *placementv1.RemediationPlan) string {
+	done := int32(0)
+	if plan.Done != nil {
+		done = *plan.Done
+	}
+	return fmt.Sprintf("plan %s because %s: %d of %d objects done", plan.Digest, cmp.Or(plan.Message, planReasons[plan.Reason]), done, plan.Moves)
+}
+
+// transitionTexts describes the changes that a plan makes.
+func transitionTexts(transitions []placementv1.PlanTransition) []string {
+	value := func(text *string) string {
+		if text == nil {
+			return "none"
+		}
+		return *text
+	}
+	var out []string
+	for _, t := range transitions {
+		out = append(out, fmt.Sprintf("%d objects: %s from %s to %s", t.Objects, t.Field, value(t.From), value(t.To)))
+	}
+	return out
+}

@@ -1,0 +1,268 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	corev1 "k8s.io/api/core/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/casetest"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/simulation"
+	"github.com/berth-dev/berth/internal/whatif"
+)
+
+// Limits of an exported test, so that a file is something to read and to keep: of its cases, and of the other objects in it.
+const (
+	maxCases       = 20
+	maxCaseObjects = 2000
+)
+
+// testCaseView is the response of /api/testcase.
+type testCaseView struct {
+	// File is the text of a file for `kubectl berth test`, with the name Name.
+	Name string `json:"name"`
+	File string `json:"file"`
+	// NeedsManifest reports whether the file names the exported YAML of the change, which has to be beside it.
+	NeedsManifest bool `json:"needsManifest"`
+	// Cases is the number of cases in it, and Total that of the objects to which something happens.
+	Cases int `json:"cases"`
+	Total int `json:"total"`
+}
+
+// testCase returns changes as a test: what policies read after the changes, some of the objects to which something happens, and what
+// policies decide of these. The test names the policies that change as the file in which the page exports them.
+func (c *Console) testCase(r *http.Request, asked changes) (*testCaseView, error) {
+	s, err := c.current(r)
+	if err != nil {
+		return nil, err
+	}
+	var checked whatifView
+	parsed, err := c.parse(r, s, asked, &checked)
+	if err != nil {
+		return nil, err
+	}
+	if checked.fatal() {
+		return nil, problem{http.StatusBadRequest, "correct the errors first: " + checked.Mistakes[0].Message}
+	}
+	report, err := s.report(r, parsed)
+	if err != nil {
+		return nil, err
+	}
+	if len(report.Objects) == 0 {
+		return nil, problem{http.StatusBadRequest, "nothing would happen to any object, so that there is nothing to test"}
+	}
+	changed, err := whatif.WithChanges(r.Context(), s.cached, parsed)
+	if err != nil {
+		return nil, err
+	}
+	w := &testWriter{cluster: simulation.NewCached(changed), options: s.Options, file: casetest.File{APIVersion: casetest.APIVersion, Kind: casetest.Kind}}
+	if err := w.addWorld(r.Context(), parsed.Apply); err != nil {
+		return nil, err
+	}
+	if err := w.addCases(r.Context(), selected(report.Objects)); err != nil {
+		return nil, err
+	}
+	text, err := yaml.Marshal(w.file)
+	if err != nil {
+		return nil, err
+	}
+	const comment = "# A test of a change that was tried in the console of Berth: kubectl berth test changes_test.yaml\n"
+	return &testCaseView{
+		Name: "changes" + casetest.Suffix, File: comment + string(text), NeedsManifest: len(w.file.Policies) > 0,
+		Cases: len(w.file.Cases), Total: len(report.Objects),
+	}, nil
+}
+
+// selected returns some objects of a report, of each transition in turn.
+func selected(objects []whatif.Object) []whatif.Object {
+	if len(objects) <= maxCases {
+		return objects
+	}
+	by := map[whatif.Transition][]whatif.Object{}
+	for _, o := range objects {
+		by[o.Transition] = append(by[o.Transition], o)
+	}
+	var out []whatif.Object
+	for i := 0; len(out) < maxCases; i++ {
+		for _, t := range whatif.Transitions() {
+			if i < len(by[t]) && len(out) < maxCases {
+				out = append(out, by[t][i])
+			}
+		}
+	}
+	return out
+}
+
+// testWriter makes a file of cases.
+type testWriter struct {
+	cluster *simulation.Cached
+	options simulation.Options
+	file    casetest.File
+	// world are the objects that exist in all cases, and decided the simulation of them.
+	world   []*unstructured.Unstructured
+	decided *simulation.Simulation
+}
+
+// addWorld adds the policies, and what they read. Policies among the applied objects are in the file of the changes.
+func (w *testWriter) addWorld(ctx context.Context, applied []*unstructured.Unstructured) error {
+	live, err := simulation.New(ctx, w.cluster, w.options)
+	if err != nil {
+		return err
+	}
+	isApplied := func(name string) bool {
+		return slices.ContainsFunc(applied, func(obj *unstructured.Unstructured) bool { return isPolicy(obj) && obj.GetName() == name })
+	}
+	for _, p := range live.Policies() {
+		object, err := policyObject(p.Object)
+		if err != nil {
+			return err
+		}
+		w.world = append(w.world, object)
+		if isApplied(p.Name) {
+			w.file.Policies = []string{manifestFile}
+		} else {
+			w.file.Objects = append(w.file.Objects, casetest.Object{Content: object.Object})
+		}
+	}
+	for _, resource := range readBy(live) {
+		objects, err := w.cluster.List(ctx, resource, nil)
+		if err != nil {
+			return err
+		}
+		for _, obj := range objects {
+			w.world = append(w.world, plainObject(obj))
+			w.file.Objects = append(w.file.Objects, casetest.Object{Content: plainObject(obj).Object})
+		}
+		if len(w.world) > maxCaseObjects {
+			return problem{http.StatusBadRequest, fmt.Sprintf("policies read more than %d objects, which is too much for a test: record the cluster with "+
+				"kubectl berth snapshot, and try the change with kubectl berth whatif --from", maxCaseObjects)}
+		}
+	}
+	static, err := simulation.NewStatic(simulation.KubernetesDiscovery(), w.cluster.Catalog().Inventories(), w.world...)
+	if err != nil {
+		return err
+	}
+	options := w.options
+	// A test has no key.
+	options.Keyring = nil
+	w.decided, err = simulation.New(ctx, static, options)
+	return err
+}
+
+// readBy returns the types that policies read, sorted.
+func readBy(s *simulation.Simulation) []schema.GroupVersionResource {
+	var out []policy.Resource
+	var namespaces bool
+	for _, p := range s.Policies() {
+		out = append(out, p.Resources()...)
+		namespaces = namespaces || p.NeedsNamespaces()
+		for _, v := range p.Versions() {
+			if v.Binding == nil {
+				continue
+			}
+			for resource := range v.Binding.PredicateReads {
+				out = append(out, policy.Resource{GroupVersionResource: resource})
+			}
+		}
+	}
+	types := map[schema.GroupVersionResource]bool{}
+	for _, resource := range out {
+		types[resource.GroupVersionResource] = true
+	}
+	if namespaces {
+		types[corev1.SchemeGroupVersion.WithResource("namespaces")] = true
+	}
+	return slices.SortedFunc(maps.Keys(types), func(a, b schema.GroupVersionResource) int { return cmp.Compare(a.String(), b.String()) })
+}
+
+// addCases adds a case for each object.
+func (w *testWriter) addCases(ctx context.Context, objects []whatif.Object) error {
+	for _, o := range objects {
+		found, err := simulation.FindType(w.cluster.Catalog(), o.Resource)
+		if err != nil {
+			return err
+		}
+		content, err := w.cluster.Get(ctx, found.GroupVersionResource, o.Namespace, o.Name)
+		if err != nil {
+			return err
+		}
+		if content == nil {
+			// The changes delete it.
+			continue
+		}
+		decided, err := w.decided.NewObject(plainObject(content), true)
+		if err != nil {
+			return err
+		}
+		if o.Transition == whatif.Pending {
+			// Remediation leaves the object as it is. A new object gets the values that are decided.
+			if decided.Content, err = w.decided.Requested(ctx, decided); err != nil {
+				return err
+			}
+			decided.Exists = false
+		}
+		expected, err := casetest.ExpectationOf(ctx, w.decided, decided)
+		if err != nil {
+			return err
+		}
+		w.file.Cases = append(w.file.Cases, casetest.Case{
+			Name:   strings.TrimSpace(fmt.Sprintf("%s %s is %s", o.Kind, strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), strings.ToLower(string(o.Transition)))),
+			Object: casetest.Object{Content: decided.Content.Object}, Exists: decided.Exists, Expect: expected,
+		})
+	}
+	return nil
+}
+
+func isPolicy(obj *unstructured.Unstructured) bool {
+	return obj.GroupVersionKind() == placementv1.GroupVersion.WithKind("PlacementPolicy")
+}
+
+// policyObject returns a policy without its status.
+func policyObject(p *placementv1.PlacementPolicy) (*unstructured.Unstructured, error) {
+	text, err := yaml.Marshal(authored(p))
+	if err != nil {
+		return nil, err
+	}
+	out := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &out.Object); err != nil {
+		return nil, err
+	}
+	return plainObject(out), nil
+}
+
+// plainObject returns an object without what the API server adds to each object.
+func plainObject(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	out := obj.DeepCopy()
+	for _, name := range []string{"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"} {
+		unstructured.RemoveNestedField(out.Object, "metadata", name)
+	}
+	unstructured.RemoveNestedField(out.Object, "metadata", "annotations", corev1.LastAppliedConfigAnnotation)
+	return out
+}

@@ -1,0 +1,206 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// follower is a cluster that follows its changes, such as simulation.Watched.
+type follower interface {
+	// Follow follows the changes until the context ends.
+	Follow(ctx context.Context)
+	// Changes returns the number of changes so far, and a channel that is closed at the next one.
+	Changes() (n int, next <-chan struct{})
+}
+
+// The pauses between readings while pages follow the cluster: at least minPause, and so long that computing takes at most a part of the
+// time.
+const (
+	minPause    = 2 * time.Second
+	pauseFactor = 5
+)
+
+// heartbeat is how often a page gets a line without content, so that proxies keep the connection.
+const heartbeat = 20 * time.Second
+
+// updates tells pages of new readings. Each page has room for one update, since only the newest one counts. It is safe for concurrent use.
+type updates struct {
+	mu    sync.Mutex
+	pages map[chan *state]bool
+	// stop ends following; nil if no page follows.
+	stop context.CancelFunc
+}
+
+func newUpdates() *updates { return &updates{pages: map[chan *state]bool{}} }
+
+// announce tells all pages of a reading.
+func (u *updates) announce(s *state) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for page := range u.pages {
+		select {
+		case <-page:
+		default:
+		}
+		page <- s
+	}
+}
+
+// join adds a page. The first page starts following.
+func (u *updates) join(page chan *state, follow func(context.Context)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.pages[page] = true
+	if u.stop == nil {
+		var ctx context.Context
+		ctx, u.stop = context.WithCancel(context.Background())
+		go follow(ctx)
+	}
+}
+
+// leave removes a page. The last one ends following.
+func (u *updates) leave(page chan *state) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.pages, page)
+	if len(u.pages) == 0 {
+		u.stop()
+		u.stop = nil
+	}
+}
+
+// serveUpdates sends the time of each new reading to a page, as server-sent events, until the page closes the connection. While a page is
+// connected, the console follows the changes of the cluster.
+func (c *Console) serveUpdates(w http.ResponseWriter, r *http.Request) {
+	if _, err := c.current(r); err != nil {
+		writeError(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	// Proxies such as nginx otherwise wait for more.
+	w.Header().Set("X-Accel-Buffering", "no")
+	stream := http.NewResponseController(w)
+	send := func(text string) bool {
+		_, err := fmt.Fprint(w, text)
+		return err == nil && stream.Flush() == nil
+	}
+	if !send(": connected\n\n") {
+		return
+	}
+	page := make(chan *state, 1)
+	c.updates.join(page, c.follow)
+	defer c.updates.leave(page)
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for sent := true; sent; {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-beat.C:
+			sent = send(": still connected\n\n")
+		case s := <-page:
+			// A time has a JSON form.
+			text, _ := json.Marshal(refreshed{s.at})
+			sent = send(fmt.Sprintf("data: %s\n\n", text))
+		}
+	}
+}
+
+// follow makes a new reading when the cluster has changed, until the context ends.
+func (c *Console) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		c.mu.Lock()
+		s, replaced := c.latest, c.replaced
+		c.mu.Unlock()
+		cluster, ok := s.Cluster.(follower)
+		if !ok {
+			// The user may read the files again.
+			await[struct{}](ctx, replaced, nil)
+			continue
+		}
+		following, stop := context.WithCancel(ctx)
+		cluster.Follow(following)
+		c.followCluster(following, s, cluster, replaced)
+		stop()
+	}
+}
+
+// followCluster makes new readings of a cluster until the context ends, or the user replaces the reading by one of another cluster.
+func (c *Console) followCluster(ctx context.Context, s *state, cluster follower, replaced <-chan struct{}) {
+	pause := minPause
+	for {
+		changes, next := cluster.Changes()
+		for changes == s.changes {
+			if !await(ctx, replaced, next) {
+				return
+			}
+			changes, next = cluster.Changes()
+		}
+		timer := time.NewTimer(pause)
+		again := await(ctx, replaced, timer.C)
+		timer.Stop()
+		if !again {
+			return
+		}
+		started := time.Now()
+		again, s = c.readChanges(ctx, s)
+		if !again {
+			return
+		}
+		pause = max(minPause, pauseFactor*time.Since(started))
+	}
+}
+
+// await waits for an event. It reports false if the context ended before, or if the channel end was closed.
+func await[T any](ctx context.Context, end <-chan struct{}, event <-chan T) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-end:
+		return false
+	case <-event:
+		return true
+	}
+}
+
+// readChanges makes a new reading of the cluster of the last one, which has followed its changes. It returns the last one if the cluster
+// can't be read. It reports false if the context has ended, or if the user has replaced the reading meanwhile.
+func (c *Console) readChanges(ctx context.Context, last *state) (bool, *state) {
+	s := newState(last.Reading)
+	// Without the rights for the fleet, other views show more than before.
+	if _, err := s.fleet(ctx); ctx.Err() != nil || err != nil && !apierrors.IsForbidden(err) {
+		return ctx.Err() == nil, last
+	}
+	c.mu.Lock()
+	current := c.latest == last
+	if current {
+		c.latest = s
+	}
+	c.mu.Unlock()
+	if current {
+		c.updates.announce(s)
+	}
+	return current, s
+}

@@ -1,0 +1,191 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/simulation"
+)
+
+// valuesView is the response of /api/values: what the cluster has that a policy can name. The editor and the form suggest it. What the user
+// may not list is missing.
+type valuesView struct {
+	// Fields, Labels, Annotations, and Properties are the values of clusters by name, and Resources are the names of their resources.
+	Fields      map[string][]string `json:"fields"`
+	Labels      map[string][]string `json:"labels"`
+	Annotations map[string][]string `json:"annotations"`
+	Properties  map[string][]string `json:"properties"`
+	Resources   []string            `json:"resources"`
+	// NodeLabels are the labels of nodes, if a policy reads them, and Nodes are their names.
+	NodeLabels map[string][]string `json:"nodeLabels"`
+	Nodes      []string            `json:"nodes"`
+	// ObjectLabels and ObjectAnnotations are those of the objects that policies match, and NamespaceLabels those of namespaces, if a policy
+	// selects by them.
+	ObjectLabels      map[string][]string `json:"objectLabels"`
+	ObjectAnnotations map[string][]string `json:"objectAnnotations"`
+	NamespaceLabels   map[string][]string `json:"namespaceLabels"`
+}
+
+// Limits of what is suggested, so that the response stays small: of names, and of the values of a name.
+const (
+	maxNames  = 500
+	maxValues = 100
+	// maxValueLength is in bytes. Longer values are not suggested.
+	maxValueLength = 128
+)
+
+func (c *Console) values(r *http.Request) (*valuesView, error) {
+	s, err := c.current(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.named.get(r.Context(), s.values)
+}
+
+// values collects the values.
+func (s *state) values(ctx context.Context) (*valuesView, error) {
+	fields, labels, annotations, properties, resources := counter{}, counter{}, counter{}, counter{}, counter{}
+	for _, document := range s.clusterDocuments(ctx) {
+		for _, name := range []string{"name", "namespace", "source", "region", "provider", "version", "ready"} {
+			fields.add(name, document[name])
+		}
+		zones, _ := document["zones"].([]any)
+		for _, zone := range zones {
+			fields.add("zone", zone)
+		}
+		labels.addAll(document["labels"])
+		annotations.addAll(document["annotations"])
+		properties.addAll(document["properties"])
+		allocatable, _ := document["allocatable"].(map[string]any)
+		for name := range allocatable {
+			resources.add("", name)
+		}
+	}
+	out := &valuesView{
+		Fields: fields.lists(), Labels: labels.lists(), Annotations: annotations.lists(), Properties: properties.lists(), Resources: resources.names(""),
+		Nodes: []string{},
+	}
+	nodes, objectLabels, objectAnnotations, namespaces := counter{}, counter{}, counter{}, counter{}
+	simulated, err := s.simulation(ctx)
+	if err == nil {
+		reads := func(p *simulation.Policy) bool {
+			return p.Fields(nodeResource) != nil || p.PredicateReads(nodeResource) != nil
+		}
+		if slices.ContainsFunc(simulated.Policies(), reads) {
+			for _, obj := range s.listed(ctx, nodeResource) {
+				nodes.addLabels(obj.GetLabels())
+				out.Nodes = append(out.Nodes, obj.GetName())
+			}
+		}
+		if slices.ContainsFunc(simulated.Policies(), (*simulation.Policy).NeedsNamespaces) {
+			for _, obj := range s.listed(ctx, namespaceResource) {
+				namespaces.addLabels(obj.GetLabels())
+			}
+		}
+		for o, err := range simulated.Matched(ctx) {
+			if err == nil {
+				objectLabels.addLabels(o.Content.GetLabels())
+				objectAnnotations.addLabels(o.Content.GetAnnotations())
+			}
+		}
+	}
+	slices.Sort(out.Nodes)
+	out.NodeLabels, out.NamespaceLabels = nodes.lists(), namespaces.lists()
+	out.ObjectLabels, out.ObjectAnnotations = objectLabels.lists(), objectAnnotations.lists()
+	return out, nil
+}
+
+var (
+	nodeResource      = corev1.SchemeGroupVersion.WithResource("nodes")
+	namespaceResource = corev1.SchemeGroupVersion.WithResource("namespaces")
+)
+
+// clusterDocuments returns the clusters of all inventories in their normal form.
+func (s *state) clusterDocuments(ctx context.Context) []map[string]any {
+	var out []map[string]any
+	catalog := s.cached.Catalog()
+	served := func(resource schema.GroupVersionResource) bool {
+		_, ok := catalog.Exact(resource)
+		return ok
+	}
+	for _, inventory := range catalog.Inventories().Served(served) {
+		for _, obj := range s.listed(ctx, inventory) {
+			if document, ok := catalog.Inventories().Cluster(inventory, obj.Object); ok {
+				out = append(out, document)
+			}
+		}
+	}
+	return out
+}
+
+// listed returns the objects of a type; none if they can't be listed, because values are only suggestions.
+func (s *state) listed(ctx context.Context, resource schema.GroupVersionResource) []*unstructured.Unstructured {
+	out, _ := s.cached.List(ctx, resource, nil)
+	return out
+}
+
+// counter collects values by name.
+type counter map[string]map[string]bool
+
+func (c counter) add(name string, value any) {
+	text := fmt.Sprint(value)
+	if value == nil || text == "" || len(text) > maxValueLength || c[name] == nil && len(c) >= maxNames {
+		return
+	}
+	if c[name] == nil {
+		c[name] = map[string]bool{}
+	}
+	if len(c[name]) < maxValues {
+		c[name][text] = true
+	}
+}
+
+// addAll adds the values of a map.
+func (c counter) addAll(values any) {
+	all, _ := values.(map[string]any)
+	for name, value := range all {
+		c.add(name, value)
+	}
+}
+
+func (c counter) addLabels(labels map[string]string) {
+	for name, value := range labels {
+		c.add(name, value)
+	}
+}
+
+// names returns the values of a name, sorted.
+func (c counter) names(name string) []string {
+	return append([]string{}, slices.Sorted(maps.Keys(c[name]))...)
+}
+
+func (c counter) lists() map[string][]string {
+	out := map[string][]string{}
+	for name := range c {
+		out[name] = c.names(name)
+	}
+	return out
+}
