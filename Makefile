@@ -116,6 +116,10 @@ generate: ## Write the DeepCopy methods of the API types, and docs/metrics.md.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	go run ./hack/metricsdoc -out docs/metrics.md
 
+.PHONY: console-types
+console-types: ## Write the TypeScript types of the console's endpoints from the Go types.
+	go run ./hack/consoletypes -out web/src/types.gen.ts
+
 .PHONY: reference
 reference: ## Write docs/reference.md from the comments and markers of the API types.
 	$(CRD_REF_DOCS) --source-path=api/v1alpha1 --config=hack/reference/config.yaml --templates-dir=hack/reference/templates \
@@ -145,6 +149,21 @@ lint-fix: ## Run the linters and repair what they can repair.
 	cd hack/image && $(GOLANGCI_LINT) run --fix --config $(CURDIR)/.golangci.yml ./...
 	cd hack/prometheus && $(GOLANGCI_LINT) run --fix --config $(CURDIR)/.golangci.yml ./...
 
+# With npm and the packages that web/package-lock.json pins, make verify builds the pages of the console again.
+NPM := $(shell command -v npm)
+
+web/node_modules/.package-lock.json: web/package.json web/package-lock.json
+	cd web && npm ci
+	touch $@
+
+.PHONY: console
+console: console-types console-pages ## Build the pages of the console into internal/console/assets, and test their parts; needs Node.js and npm.
+	cd web && npm test
+
+.PHONY: console-pages
+console-pages: web/node_modules/.package-lock.json
+	cd web && npm run build
+
 # Generates in a copy, so that the tree stays as it is whatever comes out, and whatever interrupts it. What no source
 # asks for any more is stale too, hence the removal first.
 .PHONY: verify
@@ -155,10 +174,14 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 	  | tar --create --null --files-from=- > "$$tmp/tree.tar"; \
 	tar --extract --file="$$tmp/tree.tar" --directory="$$tmp/tree"; \
 	tar --extract --file="$$tmp/tree.tar" --directory="$$tmp/regenerated"; \
-	rm -rf "$$tmp"/regenerated/{config/{crd/bases,schema,rbac/role.yaml},docs/{metrics,reference}.md,bundle,bundle.Dockerfile*,catalog/berth,charts/berth/{crds,files}}; \
-	for target in generate manifests reference chart bundle catalog; do $(MAKE) --no-print-directory --directory="$$tmp/regenerated" "$$target"; done; \
+	rm -rf "$$tmp"/regenerated/{config/{crd/bases,schema/placementpolicy.json,rbac/role.yaml},web/src/types.gen.ts,docs/{metrics,reference}.md,bundle,bundle.Dockerfile*,catalog/berth,charts/berth/{crds,files}}; \
+	for target in generate manifests reference console-types chart bundle catalog; do $(MAKE) --no-print-directory --directory="$$tmp/regenerated" "$$target"; done; \
+	if [ -n '$(NPM)' ] && [ -d web/node_modules ]; then \
+	  rm -rf "$$tmp/regenerated/internal/console/assets"; cp -r --preserve=timestamps web/node_modules "$$tmp/regenerated/web/"; \
+	  $(MAKE) --no-print-directory --directory="$$tmp/regenerated" console-pages; rm -rf "$$tmp/regenerated/web/node_modules"; \
+	else echo 'The pages of the console are not built again, without npm and web/node_modules (cd web && npm ci)'; fi; \
 	if ! (cd "$$tmp" && diff --recursive --new-file --unified tree regenerated); then \
-	  echo "Error: generated files are stale (see above): run make generate manifests reference chart bundle catalog, and delete what it no longer writes" >&2; exit 1; fi
+	  echo "Error: generated files are stale (see above): run make generate manifests reference console chart bundle catalog (without npm, console-types in place of console), and delete what it no longer writes" >&2; exit 1; fi
 	go mod tidy -diff
 	cd hack/controlplane && go mod tidy -diff
 	for minor in $(COMPAT_MINORS); do (cd hack/controlplane/compat/$$minor && go mod tidy -diff); done
@@ -315,6 +338,11 @@ image: ## Build the image IMG for PLATFORMS without a container engine: dist/ima
 	go -C hack/image run . -source $(CURDIR) -out $(IMAGE_DIR) -name $(IMG) -version $(VERSION) -platforms $(PLATFORMS) \
 	  -commit "$$(git rev-parse HEAD)" -date "$$(git log -1 --format=%cI)"
 
+.PHONY: console-image
+console-image: ## Build the image that config/console runs: dist/image/berth-console.tar.
+	go -C hack/image run . -source $(CURDIR) -out $(IMAGE_DIR) -package ./cmd/kubectl-berth -archive berth-console.tar \
+	  -name $(CONSOLE_IMG) -version $(VERSION) -platforms $(PLATFORMS) -commit "$$(git rev-parse HEAD)" -date "$$(git log -1 --format=%cI)"
+
 .PHONY: controlplane
 controlplane: bin/controlplane ## Build the control plane from Go modules into bin/; minutes at first, then seconds.
 	cd hack/controlplane && ../../bin/controlplane -out ../../bin
@@ -393,6 +421,8 @@ helm-package: ## Write the chart as an archive into dist/.
 # VERSION, it can't be asked of git.
 RELEASE = 0.1.0
 RELEASE_IMG = ghcr.io/berth-dev/berth:v$(RELEASE)
+# The image of the console for several users.
+CONSOLE_IMG ?= ghcr.io/berth-dev/berth-console:v$(RELEASE)
 # The platforms of the release's image, which the bundle tells OLM.
 RELEASE_PLATFORMS = linux/amd64,linux/arm64
 # The channel that catalog/template.yaml makes, and the release that this one replaces, as in berth.v0.1.0, for catalogs

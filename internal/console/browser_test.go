@@ -23,6 +23,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -44,7 +45,7 @@ type chromium struct {
 var programs = []string{"chromium", "chromium-browser", "google-chrome"}
 
 // browserTimeout limits the whole test, in which the browser starts.
-const browserTimeout = 3 * time.Minute
+const browserTimeout = 5 * time.Minute
 
 // startChromium starts a browser with an empty page. It skips the test if there is no browser, except in CI.
 func startChromium(t *testing.T) *chromium {
@@ -270,10 +271,12 @@ func TestBrowser(t *testing.T) {
 	c.testWorkload()
 	c.testLists()
 	c.testPlayground("1\ndenied\n1\nmoved\n1\nnewly matched\n1\nunchanged")
+	c.testAccessibility()
 
 	before := evaluate[string](c, "document.documentElement.dataset.theme")
 	evaluate[any](c, "document.getElementById('theme').click()")
-	if after := evaluate[string](c, "document.documentElement.dataset.theme"); after == before || after != "light" && after != "dark" {
+	c.await(fmt.Sprintf("document.documentElement.dataset.theme !== %q", before))
+	if after := evaluate[string](c, "document.documentElement.dataset.theme"); after != "light" && after != "dark" {
 		t.Errorf("theme %q, then %q", before, after)
 	}
 	for _, address := range c.requests {
@@ -281,7 +284,7 @@ func TestBrowser(t *testing.T) {
 			t.Errorf("the page requested %s", address)
 		}
 	}
-	if len(c.requests) < 10 {
+	if len(c.requests) < 20 {
 		t.Errorf("only %d requests were seen", len(c.requests))
 	}
 	for _, problem := range c.problems {
@@ -301,6 +304,7 @@ func (c *chromium) testFleet() {
 	c.press("Enter")
 	c.await("document.querySelector('.details table, .details .empty')")
 	evaluate[any](c, "[...document.querySelectorAll('.tools > button')].find((b) => b.textContent === 'Table').click()")
+	c.await("document.querySelector('.body tbody')")
 	if rows := evaluate[int](c, "document.querySelectorAll('.body tbody tr').length"); rows != 4 {
 		c.t.Errorf("%d clusters in the table, want 3 and the row of workloads in none", rows)
 	}
@@ -309,7 +313,7 @@ func (c *chromium) testFleet() {
 
 func (c *chromium) testWorkload() {
 	c.t.Helper()
-	evaluate[any](c, "(() => { const f = document.getElementById('find'); f.focus(); f.value = 'we'; f.dispatchEvent(new Event('input')); })()")
+	evaluate[any](c, "(() => { const f = document.getElementById('find'); f.focus(); f.value = 'we'; f.dispatchEvent(new Event('input', { bubbles: true })); })()")
 	c.await("document.querySelector('#found [role=option]')")
 	c.press("Enter")
 	c.await("document.querySelector('.page.workload h1')")
@@ -344,18 +348,33 @@ func (c *chromium) testLists() {
 	}
 }
 
+// edit replaces the text of the editor, as a user does who pastes it.
+func (c *chromium) edit(text string) {
+	c.t.Helper()
+	encoded, err := json.Marshal(text)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	evaluate[any](c, fmt.Sprintf(`(() => {
+		const content = document.querySelector(".editor").shadowRoot.querySelector(".cm-content");
+		content.focus();
+		content.dispatchEvent(new KeyboardEvent("keydown", { key: "a", code: "KeyA", keyCode: 65, ctrlKey: true, bubbles: true }));
+		const data = new DataTransfer();
+		data.setData("text/plain", %s);
+		content.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+	})()`, encoded))
+}
+
+// editorHas is the condition that the editor has a text.
+func editorHas(text string) string {
+	return fmt.Sprintf("document.querySelector('.editor')?.shadowRoot?.querySelector('.cm-content')?.innerText.includes(%q)", text)
+}
+
 // testPlayground tries a change, for which the page has to show the totals.
 func (c *chromium) testPlayground(want string) {
 	c.t.Helper()
-	c.visit("#/playground?policy=gold", "document.querySelector('textarea')?.value.includes('name: gold')")
-	write := func(text string) {
-		encoded, err := json.Marshal(text)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		evaluate[any](c, fmt.Sprintf("(() => { const t = document.querySelector('textarea'); t.value = %s; t.dispatchEvent(new Event('input')); })()", encoded))
-	}
-	write(onlyGold)
+	c.visit("#/playground?policy=gold", editorHas("name: gold"))
+	c.edit(onlyGold)
 	c.await("document.querySelector('.totals')")
 	if got := evaluate[string](c, "document.querySelector('.totals').innerText"); got != want {
 		c.t.Errorf("totals %q, want %q", got, want)
@@ -363,10 +382,127 @@ func (c *chromium) testPlayground(want string) {
 	c.await("document.querySelector('.flows svg .band')")
 	c.await("document.body.innerText.includes('kubectl apply --server-side -f changes.yaml')")
 	c.checkNames()
-	write("apiVersion: v1\nkind: [\n")
+	c.testForm()
+	c.testLink()
+	c.edit("apiVersion: v1\nkind: [\n")
 	c.await("document.querySelector('.mistakes .error button')?.textContent.startsWith('Line ')")
+	c.await("document.querySelector('.editor').shadowRoot.querySelector('.cm-lint-marker-error')")
 	evaluate[any](c, "document.querySelector('.mistakes .error button').click()")
-	if focused := evaluate[string](c, "document.activeElement.tagName"); focused != "TEXTAREA" {
+	if focused := evaluate[string](c, "document.activeElement.className"); focused != "editor" {
 		c.t.Errorf("the link to a mistake goes to %s", focused)
 	}
+	// What the user tried stays while the user looks at other views.
+	c.visit("#/quotas", "document.querySelector('.page.quotas .card')")
+	c.visit("#/playground?policy=gold", editorHas("kind: ["))
+	evaluate[any](c, "[...document.querySelectorAll('.tools button')].find((b) => b.textContent === 'Undo the changes').click()")
+	c.await(editorHas("name: gold"))
+}
+
+// testForm changes a rule in the form, which changes the text.
+func (c *chromium) testForm() {
+	c.t.Helper()
+	evaluate[any](c, "[...document.querySelectorAll('.tools button')].find((b) => b.textContent === 'Form').click()")
+	c.await("document.querySelector('.requirement')")
+	c.checkNames()
+	evaluate[any](c, `(() => {
+		const values = document.querySelector('.requirement input[aria-label^="The values"]');
+		values.value = "gold, silver";
+		values.dispatchEvent(new Event("change", { bubbles: true }));
+	})()`)
+	c.await(editorHas("values: [gold, silver]"))
+	evaluate[any](c, "[...document.querySelectorAll('.tools button')].find((b) => b.textContent === 'Form').click()")
+	// Completion suggests what the cluster has.
+	c.edit(strings.Replace(onlyGold, "values: [gold]", "values: [", 1)[:strings.Index(onlyGold, "values: [")+len("values: [")])
+	c.key("g", "KeyG")
+	c.await("[...document.querySelector('.editor').shadowRoot.querySelectorAll('.cm-tooltip-autocomplete li')].some((li) => li.textContent.startsWith('gold'))")
+	c.press("Escape")
+}
+
+// testLink opens a link to a change.
+func (c *chromium) testLink() {
+	c.t.Helper()
+	c.edit(onlyGold)
+	c.await("document.querySelector('.totals')")
+	evaluate[any](c, `(() => {
+		navigator.clipboard.writeText = async (text) => { window.copied = text; };
+		[...document.querySelectorAll('.result button')].find((b) => b.textContent === 'Copy a link').click();
+	})()`)
+	c.await("window.copied?.includes('#/playground?change=')")
+	link := evaluate[string](c, "window.copied")
+	evaluate[any](c, "[...document.querySelectorAll('.tools button')].find((b) => b.textContent === 'Undo the changes').click()")
+	c.await("!document.querySelector('.totals')")
+	c.visit(link[strings.Index(link, "#"):], "document.querySelector('.totals')")
+}
+
+// key types a character.
+func (c *chromium) key(character, code string) {
+	c.t.Helper()
+	for _, kind := range []string{"keyDown", "keyUp"} {
+		params := map[string]any{"type": kind, "key": character, "code": code}
+		if kind == "keyDown" {
+			params["text"] = character
+		}
+		c.call("Input.dispatchKeyEvent", params, nil)
+	}
+}
+
+// axePath is the file of the checker of accessibility, which npm installs.
+var axePath = filepath.Join("..", "..", "web", "node_modules", "axe-core", "axe.min.js")
+
+// checkAccessibility checks the page for what WCAG 2.2 AA requires, as far as a program can.
+func (c *chromium) checkAccessibility() {
+	c.t.Helper()
+	text, err := os.ReadFile(axePath)
+	if err != nil {
+		// Only machines with npm have it.
+		return
+	}
+	if !evaluate[bool](c, "typeof axe === 'object'") {
+		// The result of the script has no JSON form.
+		evaluate[any](c, string(text)+"; undefined")
+	}
+	violations := evaluate[[]string](c, `axe.run(document, {
+		runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], resultTypes: ["violations"],
+	}).then(({ violations }) => violations.map((v) => v.id + ": " + v.help + ": " +
+		v.nodes.map((n) => n.html + " (" + n.failureSummary + ")").slice(0, 3).join("; ")))`)
+	for _, violation := range violations {
+		c.t.Errorf("%s, theme %s: %s", evaluate[string](c, "location.hash"), evaluate[string](c, "document.documentElement.dataset.theme"), violation)
+	}
+}
+
+// testAccessibility checks each view in both themes, and on a narrow window.
+func (c *chromium) testAccessibility() {
+	c.t.Helper()
+	views := []struct{ hash, condition string }{
+		{"#/fleet?cluster=eu-1", "document.querySelector('.details tbody')"},
+		{"#/workload?resource=deployments.apps&namespace=shop&name=web", "document.querySelector('.page.workload h1')"},
+		{"#/workload", "document.querySelector('.page.workload tbody')"},
+		{"#/policies?name=region", "document.querySelector('.page.policies .wide')"},
+		{"#/plan?name=region", "document.querySelector('.page.plan .command')"},
+		{"#/quotas", "document.querySelector('.page.quotas .card')"},
+		{"#/history", "document.querySelector('.page.history tbody')"},
+		{"#/playground?policy=gold", editorHas("name: gold")},
+	}
+	for range 2 {
+		for _, view := range views {
+			c.visit(view.hash, view.condition)
+			c.checkAccessibility()
+		}
+		c.edit(onlyGold)
+		c.await("document.querySelector('.flows svg .band')")
+		evaluate[any](c, "[...document.querySelectorAll('.tools button')].find((b) => b.textContent === 'Form').click()")
+		c.await("document.querySelector('.requirement')")
+		c.checkAccessibility()
+		before := evaluate[string](c, "document.documentElement.dataset.theme")
+		evaluate[any](c, "document.getElementById('theme').click()")
+		c.await(fmt.Sprintf("document.documentElement.dataset.theme !== %q", before))
+	}
+	c.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": false}, nil)
+	for _, view := range views {
+		c.visit(view.hash, view.condition)
+		if wide := evaluate[int](c, "document.documentElement.scrollWidth"); wide > 390 {
+			c.t.Errorf("%s is %d pixels wide on a window of 390", view.hash, wide)
+		}
+	}
+	c.call("Emulation.clearDeviceMetricsOverride", nil, nil)
 }

@@ -48,8 +48,8 @@ func TestGuard(t *testing.T) {
 		want               int
 	}{
 		{"a page", http.MethodGet, "/", nil, http.StatusOK},
-		{"a file", http.MethodGet, "/main.js", nil, http.StatusOK},
-		{"the head of a file", http.MethodHead, "/main.js", nil, http.StatusOK},
+		{"a file", http.MethodGet, "/index.js", nil, http.StatusOK},
+		{"the head of a file", http.MethodHead, "/index.js", nil, http.StatusOK},
 		{"an endpoint", http.MethodGet, "/api/policies", nil, http.StatusOK},
 		{"an endpoint from an own page", http.MethodGet, "/api/policies", header("Sec-Fetch-Site", "same-origin"), http.StatusOK},
 		{"JSON from an own page", http.MethodPost, "/api/refresh", header("Origin", own, "Sec-Fetch-Site", "same-origin"), http.StatusOK},

@@ -1,0 +1,39 @@
+import { useMemo } from "preact/hooks";
+import { kindOf, layout, pathOf, width } from "../charts/flows";
+import { count } from "../text";
+import type { Flow } from "../types.gen";
+
+const short = (name: string) => (name.length > 22 ? `${name.slice(0, 21)}…` : name);
+
+/** Flows is a picture of how many workloads leave which cluster and come to which other one. */
+export function Flows({ flows }: { flows: readonly Flow[] | null }) {
+  const drawn = useMemo(() => (flows && flows.length > 0 ? layout(flows) : null), [flows]);
+  if (!drawn || !flows) return null;
+  const { graph, height } = drawn;
+  const text = flows.slice(0, 10).map((flow) => `${flow.objects} from ${flow.from || "none"} to ${flow.to || "none"}`).join("; ");
+  return (
+    <figure class="flows">
+      <svg viewBox={`0 0 ${width} ${height}`} role="img" aria-label={`Flows of workloads between clusters: ${text}`}>
+        <text class="side" x={202} y={12} text-anchor="end">leave</text>
+        <text class="side" x={438} y={12}>come to</text>
+        {graph.links.map((band) => (
+          <path key={`${band.from} ${band.to} ${band.pending}`} class={`band ${kindOf(band)}`} d={pathOf(band) ?? ""} stroke-width={Math.max(2, band.width ?? 0)}>
+            <title>{`${count(band.value, "workload")}: ${band.from || "no other cluster"} → ${band.to || "no other cluster"}${band.pending ? ", at the next update" : ""}`}</title>
+          </path>
+        ))}
+        {graph.nodes.map((end) => {
+          const x0 = end.x0 ?? 0, x1 = end.x1 ?? 0, y0 = end.y0 ?? 0, y1 = end.y1 ?? 0;
+          const nowhere = end.name === "" ? "nowhere" : "";
+          return (
+            <g key={end.id}>
+              <rect class={`end ${nowhere}`} x={x0} y={y0} width={x1 - x0} height={Math.max(3, y1 - y0)} rx={2} />
+              <text class={nowhere} x={end.side === "from" ? x0 - 6 : x1 + 6} y={(y0 + y1) / 2 + 4} text-anchor={end.side === "from" ? "end" : "start"}>
+                {`${short(end.name || "no other cluster")} · ${(end.value ?? 0).toLocaleString("en")}`}<title>{end.name}</title>
+              </text>
+            </g>
+          );
+        })}
+      </svg>
+    </figure>
+  );
+}

@@ -1,0 +1,117 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Failure, query } from "../api";
+import type { Loaded } from "../hooks";
+import { plain, qualified, say } from "../text";
+
+/** Lines shows a message of several lines. */
+export function Lines({ text }: { text: string }) {
+  return <>{text.split("\n").map((line, i) => [i > 0 && <br key={i} />, line.replaceAll("\t", "    ")])}</>;
+}
+
+/** Note is a note on the page. */
+export function Note({ text, kind = "warning" }: { text: string; kind?: "warning" | "error" }) {
+  return <p class={`note ${kind}`} role={kind === "error" ? "alert" : undefined}><Lines text={text} /></p>;
+}
+
+export function Notes({ texts }: { texts: string[] | null | undefined }) {
+  return <>{texts?.map((text) => <Note key={text} text={text} />)}</>;
+}
+
+/** Badge shows a state as a mark with its color. */
+export function Badge({ state, children }: { state: string; children?: ComponentChildren }) {
+  return <span class={`badge ${state.toLowerCase()}`}>{children ?? state}</span>;
+}
+
+/** Mark is a badge without a text. The text beside it says the state. */
+export function Mark({ state }: { state: string }) {
+  return <span class={`badge ${state.toLowerCase()}`} aria-hidden="true" />;
+}
+
+/** CopyButton copies a text. */
+export function CopyButton({ text, label, children = "Copy" }: { text: string | (() => Promise<string>); label?: string | undefined; children?: string }) {
+  const [copied, setCopied] = useState(false);
+  const timer = useRef(0);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const copy = async () => {
+    await navigator.clipboard.writeText(typeof text === "string" ? text : await text());
+    setCopied(true);
+    say("Copied");
+    timer.current = window.setTimeout(() => setCopied(false), 1500);
+  };
+  return <button type="button" class="copy" aria-label={label} onClick={() => void copy().catch((err: Error) => say(err.message))}>{copied ? "Copied" : children}</button>;
+}
+
+/** Command shows a command with a button that copies it. */
+export function Command({ text }: { text: string }) {
+  return <div class="command"><code>{text}</code><CopyButton text={text} label={`Copy the command ${plain(text)}`} /></div>;
+}
+
+export interface Identified {
+  resource: string;
+  namespace?: string | undefined;
+  name: string;
+}
+
+/** workloadAddress returns the address of the view of a workload. */
+export function workloadAddress(o: Identified): string {
+  return `#/workload?${query({ resource: o.resource, namespace: o.namespace ?? "", name: o.name })}`;
+}
+
+export function WorkloadLink({ of }: { of: Identified }) {
+  return <a href={workloadAddress(of)}>{qualified(of)}</a>;
+}
+
+/** ClusterLink leads to a cluster in the picture of the fleet. */
+export function ClusterLink({ name }: { name: string }) {
+  return <a href={`#/fleet?${query({ cluster: name })}`}>{name}</a>;
+}
+
+export function PolicyLink({ name }: { name: string }) {
+  return <a href={`#/policies?${query({ name })}`}>{name}</a>;
+}
+
+/** Joined puts a separator between elements. */
+export function Joined({ items, by = ", " }: { items: ComponentChildren[]; by?: string }) {
+  return <>{items.filter((item) => item !== null && item !== undefined && item !== false && item !== "").map((item, i) => <span key={i}>{i > 0 && by}{item}</span>)}</>;
+}
+
+/** ClusterNames shows the names of some clusters. null stands for all. */
+export function ClusterNames({ names, most = 6 }: { names: string[] | null | undefined; most?: number }) {
+  if (!names) return <i>not restricted</i>;
+  if (names.length === 0) return <b class="bad">none</b>;
+  return <><Joined items={names.slice(0, most).map((name) => <ClusterLink key={name} name={name} />)} />{names.length > most && ` and ${names.length - most} more`}</>;
+}
+
+/** Waiting shows why there are no data yet: an error, or that the cluster is read. */
+export function Waiting({ of, title }: { of: Loaded<unknown>; title: string }) {
+  const [late, setLate] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setLate(true), 150);
+    return () => clearTimeout(timer);
+  }, []);
+  useEffect(() => {
+    if (of.error instanceof Failure && of.error.status === 401) dispatchEvent(new CustomEvent("unauthorized", { detail: of.error.message }));
+  }, [of.error]);
+  if (of.error) {
+    return <><h1>{title}</h1><Note kind="error" text={of.error.message} /></>;
+  }
+  return late ? <p class="loading">Reading the cluster and deciding its objects…</p> : null;
+}
+
+/** Select lets the user choose one of some values. */
+export function Select({ label, hidden, value, choices, onChange, id }: {
+  label: string; hidden?: boolean; value: string; choices: readonly (readonly [value: string, title: string])[]; onChange: (value: string) => void; id?: string;
+}) {
+  const select = (
+    <select id={id} aria-label={hidden ? label : undefined} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+      {choices.map(([choice, title]) => <option key={choice} value={choice}>{title}</option>)}
+    </select>
+  );
+  return hidden ? select : <label>{label} {select}</label>;
+}
+
+/** More says that a list has only the first rows. */
+export function More({ shown, total, hint = "" }: { shown: number; total: number; hint?: string }) {
+  return total > shown ? <p>The first {shown} of {total.toLocaleString("en")}. {hint}</p> : null;
+}

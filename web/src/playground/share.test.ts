@@ -1,0 +1,15 @@
+import { expect, it } from "vitest";
+import { packed, unpacked } from "./share";
+
+const tried = { text: "kind: PlacementPolicy # ü \u202e\n".repeat(100), source: "policy/eu", set: ["nodes/a:spec.unschedulable=true"], remove: ["nodes/b"] };
+
+it("packs changes, and unpacks them again", async () => {
+  const text = await packed(tried);
+  expect(text).toMatch(/^[\w-]+$/);
+  expect(text.length).toBeLessThan(400);
+  expect(await unpacked(text)).toEqual(tried);
+});
+
+it.each(["", "!", "AAAA", btoa("{}")])("refuses %j", async (text) => {
+  await expect(unpacked(text)).rejects.toThrow();
+});

@@ -1,0 +1,309 @@
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { get, isAbort, messageOf, post, query } from "../api";
+import { Badge, Command, CopyButton, Lines, More, Note, Notes, Waiting, WorkloadLink } from "../components/basics";
+import { Change } from "../components/Change";
+import { Editor } from "../components/Editor";
+import { Flows } from "../components/Flows";
+import { type Column, Table } from "../components/Table";
+import type { Known, Schema } from "../editor/completion";
+import type { Editing } from "../editor/editor";
+import { useData } from "../hooks";
+import { Contract } from "../playground/Contract";
+import { Objects } from "../playground/Objects";
+import { edited } from "../playground/rules";
+import { RulesForm } from "../playground/RulesForm";
+import { packed, save, type Tried, unpacked } from "../playground/share";
+import { transitions } from "../states";
+import { count, qualified, say } from "../text";
+import { type Changes, type Mistake, type WhatifObject, type WhatifReport, type WhatifTransition, whatifTransitions, type WhatifView } from "../types.gen";
+import { resourceOf } from "./Quotas";
+
+const template = `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata:
+  name: example
+spec:
+  match:
+    resourceRules:
+    - {apiGroups: [apps], apiVersions: [v1], resources: [deployments]}
+  rules:
+  - name: eu
+    require:
+    - {field: region, operator: In, values: [eu]}
+`;
+
+const nothing: Tried = { text: "", original: "", source: "", set: [], remove: [] };
+
+// What the user tried stays while the page is open.
+let kept: Tried | undefined;
+
+// The last link that was opened. The user may have changed what it had.
+let opened = "";
+
+/** delay is how long the user has to pause before a change is tried, in milliseconds. */
+const delay = 150;
+
+/** Choice is an object whose manifest the user can edit. */
+interface Choice {
+  source: string;
+  title: string;
+  load: () => Promise<{ manifest: string }>;
+}
+
+const policyChoice = (name: string): Choice => ({ source: `policy/${name}`, title: name, load: () => get("policy", { name }) });
+
+const objectChoice = (o: { resource: string; namespace: string; name: string }): Choice => ({
+  source: `${o.resource}/${o.namespace}/${o.name}`, title: qualified(o), load: () => get("manifest", o),
+});
+
+/** changesOf returns the changes for the console. A text that the user has not changed is none. */
+function changesOf(tried: Tried): Changes {
+  return { manifests: tried.text === tried.original ? "" : tried.text, set: tried.set, delete: tried.remove };
+}
+
+export default function Playground({ parameters }: { parameters: URLSearchParams }) {
+  const loaded = useData(async (signal) => {
+    // What the user may not read is missing: a note says so with the first answer.
+    const quotas = get("quotas", {}, signal).then((v) => v.quotas ?? [], () => []), fleet = get("fleet", {}, signal).then((v) => v.places ?? [], () => []);
+    const [policies, places] = [await get("policies", {}, signal), await fleet];
+    return { policies: policies.policies ?? [], quotas: await quotas, clusters: places.map((p) => p.name).filter((name) => name !== "") };
+  }, []);
+  if (!loaded.data) return <div class="page playground"><Waiting of={loaded} title="Playground" /></div>;
+  const { policies, quotas, clusters } = loaded.data;
+  const choices = { policies: policies.map((p) => policyChoice(p.name)), quotas: quotas.map((q) => objectChoice({ resource: resourceOf(q), namespace: q.namespace ?? "", name: q.name })) };
+  return <Trying parameters={parameters} choices={choices} clusters={clusters} />;
+}
+
+function Trying({ parameters, choices, clusters }: { parameters: URLSearchParams; choices: { policies: Choice[]; quotas: Choice[] }; clusters: string[] }) {
+  const [tried, setTried] = useState(kept ?? nothing), [error, setError] = useState(""), [form, setForm] = useState(false);
+  kept = tried;
+  const change = (next: Partial<Tried>) => setTried((now) => ({ ...now, ...next }));
+  // The revision of the text counts its changes that the editor has not made.
+  const [revision, setRevision] = useState(0);
+  const replace = (next: Partial<Tried>) => {
+    change(next);
+    setRevision((n) => n + 1);
+  };
+  const values = useData((signal) => get("values", {}, signal), []).data, schema = useData((signal) => get("schema", {}, signal), []).data as Schema | undefined;
+  const known = useMemo<Known>(() => ({ schema, values }), [schema, values]);
+  const editing = useRef<Editing | null>(null);
+  const attempt = useAttempt(tried);
+  const choose = async (source: string) => {
+    const choice = [...choices.policies, ...choices.quotas].find((c) => c.source === source);
+    const original = choice ? (await choice.load()).manifest : "";
+    replace({ source, original, text: choice ? original : template });
+  };
+  const start = async () => {
+    setError("");
+    const link = parameters.get("change"), policy = parameters.get("policy"), resource = parameters.get("resource");
+    if (link) {
+      if (link === opened) return;
+      opened = link;
+      const shared = await unpacked(link);
+      const choice = [...choices.policies, ...choices.quotas].find((c) => c.source === shared.source);
+      replace({ ...shared, original: choice ? (await choice.load()).manifest : "" });
+      return;
+    }
+    const named = policy ? `policy/${policy}` : resource ? `${resource}/${parameters.get("namespace") ?? ""}/${parameters.get("name") ?? ""}` : undefined;
+    // What the user tried of this object stays.
+    if (tried.text === "" || named !== undefined && named !== tried.source) await choose(named ?? choices.policies[0]?.source ?? "");
+  };
+  useEffect(() => {
+    start().catch((err: unknown) => setError(messageOf(err)));
+  }, [parameters.toString()]);
+  const attempted = attempt.answer;
+  const mistakes = attempted?.mistakes ?? none;
+  const assign = (prefix: string, assignment: string) => change({ set: [...tried.set.filter((other) => !other.startsWith(prefix)), assignment] });
+  return (
+    <div class="page playground">
+      <h1>Playground</h1>
+      <p class="lead">Change a policy, a quota, or a cluster, and see at once which workloads would move, be denied, or be released. Nothing is applied.</p>
+      {error !== "" && <Note kind="error" text={error} />}
+      <div class={`split even ${form ? "formed" : ""}`}>
+        <div>
+          <div class="tools">
+            <label>Object <select id="policy" value={tried.source} onChange={(event) => void choose(event.currentTarget.value).catch((err: unknown) => setError(messageOf(err)))}>
+              <option value="">a new policy</option>
+              <optgroup label="Policies">{choices.policies.map((c) => <option key={c.source} value={c.source}>{c.title}</option>)}</optgroup>
+              {choices.quotas.length > 0 && <optgroup label="Quotas">{choices.quotas.map((c) => <option key={c.source} value={c.source}>{c.title}</option>)}</optgroup>}
+            </select></label>
+            <button type="button" aria-pressed={form} onClick={() => setForm(!form)}>Form</button>
+            <button type="button" onClick={() => replace({ set: [], remove: [], text: tried.original || template })}>Undo the changes</button>
+          </div>
+          <div class={form ? "beside" : ""}>
+            {form && <RulesForm text={tried.text} values={values} edit={(edit) => replace({ text: edited(tried.text, edit) })} />}
+            <Editor text={tried.text} revision={revision} label="Policies to try, as YAML" known={known} mistakes={mistakes} onChange={(text) => change({ text })} onReady={(e) => { editing.current = e; }} />
+          </div>
+          <p class="hint">Ctrl-Space completes. Press Escape and then Tab to leave the text.</p>
+          <Mistakes list={mistakes} go={(m) => editing.current?.go(m.line, m.column)} />
+          <Objects key={parameters.get("cluster") ?? ""} clusters={clusters} nodes={values?.nodes ?? []} first={parameters.get("cluster") ?? ""} assign={assign}
+            remove={(reference) => change({ remove: [...tried.remove.filter((other) => other !== reference), reference] })} />
+          <Other tried={tried} change={change} />
+          <Contract />
+        </div>
+        <Result attempt={attempt} tried={tried} />
+      </div>
+    </div>
+  );
+}
+
+const none: Mistake[] = [];
+
+/** Attempt is the answer to the changes. */
+interface Attempt {
+  answer?: WhatifView | undefined;
+  error?: string | undefined;
+  busy: boolean;
+  isChanged: boolean;
+}
+
+/** useAttempt finds out what changes would do, when the user pauses. */
+function useAttempt(tried: Tried): Attempt {
+  const [attempt, setAttempt] = useState<{ answer?: WhatifView; error?: string }>({}), [busy, setBusy] = useState(false);
+  const changes = changesOf(tried), key = JSON.stringify(changes);
+  const isChanged = changes.manifests !== "" || tried.set.length > 0 || tried.remove.length > 0;
+  useEffect(() => {
+    // The first question decides all objects, so that the answers to the next ones come at once. An error is shown with the first answer.
+    post("whatif", { manifests: "", set: [], delete: [] }).catch(() => {});
+  }, []);
+  useEffect(() => {
+    if (!isChanged) {
+      setAttempt({});
+      return undefined;
+    }
+    const end = new AbortController();
+    const timer = setTimeout(() => {
+      setBusy(true);
+      post("whatif", changes, end.signal).then((answer) => {
+        setAttempt({ answer });
+        setBusy(false);
+      }, (err: unknown) => {
+        if (isAbort(err)) return;
+        setAttempt({ error: messageOf(err) });
+        setBusy(false);
+      });
+    }, delay);
+    return () => {
+      clearTimeout(timer);
+      end.abort();
+    };
+  }, [key]);
+  return { ...attempt, busy, isChanged };
+}
+
+function Mistakes({ list, go }: { list: readonly Mistake[]; go: (m: Mistake) => void }) {
+  return (
+    <ul class="mistakes">
+      {list.map((m, i) => (
+        <li key={i} class={m.error ? "error" : "warning"}>
+          {m.line > 0 && <><button type="button" class="link" onClick={() => go(m)}>Line {m.line}, column {m.column}</button>: </>}<Lines text={m.message} />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** Other lists the changes beside the text. */
+function Other({ tried, change }: { tried: Tried; change: (next: Partial<Tried>) => void }) {
+  return (
+    <ul class="assignments">
+      {tried.set.map((text) => (
+        <li key={text}><code>{text}</code><button type="button" class="link" aria-label={`Take back the change ${text}`} onClick={() => change({ set: tried.set.filter((other) => other !== text) })}>×</button></li>
+      ))}
+      {tried.remove.map((text) => (
+        <li key={text}>remove <code>{text}</code><button type="button" class="link" aria-label={`Take back the removal of ${text}`} onClick={() => change({ remove: tried.remove.filter((other) => other !== text) })}>×</button></li>
+      ))}
+    </ul>
+  );
+}
+
+/** Result shows what the changes would do. */
+function Result({ attempt, tried }: { attempt: Attempt; tried: Tried }) {
+  const { answer, error, busy, isChanged } = attempt;
+  useEffect(() => {
+    if (!answer) return;
+    const errors = (answer.mistakes ?? []).filter((m) => m.error).length;
+    const happens = answer.report ? whatifTransitions.filter((t) => (answer.report?.totals?.[t] ?? 0) > 0) : [];
+    say(errors > 0 ? count(errors, "error") : happens.length === 0 ? "Nothing would happen" : happens.map((t) => `${answer.report?.totals?.[t]} ${transitions[t].title}`).join(", "));
+  }, [answer]);
+  return (
+    <div class="result" aria-busy={busy}>
+      {!isChanged && <p class="empty">Change the policy, or a label of a cluster. What would happen to the workloads is shown here at once. Nothing is applied.</p>}
+      {isChanged && error !== undefined && <Note kind="error" text={error} />}
+      {isChanged && answer && (
+        <>
+          <Notes texts={answer.notes} />
+          {answer.report ? <Report answer={answer} report={answer.report} /> : (answer.mistakes?.length ?? 0) > 0 && <p class="empty">Correct the errors to see what the change would do.</p>}
+          {!answer.mistakes?.some((m) => m.error) && <Make answer={answer} tried={tried} />}
+        </>
+      )}
+    </div>
+  );
+}
+
+const columns: Column<WhatifObject>[] = [
+  { title: "Object", cell: (o) => <><WorkloadLink of={o} /><small>{o.kind}</small></>, sort: qualified },
+  { title: "What happens", cell: (o) => <Badge state={transitions[o.transition].kind}>{transitions[o.transition].title}</Badge>, sort: (o) => o.transition },
+  { title: "From and to", cell: (o) => <>{o.values?.map((v, i) => <Change key={i} of={v} />)}{o.reasons?.map((text) => <div key={text}><Lines text={text} /></div>)}</> },
+];
+
+function Report({ answer, report }: { answer: WhatifView; report: WhatifReport }) {
+  const [only, setOnly] = useState<WhatifTransition | undefined>(undefined);
+  const happens = whatifTransitions.filter((t) => (report.totals?.[t] ?? 0) > 0), objects = report.objects ?? [];
+  const chosen = only && happens.includes(only) ? only : undefined;
+  return (
+    <>
+      <h2>What would happen</h2>
+      <div class="totals">
+        {happens.map((t) => (
+          <button key={t} type="button" class={`total ${transitions[t].kind}`} title={transitions[t].text} aria-pressed={chosen === t} onClick={() => setOnly(chosen === t ? undefined : t)}>
+            <b>{report.totals?.[t]?.toLocaleString("en")}</b>{transitions[t].title}
+          </button>
+        ))}
+        <span class="total"><b>{report.unchanged.toLocaleString("en")}</b>unchanged</span>
+      </div>
+      {report.findings?.map((f) => <Note key={f.message} kind={f.error ? "error" : "warning"} text={`${f.object}: ${f.message}`} />)}
+      {report.rules && report.rules.length > 1 && (
+        <ul class="facts">{report.rules.map((r) => <li key={`${r.policy} ${r.rule}`}>{r.policy}: the rule {r.rule} decides {count(r.after, "object")}{r.before !== r.after && ` (before: ${r.before})`}</li>)}</ul>
+      )}
+      {happens.length === 0 && <p>Nothing would happen to any workload.</p>}
+      <Flows flows={answer.flows} />
+      {happens.length > 0 && (
+        <Table caption="Objects to which something would happen" rows={chosen ? objects.filter((o) => o.transition === chosen) : objects} columns={columns} empty="None of those that are listed."
+          more={<More shown={objects.length} total={answer.total} />} />
+      )}
+    </>
+  );
+}
+
+/** Make shows the commands that make the changes, and what the user can export. */
+function Make({ answer, tried }: { answer: WhatifView; tried: Tried }) {
+  const [exported, setExported] = useState("");
+  const link = async () => `${location.href.split("#")[0]}#/playground?${query({ change: await packed(tried) })}`;
+  const test = async () => {
+    const file = await post("testcase", changesOf(tried));
+    save(file.name, file.file);
+    const of = file.cases < file.total ? ` of ${file.total.toLocaleString("en")} objects` : "";
+    setExported(`${file.name} has ${count(file.cases, "case")}${of}. ${file.needsManifest ? "Put it beside changes.yaml, and run" : "Run"} kubectl berth test ${file.name}.`);
+  };
+  const run = (action: () => Promise<void>) => void action().catch((err: unknown) => setExported(messageOf(err)));
+  return (
+    <>
+      <h2>Keep the change</h2>
+      <div class="tools">
+        {tried.text !== tried.original && <button type="button" onClick={() => { save("changes.yaml", tried.text); say("Exported"); }}>Export the YAML</button>}
+        <button type="button" onClick={() => run(test)}>Export a test</button>
+        <CopyButton text={link}>Copy a link</CopyButton>
+      </div>
+      {exported !== "" && <p role="status">{exported}</p>}
+      {answer.commands && answer.commands.length > 0 && (
+        <>
+          <h2>Make the change</h2>
+          <p>The console changes nothing. The first command predicts the same; the others make the change.</p>
+          {answer.commands.map((text) => <Command key={text} text={text} />)}
+        </>
+      )}
+      <p class="facts">Computed in {answer.milliseconds} ms, with the code of kubectl berth whatif.</p>
+    </>
+  );
+}

@@ -1,0 +1,227 @@
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { get, query } from "../api";
+import { Badge, ClusterLink, ClusterNames, Command, Joined, Lines, More, Note, PolicyLink, Select, Waiting, WorkloadLink } from "../components/basics";
+import { Value } from "../components/Change";
+import { type Column, Table } from "../components/Table";
+import { useData } from "../hooks";
+import { meanings } from "../states";
+import { count, qualified } from "../text";
+import {
+  type ExplainCandidate, type ExplainCandidates, type ExplainKey, type ExplainMismatch, type ExplainPolicy, type ExplainRank, type ExplainReason, type FleetExplained,
+  type FleetMember, type FleetReasons, fleetStates,
+} from "../types.gen";
+
+export default function Workload({ parameters }: { parameters: URLSearchParams }) {
+  return (
+    <div class="page workload">
+      {parameters.get("name") ? <Explained of={object(parameters)} limit={parameters.get("limit") ?? undefined} /> : <List parameters={parameters} />}
+    </div>
+  );
+}
+
+/** Named identifies an object. */
+interface Named {
+  resource: string;
+  namespace: string;
+  name: string;
+}
+
+function object(parameters: URLSearchParams): Named {
+  const text = (name: string) => parameters.get(name) ?? "";
+  return { resource: text("resource"), namespace: text("namespace"), name: text("name") };
+}
+
+/** Explained shows a workload. */
+function Explained({ of, limit }: { of: Named; limit: string | undefined }) {
+  const loaded = useData((signal) => get("workload", { ...of, limit }, signal), [of, limit]);
+  if (!loaded.data?.explanation) return <Waiting of={loaded} title="Workload" />;
+  const { places, explanation, command } = loaded.data;
+  return (
+    <>
+      <h1><small>{explanation.object.kind}</small> {qualified(of)} {places && <Badge state={places.state} />}</h1>
+      {places && <p class="lead">{places.reason ? <Lines text={places.reason} /> : meanings[places.state]}</p>}
+      {places?.follows && <p>It has the clusters of {places.follows}, which controls it.</p>}
+      {places?.node && <p>It is on the node {places.node}.</p>}
+      {!places && <Note text="No policy matches it." />}
+      {places && <Whereabouts of={places} />}
+      {explanation.delivery && <section><h2>Delivery</h2><p>{explanation.delivery}</p></section>}
+      <Values keys={explanation.keys ?? []} />
+      <Decisions policies={explanation.policies ?? []} />
+      <Candidates title="Clusters" of={explanation.clusters} object={of} />
+      <Candidates title="Nodes" of={explanation.nodes} object={of} />
+      <Mismatches list={explanation.mismatches ?? []} />
+      <section><h2>On the command line</h2><Command text={command} /></section>
+      <p><a href={`#/history?${query({ ...of })}`}>The history of this workload</a></p>
+    </>
+  );
+}
+
+const listColumns: Column<FleetMember>[] = [
+  { title: "Workload", cell: (o) => <><WorkloadLink of={o} /><small>{o.kind}</small></>, sort: qualified },
+  { title: "State", cell: (o) => <Badge state={o.state} />, sort: (o) => fleetStates.indexOf(o.state) },
+  { title: "Clusters today", cell: (o) => <ClusterNames names={o.clusters} />, sort: (o) => (o.clusters ?? []).join() },
+  { title: "Clusters decided", cell: (o) => <ClusterNames names={o.decided} />, sort: (o) => (o.decided ?? []).join() },
+  { title: "Policies", cell: (o) => o.policies?.join(", "), sort: (o) => (o.policies ?? []).join() },
+  { title: "Why", cell: (o) => <span class="reason">{o.reason?.split("\n")[0]}</span> },
+];
+
+/** pageSize is the number of workloads of one page. */
+const pageSize = 500;
+
+/** List shows the workloads, the gravest state first. */
+function List({ parameters }: { parameters: URLSearchParams }) {
+  const state = parameters.get("state") ?? undefined, policy = parameters.get("policy") ?? undefined, offset = Number(parameters.get("offset") ?? 0);
+  const loaded = useData((signal) => get("objects", { state, policy, offset, limit: pageSize }, signal), [state, policy, offset]);
+  if (!loaded.data) return <Waiting of={loaded} title="Workloads" />;
+  const { total } = loaded.data, rows = loaded.data.objects ?? [];
+  const go = (next: { state?: string | undefined; policy?: string | undefined; offset?: number | undefined }) => { location.hash = `#/workload?${query(next)}`; };
+  return (
+    <>
+      <h1>Workloads</h1>
+      <p class="lead">Choose a workload to see what its developer requested, what each policy decided, and why each cluster was chosen or not.</p>
+      <div class="tools">
+        <Select label="State" value={state ?? ""} choices={[["", "all"], ...fleetStates.map((s) => [s, s] as const)]} onChange={(value) => go({ state: value || undefined, policy })} />
+        {policy && <button type="button" aria-label={`Show the workloads of all policies, not only of ${policy}`} onClick={() => go({ state })}>Policy {policy} ×</button>}
+        <span class="total">{count(total, "workload")}</span>
+        {offset > 0 && <button type="button" onClick={() => go({ state, policy, offset: Math.max(0, offset - pageSize) || undefined })}>Previous page</button>}
+        {offset + rows.length < total && <button type="button" onClick={() => go({ state, policy, offset: offset + pageSize })}>Next page</button>}
+      </div>
+      <Table caption="Workloads" rows={rows} columns={listColumns} empty="No workload that policies place matches."
+        more={<More shown={rows.length} total={total} hint="Find others with the search above, or go to the next page." />} />
+    </>
+  );
+}
+
+/** Whereabouts shows the clusters of a workload as boxes: those that it keeps, leaves, and comes to. */
+function Whereabouts({ of }: { of: FleetExplained }) {
+  const places = of.places ?? [];
+  return (
+    <section>
+      <h2>Where it is</h2>
+      {places.length === 0 ? <p>It names no cluster, and no policy chooses one.</p> : <ul class="chips">{places.map((p) => <Chip key={p.cluster} place={p} state={of.state} />)}</ul>}
+    </section>
+  );
+}
+
+function Chip({ place: p, state }: { place: FleetReasons; state: string }) {
+  return (
+    <li class={(p.change ?? state).toLowerCase()}>
+      <span class="name"><ClusterLink name={p.cluster} /></span>
+      <span class="change">{p.change ? { Arriving: "comes here", Leaving: "leaves" }[p.change] : "stays"}</span>
+      {p.replicas !== undefined && <span>{count(p.replicas, "replica")}</span>}
+      {p.by?.map((choice) => <span key={choice.policy}>chosen by <PolicyLink name={choice.policy} />{choice.rule && `, rule ${choice.rule}`}</span>)}
+      {p.ranks?.map((rank) => <span key={rank.policy}>rank {rank.rank} of {rank.of}, score {rank.score}</span>)}
+      {p.against?.map((r, i) => <Reason key={i} of={r} />)}
+    </li>
+  );
+}
+
+const titles: Record<string, string> = { annotations: "annotation", labels: "label", scheduling: "scheduling" };
+
+const keyColumns: Column<ExplainKey>[] = [
+  { title: "Value", cell: (k) => <>{titles[k.field] ? `${titles[k.field]} ` : ""}<b>{k.key}</b></> },
+  { title: "The developer requested", cell: (k) => <Value text={k.requested} /> },
+  { title: "The object has", cell: (k) => <Value text={k.current} /> },
+  { title: "Policies decided", cell: (k) => <span class={k.current === k.decided ? undefined : "differs"}><Value text={k.decided} /></span> },
+  {
+    title: "Decided by", cell: (k) => (
+      <>
+        {k.policy ? <PolicyLink name={k.policy} /> : "the developer"}
+        {k.overrides?.map((other) => <div key={other}>wins over <PolicyLink name={other} />, which sets another value</div>)}
+        {k.kept && <div>The current value stays: {k.kept}</div>}
+        {k.waits && <div>{k.waits}</div>}
+      </>
+    ),
+  },
+];
+
+/** Values shows what the developer requested, what the object has, and what policies decided. */
+function Values({ keys }: { keys: ExplainKey[] }) {
+  return <section><h2>Requested, current, decided</h2><Table caption="Values" rows={keys} columns={keyColumns} empty="No policy sets a value." /></section>;
+}
+
+/** Decisions shows what each policy decides, in order of precedence. */
+function Decisions({ policies }: { policies: ExplainPolicy[] }) {
+  if (policies.length === 0) return null;
+  return (
+    <section>
+      <h2>What each policy decides</h2>
+      {policies.length > 1 && <p>In order of precedence. If two policies set the same value, the first one wins; a cluster is chosen if all of them allow it.</p>}
+      <ol class="cards">{policies.map((p) => <Decision key={p.name} of={p} />)}</ol>
+    </section>
+  );
+}
+
+function Decision({ of: p }: { of: ExplainPolicy }) {
+  const clusters = p.decision?.clusters;
+  return (
+    <li class={p.error || p.decision?.errors ? "card bad" : "card"}>
+      <h3><PolicyLink name={p.name} /> <small>priority {p.priority} · {p.mode} · generation {p.generation}</small></h3>
+      {p.rollout && <p>{p.rollout}</p>}
+      {p.error && <Note kind="error" text={`can't decide: ${p.error}`} />}
+      {p.rule ? <p>The rule <b>{p.rule}</b> decides it.</p> : p.hasRules && <p>None of its rules applies.</p>}
+      {p.decision?.errors?.map((text) => <Note key={text} kind="error" text={`denies it: ${text}`} />)}
+      {p.decision?.warnings?.map((text) => <Note key={text} text={`warns: ${text}`} />)}
+      {clusters && <p>Allows {clusters.length === 0 ? <b class="bad">no cluster</b> : <>{count(clusters.length, "cluster")}: <ClusterNames names={clusters} /></>}</p>}
+      {p.follows && <p>Leaves it the clusters of {p.follows}, which controls it.</p>}
+      {[...(p.ambiguousClusters ?? []), ...(p.stays ?? []), ...(p.moves ?? [])].map((text) => <p key={text}>{text}</p>)}
+      {p.reads && <p class="facts">Reads <Joined items={p.reads.map((read) => `${read.resource} (${count(read.objects, "object")})`)} /></p>}
+    </li>
+  );
+}
+
+/** Score shows the score of a cluster, and what it gets of each preference of a rule. */
+function Score({ of: r }: { of: ExplainRank }) {
+  return <><div>{r.score}</div>{r.preferences?.map((p) => <div key={p.subject} class="facts">{p.subject} {p.value ?? "missing"}: {p.score} of {p.weight}</div>)}</>;
+}
+
+/** Candidates shows each cluster or node, with the reason if it lost. */
+function Candidates({ title, of, object }: { title: "Clusters" | "Nodes"; of: ExplainCandidates | undefined; object: Named }) {
+  const [text, setText] = useState("");
+  if (!of) return null;
+  const rank = (row: ExplainCandidate) => row.ranks?.[0]?.rank ?? Infinity;
+  const rows = [...(of.listed ?? [])].sort((a, b) => Number(b.chosen) - Number(a.chosen) || (rank(a) === rank(b) ? 0 : rank(a) - rank(b)));
+  const columns: Column<ExplainCandidate>[] = [
+    { title: title.slice(0, -1), cell: (row) => (title === "Clusters" ? <ClusterLink name={row.name} /> : row.name), sort: (row) => row.name },
+    { title: "Result", cell: (row) => (row.chosen ? <Badge state="running">chosen</Badge> : <Badge state="lost">not chosen</Badge>), sort: (row) => Number(!row.chosen) },
+  ];
+  if (rows.some((row) => row.ranks)) {
+    columns.push(
+      { title: "Rank", numeric: true, cell: (row) => row.ranks?.map((r) => `${r.rank} of ${r.of}`).join("; "), sort: rank },
+      { title: "Score", numeric: true, cell: (row) => row.ranks?.map((r, i) => <Score key={i} of={r} />), sort: (row) => row.ranks?.[0]?.score ?? -Infinity },
+    );
+  }
+  columns.push({ title: "Why", cell: (row) => row.reasons?.map((r, i) => <Reason key={i} of={r} />) });
+  return (
+    <section>
+      <h2>{title}: {of.chosen} of {of.total} chosen</h2>
+      {rows.length > 8 && <input type="search" placeholder="Part of a name" aria-label={`Show ${title.toLowerCase()} by name`} onInput={(event) => setText(event.currentTarget.value.trim())} />}
+      <Table caption={title} rows={rows.filter((row) => row.name.includes(text))} columns={columns} empty="None has such a name." />
+      {rows.length < of.total && <p><a href={`#/workload?${query({ ...object, limit: of.total })}`}>Find the reasons for all {of.total.toLocaleString("en")}</a></p>}
+    </section>
+  );
+}
+
+/** Reason shows why a cluster or node is not chosen. */
+function Reason({ of: r }: { of: ExplainReason }): ComponentChildren {
+  const place = r.field ? `${r.policy}: ${r.field}` : r.rule ? `${r.policy}.rego:${r.line} (rule ${r.rule})` : r.policy;
+  return (
+    <div class="reason">
+      {r.message && <div>{place && <small>{place}: </small>}{r.message}</div>}
+      {r.expression && <div><small>{place} fails: </small><code>{r.expression}</code></div>}
+      {r.values?.map((v) => <div key={v.reference} class="facts"><code>{v.reference}</code> is <code>{v.value === null ? "undefined" : JSON.stringify(v.value)}</code></div>)}
+      {r.because?.map((b, i) => <Reason key={i} of={b} />)}
+    </div>
+  );
+}
+
+function Mismatches({ list }: { list: ExplainMismatch[] }) {
+  if (list.length === 0) return null;
+  return (
+    <section>
+      <h2>Policies that do not match</h2>
+      <ul>{list.map((m) => <li key={m.policy}><PolicyLink name={m.policy} />: spec.{m.part === "rollout" ? m.part : `match.${m.part}`}: {m.reason}</li>)}</ul>
+    </section>
+  );
+}
