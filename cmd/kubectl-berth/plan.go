@@ -77,7 +77,7 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 	if len(plan.Moves) == 0 {
 		p.line("No object has to be patched for PlacementPolicy %s.", policy)
 	} else {
-		p.line("Plan %s of PlacementPolicy %s: %d objects to patch", plan.Digest, policy, len(plan.Moves))
+		p.line("Plan %s of PlacementPolicy %s: %s to patch", plan.Digest, policy, objects(len(plan.Moves)))
 		for _, cause := range plan.Causes {
 			p.line("Cause: %s", cause)
 		}

@@ -302,7 +302,8 @@ func (s supervisor) clean() error {
 	return nil
 }
 
-// down stops the supervisor. It returns when all of its processes are gone.
+// down stops the supervisor, removes Berth from the cluster if that is the user's, and deletes the state. It returns when all processes of
+// the supervisor are gone.
 func (s supervisor) down(ctx context.Context) error {
 	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
 		fmt.Println("Nothing is up.")

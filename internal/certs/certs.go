@@ -69,8 +69,8 @@ func LoadKeyring(ctx context.Context, c client.Client, namespace string) (*place
 func KeyringOf(secret *corev1.Secret) (*placement.Keyring, error) {
 	keyring, err := placement.NewKeyring(secret.Data[keyName])
 	if err != nil {
-		return nil, fmt.Errorf("reading key %q of Secret %s/%s: %w; if you delete the Secret a new one is made, and what developers asked for "+
-			"before is forgotten", keyName, secret.Namespace, secret.Name, err)
+		return nil, fmt.Errorf("reading key %q of Secret %s/%s: %w; restore the Secret from a backup, or delete it: then a new one is made, and what "+
+			"developers asked for before is forgotten", keyName, secret.Namespace, secret.Name, err)
 	}
 	return keyring, nil
 }

@@ -165,7 +165,7 @@ func (c *Console) followCluster(ctx context.Context, s *state, cluster follower,
 			return
 		}
 		started := time.Now()
-		again, s = c.readChanges(ctx, s)
+		again, s = c.publishChanges(ctx, s)
 		if !again {
 			return
 		}
@@ -185,9 +185,10 @@ func await[T any](ctx context.Context, end <-chan struct{}, event <-chan T) bool
 	}
 }
 
-// readChanges makes a new reading of the cluster of the last one, which has followed its changes. It returns the last one if the cluster
-// can't be read. It reports false if the context has ended, or if the user has replaced the reading meanwhile.
-func (c *Console) readChanges(ctx context.Context, last *state) (bool, *state) {
+// publishChanges makes a new state from the reading of the last one, which follows the cluster, and announces it as the latest. It returns
+// the last state if the cluster can't be read. It reports false if the context has ended, or if the user has replaced the reading
+// meanwhile.
+func (c *Console) publishChanges(ctx context.Context, last *state) (bool, *state) {
 	s := newState(last.Reading)
 	// Without the rights for the fleet, other views show more than before.
 	if _, err := s.fleet(ctx); ctx.Err() != nil || err != nil && !apierrors.IsForbidden(err) {

@@ -149,7 +149,7 @@ func (u *Users) begin(ctx context.Context, token string) (*user, error) {
 	}
 	one.requests++
 	u.mu.Unlock()
-	one.credentials.add(token)
+	one.credentials.begin(token)
 	if trusted {
 		return one, nil
 	}
@@ -164,8 +164,8 @@ func (u *Users) begin(ctx context.Context, token string) (*user, error) {
 	case known != nil:
 		// Another request of the user was faster.
 		known.requests++
-		known.credentials.add(token)
-		one.credentials.remove()
+		known.credentials.begin(token)
+		one.credentials.end()
 		one = known
 	case len(u.byID) >= maxUsers && !u.makeRoom():
 		err = errBusy
@@ -191,7 +191,7 @@ func newUser(open func(*Credentials) User) *user {
 
 // end ends a request of a user.
 func (u *Users) end(one *user) {
-	one.credentials.remove()
+	one.credentials.end()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	one.requests--
@@ -237,14 +237,16 @@ type Credentials struct {
 	requests int
 }
 
-func (c *Credentials) add(token string) {
+// begin notes that a request of the user with the token is under way.
+func (c *Credentials) begin(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = token
 	c.requests++
 }
 
-func (c *Credentials) remove() {
+// end notes that a request has ended. After the last one, the token is forgotten.
+func (c *Credentials) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.requests--; c.requests == 0 {

@@ -249,7 +249,7 @@ func behind(live []metav1.PartialObjectMetadata, before, now map[string]placemen
 	}
 	for name, was := range before {
 		if !there[name] && now[name] == was {
-			return fmt.Errorf("this replica still has PlacementPolicy %s, which is deleted", name)
+			return fmt.Errorf("this replica still decides by PlacementPolicy %s, which is deleted", name)
 		}
 	}
 	return nil

@@ -220,7 +220,7 @@ var (
 	}
 	policyAmbiguousClusters = Metric{
 		Name: "berth_policy_ambiguous_clusters", Type: Gauge, Reporter: TheLeader,
-		Help:   "Names of clusters that several objects of inventories have, so that no object gets these clusters.",
+		Help:   "Number of names of clusters that several objects of inventories have, so that no object gets these clusters.",
 		Labels: []Label{ofPolicy},
 	}
 	violations = Metric{

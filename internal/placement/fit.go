@@ -66,7 +66,7 @@ func (m *merger) fit(values map[string]map[string]string, whole map[string]strin
 	}
 	why := fmt.Sprintf("no room to keep the requested value: annotations of %d bytes, and the API server stores %d; shorten the largest", size, maxAnnotations)
 	for _, e := range m.largest() {
-		if left, err := m.leaves(e, values[e.field]); err != nil {
+		if left, err := m.keepForLackOfRoom(e, values[e.field]); err != nil {
 			return nil, err
 		} else if !left {
 			continue
@@ -152,9 +152,10 @@ func (m *merger) largest() []sizedEntry {
 	return out
 }
 
-// leaves leaves a key as it is, if it does not have the policy's value. In an update, it does so only if the key is a violation already,
-// and if the update does not change it: otherwise, an update could evade the policy. It reports whether it leaves the key.
-func (m *merger) leaves(e sizedEntry, values map[string]string) (bool, error) {
+// keepForLackOfRoom keeps a key without the policy's value, because the record has no room for the requested one. In an update, it does so
+// only if the key is a violation already, and if the update does not change it: otherwise, an update could evade the policy. It reports
+// whether it keeps the key.
+func (m *merger) keepForLackOfRoom(e sizedEntry, values map[string]string) (bool, error) {
 	current := optional(m.intent.current[e.field], e.key)
 	if _, applied := m.intent.applied.of(e.field)[e.key]; m.request.Old == nil || applied && current != nil && digest(*current) == e.entry.Set {
 		return false, nil

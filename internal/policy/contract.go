@@ -113,7 +113,7 @@ func (c *contractChecker) doubted(tpe types.Type) bool {
 		return false
 	}
 	left := maxAlternatives
-	for _, one := range spread(tpe, &left) {
+	for _, one := range singlePaths(tpe, &left) {
 		trial := contractChecker{rule: c.rule, clause: c.clause, schemas: c.schemas}
 		if trial.check(one); len(trial.found) > 0 {
 			return true
@@ -126,9 +126,9 @@ func (c *contractChecker) doubted(tpe types.Type) bool {
 // can have types with a very large number of parts.
 const maxAlternatives = 4096
 
-// spread returns the alternatives of a type, down to the members of arrays, sets, and objects. Each examined part
-// decrements left; spread omits the parts that remain when left reaches zero.
-func spread(tpe types.Type, left *int) []types.Type {
+// singlePaths returns, for each path through a type to its innermost parts, the type with that path alone. Each examined part decrements
+// left; what remains when left reaches zero is omitted.
+func singlePaths(tpe types.Type, left *int) []types.Type {
 	if *left--; *left < 0 {
 		return nil
 	}
@@ -137,7 +137,7 @@ func spread(tpe types.Type, left *int) []types.Type {
 		if part == nil || *left <= 0 {
 			return
 		}
-		for _, one := range spread(part, left) {
+		for _, one := range singlePaths(part, left) {
 			out = append(out, wrap(one))
 		}
 	}

@@ -48,8 +48,7 @@ type NodeCache struct {
 	loaded map[schema.GroupVersionResource]bool
 	// hosts are the nodes by name, including unknown nodes that have pods.
 	hosts map[string]*host
-	// changedNodes are the hosts that changed since the current snapshot. regrouped reports whether nodes were added or
-	// removed.
+	// changedNodes are the hosts that changed since the current snapshot.
 	changedNodes        []string
 	nodesAddedOrRemoved bool
 	pods                *btree.BTree[record]

@@ -66,7 +66,7 @@ func TestInvalidRules(t *testing.T) {
 			[]string{"spec.rules[1]: Forbidden: rule b is never reached: rule a (spec.rules[0]) applies to all objects"}},
 		"AfterEmptySelector": {`[{name: a, limit: 1, when: {objectSelector: {}}}, {name: b, warn: w}]`, []string{"rule b is never reached"}},
 		"AfterTheSame": {`[{name: a, limit: 1, when: {objectSelector: {matchLabels: {a: b}}}}, {name: b, warn: w, when: {objectSelector: {matchLabels: {a: b}}}}]`,
-			[]string{"rule b is never reached: rule a (spec.rules[0]) has the same condition"}},
+			[]string{"rule b is never reached: rule a (spec.rules[0]) has the same condition; make one of the two"}},
 		"Nothing":            {`[{name: a}]`, []string{"spec.rules[0]: Forbidden: rule a decides nothing"}},
 		"NodesWithNothing":   {`[{name: a, candidates: Nodes}]`, []string{"rule a decides nothing"}},
 		"NothingWithMessage": {`[{name: a, message: m, when: {objectSelector: {matchLabels: {a: b}}}}, {name: b, warn: w}]`, []string{"rule a gives no clusters"}},

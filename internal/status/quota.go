@@ -291,7 +291,7 @@ type LimitedType struct {
 	Impossible string
 }
 
-// matched returns the condition Matched of the LimitedResource for the type with the given name.
+// matched returns the condition Matched: whether the rule of the LimitedResource can limit any object. name is the type's name in messages.
 func (t LimitedType) matched(name string) *metav1.Condition {
 	switch {
 	case !t.Served:

@@ -202,7 +202,7 @@ func (t *typeWatch) open(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	if t.unwatchable.Swap(false) && !initial {
 		w.Stop()
 		t.relist.Store(true)
-		return nil, errors.New("listing again: the previous list was withheld")
+		return nil, errors.New("listing again: the type can be watched now, and could not be before")
 	}
 	t.mu.Lock()
 	t.watch = w

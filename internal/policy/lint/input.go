@@ -158,7 +158,7 @@ func AbsentLabels(compiler *ast.Compiler) []AbsentLabel {
 			continue
 		}
 		for clause := rule; clause != nil; clause = clause.Else {
-			absent := absentLabels(clause.Body)
+			absent := labelsRequiredAbsent(clause.Body)
 			if first {
 				out, first = absent, false
 			}
@@ -175,7 +175,8 @@ func AbsentLabels(compiler *ast.Compiler) []AbsentLabel {
 
 var labelsRef = ast.InputRootRef.Append(ast.StringTerm("metadata")).Append(ast.StringTerm("labels"))
 
-func absentLabels(body ast.Body) []AbsentLabel {
+// labelsRequiredAbsent returns the labels that the body of a rule requires the object not to have, as in `not input.metadata.labels.team`.
+func labelsRequiredAbsent(body ast.Body) []AbsentLabel {
 	var out []AbsentLabel
 	for _, expr := range body {
 		term, ok := expr.Terms.(*ast.Term)
