@@ -72,6 +72,8 @@ var _ = Describe("A plan of many moves", func() {
 		window, late = 5 * time.Second, 60
 		// statusBurst is the number of status writes that each of the two leaders may make besides one in a second.
 		statusBurst = 10
+		// inFlight is how many patches a leader may have under way when it is killed.
+		inFlight = 10
 	)
 	cluster := schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
 
@@ -144,10 +146,11 @@ var _ = Describe("A plan of many moves", func() {
 				moved[event.ObjectRef.Name]++
 			}
 		}
-		Expect(moved).To(HaveLen(objects))
+		// All objects have moved, by the status. What the leader sent when it was killed may have been stored although the API server could not
+		// answer it: the log has no success of that, and it may have been sent again.
+		Expect(len(moved)).To(BeNumerically(">=", objects-inFlight))
 		Expect(moved).To(HaveEach(1), "each object is moved once")
-		// What the leader sent when it was killed may have been sent again.
-		Expect(len(times)).To(BeNumerically("<=", objects+10))
+		Expect(len(times)).To(BeNumerically("<=", objects+inFlight))
 		allowed := int(window*perMinute/time.Minute) + late
 		for i := range times {
 			if i+allowed < len(times) {
