@@ -144,7 +144,7 @@ func (in *input) complete() error {
 	}
 	for _, sample := range in.samples {
 		if !slices.ContainsFunc(in.crds, func(crd object) bool { return defines(crd, sample.GroupVersionKind()) }) {
-			return fmt.Errorf("%s %s: no CustomResourceDefinition of the bundle defines this kind: add it, or leave the sample out",
+			return fmt.Errorf("%s %s: OLM installs no such kind from a bundle, and no CustomResourceDefinition of it defines the kind: add it, or leave the sample out",
 				sample.GetKind(), sample.GetName())
 		}
 	}
