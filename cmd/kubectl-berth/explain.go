@@ -42,7 +42,8 @@ The command decides the object itself, by the same code as Berth, from what the 
 rights and changes nothing. With --filename it explains objects that do not exist yet.
 
 If you may not read policies, or what they read, the command shows what Berth recorded at an existing object: the values that policies have
-set, which policies these are, what was requested, and Events.`
+set, which policies these are, what was requested, and Events. It does not verify them, and --why-not and --limit have no effect. With
+--output, such an object has the field recorded, and not the fields of an explanation.`
 
 const explainExample = `  # Why is the Deployment web there?
   kubectl berth explain deployment/web -n shop
@@ -56,6 +57,8 @@ type explainOptions struct {
 	output string
 	whyNot string
 	limit  int
+	// limited reports whether the user has set limit.
+	limited bool
 }
 
 func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -65,7 +68,10 @@ func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 		Short:   "Explain why an object is placed as it is",
 		Long:    explainLong,
 		Example: explainExample,
-		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.limited = cmd.Flags().Changed("limit")
+			return o.run(cmd.Context(), args)
+		},
 	}
 	cmd.ValidArgsFunction = o.completeObjects
 	o.addFlags(cmd.Flags())

@@ -447,8 +447,11 @@ func TestHostileReports(t *testing.T) {
 		},
 		"explain": func(out io.Writer, value string) {
 			printRecorded(newPrinter(out), recordedAt{
-				Object: value, Values: []placement.Recorded{{Field: "labels", Key: value, Policy: value, Current: &value, Requested: &value}},
-				Events: []recordedEvent{{Reason: value, Message: value}}, Missing: []string{value},
+				Object: value, Events: []recordedEvent{{Reason: value, Message: value}}, Missing: []string{value},
+				ObjectRecord: placement.ObjectRecord{CopiedFrom: value, Values: []placement.Recorded{
+					{Field: "labels", Key: value, Policy: value, Current: &value, Requested: &value},
+					{Field: "labels", Key: value, Policy: value, Current: &value, Changed: true}, {Field: "labels", Key: value, Policy: value, Unknown: value},
+				}},
 			})
 		},
 		"approve": func(out io.Writer, value string) {

@@ -21,25 +21,30 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
 // recordedAt is what Berth has recorded at an object, for users who may not read what decides it.
 type recordedAt struct {
-	Object string               `json:"object"`
-	Values []placement.Recorded `json:"values,omitempty"`
-	Events []recordedEvent      `json:"events,omitempty"`
-	// Missing says what the user may not read.
+	Object string `json:"object"`
+	// Recorded is true. It tells this output from an explain.Explanation.
+	Recorded bool `json:"recorded"`
+	placement.ObjectRecord
+	Events []recordedEvent `json:"events,omitempty"`
+	// Missing says what the user may not read, and what the output lacks for other reasons.
 	Missing []string `json:"missing"`
 }
 
@@ -50,17 +55,27 @@ type recordedEvent struct {
 	Message string    `json:"message"`
 }
 
-// prefixesOfEvents are how the reasons of Berth's Events on objects begin.
-var prefixesOfEvents = []string{"Placement", "Quota"}
+// Sentences about what the recorded state of an object lacks.
+const (
+	withoutReasons = "--why-not and --limit have no effect here: they select reasons, which are known only to users who may read what decides the object."
+	withoutConfig  = "What is unknown above may be declared in the manager's configuration, under podTemplates or placements: name the file by --config."
+)
 
 // explainRecorded prints what is recorded at the objects that the arguments name. missing is the error about what the user may not read,
 // which it returns if the user may not read the objects, either.
 func (o *explainOptions) explainRecorded(ctx context.Context, args []string, missing error) error {
 	objects, err := o.existing(ctx, nil, args)
-	if err != nil {
+	if apierrors.IsForbidden(err) {
 		return missing
 	}
+	if err != nil {
+		return err
+	}
 	options, _, err := o.settings()
+	if err != nil {
+		return err
+	}
+	mapper, err := o.flags.ToRESTMapper()
 	if err != nil {
 		return err
 	}
@@ -74,12 +89,14 @@ func (o *explainOptions) explainRecorded(ctx context.Context, args []string, mis
 	}
 	var all []recordedAt
 	for _, obj := range objects {
-		// An object without pods, or of a kind that is declared in a configuration that is not given, has no path.
-		path, _ := options.Templates.PathOf(obj.Object)
-		next := recordedAt{Object: simulation.Describe(obj), Values: placement.RecordedIn(obj, path), Missing: []string{missing.Error()}}
+		next := recordedAt{Object: simulation.Describe(obj), Recorded: true, Missing: []string{missing.Error()}}
+		if next.ObjectRecord, err = recordOf(obj, options, mapper); err != nil {
+			return err
+		}
 		if next.Events, err = eventsOn(ctx, client, obj); err != nil {
 			next.Missing = append(next.Missing, fmt.Sprintf("the Events on it: %v", err))
 		}
+		next.Missing = append(next.Missing, o.lacking(next.Values)...)
 		all = append(all, next)
 	}
 	if o.output != "" {
@@ -95,6 +112,30 @@ func (o *explainOptions) explainRecorded(ctx context.Context, args []string, mis
 	return p.err
 }
 
+// recordOf returns what the record of an object says.
+func recordOf(obj *unstructured.Unstructured, options simulation.Options, mapper meta.RESTMapper) (placement.ObjectRecord, error) {
+	gvk := obj.GroupVersionKind()
+	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return placement.ObjectRecord{}, fmt.Errorf("finding the resource of the kind %s: %w", gvk.Kind, err)
+	}
+	// An object without pods, or of a kind that is declared in a configuration that is not given, has no path.
+	path, _ := options.Templates.PathOf(obj.Object)
+	return placement.RecordedIn(obj, path, options.ClusterLists.Of(mapping.Resource.GroupResource())), nil
+}
+
+// lacking returns what the flags of the command leave out of what is recorded at an object.
+func (o *explainOptions) lacking(values []placement.Recorded) []string {
+	var out []string
+	if o.config == "" && slices.ContainsFunc(values, func(v placement.Recorded) bool { return v.Unknown != "" }) {
+		out = append(out, withoutConfig)
+	}
+	if o.whyNot != "" || o.limited {
+		out = append(out, withoutReasons)
+	}
+	return out
+}
+
 // eventsOn returns Berth's Events on an object, the oldest first.
 func eventsOn(ctx context.Context, client kubernetes.Interface, obj *unstructured.Unstructured) ([]recordedEvent, error) {
 	list, err := client.CoreV1().Events(cmp.Or(obj.GetNamespace(), metav1.NamespaceDefault)).List(ctx, metav1.ListOptions{
@@ -103,14 +144,19 @@ func eventsOn(ctx context.Context, client kubernetes.Interface, obj *unstructure
 	if err != nil {
 		return nil, err
 	}
+	return ownEvents(list.Items), nil
+}
+
+// ownEvents returns those of the Events that name Berth as their controller and that Berth emits on objects, the oldest first.
+func ownEvents(all []corev1.Event) []recordedEvent {
 	var out []recordedEvent
-	for _, e := range list.Items {
-		if slices.ContainsFunc(prefixesOfEvents, func(prefix string) bool { return strings.HasPrefix(e.Reason, prefix) }) {
+	for _, e := range all {
+		if events.OnObjects(e.ReportingController, e.Reason) {
 			out = append(out, recordedEvent{timeOf(e), e.Reason, e.Message})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b recordedEvent) int { return a.Time.Compare(b.Time) })
-	return out, nil
+	return out
 }
 
 // timeOf returns when an Event happened last.
@@ -127,15 +173,10 @@ func timeOf(e corev1.Event) time.Time {
 func printRecorded(p *printer, r recordedAt) {
 	p.line("%s", p.style(bold, r.Object))
 	p.line("This is what Berth recorded at the object. You may not read what decides it, so the rule, and the reasons, are missing.")
+	p.line("Neither the record nor the Events are verified: users who may write the object, or create Events, may have forged them.")
 	p.line("")
 	p.line("%s", p.style(bold, "Values"))
-	if len(r.Values) == 0 {
-		p.line("  No policy has set a value, or each value is the one that was requested.")
-	}
-	for _, v := range r.Values {
-		p.line("  %s: %s", keyName(v.Field, v.Key), plainText(v.Current))
-		p.line("    decided by %s; requested: %s", cmp.Or(v.Policy, "a policy"), plainText(v.Requested))
-	}
+	printRecord(p, r.ObjectRecord)
 	if len(r.Events) > 0 {
 		p.line("")
 		p.line("%s", p.style(bold, "Events"))
@@ -147,5 +188,30 @@ func printRecorded(p *printer, r recordedAt) {
 	p.line("%s", p.style(bold, "Missing"))
 	for _, text := range r.Missing {
 		p.line("  %s", paragraph(text))
+	}
+}
+
+func printRecord(p *printer, r placement.ObjectRecord) {
+	switch {
+	case r.CopiedFrom != "":
+		p.line("  The record is a copy of that of %s, which controls the object: explain that instead.", r.CopiedFrom)
+	case r.Unreadable:
+		p.line("  Unknown: the record, annotation %s, can't be read.", placementv1.RequestedAnnotation)
+	case len(r.Values) == 0:
+		p.line("  No policy has set a value, or each value is the one that was requested.")
+	}
+	for _, v := range r.Values {
+		policy := cmp.Or(v.Policy, "a policy")
+		switch name := keyName(v.Field, v.Key); {
+		case v.Unknown != "":
+			p.line("  %s: unknown: %s", name, v.Unknown)
+			p.line("    recorded for %s; requested: %s", policy, plainText(v.Requested))
+		case v.Changed:
+			p.line("  %s: %s", name, plainText(v.Current))
+			p.line("    recorded for %s, and changed since by another client, so this is what is requested", policy)
+		default:
+			p.line("  %s: %s", name, plainText(v.Current))
+			p.line("    decided by %s; requested: %s", policy, plainText(v.Requested))
+		}
 	}
 }

@@ -37,6 +37,9 @@ import (
 	"github.com/berth-dev/berth/internal/printable"
 )
 
+// Controller is the name of the reporting controller in all events of Berth.
+const Controller = "berth"
+
 // Reasons and actions of events.
 const (
 	ReasonDenied             = "PlacementDenied"
@@ -97,6 +100,17 @@ var (
 	// RemediationStopped means that an object's decision does not settle, so that the object is no longer patched.
 	RemediationStopped = Kind{corev1.EventTypeWarning, ReasonRemediationStopped, actionRemediate}
 )
+
+// onObjects are the reasons of events on objects.
+var onObjects = sets.New(
+	ReasonDenied, ReasonEvaluationFailed, ReasonQuotaUnchecked, ReasonRemediated, ReasonEvicted, ReasonRemediationFailed, ReasonRemediationStopped,
+)
+
+// OnObjects reports whether Berth emits events with the controller and the reason on objects. Such an event may still be from another
+// client, because any client that may create events chooses both.
+func OnObjects(controller, reason string) bool {
+	return controller == Controller && onObjects.Has(reason)
+}
 
 // Kinds of events on policies.
 var (

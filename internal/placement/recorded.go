@@ -17,47 +17,107 @@ limitations under the License.
 package placement
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/clusterlist"
 	"github.com/berth-dev/berth/internal/podscheduling"
 )
 
-// Recorded is a value that a policy has set in an object, as the object's record has it.
+// ObjectRecord is what the record of an object says. The record is not verified: a client that may write the object may have written it.
+type ObjectRecord struct {
+	// Values are the values that policies have set.
+	Values []Recorded `json:"values,omitempty"`
+	// CopiedFrom is the controller of the object, such as "Deployment web", if the record is a copy of the controller's. Values is then
+	// empty. CopiedFrom is "" for other objects.
+	CopiedFrom string `json:"copiedFrom,omitempty"`
+	// Unreadable reports whether the object has a record that can't be read.
+	Unreadable bool `json:"unreadable,omitempty"`
+}
+
+// Recorded is a value that a policy has set in an object, according to the object's record.
 type Recorded struct {
+	// Field and Key are those of a Change.
 	Field string `json:"field"`
 	Key   string `json:"key"`
 	// Policy is the name of the policy that has set the value. It is "" if the record does not name it.
 	Policy string `json:"policy,omitempty"`
-	// Current is the value in the object, and Requested the one that the developer requested. Each is nil if there is none.
+	// Current is the value in the object, and Requested the one that the developer requested. Each is nil if there is none. For an affinity,
+	// Current is the policy's addition.
 	Current   *string `json:"current"`
 	Requested *string `json:"requested"`
+	// Changed reports whether another client has changed the value since the policy set it. The current value then counts as requested.
+	Changed bool `json:"changed,omitempty"`
+	// Unknown says why the current value can't be read. It is usually empty. Otherwise Current is nil and means nothing.
+	Unknown string `json:"unknown,omitempty"`
 }
 
-// RecordedIn returns the values that policies have set in an object, by its record. podSpec is the path of the spec of its pods, and empty
-// for an object without pods. The record is not verified: a client that may write the object may have written it.
-func RecordedIn(obj *unstructured.Unstructured, podSpec []string) []Recorded {
-	r := decodeRecord(obj)
-	if r == nil {
-		return nil
+// RecordedIn returns what the record of an object says. podSpec is the path of the spec of its pods, and empty for an object without pods.
+// clusters is the kind of a placement object, and nil for other objects.
+func RecordedIn(obj *unstructured.Unstructured, podSpec []string, clusters *clusterlist.Kind) ObjectRecord {
+	if _, there := metadataOf(obj, fieldAnnotations)[placementv1.RequestedAnnotation]; !there {
+		return ObjectRecord{}
 	}
-	var out []Recorded
+	resource, _ := meta.UnsafeGuessKindToResource(obj.GroupVersionKind())
+	if controller := metav1.GetControllerOfNoCopy(obj); controller != nil && HoldsRecordCopies(resource.GroupResource()) {
+		return ObjectRecord{CopiedFrom: controller.Kind + " " + controller.Name}
+	}
+	r := NewTrustingKeyring().read(obj, identityOf(obj, obj.GetNamespace()))
+	if r == nil {
+		return ObjectRecord{Unreadable: true}
+	}
+	i := intentOf(obj, locations{podSpec: podSpec, clusters: clusters}, sources{records: []*record{r}})
+	var out ObjectRecord
 	for _, field := range fields {
-		current := metadataOf(obj, field)
-		if field == fieldScheduling {
-			// What can't be read is not shown.
-			current = readPodSpec(obj, podSpec).flat
-		}
 		entries := r.of(field)
 		for _, key := range slices.Sorted(maps.Keys(entries)) {
-			value := Recorded{Field: field, Key: key, Policy: entries[key].By, Current: optional(current, key), Requested: entries[key].Requested}
-			if podscheduling.IsContribution(key) {
-				value.Current = entries[key].Value
-			}
-			out = append(out, value)
+			out.Values = append(out.Values, i.recordedValue(r, field, key, entries[key]))
 		}
 	}
 	return out
+}
+
+// recordedValue returns the value of an entry of the object's record.
+func (i *intent) recordedValue(r *record, field, key string, entry overwritten) Recorded {
+	out := Recorded{Field: field, Key: key, Policy: entry.By, Requested: entry.Requested}
+	if i.clusters != nil && field == fieldAnnotations && key == placementv1.ClustersAnnotation {
+		out.Field, out.Key = fieldClusters, i.clusters.list.Path
+	}
+	requested := key
+	if field == fieldScheduling && podscheduling.IsContribution(key) {
+		requested = podscheduling.Affinity
+		if r.Affinity != nil {
+			out.Requested = r.Affinity.Requested
+		}
+	}
+	if err := i.unreadable(r, field, key); err != nil {
+		out.Unknown = err.Error()
+		return out
+	}
+	_, applied := i.applied.of(field)[key]
+	out.Current, out.Requested, out.Changed = optional(i.current[field], key), optional(i.wanted[field], requested), !applied
+	return out
+}
+
+// unreadable returns an error if the value of an entry of the object's record can't be read in the object.
+func (i *intent) unreadable(r *record, field, key string) error {
+	switch {
+	case field == fieldScheduling && len(i.pods.path) == 0:
+		return fmt.Errorf("where objects of the kind %s have the spec of their pods is not known", i.object.GetKind())
+	case field == fieldScheduling:
+		return i.pods.err
+	case field != fieldAnnotations || key != placementv1.ClustersAnnotation:
+		return nil
+	case i.clusters == nil && r.Form != "":
+		return fmt.Errorf("where objects of the kind %s list their clusters is not known", i.object.GetKind())
+	case i.clusters == nil:
+		return nil
+	}
+	return i.clusters.err
 }

@@ -95,7 +95,7 @@ func newBase(ctx context.Context, o Options, s *settings, provider *tracing.Prov
 		namespaces:     &watches.Namespaces{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()},
 		liveNamespaces: &watches.Namespaces{Cached: mgr.GetAPIReader(), Live: mgr.GetAPIReader()},
 		metrics:        m,
-		events:         events.New(mgr.GetEventRecorder("berth")),
+		events:         events.New(mgr.GetEventRecorder(events.Controller)),
 		decisions:      decisions,
 	}, nil
 }
