@@ -27,20 +27,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/numeral"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
 const quotasLong = `Show the quotas that limit a namespace, and how much of them is left: its ScopedQuotas, and the ClusterScopedQuotas that it shares with
-other namespaces. The command reads with your rights, and says what you may not read.`
+other namespaces. USED is what all namespaces of the quota use, and HERE what this one uses of it; "unknown" means that Berth has not counted
+it, or that the quota has too many namespaces to list. The command reads with your rights, and says what you may not read.`
 
 const quotasExample = `  # What is left for the namespace shop?
   kubectl berth quotas -n shop`
@@ -50,6 +54,8 @@ type quotasOptions struct {
 	genericiooptions.IOStreams
 	flags  *genericclioptions.ConfigFlags
 	output string
+	// berthNamespace is Berth's own namespace, in which no quota counts.
+	berthNamespace string
 }
 
 func newQuotas(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -63,6 +69,7 @@ func newQuotas(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, a table.")
+	cmd.Flags().StringVar(&o.berthNamespace, "berth-namespace", "berth-system", "Berth's own namespace. No quota limits it.")
 	return cmd
 }
 
@@ -74,17 +81,16 @@ type namespaceQuotas struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-// limitedAmount is what a quota has of a resource.
+// limitedAmount is what a quota has of a resource. An amount that is not known is "".
 type limitedAmount struct {
 	Quota    string           `json:"quota"`
 	Mode     placementv1.Mode `json:"mode"`
 	Resource string           `json:"resource"`
-	// Used is what all namespaces of the quota use. UsedHere is what this one uses of a quota that it shares; "" for other quotas, or if that
-	// is not known.
-	Used     string `json:"used"`
+	// Used is what all namespaces of the quota use, and UsedHere what this one uses.
+	Used     string `json:"used,omitempty"`
 	UsedHere string `json:"usedHere,omitempty"`
 	Hard     string `json:"hard"`
-	Left     string `json:"left"`
+	Left     string `json:"left,omitempty"`
 }
 
 func (o *quotasOptions) run(ctx context.Context) error {
@@ -101,7 +107,7 @@ func (o *quotasOptions) run(ctx context.Context) error {
 		return err
 	}
 	out := &namespaceQuotas{Namespace: namespace, Amounts: []limitedAmount{}}
-	if err := out.read(ctx, client); err != nil {
+	if err := out.read(ctx, client, o.berthNamespace); err != nil {
 		return err
 	}
 	if o.output != "" {
@@ -117,8 +123,11 @@ func printQuotas(p *printer, n *namespaceQuotas) {
 		p.line("No quota that you may read limits namespace %s.", n.Namespace)
 	} else {
 		var rows [][]string
+		const unknown = "unknown"
 		for _, a := range n.Amounts {
-			rows = append(rows, []string{a.Quota, string(a.Mode), a.Resource, a.Used, cmp.Or(a.UsedHere, a.Used), a.Hard, a.Left})
+			rows = append(rows, []string{
+				a.Quota, string(a.Mode), a.Resource, cmp.Or(a.Used, unknown), cmp.Or(a.UsedHere, unknown), a.Hard, cmp.Or(a.Left, unknown),
+			})
 		}
 		p.table([]string{"QUOTA", "MODE", "RESOURCE", "USED", "HERE", "HARD", "LEFT"}, rows)
 	}
@@ -127,8 +136,8 @@ func printQuotas(p *printer, n *namespaceQuotas) {
 	}
 }
 
-// read reads the quotas.
-func (n *namespaceQuotas) read(ctx context.Context, client dynamic.Interface) error {
+// read reads the quotas. own is Berth's own namespace.
+func (n *namespaceQuotas) read(ctx context.Context, client dynamic.Interface, own string) error {
 	var of labels.Set
 	namespace, err := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, n.Namespace, metav1.GetOptions{})
 	switch {
@@ -138,81 +147,134 @@ func (n *namespaceQuotas) read(ctx context.Context, client dynamic.Interface) er
 	case !apierrors.IsForbidden(err):
 		return err
 	}
-	for _, kind := range []struct {
-		plural, namespace string
-		empty             func() placementv1.Quota
-	}{
-		{"scopedquotas", n.Namespace, func() placementv1.Quota { return &placementv1.ScopedQuota{} }},
-		{"clusterscopedquotas", "", func() placementv1.Quota { return &placementv1.ClusterScopedQuota{} }},
-	} {
-		list, err := client.Resource(placementv1.GroupVersion.WithResource(kind.plural)).Namespace(kind.namespace).List(ctx, metav1.ListOptions{})
-		switch {
-		case apierrors.IsForbidden(err) && kind.namespace == "":
-			n.Missing = append(n.Missing, "You may not list clusterscopedquotas, so those that the namespace shares are missing. An administrator can bind the "+
-				"ClusterRole berth-clusterscopedquota-viewer-role to you; until then, a denial names the quota and its amounts.")
-			continue
-		case apierrors.IsForbidden(err):
-			n.Missing = append(n.Missing, fmt.Sprintf("You may not list scopedquotas in namespace %s, so they are missing: ask for the right to list them.",
-				n.Namespace))
-			continue
-		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-			return fmt.Errorf("the API server has no %s: install Berth, or check the kubeconfig's context", kind.plural)
-		case err != nil:
-			return fmt.Errorf("listing %s: %w", kind.plural, err)
+	// Neither kind counts in Berth's own namespace, and ClusterScopedQuotas not in kube-system, either.
+	if n.Namespace == own {
+		n.Missing = append(n.Missing, fmt.Sprintf("Berth runs in namespace %s, so no quota limits it.", own))
+		return nil
+	}
+	if err := n.readScoped(ctx, client); err != nil {
+		return err
+	}
+	if match.IsProtectedNamespace(n.Namespace, own) {
+		n.Missing = append(n.Missing, fmt.Sprintf("No ClusterScopedQuota limits namespace %s: a cluster could be locked out of itself.", n.Namespace))
+		return nil
+	}
+	return n.readShared(ctx, client, of)
+}
+
+// readScoped reads the ScopedQuotas of the namespace.
+func (n *namespaceQuotas) readScoped(ctx context.Context, client dynamic.Interface) error {
+	items, err := listQuotas(ctx, client, "scopedquotas", n.Namespace)
+	if apierrors.IsForbidden(err) {
+		n.Missing = append(n.Missing, fmt.Sprintf("You may not list scopedquotas in namespace %s, so they are missing: ask for the right to list them.",
+			n.Namespace))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for i := range items {
+		q := &placementv1.ScopedQuota{}
+		if err := numeral.FromUnstructured(items[i].Object, q); err != nil {
+			return fmt.Errorf("%s: %w", simulation.Describe(&items[i]), err)
 		}
-		for i := range list.Items {
-			q := kind.empty()
-			if err := numeral.FromUnstructured(list.Items[i].Object, q); err != nil {
-				return fmt.Errorf("%s: %w", simulation.Describe(&list.Items[i]), err)
-			}
-			if n.isLimitedBy(q, of) {
-				n.add(list.Items[i].GetKind(), q)
-			}
-		}
+		n.add(items[i].GetKind(), q, func(name corev1.ResourceName) (resource.Quantity, bool) { return q.Status.Used[name], true })
 	}
 	return nil
 }
 
-// isLimitedBy reports whether a quota counts the namespace with the labels of. If of is nil, because the user may not read them, the
-// namespace must be one of those that the status of the quota lists.
-func (n *namespaceQuotas) isLimitedBy(q placementv1.Quota, of labels.Set) bool {
-	shared, ok := q.(*placementv1.ClusterScopedQuota)
-	if !ok {
-		return true
+// readShared reads the ClusterScopedQuotas that select the namespace, whose labels are of; nil if the user may not read them.
+func (n *namespaceQuotas) readShared(ctx context.Context, client dynamic.Interface, of labels.Set) error {
+	items, err := listQuotas(ctx, client, "clusterscopedquotas", "")
+	if apierrors.IsForbidden(err) {
+		n.Missing = append(n.Missing, "You may not list clusterscopedquotas, so those that the namespace shares are missing. An administrator can bind the "+
+			"ClusterRole berth-clusterscopedquota-viewer-role to you; until then, a denial names the quota and its amounts.")
+		return nil
 	}
-	selector, err := quota.NamespaceSelector(shared.Spec.NamespaceSelector)
-	if err != nil || of == nil {
-		return slices.ContainsFunc(shared.Status.Namespaces, func(u placementv1.NamespaceUsage) bool { return u.Namespace == n.Namespace })
+	if err != nil {
+		return err
 	}
-	return selector.Matches(of)
+	undecided := 0
+	for i := range items {
+		q := &placementv1.ClusterScopedQuota{}
+		if err := numeral.FromUnstructured(items[i].Object, q); err != nil {
+			return fmt.Errorf("%s: %w", simulation.Describe(&items[i]), err)
+		}
+		switch selects, known := n.isSelectedBy(q, of); {
+		case !known:
+			undecided++
+		case selects:
+			n.add(items[i].GetKind(), q, func(name corev1.ResourceName) (resource.Quantity, bool) { return n.usageIn(q, name) })
+		}
+	}
+	if undecided > 0 {
+		n.Missing = append(n.Missing, fmt.Sprintf("You may not get namespace %s, so it is not known whether %d ClusterScopedQuotas select it by its labels: ask "+
+			"for the right to get it.", n.Namespace, undecided))
+	}
+	return nil
 }
 
-// add adds the amounts of a quota.
-func (n *namespaceQuotas) add(kind string, q placementv1.Quota) {
-	spec, status := q.QuotaSpec(), q.QuotaStatus()
-	here := map[corev1.ResourceName]string{}
-	if shared, ok := q.(*placementv1.ClusterScopedQuota); ok {
-		for _, u := range shared.Status.Namespaces {
-			for name, used := range u.Used {
-				if u.Namespace == n.Namespace {
-					here[name] = used.String()
-				}
-			}
-		}
-		for name := range spec.Hard {
-			// A namespace without usage is not listed, unless there are too many to list.
-			if here[name] == "" && len(shared.Status.Namespaces) < placementv1.MaxNamespaces {
-				here[name] = "0"
-			}
-		}
+// listQuotas lists the quotas of a kind, which plural names, in a namespace; "" for a cluster-scoped kind.
+func listQuotas(ctx context.Context, client dynamic.Interface, plural, namespace string) ([]unstructured.Unstructured, error) {
+	list, err := client.Resource(placementv1.GroupVersion.WithResource(plural)).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, err
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return nil, fmt.Errorf("the API server has no %s: install Berth, or check the kubeconfig's context", plural)
+	case err != nil:
+		return nil, fmt.Errorf("listing %s: %w", plural, err)
 	}
+	return list.Items, nil
+}
+
+// isSelectedBy reports whether a quota selects the namespace with the labels of. If of is nil, because the user may not read them, known
+// is false unless the selector selects all namespaces, or the status of the quota lists the namespace.
+func (n *namespaceQuotas) isSelectedBy(q *placementv1.ClusterScopedQuota, of labels.Set) (selects, known bool) {
+	selector, err := quota.NamespaceSelector(q.Spec.NamespaceSelector)
+	switch {
+	case err != nil:
+		// Such a quota is not in force.
+		return false, true
+	case selector.Empty():
+		return true, true
+	case of != nil:
+		return selector.Matches(of), true
+	}
+	listed := slices.ContainsFunc(q.Status.Namespaces, n.isNamespaceOf)
+	return listed, listed
+}
+
+func (n *namespaceQuotas) isNamespaceOf(u placementv1.NamespaceUsage) bool {
+	return u.Namespace == n.Namespace
+}
+
+// usageIn returns what the namespace uses of a quota that it shares. known is false if the quota has too many namespaces to list this one.
+func (n *namespaceQuotas) usageIn(q *placementv1.ClusterScopedQuota, name corev1.ResourceName) (used resource.Quantity, known bool) {
+	listed := q.Status.Namespaces
+	if i := slices.IndexFunc(listed, n.isNamespaceOf); i >= 0 {
+		return listed[i].Used[name], true
+	}
+	// The status lists the first namespaces with usage, ordered by name.
+	return used, len(listed) < placementv1.MaxNamespaces || n.Namespace < listed[len(listed)-1].Namespace
+}
+
+// add adds the amounts of a quota. here returns what the namespace uses, once Berth has counted it; known is false if the status of the
+// quota does not tell.
+func (n *namespaceQuotas) add(kind string, q placementv1.Quota, here func(corev1.ResourceName) (used resource.Quantity, known bool)) {
+	spec, status := q.QuotaSpec(), q.QuotaStatus()
 	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
-		hard, used := spec.Hard[name], status.Used[name]
-		left := hard.DeepCopy()
-		left.Sub(used)
-		n.Amounts = append(n.Amounts, limitedAmount{
-			Quota: kind + " " + q.GetName(), Mode: cmp.Or(spec.Mode, placementv1.ModeEnforce), Resource: string(name), Used: used.String(),
-			UsedHere: here[name], Hard: hard.String(), Left: left.String(),
-		})
+		hard := spec.Hard[name]
+		amount := limitedAmount{Quota: kind + " " + q.GetName(), Mode: cmp.Or(spec.Mode, placementv1.ModeEnforce), Resource: string(name), Hard: hard.String()}
+		// What was counted for an earlier spec may be something else.
+		if used, counted := status.Used[name]; counted && status.ObservedGeneration == q.GetGeneration() {
+			left := hard.DeepCopy()
+			left.Sub(used)
+			amount.Used, amount.Left = used.String(), left.String()
+			if usedHere, known := here(name); known {
+				amount.UsedHere = usedHere.String()
+			}
+		}
+		n.Amounts = append(n.Amounts, amount)
 	}
 }
