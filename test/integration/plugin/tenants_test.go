@@ -68,7 +68,10 @@ var _ = Describe("A tenant", func() {
 			ContainSubstring("PlacementRemediated"), ContainSubstring("bind the ClusterRole berth-placementpolicy-viewer-role to you")))
 		out, err := tenant(ctx, "berth", "explain", "deployment/web", "-o", "json")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(out).To(ContainSubstring(`"policy": "` + p.Name + `"`))
+		Expect(out).To(And(ContainSubstring(`"recorded": true`), ContainSubstring(`"policy": "`+p.Name+`"`)))
+		out, err = tenant(ctx, "berth", "explain", "deployment/wbe")
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(ContainSubstring(`"wbe" not found`))
 
 		By("naming the way to know more, where nothing is recorded")
 		text, err := json.Marshal(framework.NewObject(framework.Deployment, namespace, "api", nil))
@@ -124,6 +127,8 @@ var _ = Describe("A tenant", func() {
 		f.MustKubectl(ctx, "", "create", "clusterrolebinding", user, "--clusterrole=berth-placementpolicy-viewer-role", "--user="+user)
 		DeferCleanup(func(ctx SpecContext) { f.MustKubectl(ctx, "", "delete", "clusterrolebinding", user) })
 		Eventually(tenant).WithContext(ctx).WithArguments("get", "plpol", p.Name).Should(ContainSubstring(p.Name))
-		Expect(tenant(ctx, "berth", "explain", "deployment/web")).To(ContainSubstring("label tier: gold\n    decided by " + p.Name))
+		Expect(tenant(ctx, "berth", "explain", "deployment/web")).To(And(
+			ContainSubstring("This is what Berth recorded at the object."), ContainSubstring("label tier: gold\n    decided by "+p.Name+"; requested: (none)\n"),
+			ContainSubstring("you may not list namespaces")))
 	})
 })
