@@ -87,7 +87,13 @@ func TestLicenses(t *testing.T) {
 
 // TestSources checks that no source of the pages makes elements or code from text, so that names of objects can't become either.
 func TestSources(t *testing.T) {
-	banned := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|https?://[a-z0-9-]+\.[a-z]`)
+	banned := regexp.MustCompile(`(?i)innerHTML|outerHTML|insertAdjacentHTML|HTMLUnsafe|srcdoc|createContextualFragment|document\.write|\beval\(|new Function\(|` +
+		`javascript:|https?://[a-z0-9-]+\.[a-z]`)
+	for _, text := range []string{"<p dangerouslySetInnerHTML={{ __html: name }} />", "element.setHTMLUnsafe(name)", `<iframe srcDoc={name} />`} {
+		if !banned.MatchString(text) {
+			t.Errorf("a source may have %s", text)
+		}
+	}
 	found := 0
 	each(t, os.DirFS(filepath.Join("..", "..", "web", "src")), func(path string, text []byte) {
 		found++
