@@ -60,6 +60,8 @@ type Session struct {
 	before  *simulation.Simulation
 	// partial reports whether the session leaves out the types that the user may not list.
 	partial bool
+	// missing are those types of them that policies match before the changes.
+	missing []string
 	// objects are the existing objects that policies may match, and states what the policies make of them.
 	objects []simulation.Object
 	states  []*state
@@ -87,6 +89,7 @@ func newSession(ctx context.Context, cluster simulation.Cluster, o simulation.Op
 	s := &Session{cluster: cached, options: o, before: before, partial: partial, index: map[objectKey]int{}, groups: newGroups()}
 	for o, err := range before.Matched(ctx) {
 		if s.mayLeaveOut(err) {
+			s.missing = append(s.missing, o.Resource.GroupResource().String())
 			continue
 		}
 		if err != nil {
@@ -177,7 +180,7 @@ type question struct {
 	contents []simulation.Object
 	// others are the objects that policies may match after the changes only.
 	others []simulation.Object
-	// missing are the types of objects that policies may match, and that the user may not list.
+	// missing are the types of objects that policies may match before or after the changes, and that the user may not list.
 	missing []string
 	// marked are the objects to which something may happen, by their index.
 	marked  []bool
@@ -188,10 +191,13 @@ type question struct {
 func (q *question) read(ctx context.Context) error {
 	q.contents = slices.Clone(q.objects)
 	found := make([]bool, len(q.objects))
+	q.missing = slices.Clone(q.Session.missing)
 	next := 0
 	for o, err := range q.after.Matched(ctx) {
 		if q.mayLeaveOut(err) {
-			q.missing = append(q.missing, o.Resource.GroupResource().String())
+			if missing := o.Resource.GroupResource().String(); !slices.Contains(q.missing, missing) {
+				q.missing = append(q.missing, missing)
+			}
 			continue
 		}
 		if err != nil {

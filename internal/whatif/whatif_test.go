@@ -25,6 +25,7 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -730,5 +731,41 @@ metadata: {name: new, namespace: shop, labels: {region: eu}}
 	}
 	if _, err := violations(bare, "none"); err == nil || !strings.Contains(err.Error(), `there is no PlacementPolicy "none"`) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// withoutDeployments is a cluster whose user may not list deployments.
+type withoutDeployments struct{ simulation.Cluster }
+
+// List implements simulation.Cluster.
+func (c withoutDeployments) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+	if resource.Resource == "deployments" {
+		return nil, apierrors.NewForbidden(resource.GroupResource(), "", nil)
+	}
+	return c.Cluster.List(ctx, resource, fields)
+}
+
+// TestMissing checks that a report names the types that are missing, also if policies match them only before the changes or only after.
+func TestMissing(t *testing.T) {
+	only := strings.Replace(region, "resources: [deployments]", "resources: [statefulsets]", 1)
+	for name, test := range map[string]struct {
+		before string
+		change whatif.Changes
+	}{
+		"before and after": {region, whatif.Changes{}},
+		"only before":      {region, whatif.Changes{Apply: parse(t, only)}},
+		"only after":       {only, whatif.Changes{Apply: parse(t, region)}},
+	} {
+		session, err := whatif.NewPartialSession(t.Context(), withoutDeployments{bare(t, world+test.before)}, simulation.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := session.WhatIf(t.Context(), test.change)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"deployments.apps"}; !slices.Equal(report.Missing, want) {
+			t.Errorf("%s: %q, want %q", name, report.Missing, want)
+		}
 	}
 }
