@@ -25,6 +25,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	jsonyaml "sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/internal/whatif"
+)
+
+// Limits of the manifests of a request: their size in bytes, the number of policies among them, and the number of mistakes in the response.
+const (
+	maxManifests = 1 << 20
+	maxPolicies  = 100
+	maxMistakes  = 100
 )
 
 // Mistake is an error or a warning about a text.
@@ -46,24 +55,27 @@ type document struct {
 	// before is the number of lines before its first one.
 	before int
 	text   string
+	// lines are the lines of the text, once one of them is needed.
+	lines []string
+	// root is the parsed text, after objects.
+	root yaml.Node
 }
 
 // split returns the documents of a text that are not empty. As for kubectl, a line with only --- separates them.
 func split(text string) (out []document) {
-	current, n := document{}, 0
+	before, start, end, n := 0, 0, 0, 0
 	add := func() {
-		if strings.TrimSpace(current.text) != "" {
-			out = append(out, current)
+		if part := text[start:end]; strings.TrimSpace(part) != "" {
+			out = append(out, document{before: before, text: part})
 		}
 	}
 	for line := range strings.Lines(text) {
 		n++
 		if rest, ok := strings.CutPrefix(line, "---"); ok && strings.TrimSpace(rest) == "" {
 			add()
-			current = document{before: n}
-			continue
+			before, start = n, end+len(line)
 		}
-		current.text += line
+		end += len(line)
 	}
 	add()
 	return out
@@ -73,7 +85,16 @@ func split(text string) (out []document) {
 var lineIn = regexp.MustCompile(`\bline (\d+): ?`)
 
 // objects returns the objects of a document, or why it has none.
-func (d document) objects() ([]*unstructured.Unstructured, *Mistake) {
+func (d *document) objects() ([]*unstructured.Unstructured, *Mistake) {
+	if err := yaml.Unmarshal([]byte(d.text), &d.root); err != nil {
+		return nil, d.syntaxMistake(err)
+	}
+	if alias := whatif.AliasIn(&d.root); alias != nil {
+		return nil, &Mistake{
+			Line: d.before + alias.Line, Column: alias.Column, Error: true, fatal: true,
+			Message: "the console takes no aliases of YAML: write out what *" + alias.Value + " stands for",
+		}
+	}
 	text, err := jsonyaml.YAMLToJSON([]byte(d.text))
 	if err != nil {
 		return nil, d.syntaxMistake(err)
@@ -99,7 +120,7 @@ func (d document) objects() ([]*unstructured.Unstructured, *Mistake) {
 }
 
 // syntaxMistake returns the mistake that a parser of YAML reports.
-func (d document) syntaxMistake(err error) *Mistake {
+func (d *document) syntaxMistake(err error) *Mistake {
 	out := &Mistake{Error: true, fatal: true, Line: d.before + 1, Column: 1}
 	message := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: ")
 	if found := lineIn.FindStringSubmatch(message); found != nil {
@@ -114,12 +135,14 @@ func (d document) syntaxMistake(err error) *Mistake {
 }
 
 // line returns a line of the document, which counts from 1; "" if there is none.
-func (d document) line(n int) string {
-	lines := strings.Split(d.text, "\n")
-	if n < 1 || n > len(lines) {
+func (d *document) line(n int) string {
+	if d.lines == nil {
+		d.lines = strings.Split(d.text, "\n")
+	}
+	if n < 1 || n > len(d.lines) {
 		return ""
 	}
-	return lines[n-1]
+	return d.lines[n-1]
 }
 
 func indentation(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
@@ -134,14 +157,14 @@ var (
 )
 
 // mistake returns a mistake of an object with the place that its message names: a line of Rego, or the field of the longest path.
-func (d document) mistake(obj *unstructured.Unstructured, message string, isError bool) Mistake {
+func (d *document) mistake(obj *unstructured.Unstructured, message string, isError bool) Mistake {
 	out := Mistake{Object: strings.TrimSpace(obj.GetKind() + " " + obj.GetName()), Error: isError, Message: message}
-	var root yaml.Node
-	if yaml.Unmarshal([]byte(d.text), &root) != nil || len(root.Content) == 0 || strings.HasSuffix(obj.GetKind(), "List") {
+	if len(d.root.Content) == 0 || strings.HasSuffix(obj.GetKind(), "List") {
 		return out
 	}
+	root := d.root.Content[0]
 	if found := regoIn.FindStringSubmatch(message); found != nil {
-		if node := find(root.Content[0], []string{"spec", "rego"}); node.Kind == yaml.ScalarNode {
+		if node := find(root, []string{"spec", "rego"}); node.Kind == yaml.ScalarNode {
 			out.Line, out.Column = d.inBlock(node, found[1], found[2])
 			return out
 		}
@@ -152,18 +175,20 @@ func (d document) mistake(obj *unstructured.Unstructured, message string, isErro
 			path = found
 		}
 	}
-	node := find(root.Content[0], stepIn.FindAllString(path, -1))
+	node := find(root, stepIn.FindAllString(path, -1))
 	out.Line, out.Column = d.before+node.Line, node.Column
 	return out
 }
 
 // inBlock returns the place of a line and column in a text of several lines that is the value of a node.
-func (d document) inBlock(node *yaml.Node, line, column string) (int, int) {
+func (d *document) inBlock(node *yaml.Node, line, column string) (int, int) {
 	if node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
 		return d.before + node.Line, node.Column
 	}
 	// The expressions match digits, or nothing.
 	row, _ := strconv.Atoi(line)
+	// The message may have text of the user.
+	row = min(row, max(1, strings.Count(d.text, "\n")-node.Line))
 	col, err := strconv.Atoi(column)
 	if err != nil {
 		col = 1

@@ -17,6 +17,7 @@ limitations under the License.
 package console
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +28,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/whatif"
 )
 
@@ -86,25 +86,8 @@ func (v *whatifView) fatal() bool {
 // parse returns the changes of a request, and adds their mistakes to the response.
 func (c *Console) parse(r *http.Request, s *state, asked changes, out *whatifView) (whatif.Changes, error) {
 	var parsed whatif.Changes
-	for _, document := range split(asked.Manifests) {
-		objects, mistake := document.objects()
-		if mistake != nil {
-			out.Mistakes = append(out.Mistakes, *mistake)
-			continue
-		}
-		parsed.Apply = append(parsed.Apply, objects...)
-		for _, obj := range objects {
-			if obj.GroupVersionKind() != placementv1.GroupVersion.WithKind("PlacementPolicy") {
-				continue
-			}
-			mistakes, warnings := c.config.Check(r.Context(), s.Reading, obj)
-			for _, text := range mistakes {
-				out.Mistakes = append(out.Mistakes, document.mistake(obj, text, true))
-			}
-			for _, text := range warnings {
-				out.Mistakes = append(out.Mistakes, document.mistake(obj, text, false))
-			}
-		}
+	if err := c.parseManifests(r.Context(), s, asked.Manifests, &parsed, out); err != nil {
+		return parsed, err
 	}
 	for _, text := range asked.Set {
 		assignment, err := whatif.ParseAssignment(r.Context(), s.cached, text)
@@ -123,6 +106,51 @@ func (c *Console) parse(r *http.Request, s *state, asked changes, out *whatifVie
 		parsed.Delete = append(parsed.Delete, reference)
 	}
 	return parsed, r.Context().Err()
+}
+
+// parseManifests adds the objects in a text to the changes, and the mistakes in it to the response.
+func (c *Console) parseManifests(ctx context.Context, s *state, text string, parsed *whatif.Changes, out *whatifView) error {
+	refuse := func(message string) error {
+		out.Mistakes = append(out.Mistakes, Mistake{Error: true, Message: message, fatal: true})
+		return nil
+	}
+	if len(text) > maxManifests {
+		return refuse("the text has more than 1 MiB: try it with kubectl berth whatif")
+	}
+	policies := 0
+	for _, d := range split(text) {
+		objects, mistake := d.objects()
+		if mistake != nil {
+			out.Mistakes = append(out.Mistakes, *mistake)
+		}
+		parsed.Apply = append(parsed.Apply, objects...)
+		for _, obj := range objects {
+			if !isPolicy(obj) {
+				continue
+			}
+			if policies++; policies > maxPolicies {
+				return refuse(fmt.Sprintf("the text has more than %d policies: try them with kubectl berth whatif", maxPolicies))
+			}
+			mistakes, warnings := c.config.Check(ctx, s.Reading, obj)
+			for _, message := range mistakes {
+				out.Mistakes = append(out.Mistakes, d.mistake(obj, message, true))
+			}
+			for _, message := range warnings {
+				out.Mistakes = append(out.Mistakes, d.mistake(obj, message, false))
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if len(out.Mistakes) > maxMistakes {
+			out.Mistakes = out.Mistakes[:maxMistakes]
+			return refuse("there are more mistakes: correct these first")
+		}
+	}
+	return nil
 }
 
 // answer adds what the changes would do to the response.

@@ -17,9 +17,11 @@ limitations under the License.
 package console_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -181,6 +183,8 @@ spec:
 		{"an item of a list", rules, console.Mistake{Line: 10, Column: 28, Object: "PlacementPolicy gold", Error: true}},
 		{"YAML", "a: b\n---\n---\nb: c\n  d: [\n", console.Mistake{Line: 5, Column: 3, Error: true}},
 		{"no object", "a: b\n", console.Mistake{Line: 1, Column: 1, Error: true}},
+		{"an alias", onlyGold + "---\na: &b c\nd: *b\n", console.Mistake{Line: 9, Column: 4, Error: true}},
+		{"a line that the Rego has not", withMistake("region.rego:99999999999:2"), at(14, 6)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := post[answer](t, b, "whatif", map[string]any{"manifests": tt.text})
@@ -212,7 +216,29 @@ spec:
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
+	for name, text := range map[string]string{
+		"a text of more than 1 MiB": strings.Repeat("# much\n", 200_000),
+		"more than 100 policies":    strings.Repeat(onlyGold+"---\n", 101),
+		"more than 100 mistakes":    strings.Repeat("a: b\n---\n", 1000),
+	} {
+		got := post[answer](t, b, "whatif", map[string]any{"manifests": text})
+		if n := len(got.Mistakes); n == 0 || n > 101 || !got.Mistakes[n-1].Error || got.Report != nil {
+			t.Errorf("%s: %d mistakes, report %v", name, n, got.Report)
+		}
+	}
 	if status, _ := b.do(t, http.MethodPost, b.guard.URL()+"api/whatif", strings.Repeat(" ", 5<<20)+"{}", nil); status != http.StatusBadRequest {
 		t.Errorf("a body of 5 MiB: %d", status)
+	}
+}
+
+// TestLongText checks that the time for a text grows with its length alone.
+func TestLongText(t *testing.T) {
+	b := serve(t, config(static(t, clusters+policies+workloads+quotas))).open(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	body := string(marshal(t, map[string]any{"manifests": strings.Repeat("#\n", 500_000)}))
+	status, text := b.do(t, http.MethodPost, b.guard.URL()+"api/whatif", body, func(r *http.Request) { *r = *r.WithContext(ctx) })
+	if got := decoded[answer](t, status, text); len(got.Mistakes) > 0 {
+		t.Errorf("mistakes %v", got.Mistakes)
 	}
 }

@@ -23,8 +23,9 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
+	jsonyaml "sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
@@ -102,13 +103,33 @@ func ParseAssignment(ctx context.Context, cluster simulation.Cluster, text strin
 	if inLabels(out.Path) {
 		return out, nil
 	}
-	if err := yaml.Unmarshal([]byte(value), &out.Value); err != nil {
+	var node yaml.Node
+	if err := yaml.Unmarshal([]byte(value), &node); err != nil {
+		return Assignment{}, fmt.Errorf("%q: the value is not YAML: %w", text, err)
+	}
+	if alias := AliasIn(&node); alias != nil {
+		return Assignment{}, fmt.Errorf("%q: the value has the YAML alias *%s: write out what it stands for", text, alias.Value)
+	}
+	if err := jsonyaml.Unmarshal([]byte(value), &out.Value); err != nil {
 		return Assignment{}, fmt.Errorf("%q: the value is not YAML: %w", text, err)
 	}
 	if number, ok := out.Value.(float64); ok && number == float64(int64(number)) {
 		out.Value = int64(number)
 	}
 	return out, nil
+}
+
+// AliasIn returns the first alias in a YAML node; nil if there is none. A short text with aliases can stand for a value of any size.
+func AliasIn(node *yaml.Node) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		return node
+	}
+	for _, item := range node.Content {
+		if found := AliasIn(item); found != nil {
+			return found
+		}
+	}
+	return nil
 }
 
 // inLabels reports whether a path is within the labels or annotations of an object.

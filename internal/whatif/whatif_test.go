@@ -769,3 +769,11 @@ func TestMissing(t *testing.T) {
 		}
 	}
 }
+
+// TestAlias checks that a value has no alias, because a short text could stand for a value of any size.
+func TestAlias(t *testing.T) {
+	const text = "clusterprofiles/fleet/eu-1:spec.displayName={a: &b c, d: *b}"
+	if _, err := whatif.ParseAssignment(t.Context(), bare(t, world+region), text); err == nil || !strings.Contains(err.Error(), "alias *b") {
+		t.Error(err)
+	}
+}
