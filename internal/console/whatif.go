@@ -17,6 +17,7 @@ limitations under the License.
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -89,9 +91,12 @@ func (c *Console) parse(r *http.Request, s *state, asked changes, out *whatifVie
 	if err := c.parseManifests(r.Context(), s, asked.Manifests, &parsed, out); err != nil {
 		return parsed, err
 	}
+	if n := len(asked.Set) + len(asked.Delete); n > maxAssignments {
+		return parsed, problem{http.StatusBadRequest, fmt.Sprintf("%d fields and deletions are more than the %d that the console tries", n, maxAssignments)}
+	}
 	for _, text := range asked.Set {
 		assignment, err := whatif.ParseAssignment(r.Context(), s.cached, text)
-		if err != nil {
+		if err = cmp.Or(checkPrintable(text), err); err != nil {
 			out.Mistakes = append(out.Mistakes, Mistake{Error: true, Message: err.Error(), fatal: true})
 			continue
 		}
@@ -99,13 +104,24 @@ func (c *Console) parse(r *http.Request, s *state, asked changes, out *whatifVie
 	}
 	for _, text := range asked.Delete {
 		reference, err := whatif.ParseReference(r.Context(), s.cached, text)
-		if err != nil {
+		if err = cmp.Or(checkPrintable(text), err); err != nil {
 			out.Mistakes = append(out.Mistakes, Mistake{Error: true, Message: err.Error(), fatal: true})
 			continue
 		}
 		parsed.Delete = append(parsed.Delete, reference)
 	}
 	return parsed, r.Context().Err()
+}
+
+// maxAssignments limits the number of fields and deletions of a request.
+const maxAssignments = 1000
+
+// checkPrintable returns an error for a text with a character that a terminal may obey or hide, because commands contain the text.
+func checkPrintable(text string) error {
+	if i := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+		return fmt.Errorf("%q has a character that can't be printed, so it can't be part of a command: write it as a manifest", text)
+	}
+	return nil
 }
 
 // parseManifests adds the objects in a text to the changes, and the mistakes in it to the response.

@@ -210,6 +210,7 @@ spec:
 	}
 	for name, set := range map[string]string{
 		"no assignment": "region", "no such type": "nothing/a:b=c", "no such object": "clusters.cluster.karmada.io/none:metadata.labels.a=b",
+		"a control character": "clusters.cluster.karmada.io/eu-1:metadata.labels.region=us\x1b[2J",
 	} {
 		got := post[answer](t, b, "whatif", map[string]any{"set": []string{set}})
 		if len(got.Mistakes) != 1 || got.Report != nil {
