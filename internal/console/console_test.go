@@ -19,6 +19,7 @@ package console_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -560,5 +561,30 @@ func TestRefresh(t *testing.T) {
 	post[any](t, b, "refresh", map[string]any{})
 	if total("web") != 0 || total("site") != 1 || read != 2 {
 		t.Errorf("after: read %d times", read)
+	}
+}
+
+// flaky is a cluster whose policies can't be read for some time.
+type flaky struct {
+	simulation.Cluster
+	failures int
+}
+
+// Policies implements simulation.Cluster.
+func (c *flaky) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
+	if c.failures > 0 {
+		c.failures--
+		return nil, errors.New("the connection was lost")
+	}
+	return c.Cluster.Policies(ctx)
+}
+
+// TestPassingError checks that the console tries again after an error that may pass.
+func TestPassingError(t *testing.T) {
+	b := serve(t, config(&flaky{static(t, clusters+policies+workloads+quotas), 1})).open(t)
+	for _, want := range []int{http.StatusInternalServerError, http.StatusOK} {
+		if status, text := b.do(t, http.MethodGet, b.guard.URL()+"api/fleet", "", nil); status != want {
+			t.Errorf("status %d, want %d: %s", status, want, text)
+		}
 	}
 }

@@ -21,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/berth-dev/berth/internal/fleet"
 	"github.com/berth-dev/berth/internal/simulation"
 	"github.com/berth-dev/berth/internal/whatif"
@@ -50,16 +52,22 @@ func newState(r *Reading) *state {
 	return s
 }
 
-// once is a value that is computed once.
+// once is a value that is computed once, and again after an error that may pass.
 type once[T any] struct {
-	sync.Once
-	value T
-	err   error
+	mu       sync.Mutex
+	computed bool
+	value    T
+	err      error
 }
 
 // get returns the value. Requests that come later use what a request computes that its client has given up.
 func (o *once[T]) get(ctx context.Context, compute func(context.Context) (T, error)) (T, error) {
-	o.Do(func() { o.value, o.err = compute(context.WithoutCancel(ctx)) })
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.computed {
+		o.value, o.err = compute(context.WithoutCancel(ctx))
+		o.computed = o.err == nil || apierrors.IsForbidden(o.err)
+	}
 	return o.value, o.err
 }
 
