@@ -113,6 +113,7 @@ func (o *consoleOptions) run(ctx context.Context) error {
 // Limits of the server, so that connections of other programs end that send nothing.
 const (
 	headerTimeout   = 10 * time.Second
+	idleTimeout     = 2 * time.Minute
 	shutdownTimeout = 5 * time.Second
 )
 
@@ -142,7 +143,9 @@ func (o *consoleOptions) serve(ctx context.Context, listener net.Listener) error
 
 // newServer returns a server whose requests end with the context.
 func newServer(ctx context.Context, handler http.Handler) *http.Server {
-	return &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, BaseContext: func(net.Listener) context.Context { return ctx }}
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, BaseContext: func(net.Listener) context.Context { return ctx },
+	}
 }
 
 // serveUntil runs a server until the context ends.

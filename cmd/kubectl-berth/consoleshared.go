@@ -27,6 +27,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,6 +55,7 @@ func (o *consoleOptions) runShared(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	o.limitMemory(memlimit.FromCgroup)
 	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -67,6 +69,16 @@ func (o *consoleOptions) runShared(ctx context.Context) error {
 	server := newServer(ctx, users.Handler())
 	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificates}
 	return serveUntil(ctx, server, func() error { return server.ServeTLS(listener, "", "") })
+}
+
+// memoryShare is the fraction of the container's memory limit to which Go's memory limit is set.
+const memoryShare = 0.9
+
+// limitMemory sets Go's memory limit according to the container's, unless the environment variable GOMEMLIMIT sets it.
+func (o *consoleOptions) limitMemory(container memlimit.Provider) {
+	if _, err := memlimit.Set(memlimit.WithProvider(container), memlimit.WithRatio(memoryShare)); err != nil && !errors.Is(err, memlimit.ErrCgroupsNotSupported) {
+		newPrinter(o.ErrOut).line("warning: the container's memory limit can't be read (%v): set GOMEMLIMIT", err)
+	}
 }
 
 // user returns what the console needs for a user with credentials. config leads to the API server.
@@ -86,17 +98,20 @@ func (o *consoleOptions) user(config *rest.Config, credentials *console.Credenti
 		}
 		return liveReading(live, options, own.Host), nil
 	}
-	out.Verify = func(ctx context.Context) error {
+	out.Verify = func(ctx context.Context) (string, error) {
 		client, err := kubernetes.NewForConfig(own)
 		if err != nil {
-			return err
+			return "", err
 		}
-		_, err = client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 			// The API server knows the user, and does not serve the review.
-			return nil
+			return "", nil
 		}
-		return err
+		if err != nil {
+			return "", err
+		}
+		return review.Status.UserInfo.Username, nil
 	}
 	return out
 }

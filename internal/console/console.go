@@ -26,6 +26,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -68,6 +69,9 @@ type Config struct {
 	Log Log
 	// Approvals returns what the policy waits for that a user can approve, without the commands.
 	Approvals func(p *placementv1.PlacementPolicy) []Approval
+
+	// computing limits the computations of all consoles that share it.
+	computing slots
 }
 
 // Approval is something that a user can approve.
@@ -90,6 +94,8 @@ type Console struct {
 	replaced chan struct{}
 
 	logged log
+	// refreshing has requests to read the cluster again wait for one that is under way, and share its result.
+	refreshing singleflight.Group
 }
 
 // New returns a console. It reads nothing before the first request or Refresh.
@@ -115,16 +121,19 @@ func (c *Console) api() http.Handler {
 
 // Refresh reads the cluster again, and decides its objects.
 func (c *Console) Refresh(ctx context.Context) error {
-	c.mu.Lock()
-	s, err := c.read(ctx)
-	c.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	// A view returns the error again.
-	_, _ = s.fleet(ctx)
-	c.updates.announce(s)
-	return nil
+	_, err, _ := c.refreshing.Do("", func() (any, error) {
+		c.mu.Lock()
+		s, err := c.read(ctx)
+		c.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		// A view returns the error again.
+		_, _ = s.fleet(ctx)
+		c.updates.announce(s)
+		return nil, nil
+	})
+	return err
 }
 
 // read reads the cluster. The caller holds mu.
@@ -137,7 +146,7 @@ func (c *Console) read(ctx context.Context) (*state, error) {
 	if c.replaced != nil {
 		close(c.replaced)
 	}
-	c.latest, c.replaced = newState(reading), make(chan struct{})
+	c.latest, c.replaced = newState(reading, c.config.computing), make(chan struct{})
 	return c.latest, nil
 }
 

@@ -17,10 +17,13 @@ limitations under the License.
 package console
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"reflect"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -112,9 +115,11 @@ func (p problem) Error() string { return p.text }
 // answering returns the handler that writes what a function returns as JSON.
 func answering[T any](serve func(r *http.Request) (T, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// What policies and objects contain is small in comparison to what the console reads of the cluster.
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		value, err := serve(r)
+		err := readBody(w, r)
+		var value T
+		if err == nil {
+			value, err = serve(r)
+		}
 		var text []byte
 		if err == nil {
 			text, err = json.Marshal(value)
@@ -129,6 +134,23 @@ func answering[T any](serve func(r *http.Request) (T, error)) http.Handler {
 	})
 }
 
+// readBody reads the body of a request, which may take some time, before anything waits for it.
+func readBody(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return nil
+	}
+	control := http.NewResponseController(w)
+	// Not all connections have deadlines.
+	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	_ = control.SetReadDeadline(time.Time{})
+	if err != nil {
+		return problem{http.StatusBadRequest, "the request can't be read: " + err.Error()}
+	}
+	r.Body = io.NopCloser(bytes.NewReader(text))
+	return nil
+}
+
 // writeError writes an error as a response.
 func writeError(w http.ResponseWriter, err error) {
 	// A map of texts has a JSON form.
@@ -138,8 +160,12 @@ func writeError(w http.ResponseWriter, err error) {
 	_, _ = w.Write(text)
 }
 
-// maxBody limits the body of a request, in bytes.
-const maxBody = 4 << 20
+// Limits of the body of a request: its size in bytes, which is small in comparison to what the console reads of the cluster, and how long
+// it may take.
+const (
+	maxBody     = 4 << 20
+	bodyTimeout = 30 * time.Second
+)
 
 func statusOf(err error) int {
 	if p, ok := errors.AsType[problem](err); ok {

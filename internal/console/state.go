@@ -35,6 +35,8 @@ type state struct {
 	cached *simulation.Cached
 	// changes is the number of changes of a cluster that the console follows, before this reading.
 	changes int
+	// computing limits the computations.
+	computing slots
 
 	simulated once[*simulation.Simulation]
 	decided   once[*fleet.Fleet]
@@ -44,8 +46,8 @@ type state struct {
 	asking sync.Mutex
 }
 
-func newState(r *Reading) *state {
-	s := &state{Reading: r, at: time.Now(), cached: simulation.NewCached(r.Cluster)}
+func newState(r *Reading, computing slots) *state {
+	s := &state{Reading: r, at: time.Now(), cached: simulation.NewCached(r.Cluster), computing: computing}
 	if cluster, ok := r.Cluster.(follower); ok {
 		s.changes, _ = cluster.Changes()
 	}
@@ -74,7 +76,7 @@ func (o *once[T]) get(ctx context.Context, compute func(context.Context) (T, err
 // simulation returns the simulation of the cluster. An error says what the user may not read.
 func (s *state) simulation(ctx context.Context) (*simulation.Simulation, error) {
 	return s.simulated.get(ctx, func(ctx context.Context) (*simulation.Simulation, error) {
-		return simulation.New(ctx, s.cached, s.Options)
+		return limited(ctx, s.computing, func() (*simulation.Simulation, error) { return simulation.New(ctx, s.cached, s.Options) })
 	})
 }
 
@@ -85,14 +87,14 @@ func (s *state) fleet(ctx context.Context) (*fleet.Fleet, error) {
 		if err != nil {
 			return nil, err
 		}
-		return fleet.New(ctx, simulated)
+		return limited(ctx, s.computing, func() (*fleet.Fleet, error) { return fleet.New(ctx, simulated) })
 	})
 }
 
 // session returns the session that answers what changes would do.
 func (s *state) session(ctx context.Context) (*whatif.Session, error) {
 	return s.tried.get(ctx, func(ctx context.Context) (*whatif.Session, error) {
-		session, err := whatif.NewPartialSession(ctx, s.cached, s.Options)
+		session, err := limited(ctx, s.computing, func() (*whatif.Session, error) { return whatif.NewPartialSession(ctx, s.cached, s.Options) })
 		if err != nil {
 			return nil, err
 		}

@@ -78,6 +78,10 @@ func (c *Console) testCase(r *http.Request, asked changes) (*testCaseView, error
 	if len(report.Objects) == 0 {
 		return nil, problem{http.StatusBadRequest, "nothing would happen to any object, so that there is nothing to test"}
 	}
+	if err := s.computing.take(r.Context()); err != nil {
+		return nil, err
+	}
+	defer s.computing.free()
 	changed, err := whatif.WithChanges(r.Context(), s.cached, parsed)
 	if err != nil {
 		return nil, err

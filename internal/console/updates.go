@@ -189,7 +189,7 @@ func await[T any](ctx context.Context, end <-chan struct{}, event <-chan T) bool
 // the last state if the cluster can't be read. It reports false if the context has ended, or if the user has replaced the reading
 // meanwhile.
 func (c *Console) publishChanges(ctx context.Context, last *state) (bool, *state) {
-	s := newState(last.Reading)
+	s := newState(last.Reading, c.config.computing)
 	// Without the rights for the fleet, other views show more than before.
 	if _, err := s.fleet(ctx); ctx.Err() != nil || err != nil && !apierrors.IsForbidden(err) {
 		return ctx.Err() == nil, last

@@ -21,11 +21,15 @@ import (
 	"crypto/sha256"
 	"errors"
 	"net/http"
+	"runtime/debug"
+	"runtime/metrics"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
 // Users serves several users, each with the rights of the bearer token in their requests. It has no rights of its own. It keeps what a user
@@ -33,42 +37,73 @@ import (
 type Users struct {
 	open func(*Credentials) User
 	now  func() time.Time
+	// computing limits the computations of all users, and strangers how often the API server is asked about a token that is not known.
+	computing slots
+	strangers flowcontrol.RateLimiter
 
 	mu   sync.Mutex
 	byID map[userID]*user
+	// rejected are tokens that the API server did not accept, with the time.
+	rejected map[userID]time.Time
+	// forgetting reports whether a timer will forget users.
+	forgetting bool
 }
 
 // User is what the plugin does for a user of a shared console.
 type User struct {
 	Config
-	// Verify returns an error if the API server does not accept the token of the user.
-	Verify func(ctx context.Context) error
+	// Verify returns the name of the user; "" if the API server does not tell it. An error means that the API server does not accept the
+	// token, or can't be asked.
+	Verify func(ctx context.Context) (name string, err error)
 }
 
 // userID is the hash of a token.
 type userID [sha256.Size]byte
 
-// user is a user of the last minutes.
+// user is a user of the last minutes, with one token.
 type user struct {
 	credentials *Credentials
-	verify      func(ctx context.Context) error
+	verify      func(ctx context.Context) (string, error)
 	handler     http.Handler
+	// forgotten ends when the console forgets the user. forget ends it.
+	forgotten context.Context
+	forget    context.CancelFunc
 
-	// The mutex of Users guards these: the number of requests that are under way, the end of the last one, and the last verification.
-	requests       int
-	used, verified time.Time
+	// The mutex of Users guards these: the name, the number of requests that are under way, how many of them wait for updates, the end of the
+	// last request, and the last verification.
+	name              string
+	requests, waiting int
+	used, verified    time.Time
 }
 
-// Limits of what a shared console keeps: how many users, how long after their last request, and how long a token is not verified again.
+// Limits of what a shared console keeps: how many tokens, how many of them of one user, how many requests of a token, how long after the
+// last request, how long after it if a page only waits for updates and another user needs the place, and how long a token is not verified
+// again.
 const (
-	maxUsers   = 32
-	maxIdle    = 10 * time.Minute
-	maxTrusted = 30 * time.Second
+	maxUsers    = 32
+	maxTokens   = 2
+	maxRequests = 64
+	maxIdle     = 10 * time.Minute
+	maxWaiting  = time.Minute
+	maxTrusted  = 30 * time.Second
+)
+
+// Limits of what others can cause: computations at once, the rate at which unknown tokens are verified, how many rejected ones are known,
+// and for how long.
+const (
+	maxComputations   = 2
+	strangersRate     = 20
+	strangersBurst    = 100
+	maxRejected       = 1000
+	rejectedRemembers = 10 * time.Second
 )
 
 // NewUsers returns a shared console. open returns what the plugin does for a user with credentials.
 func NewUsers(open func(*Credentials) User) *Users {
-	return &Users{open: open, now: time.Now, byID: map[userID]*user{}}
+	return &Users{
+		open: open, now: time.Now, byID: map[userID]*user{}, rejected: map[userID]time.Time{},
+		computing: make(slots, maxComputations), strangers: flowcontrol.NewTokenBucketRateLimiter(strangersRate, strangersBurst),
+	}
 }
 
 // Handler returns the handler of the pages, which are the same for all users, and of the endpoints, which need a token.
@@ -105,11 +140,14 @@ func sameSite(r *http.Request) bool {
 // tokenHeader has the token of a request that passes the service proxy of the API server, which removes the header Authorization.
 const tokenHeader = "X-Berth-Authorization"
 
-// tokenOf returns the bearer token of a request.
+// tokenOf returns the bearer token of a request; "" if it has none. A token has no white space: the API server ignores what comes after it,
+// so that one token would have many forms.
 func tokenOf(r *http.Request) string {
 	for _, name := range []string{tokenHeader, "Authorization"} {
 		if scheme, token, ok := strings.Cut(r.Header.Get(name), " "); ok && strings.EqualFold(scheme, "Bearer") {
-			return strings.TrimSpace(token)
+			if token = strings.TrimSpace(token); !strings.ContainsFunc(token, unicode.IsSpace) {
+				return token
+			}
 		}
 	}
 	return ""
@@ -123,110 +161,243 @@ func (u *Users) serve(w http.ResponseWriter, r *http.Request) {
 		writeError(w, problem{http.StatusUnauthorized, "The console reads the cluster with your rights: it needs your bearer token."})
 		return
 	}
-	one, err := u.begin(r.Context(), token)
+	a := access{id: sha256.Sum256([]byte(token)), token: token, waits: r.URL.Path == "/api/updates"}
+	one, err := u.begin(r.Context(), a)
 	if err != nil {
-		w.Header().Set("WWW-Authenticate", "Bearer")
+		if statusOf(err) == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
 		writeError(w, err)
 		return
 	}
-	defer u.end(one)
-	one.handler.ServeHTTP(w, r)
+	defer u.end(one, a)
+	ctx, end := context.WithCancel(r.Context())
+	defer end()
+	defer context.AfterFunc(one.forgotten, end)()
+	if a.waits {
+		go u.verifyAgain(ctx, one, a)
+	}
+	one.handler.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// errBusy is the error for a user for which there is no room.
-var errBusy = problem{http.StatusServiceUnavailable, "Too many users have the console open. Try again in some minutes."}
+// access is a request of a user.
+type access struct {
+	id    userID
+	token string
+	// waits reports whether the request waits for updates.
+	waits bool
+}
 
-// begin returns the user of a token, after the API server has accepted the token. end has to follow.
-func (u *Users) begin(ctx context.Context, token string) (*user, error) {
-	id := userID(sha256.Sum256([]byte(token)))
-	u.mu.Lock()
-	u.forget()
-	one := u.byID[id]
-	trusted := one != nil && u.now().Sub(one.verified) < maxTrusted
-	if one == nil {
-		// Only an accepted token takes a place.
-		one = newUser(u.open)
+// The errors of requests that are not served.
+var (
+	errRejected = problem{http.StatusUnauthorized, "The API server does not accept the token: it may have expired."}
+	errBusy     = problem{http.StatusServiceUnavailable, "Too many users have the console open. Try again in some minutes."}
+	errMany     = problem{http.StatusTooManyRequests, "Too many requests with this token are under way. Close other pages of the console."}
+)
+
+// begin returns the user of a request, after the API server has accepted the token. end has to follow.
+func (u *Users) begin(ctx context.Context, a access) (*user, error) {
+	one, trusted, err := u.find(a)
+	if err != nil || trusted {
+		return one, err
 	}
-	one.requests++
-	u.mu.Unlock()
-	one.credentials.begin(token)
-	if trusted {
-		return one, nil
-	}
-	err := one.verify(ctx)
+	name, err := one.verify(ctx)
 	u.mu.Lock()
-	known := u.byID[id]
-	switch {
-	case err != nil && apierrors.IsUnauthorized(err):
-		err = problem{http.StatusUnauthorized, "The API server does not accept the token: it may have expired."}
-		delete(u.byID, id)
-	case err != nil, known == one:
-	case known != nil:
+	if known := u.byID[a.id]; err == nil && known != nil && known != one {
 		// Another request of the user was faster.
-		known.requests++
-		known.credentials.begin(token)
-		one.credentials.end()
+		one.finish(a)
 		one = known
-	case len(u.byID) >= maxUsers && !u.makeRoom():
-		err = errBusy
-	default:
-		u.byID[id] = one
+		one.start(a)
 	}
-	if err == nil {
-		one.verified = u.now()
-	}
+	err = u.verified(one, a, name, err)
 	u.mu.Unlock()
 	if err != nil {
-		u.end(one)
+		u.end(one, a)
 		return nil, err
 	}
 	return one, nil
 }
 
-func newUser(open func(*Credentials) User) *user {
+// find returns the user of a request, who is new if the token is not known, and whether the token was verified lately.
+func (u *Users) find(a access) (one *user, trusted bool, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.forgetIdle()
+	if one = u.byID[a.id]; one == nil {
+		switch rejected, known := u.rejected[a.id]; {
+		case known && u.now().Sub(rejected) < rejectedRemembers:
+			return nil, false, errRejected
+		case !u.strangers.TryAccept():
+			return nil, false, errBusy
+		}
+		// Only an accepted token takes a place.
+		one = u.newUser()
+	}
+	if one.requests >= maxRequests {
+		return nil, false, errMany
+	}
+	one.start(a)
+	return one, u.now().Sub(one.verified) < maxTrusted, nil
+}
+
+func (u *Users) newUser() *user {
 	credentials := &Credentials{}
-	opened := open(credentials)
-	return &user{credentials: credentials, verify: opened.Verify, handler: New(opened.Config).api()}
+	opened := u.open(credentials)
+	opened.computing = u.computing
+	out := &user{credentials: credentials, verify: opened.Verify, handler: New(opened.Config).api()}
+	out.forgotten, out.forget = context.WithCancel(context.Background())
+	return out
+}
+
+// verified notes what the API server says of a token, and gives a new user a place. It returns an error if the request may not go on. The
+// caller holds mu.
+func (u *Users) verified(one *user, a access, name string, err error) error {
+	switch {
+	case apierrors.IsUnauthorized(err):
+		if len(u.rejected) >= maxRejected {
+			clear(u.rejected)
+		}
+		u.rejected[a.id] = u.now()
+		u.remove(a.id)
+		one.forget()
+		return errRejected
+	case err != nil:
+		return err
+	case one.forgotten.Err() != nil:
+		return errBusy
+	case u.byID[a.id] == nil:
+		if !u.makeRoom(name) {
+			return errBusy
+		}
+		one.name, one.used = name, u.now()
+		u.byID[a.id] = one
+		u.forgetLater()
+	}
+	one.verified = u.now()
+	return nil
+}
+
+// verifyAgain verifies the token of a request from time to time until the request ends.
+func (u *Users) verifyAgain(ctx context.Context, one *user, a access) {
+	tick := time.NewTicker(maxTrusted)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		u.mu.Lock()
+		trusted := u.now().Sub(one.verified) < maxTrusted
+		u.mu.Unlock()
+		if trusted {
+			continue
+		}
+		name, err := one.verify(ctx)
+		u.mu.Lock()
+		// If the API server can't be asked, the next tick asks again. If it does not accept the token, the request ends.
+		_ = u.verified(one, a, name, err)
+		u.mu.Unlock()
+	}
+}
+
+// start notes that a request is under way. The caller holds the mutex of Users.
+func (one *user) start(a access) {
+	one.credentials.begin(a.token)
+	one.requests++
+	if a.waits {
+		one.waiting++
+	}
+}
+
+// finish notes that a request has ended. The caller holds the mutex of Users.
+func (one *user) finish(a access) {
+	one.credentials.end()
+	one.requests--
+	if a.waits {
+		one.waiting--
+	}
 }
 
 // end ends a request of a user.
-func (u *Users) end(one *user) {
-	one.credentials.end()
+func (u *Users) end(one *user, a access) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	one.requests--
+	one.finish(a)
 	one.used = u.now()
-	if one.requests > 0 {
+}
+
+// forgetLater has idle users forgotten as long as there are users. The caller holds mu.
+func (u *Users) forgetLater() {
+	if u.forgetting || len(u.byID) == 0 {
 		return
 	}
-	time.AfterFunc(maxIdle+time.Second, func() {
+	u.forgetting = true
+	time.AfterFunc(maxWaiting, func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		u.forget()
+		u.forgetting = false
+		u.forgetIdle()
+		u.forgetLater()
 	})
 }
 
-// forget forgets the users who have sent no request for long. The caller holds mu.
-func (u *Users) forget() {
+// forgetIdle forgets the users who have sent no request for long. The caller holds mu.
+func (u *Users) forgetIdle() {
 	for id, one := range u.byID {
 		if one.requests == 0 && u.now().Sub(one.used) > maxIdle {
-			delete(u.byID, id)
+			u.remove(id)
 		}
 	}
 }
 
-// makeRoom forgets the user whose last request is the oldest, of those without a request under way. It reports false if there is none. The
+// remove forgets a user, whose requests end. The caller holds mu.
+func (u *Users) remove(id userID) {
+	if one := u.byID[id]; one != nil {
+		one.forget()
+		delete(u.byID, id)
+	}
+}
+
+// makeRoom makes room for a token of a user with a name. A user takes the place of another token of the same user, or that of a user who
+// has no request under way but those that wait for updates. It reports false if there is none. The caller holds mu.
+func (u *Users) makeRoom(name string) bool {
+	own := 0
+	for _, one := range u.byID {
+		if name != "" && one.name == name {
+			own++
+		}
+	}
+	switch {
+	case own >= maxTokens:
+		return u.removeOldest(func(one *user) bool { return one.name == name })
+	case len(u.byID) == 0, len(u.byID) < maxUsers && !memoryIsShort():
+		return true
+	}
+	return u.removeOldest(func(one *user) bool {
+		return one.requests == 0 || one.requests == one.waiting && u.now().Sub(one.used) > maxWaiting
+	})
+}
+
+// removeOldest forgets the user whose last request is the oldest, of those that may be forgotten. It reports false if there is none. The
 // caller holds mu.
-func (u *Users) makeRoom() bool {
+func (u *Users) removeOldest(may func(*user) bool) bool {
 	var oldest userID
 	found := false
 	for id, one := range u.byID {
-		if one.requests == 0 && (!found || one.used.Before(u.byID[oldest].used)) {
+		if may(one) && (!found || one.used.Before(u.byID[oldest].used)) {
 			oldest, found = id, true
 		}
 	}
-	delete(u.byID, oldest)
+	u.remove(oldest)
 	return found
+}
+
+// memoryIsShort reports whether more than half of Go's memory limit was in use at the last garbage collection.
+func memoryIsShort() bool {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	return live[0].Value.Uint64() > uint64(debug.SetMemoryLimit(-1))/2
 }
 
 // Credentials add the token of a user to requests to the API server, while a request of the user is under way. They are safe for concurrent

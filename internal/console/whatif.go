@@ -88,6 +88,10 @@ func (v *whatifView) fatal() bool {
 // parse returns the changes of a request, and adds their mistakes to the response.
 func (c *Console) parse(r *http.Request, s *state, asked changes, out *whatifView) (whatif.Changes, error) {
 	var parsed whatif.Changes
+	if err := s.computing.take(r.Context()); err != nil {
+		return parsed, err
+	}
+	defer s.computing.free()
 	if err := c.parseManifests(r.Context(), s, asked.Manifests, &parsed, out); err != nil {
 		return parsed, err
 	}
@@ -214,7 +218,7 @@ func (s *state) report(r *http.Request, parsed whatif.Changes) (*whatif.Report, 
 		// The user has changed the text meanwhile.
 		return nil, err
 	}
-	report, err := session.WhatIf(r.Context(), parsed)
+	report, err := limited(r.Context(), s.computing, func() (*whatif.Report, error) { return session.WhatIf(r.Context(), parsed) })
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, impossible{err}
 	}

@@ -1,0 +1,51 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import "context"
+
+// slots limit how many computations run at once. Nil slots limit nothing.
+type slots chan struct{}
+
+// take waits for a slot. After it, free has to follow. An error means that the context has ended before.
+func (s slots) take(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// free gives a slot back.
+func (s slots) free() {
+	if s != nil {
+		<-s
+	}
+}
+
+// limited returns the value of a computation that has a slot meanwhile.
+func limited[T any](ctx context.Context, s slots, compute func() (T, error)) (T, error) {
+	if err := s.take(ctx); err != nil {
+		return *new(T), err
+	}
+	defer s.free()
+	return compute()
+}
