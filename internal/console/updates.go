@@ -91,8 +91,8 @@ func (u *updates) leave(page chan *state) {
 	}
 }
 
-// serveUpdates sends the time of each new reading to a page, as server-sent events, until the page closes the connection. While a page is
-// connected, the console follows the changes of the cluster.
+// serveUpdates sends the time of the latest reading and of each new one to a page, as server-sent events, until the page closes the
+// connection. While a page is connected, the console follows the changes of the cluster.
 func (c *Console) serveUpdates(w http.ResponseWriter, r *http.Request) {
 	if _, err := c.current(r); err != nil {
 		writeError(w, err)
@@ -106,24 +106,28 @@ func (c *Console) serveUpdates(w http.ResponseWriter, r *http.Request) {
 		_, err := fmt.Fprint(w, text)
 		return err == nil && stream.Flush() == nil
 	}
-	if !send(": connected\n\n") {
-		return
+	sendReading := func(s *state) bool {
+		// A time has a JSON form.
+		text, _ := json.Marshal(refreshed{s.at})
+		return send(fmt.Sprintf("data: %s\n\n", text))
 	}
 	page := make(chan *state, 1)
 	c.updates.join(page, c.follow)
 	defer c.updates.leave(page)
+	c.mu.Lock()
+	latest := c.latest
+	c.mu.Unlock()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
-	for sent := true; sent; {
+	// The page may show an earlier reading.
+	for sent := sendReading(latest); sent; {
 		select {
 		case <-r.Context().Done():
 			return
 		case <-beat.C:
 			sent = send(": still connected\n\n")
 		case s := <-page:
-			// A time has a JSON form.
-			text, _ := json.Marshal(refreshed{s.at})
-			sent = send(fmt.Sprintf("data: %s\n\n", text))
+			sent = sendReading(s)
 		}
 	}
 }

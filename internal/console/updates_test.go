@@ -99,6 +99,15 @@ func updates(ctx context.Context, t *testing.T, b *browser) <-chan string {
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
+	// The first line has the latest reading, which the page may not have.
+	select {
+	case line := <-out:
+		if at := get[struct{ ReadAt string }](t, b, "fleet").ReadAt; !strings.Contains(line, at) {
+			t.Errorf("%s, but the latest reading is of %s", line, at)
+		}
+	case <-time.After(updateTimeout):
+		t.Fatal("the console does not say which reading is the latest")
+	}
 	return out
 }
 

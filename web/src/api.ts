@@ -32,7 +32,13 @@ function headers(): Record<string, string> {
 
 const address = (path: string) => new URL(`api/${path}`, document.baseURI.split("#")[0]);
 
+/** refuse has the page ask for a token, unless the user has signed in since the request was sent. */
+function refuse(status: number, message: string, used: string): void {
+  if (status === 401 && used === token) dispatchEvent(new CustomEvent("unauthorized", { detail: message }));
+}
+
 async function send<T>(path: string, init: RequestInit): Promise<T> {
+  const used = token;
   let response: Response;
   try {
     response = await fetch(address(path), { ...init, headers: { ...headers(), ...init.headers } });
@@ -42,7 +48,11 @@ async function send<T>(path: string, init: RequestInit): Promise<T> {
   }
   if (response.headers.get("Content-Type") !== "application/json") throw new Failure(await response.text(), response.status);
   const body = (await response.json()) as T & { error?: string };
-  if (!response.ok) throw new Failure(body.error ?? `the console responded with the status ${response.status}`, response.status);
+  if (!response.ok) {
+    const message = body.error ?? `the console responded with the status ${response.status}`;
+    refuse(response.status, message, used);
+    throw new Failure(message, response.status);
+  }
   return body;
 }
 
@@ -79,19 +89,29 @@ export function post<Name extends Named<"POST">>(name: Name, value: Endpoints[`P
 
 const firstPause = 1_000, longestPause = 30_000;
 
-/** follow calls a function after each new reading of the cluster, until the returned function is called. */
-export function follow(changed: () => void): () => void {
+/**
+ * follow calls a function after each new reading of the cluster, until the returned function is called. At first, the console says which
+ * reading is the latest: shown returns the time of the one that the page shows.
+ */
+export function follow(shown: () => string | undefined, changed: () => void): () => void {
   const end = new AbortController();
   const read = async (): Promise<boolean> => {
+    const used = token;
     const response = await fetch(address("updates"), { headers: headers(), signal: end.signal });
+    refuse(response.status, "The token is no longer valid.", used);
     if (!response.ok || !response.body) return response.status >= 500;
+    let first = true;
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let rest = ""; ;) {
       const { value, done } = await reader.read();
       if (done) return true;
       const events = (rest + value).split("\n\n");
       rest = events.pop() ?? "";
-      if (events.some((event) => event.startsWith("data:"))) changed();
+      for (const event of events.filter((e) => e.startsWith("data:"))) {
+        const { readAt } = JSON.parse(event.slice("data:".length)) as { readAt: string };
+        if (!first || readAt !== shown()) changed();
+        first = false;
+      }
     }
   };
   void (async () => {

@@ -79,7 +79,9 @@ function App() {
     // The views show the error.
     get("fleet").then(setFleet, () => setFleet(null));
   }, [reading]);
-  useFollowing(Boolean(fleet?.live) && live && !shown.frozen, () => setReading((n) => n + 1));
+  const shownAt = useRef<string | undefined>(undefined);
+  shownAt.current = fleet?.readAt;
+  useFollowing(Boolean(fleet?.live) && live && !shown.frozen && signedOut === null, () => shownAt.current, () => setReading((n) => n + 1));
   const readAgain = async () => {
     setError("");
     try {
@@ -130,14 +132,14 @@ function Content({ shown, parameters }: { shown: Shown; parameters: URLSearchPar
 }
 
 /** useFollowing follows the changes of the cluster while it is on and the page is visible. */
-function useFollowing(on: boolean, changed: () => void) {
+function useFollowing(on: boolean, shown: () => string | undefined, changed: () => void) {
   const [visible, setVisible] = useState(!document.hidden);
   useEffect(() => {
     const look = () => setVisible(!document.hidden);
     document.addEventListener("visibilitychange", look);
     return () => document.removeEventListener("visibilitychange", look);
   }, []);
-  useEffect(() => (on && visible ? follow(changed) : undefined), [on, visible]);
+  useEffect(() => (on && visible ? follow(shown, changed) : undefined), [on, visible]);
 }
 
 /** Source says what was read, and when. */

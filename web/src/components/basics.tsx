@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Failure, query } from "../api";
+import { query } from "../api";
 import type { Loaded } from "../hooks";
 import { plain, qualified, say } from "../text";
 
@@ -90,9 +90,6 @@ export function Waiting({ of, title }: { of: Loaded<unknown>; title: string }) {
     const timer = setTimeout(() => setLate(true), 150);
     return () => clearTimeout(timer);
   }, []);
-  useEffect(() => {
-    if (of.error instanceof Failure && of.error.status === 401) dispatchEvent(new CustomEvent("unauthorized", { detail: of.error.message }));
-  }, [of.error]);
   if (of.error) {
     return <><h1>{title}</h1><Note kind="error" text={of.error.message} /></>;
   }

@@ -13,3 +13,9 @@ it("packs changes, and unpacks them again", async () => {
 it.each(["", "!", "AAAA", btoa("{}")])("refuses %j", async (text) => {
   await expect(unpacked(text)).rejects.toThrow();
 });
+
+it("stops at a change that is too large", async () => {
+  const text = await packed({ ...tried, text: "a".repeat(16 << 20) });
+  // The end is missing, which only shows after all of the rest.
+  await expect(unpacked(text.slice(0, -8))).rejects.toThrow("too large");
+});

@@ -12,8 +12,20 @@ export interface Tried {
 /** Shared are the changes in a link. The original stays with the cluster. */
 type Shared = Omit<Tried, "original">;
 
-async function through(bytes: Uint8Array<ArrayBuffer>, stream: CompressionStream | DecompressionStream): Promise<Uint8Array<ArrayBuffer>> {
-  return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
+/** through returns what a stream makes of bytes. It throws as soon as that is more than most. */
+async function through(bytes: Uint8Array<ArrayBuffer>, stream: CompressionStream | DecompressionStream, most = Infinity): Promise<Uint8Array<ArrayBuffer>> {
+  const reader = new Blob([bytes]).stream().pipeThrough(stream).getReader();
+  const parts: BlobPart[] = [];
+  for (let length = 0; ;) {
+    const { value, done } = await reader.read();
+    if (done) return new Uint8Array(await new Blob(parts).arrayBuffer());
+    length += value.length;
+    if (length > most) {
+      await reader.cancel();
+      throw new Error("The change in the link is too large.");
+    }
+    parts.push(value);
+  }
 }
 
 /** packed returns changes as a text for the address of a page. */
@@ -30,8 +42,7 @@ const most = 4 << 20;
 /** unpacked returns the changes in the text of a link. It throws if the text is none. */
 export async function unpacked(text: string): Promise<Shared> {
   const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
-  const bytes = await through(Uint8Array.from(binary, (c) => c.charCodeAt(0)), new DecompressionStream("deflate-raw"));
-  if (bytes.length > most) throw new Error("The change in the link is too large.");
+  const bytes = await through(Uint8Array.from(binary, (c) => c.charCodeAt(0)), new DecompressionStream("deflate-raw"), most);
   const value = JSON.parse(new TextDecoder().decode(bytes)) as Partial<Record<keyof Shared, unknown>>;
   const texts = (list: unknown) => (Array.isArray(list) ? list.filter((item) => typeof item === "string") : []);
   return { text: typeof value.text === "string" ? value.text : "", source: typeof value.source === "string" ? value.source : "", set: texts(value.set), remove: texts(value.remove) };
