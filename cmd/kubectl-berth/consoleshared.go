@@ -128,10 +128,13 @@ func (o *consoleOptions) certificates() (func(*tls.ClientHelloInfo) (*tls.Certif
 	if err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
 	}
+	var others []string
 	if host == "" {
 		host = "berth-console"
+		service := host + "." + o.berthNamespace + ".svc"
+		others = []string{service, service + ".cluster.local"}
 	}
-	certificate, key, err := certutil.GenerateSelfSignedCertKey(host, nil, nil)
+	certificate, key, err := certutil.GenerateSelfSignedCertKey(host, nil, others)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,8 @@ limitations under the License.
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"os"
 	"runtime/debug"
 	"testing"
@@ -24,6 +26,28 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
+
+// TestOwnCertificate checks that the certificate that the console signs has the names of its Service.
+func TestOwnCertificate(t *testing.T) {
+	o := &consoleOptions{listen: ":8443", simulationFlags: simulationFlags{berthNamespace: "berth-system"}}
+	find, err := o.certificates()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := find(&tls.ClientHelloInfo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"berth-console", "berth-console.berth-system.svc", "berth-console.berth-system.svc.cluster.local"} {
+		if err := leaf.VerifyHostname(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
 
 // TestMemoryOfConsole checks that a shared console collects garbage before it reaches the limit of its container.
 func TestMemoryOfConsole(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 )
 
 // TestConsole checks that the console in a cluster has no rights, is hardened, and is reached by its Service.
@@ -39,8 +40,8 @@ func TestConsole(t *testing.T) {
 		kinds = append(kinds, kind)
 	}
 	slices.Sort(kinds)
-	if want := []string{"Deployment", "NetworkPolicy", "Service", "ServiceAccount"}; !slices.Equal(kinds, want) {
-		t.Errorf("it has %v, want %v: it needs no rights", kinds, want)
+	if want := []string{"Deployment", "NetworkPolicy", "Role", "Service", "ServiceAccount"}; !slices.Equal(kinds, want) {
+		t.Errorf("it has %v, want %v: the console needs no rights, so no role is bound", kinds, want)
 	}
 	account := the[*corev1.ServiceAccount](t, have, "ServiceAccount/berth-console")
 	d := the[*appsv1.Deployment](t, have, "Deployment/berth-console")
@@ -75,6 +76,10 @@ func TestConsole(t *testing.T) {
 	if service.Spec.Ports[0].TargetPort.String() != port.Name {
 		t.Errorf("the Service leads to %s", service.Spec.Ports[0].TargetPort.String())
 	}
+	role := the[*rbacv1.Role](t, have, "Role/berth-console-user")
+	if want := []string{"https:" + service.Name + ":" + service.Spec.Ports[0].Name}; len(role.Rules) != 1 || !slices.Equal(role.Rules[0].ResourceNames, want) {
+		t.Errorf("the role is for %v, want %v", role.Rules, want)
+	}
 	policy := the[*networkingv1.NetworkPolicy](t, have, "NetworkPolicy/berth-console")
 	for name, selector := range map[string]map[string]string{"the Service": service.Spec.Selector, "the policy": policy.Spec.PodSelector.MatchLabels} {
 		for key, value := range selector {
@@ -85,5 +90,39 @@ func TestConsole(t *testing.T) {
 	}
 	if got := policy.Spec.Ingress[0].Ports[0].Port.IntValue(); got != int(port.ContainerPort) {
 		t.Errorf("the policy lets connections in at port %d", got)
+	}
+}
+
+// TestConsoleCertificate checks that the patch of the console mounts a certificate where the arguments name it.
+func TestConsoleCertificate(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(root, "config", "console"))); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "kustomization.yaml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"patches:", "- path: certificate_patch.yaml", "  target: {kind: Deployment}"} {
+		text = []byte(strings.Replace(string(text), "\n# "+line+"\n", "\n"+line+"\n", 1))
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	made, err := kustomize(dir)
+	pod := the[*appsv1.Deployment](t, rendered(t, made, err), "Deployment/berth-console").Spec.Template.Spec
+	container := pod.Containers[0]
+	i := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "certificate" })
+	if i < 0 || !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return v.Name == "certificate" && v.Secret != nil && v.Secret.SecretName == "berth-console-certificate"
+	}) {
+		t.Fatalf("the certificate is not mounted: %v", pod)
+	}
+	folder := container.VolumeMounts[i].MountPath
+	for _, want := range []string{"--serving-certificate=" + folder + "/tls.crt", "--serving-key=" + folder + "/tls.key"} {
+		if !slices.Contains(container.Args, want) {
+			t.Errorf("the arguments %v lack %s", container.Args, want)
+		}
 	}
 }
