@@ -545,23 +545,21 @@ func (s *search) innermost(ctx context.Context, rule placementv1.Rule, cluster s
 // isHelper reports whether a reason names a function that several rules use, which comes from no field.
 func isHelper(r Reason) bool { return r.Field == "spec.rules" }
 
-// repelling returns the first taint of a cluster that a rule does not tolerate, in the form of kubectl taint.
+// repelling returns the taint of a cluster that a rule does not tolerate, in the words of a denial: of several, the one that sorts first.
 func (s *search) repelling(ctx context.Context, rule placementv1.Rule, cluster string) string {
 	taints, _ := s.inspection.Lookup(ctx, []string{"clusters", cluster, "taints"}).([]any)
+	var out []string
 	for _, item := range taints {
 		taint, _ := item.(map[string]any)
-		key, _ := taint["key"].(string)
-		value, _ := taint["value"].(string)
-		effect, _ := taint["effect"].(string)
-		if !rules.Repels(rule, key, value, effect) {
-			continue
+		text := func(field string) string { s, _ := taint[field].(string); return s }
+		if rules.Repels(rule, text("key"), text("value"), text("effect")) {
+			out = append(out, strings.TrimSuffix(strings.TrimSuffix(text("key")+"="+text("value"), "=")+":"+text("effect"), ":"))
 		}
-		if value != "" {
-			key += "=" + value
-		}
-		return key + ":" + effect
 	}
-	return ""
+	if len(out) == 0 {
+		return ""
+	}
+	return slices.Min(out)
 }
 
 func (s *search) reasonAt(rule string, at, otherwise *ast.Location) *Reason {

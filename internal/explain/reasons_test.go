@@ -555,7 +555,7 @@ func TestReasonsOfRules(t *testing.T) {
 	const clusters = `apiVersion: cluster.karmada.io/v1alpha1
 kind: Cluster
 metadata: {name: eu-1, labels: {region: eu}}
-spec: {taints: [{key: gpu, value: "true", effect: NoSchedule}]}
+spec: {taints: [{key: spot, effect: NoSchedule}, {key: gpu, value: "true", effect: NoSchedule}]}
 ---
 apiVersion: cluster.karmada.io/v1alpha1
 kind: Cluster
