@@ -32,7 +32,7 @@ import (
 // one of the policies sets has no effect. It compares rules that apply to all objects.
 func (f *Finder) findingsOfOthers(ctx context.Context, name string, spec placementv1.PlacementPolicySpec) []Finding {
 	spec = spec.WithDefaults()
-	if f.Policies == nil || !requiresAlways(spec) && len(setAlways(spec)) == 0 {
+	if f.Policies == nil || isRolledBack(spec) || !requiresAlways(spec) && len(setAlways(spec)) == 0 {
 		return nil
 	}
 	others, err := f.Policies(ctx)
@@ -44,7 +44,7 @@ func (f *Finder) findingsOfOthers(ctx context.Context, name string, spec placeme
 	var out []Finding
 	for _, other := range others {
 		theirs := other.Spec.WithDefaults()
-		if other.Name == name || other.DeletionTimestamp != nil || !matchTogether(spec.Match, theirs.Match) {
+		if other.Name == name || other.DeletionTimestamp != nil || isRolledBack(theirs) || !matchTogether(spec.Match, theirs.Match) {
 			continue
 		}
 		if requiresAlways(spec) && requiresAlways(theirs) && !rules.CanBeMet(slices.Concat(spec.Rules[0].Require, theirs.Rules[0].Require)) {
@@ -54,6 +54,11 @@ func (f *Finder) findingsOfOthers(ctx context.Context, name string, spec placeme
 		out = append(out, findingsOfSettings(name, spec, other.Name, theirs)...)
 	}
 	return out
+}
+
+// isRolledBack reports whether an earlier version of a policy decides, of which the spec has nothing.
+func isRolledBack(spec placementv1.PlacementPolicySpec) bool {
+	return spec.Rollout != nil && spec.Rollout.Revision > 0
 }
 
 // setAlways returns the values that the first rule of an enforced policy sets on each object that the policy matches, by their fields.
@@ -81,21 +86,20 @@ func setAlways(spec placementv1.PlacementPolicySpec) map[string]string {
 	return out
 }
 
-// findingsOfSettings finds fields that two policies set to different values on objects that both match. If their priorities differ, an
-// author may mean the value of the lower one for other objects, so that there must be none.
+// findingsOfSettings finds fields that two policies set to different values on objects that both match. If their priorities differ, it finds
+// those whose value here has no effect, on any object: an author may mean the value of the lower priority for other objects, and that of the
+// higher one is as its author wrote it.
 func findingsOfSettings(name string, spec placementv1.PlacementPolicySpec, otherName string, other placementv1.PlacementPolicySpec) []Finding {
 	ours, theirs := setAlways(spec), setAlways(other)
-	wins := cmp.Or(cmp.Compare(spec.Priority, other.Priority), cmp.Compare(otherName, name)) > 0
-	switch {
-	case spec.Priority > other.Priority && !matchesWithin(other.Match, spec.Match), spec.Priority < other.Priority && !matchesWithin(spec.Match, other.Match):
+	if spec.Priority > other.Priority || spec.Priority < other.Priority && !matchesWithin(spec.Match, other.Match) {
 		return nil
 	}
 	why := fmt.Sprintf("spec.priority of both is %d, and the name that sorts first wins. Set one of them", spec.Priority)
-	if spec.Priority != other.Priority {
-		why = fmt.Sprintf("spec.priority is %d here, and %d there. Change one of them", spec.Priority, other.Priority)
-	}
 	winner := "the value of policy " + otherName
-	if wins {
+	switch {
+	case spec.Priority != other.Priority:
+		why = fmt.Sprintf("spec.priority is %d here, and %d there. Change one of them", spec.Priority, other.Priority)
+	case name < otherName:
 		winner = "the value here"
 	}
 	var out []Finding

@@ -48,6 +48,8 @@ func TestPoliciesThatLeaveNoCluster(t *testing.T) {
 	const us = "require: [{field: region, operator: In, values: [us]}]"
 	dry := policyOf(t, "b", us, "prod")
 	dry.Spec.Mode = placementv1.ModeDryRun
+	rolledBack := policyOf(t, "b", us, "prod")
+	rolledBack.Spec.Rollout = &placementv1.PolicyRollout{Revision: 1}
 	for name, test := range map[string]struct {
 		other placementv1.PlacementPolicy
 		want  string
@@ -58,6 +60,7 @@ func TestPoliciesThatLeaveNoCluster(t *testing.T) {
 		"Conditional":    {policyOf(t, "b", us+", when: {expression: has(object.spec.replicas)}", "prod"), ""},
 		"OwnLastVersion": {policyOf(t, "a", us, "prod"), ""},
 		"DryRun":         {dry, ""},
+		"RolledBack":     {rolledBack, ""},
 	} {
 		f := &Finder{Policies: only(test.other)}
 		spec := policyOf(t, "a", "require: [{field: region, operator: In, values: [eu]}]", "prod").Spec
@@ -92,6 +95,7 @@ func TestPoliciesThatSetAField(t *testing.T) {
 	priority := func(n int32) func(*placementv1.PlacementPolicySpec) {
 		return func(s *placementv1.PlacementPolicySpec) { s.Priority = n }
 	}
+	rollBack := func(s *placementv1.PlacementPolicySpec) { s.Rollout = &placementv1.PolicyRollout{Revision: 1} }
 	ours := policyOf(t, "b", silver, "prod")
 	for name, test := range map[string]struct {
 		other, policy placementv1.PlacementPolicy
@@ -99,8 +103,9 @@ func TestPoliciesThatSetAField(t *testing.T) {
 	}{
 		"FirstName": {policyOf(t, "a", gold, "prod"), ours, `spec.rules[0].set.labels[tier]: policy a sets it to "gold" on objects that both policies match, ` +
 			"and they get the value of policy a: spec.priority of both is 0, and the name that sorts first wins. Set one of them, or set the field in one of the policies"},
-		"LastName":      {policyOf(t, "c", gold, "prod"), ours, "and they get the value here: spec.priority of both is 0"},
-		"Higher":        {change(policyOf(t, "a", gold, "prod"), priority(-1)), ours, "and they get the value here: spec.priority is 0 here, and -1 there"},
+		"LastName": {policyOf(t, "c", gold, "prod"), ours, "and they get the value here: spec.priority of both is 0"},
+		// The author of the other policy is told.
+		"Higher":        {change(policyOf(t, "a", gold, "prod"), priority(-1)), ours, ""},
 		"Lower":         {change(policyOf(t, "c", gold, "prod"), priority(1)), ours, "and they get the value of policy c: spec.priority is 0 here, and 1 there"},
 		"Template":      {policyOf(t, "a", "set: {labels: {tier: '{namespace}'}}", "prod"), ours, `sets it to "{namespace}"`},
 		"Wider":         {change(policyOf(t, "a", gold, "prod"), wide), ours, "labels[tier]"},
@@ -115,6 +120,8 @@ func TestPoliciesThatSetAField(t *testing.T) {
 		"OtherKey":     {policyOf(t, "a", "set: {labels: {level: gold}}", "prod"), ours, ""},
 		"Conditional":  {policyOf(t, "a", gold+", when: {expression: has(object.spec.replicas)}", "prod"), ours, ""},
 		"Itself":       {policyOf(t, "b", gold, "prod"), ours, ""},
+		"RolledBack":   {change(policyOf(t, "a", gold, "prod"), rollBack), ours, ""},
+		"ItselfBack":   {policyOf(t, "a", gold, "prod"), change(ours, rollBack), ""},
 		"Warns":        {change(policyOf(t, "a", gold, "prod"), func(s *placementv1.PlacementPolicySpec) { s.Mode = placementv1.ModeWarn }), ours, ""},
 	} {
 		f := &Finder{Policies: only(test.other)}
