@@ -156,42 +156,6 @@ func TestPercentages(t *testing.T) {
 	}
 }
 
-// TestMissingValues checks which rules deny objects without a label or annotation whose value they take.
-func TestMissingValues(t *testing.T) {
-	const label, annotation = "require: [{label: level, operator: Gte, valueFrom: {label: level}}]", "require: [{field: name, operator: In, valueFrom: {annotation: a/b}}]"
-	levels := placementv1.Match{ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "level", Operator: metav1.LabelSelectorOpExists}}}}
-	conditions := placementv1.Match{MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "a", Expression: "has(object.metadata.annotations)"}}}
-	for name, test := range map[string]struct {
-		rules []string
-		match placementv1.Match
-		want  string
-	}{
-		"Label":       {[]string{label}, placementv1.Match{}, "spec.rules[0].require[0].valueFrom: an object without label level is denied, because no cluster meets the requirement"},
-		"Annotation":  {[]string{annotation}, levels, "an object without annotation a/b is denied"},
-		"Default":     {[]string{"require: [{label: level, operator: Gte, valueFrom: {label: level, default: '0'}}]"}, placementv1.Match{}, ""},
-		"Reason":      {[]string{"require: [{label: level, operator: Gte, valueFrom: {label: level}, reason: no level}]"}, placementv1.Match{}, ""},
-		"Message":     {[]string{annotation + ", message: '{name} must name its cluster in a/b'"}, placementv1.Match{}, ""},
-		"Matched":     {[]string{label}, levels, ""},
-		"Conditional": {[]string{annotation}, conditions, ""},
-		"Selected":    {[]string{annotation + ", when: {annotations: [{key: a/b, operator: Exists}]}"}, placementv1.Match{}, ""},
-		"Exempt":      {[]string{"when: {annotations: [{key: a/b, operator: DoesNotExist}]}, warn: add a/b", annotation}, placementv1.Match{}, ""},
-		"NextRule":    {[]string{annotation + ", otherwise: NextRule", "limit: 1"}, placementv1.Match{}, ""},
-		"Values":      {[]string{"require: [{label: level, operator: Gte, values: ['1']}]"}, placementv1.Match{}, ""},
-	} {
-		m, errs := match.New(test.match, matchPath)
-		if len(errs) > 0 {
-			t.Fatal(errs)
-		}
-		spec := placementv1.PlacementPolicySpec{}
-		for _, text := range test.rules {
-			spec.Rules = append(spec.Rules, ruleFrom(t, text))
-		}
-		if got := findingsOfMissingValues(spec, m); !finds(got, test.want) {
-			t.Errorf("%s: got %+v, want %q", name, got, test.want)
-		}
-	}
-}
-
 // TestNamespaceLabel checks which object selectors are meant to select a namespace.
 func TestNamespaceLabel(t *testing.T) {
 	f := &Finder{Namespaces: labelled{"shop": nil, "pay": nil}}

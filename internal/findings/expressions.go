@@ -17,7 +17,6 @@ limitations under the License.
 package findings
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -54,37 +53,6 @@ func findingsOfExpressions(ctx context.Context, spec placementv1.PlacementPolicy
 		}
 		out = append(out, advice("%s: fails for an object without %s, which then can't be decided: test the key first, "+
 			"as in %q in object.metadata.?%s.orValue({}) && ...", specPath.Child("rules").Index(i).Child("when", "expression"), documents[field]+" "+key, key, field))
-	}
-	return out
-}
-
-// findingsOfMissingValues finds requirements that take their value from a label or annotation of the object, in rules that deny each object
-// without it, although the policy matches such objects, and no text of the rule speaks of it.
-func findingsOfMissingValues(spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
-	if m.Conditional() {
-		return nil
-	}
-	var out []Finding
-	for i, rule := range spec.Rules {
-		if rule.Otherwise == placementv1.RuleOtherwiseNextRule {
-			continue
-		}
-		for j, q := range rule.Require {
-			if q.ValueFrom == nil || q.ValueFrom.Default != nil || q.Reason != "" {
-				continue
-			}
-			key := cmp.Or(q.ValueFrom.Label, q.ValueFrom.Annotation)
-			reads := func(r placementv1.Rule) bool { return readsKey(r.When, key) }
-			if q.ValueFrom.Label != "" && m.RequiresLabel(key) || slices.ContainsFunc(spec.Rules[:i+1], reads) || strings.Contains(rule.Message, key) {
-				continue
-			}
-			noun := documents["annotations"]
-			if q.ValueFrom.Label != "" {
-				noun = documents["labels"]
-			}
-			out = append(out, advice("%s: an object without %s %s is denied, because no cluster meets the requirement. Set default, select the objects "+
-				"that have it in when, or say in reason what they lack", specPath.Child("rules").Index(i).Child("require").Index(j).Child("valueFrom"), noun, key))
-		}
 	}
 	return out
 }
