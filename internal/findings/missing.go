@@ -19,19 +19,24 @@ package findings
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/rules"
 )
 
-// findingsOfMissingValues finds requirements of enforced rules that take their value from a label or annotation of the object, and deny each
-// object without it, although the policy matches such objects, and no text of the rule speaks of it.
+// findingsOfMissingValues finds values that the rules of an enforced policy take from a label or annotation of the object, although the
+// policy matches objects without it, and no other text speaks of it.
 func (f *Finder) findingsOfMissingValues(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
 	takes := func(rule placementv1.Rule) bool {
-		return slices.ContainsFunc(rule.Require, func(q placementv1.Requirement) bool { return q.ValueFrom != nil })
+		return rule.Set != nil || slices.ContainsFunc(rule.Require, func(q placementv1.Requirement) bool { return q.ValueFrom != nil })
 	}
 	if m.Conditional() || spec.WithDefaults().Mode != placementv1.ModeEnforce || !slices.ContainsFunc(spec.Rules, takes) {
 		return nil
@@ -39,20 +44,52 @@ func (f *Finder) findingsOfMissingValues(ctx context.Context, name string, spec 
 	others := f.enforcedOn(ctx, name, spec)
 	var out []Finding
 	for i, rule := range spec.Rules {
-		if rule.Otherwise == placementv1.RuleOtherwiseNextRule {
+		at := specPath.Child("rules").Index(i)
+		has := func(v placementv1.ObjectValue) bool { return hasValue(v, i, spec.Rules, m, others) }
+		out = append(out, findingsOfDenials(rule, at.Child("require"), has)...)
+		if s := rule.Set; s != nil {
+			out = append(out, findingsOfEmptyTexts(s.Annotations, at.Child("set", "annotations"), has)...)
+			out = append(out, findingsOfEmptyTexts(s.Labels, at.Child("set", "labels"), has)...)
+		}
+	}
+	return out
+}
+
+// findingsOfDenials finds the requirements of a rule that deny each object without a value.
+func findingsOfDenials(rule placementv1.Rule, at *field.Path, has func(placementv1.ObjectValue) bool) []Finding {
+	if rule.Otherwise == placementv1.RuleOtherwiseNextRule {
+		return nil
+	}
+	why := ", because no cluster meets the requirement"
+	if rule.Candidates == placementv1.RuleCandidatesNodes {
+		why = ""
+	}
+	var out []Finding
+	for i, q := range rule.Require {
+		if q.ValueFrom == nil || q.ValueFrom.Default != nil || q.Reason != "" || has(*q.ValueFrom) || strings.Contains(rule.Message, keyOf(*q.ValueFrom)) {
 			continue
 		}
-		why := ", because no cluster meets the requirement"
-		if rule.Candidates == placementv1.RuleCandidatesNodes {
-			why = ""
-		}
-		for j, q := range rule.Require {
-			if q.ValueFrom == nil || q.ValueFrom.Default != nil || q.Reason != "" || hasValue(*q.ValueFrom, i, spec.Rules, m, others) ||
-				strings.Contains(rule.Message, keyOf(*q.ValueFrom)) {
-				continue
-			}
-			out = append(out, advice("%s: an object without %s is denied%s. Set default, select the objects that have it in when, or say in "+
-				"reason or message what they lack", specPath.Child("rules").Index(i).Child("require").Index(j).Child("valueFrom"), nounOf(*q.ValueFrom), why))
+		out = append(out, advice("%s: an object without %s is denied%s. Set default, select the objects that have it in when, or say in reason or message "+
+			"what they lack", at.Index(i).Child("valueFrom"), nounOf(*q.ValueFrom), why))
+	}
+	return out
+}
+
+// findingsOfEmptyTexts finds labels or annotations that a rule sets to an empty text, or to one that no label may have, on each object
+// without a value.
+func findingsOfEmptyTexts(set map[string]placementv1.RuleText, at *field.Path, has func(placementv1.ObjectValue) bool) []Finding {
+	var out []Finding
+	for _, key := range slices.Sorted(maps.Keys(set)) {
+		text, lacks := rules.Without(string(set[key]), has)
+		ofLabel := strings.HasSuffix(at.String(), "labels")
+		const mend = "Select the objects that have it in when"
+		switch {
+		case len(lacks) == 0:
+		case text == "":
+			out = append(out, advice("%s: an object without %s gets an empty text. %s", at.Key(key), nounOf(lacks[0]), mend))
+		case ofLabel && len(validation.IsValidLabelValue(text)) > 0:
+			out = append(out, advice("%s: an object without %s can't be decided, because no label may have the rest of the text. %s", at.Key(key),
+				nounOf(lacks[0]), mend))
 		}
 	}
 	return out
@@ -69,8 +106,8 @@ func nounOf(v placementv1.ObjectValue) string {
 	return documents["annotations"] + " " + v.Annotation
 }
 
-// hasValue reports whether the objects that a rule decides probably have a label or annotation: the policy matches no others, the rule or one
-// before it selects by it, or another policy does.
+// hasValue reports whether the objects that a rule decides probably have a label or annotation: the policy matches no others, the rule or
+// one before it selects by it, or another policy does.
 func hasValue(v placementv1.ObjectValue, rule int, list []placementv1.Rule, m *match.Matcher, others []placementv1.PlacementPolicySpec) bool {
 	key := keyOf(v)
 	return v.Label != "" && m.RequiresLabel(key) ||
@@ -78,8 +115,8 @@ func hasValue(v placementv1.ObjectValue, rule int, list []placementv1.Rule, m *m
 		slices.ContainsFunc(others, func(other placementv1.PlacementPolicySpec) bool { return mayDemand(other, key) })
 }
 
-// mayDemand reports whether a policy may deny the objects without a label or annotation: a rule that denies selects by it, or its Rego names
-// it.
+// mayDemand reports whether a policy may deny the objects without a label or annotation: a rule that denies selects by it, or its Rego
+// names it.
 func mayDemand(spec placementv1.PlacementPolicySpec, key string) bool {
 	return strings.Contains(spec.Rego, strconv.Quote(key)) || strings.Contains(spec.Rego, "."+key) ||
 		slices.ContainsFunc(spec.Rules, func(r placementv1.Rule) bool { return r.Deny != "" && readsKey(r.When, key) })

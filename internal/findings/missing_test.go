@@ -119,3 +119,28 @@ func TestDemandedValues(t *testing.T) {
 		}
 	}
 }
+
+// TestEmptyTexts checks which labels and annotations a rule sets to an empty or invalid text on objects without a value.
+func TestEmptyTexts(t *testing.T) {
+	for name, test := range map[string]values{
+		"Label":        {[]string{"set: {labels: {tier: '{label:level}'}}"}, placementv1.Match{}, "spec.rules[0].set.labels[tier]: an object without label level gets an empty text. Select the objects that have it in when"},
+		"Annotation":   {[]string{"set: {annotations: {tier: '{annotation:a/b}{label:level}'}}"}, ofLevels, ""},
+		"Both":         {[]string{"set: {annotations: {tier: '{annotation:a/b}{label:c}'}}"}, ofLevels, "spec.rules[0].set.annotations[tier]: an object without annotation a/b gets an empty text"},
+		"InvalidLabel": {[]string{"set: {labels: {tier: 'level-{label:level}'}}"}, placementv1.Match{}, "an object without label level can't be decided, because no label may have the rest of the text"},
+		"Part":         {[]string{"set: {annotations: {tier: 'level-{label:level}'}}"}, placementv1.Match{}, ""},
+		"ValidLabel":   {[]string{"set: {labels: {tier: 'level{label:level}'}}"}, placementv1.Match{}, ""},
+		"Matched":      {[]string{"set: {labels: {tier: '{label:level}'}}"}, ofLevels, ""},
+		"Selected":     {[]string{"set: {labels: {tier: '{label:level}'}}, when: {objectSelector: {matchLabels: {level: high}}}"}, placementv1.Match{}, ""},
+		"Conditional":  {[]string{"set: {labels: {tier: '{annotation:a/b}'}}"}, conditional, ""},
+		"NextRule":     {[]string{"set: {labels: {tier: '{label:level}'}}, limit: 1, otherwise: NextRule", "limit: 1"}, placementv1.Match{}, "set.labels[tier]"},
+		"Name":         {[]string{"set: {labels: {tier: '{name}-a'}, annotations: {tier: '', b: '{{label:c}}'}}"}, placementv1.Match{}, ""},
+	} {
+		if got := test.find(t, &Finder{}, func(*placementv1.PlacementPolicySpec) {}); !finds(got, test.want) {
+			t.Errorf("%s: got %+v, want %q", name, got, test.want)
+		}
+	}
+	warn := func(s *placementv1.PlacementPolicySpec) { s.Mode = placementv1.ModeWarn }
+	if got := (values{rules: []string{"set: {labels: {tier: '{label:level}'}}"}}).find(t, &Finder{}, warn); len(got) > 0 {
+		t.Errorf("a policy that warns sets nothing: got %+v", got)
+	}
+}

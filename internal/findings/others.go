@@ -86,9 +86,9 @@ func setAlways(spec placementv1.PlacementPolicySpec) map[string]string {
 	return out
 }
 
-// findingsOfSettings finds fields that two policies set to different values on objects that both match. If their priorities differ, it finds
-// those whose value here has no effect, on any object: an author may mean the value of the lower priority for other objects, and that of the
-// higher one is as its author wrote it.
+// findingsOfSettings finds fields that two policies set to different values on objects that both match. If their priorities differ, it
+// finds those whose value here has no effect, on any object: an author may mean the value of the lower priority for other objects, and that
+// of the higher one is as its author wrote it.
 func findingsOfSettings(name string, spec placementv1.PlacementPolicySpec, otherName string, other placementv1.PlacementPolicySpec) []Finding {
 	ours, theirs := setAlways(spec), setAlways(other)
 	if spec.Priority > other.Priority || spec.Priority < other.Priority && !matchesWithin(spec.Match, other.Match) {

@@ -132,6 +132,30 @@ func (r *ruleText) placeholder(name string) string {
 	return fmt.Sprintf("object_text_%d", slices.Index(r.objectTexts, name)+1)
 }
 
+// Without returns a text for an object that lacks some of the labels and annotations that the text has placeholders for, and which of them:
+// those that it does not have. All other placeholders stand for "x".
+func Without(text string, has func(placementv1.ObjectValue) bool) (out string, lacks []placementv1.ObjectValue) {
+	// validate has checked the text.
+	parts, _ := parseTemplate(text, true)
+	for _, p := range parts {
+		label, isLabel := strings.CutPrefix(p.placeholder, placeholderLabel)
+		annotation, isAnnotation := strings.CutPrefix(p.placeholder, placeholderAnnotation)
+		value := placementv1.ObjectValue{Label: label}
+		if isAnnotation {
+			value = placementv1.ObjectValue{Annotation: annotation}
+		}
+		switch {
+		case p.placeholder == "":
+			out += p.literal
+		case (isLabel || isAnnotation) && !has(value):
+			lacks = append(lacks, value)
+		default:
+			out += "x"
+		}
+	}
+	return out, lacks
+}
+
 // objectTextOf returns where a label or annotation of the object is that a text has a placeholder for.
 func objectTextOf(placeholder string) string {
 	if key, isLabel := strings.CutPrefix(placeholder, placeholderLabel); isLabel {
