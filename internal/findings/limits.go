@@ -21,6 +21,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -40,8 +41,8 @@ type Quotas interface {
 	All(ctx context.Context) ([]placementv1.Quota, error)
 }
 
-// findingsOfLimits finds priority classes that a policy sets, and that a LimitedResource denies to the pods of all namespaces that both
-// select, because no quota covers the class in one of them.
+// findingsOfLimits finds priority classes that a policy sets, and that a LimitedResource denies to the pods of some namespaces that both
+// select, because no quota covers the class there.
 func (f *Finder) findingsOfLimits(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
 	classes := slices.DeleteFunc(settings(spec, module), func(s setting) bool { return s.field != podscheduling.PriorityClassName })
 	if f.Quotas == nil || f.Namespaces == nil || spec.WithDefaults().Mode != placementv1.ModeEnforce || len(classes) == 0 {
@@ -68,47 +69,61 @@ func (f *Finder) findingsOfLimits(ctx context.Context, spec placementv1.Placemen
 					return failed(err)
 				}
 			}
-			namespace, err := f.uncovered(ctx, s, m, &limits[i], quotas)
+			denied, allowed, err := f.byCoverage(ctx, s, m, &limits[i], quotas)
 			if err != nil {
 				return failed(err)
 			}
-			if namespace != "" {
-				out = append(out, s.at.finding(Advice, fmt.Sprintf("LimitedResource %s denies each pod of class %s in namespace %s, because no enforced quota "+
-					"covers the class there. Create a quota whose scopeSelector has the class, or set another one", limits[i].Name, s.value, namespace)))
+			if len(denied) > 0 {
+				out = append(out, s.at.finding(Advice, uncoveredText(limits[i].Name, s.value, denied, allowed)))
 			}
 		}
 	}
 	return out
 }
 
-// uncovered returns the first namespace in which the policy sets a class, the limit denies it, and no quota covers it. It returns "" if
-// there is none, or if a quota covers the class in another one.
-func (f *Finder) uncovered(ctx context.Context, s setting, m *match.Matcher, limit *placementv1.LimitedResource, quotas []placementv1.Quota) (string, error) {
+// uncoveredText says in which namespaces a LimitedResource denies a class. allowed reports whether a quota covers it in another one.
+func uncoveredText(limit, class string, denied []string, allowed bool) string {
+	where, mend := "namespace ", "Create a quota whose scopeSelector has the class, or set another one"
+	if len(denied) > 1 {
+		where = "namespaces "
+	}
+	where += strings.Join(denied[:min(len(denied), maxListed)], ", ")
+	if len(denied) > maxListed {
+		where += ", and others"
+	}
+	if allowed {
+		mend = "Create a quota there whose scopeSelector has the class, or set the class only in namespaces that have one"
+	}
+	return fmt.Sprintf("LimitedResource %s denies each pod of class %s in %s, because no enforced quota covers the class there. %s", limit, class, where, mend)
+}
+
+// byCoverage returns the namespaces in which the policy sets a class, the limit denies it, and no quota covers it, sorted. allowed reports
+// whether the limit denies it in others, too, and a quota covers it there.
+func (f *Finder) byCoverage(ctx context.Context, s setting, m *match.Matcher, limit *placementv1.LimitedResource,
+	quotas []placementv1.Quota) (denied []string, allowed bool, err error) {
 	limited, err := quota.NamespaceSelector(limit.Spec.NamespaceSelector)
 	if err != nil {
 		// The API server refuses it.
-		return "", nil //nolint:nilerror // There is no such LimitedResource.
+		return nil, false, nil //nolint:nilerror // There is no such LimitedResource.
 	}
 	decided, err := metav1.LabelSelectorAsSelector(s.namespaces)
 	if err != nil {
-		return "", nil //nolint:nilerror // The error is told of the field itself.
+		return nil, false, nil //nolint:nilerror // The error is told of the field itself.
 	}
 	namespaces, err := f.Namespaces.All(ctx)
 	if err != nil {
-		return "", err
+		return nil, false, err
 	}
-	var first string
 	for name, of := range namespaces {
 		set := labels.Set(of)
-		if match.IsProtectedNamespace(name, f.OwnNamespace) || !m.SelectsNamespace(name, of) || !decided.Matches(set) || !limited.Matches(set) {
-			continue
-		}
-		if slices.ContainsFunc(quotas, func(q placementv1.Quota) bool { return quota.CoversClass(q, s.value, name, of) }) {
-			return "", nil
-		}
-		if first == "" || name < first {
-			first = name
+		switch {
+		case match.IsProtectedNamespace(name, f.OwnNamespace) || !m.SelectsNamespace(name, of) || !decided.Matches(set) || !limited.Matches(set):
+		case slices.ContainsFunc(quotas, func(q placementv1.Quota) bool { return quota.CoversClass(q, s.value, name, of) }):
+			allowed = true
+		default:
+			denied = append(denied, name)
 		}
 	}
-	return first, nil
+	slices.Sort(denied)
+	return denied, allowed, nil
 }

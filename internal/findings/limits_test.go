@@ -63,15 +63,16 @@ func TestLimits(t *testing.T) {
 		quotas []placementv1.Quota
 		want   string
 	}{
-		"NoQuota": {gold, of, nil, "spec.rules[0].set.priorityClassName: LimitedResource expensive denies each pod of class gold in namespace pay, because no " +
+		"NoQuota": {gold, of, nil, "spec.rules[0].set.priorityClassName: LimitedResource expensive denies each pod of class gold in namespaces pay, shop, because no " +
 			"enforced quota covers the class there. Create a quota whose scopeSelector has the class, or set another one"},
 		"Exists":         {gold, pods(classOf(corev1.ScopeSelectorOpExists)), nil, "expensive"},
 		"OtherClass":     {gold, pods(classOf(corev1.ScopeSelectorOpIn, "silver")), nil, ""},
 		"OtherQuota":     {gold, of, []placementv1.Quota{quotaIn("pay", "silver", "")}, "expensive"},
 		"DryRun":         {gold, of, []placementv1.Quota{quotaIn("pay", "gold", placementv1.ModeDryRun)}, "expensive"},
 		"OtherNamespace": {gold, of, []placementv1.Quota{quotaIn("dev", "gold", "")}, "expensive"},
-		// An author may allow the class in one namespace alone.
-		"OneOfTwo":  {gold, of, []placementv1.Quota{quotaIn("shop", "gold", "")}, ""},
+		"OneOfTwo": {gold, of, []placementv1.Quota{quotaIn("shop", "gold", "")}, "in namespace pay, because no enforced quota covers the class there. " +
+			"Create a quota there whose scopeSelector has the class, or set the class only in namespaces that have one"},
+		"Both":      {gold, of, []placementv1.Quota{quotaIn("shop", "gold", ""), quotaIn("pay", "gold", "")}, ""},
 		"ByCluster": {gold, of, []placementv1.Quota{&placementv1.ClusterScopedQuota{Spec: placementv1.ClusterScopedQuotaSpec{QuotaSpec: *quotaIn("", "gold", "").QuotaSpec()}}}, ""},
 		"Exempt":    {gold, onlyTest, nil, ""},
 		"Selected":  {gold + ", when: {namespaceSelector: {matchLabels: {team: web}}}", of, nil, "in namespace shop"},
