@@ -65,8 +65,8 @@ type Finding struct {
 	// decide none, either.
 	Instead string
 	// Below is the number of matched objects below which the finding holds, if it holds only while the policy matches many and fewer than
-	// that; 0 for other findings.
-	Below int32
+	// that; 0 for other findings. Once it is told, it holds below Until, so that it does not come and go with single objects.
+	Below, Until int32
 }
 
 // Text returns the message with the position in the file of a policy of that name.

@@ -169,17 +169,17 @@ func (f *Finder) findingsOfBudget(name string, spec placementv1.PlacementPolicyS
 // percentages are numbers in spec.remediation.budget.maxUnavailable that may be meant as percentages.
 var percentages = []int32{20, 25, 30, 33, 40, 50, 60, 70, 75, 80, 90, 100}
 
-// findingsOfUnavailable finds a number of unavailable objects that is meant as a percentage, if the policy matches many objects, and not
-// more than half of that number. It does not read objects.
+// findingsOfUnavailable finds a number of unavailable objects that bounds nothing and that an author may have meant as a percentage, if the
+// policy matches many objects, and not more than half of that number. It does not read objects.
 func findingsOfUnavailable(spec placementv1.PlacementPolicySpec) []Finding {
 	b := spec.Remediation.Budget
 	if b == nil || b.MaxUnavailable == nil || b.MaxUnavailable.Type != intstr.Int || !slices.Contains(percentages, b.MaxUnavailable.IntVal) {
 		return nil
 	}
 	number := b.MaxUnavailable.IntVal
-	out := mistake(`spec.remediation.budget.maxUnavailable: all objects may be unavailable at the same time, because the policy matches fewer than %d. `+
-		`For a percentage, write "%d%%"`, number, number)
-	out.Below = number/2 + 1
+	out := advice(`spec.remediation.budget.maxUnavailable: %d bounds nothing while the policy matches no more than %d objects: all of them may be `+
+		`unavailable at the same time. For a percentage, write "%d%%"`, number, number, number)
+	out.Below, out.Until = number/2+1, number+1
 	return []Finding{out}
 }
 

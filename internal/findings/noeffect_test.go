@@ -63,14 +63,15 @@ func TestUnavailable(t *testing.T) {
 		below int32
 	}{
 		"Percentage": {new(intstr.FromString("25%")), "", 0},
-		"Number":     {new(intstr.FromInt32(25)), `spec.remediation.budget.maxUnavailable: all objects may be unavailable at the same time, because the policy matches fewer than 25. For a percentage, write "25%"`, 13},
-		"One":        {new(intstr.FromInt32(1)), "", 0},
-		"Uneven":     {new(intstr.FromInt32(24)), "", 0},
-		"Default":    {nil, "", 0},
+		"Number": {new(intstr.FromInt32(25)), `spec.remediation.budget.maxUnavailable: 25 bounds nothing while the policy matches no more than 25 objects: ` +
+			`all of them may be unavailable at the same time. For a percentage, write "25%"`, 13},
+		"One":     {new(intstr.FromInt32(1)), "", 0},
+		"Uneven":  {new(intstr.FromInt32(24)), "", 0},
+		"Default": {nil, "", 0},
 	} {
 		spec := placementv1.PlacementPolicySpec{Remediation: placementv1.Remediation{Budget: &placementv1.RemediationBudget{MaxUnavailable: test.of}}}
 		got := findingsOfUnavailable(spec)
-		if !finds(got, test.want) || len(got) == 1 && got[0].Below != test.below {
+		if !finds(got, test.want) || len(got) == 1 && (got[0].Below != test.below || got[0].Until != 26 || got[0].Level != Advice) {
 			t.Errorf("%s: got %+v, want %q below %d", name, got, test.want, test.below)
 		}
 	}

@@ -118,8 +118,8 @@ const (
 )
 
 // Compute returns the policy's status for the facts. From the old status it keeps the transition times. It also keeps
-// what a new leader does not know yet: the pause, the findings, and the number of undecided objects. Otherwise, equal
-// facts give equal results.
+// what a new leader does not know yet: the pause, the findings, and the number of undecided objects, and findings that
+// hold for about as many objects as match. Otherwise, equal facts give equal results.
 func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.PlacementPolicyStatus {
 	if f.State == nil && len(old.Conditions) > 0 {
 		// A leader that has just started knows less than the previous leader wrote.

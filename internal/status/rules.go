@@ -23,6 +23,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/findings"
+	"github.com/berth-dev/berth/internal/printable"
 )
 
 const (
@@ -30,6 +31,8 @@ const (
 	maxRules = 64
 	// manyObjects is the number of matched objects from which on a rule that decides none of them may be a mistake.
 	manyObjects = 5
+	// someObjects is the number of matched objects from which on a finding stays that holds for many.
+	someObjects = 3
 )
 
 // decided sets how many objects the policy matches and each rule decides. Until the leader has decided all of them, these are the numbers
@@ -72,12 +75,23 @@ func (s *setter) idle(found findings.Finding) bool {
 	return known && number(s.out.Matched) >= manyObjects
 }
 
+// few reports whether the policy matches many objects, but fewer than a finding says. A finding that was told stays until the number is
+// clearly another one.
+func (s *setter) few(found findings.Finding, told []placementv1.Finding) bool {
+	matched, from, below := number(s.out.Matched), int32(manyObjects), found.Below
+	if slices.ContainsFunc(told, func(f placementv1.Finding) bool {
+		return f.Message == printable.Truncate(found.Message, maxFindingMessage)
+	}) {
+		from, below = someObjects, max(found.Below, found.Until)
+	}
+	return matched >= from && matched < below
+}
+
 // holding returns the findings without those that do not hold for the matched objects, or of which it is not known.
-func (s *setter) holding(t *TypeState) *TypeState {
+func (s *setter) holding(old placementv1.PlacementPolicyStatus, t *TypeState) *TypeState {
 	out := *t
 	out.Others = slices.DeleteFunc(slices.Clone(t.Others), func(found findings.Finding) bool {
-		matched := number(s.out.Matched)
-		return found.Rule != "" && !s.idle(found) || found.Below > 0 && (matched < manyObjects || matched >= found.Below)
+		return found.Rule != "" && !s.idle(found) || found.Below > 0 && !s.few(found, old.Findings)
 	})
 	return &out
 }

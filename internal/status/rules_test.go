@@ -77,3 +77,17 @@ func TestFindingsOfCounts(t *testing.T) {
 		}
 	}
 }
+
+// TestFindingsOfCountsStay checks that such a finding does not come and go with single objects.
+func TestFindingsOfCountsStay(t *testing.T) {
+	f, old := sound(), placementv1.PlacementPolicyStatus{}
+	f.Types = &status.TypeState{Others: []findings.Finding{{Message: "too many", Level: findings.Advice, Below: 9, Until: 17}}}
+	for i, step := range []struct{ matched, want int }{
+		{9, 0}, {8, 1}, {9, 1}, {16, 1}, {17, 0}, {16, 0}, {5, 1}, {4, 1}, {3, 1}, {2, 0}, {4, 0},
+	} {
+		f.Report.Matched = step.matched
+		if old = status.Compute(old, f); len(old.Findings) != step.want {
+			t.Errorf("step %d, %d matched objects: findings %v, want %d", i, step.matched, old.Findings, step.want)
+		}
+	}
+}

@@ -53,7 +53,7 @@ func (s *setter) compiled(old placementv1.PlacementPolicyStatus, f Facts) *metav
 	if f.Types == nil {
 		return s.checkedBefore(old, compiles)
 	}
-	switch reason, message := s.checked(f); {
+	switch reason, message := s.checked(old, f); {
 	case reason == "" || compiles.Status != metav1.ConditionTrue:
 		return compiles
 	case reason == placementv1.ReasonTypeChecked:
@@ -78,8 +78,8 @@ func (s *setter) checkedBefore(old placementv1.PlacementPolicyStatus, compiles *
 }
 
 // checked sets the findings. It returns what the condition Compiled says of them, and its reason; "" for nothing.
-func (s *setter) checked(f Facts) (reason, message string) {
-	total, mistakes, impossible := s.findings(s.holding(f.Types))
+func (s *setter) checked(old placementv1.PlacementPolicyStatus, f Facts) (reason, message string) {
+	total, mistakes, impossible := s.findings(s.holding(old, f.Types))
 	s.impossible = len(impossible) > 0
 	var found string
 	switch {

@@ -113,6 +113,9 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
+	if o := (mistakes.Observed{Conditions: []metav1.Condition{condition("Ready", "True", "InForce")}, Findings: 1}); o.Green() {
+		t.Error("a status with a finding is green")
+	}
 	o := mistakes.Observed{Conditions: []metav1.Condition{condition("Ready", "False", "NotServed")}}
 	if !o.Shows(mistakes.Condition{Condition: "Ready", Status: "False", Reason: "NotServed", Message: "said"}) ||
 		o.Shows(mistakes.Condition{Condition: "Ready", Status: "False", Message: "other"}) || o.Shows(mistakes.Condition{Condition: "Ready", Status: "True"}) {

@@ -30,6 +30,8 @@ import (
 type Observed struct {
 	Generation, ObservedGeneration int64
 	Conditions                     []metav1.Condition
+	// Findings is the number of findings in the status.
+	Findings int
 }
 
 // passing are the reasons of conditions that change by themselves in a moment.
@@ -57,7 +59,7 @@ var remarks = []string{placementv1.ReasonConflict, placementv1.ReasonAmbiguousCl
 
 // Green reports whether a person who looks at the status sees nothing wrong.
 func (o Observed) Green() bool {
-	return meta.IsStatusConditionTrue(o.Conditions, placementv1.ConditionReady) &&
+	return meta.IsStatusConditionTrue(o.Conditions, placementv1.ConditionReady) && o.Findings == 0 &&
 		!slices.ContainsFunc(o.Conditions, func(c metav1.Condition) bool { return bad[c.Type] == c.Status || slices.Contains(remarks, c.Reason) })
 }
 

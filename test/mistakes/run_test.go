@@ -291,6 +291,7 @@ func (r *runner) observe(ctx context.Context, objects []*unstructured.Unstructur
 			Status struct {
 				ObservedGeneration int64              `json:"observedGeneration"`
 				Conditions         []metav1.Condition `json:"conditions"`
+				Findings           []any              `json:"findings"`
 			} `json:"status"`
 		}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, &status); err != nil {
@@ -298,6 +299,7 @@ func (r *runner) observe(ctx context.Context, objects []*unstructured.Unstructur
 		}
 		out = append(out, mistakes.Observed{
 			Generation: stored.GetGeneration(), ObservedGeneration: status.Status.ObservedGeneration, Conditions: status.Status.Conditions,
+			Findings: len(status.Status.Findings),
 		})
 	}
 	return out, nil
