@@ -115,36 +115,90 @@ func (m *mistakes) order(left, right ast.Expr) {
 	}
 }
 
-// invalidName matches what is not the name of a namespace, and no pattern for such names.
-var invalidName = regexp.MustCompile(`^[^*]*[^-a-z0-9*][^*]*$`)
+// invalidName matches what is not the name of a namespace, and no part of one.
+var invalidName = regexp.MustCompile(`[^-a-z0-9]`)
 
-// wildcards finds names, namespaces, and labels that are compared with a pattern, which none of them can be.
-func (m *mistakes) wildcards(left, right ast.Expr) {
+// namespaceOfObject is the expression for the namespace of an object.
+const namespaceOfObject = "object.metadata.namespace"
+
+// compared returns the source of a value, and the constants that an expression compares it with by ==, !=, or in.
+func (m *mistakes) compared(left, right ast.Expr) (name string, constants []string) {
 	if _, ok := literal(left); ok {
 		left, right = right, left
 	}
-	constants := []ast.Expr{right}
+	list := []ast.Expr{right}
 	if right.Kind() == ast.ListKind {
-		constants = right.AsList().Elements()
+		list = right.AsList().Elements()
 	}
-	name, _ := m.source(left)
-	if !slices.Contains([]string{"object.metadata.name", "object.metadata.namespace"}, name) && !strings.HasPrefix(name, "object.metadata.labels") {
+	for _, e := range list {
+		if text, ok := literal(e); ok {
+			constants = append(constants, text)
+		}
+	}
+	name, _ = m.source(left)
+	return name, constants
+}
+
+// wildcards finds names, namespaces, and labels that are compared with a pattern, which none of them can be.
+func (m *mistakes) wildcards(left, right ast.Expr) {
+	name, constants := m.compared(left, right)
+	if !slices.Contains([]string{"object.metadata.name", namespaceOfObject}, name) && !strings.HasPrefix(name, "object.metadata.labels") {
 		return
 	}
-	for _, constant := range constants {
-		text, ok := literal(constant)
+	const names = "the name of a namespace consists of lower-case letters, digits, and hyphens"
+	for _, text := range constants {
+		isPattern, own := strings.Contains(text, "*"), strings.ReplaceAll(text, "*", "")
 		switch {
-		case ok && name == "object.metadata.namespace" && invalidName.MatchString(text):
-			m.add("%s is never %q: the name of a namespace consists of lower-case letters, digits, and hyphens", name, text)
-		case !ok || !strings.Contains(text, "*"):
+		case name == namespaceOfObject && invalidName.MatchString(own) && isPattern:
+			m.add("%s is never %q, in which * stands for itself, and does not match it either: %s", name, text, names)
+		case name == namespaceOfObject && invalidName.MatchString(own):
+			m.add("%s is never %q: %s", name, text, names)
+		case !isPattern:
 		case strings.Index(text, "*") == len(text)-1 && len(text) > 1:
-			m.add("%s is never %q, in which * stands for itself: write %s.startsWith(%q)", name, text, name, text[:len(text)-1])
+			m.add("%s is never %q, in which * stands for itself: write %s.startsWith(%q)", name, text, name, own)
 		case strings.LastIndex(text, "*") == 0 && len(text) > 1:
-			m.add("%s is never %q, in which * stands for itself: write %s.endsWith(%q)", name, text, name, text[1:])
+			m.add("%s is never %q, in which * stands for itself: write %s.endsWith(%q)", name, text, name, own)
 		default:
 			m.add("%s is never %q, in which * stands for itself: write %s.matches() with a regular expression", name, text, name)
 		}
 	}
+}
+
+// Namespaces returns the names that an expression compares with the namespace of the object or of the request: those that it can select,
+// and those that it can exclude. It returns none for an expression that can't be parsed, and knows nothing of parts that are not joined by
+// && and ||.
+func Namespaces(expression string) (selected, excluded []string) {
+	_, parsed, err := parse(expression, environment.StoredExpressions)
+	if err != nil {
+		return nil, nil
+	}
+	m := &mistakes{info: parsed.NativeRep().SourceInfo()}
+	var collect func(e ast.Expr, selects bool)
+	collect = func(e ast.Expr, selects bool) {
+		if e.Kind() != ast.CallKind {
+			return
+		}
+		args := e.AsCall().Args()
+		switch function := e.AsCall().FunctionName(); function {
+		case operators.LogicalNot:
+			collect(args[0], !selects)
+		case operators.LogicalAnd, operators.LogicalOr:
+			for _, part := range args {
+				collect(part, selects)
+			}
+		case operators.Equals, operators.NotEquals, operators.In:
+			name, constants := m.compared(args[0], args[1])
+			switch {
+			case name != namespaceOfObject && name != "request.namespace":
+			case selects == (function != operators.NotEquals):
+				selected = append(selected, constants...)
+			default:
+				excluded = append(excluded, constants...)
+			}
+		}
+	}
+	collect(parsed.NativeRep().Expr(), true)
+	return selected, excluded
 }
 
 // exclusive finds comparisons of one value with two different texts by the operator compare, which the operator join joins.

@@ -45,6 +45,7 @@ func TestMistakes(t *testing.T) {
 		`object.metadata.name.matches('web-*')`:                                                         `"web-*" is a regular expression, which matches wherever a text has "web": write object.metadata.name.startsWith("web-")`,
 		`object.metadata.name.matches('^web-.*$') || object.metadata.name.matches('web-[0-9]*')`:        "",
 		`object.metadata.namespace == 'y_prod'`:                                                         `object.metadata.namespace is never "y_prod": the name of a namespace consists of lower-case letters, digits, and hyphens`,
+		`object.metadata.namespace == 'y_prod*'`:                                                        `object.metadata.namespace is never "y_prod*", in which * stands for itself, and does not match it either: the name of a namespace consists of lower-case letters, digits, and hyphens`,
 		`object.metadata.namespace in ['y-prod', '']`:                                                   "",
 		`request.operation == 'CREATE'`:                                                                 "",
 		`object.`:                                                                                       "",
@@ -55,6 +56,26 @@ func TestMistakes(t *testing.T) {
 		}
 		if diff := cmp.Diff(all, celexpression.Mistakes(expression)); diff != "" {
 			t.Errorf("%s: mistakes (-want +got):\n%s", expression, diff)
+		}
+	}
+}
+
+// TestNamespaces checks which names expressions compare with the namespace of the object.
+func TestNamespaces(t *testing.T) {
+	for expression, want := range map[string][2][]string{
+		`object.metadata.namespace == 'a' || 'b' == object.metadata.namespace`:           {{"a", "b"}, nil},
+		`object.metadata.namespace in ['a', 'b'] && object.metadata.name != 'c'`:         {{"a", "b"}, nil},
+		`object.metadata.namespace != 'a' && !(object.metadata.namespace in ['b', 'c'])`: {nil, {"a", "b", "c"}},
+		`!(object.metadata.namespace != 'a' || object.metadata.namespace == 'b')`:        {{"a"}, {"b"}},
+		`request.namespace == 'a'`: {{"a"}, nil},
+		`object.metadata.namespace == object.metadata.name || object.metadata.name == 'a'`:          {nil, nil},
+		`(object.kind == 'Pod' ? object.metadata.namespace == 'a' : true)`:                          {nil, nil},
+		`['a'].exists(n, object.metadata.namespace == n) || object.metadata.namespace.matches('a')`: {nil, nil},
+		`object.`: {nil, nil},
+	} {
+		selected, excluded := celexpression.Namespaces(expression)
+		if diff := cmp.Diff(want, [2][]string{selected, excluded}); diff != "" {
+			t.Errorf("%s: namespaces (-want +got):\n%s", expression, diff)
 		}
 	}
 }

@@ -201,7 +201,7 @@ func (f *Finder) All(ctx context.Context, name string, spec placementv1.Placemen
 	}
 	out := slices.Concat(f.match(ctx, spec.Match, matcher), f.Stages(ctx, name, spec, matcher), f.Policy(ctx, Policy{name, spec, matcher, module, binding}),
 		f.findingsOfIdleRules(ctx, spec, matcher), findingsOfUnavailable(spec))
-	namespaces = len(module.Keyed) > 0 || spec.Rollout != nil && len(spec.Rollout.Stages) > 0 || matcher.SelectsNamespaces() ||
+	namespaces = len(module.Keyed) > 0 || spec.Rollout != nil && len(spec.Rollout.Stages) > 0 || matcher.SelectsNamespaces() || comparesNamespaces(spec) ||
 		slices.ContainsFunc(spec.Rules, func(r placementv1.Rule) bool {
 			return r.When != nil && (r.When.NamespaceSelector != nil || r.When.ObjectSelector != nil)
 		})
@@ -223,7 +223,7 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 		findingsOfAbsentLabels(m, module), findingsOfNeededKeys(m, module), findingsOfUnused(module),
 		f.findingsOfConstants(ctx, spec.WithDefaults(), module, p.Binding), f.findingsOfNodes(ctx, spec, module), f.findingsOfClasses(ctx, spec, module),
 		f.findingsOfLimits(ctx, spec, m, module),
-		f.findingsOfWhen(ctx, spec, m), findingsOfExpressions(ctx, spec, m),
+		f.findingsOfWhen(ctx, spec, m), f.findingsOfNamespaceNames(ctx, spec), findingsOfExpressions(ctx, spec, m),
 		f.findingsOfMissingValues(ctx, p.Name, spec, m), f.findingsOfOthers(ctx, p.Name, spec),
 		findingsOfPredicates(module, f.ClusterPredicates), findingsOfVolatile(spec), findingsOfGeneratedNames(spec, m))
 	if !module.FromRules() {

@@ -22,6 +22,12 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/absent"
+	"github.com/berth-dev/berth/internal/celexpression"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/policy/lint"
@@ -56,6 +62,64 @@ func (f *Finder) findingsOfNamespaces(ctx context.Context, module *policy.Module
 			text += fmt.Sprintf("; did you mean %s?", meant)
 		}
 		out = append(out, mistakeAt(lint.Position{Row: k.Row, Col: k.Col}, text))
+	}
+	return out
+}
+
+// expression is a CEL expression of a policy, and its field.
+type expression struct {
+	at   *field.Path
+	text string
+}
+
+// expressionsOf returns the match conditions of a policy, and the expressions of its rules.
+func expressionsOf(spec placementv1.PlacementPolicySpec) []expression {
+	var out []expression
+	for i, condition := range spec.Match.MatchConditions {
+		out = append(out, expression{matchPath.Child("matchConditions").Index(i).Child("expression"), condition.Expression})
+	}
+	for i, rule := range spec.Rules {
+		if rule.When != nil && rule.When.Expression != "" {
+			out = append(out, expression{specPath.Child("rules").Index(i).Child("when", "expression"), rule.When.Expression})
+		}
+	}
+	return out
+}
+
+// comparesNamespaces reports whether an expression of a policy compares the namespace of the object with a name.
+func comparesNamespaces(spec placementv1.PlacementPolicySpec) bool {
+	return slices.ContainsFunc(expressionsOf(spec), func(e expression) bool {
+		selected, excluded := celexpression.Namespaces(e.text)
+		return len(selected)+len(excluded) > 0
+	})
+}
+
+// findingsOfNamespaceNames finds names that expressions compare with the namespace of the object, and that no namespace has. Manifests for
+// many clusters exclude namespaces that only some of them have, so that such a name must be similar to one that there is.
+func (f *Finder) findingsOfNamespaceNames(ctx context.Context, spec placementv1.PlacementPolicySpec) []Finding {
+	if f.Namespaces == nil || !comparesNamespaces(spec) {
+		return nil
+	}
+	namespaces, err := f.Namespaces.All(ctx)
+	if err != nil {
+		return []Finding{notice("cannot check that the namespaces that expressions name exist: %v", err)}
+	}
+	known := slices.Sorted(maps.Keys(maps.Collect(namespaces)))
+	if len(known) == 0 {
+		return nil
+	}
+	var out []Finding
+	for _, e := range expressionsOf(spec) {
+		selected, excluded := celexpression.Namespaces(e.text)
+		names := append(selected, slices.DeleteFunc(excluded, func(name string) bool {
+			_, similar := suggest.Nearest(name, known)
+			return !similar
+		})...)
+		// The expression itself is told to be wrong for a name that no namespace can have.
+		names = slices.DeleteFunc(names, func(name string) bool { return len(validation.IsDNS1123Label(name)) > 0 })
+		if text := absent.Values("namespace", absent.Name, names, known, ""); text != "" {
+			out = append(out, advice("%s: %s", e.at, text))
+		}
 	}
 	return out
 }
