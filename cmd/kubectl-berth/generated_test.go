@@ -120,7 +120,7 @@ func said(t *testing.T, world []*unstructured.Unstructured, manifest string) []s
 		// The status has the same condition for rules that decide nothing.
 		idle := matched >= 5 && !slices.ContainsFunc(strings.Split(f.Rule+","+f.Instead, ","), func(rule string) bool { return decided[rule] > 0 })
 		few := matched >= 5 && matched < int(f.Below)
-		if f.Rule == "" && f.Below == 0 || idle && f.Rule != "" || few {
+		if (f.Rule == "" || idle) && (f.Below == 0 || few) && (!f.Unmatched || matched == 0) {
 			out = append(out, "status: "+f.Text(p.Name))
 		}
 	}

@@ -163,14 +163,14 @@ func TestNamespaceLabel(t *testing.T) {
 		selector *metav1.LabelSelector
 		want     string
 	}{
-		"Name":      {&metav1.LabelSelector{MatchLabels: map[string]string{"namespace": "shop"}}, "spec.match.objectSelector: objects do not have the name of their namespace, such as shop, in the label namespace"},
+		"Name":      {&metav1.LabelSelector{MatchLabels: map[string]string{"namespace": "shop"}}, "spec.match.objectSelector: the policy matches no object, and objects do not have the name of their namespace, such as shop, in the label namespace"},
 		"OneOf":     {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "namespace", Operator: metav1.LabelSelectorOpIn, Values: []string{"x", "pay"}}}}, "such as pay"},
 		"Other":     {&metav1.LabelSelector{MatchLabels: map[string]string{"namespace": "tenant-a"}}, ""},
 		"OtherKey":  {&metav1.LabelSelector{MatchLabels: map[string]string{"team": "shop"}}, ""},
 		"Excluded":  {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "namespace", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"shop"}}}}, ""},
 		"NoneAtAll": {nil, ""},
 	} {
-		if got := f.findingsOfNamespaceLabel(t.Context(), placementv1.Match{ObjectSelector: test.selector}); !finds(got, test.want) {
+		if got := f.findingsOfNamespaceLabel(t.Context(), placementv1.Match{ObjectSelector: test.selector}); !finds(got, test.want) || len(got) == 1 && !got[0].Unmatched {
 			t.Errorf("%s: got %+v, want %q", name, got, test.want)
 		}
 	}

@@ -67,6 +67,8 @@ type Finding struct {
 	// Below is the number of matched objects below which the finding holds, if it holds only while the policy matches many and fewer than
 	// that; 0 for other findings. Once it is told, it holds below Until, so that it does not come and go with single objects.
 	Below, Until int32
+	// Unmatched reports whether the finding holds only while the policy matches no existing object.
+	Unmatched bool
 }
 
 // Text returns the message with the position in the file of a policy of that name.
@@ -201,6 +203,9 @@ func (f *Finder) All(ctx context.Context, name string, spec placementv1.Placemen
 	}
 	out := slices.Concat(f.match(ctx, spec.Match, matcher), f.Stages(ctx, name, spec, matcher), f.Policy(ctx, Policy{name, spec, matcher, module, binding}),
 		f.findingsOfIdleRules(ctx, spec, matcher), findingsOfUnavailable(spec))
+	if !matcher.Coverage(f.Catalog.Served(), matchPath, f.OwnNamespace).ClusterScoped {
+		out = append(out, f.findingsOfNamespaceLabel(ctx, spec.Match)...)
+	}
 	namespaces = len(module.Keyed) > 0 || spec.Rollout != nil && len(spec.Rollout.Stages) > 0 || matcher.SelectsNamespaces() || comparesNamespaces(spec) ||
 		slices.ContainsFunc(spec.Rules, func(r placementv1.Rule) bool {
 			return r.When != nil && (r.When.NamespaceSelector != nil || r.When.ObjectSelector != nil)

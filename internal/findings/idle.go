@@ -18,10 +18,12 @@ package findings
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -29,8 +31,8 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-// findingsOfIdleRules finds labels in the object selectors of rules that matched namespaces have. Such a rule is a probable mistake if it
-// decides no object, which the findings leave to the status (Finding.Rule). It does not read objects.
+// findingsOfIdleRules finds labels in the object selectors of rules that matched namespaces have, or that have their names. Such a rule is
+// a probable mistake if it decides no object, which the findings leave to the status (Finding.Rule). It does not read objects.
 func (f *Finder) findingsOfIdleRules(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher) (out []Finding) {
 	selects := func(r placementv1.Rule) bool { return r.When != nil && r.When.ObjectSelector != nil }
 	if f.Namespaces == nil || !slices.ContainsFunc(spec.Rules, selects) {
@@ -54,13 +56,20 @@ func (f *Finder) findingsOfIdleRules(ctx context.Context, spec placementv1.Place
 			continue
 		}
 		for _, name := range names {
-			key, value, found := labelOf(rule.When.ObjectSelector, matched[name])
-			if !found {
+			path := specPath.Child("rules").Index(i).Child("when")
+			var why string
+			switch key, value, found := labelOf(rule.When.ObjectSelector, matched[name]); {
+			case found:
+				why = fmt.Sprintf("label %s, which namespace %s has (%q): to select by the labels of the namespace, move it to %s", key, name, value,
+					path.Child("namespaceSelector"))
+			case slices.Contains(namedBy(rule.When.ObjectSelector), name):
+				why = fmt.Sprintf("label %s=%s, which objects of namespace %s do not have by themselves: to select by the name of the namespace, use %s with "+
+					"the label %s", namespaceLabel, name, name, path.Child("namespaceSelector"), corev1.LabelMetadataName)
+			default:
 				continue
 			}
-			path := specPath.Child("rules").Index(i).Child("when")
-			next := mistake("%s: rule %s decides none of the objects that the policy matches, and it selects objects with label %s, which namespace %s has (%q): "+
-				"to select by the labels of the namespace, move it to %s", path.Child("objectSelector"), rule.Name, key, name, value, path.Child("namespaceSelector"))
+			next := mistake("%s: rule %s decides none of the objects that the policy matches, and it selects objects with %s", path.Child("objectSelector"),
+				rule.Name, why)
 			next.Rule, next.Instead = rule.Name, strings.Join(insteadOf(i, spec.Rules), ",")
 			out = append(out, next)
 			break

@@ -49,6 +49,12 @@ func TestIdleRules(t *testing.T) {
 			`spec.rules[0].when.objectSelector: rule a decides none of the objects that the policy matches, and it selects objects with label team, which namespace shop has ("why"): ` +
 				`to select by the labels of the namespace, move it to spec.rules[0].when.namespaceSelector`,
 		},
+		"Name": {
+			&placementv1.RuleCondition{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"namespace": "bank"}}},
+			"it selects objects with label namespace=bank, which objects of namespace bank do not have by themselves: to select by the name of the namespace, " +
+				"use spec.rules[0].when.namespaceSelector with the label kubernetes.io/metadata.name",
+		},
+		"OtherName":  {&placementv1.RuleCondition{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"namespace": "other"}}}, ""},
 		"OtherValue": {&placementv1.RuleCondition{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "other"}}}, ""},
 		"Exists": {
 			&placementv1.RuleCondition{ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: metav1.LabelSelectorOpExists}}}},

@@ -71,7 +71,6 @@ func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Mat
 	if f.Namespaces == nil || coverage.ClusterScoped {
 		return out
 	}
-	out = append(out, f.findingsOfNamespaceLabel(ctx, spec)...)
 	if !m.SelectsNamespaces() {
 		return out
 	}
@@ -90,23 +89,32 @@ func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Mat
 	return append(out, advices(problems)...)
 }
 
-// findingsOfNamespaceLabel finds an object selector that requires the name of an existing namespace in the label namespace, which objects
-// do not have by themselves.
-func (f *Finder) findingsOfNamespaceLabel(ctx context.Context, spec placementv1.Match) []Finding {
-	const label = "namespace"
-	if spec.ObjectSelector == nil {
+// namespaceLabel is a label in which an author may expect the name of an object's namespace.
+const namespaceLabel = "namespace"
+
+// namedBy returns the values that a selector requires of namespaceLabel.
+func namedBy(s *metav1.LabelSelector) []string {
+	if s == nil {
 		return nil
 	}
-	var wanted []string
-	if value, ok := spec.ObjectSelector.MatchLabels[label]; ok {
-		wanted = append(wanted, value)
+	var out []string
+	if value, ok := s.MatchLabels[namespaceLabel]; ok {
+		out = append(out, value)
 	}
-	for _, r := range spec.ObjectSelector.MatchExpressions {
-		if r.Key == label && r.Operator == metav1.LabelSelectorOpIn {
-			wanted = append(wanted, r.Values...)
+	for _, r := range s.MatchExpressions {
+		if r.Key == namespaceLabel && r.Operator == metav1.LabelSelectorOpIn {
+			out = append(out, r.Values...)
 		}
 	}
-	if len(wanted) == 0 {
+	return out
+}
+
+// findingsOfNamespaceLabel finds an object selector that requires the name of an existing namespace in the label namespace, which objects
+// do not have by themselves. An author may have given it to objects, so that the finding holds only while the policy matches none
+// (Finding.Unmatched).
+func (f *Finder) findingsOfNamespaceLabel(ctx context.Context, spec placementv1.Match) []Finding {
+	wanted := namedBy(spec.ObjectSelector)
+	if f.Namespaces == nil || len(wanted) == 0 {
 		return nil
 	}
 	namespaces, err := f.Namespaces.All(ctx)
@@ -119,9 +127,11 @@ func (f *Finder) findingsOfNamespaceLabel(ctx context.Context, spec placementv1.
 	if i < 0 {
 		return nil
 	}
-	return []Finding{advice("%s: objects do not have the name of their namespace, such as %s, in the label namespace by themselves. To match the objects "+
-		"of a namespace, select it in %s by the label %s", matchPath.Child("objectSelector"), wanted[i], matchPath.Child("namespaceSelector"),
-		corev1.LabelMetadataName)}
+	out := advice("%s: the policy matches no object, and objects do not have the name of their namespace, such as %s, in the label %s by themselves. To "+
+		"match the objects of a namespace, select it in %s by the label %s", matchPath.Child("objectSelector"), wanted[i], namespaceLabel,
+		matchPath.Child("namespaceSelector"), corev1.LabelMetadataName)
+	out.Unmatched = true
+	return []Finding{out}
 }
 
 // findingsOfWhen finds values in the namespace selectors of rules that no namespace has which the policy matches.

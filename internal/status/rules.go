@@ -91,7 +91,8 @@ func (s *setter) few(found findings.Finding, told []placementv1.Finding) bool {
 func (s *setter) holding(old placementv1.PlacementPolicyStatus, t *TypeState) *TypeState {
 	out := *t
 	out.Others = slices.DeleteFunc(slices.Clone(t.Others), func(found findings.Finding) bool {
-		return found.Rule != "" && !s.idle(found) || found.Below > 0 && !s.few(found, old.Findings)
+		return found.Rule != "" && !s.idle(found) || found.Below > 0 && !s.few(found, old.Findings) ||
+			found.Unmatched && (s.out.Matched == nil || *s.out.Matched > 0)
 	})
 	return &out
 }

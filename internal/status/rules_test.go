@@ -91,3 +91,20 @@ func TestFindingsOfCountsStay(t *testing.T) {
 		}
 	}
 }
+
+// TestFindingsOfNothing checks that a finding that holds while nothing is matched is in the status only then.
+func TestFindingsOfNothing(t *testing.T) {
+	f := sound()
+	f.Types = &status.TypeState{Others: []findings.Finding{{Message: "matches nothing", Level: findings.Advice, Unmatched: true}}}
+	for matched, want := range map[int]int{0: 1, 1: 0, 9: 0} {
+		f.Report.Matched = matched
+		if got := status.Compute(placementv1.PlacementPolicyStatus{}, f).Findings; len(got) != want {
+			t.Errorf("%d matched objects: findings %v, want %d", matched, got, want)
+		}
+	}
+	// How many objects match is not known.
+	f.Report.Matched, f.State.Policy.Remediation = 0, placementv1.RemediationOff
+	if got := status.Compute(placementv1.PlacementPolicyStatus{}, f).Findings; len(got) > 0 {
+		t.Errorf("an unknown number of matched objects: findings %v", got)
+	}
+}
