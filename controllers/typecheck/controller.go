@@ -60,8 +60,8 @@ const (
 	// comparePeriod is the interval after which a policy is compared again with the namespaces and clusters that there are. They
 	// change all the time, and what a policy decides does not depend on the comparison.
 	comparePeriod = 5 * time.Minute
-	// recentPeriod is how old the clusters and definitions may be with which policies are compared again: all policies are compared
-	// at about the same time after a change of the served types.
+	// recentPeriod is how old the clusters, nodes, quotas, and definitions may be with which policies are compared again: all policies are
+	// compared at about the same time after a change of the served types.
 	recentPeriod = time.Minute
 	// namespaceDelay is how long changes of namespaces are collected before policies are compared with them.
 	namespaceDelay = 2 * time.Second
@@ -300,19 +300,29 @@ func (c *Controller) find(ctx context.Context, obj *placementv1.PlacementPolicy)
 	if c.Finder == nil {
 		return nil, false
 	}
-	finder := *c.Finder
 	c.mu.Lock()
 	known, ok := c.checked[obj.Name]
 	c.mu.Unlock()
 	// After a start, all policies are compared.
 	isOld := !ok && c.Clock.Since(obj.CreationTimestamp.Time) > recentPeriod
-	if isOld || known.uid == obj.UID && known.generation == obj.Generation {
-		finder.Clusters, finder.Scales = &c.recent, &c.recent
-		if finder.Nodes != nil {
-			finder.Nodes = recentNodes{&c.recent}
-		}
-	}
+	finder := c.finder(isOld || known.uid == obj.UID && known.generation == obj.Generation)
 	return finder.All(ctx, obj.Name, obj.Spec, c.Bound(obj.Name, obj.UID, obj.Generation))
+}
+
+// finder returns the finder, with recent data or that of now.
+func (c *Controller) finder(isRecent bool) *findings.Finder {
+	out := *c.Finder
+	if !isRecent {
+		return &out
+	}
+	out.Clusters, out.Scales = &c.recent, &c.recent
+	if out.Nodes != nil {
+		out.Nodes = recentNodes{&c.recent}
+	}
+	if out.Quotas != nil {
+		out.Quotas = recentQuotas{&c.recent}
+	}
+	return &out
 }
 
 // compareLater enqueues the next comparison of a policy with the namespaces and clusters that there are.

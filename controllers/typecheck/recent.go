@@ -24,16 +24,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/findings"
 )
 
 var (
 	_ findings.Clusters = (*recent)(nil)
 	_ findings.Nodes    = recentNodes{}
+	_ findings.Quotas   = recentQuotas{}
 	_ findings.Scales   = (*recent)(nil)
 )
 
-// recent has what a finder reads from the API server. It reads again once the last read is older than recentPeriod.
+// recent has what a finder reads from the API server. It reads again once the last read is older than recentPeriod. If that fails, it has
+// what it read before, so that findings stay.
 type recent struct {
 	source *findings.Finder
 	clock  clock.PassiveClock
@@ -46,6 +49,9 @@ type recent struct {
 	// nodes were read at nodesRead.
 	nodesRead time.Time
 	nodes     []map[string]any
+	// quotas were read at quotasRead.
+	quotasRead time.Time
+	quotas     []placementv1.Quota
 }
 
 // replicasPath is the result of findings.Scales.
@@ -63,10 +69,13 @@ func (r *recent) All(ctx context.Context) (clusters []map[string]any, idle []str
 		return r.clusters, r.idle, nil
 	}
 	clusters, idle, err = r.source.Clusters.All(ctx)
+	if err != nil && r.read.IsZero() {
+		return nil, nil, err
+	}
 	if err == nil {
 		r.clusters, r.idle, r.read = clusters, idle, r.clock.Now()
 	}
-	return clusters, idle, err
+	return r.clusters, r.idle, nil
 }
 
 // ReplicasPath implements findings.Scales.
@@ -77,6 +86,9 @@ func (r *recent) ReplicasPath(ctx context.Context, resource schema.GroupVersionR
 		return known.path, known.ok, nil
 	}
 	path, ok, err = r.source.Scales.ReplicasPath(ctx, resource)
+	if known, before := r.paths[resource]; err != nil && before {
+		return known.path, known.ok, nil
+	}
 	if err == nil {
 		r.paths[resource] = replicasPath{r.clock.Now(), path, ok}
 	}
@@ -98,8 +110,36 @@ func (r recentNodes) All(ctx context.Context) ([]map[string]any, error) {
 		return r.nodes, nil
 	}
 	nodes, err := r.source.Nodes.All(ctx)
+	if err != nil && r.nodesRead.IsZero() {
+		return nil, err
+	}
 	if err == nil {
 		r.nodes, r.nodesRead = nodes, r.clock.Now()
 	}
-	return nodes, err
+	return r.nodes, nil
+}
+
+// recentQuotas are the quotas that recent has.
+type recentQuotas struct{ *recent }
+
+// Limits implements findings.Quotas.
+func (r recentQuotas) Limits(ctx context.Context) ([]placementv1.LimitedResource, error) {
+	return r.source.Quotas.Limits(ctx)
+}
+
+// All implements findings.Quotas.
+func (r recentQuotas) All(ctx context.Context) ([]placementv1.Quota, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.isRecent(r.quotasRead) {
+		return r.quotas, nil
+	}
+	quotas, err := r.source.Quotas.All(ctx)
+	if err != nil && r.quotasRead.IsZero() {
+		return nil, err
+	}
+	if err == nil {
+		r.quotas, r.quotasRead = quotas, r.clock.Now()
+	}
+	return r.quotas, nil
 }
