@@ -109,9 +109,9 @@ func said(t *testing.T, world []*unstructured.Unstructured, manifest string) []s
 	v := c.policies
 	finder := &findings.Finder{
 		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, Nodes: v.Nodes, PriorityClasses: v.PriorityClasses, Quotas: v.Quotas,
-		OwnNamespace: v.OwnNamespace, ClusterPredicates: v.ClusterPredicates, Templates: v.Templates,
+		OwnNamespace: v.OwnNamespace, ClusterPredicates: v.ClusterPredicates, Templates: v.Templates, Policies: v.Policies,
 	}
-	matched, decided, err := decidedBy(t.Context(), cluster, options)
+	matched, decided, err := decidedBy(t.Context(), cluster, options, p.Name)
 	if err != nil {
 		return append(out, err.Error())
 	}
@@ -127,8 +127,8 @@ func said(t *testing.T, world []*unstructured.Unstructured, manifest string) []s
 	return out
 }
 
-// decidedBy returns how many objects the policies of a cluster match, and how many each rule decides.
-func decidedBy(ctx context.Context, cluster simulation.Cluster, options simulation.Options) (matched int, decided map[string]int, err error) {
+// decidedBy returns how many objects a policy of a cluster matches, and how many each of its rules decides.
+func decidedBy(ctx context.Context, cluster simulation.Cluster, options simulation.Options, policy string) (matched int, decided map[string]int, err error) {
 	s, err := simulation.New(ctx, cluster, options)
 	if err != nil {
 		return 0, nil, err
@@ -143,8 +143,10 @@ func decidedBy(ctx context.Context, cluster simulation.Cluster, options simulati
 			return 0, nil, err
 		}
 		for _, v := range verdicts {
-			matched++
-			decided[v.Decision.Rule]++
+			if v.Policy.Name == policy {
+				matched++
+				decided[v.Decision.Rule]++
+			}
 		}
 	}
 	return matched, decided, nil
