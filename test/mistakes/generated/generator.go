@@ -133,6 +133,9 @@ func New(seed uint64) Case {
 	g.matched = g.namespaces
 	intents := []func() string{g.clusterRules, g.clusterRules, g.clusterRules, g.nodeRules, g.clusterRego, g.otherRego, g.quota}
 	c := Case{marked: pick(g, intents)()}
+	if strings.Contains(c.marked, "kind: PlacementPolicy") && g.chance(40) {
+		g.workloads = append(g.workloads, "---\n"+g.otherPolicy())
+	}
 	c.world = g.manifest() + strings.Join(g.workloads, "")
 	c.World = Objects(c.world)
 	return c
@@ -146,6 +149,27 @@ kind: Deployment
 metadata: {name: web-%d, namespace: %s, labels: {%s}, annotations: {%s}}
 spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: a, image: "a:1"}]}}}
 `, len(g.workloads), namespace.name, flow(labels), flow(annotations)))
+}
+
+// otherPolicy returns the manifest of another policy, which leaves what the first one decides as it is: it decides other objects, or an
+// exception of a higher priority, or it only warns.
+func (g *generator) otherPolicy() string {
+	kinds, part, mode := someWorkloads, "", ""
+	decides := pick(g, []string{
+		"set: {annotations: {example.com/owner: nobody}, labels: {example.com/checked: \"false\"}}",
+		"require: [{field: name, operator: In, values: [" + pick(g, g.clusters).name + "]}]",
+	})
+	switch g.random.IntN(3) {
+	case 0:
+		kinds = `- {apiGroups: [""], apiVersions: [v1], resources: [configmaps]}`
+	case 1:
+		part = "\n  objectSelector: {matchLabels: {example.com/exception: granted}}"
+		decides = "set: {labels: {example.com/checked: \"false\"}}"
+	default:
+		mode = "mode: " + pick(g, []string{"Warn", "DryRun"})
+	}
+	out := policy("match:\n  resourceRules:\n  "+kinds+part, "priority: 100", mode, "rules:\n- name: other\n  "+decides)
+	return strings.Replace(out, "{name: generated}", "{name: other}", 1)
 }
 
 func flow(values map[string]string) string {

@@ -22,19 +22,51 @@ import (
 	"strings"
 )
 
+// manifestOf returns the manifest of a quota or a limit. in has more fields of its metadata.
+func manifestOf(name, kind, in string, lines ...string) string {
+	lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" })
+	return fmt.Sprintf("apiVersion: placement.berth.dev/v1alpha1\nkind: %s\nmetadata: {name: %s%s}\nspec:\n  %s\n", kind, name, in, strings.Join(lines, "\n  "))
+}
+
+// ofClass returns a requirement of scopes for priority classes.
+func ofClass(names string) string {
+	return "{scopeName: PriorityClass, operator: In, values: [" + names + "]}"
+}
+
+// limit adds a limit to some worlds in which a policy sets a priority class on all pods, with quotas where it denies the class.
+func (g *generator) limit(class string) {
+	add := func(manifest string) { g.workloads = append(g.workloads, "---\n"+manifest) }
+	limit := func(class, more string) {
+		add(manifestOf("limit", "LimitedResource", "", "resource: pods", "matchScopes: ["+ofClass(class)+"]", more))
+	}
+	covered := "scopeSelector: {matchExpressions: [" + ofClass(class) + "]}"
+	in := func(namespace string) string {
+		return "namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: " + namespace + "}}"
+	}
+	switch namespace := pick(g, g.matched).name; g.random.IntN(6) {
+	case 0:
+		limit(class, "")
+		add(manifestOf("covers", "ClusterScopedQuota", "", "namespaceSelector: {}", "hard: {pods: \"100\"}", covered))
+	case 1:
+		limit(class, in(namespace))
+		add(manifestOf("covers", "ScopedQuota", ", namespace: "+namespace, "hard: {pods: \"100\"}", covered))
+	case 2:
+		limit("another", "")
+	case 3:
+		limit(class, in("kube-system"))
+	}
+}
+
 // quota returns a quota or a limit.
 func (g *generator) quota() string {
 	namespace := pick(g, g.namespaces)
-	object := func(kind, in string, lines ...string) string {
-		lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" })
-		return fmt.Sprintf("apiVersion: placement.berth.dev/v1alpha1\nkind: %s\nmetadata: {name: generated%s}\nspec:\n  %s\n", kind, in, strings.Join(lines, "\n  "))
-	}
+	object := func(kind, in string, lines ...string) string { return manifestOf("generated", kind, in, lines...) }
 	selector, _ := g.selector(g.namespaces, namespace)
 	var classes []string
 	for _, name := range some(g, g.classes, 2) {
 		classes = append(classes, marked("name of priority classes", name))
 	}
-	class := "{scopeName: PriorityClass, operator: In, values: [" + strings.Join(classes, ", ") + "]}"
+	class := ofClass(strings.Join(classes, ", "))
 	hard := []string{"pods: \"20\"", "requests.cpu: 500m", "limits.memory: 64Gi", "requests.memory: 32Gi"}
 	switch g.random.IntN(6) {
 	case 0:

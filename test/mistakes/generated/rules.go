@@ -105,7 +105,7 @@ func (g *generator) existing(enforced, reports, evicts bool) string {
 	if acts {
 		budget := "maxPerMinute: 30, pauseAfterFailures: 3"
 		if reports {
-			budget += ", maxConcurrent: 20, perNamespace: 2, maxUnavailable: 5%, moveTimeout: 15m"
+			budget += ", maxConcurrent: 20, perNamespace: 2, moveTimeout: 15m, maxUnavailable: " + pick(g, []string{"5%", "100%", "1", "3", "10"})
 		}
 		parts = append(parts, g.maybe(40, "budget: {"+budget+"}"),
 			g.maybe(40, `windows: [{start: "0 22 * * 1-5", duration: 6h, timeZone: Europe/Berlin}, {start: "@weekly", duration: 2h}]`))
@@ -127,6 +127,23 @@ func (g *generator) existing(enforced, reports, evicts bool) string {
 			"  - {name: rest, percent: 100" + g.maybe(50, ", approval: true") + "}\n"
 	}
 	return out
+}
+
+// unguarded takes a value from a label of the object, which it may lack.
+const unguarded = "valueFrom: {label: example.com/wanted}"
+
+// guarded returns rules in which no object is denied because it lacks a value, unless the rules say so.
+func (g *generator) guarded(rules string) string {
+	const guard = "- name: guard\n  when: {objectSelector: {matchExpressions: [{key: example.com/wanted, operator: DoesNotExist}]}}\n"
+	list, isChain := strings.CutPrefix(rules, "rules:\n")
+	switch {
+	case !isChain || !strings.Contains(list, unguarded):
+		return rules
+	case strings.Contains(list, "candidates: Nodes") || g.chance(50):
+		return "rules:\n" + guard + g.maybe(50, "  warn: label example.com/wanted is missing\n") + list
+	default:
+		return strings.ReplaceAll(rules, unguarded, unguarded+", reason: label example.com/wanted has another value")
+	}
 }
 
 // chain returns rules of which the first one that applies decides, whether one of them gives clusters, and whether one gives weights.
@@ -162,7 +179,7 @@ func (g *generator) chain() (text string, gives, weights bool) {
 	for range 3 {
 		g.workload(pick(g, g.matched), nil, nil)
 	}
-	return text, strings.Contains(text, "  require:"), strings.Contains(text, "weights")
+	return g.guarded(text), strings.Contains(text, "  require:"), strings.Contains(text, "weights")
 }
 
 // narrows reports whether a condition has all lines of an earlier one.
@@ -198,6 +215,8 @@ func (g *generator) when(choice string) string {
 			"\"has(object.spec.replicas) && object.spec.replicas > 1\"", "object.kind == 'CronJob' || object.kind == 'Job'", "object.metadata.name.startsWith('web-')",
 			"\"int(object.metadata.?labels[?'example.com/level'].orValue('0')) >= 2\"",
 			"has(object.metadata.annotations) && 'example.com/region' in object.metadata.annotations",
+			"object.metadata.namespace == '" + marked("name of namespaces", namespace.name) + "'",
+			"\"!(object.metadata.namespace in ['kube-public', 'only-elsewhere'])\"",
 		}))
 	}
 	if len(out) == 0 || g.chance(30) {
@@ -307,6 +326,8 @@ func (g *generator) requirement(all []member, target member, s subject) string {
 		return say("Exists", "")
 	case g.chance(15):
 		return say("In", ", valueFrom: {label: example.com/wanted, default: \""+marked("default"+similarly, own[0])+"\"}")
+	case g.chance(10):
+		return say("In", ", "+unguarded)
 	default:
 		return say("In", ", values: "+s.list(append(some(g, others, g.random.IntN(2)), own[0])...))
 	}
@@ -353,7 +374,9 @@ func (g *generator) nodeRules() string {
 	}))
 	rule += fmt.Sprintf("  prefer: [{%s, operator: In, values: %s, weight: 50}]\n", s.text(), s.list(valuesOf(g.nodes, s)[0]))
 	rule += g.maybe(60, "  tolerate: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]\n") + g.maybe(40, "  spread: {field: zone, minDomains: 1}\n")
-	rule += "- name: others\n  set:\n    priorityClassName: " + marked("name of priority classes", pick(g, g.classes)) + "\n"
+	class := pick(g, g.classes)
+	g.limit(class)
+	rule += "- name: others\n  set:\n    priorityClassName: " + marked("name of priority classes", class) + "\n"
 	if labels := subjects(g.nodes, "label"); len(labels) > 0 {
 		s := pick(g, labels)
 		rule += fmt.Sprintf("    nodeSelector: {\"%s\": %s}\n", marked("name of label", s.name), strings.Trim(s.list(valuesOf(g.nodes, s)[0]), "[]"))
@@ -361,5 +384,5 @@ func (g *generator) nodeRules() string {
 	for range 6 {
 		g.workload(pick(g, g.matched), nil, nil)
 	}
-	return policy(append(spec, rule)...)
+	return policy(append(spec, g.guarded(rule))...)
 }
