@@ -37,7 +37,7 @@ import (
 type Users struct {
 	open func(*Credentials) User
 	now  func() time.Time
-	// computing limits the computations of all users, and strangers how often the API server is asked about a token that is not known.
+	// computing limits the computations of all users, and strangers the requests to the API server that verify unknown tokens.
 	computing slots
 	strangers flowcontrol.RateLimiter
 
