@@ -127,7 +127,7 @@ type checked struct {
 func New(d Deps) *Controller {
 	c := &Controller{Deps: d, checked: map[string]checked{}, unbound: sets.New[string](), served: make(chan event.GenericEvent, 1)}
 	if d.Finder != nil {
-		c.recent = recent{source: d.Finder, clock: d.Clock, paths: map[schema.GroupVersionResource]replicasPath{}}
+		c.recent = recent{source: d.Finder, clock: d.Clock, paths: map[schema.GroupVersionResource]kept[replicasPath]{}}
 	}
 	return c
 }

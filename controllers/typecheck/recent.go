@@ -35,88 +35,86 @@ var (
 	_ findings.Scales   = (*recent)(nil)
 )
 
-// recent has what a finder reads from the API server. It reads again once the last read is older than recentPeriod. If that fails, it has
-// what it read before, so that findings stay.
+// recent has what a finder reads from the API server.
 type recent struct {
 	source *findings.Finder
 	clock  clock.PassiveClock
 
 	mu       sync.Mutex
-	read     time.Time
-	clusters []map[string]any
-	idle     []string
-	paths    map[schema.GroupVersionResource]replicasPath
-	// nodes were read at nodesRead.
-	nodesRead time.Time
-	nodes     []map[string]any
-	// quotas were read at quotasRead.
-	quotasRead time.Time
-	quotas     []placementv1.Quota
+	clusters kept[clusters]
+	nodes    kept[[]map[string]any]
+	quotas   kept[[]placementv1.Quota]
+	paths    map[schema.GroupVersionResource]kept[replicasPath]
+}
+
+// clusters is the result of findings.Clusters.
+type clusters struct {
+	all  []map[string]any
+	idle []string
 }
 
 // replicasPath is the result of findings.Scales.
 type replicasPath struct {
-	read time.Time
 	path []string
 	ok   bool
 }
 
+// kept is what was read last, and when.
+type kept[T any] struct {
+	value T
+	read  time.Time
+}
+
+// current returns what was read last if that is recent, and reads again otherwise. If that fails, what was read before stays, so that
+// findings stay.
+func (k kept[T]) current(clock clock.PassiveClock, read func() (T, error)) (kept[T], error) {
+	if !k.read.IsZero() && clock.Since(k.read) < recentPeriod {
+		return k, nil
+	}
+	value, err := read()
+	switch {
+	case err == nil:
+		return kept[T]{value, clock.Now()}, nil
+	case k.read.IsZero():
+		return k, err
+	}
+	return k, nil
+}
+
 // All implements findings.Clusters.
-func (r *recent) All(ctx context.Context) (clusters []map[string]any, idle []string, err error) {
+func (r *recent) All(ctx context.Context) (all []map[string]any, idle []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.isRecent(r.read) {
-		return r.clusters, r.idle, nil
-	}
-	clusters, idle, err = r.source.Clusters.All(ctx)
-	if err != nil && r.read.IsZero() {
-		return nil, nil, err
-	}
-	if err == nil {
-		r.clusters, r.idle, r.read = clusters, idle, r.clock.Now()
-	}
-	return r.clusters, r.idle, nil
+	r.clusters, err = r.clusters.current(r.clock, func() (out clusters, err error) {
+		out.all, out.idle, err = r.source.Clusters.All(ctx)
+		return out, err
+	})
+	return r.clusters.value.all, r.clusters.value.idle, err
 }
 
 // ReplicasPath implements findings.Scales.
 func (r *recent) ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known := r.paths[resource]; r.isRecent(known.read) {
-		return known.path, known.ok, nil
-	}
-	path, ok, err = r.source.Scales.ReplicasPath(ctx, resource)
-	if known, before := r.paths[resource]; err != nil && before {
-		return known.path, known.ok, nil
-	}
+	known, err := r.paths[resource].current(r.clock, func() (out replicasPath, err error) {
+		out.path, out.ok, err = r.source.Scales.ReplicasPath(ctx, resource)
+		return out, err
+	})
 	if err == nil {
-		r.paths[resource] = replicasPath{r.clock.Now(), path, ok}
+		r.paths[resource] = known
 	}
-	return path, ok, err
-}
-
-func (r *recent) isRecent(read time.Time) bool {
-	return !read.IsZero() && r.clock.Since(read) < recentPeriod
+	return known.value.path, known.value.ok, err
 }
 
 // recentNodes are the nodes that recent has.
 type recentNodes struct{ *recent }
 
 // All implements findings.Nodes.
-func (r recentNodes) All(ctx context.Context) ([]map[string]any, error) {
+func (r recentNodes) All(ctx context.Context) (_ []map[string]any, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.isRecent(r.nodesRead) {
-		return r.nodes, nil
-	}
-	nodes, err := r.source.Nodes.All(ctx)
-	if err != nil && r.nodesRead.IsZero() {
-		return nil, err
-	}
-	if err == nil {
-		r.nodes, r.nodesRead = nodes, r.clock.Now()
-	}
-	return r.nodes, nil
+	r.nodes, err = r.nodes.current(r.clock, func() ([]map[string]any, error) { return r.source.Nodes.All(ctx) })
+	return r.nodes.value, err
 }
 
 // recentQuotas are the quotas that recent has.
@@ -128,18 +126,9 @@ func (r recentQuotas) Limits(ctx context.Context) ([]placementv1.LimitedResource
 }
 
 // All implements findings.Quotas.
-func (r recentQuotas) All(ctx context.Context) ([]placementv1.Quota, error) {
+func (r recentQuotas) All(ctx context.Context) (_ []placementv1.Quota, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.isRecent(r.quotasRead) {
-		return r.quotas, nil
-	}
-	quotas, err := r.source.Quotas.All(ctx)
-	if err != nil && r.quotasRead.IsZero() {
-		return nil, err
-	}
-	if err == nil {
-		r.quotas, r.quotasRead = quotas, r.clock.Now()
-	}
-	return r.quotas, nil
+	r.quotas, err = r.quotas.current(r.clock, func() ([]placementv1.Quota, error) { return r.source.Quotas.All(ctx) })
+	return r.quotas.value, err
 }
