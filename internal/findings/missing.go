@@ -48,8 +48,9 @@ func (f *Finder) findingsOfMissingValues(ctx context.Context, name string, spec 
 		has := func(v placementv1.ObjectValue) bool { return hasValue(v, i, spec.Rules, m, others) }
 		out = append(out, findingsOfDenials(rule, at.Child("require"), has)...)
 		if s := rule.Set; s != nil {
-			out = append(out, findingsOfEmptyTexts(s.Annotations, at.Child("set", "annotations"), has)...)
-			out = append(out, findingsOfEmptyTexts(s.Labels, at.Child("set", "labels"), has)...)
+			anyText := func(string) []string { return nil }
+			out = append(out, findingsOfEmptyTexts(s.Annotations, at.Child("set", "annotations"), anyText, has)...)
+			out = append(out, findingsOfEmptyTexts(s.Labels, at.Child("set", "labels"), validation.IsValidLabelValue, has)...)
 		}
 	}
 	return out
@@ -75,19 +76,20 @@ func findingsOfDenials(rule placementv1.Rule, at *field.Path, has func(placement
 	return out
 }
 
-// findingsOfEmptyTexts finds labels or annotations that a rule sets to an empty text, or to one that no label may have, on each object
-// without a value.
-func findingsOfEmptyTexts(set map[string]placementv1.RuleText, at *field.Path, has func(placementv1.ObjectValue) bool) []Finding {
+// findingsOfEmptyTexts finds labels or annotations that a rule sets to an empty text, or to an invalid one, on each object without a value.
+// invalid returns why a text is invalid.
+func findingsOfEmptyTexts(
+	set map[string]placementv1.RuleText, at *field.Path, invalid func(text string) []string, has func(placementv1.ObjectValue) bool,
+) []Finding {
 	var out []Finding
 	for _, key := range slices.Sorted(maps.Keys(set)) {
 		text, lacks := rules.Without(string(set[key]), has)
-		ofLabel := strings.HasSuffix(at.String(), "labels")
 		const mend = "Select the objects that have it in when"
 		switch {
 		case len(lacks) == 0:
 		case text == "":
 			out = append(out, advice("%s: an object without %s gets an empty text. %s", at.Key(key), nounOf(lacks[0]), mend))
-		case ofLabel && len(validation.IsValidLabelValue(text)) > 0:
+		case len(invalid(text)) > 0:
 			out = append(out, advice("%s: an object without %s can't be decided, because no label may have the rest of the text. %s", at.Key(key),
 				nounOf(lacks[0]), mend))
 		}
