@@ -101,17 +101,7 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 		}
 		all = append(all, e)
 	}
-	if o.output != "" {
-		return printStructured(o.Out, o.output, all)
-	}
-	p := newPrinter(o.Out)
-	for i, e := range all {
-		if i > 0 {
-			p.line("")
-		}
-		printExplanation(p, e)
-	}
-	return p.err
+	return printEach(o.Out, o.output, all, printExplanation)
 }
 
 func printExplanation(p *printer, e *explain.Explanation) {

@@ -45,6 +45,21 @@ func printPolicies(out io.Writer, policies []migration.Policy) error {
 	return p.err
 }
 
+// printEach writes items in a structured format, or, if format is "", as write does, with an empty line between two of them.
+func printEach[T any](out io.Writer, format string, all []T, write func(*printer, T)) error {
+	if format != "" {
+		return printStructured(out, format, all)
+	}
+	p := newPrinter(out)
+	for i, item := range all {
+		if i > 0 {
+			p.line("")
+		}
+		write(p, item)
+	}
+	return p.err
+}
+
 // printStructured writes a value as JSON or YAML.
 func printStructured(out io.Writer, format string, value any) error {
 	encode := encodeJSON

@@ -99,17 +99,7 @@ func (o *explainOptions) explainRecorded(ctx context.Context, args []string, mis
 		next.Missing = append(next.Missing, o.lacking(next.Values)...)
 		all = append(all, next)
 	}
-	if o.output != "" {
-		return printStructured(o.Out, o.output, all)
-	}
-	p := newPrinter(o.Out)
-	for i, r := range all {
-		if i > 0 {
-			p.line("")
-		}
-		printRecorded(p, r)
-	}
-	return p.err
+	return printEach(o.Out, o.output, all, printRecorded)
 }
 
 // recordOf returns what the record of an object says.
