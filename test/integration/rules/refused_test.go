@@ -90,7 +90,7 @@ match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deplo
 	Entry("that are unreachable", "rules: [{name: a, limit: 1}, {name: b, limit: 2}]",
 		`spec.rules[1]: Forbidden: rule b is never reached: rule a (spec.rules[0]) applies to all objects. Give it a condition in when, or move it to the end`),
 	Entry("with the condition of another", "rules: [{name: a, when: {expression: 'true'}, limit: 1}, {name: b, when: {expression: 'true'}, limit: 2}]",
-		`spec.rules[1]: Forbidden: rule b is never reached: rule a (spec.rules[0]) has the same condition`),
+		`spec.rules[1]: Forbidden: rule b is never reached: rule a (spec.rules[0]) has the same condition; make one of the two`),
 	Entry("with the name of another", "rules: [{name: a, when: {expression: 'true'}, limit: 1}, {name: a, limit: 2}]",
 		`spec.rules[1]: Duplicate value: {"name":"a"}`),
 	Entry("that deny and decide", "rules: [{name: a, deny: never, limit: 1}]",
