@@ -40,6 +40,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/berth-dev/berth/test/controlplane"
+	"github.com/berth-dev/berth/test/controlplane/process"
 	"github.com/berth-dev/berth/test/suite"
 )
 
@@ -246,7 +247,7 @@ webhooks:
 })
 
 var _ = Describe("make dev-up and make dev-down", func() {
-	It("start a control plane with Berth, and stop it", func(ctx SpecContext) {
+	It("start a control plane with Berth, start an operator again that ended, and stop both", func(ctx SpecContext) {
 		connections := export()
 		GinkgoT().Setenv(kubeconfigVariable, "")
 		dev := supervisor{root: root, dir: GinkgoT().TempDir(), manager: manager}
@@ -256,6 +257,8 @@ var _ = Describe("make dev-up and make dev-down", func() {
 		Expect(dev.status(ctx, io.Discard)).To(Succeed())
 		st, err := dev.readReadyState()
 		Expect(err).NotTo(HaveOccurred())
+		killOperator(ctx, dev, st.OperatorHealth)
+		// The new process serves the webhook that judges policies, at the address of the one before.
 		k := kubectl{path: st.Kubectl, kubeconfig: st.Kubeconfig, dir: root}
 		_, err = k.get(ctx, "apply", "-f", policyFile)
 		Expect(err).NotTo(HaveOccurred())
@@ -266,6 +269,19 @@ var _ = Describe("make dev-up and make dev-down", func() {
 		Expect(connections.Load()).To(BeZero())
 	})
 })
+
+// killOperator kills the operator that a supervisor runs, and waits until another process is ready in its place.
+func killOperator(ctx context.Context, dev supervisor, healthURL string) {
+	GinkgoHelper()
+	running := func() int { return process.Recorded(operatorDir(dev.dir))[operatorName] }
+	killed := running()
+	Expect(killed).NotTo(BeZero())
+	Expect(syscall.Kill(killed, syscall.SIGKILL)).To(Succeed())
+	Eventually(func(g Gomega) {
+		g.Expect(running()).NotTo(Or(BeZero(), Equal(killed)), "the operator is not started again")
+		g.Expect(ready(ctx, healthURL)).To(Succeed())
+	}).WithTimeout(patience).Should(Succeed())
+}
 
 // objects returns all objects of a cluster, except Events and objects that other components renew continuously.
 func objects(ctx context.Context, g Gomega, k kubectl) map[string]bool {
