@@ -58,6 +58,9 @@ const (
 	Interval = 100 * time.Millisecond
 	// Quiet is how long nothing must happen for it to count as not happening.
 	Quiet = 2 * time.Second
+	// EvaluationTimeout is the deadline of the replicas for the evaluation of a policy. It is twice the default, because all processes of a
+	// busy machine may stand still for a second, and half of the deadline of a request.
+	EvaluationTimeout = 2 * time.Second
 )
 
 const (
@@ -251,7 +254,7 @@ func (f *Framework) StartManager(ctx context.Context, tune ...func(*setup.Option
 	m.probes = net.JoinHostPort("127.0.0.1", strconv.Itoa(probePort))
 	options := setup.Options{
 		Namespace: OperatorNamespace, WebhookURL: m.URL, WebhookHost: "127.0.0.1", WebhookPort: webhookPort,
-		MetricsAddress: "0", ProbeAddress: m.probes, EvaluationTimeout: time.Second, EvaluationConcurrency: 8, Metrics: m.Metrics,
+		MetricsAddress: "0", ProbeAddress: m.probes, EvaluationTimeout: EvaluationTimeout, EvaluationConcurrency: 8, Metrics: m.Metrics,
 		ReservationTTL: 65 * time.Second,
 	}
 	for _, t := range tune {

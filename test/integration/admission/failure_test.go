@@ -17,6 +17,7 @@ limitations under the License.
 package admission_test
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -27,6 +28,9 @@ import (
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/test/framework"
 )
+
+// deadline is how the operator names the deadline of an evaluation.
+var deadline = fmt.Sprintf("deadline of %s", framework.EvaluationTimeout)
 
 // endless runs longer than any client waits.
 var endless = rego(`annotations["n"] := count([1 |
@@ -53,7 +57,7 @@ var _ = Describe("A policy that runs for ever", func() {
 				defer GinkgoRecover()
 				defer ended.Add(1)
 				Expect(f.Client.Create(ctx, object)).To(MatchError(And(
-					ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring("deadline of 1s"))))
+					ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring(deadline))))
 			})
 		}
 		meanwhile := 0
@@ -66,7 +70,7 @@ var _ = Describe("A policy that runs for ever", func() {
 		denied.Wait()
 		Expect(meanwhile).NotTo(BeZero(), "the others wait for those that are stuck")
 		Eventually(eventNotes).WithContext(ctx).WithArguments(stuck, events.ReasonEvaluationFailed).
-			Should(ContainElement(ContainSubstring("deadline of 1s")))
+			Should(ContainElement(ContainSubstring(deadline)))
 		Expect(operator.Ready(ctx)).To(Succeed())
 		Expect(operator.Series("berth_decision_errors_total", `policy="`+name+`"`, `source="admission"`)).To(HaveEach(BeEquivalentTo(3)))
 	})
@@ -80,7 +84,7 @@ var _ = Describe("A policy that runs for ever", func() {
 			return f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, framework.NewName("c"), nil))
 		}
 		for range 4 {
-			Expect(create(ctx)).To(MatchError(And(ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring("deadline of 1s"))))
+			Expect(create(ctx)).To(MatchError(And(ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring(deadline))))
 		}
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = zone })
 		Eventually(create).WithContext(ctx).Should(Succeed())
@@ -95,7 +99,7 @@ var _ = Describe("A policy that runs for ever", func() {
 		// Another policy on the same object still counts.
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("quick"), zone, "", "configmaps", namespace))
 		out := f.MustKubectl(ctx, manifest(framework.NewObject(framework.ConfigMap, namespace, "c", nil)), "create", "-f", "-")
-		Expect(out).To(And(ContainSubstring("Warning: PlacementPolicy %q can't decide", name), ContainSubstring("deadline of 1s"), ContainSubstring("ignored")))
+		Expect(out).To(And(ContainSubstring("Warning: PlacementPolicy %q can't decide", name), ContainSubstring(deadline), ContainSubstring("ignored")))
 		Expect(stored(ctx, framework.ConfigMap, namespace, "c")).To(Equal(map[string]string{"example.com/zone": "a"}))
 	})
 })
