@@ -225,15 +225,16 @@ func inSecret(ctx context.Context) (*x509.Certificate, string, error) {
 	return pair.Leaf, string(secret.Data["ca.crt"]), nil
 }
 
-// awaitServed waits until every replica serves what is in the Secret, which is not to be the same as before, and says
-// so in its metrics. It returns that and its authority.
-func awaitServed(ctx context.Context, all []*framework.Manager, before *x509.Certificate) (leaf *x509.Certificate, authority string) {
+// awaitServed waits until every replica serves what is in the Secret, which is not to be the same as before and to be valid for
+// a lifetime, and says so in its metrics. It returns that and its authority.
+func awaitServed(ctx context.Context, all []*framework.Manager, before *x509.Certificate, lifetime time.Duration) (leaf *x509.Certificate, authority string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega, ctx context.Context) {
 		var err error
 		leaf, authority, err = inSecret(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(leaf.Equal(before)).To(BeFalse(), "the Secret has the old certificate")
+		g.Expect(leaf.NotAfter).To(BeTemporally("~", time.Now().Add(lifetime), lifetime/100), "the certificate in the Secret is not renewed")
 		for _, m := range all {
 			got, err := served(ctx, m)
 			g.Expect(err).NotTo(HaveOccurred())
