@@ -290,7 +290,9 @@ var _ = Describe("The token in the webhooks' paths", func() {
 		for range 2 {
 			m := f.StartReadyManager(ctx, func(o *setup.Options) {
 				o.LeaderElection, o.WebhookURL = true, proxy.URL()
-				o.WebhookTokenLifetime, o.WebhookTokenSettle, o.WebhookTokenOverlap = 2*time.Second, time.Second, 2*time.Second
+				// A replica reads a new token, and the API server the webhook configurations, within milliseconds, and on a busy machine within
+				// a second.
+				o.WebhookTokenLifetime, o.WebhookTokenSettle, o.WebhookTokenOverlap = 4*time.Second, 2*time.Second, 4*time.Second
 			})
 			DeferCleanup(m.Stop)
 			proxy.Add(m.URL)
