@@ -200,7 +200,9 @@ var _ = Describe("With its state in the host cluster, Berth", func() {
 	})
 
 	It("stays up while the served API server is away, and goes on where it was", func(ctx SpecContext) {
-		first, second := start(ctx, fromHost(ctx)), start(ctx, fromHost(ctx))
+		// By default, a replica is not ready 20 seconds after the API server last confirmed its policies. The API server is away for nearly that.
+		patient := func(o *setup.Options) { o.PolicyMaxStaleness = 10 * time.Minute }
+		first, second := start(ctx, fromHost(ctx), patient), start(ctx, fromHost(ctx), patient)
 		namespace := served.NewNamespace(ctx, nil)
 		addCluster(ctx, namespace, "eu-1")
 		served.CreateReadyPolicy(ctx, inventory("outage-"+namespace, namespace))
