@@ -184,12 +184,12 @@ clusters contains name if {
 
 	It("stop where nothing becomes ready in the new cluster", func(ctx SpecContext) {
 		begin(ctx, placementv1.RemediationBudget{
-			MaxConcurrent: 2, PauseAfterFailures: new(intstr.FromInt32(1)), MoveTimeout: &metav1.Duration{Duration: 2 * time.Second},
+			MaxConcurrent: 2, PauseAfterFailures: new(intstr.FromInt32(1)), MoveTimeout: &metav1.Duration{Duration: 10 * time.Second},
 		})
 		choose(ctx, "us")
 		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).Should(HaveField("Status.Failures.Sample", ContainElement(And(
 			HaveField("Reason", placementv1.RolloutFailed),
-			HaveField("Message", ContainSubstring("it does not run in its clusters 2s after it was moved: cluster "+fl.cluster("b")+": its health is Unhealthy")),
+			HaveField("Message", ContainSubstring("it does not run in its clusters 10s after it was moved: cluster "+fl.cluster("b")+": its health is Unhealthy")),
 		))))
 		Eventually(f.Policy).WithContext(ctx).WithArguments(p.Name).Should(And(
 			HaveField("Status.Failures.Objects", HaveValue(BeEquivalentTo(2))),
