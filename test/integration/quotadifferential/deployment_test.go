@@ -18,7 +18,6 @@ package quotadifferential_test
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -27,9 +26,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// backOff is how long a ReplicaSet may take to try again what was denied.
-const backOff = time.Minute
 
 var _ = Describe("A Deployment in a namespace with a ScopedQuota", func() {
 	It("gets the pods that the quota has room for, and the rest when it has more", func(ctx SpecContext) {
@@ -70,7 +66,7 @@ var _ = Describe("A Deployment in a namespace with a ScopedQuota", func() {
 		By("admitting it when there is room")
 		quota.hard = amounts("pods", "3")
 		Expect(quota.apply(ctx, quota.ours(namespace))).To(Succeed())
-		Eventually(pods).WithContext(ctx).WithTimeout(backOff).Should(Equal(3))
+		Eventually(pods).WithContext(ctx).Should(Equal(3))
 		Eventually(quota.taken).WithContext(ctx).WithArguments(namespace).Should(Equal("{pods=3}"))
 	})
 })

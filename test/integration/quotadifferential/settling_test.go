@@ -130,7 +130,7 @@ const (
 	// settledFor is how many looks in a row must find them settled: what admission reads lags behind a little.
 	settledFor = 2
 	// customCounts is how long kube-controller-manager may take to see that there is another type to count.
-	customCounts = 90 * time.Second
+	customCounts = 3 * time.Minute
 	// patience is how many looks kube-controller-manager may lag behind before it is nudged, and how many tries the
 	// admission plugin may decide on what it no longer is.
 	patience = 20
