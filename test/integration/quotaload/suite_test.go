@@ -361,6 +361,13 @@ func (h *history) expectNeverAbove() (versions, peak int) {
 	return h.versions, h.peak
 }
 
+// peakUsed returns the most that a version used so far.
+func (h *history) peakUsed() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.peak
+}
+
 // report shows figures with the results.
 func report(name, format string, args ...any) {
 	AddReportEntry(name, ReportEntryVisibilityAlways, fmt.Sprintf(format, args...))
