@@ -236,7 +236,7 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		Eventually(raiseQuota).WithContext(ctx).WithArguments(own).Should(framework.BeForbidden("update resourcequotas"))
 		By("having the check deleted")
 		kubectl(ctx, "", "delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "berth-writers")
-		kubectl(ctx, "", "wait", "--for=create", "--timeout=30s", "validatingadmissionpolicybinding/berth-writers")
+		kubectl(ctx, "", "wait", "--for=create", "--timeout=2m", "validatingadmissionpolicybinding/berth-writers")
 		Eventually(raiseQuota).WithContext(ctx).WithArguments(own).Should(framework.BeForbidden("update resourcequotas"))
 	})
 

@@ -314,7 +314,7 @@ var _ = Describe("kubectl berth cleanup", Ordered, func() {
 	It("cleans up what it may, and verifies records with Berth's key", func(ctx SpecContext) {
 		f.DeletePolicy(ctx, "metadata")
 		f.DeletePolicy(ctx, "pods")
-		f.MustKubectl(ctx, "", "wait", "--for=delete", "mutatingwebhookconfiguration/berth-placement", "--timeout=30s")
+		f.MustKubectl(ctx, "", "wait", "--for=delete", "mutatingwebhookconfiguration/berth-placement", "--timeout=2m")
 		namespace := f.NewNamespace(ctx, nil)
 		forged := `{"labels":{"a":{"requested":"forged","by":"p","set":"` + digestOfX + `"}},"signature":"x"}`
 		for _, name := range []string{"mine", "theirs"} {
