@@ -20,8 +20,8 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"os"
@@ -61,15 +61,6 @@ func startConsole(ctx context.Context, arguments string) func() string {
 	}
 }
 
-// freeAddress returns an address of the loopback interface at which nothing listens.
-func freeAddress() string {
-	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	Expect(listener.Close()).To(Succeed())
-	return listener.Addr().String()
-}
-
 // consoleClient sends requests to the endpoints of a console.
 type consoleClient struct {
 	*http.Client
@@ -104,9 +95,7 @@ func (c *consoleClient) request(ctx context.Context, method, path, body string) 
 // openConsole starts the console with arguments, and opens the link that it prints.
 func openConsole(ctx context.Context, arguments string) *consoleClient {
 	GinkgoHelper()
-	_, port, err := net.SplitHostPort(freeAddress())
-	Expect(err).NotTo(HaveOccurred())
-	text := startConsole(ctx, "--no-browser --port "+port+" "+arguments)
+	text := startConsole(ctx, fmt.Sprintf("--no-browser --port %d %s", framework.FreePort(), arguments))
 	Eventually(text).WithContext(ctx).Should(MatchRegexp(consoleLink.String()))
 	jar, err := cookiejar.New(nil)
 	Expect(err).NotTo(HaveOccurred())
@@ -214,7 +203,7 @@ var _ = Describe("kubectl berth console", func() {
 			return strings.TrimSpace(f.MustKubectl(ctx, "", "create", "token", name, "-n", namespace))
 		}
 		admin, viewer := token("admin", "cluster-admin"), token("viewer", "system:discovery")
-		address := freeAddress()
+		address := fmt.Sprintf("127.0.0.1:%d", framework.FreePort())
 		// The credentials of the kubeconfig are an administrator's, and are not used.
 		text := startConsole(ctx, "--listen "+address)
 		Eventually(text).WithContext(ctx).Should(ContainSubstring("listens at " + address))
