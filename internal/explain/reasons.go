@@ -545,21 +545,24 @@ func (s *search) innermost(ctx context.Context, rule placementv1.Rule, cluster s
 // isHelper reports whether a reason names a function that several rules use, which comes from no field.
 func isHelper(r Reason) bool { return r.Field == "spec.rules" }
 
-// repelling returns the taint of a cluster that a rule does not tolerate, in the words of a denial: of several, the one that sorts first.
+// repelling returns the taint of a cluster that a rule does not tolerate, in the words of a denial: of several, the one that comes first by
+// key, effect, and value.
 func (s *search) repelling(ctx context.Context, rule placementv1.Rule, cluster string) string {
 	taints, _ := s.inspection.Lookup(ctx, []string{"clusters", cluster, "taints"}).([]any)
-	var out []string
+	var out [][3]string
 	for _, item := range taints {
 		taint, _ := item.(map[string]any)
 		text := func(field string) string { s, _ := taint[field].(string); return s }
 		if rules.Repels(rule, text("key"), text("value"), text("effect")) {
-			out = append(out, strings.TrimSuffix(strings.TrimSuffix(text("key")+"="+text("value"), "=")+":"+text("effect"), ":"))
+			out = append(out, [3]string{text("key"), text("effect"), text("value")})
 		}
 	}
 	if len(out) == 0 {
 		return ""
 	}
-	return slices.Min(out)
+	first := slices.MinFunc(out, func(a, b [3]string) int { return slices.Compare(a[:], b[:]) })
+	key, effect, value := first[0], first[1], first[2]
+	return strings.TrimSuffix(strings.TrimSuffix(key+"="+value, "=")+":"+effect, ":")
 }
 
 func (s *search) reasonAt(rule string, at, otherwise *ast.Location) *Reason {

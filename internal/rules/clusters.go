@@ -59,9 +59,9 @@ func (r *ruleText) renderRepelled() (clusters, taint string) {
 	intolerable := fmt.Sprintf("not %s(object.get(taint, \"key\", \"\"), object.get(taint, \"value\", \"\"), object.get(taint, \"effect\", \"\"))",
 		r.name("tolerated"))
 	r.printf("%s\n}\n", intolerable)
-	r.comment(r.path.Child("tolerate"), "the first taint of a cluster that is not tolerated.")
+	r.comment(r.path.Child("tolerate"), "the first taint of a cluster that is not tolerated: its key, effect, and value.")
 	r.printf("%s(cluster) := min({%s(taint) |\nsome taint in cluster.taints\nnot object.get(taint, \"effect\", \"\") in %s\n%s\n})\n",
-		r.name("repelling"), r.use(functionTaintText), harmlessEffects, intolerable)
+		r.name("repelling"), r.use(functionTaintParts), harmlessEffects, intolerable)
 	for i, t := range r.rule.Tolerate {
 		r.comment(r.path.Child("tolerate").Index(i), "")
 		var conditions []string
@@ -309,12 +309,12 @@ func (r *ruleText) renderDenial(require []requirement, repelled, repelling strin
 			add(q.path, l)
 		}
 	}
-	add(r.path.Child("tolerate"), lack{fmt.Sprintf(`concat("", ["with untolerated taint ", %s(cluster)])`, repelling), "name in " + repelled})
+	add(r.path.Child("tolerate"), lack{repelling + "(cluster)", "name in " + repelled})
 	spread := r.spread()
 	if spread != nil {
 		add(r.path.Child("spread"), lack{quote("without " + spread.noun), negated(spread.exists)})
 	}
-	r.comment(r.path, "the first thing that each cluster lacks.")
+	r.comment(r.path, "the first thing that each cluster lacks: a text, or a taint.")
 	r.printf("%s[name] := found[0] if {\nsome name, cluster in data.clusters\nnot name in %s\nfound := array.flatten(%s)\n}\n",
 		r.name(partLacks), r.name(partEligible), list(lacks))
 

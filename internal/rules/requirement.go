@@ -39,8 +39,11 @@ const (
 	functionAmount   = "amount"
 )
 
-// functionTaintText is the Rego function that words taints.
-const functionTaintText = "taint_text"
+// functionTaintParts is the Rego function that returns the key, the effect, and the value of a taint.
+const functionTaintParts = "taint_parts"
+
+// functionLackText is the Rego function that words what a cluster lacks.
+const functionLackText = "lack_text"
 
 // functionInvalid is the Rego function that words errors of values of objects.
 const functionInvalid = "invalid"

@@ -85,8 +85,9 @@ func Applies(rule string) string { return nameOf(partApplies, rule) }
 // Chosen returns the name of the Rego rule with the names of the clusters that a rule chooses.
 func Chosen(rule string) string { return nameOf(partChosen, rule) }
 
-// Lacks returns the name of the Rego rule with the first thing that each cluster lacks that is not eligible for a rule.
-func Lacks(rule string) string { return nameOf(partLacks, rule) }
+// Lacking returns the Rego expression of the first thing that the cluster name lacks, as a text. It is undefined for clusters that are
+// eligible for a rule.
+func Lacking(rule string) string { return fmt.Sprintf("%s(%s[name], set())", functionLackText, nameOf(partLacks, rule)) }
 
 // printf adds lines to the text. Paragraphs begin with the comment of comment.
 func (r *ruleText) printf(text string, args ...any) { fmt.Fprintf(&r.text, text, args...) }

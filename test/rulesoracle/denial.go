@@ -37,7 +37,7 @@ func denial(rule *placementv1.Rule, object map[string]any, c choice) string {
 		text += ": no inventory has a cluster"
 	}
 	counts := map[string]int{}
-	for _, l := range c.lacks {
+	for _, l := range withoutVariedValues(c.lacks) {
 		counts[reason(rule, object, l)]++
 	}
 	reasons := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
@@ -63,6 +63,21 @@ func denial(rule *placementv1.Rule, object map[string]any, c choice) string {
 		sentences = append(sentences, fmt.Sprintf("%d more are ambiguous", more))
 	}
 	return strings.Join(sentences, "; ")
+}
+
+// withoutVariedValues returns what clusters lack, with taints without their value where several clusters have a taint with the same key and
+// effect, and not all of these have the same value.
+func withoutVariedValues(lacks []lack) []lack {
+	out := slices.Clone(lacks)
+	for i, l := range lacks {
+		varies := l.taint != nil && slices.ContainsFunc(lacks, func(other lack) bool {
+			return other.taint != nil && other.taint.key == l.taint.key && other.taint.effect == l.taint.effect && other.taint.value != l.taint.value
+		})
+		if varies {
+			out[i].taint = &taint{key: l.taint.key, effect: l.taint.effect}
+		}
+	}
+	return out
 }
 
 // ambiguity returns the sentence about a name that two clusters have.
@@ -109,8 +124,8 @@ func reason(rule *placementv1.Rule, object map[string]any, l lack) string {
 	switch {
 	case l.terminating:
 		return "being deleted"
-	case l.taint != "":
-		return "with untolerated taint " + l.taint
+	case l.taint != nil:
+		return "with untolerated taint " + l.taint.String()
 	case l.requirement == len(rule.Require):
 		return "without " + noun(spreadSubject(rule.Spread))
 	}

@@ -400,7 +400,7 @@ func (x *explained) verifyReason(t *testing.T, deciding *placementv1.Rule, name 
 	case parts[2] == "require":
 		holds = !meets(&rule.Require[i], object, cluster)
 	case parts[2] == "tolerate":
-		holds = len(taints) > 0 && r.Message == fmt.Sprintf("does not tolerate the taint %s of the cluster", slices.Min(taints))
+		holds = len(taints) > 0 && r.Message == fmt.Sprintf("does not tolerate the taint %s of the cluster", slices.MinFunc(taints, taint.compare))
 	case parts[2] == "spread":
 		_, has := domain(rule.Spread, cluster)
 		holds = !has

@@ -245,9 +245,28 @@ type lack struct {
 	terminating bool
 	// requirement is the index of the requirement; the number of requirements if the cluster meets all.
 	requirement int
-	// taint is the text of the first taint that repels the object; "" for none. If the requirement and the taint are not what the cluster
-	// lacks, it is the value by which spread groups clusters.
-	taint string
+	// taint is the first taint that repels the object; nil for none. If the requirement and the taint are not what the cluster lacks, it is
+	// the value by which spread groups clusters.
+	taint *taint
+}
+
+// taint is a taint of a cluster.
+type taint struct{ key, effect, value string }
+
+// compare compares two taints by what their first one is chosen by.
+func (t taint) compare(other taint) int {
+	return cmp.Or(cmp.Compare(t.key, other.key), cmp.Compare(t.effect, other.effect), cmp.Compare(t.value, other.value))
+}
+
+func (t taint) String() string {
+	text := t.key
+	if t.value != "" {
+		text += "=" + t.value
+	}
+	if t.effect != "" {
+		text += ":" + t.effect
+	}
+	return text
 }
 
 // candidate is an eligible cluster.
@@ -333,7 +352,7 @@ func lacks(rule *placementv1.Rule, object, cluster map[string]any) *lack {
 		}
 	}
 	if taints := repelling(rule.Tolerate, cluster); len(taints) > 0 {
-		return &lack{requirement: len(rule.Require), taint: slices.Min(taints)}
+		return &lack{requirement: len(rule.Require), taint: new(slices.MinFunc(taints, taint.compare))}
 	}
 	if rule.Spread != nil {
 		if _, ok := domain(rule.Spread, cluster); !ok {
@@ -343,28 +362,21 @@ func lacks(rule *placementv1.Rule, object, cluster map[string]any) *lack {
 	return nil
 }
 
-// repelling returns the texts of the taints of a cluster that repel the object.
-func repelling(tolerations []placementv1.RuleToleration, cluster map[string]any) (out []string) {
+// repelling returns the taints of a cluster that repel the object.
+func repelling(tolerations []placementv1.RuleToleration, cluster map[string]any) (out []taint) {
 	taints, _ := cluster["taints"].([]any)
 	for _, item := range taints {
-		taint, _ := item.(map[string]any)
-		key, _ := taint["key"].(string)
-		value, _ := taint["value"].(string)
-		effect, _ := taint["effect"].(string)
+		members, _ := item.(map[string]any)
+		key, _ := members["key"].(string)
+		value, _ := members["value"].(string)
+		effect, _ := members["effect"].(string)
 		if effect == "PreferNoSchedule" || effect == "PreferNoSelect" {
 			continue
 		}
 		if !slices.ContainsFunc(tolerations, func(t placementv1.RuleToleration) bool {
 			return (t.Key == "" || t.Key == key) && (t.Effect == "" || t.Effect == effect) && (t.Operator == "Exists" || t.Value == value)
 		}) {
-			text := key
-			if value != "" {
-				text += "=" + value
-			}
-			if effect != "" {
-				text += ":" + effect
-			}
-			out = append(out, text)
+			out = append(out, taint{key, effect, value})
 		}
 	}
 	return out

@@ -51,8 +51,8 @@ func (p *evaluator) WhyNot(ctx context.Context, input map[string]any, clusters [
 		names[i] = ast.StringTerm(name)
 	}
 	body, err := ast.ParseBodyWithOpts(fmt.Sprintf("known := {name | some name in %[1]s; data.clusters[name]}; lacks := {name: text | some "+
-		"name in %[1]s; text := %[2]s[name]}",
-		ast.SetTerm(names...), rules.Lacks(rule)), ast.ParserOptions{RegoVersion: ast.RegoV1})
+		"name in %[1]s; text := %[2]s}",
+		ast.SetTerm(names...), rules.Lacking(rule)), ast.ParserOptions{RegoVersion: ast.RegoV1})
 	if err != nil {
 		return nil
 	}
