@@ -87,7 +87,9 @@ func Chosen(rule string) string { return nameOf(partChosen, rule) }
 
 // Lacking returns the Rego expression of the first thing that the cluster name lacks, as a text. It is undefined for clusters that are
 // eligible for a rule.
-func Lacking(rule string) string { return fmt.Sprintf("%s(%s[name], set())", functionLackText, nameOf(partLacks, rule)) }
+func Lacking(rule string) string {
+	return fmt.Sprintf("%s(%s[name], set())", functionLackText, nameOf(partLacks, rule))
+}
 
 // printf adds lines to the text. Paragraphs begin with the comment of comment.
 func (r *ruleText) printf(text string, args ...any) { fmt.Fprintf(&r.text, text, args...) }

@@ -17,6 +17,7 @@ limitations under the License.
 package rulesoracle
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -184,6 +185,31 @@ func TestOutcome(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestTaintsInDenials checks that taints which differ in their value alone are one group, without a value, and that equal ones keep it.
+func TestTaintsInDenials(t *testing.T) {
+	dedicated := func(value string) map[string]any {
+		return map[string]any{"taints": []any{
+			map[string]any{"key": "zone", "effect": "NoSchedule"}, map[string]any{"key": "dedicated", "value": value, "effect": "NoSchedule"},
+		}}
+	}
+	clusters := map[string]map[string]any{"other": {"taints": []any{map[string]any{"key": "dedicated", "value": "a", "effect": "NoExecute"}}}}
+	rules := []placementv1.Rule{{Name: "r", Limit: 1}}
+	for i := range 20 {
+		clusters[fmt.Sprintf("c%d", i)] = dedicated(fmt.Sprintf("team-%d", i))
+	}
+	want := []string{"rule r: 0/21 clusters are eligible: 20 with untolerated taint dedicated:NoSchedule, 1 with untolerated taint dedicated=a:NoExecute"}
+	if diff := cmp.Diff(want, Decide(rules, web(t), nil, clusters).Errors); diff != "" {
+		t.Error(diff)
+	}
+	for i := range 20 {
+		clusters[fmt.Sprintf("c%d", i)] = dedicated("web")
+	}
+	want = []string{"rule r: 0/21 clusters are eligible: 20 with untolerated taint dedicated=web:NoSchedule, 1 with untolerated taint dedicated=a:NoExecute"}
+	if diff := cmp.Diff(want, Decide(rules, web(t), nil, clusters).Errors); diff != "" {
+		t.Error(diff)
 	}
 }
 
