@@ -188,7 +188,7 @@ func (n *namespaceQuotas) readShared(ctx context.Context, client dynamic.Interfa
 	items, err := listQuotas(ctx, client, "clusterscopedquotas", "")
 	if apierrors.IsForbidden(err) {
 		n.Missing = append(n.Missing, "You may not list clusterscopedquotas, so those that the namespace shares are missing. An administrator can bind the "+
-			"ClusterRole berth-clusterscopedquota-viewer-role to you; until then, a denial names the quota and its amounts.")
+			"ClusterRole whose name ends with clusterscopedquota-viewer-role to you; until then, a denial names the quota and its amounts.")
 		return nil
 	}
 	if err != nil {

@@ -63,7 +63,7 @@ func TestQuotasOfANamespace(t *testing.T) {
 		},
 		"NoShared": {
 			forbidden: "clusterscopedquotas", objects: []runtime.Object{scoped("shop", "own", 0), shared("team", "web", shop)},
-			want: []limitedAmount{own}, missing: "berth-clusterscopedquota-viewer-role",
+			want: []limitedAmount{own}, missing: "bind the ClusterRole whose name ends with clusterscopedquota-viewer-role to you",
 		},
 		"NoOwn": {
 			forbidden: "scopedquotas", objects: []runtime.Object{scoped("shop", "own", 0), shared("team", "web", shop)},

@@ -171,7 +171,7 @@ func tenantsAPI(t *testing.T) (address string) {
 // TestExplainRecorded checks what the command says to a user who may not read policies.
 func TestExplainRecorded(t *testing.T) {
 	address := tenantsAPI(t)
-	const noPolicies, unverified = "berth-placementpolicy-viewer-role", "Neither the record nor the Events are verified"
+	const noPolicies, unverified = "bind the ClusterRole whose name ends with placementpolicy-viewer-role to you", "Neither the record nor the Events are verified"
 	for name, test := range map[string]struct {
 		args []string
 		want []string

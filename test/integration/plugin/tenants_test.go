@@ -65,7 +65,7 @@ var _ = Describe("A tenant", func() {
 		f.CreateReadyPolicy(ctx, p)
 		Eventually(tenant).WithContext(ctx).WithArguments("berth", "explain", "deployment/web").Should(And(
 			ContainSubstring("This is what Berth recorded at the object."), ContainSubstring("label tier: gold\n    decided by "+p.Name+"; requested: (none)"),
-			ContainSubstring("PlacementRemediated"), ContainSubstring("bind the ClusterRole berth-placementpolicy-viewer-role to you")))
+			ContainSubstring("PlacementRemediated"), ContainSubstring("bind the ClusterRole whose name ends with placementpolicy-viewer-role to you")))
 		out, err := tenant(ctx, "berth", "explain", "deployment/web", "-o", "json")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(And(ContainSubstring(`"recorded": true`), ContainSubstring(`"policy": "`+p.Name+`"`)))
@@ -102,7 +102,7 @@ var _ = Describe("A tenant", func() {
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.Deployment, namespace, "web", nil))).To(Succeed())
 		Eventually(tenant).WithContext(ctx).WithArguments("berth", "quotas").Should(And(
 			MatchRegexp(`ScopedQuota own +Enforce +count/deployments.apps +1 +1 +5 +4`), Not(ContainSubstring(shared.Name)),
-			ContainSubstring("berth-clusterscopedquota-viewer-role")))
+			ContainSubstring("bind the ClusterRole whose name ends with clusterscopedquota-viewer-role to you")))
 
 		By("reading the only one that it shares")
 		user := "tenant-of-" + namespace
