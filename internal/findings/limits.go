@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -41,8 +42,40 @@ type Quotas interface {
 	All(ctx context.Context) ([]placementv1.Quota, error)
 }
 
+// demand is what a LimitedResource demands of each pod of a priority class.
+type demand struct {
+	limit *placementv1.LimitedResource
+	// name is what a quota must limit for the class; "" if it must have the class as a scope.
+	name corev1.ResourceName
+}
+
+// demandsOn returns what LimitedResources demand of pods of a class, in the order of their names, so that the findings are the same each time.
+func demandsOn(class string, limits []placementv1.LimitedResource) (out []demand) {
+	for _, limit := range slices.SortedFunc(slices.Values(limits), func(a, b placementv1.LimitedResource) int { return cmp.Compare(a.Name, b.Name) }) {
+		if quota.LimitsClass(&limit.Spec, class) {
+			out = append(out, demand{limit: &limit})
+		}
+		for _, name := range quota.LimitsEachPod(&limit.Spec) {
+			out = append(out, demand{&limit, name})
+		}
+	}
+	return out
+}
+
+// allows reports whether some quotas meet the demand in a namespace with the labels of, and denies whether the demand is why pods of the
+// class are denied there. A name that no quota limits there, for any class, is denied whatever the policy sets.
+func (d demand) allows(class, namespace string, of map[string]string, quotas []placementv1.Quota) (allows, denies bool) {
+	some := func(covers func(q placementv1.Quota) bool) bool { return slices.ContainsFunc(quotas, covers) }
+	if d.name == "" {
+		allows = some(func(q placementv1.Quota) bool { return quota.CoversClass(q, class, namespace, of) })
+		return allows, !allows
+	}
+	allows = some(func(q placementv1.Quota) bool { return quota.MayCoverName(q, d.name, class, namespace, of) })
+	return allows, !allows && some(func(q placementv1.Quota) bool { return quota.HasName(q, d.name, namespace, of) })
+}
+
 // findingsOfLimits finds priority classes that a policy sets, and that a LimitedResource denies to the pods of some namespaces that both
-// select, because no quota covers the class there.
+// select, because no quota covers them there.
 func (f *Finder) findingsOfLimits(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
 	classes := slices.DeleteFunc(settings(spec, module), func(s setting) bool { return s.field != podscheduling.PriorityClassName })
 	if f.Quotas == nil || f.Namespaces == nil || spec.WithDefaults().Mode != placementv1.ModeEnforce || len(classes) == 0 {
@@ -55,35 +88,30 @@ func (f *Finder) findingsOfLimits(ctx context.Context, spec placementv1.Placemen
 	if err != nil {
 		return failed(err)
 	}
-	// The findings are the same each time.
-	limits = slices.SortedFunc(slices.Values(limits), func(a, b placementv1.LimitedResource) int { return cmp.Compare(a.Name, b.Name) })
 	var quotas []placementv1.Quota
 	var out []Finding
 	for _, s := range classes {
-		for i := range limits {
-			if !quota.LimitsClass(&limits[i].Spec, s.value) {
-				continue
-			}
+		for _, d := range demandsOn(s.value, limits) {
 			if quotas == nil {
 				if quotas, err = f.Quotas.All(ctx); err != nil {
 					return failed(err)
 				}
 			}
-			denied, allowed, err := f.byCoverage(ctx, s, m, &limits[i], quotas)
+			denied, allowed, err := f.byCoverage(ctx, s, m, d, quotas)
 			if err != nil {
 				return failed(err)
 			}
 			if len(denied) > 0 {
-				out = append(out, s.at.finding(Advice, uncoveredText(limits[i].Name, s.value, denied, allowed)))
+				out = append(out, s.at.finding(Advice, d.deniedText(s.value, denied, allowed)))
 			}
 		}
 	}
 	return out
 }
 
-// uncoveredText says in which namespaces a LimitedResource denies a class. allowed reports whether a quota covers it in another one.
-func uncoveredText(limit, class string, denied []string, allowed bool) string {
-	where, mend := "namespace ", "Create a quota whose scopeSelector has the class, or set another one"
+// deniedText says in which namespaces pods of a class are denied. allowed reports whether they are allowed in another one.
+func (d demand) deniedText(class string, denied []string, allowed bool) string {
+	where := "namespace "
 	if len(denied) > 1 {
 		where = "namespaces "
 	}
@@ -91,17 +119,21 @@ func uncoveredText(limit, class string, denied []string, allowed bool) string {
 	if len(denied) > maxListed {
 		where += ", and others"
 	}
-	if allowed {
+	why, mend := "covers the class there", "Create a quota whose scopeSelector has the class, or set another one"
+	switch {
+	case d.name != "":
+		why = fmt.Sprintf("that has %s in spec.hard there is for the class", d.name)
+		mend = "Create one for it, or set the class of another one"
+	case allowed:
 		mend = "Create a quota there whose scopeSelector has the class, or set the class only in namespaces that have one"
 	}
-	return fmt.Sprintf("LimitedResource %s denies each pod of class %s in %s, because no enforced quota covers the class there. %s", limit, class, where, mend)
+	return fmt.Sprintf("LimitedResource %s denies each pod of class %s in %s, because no enforced quota %s. %s", d.limit.Name, class, where, why, mend)
 }
 
-// byCoverage returns the namespaces in which the policy sets a class, the limit denies it, and no quota covers it, sorted. allowed reports
-// whether the limit denies it in others, too, and a quota covers it there.
-func (f *Finder) byCoverage(ctx context.Context, s setting, m *match.Matcher, limit *placementv1.LimitedResource,
-	quotas []placementv1.Quota) (denied []string, allowed bool, err error) {
-	limited, err := quota.NamespaceSelector(limit.Spec.NamespaceSelector)
+// byCoverage returns the namespaces in which the policy sets a class, the LimitedResource applies, and the demand is why pods of the class
+// are denied, sorted. allowed reports whether quotas meet the demand in other ones.
+func (f *Finder) byCoverage(ctx context.Context, s setting, m *match.Matcher, d demand, quotas []placementv1.Quota) (denied []string, allowed bool, err error) {
+	limited, err := quota.NamespaceSelector(d.limit.Spec.NamespaceSelector)
 	if err != nil {
 		// The API server refuses it.
 		return nil, false, nil //nolint:nilerror // There is no such LimitedResource.
@@ -116,11 +148,12 @@ func (f *Finder) byCoverage(ctx context.Context, s setting, m *match.Matcher, li
 	}
 	for name, of := range namespaces {
 		set := labels.Set(of)
-		switch {
-		case match.IsProtectedNamespace(name, f.OwnNamespace) || !m.SelectsNamespace(name, of) || !decided.Matches(set) || !limited.Matches(set):
-		case slices.ContainsFunc(quotas, func(q placementv1.Quota) bool { return quota.CoversClass(q, s.value, name, of) }):
-			allowed = true
-		default:
+		if match.IsProtectedNamespace(name, f.OwnNamespace) || !m.SelectsNamespace(name, of) || !decided.Matches(set) || !limited.Matches(set) {
+			continue
+		}
+		allows, denies := d.allows(s.value, name, of, quotas)
+		allowed = allowed || allows
+		if denies {
 			denied = append(denied, name)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -53,6 +54,18 @@ func TestLimits(t *testing.T) {
 			Mode: mode, ScopeSelector: &placementv1.ScopeSelector{MatchExpressions: classOf(corev1.ScopeSelectorOpIn, class)},
 		}}}
 	}
+	// hardIn returns a quota with one name in hard for pods of a class; "" for pods without a scope.
+	hardIn := func(namespace, class string, name corev1.ResourceName) placementv1.Quota {
+		out := quotaIn(namespace, class, "").(*placementv1.ScopedQuota)
+		out.Spec.Hard = map[corev1.ResourceName]resource.Quantity{name: resource.MustParse("9")}
+		if class == "" {
+			out.Spec.ScopeSelector = nil
+		}
+		return out
+	}
+	withoutBestEffort := hardIn("pay", "", "pods").(*placementv1.ScopedQuota)
+	withoutBestEffort.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeNotBestEffort}
+	byName := placementv1.LimitedResourceSpec{Resource: "pods", MatchContains: []string{"pods"}}
 	const gold = "set: {priorityClassName: gold}"
 	of := pods(classOf(corev1.ScopeSelectorOpIn, "gold"))
 	onlyTest := of
@@ -78,7 +91,20 @@ func TestLimits(t *testing.T) {
 		"Selected":  {gold + ", when: {namespaceSelector: {matchLabels: {team: web}}}", of, nil, "in namespace shop"},
 		"Nowhere":   {gold + ", when: {namespaceSelector: {matchLabels: {team: none}}}", of, nil, ""},
 		"Claims":    {gold, placementv1.LimitedResourceSpec{Resource: "persistentvolumeclaims", MatchScopes: of.MatchScopes}, nil, ""},
-		"NoClass":   {"set: {labels: {a: b}}", of, nil, ""},
+		// The quota of the namespace is for another class.
+		"Name": {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods")}, "LimitedResource expensive denies each pod of class gold in namespace pay, " +
+			"because no enforced quota that has pods in spec.hard there is for the class. Create one for it, or set the class of another one"},
+		"OneOfTwoNames": {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "count/pods"), hardIn("pay", "gold", "pods")}, "has count/pods in spec.hard"},
+		"NameOfClass":   {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods"), hardIn("pay", "gold", "pods")}, ""},
+		"NameOfAll":     {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods"), hardIn("pay", "", "pods")}, ""},
+		// Some pods of the class are covered.
+		"NameOfSome": {gold, byName, []placementv1.Quota{hardIn("pay", "silver", "pods"), withoutBestEffort}, ""},
+		// Each pod is denied, whatever its class is.
+		"NameOfNone": {gold, byName, nil, ""},
+		// Pods take it only if they request it.
+		"NameOfDevices": {gold, placementv1.LimitedResourceSpec{Resource: "pods", MatchContains: []string{"gpu"}},
+			[]placementv1.Quota{hardIn("pay", "silver", "requests.nvidia.com/gpu")}, ""},
+		"NoClass": {"set: {labels: {a: b}}", of, nil, ""},
 	} {
 		spec := policyOf(t, "p", test.rule, "prod").Spec
 		m, errs := match.New(spec.Match, matchPath)

@@ -75,16 +75,48 @@ func LimitsClass(spec *placementv1.LimitedResourceSpec, class string) bool {
 
 // CoversClass reports whether a quota covers pods of a priority class in a namespace with the labels of.
 func CoversClass(q placementv1.Quota, class, namespace string, of map[string]string) bool {
-	if cluster, ok := q.(*placementv1.ClusterScopedQuota); ok {
-		if selector, err := NamespaceSelector(cluster.Spec.NamespaceSelector); err != nil || !selector.Matches(labels.Set(of)) {
-			return false
-		}
-	} else if q.GetNamespace() != namespace {
-		return false
-	}
-	return enforces(q.QuotaSpec()) && slices.ContainsFunc(requirements(q.QuotaSpec()), func(r placementv1.ScopeRequirement) bool {
+	return enforces(q.QuotaSpec()) && appliesIn(q, namespace, of) && slices.ContainsFunc(requirements(q.QuotaSpec()), func(r placementv1.ScopeRequirement) bool {
 		return r.ScopeName == corev1.ResourceQuotaScopePriorityClass && matchesClass(r, class)
 	})
+}
+
+// takenByEachPod are the names under which quotas count each pod.
+var takenByEachPod = []corev1.ResourceName{corev1.ResourcePods, "count/pods"}
+
+// LimitsEachPod returns the names under which a LimitedResource denies each pod unless a quota has them in hard; none if it limits only
+// what some pods take.
+func LimitsEachPod(spec *placementv1.LimitedResourceSpec) []corev1.ResourceName {
+	if spec.APIGroup != "" || spec.Resource != pods.Resource {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(takenByEachPod), func(name corev1.ResourceName) bool {
+		return !slices.ContainsFunc(spec.MatchContains, func(part string) bool { return strings.Contains(string(name), part) })
+	})
+}
+
+// HasName reports whether an enforced quota of a namespace with the labels of has a name in hard, for pods of any class.
+func HasName(q placementv1.Quota, name corev1.ResourceName, namespace string, of map[string]string) bool {
+	_, has := q.QuotaSpec().Hard[name]
+	return has && enforces(q.QuotaSpec()) && appliesIn(q, namespace, of)
+}
+
+// MayCoverName reports whether a quota covers a name that each pod takes, for some pods of a priority class in a namespace with the labels
+// of.
+func MayCoverName(q placementv1.Quota, name corev1.ResourceName, class, namespace string, of map[string]string) bool {
+	return HasName(q, name, namespace, of) &&
+		!slices.ContainsFunc(requirements(q.QuotaSpec()), func(r placementv1.ScopeRequirement) bool {
+			return r.ScopeName == corev1.ResourceQuotaScopePriorityClass && !matchesClass(r, class)
+		})
+}
+
+// appliesIn reports whether a quota counts objects of a namespace with the labels of.
+func appliesIn(q placementv1.Quota, namespace string, of map[string]string) bool {
+	cluster, ok := q.(*placementv1.ClusterScopedQuota)
+	if !ok {
+		return q.GetNamespace() == namespace
+	}
+	selector, err := NamespaceSelector(cluster.Spec.NamespaceSelector)
+	return err == nil && selector.Matches(labels.Set(of))
 }
 
 func enforces(spec *placementv1.QuotaSpec) bool {
