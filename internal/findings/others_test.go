@@ -18,9 +18,11 @@ package findings
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -97,6 +99,32 @@ func TestPoliciesThatSetAField(t *testing.T) {
 	}
 	rollBack := func(s *placementv1.PlacementPolicySpec) { s.Rollout = &placementv1.PolicyRollout{Revision: 1} }
 	ours := policyOf(t, "b", silver, "prod")
+	// rules gives a policy other rules, and rego Rego in their place.
+	rules := func(p placementv1.PlacementPolicy, texts ...string) placementv1.PlacementPolicy {
+		p.Spec.Rules = nil
+		for i, text := range texts {
+			rule := ruleFrom(t, text)
+			rule.Name = fmt.Sprintf("r%d", i)
+			p.Spec.Rules = append(p.Spec.Rules, rule)
+		}
+		return p
+	}
+	rego := func(p placementv1.PlacementPolicy, text string) placementv1.PlacementPolicy {
+		p.Spec.Rules, p.Spec.RegoVersion, p.Spec.Rego = nil, placementv1.RegoV1, "package p\n\n"+text
+		return p
+	}
+	const (
+		ofWeb  = "when: {objectSelector: {matchLabels: {app: web}}}, "
+		ofSome = "when: {objectSelector: {matchExpressions: [{key: app, operator: In, values: [web, db]}]}}, "
+		scaled = "when: {expression: has(object.spec.replicas)}, "
+		both   = "on objects that both apply to"
+	)
+	conditional := func(s *placementv1.PlacementPolicySpec) {
+		s.Match.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "c", Expression: "has(object.spec)"}}
+	}
+	jobs := func(s *placementv1.PlacementPolicySpec) {
+		s.Match.ResourceRules = append(slices.Clone(s.Match.ResourceRules), placementv1.ResourceRule{APIGroups: []string{"batch"}, APIVersions: []string{"v1"}, Resources: []string{"jobs"}})
+	}
 	for name, test := range map[string]struct {
 		other, policy placementv1.PlacementPolicy
 		want          string
@@ -118,7 +146,39 @@ func TestPoliciesThatSetAField(t *testing.T) {
 		"Same":         {policyOf(t, "a", silver, "prod"), ours, ""},
 		"OtherObjects": {policyOf(t, "a", gold, "test"), ours, ""},
 		"OtherKey":     {policyOf(t, "a", "set: {labels: {level: gold}}", "prod"), ours, ""},
-		"Conditional":  {policyOf(t, "a", gold+", when: {expression: has(object.spec.replicas)}", "prod"), ours, ""},
+
+		// Rules with conditions.
+		"Conditional":     {policyOf(t, "a", scaled+gold, "prod"), ours, `spec.rules[0].set.labels[tier]: rule a of policy a sets it to "gold" ` + both},
+		"OursToo":         {policyOf(t, "a", scaled+gold, "prod"), policyOf(t, "b", scaled+silver, "prod"), both},
+		"OtherExpression": {policyOf(t, "a", "when: {expression: has(object.spec.paused)}, "+gold, "prod"), policyOf(t, "b", scaled+silver, "prod"), ""},
+		"Narrower":        {policyOf(t, "a", ofWeb+gold, "prod"), policyOf(t, "b", ofSome+silver, "prod"), both},
+		"SelectedByMatch": {policyOf(t, "a", "when: {namespaceSelector: {matchLabels: {env: prod}}}, "+gold, "prod"), change(ours, wide), both},
+		"Disjoint":        {policyOf(t, "a", ofWeb+gold, "prod"), policyOf(t, "b", "when: {objectSelector: {matchLabels: {app: db}}}, "+silver, "prod"), ""},
+		"PerhapsBoth":     {policyOf(t, "a", ofWeb+gold, "prod"), policyOf(t, "b", "when: {objectSelector: {matchLabels: {team: shop}}}, "+silver, "prod"), ""},
+		"SecondRule": {rules(policyOf(t, "a", gold, "prod"), ofWeb+"set: {labels: {other: x}}", "when: {objectSelector: {matchLabels: {app: db}}}, "+gold),
+			policyOf(t, "b", "when: {objectSelector: {matchLabels: {app: db}}}, "+silver, "prod"), "rule r1 of policy a"},
+		// An earlier rule of the other policy may decide the same objects.
+		"FirstRuleDecides": {rules(policyOf(t, "a", gold, "prod"), scaled+"set: {labels: {other: x}}", ofSome+gold), policyOf(t, "b", ofWeb+silver, "prod"), ""},
+		"TheRest":          {rules(policyOf(t, "a", gold, "prod"), ofWeb+"set: {labels: {tier: silver}}", gold), policyOf(t, "b", ofWeb+silver, "prod"), ""},
+		"NeverReached":     {rules(policyOf(t, "a", gold, "prod"), ofSome+"set: {labels: {tier: silver}}", ofWeb+gold), ours, ""},
+		"LeavesToTheNext":  {policyOf(t, "a", ofWeb+gold+", limit: 1, otherwise: NextRule", "prod"), ours, ""},
+		"ConditionalLower": {change(policyOf(t, "a", ofSome+gold, "prod"), priority(1)), policyOf(t, "b", ofWeb+silver, "prod"), "they get the value of policy a: spec.priority is 0"},
+		// The value of the lower priority is for the other objects.
+		"ConditionalException": {change(policyOf(t, "a", ofWeb+gold, "prod"), priority(1)), policyOf(t, "b", ofSome+silver, "prod"), ""},
+		"MatchCondition":       {policyOf(t, "a", gold, "prod"), change(ours, conditional), "labels[tier]"},
+		"OtherMatchCondition":  {change(policyOf(t, "a", scaled+gold, "prod"), conditional), policyOf(t, "b", scaled+silver, "prod"), both},
+		// The expression may select the Jobs alone.
+		"OtherKind": {change(policyOf(t, "a", scaled+gold, "prod"), jobs), ours, ""},
+
+		// Rego.
+		"RegoDiffers": {policyOf(t, "a", gold, "prod"), rego(ours, `labels.tier := "silver"`),
+			`labels[tier]: policy a sets it to "gold" on objects that both policies match, and they get the value of policy a`},
+		"OtherIsRego":  {rego(policyOf(t, "a", gold, "prod"), `labels["tier"] := "gold"`), ours, `spec.rules[0].set.labels[tier]: policy a sets it to "gold"`},
+		"BothRego":     {rego(policyOf(t, "a", gold, "prod"), `scheduling.priorityClassName := "gold"`), rego(ours, `scheduling := {"priorityClassName": "silver"}`), `priorityClassName: policy a sets it to "gold"`},
+		"RegoOfSome":   {rego(policyOf(t, "a", gold, "prod"), `labels.tier := "gold" if input.spec.replicas > 1`), ours, ""},
+		"RegoOfObject": {rego(policyOf(t, "a", gold, "prod"), `labels.tier := input.kind`), ours, ""},
+		"RegoAndRule":  {rego(policyOf(t, "a", gold, "prod"), `labels.tier := "gold"`), policyOf(t, "b", ofWeb+silver, "prod"), `policy a sets it to "gold" ` + both},
+		"NoRego":       {rego(policyOf(t, "a", gold, "prod"), `labels.tier := `), ours, ""},
 		"Itself":       {policyOf(t, "b", gold, "prod"), ours, ""},
 		"RolledBack":   {change(policyOf(t, "a", gold, "prod"), rollBack), ours, ""},
 		"ItselfBack":   {policyOf(t, "a", gold, "prod"), change(ours, rollBack), ""},

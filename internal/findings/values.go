@@ -35,6 +35,7 @@ import (
 	"github.com/berth-dev/berth/internal/absent"
 	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/rules"
 	"github.com/berth-dev/berth/internal/suggest"
@@ -676,12 +677,15 @@ func settings(spec placementv1.PlacementPolicySpec, module *policy.Module) (out 
 	if module.FromRules() || module.Remote != nil {
 		return out
 	}
-	for _, c := range lint.SchedulingConstants(module.Compiler) {
-		s := setting{at: place{Position: c.Position}, field: c.Path[0], value: c.Value, namespaces: &metav1.LabelSelector{}}
-		if len(c.Path) > 1 {
-			s.key = c.Path[1]
+	for _, c := range lint.OutputConstants(module.Compiler) {
+		if c.Path[0] != language.RuleScheduling {
+			continue
 		}
-		if len(c.Path) == 1 && s.field == podscheduling.PriorityClassName || len(c.Path) == 2 && s.field == podscheduling.NodeSelector {
+		s := setting{at: place{Position: c.Position}, field: c.Path[1], value: c.Value, namespaces: &metav1.LabelSelector{}}
+		if len(c.Path) > 2 {
+			s.key = c.Path[2]
+		}
+		if len(c.Path) == 2 && s.field == podscheduling.PriorityClassName || len(c.Path) == 3 && s.field == podscheduling.NodeSelector {
 			out = append(out, s)
 		}
 	}

@@ -20,9 +20,11 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
 )
 
 // opposites has for each operator the one that a value meets if and only if it does not meet the operator. For an order, that is true
@@ -48,22 +50,28 @@ func (c condition) impliedBy(all []condition) bool {
 	return canBeMet(about) && !canBeMet(append(about, c))
 }
 
-// impliesAll reports whether each value that meets the narrow conditions meets all of the wide ones.
-func impliesAll(narrow, wide []condition) bool {
-	return !slices.ContainsFunc(wide, func(c condition) bool { return !c.impliedBy(narrow) })
-}
-
-// appliesWithin reports whether a rule with the narrow condition applies only to objects to which one with the wide condition applies.
-func appliesWithin(narrow, wide *placementv1.RuleCondition) bool {
+// AppliesWithin reports whether a rule with the narrow condition applies only to objects to which one with the wide condition applies. It
+// returns false if that does not follow from the conditions on each single label and annotation, or if the narrow condition contradicts
+// itself, which is a mistake of its own.
+func AppliesWithin(narrow, wide *placementv1.RuleCondition) bool {
 	if appliesToAll(wide) {
 		return true
 	}
-	if narrow == nil || wide.Expression != "" && wide.Expression != narrow.Expression {
+	if narrow == nil || wide.Expression != "" && wide.Expression != narrow.Expression || !MayOverlap(narrow, narrow) {
 		return false
 	}
-	return impliesAll(selectorConditions(narrow.ObjectSelector, nil), selectorConditions(wide.ObjectSelector, nil)) &&
-		impliesAll(selectorConditions(narrow.NamespaceSelector, nil), selectorConditions(wide.NamespaceSelector, nil)) &&
-		impliesAll(annotationConditions(narrow.Annotations, nil), annotationConditions(wide.Annotations, nil))
+	return match.SelectorImplies(narrow.ObjectSelector, wide.ObjectSelector) &&
+		match.SelectorImplies(narrow.NamespaceSelector, wide.NamespaceSelector) &&
+		match.SelectorImplies(annotationSelector(narrow.Annotations), annotationSelector(wide.Annotations))
+}
+
+// annotationSelector returns a selector with the requirements on annotations.
+func annotationSelector(annotations []placementv1.AnnotationRequirement) *metav1.LabelSelector {
+	out := &metav1.LabelSelector{}
+	for _, a := range annotations {
+		out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{Key: a.Key, Operator: a.Operator, Values: a.Values})
+	}
+	return out
 }
 
 // fallbacks warns of rules that get only objects for which an earlier rule found no cluster, and that find none either, because they
@@ -75,7 +83,7 @@ func (v *validator) fallbacks(rules []placementv1.Rule, path *field.Path) {
 		}
 		for j, earlier := range rules[:i] {
 			if earlier.Otherwise == placementv1.RuleOtherwiseNextRule && earlier.Spread == nil &&
-				appliesWithin(rule.When, earlier.When) && eligibleWithin(rule, earlier) {
+				AppliesWithin(rule.When, earlier.When) && eligibleWithin(rule, earlier) {
 				v.warn(path.Index(i), "rule %s finds no cluster: it gets only objects for which rule %s (%s) finds none, and requires at least as much. "+
 					"Put the rule that requires more first", rule.Name, earlier.Name, path.Index(j))
 				break

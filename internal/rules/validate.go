@@ -137,7 +137,7 @@ func (v *validator) reachable(rules []placementv1.Rule, path *field.Path) {
 					rule.Name, earlier.Name, path.Index(j))
 			case equality.Semantic.DeepEqual(earlier.When, rule.When):
 				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) has the same condition; make one of the two", rule.Name, earlier.Name, path.Index(j))
-			case appliesWithin(rule.When, earlier.When):
+			case AppliesWithin(rule.When, earlier.When):
 				v.warn(path.Index(i), "rule %s is never reached: rule %s (%s) applies to each object to which it applies. Move it before that rule",
 					rule.Name, earlier.Name, path.Index(j))
 			default:
