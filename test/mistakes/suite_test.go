@@ -144,10 +144,12 @@ var _ = Describe("What authors write", func() {
 		for n, c := range cases {
 			if said := w.said(ctx, c); len(said) > 0 {
 				wrong = append(wrong, fmt.Sprintf("seed %d: %s\n%s", n+1, strings.Join(said, "\n"), c.Manifest()))
+				GinkgoWriter.Println(wrong[len(wrong)-1])
 			}
+			GinkgoWriter.Printf("%d of %d cases, something is said of %d\n", n+1, len(cases), len(wrong))
 		}
 		Expect(strings.Join(wrong, "\n")).To(BeEmpty())
-	}, SpecTimeout(30*time.Minute))
+	}, SpecTimeout(time.Duration(budget.Size(30, 150))*time.Minute))
 })
 
 // failures describes the entries that are not as their files have them.

@@ -159,12 +159,14 @@ func (g *generator) otherPolicy() string {
 		"set: {annotations: {example.com/owner: nobody}, labels: {example.com/checked: \"false\"}}",
 		"require: [{field: name, operator: In, values: [" + pick(g, g.clusters).name + "]}]",
 	})
-	switch g.random.IntN(3) {
+	switch g.random.IntN(4) {
 	case 0:
 		kinds = `- {apiGroups: [""], apiVersions: [v1], resources: [configmaps]}`
 	case 1:
 		part = "\n  objectSelector: {matchLabels: {example.com/exception: granted}}"
 		decides = "set: {labels: {example.com/checked: \"false\"}}"
+	case 2:
+		decides = "when: {objectSelector: {matchLabels: {example.com/exception: granted}}}\n  set: {labels: {example.com/checked: \"false\"}}"
 	default:
 		mode = "mode: " + pick(g, []string{"Warn", "DryRun"})
 	}

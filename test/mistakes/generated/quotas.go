@@ -54,6 +54,13 @@ func (g *generator) limit(class string) {
 		limit("another", "")
 	case 3:
 		limit(class, in("kube-system"))
+	case 4:
+		add(manifestOf("limit", "LimitedResource", "", "resource: pods", "matchContains: [count/pods]", in(namespace)))
+		add(manifestOf("others", "ScopedQuota", ", namespace: "+namespace, "hard: {count/pods: \"10\"}", "scopeSelector: {matchExpressions: ["+ofClass("another")+"]}"))
+		if g.chance(50) {
+			covered = ""
+		}
+		add(manifestOf("covers", "ScopedQuota", ", namespace: "+namespace, "hard: {count/pods: \"100\"}", covered))
 	}
 }
 
