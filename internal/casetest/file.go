@@ -214,7 +214,7 @@ func decode(text []byte, out any) (unknown []error, err error) {
 		return nil, err
 	}
 	unknown, err = json.UnmarshalStrict(asJSON, out)
-	return unknown, input.WrongType(err)
+	return unknown, input.WrongType(err, text)
 }
 
 // validate returns the first mistake. The type comes first, because another type has other fields.

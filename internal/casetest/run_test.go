@@ -226,7 +226,7 @@ func TestBadFiles(t *testing.T) {
 		strings.Replace(header, "policies: [policies.yaml]", "alternatives: [[policies.yaml], []]", 1) + "- {name: a, object: {a: b}}\n": "alternatives[1] is empty, must name files with policies",
 		strings.Replace(passing, "policies: [policies.yaml]", "alternatives: [[policies.yaml], [none.yaml]]", 1):                         "none.yaml: no such file",
 		header + "- {name: a, object: {}, expected: {}}\n":                                                                               `unknown field "cases[0].expected"`,
-		header + "- {name: a, object: {}, then: []}\n":                                                                                   `cases.then: must be an object, is a list`,
+		header + "- {name: a, object: {}, then: []}\n":                                                                                   `: cases[0].then: must be an object, is a list`,
 		header + "- {object: {apiVersion: v1}}\n":                                                                                        "cases[0].name is required",
 		header + "- {name: a}\n":                 `case "a": object is required`,
 		header + "- {name: a, object: {a: b}}\n": `case "a": expect is required`,

@@ -61,7 +61,7 @@ func decode(text []byte) (*ManagerConfiguration, error) {
 	out := &ManagerConfiguration{}
 	wrong, err := json.UnmarshalStrict(asJSON, out)
 	if err != nil {
-		return nil, input.WrongType(err)
+		return nil, input.WrongType(err, text)
 	}
 	// Check the kind before unknown fields, because another kind has other fields.
 	if errs := out.validateType(); len(errs) > 0 {

@@ -90,7 +90,7 @@ func TestLoad(t *testing.T) {
 		"OtherCase": {text: head + "podtemplates: []", err: []string{`unknown field "podtemplates"`}},
 		"Twice":     {text: head + "podTemplates: []\npodTemplates: []", err: []string{`"podTemplates" already set`}},
 		"OtherKind": {text: head + "predicates: {pluginConfig: none}", err: []string{"predicates.pluginConfig: must be a list, is a string"}},
-		"OneString": {text: head + "clusterSources: [{namespaces: fleet}]", err: []string{"clusterSources.namespaces: must be a list, is a string"}},
+		"OneString": {text: head + "clusterSources: [{namespaces: fleet}]", err: []string{"clusterSources[0].namespaces: must be a list, is a string"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

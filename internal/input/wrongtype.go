@@ -21,11 +21,14 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
-// WrongType returns an error that names the field and the type that it must have, if err says that decoding JSON found another type.
-// Otherwise it returns err. The names of Go types mean nothing to those who write files.
-func WrongType(err error) error {
+// WrongType returns an error that names the line, the field, and the type that it must have, if err says that decoding JSON found another
+// type. Otherwise it returns err. The JSON is that of text, a document in YAML. The names of Go types mean nothing to those who write files.
+func WrongType(err error, text []byte) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) || wrong.Field == "" {
 		return err
@@ -47,7 +50,62 @@ func WrongType(err error) error {
 	default:
 		return err
 	}
-	return fmt.Errorf("%s: must be %s, is %s", wrong.Field, want, described(wrong.Value))
+	return fmt.Errorf("%s: must be %s, is %s", placeOf(text, wrong.Field, wrong.Value), want, described(wrong.Value))
+}
+
+// placeOf returns the line and the path of the first value at a field that JSON calls so. The field has no indexes; placeOf returns it if
+// it does not find the value.
+func placeOf(text []byte, field, value string) string {
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil || len(document.Content) == 0 {
+		return field
+	}
+	value, _, _ = strings.Cut(value, " ")
+	path, line := find(document.Content[0], "", strings.Split(field, "."), value)
+	if line == 0 {
+		return field
+	}
+	return fmt.Sprintf("line %d: %s", line, path)
+}
+
+// find returns the path and the line of the first value below a node at a path that JSON calls so. The line is 0 if there is none.
+func find(n *yaml.Node, path string, below []string, value string) (found string, line int) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if len(below) == 0 && nameInJSON(n) == value {
+		return path, n.Line
+	}
+	switch n.Kind {
+	case yaml.SequenceNode:
+		for i, item := range n.Content {
+			if found, line = find(item, fmt.Sprintf("%s[%d]", path, i), below, value); line > 0 {
+				return found, line
+			}
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content) && len(below) > 0; i += 2 {
+			if n.Content[i].Value == below[0] {
+				return find(n.Content[i+1], strings.TrimPrefix(path+"."+below[0], "."), below[1:], value)
+			}
+		}
+	}
+	return "", 0
+}
+
+// nameInJSON returns what the decoder of JSON calls a value.
+func nameInJSON(n *yaml.Node) string {
+	switch tag := n.ShortTag(); tag {
+	case "!!map":
+		return "object"
+	case "!!seq":
+		return "array"
+	case "!!int", "!!float":
+		return "number"
+	case "!!str", "!!bool":
+		return map[string]string{"!!str": "string", "!!bool": "bool"}[tag]
+	}
+	return ""
 }
 
 // described returns what JSON found, in the words of WrongType.
