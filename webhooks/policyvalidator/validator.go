@@ -206,7 +206,10 @@ func warnOfAnnotations(obj *placementv1.PlacementPolicy) admission.Warnings {
 		case !slices.Contains(annotationsOfUsers, key):
 			out = append(out, fmt.Sprintf("metadata.annotations[%s] has no effect: Berth reads no annotation of this name. Of a policy it reads %s",
 				key, strings.Join(annotationsOfUsers, ", ")))
-		case key == placementv1.ApproveStageAnnotation && value != "" && !rollout.IsApproval(value):
+		case key == placementv1.ApproveAnnotation && value == "":
+			out = append(out, fmt.Sprintf("metadata.annotations[%s]: \"\" approves nothing. While a plan waits for an approval, status.plan.digest has "+
+				"the value that approves it", key))
+		case key == placementv1.ApproveStageAnnotation && !rollout.IsApproval(value):
 			out = append(out, fmt.Sprintf("metadata.annotations[%s]: %.64q approves nothing. While a rollout waits for an approval, "+
 				"status.rollout.approvalID has the value that approves this wait", key, value))
 		}

@@ -562,6 +562,8 @@ func TestAnnotationsAreWarnedOf(t *testing.T) {
 		"placement.berth.dev/approve-plan=4f1c":                prefix + "approve-plan] has no effect: Berth reads no annotation of this name",
 		"placement.berth.dev/clusters=[]":                      prefix + "clusters] has no effect",
 		"placement.berth.dev/approve-stage=canary":             prefix + `approve-stage]: "canary" approves nothing`,
+		"placement.berth.dev/approve-stage=":                   prefix + `approve-stage]: "" approves nothing`,
+		"placement.berth.dev/approve=":                         prefix + `approve]: "" approves nothing`,
 		"placement.berth.dev/approve-stage=2-canary-mi2x8k4a":  "",
 		"placement.berth.dev/approve=4f1c":                     "",
 		"placement.berth.dev/approved-by=admin":                "",
