@@ -285,6 +285,24 @@ metadata: {name: wide}
 kind: Deployment
 metadata: {name: nobody, namespace: shop, labels: {region: eu}}
 `,
+	"approved.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: asking}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  delivery: {karmada: {}}
+  remediation: {mode: Approved}
+  rego: "package asking\n\nclusters := {\"eu-1\"}\n"
+`,
+	"approved-later.yaml": `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: asking}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  delivery: {karmada: {}}
+  remediation: {mode: Approved}
+  rego: "package asking\n\nclusters := {\"us-1\"}\n"
+`,
 	"moving.yaml": `apiVersion: placement.berth.dev/v1alpha1
 kind: PlacementPolicy
 metadata: {name: moving}
@@ -745,6 +763,26 @@ func TestPlan(t *testing.T) {
 	want := "RESOURCE NAMESPACE NAME UID FIELD KEY FROM TO\ndeployments.apps shop web (none) annotations placement.berth.dev/clusters (none) [\"eu-1\"]\n"
 	if err != nil || !strings.HasPrefix(stdout, "Plan "+plan.Digest+" ") || !strings.Contains(columns(stdout), want) {
 		t.Errorf("output %s, error %v, want %s", stdout, err, want)
+	}
+}
+
+// TestWaitingHasOneName checks that all commands say the same of an object that waits for an approval, with the command that approves it,
+// and that none calls it a violation.
+func TestWaitingHasOneName(t *testing.T) {
+	const from = "--from=approved.yaml,clusters.yaml,web.yaml"
+	for _, args := range [][]string{
+		{"explain", "deploy/web", "-n", "shop", from}, {"violations", from}, {"violations", from, "-o", "wide"}, {"plan", "asking", from},
+		{"delivery", "render", "deploy/web", "-n", "shop", from}, {"whatif", "-f", "approved-later.yaml", from}, {"where", "deploy/web", "-n", "shop", from},
+	} {
+		stdout, stderr, err := command(t, args...)
+		const want = "for an approval of the plan of PlacementPolicy asking (kubectl berth approve asking)"
+		if err != nil || !strings.Contains(stdout+stderr, want) {
+			t.Errorf("%s: output %s%s, error %v, want %s", args, stdout, stderr, err, want)
+		}
+	}
+	stdout, _, err := command(t, "violations", from)
+	if err != nil || !strings.Contains(stdout, "No object violates what the policies decide.\n") || !strings.Contains(stdout, "Waiting: 1 object\n") {
+		t.Errorf("output %s, error %v", stdout, err)
 	}
 }
 
