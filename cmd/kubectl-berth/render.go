@@ -49,7 +49,7 @@ const renderExample = `  # What do the rules of a policy compile to?
 
   # Is this version in force?
   kubectl berth render --digest policy.yaml
-  kubectl get placementpolicy eu-pci -o jsonpath={.status.moduleDigest}`
+  kubectl get plpol eu-pci -o jsonpath={.status.moduleDigest}`
 
 // renderOptions are the flags of the render command.
 type renderOptions struct {

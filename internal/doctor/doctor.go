@@ -329,7 +329,7 @@ func rolloutWaits(o Object) string {
 	case placementv1.RolloutPaused:
 		out := "its rollout is paused: " + r.Message
 		if r.PreviousRevision != 0 {
-			out += fmt.Sprintf("; to roll back: kubectl patch placementpolicy %s --type=merge -p '{\"spec\":{\"rollout\":{\"revision\":%d}}}'",
+			out += fmt.Sprintf("; to roll back: kubectl patch plpol %s --type=merge -p '{\"spec\":{\"rollout\":{\"revision\":%d}}}'",
 				o.Name, r.PreviousRevision)
 		}
 		return out

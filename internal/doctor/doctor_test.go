@@ -131,7 +131,7 @@ func TestCheck(t *testing.T) {
 		}, []string{"warning PlacementPolicy p its rollout waits for an approval of the next stage of PlacementPolicy p (kubectl berth approve p)"}},
 		"paused rollout": {func(i *doctor.Installation) {
 			i.Objects[0].Rollout = &placementv1.RolloutStatus{State: placementv1.RolloutPaused, Message: "3 objects failed", PreviousRevision: 2}
-		}, []string{`warning PlacementPolicy p its rollout is paused: 3 objects failed; to roll back: kubectl patch placementpolicy p --type=merge -p '{"spec":{"rollout":{"revision":2}}}'`}},
+		}, []string{`warning PlacementPolicy p its rollout is paused: 3 objects failed; to roll back: kubectl patch plpol p --type=merge -p '{"spec":{"rollout":{"revision":2}}}'`}},
 		"paused first rollout": {func(i *doctor.Installation) {
 			i.Objects[0].Rollout = &placementv1.RolloutStatus{State: placementv1.RolloutPaused, Message: "3 objects failed"}
 		}, []string{"warning PlacementPolicy p its rollout is paused: 3 objects failed"}},

@@ -160,7 +160,7 @@ func namesOf(keys []remediation.Key) []string {
 // TestPauseNote checks that the Event about a pause names no object, unlike the policy's condition.
 func TestPauseNote(t *testing.T) {
 	w := &remediation.Waiting{Pause: "7-1", Failures: []remediation.Failure{{Key: podKey("web"), Reason: "its rollout failed"}}}
-	const release = "kubectl annotate placementpolicy p --overwrite " + placementv1.ResumeAfterFailuresAnnotation + "=7-1"
+	const release = "kubectl annotate plpol p --overwrite " + placementv1.ResumeAfterFailuresAnnotation + "=7-1"
 	for text, named := range map[string]bool{w.PauseMessage("p", true): true, w.PauseMessage("p", false): false} {
 		if !strings.HasPrefix(text, "1 objects failed") || !strings.HasSuffix(text, release) {
 			t.Errorf("%q", text)

@@ -125,7 +125,7 @@ func (p *Pause) Message(policy string, named bool) string {
 	}
 	return fmt.Sprintf("a change of the policy or of its data would affect %d of the %d matched objects at once (%s)%s; "+
 		"that is more than %d %%, so Berth moves no object of this policy%s. Take the change back, or release it: "+
-		"kubectl annotate placementpolicy %s --overwrite %s=%s",
+		"kubectl annotate plpol %s --overwrite %s=%s",
 		p.Objects(), p.Matched, strings.Join(parts, ", "), examples,
 		p.Percent, where, policy, placementv1.ReleaseBlastRadiusAnnotation, p.Change)
 }

@@ -247,7 +247,7 @@ func TestBlastRadiusHealsAndIsReleased(t *testing.T) {
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Errorf("pause (-want +got):\n%s", diff)
 	}
-	for _, text := range []string{"so Berth moves no object of this policy in namespace shop.", "40 of the 40", "40 left without clusters", "shop/o-000", "kubectl annotate placementpolicy p --overwrite placement.berth.dev/release-blast-radius=" + p.Change} {
+	for _, text := range []string{"so Berth moves no object of this policy in namespace shop.", "40 of the 40", "40 left without clusters", "shop/o-000", "kubectl annotate plpol p --overwrite placement.berth.dev/release-blast-radius=" + p.Change} {
 		if !strings.Contains(p.Message("p", true), text) {
 			t.Errorf("message %q lacks %q", p.Message("p", true), text)
 		}

@@ -611,7 +611,7 @@ func (w *Waiting) PauseMessage(policy string, named bool) string {
 		}
 	}
 	return fmt.Sprintf("%s, so Berth patches no more objects of this policy%s (spec.remediation.budget.pauseAfterFailures)%s. "+
-		"%s the patches go on: kubectl annotate placementpolicy %s --overwrite %s=%s",
+		"%s the patches go on: kubectl annotate plpol %s --overwrite %s=%s",
 		cause, where, example, correct, policy, placementv1.ResumeAfterFailuresAnnotation, w.Pause)
 }
 

@@ -632,11 +632,11 @@ func (f Facts) unapproved(plan *placementv1.RemediationPlan) *metav1.Condition {
 		return nil
 	}
 	approval := f.Report.Approval
-	approve := fmt.Sprintf("to have it carried out: kubectl annotate placementpolicy %s --overwrite %s=%s", f.State.Policy.Name,
+	approve := fmt.Sprintf("to have it carried out: kubectl annotate plpol %s --overwrite %s=%s", f.State.Policy.Name,
 		placementv1.ApproveAnnotation, plan.Digest)
 	if approval != nil && approval.Used && approval.Digest == plan.Digest {
 		approve = fmt.Sprintf("its approval was used when it was carried out before; to have it carried out again, first remove the "+
-			"annotation: kubectl annotate placementpolicy %s %s-",
+			"annotation: kubectl annotate plpol %s %s-",
 			f.State.Policy.Name, placementv1.ApproveAnnotation)
 	}
 	if approval != nil && !approval.Known && approval.Digest != plan.Digest && (approval.At.IsZero() || !approval.At.Before(plan.StartTime.Time)) {

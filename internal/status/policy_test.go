@@ -672,7 +672,7 @@ func TestBudgetInStatus(t *testing.T) {
 	}
 	for condition, parts := range map[string][]string{
 		placementv1.ConditionPaused: {"12 objects failed, so Berth patches no more objects of this policy (spec.remediation.budget.pauseAfterFailures), such as deployments.apps shop/0: denied",
-			"kubectl annotate placementpolicy p --overwrite placement.berth.dev/resume-after-failures=7-abc"},
+			"kubectl annotate plpol p --overwrite placement.berth.dev/resume-after-failures=7-abc"},
 		placementv1.ConditionCompliant: {"; 1 of them wait because spec.remediation.budget bounds how many are patched a minute or moved at the same time",
 			"; 2 of them wait because 5 objects are unavailable, and spec.remediation.budget.maxUnavailable allows 4: the first is deployments.apps shop/slow", "; 3 of them wait because too many objects failed"},
 	} {
@@ -761,7 +761,7 @@ func TestApproved(t *testing.T) {
 	approval := func(digest string, at time.Time, known bool) *remediation.Approval {
 		return &remediation.Approval{Digest: digest, By: "alice", At: at, Known: known}
 	}
-	const command = "kubectl annotate placementpolicy p --overwrite placement.berth.dev/approve=d1"
+	const command = "kubectl annotate plpol p --overwrite placement.berth.dev/approve=d1"
 	tests := map[string]struct {
 		change                     func(*status.Facts)
 		by, reason, message, state string
@@ -785,7 +785,7 @@ func TestApproved(t *testing.T) {
 		"Used": {func(f *status.Facts) {
 			f.Report.Approval = approval("d1", since.Add(-time.Hour), true)
 			f.Report.Approval.Used = true
-		}, "", placementv1.ReasonWaitingForApproval, "first remove the annotation: kubectl annotate placementpolicy p placement.berth.dev/approve-", "WaitingForApproval", 2},
+		}, "", placementv1.ReasonWaitingForApproval, "first remove the annotation: kubectl annotate plpol p placement.berth.dev/approve-", "WaitingForApproval", 2},
 		"Completed": {func(f *status.Facts) { f.Report.Plan.Done = 3 }, "", "", "", "Completed", 0},
 		"NoPlan":    {func(f *status.Facts) { f.Report.Plan = nil }, "", "", "", "", 0},
 		"Automatic": {func(f *status.Facts) {
@@ -866,7 +866,7 @@ func TestChanges(t *testing.T) {
 	answered := approved(func(f *status.Facts) { f.Report.Plan.Approval = &remediation.Approval{Digest: "b", By: "alice"} })
 	waits := status.Notification{Kind: events.PlanWaits, Message: "plan b moves 3 objects, and waits for an approval; the condition Paused has the command"}
 	refused := status.Notification{Kind: events.PlanNotApproved, Message: "the annotation placement.berth.dev/approve approves plan a, but the plan that moves 3 objects is b; " +
-		"to have it carried out: kubectl annotate placementpolicy p --overwrite placement.berth.dev/approve=b"}
+		"to have it carried out: kubectl annotate plpol p --overwrite placement.berth.dev/approve=b"}
 	ready := status.Notification{Kind: events.PolicyReady, Message: "generation 4 decides what the policy matches"}
 	ambiguous := func(names ...string) placementv1.PlacementPolicyStatus {
 		return computed(func(f *status.Facts) {

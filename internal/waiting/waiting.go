@@ -96,8 +96,7 @@ func (w Wait) phrase() string {
 	case placementv1.WaitingAfterFailures:
 		command := "its condition Paused has the command"
 		if w.Pause != "" {
-			command = fmt.Sprintf("kubectl annotate placementpolicies.%s %s --overwrite %s=%s",
-				placementv1.GroupVersion.Group, w.Policy, placementv1.ResumeAfterFailuresAnnotation, w.Pause)
+			command = fmt.Sprintf("kubectl annotate plpol %s --overwrite %s=%s", w.Policy, placementv1.ResumeAfterFailuresAnnotation, w.Pause)
 		}
 		return fmt.Sprintf("until the patches of %s go on, of which too many failed (%s)", of, command)
 	case placementv1.WaitingForDisruptionBudget:

@@ -60,7 +60,7 @@ func TestOf(t *testing.T) {
 			policy: placement.Policy{Remediation: placementv1.RemediationAutomatic},
 			status: placementv1.PlacementPolicyStatus{Failures: &placementv1.MoveFailures{Pause: "3-x", PausedNamespaces: []string{"shop"}}},
 			want: "until the patches of PlacementPolicy p go on, of which too many failed " +
-				"(kubectl annotate placementpolicies.placement.berth.dev p --overwrite placement.berth.dev/resume-after-failures=3-x)",
+				"(kubectl annotate plpol p --overwrite placement.berth.dev/resume-after-failures=3-x)",
 		},
 		"FailuresElsewhere": {
 			policy: placement.Policy{Remediation: placementv1.RemediationAutomatic},

@@ -122,7 +122,7 @@ var _ = Describe("A change that would leave most objects nowhere", func() {
 		before, err := versions(ctx, framework.ConfigMap, namespace)
 		Expect(err).NotTo(HaveOccurred())
 		f.MustKubectl(ctx, "", "delete", "clusterprofiles", "--all", "-n", fleet)
-		expectPausedIn(ctx, name, namespace, fmt.Sprintf("%d of the %d matched objects", objects, objects), "left without clusters", "o-00", "kubectl annotate placementpolicy "+name)
+		expectPausedIn(ctx, name, namespace, fmt.Sprintf("%d of the %d matched objects", objects, objects), "left without clusters", "o-00", "kubectl annotate plpol "+name)
 		Consistently(versions).WithContext(ctx).WithArguments(framework.ConfigMap, namespace).Should(Equal(before))
 		Eventually(policyEvents).WithContext(ctx).WithArguments(name).Should(ContainElement(events.ReasonRemediationPaused))
 		Expect(total("berth_policy_paused_namespaces", fmt.Sprintf("policy=%q", name))).To(Equal(1))

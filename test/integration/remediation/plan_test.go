@@ -145,7 +145,7 @@ var _ = Describe("A policy whose plans need an approval", func() {
 
 	It("moves nothing but what was approved", func(ctx SpecContext) {
 		first := decide(ctx, "silver")
-		unapproved(ctx, placementv1.ReasonWaitingForApproval, "kubectl annotate placementpolicy "+name+" --overwrite placement.berth.dev/approve="+first.Digest)
+		unapproved(ctx, placementv1.ReasonWaitingForApproval, "kubectl annotate plpol "+name+" --overwrite placement.berth.dev/approve="+first.Digest)
 		told(ctx, events.ReasonPlanWaits).Should(ConsistOf(ContainSubstring(first.Digest)))
 		p, err := f.Policy(ctx, name)
 		Expect(err).NotTo(HaveOccurred())
