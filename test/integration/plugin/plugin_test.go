@@ -302,6 +302,35 @@ var _ = Describe("kubectl berth whatif", func() {
 		Expect(out).To(And(ContainSubstring("placementpolicies.placement.berth.dev /none does not exist"), ContainSubstring("exit code 1")))
 	})
 
+	It("approves the plan that it shows, and nothing that does not wait for an approval", func(ctx SpecContext) {
+		namespace := f.NewNamespace(ctx, nil)
+		Expect(f.Client.Create(ctx, framework.NewObject(framework.Deployment, namespace, "web", nil))).To(Succeed())
+		p := framework.NewPolicy("asking", "package p\n\nlabels.tier := \"gold\"\n", "apps", "deployments", namespace)
+		p.Spec.Mode, p.Spec.Remediation.Mode = placementv1.ModeEnforce, placementv1.RemediationApproved
+		f.CreateReadyPolicy(ctx, p)
+		state := func(ctx context.Context) (placementv1.PlanState, error) {
+			p, err := f.Policy(ctx, "asking")
+			if err != nil || p.Status.Plan == nil {
+				return "", err
+			}
+			return p.Status.Plan.State, nil
+		}
+		Eventually(state).WithContext(ctx).Should(Equal(placementv1.PlanWaitingForApproval))
+		out, err := f.Shell(ctx, "kubectl berth approve asking < /dev/null; echo exit code $?")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(And(ContainSubstring(" of PlacementPolicy asking: 1 object to patch"), ContainSubstring("exit code 1")))
+		Expect(state(ctx)).To(Equal(placementv1.PlanWaitingForApproval))
+		Expect(f.MustKubectl(ctx, "", "berth", "approve", "asking", "--yes")).To(ContainSubstring("placementpolicy/asking approved: placement.berth.dev/approve="))
+		Eventually(func(ctx context.Context) (map[string]string, error) {
+			o, err := f.Get(ctx, framework.Deployment, namespace, "web")
+			return o.GetLabels(), err
+		}).WithContext(ctx).Should(HaveKeyWithValue("tier", "gold"))
+		Eventually(state).WithContext(ctx).Should(Equal(placementv1.PlanCompleted))
+		out, err = f.Shell(ctx, "kubectl berth approve asking --yes; echo exit code $?")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(And(ContainSubstring("asking does not wait for an approval: plan "), ContainSubstring("exit code 1")))
+	})
+
 	It("gives quotas the status that follows from the change", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
 		q := framework.NewScopedQuota(namespace, "main", placementv1.QuotaSpec{Hard: framework.Hard("count/configmaps", "5")})
