@@ -49,7 +49,8 @@ type demand struct {
 	name corev1.ResourceName
 }
 
-// demandsOn returns what LimitedResources demand of pods of a class, in the order of their names, so that the findings are the same each time.
+// demandsOn returns what LimitedResources demand of pods of a class, in the order of their names, so that the findings are the same each
+// time.
 func demandsOn(class string, limits []placementv1.LimitedResource) (out []demand) {
 	for _, limit := range slices.SortedFunc(slices.Values(limits), func(a, b placementv1.LimitedResource) int { return cmp.Compare(a.Name, b.Name) }) {
 		if quota.LimitsClass(&limit.Spec, class) {

@@ -160,8 +160,8 @@ func bothSelectors(a, b *metav1.LabelSelector) *metav1.LabelSelector {
 	return out
 }
 
-// mayMeet reports whether a policy may set a field that s sets, too. Only its rules, or the names in its Rego, tell, so that Rego need not be
-// compiled.
+// mayMeet reports whether a policy may set a field that s sets, too. It only looks for rules, or for the names in Rego, so that it compiles
+// nothing.
 func (s setter) mayMeet(spec placementv1.PlacementPolicySpec) bool {
 	named := func(field string) bool {
 		_, key, _ := strings.Cut(strings.TrimSuffix(field, "]"), "[")

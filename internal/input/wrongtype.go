@@ -27,7 +27,8 @@ import (
 )
 
 // WrongType returns an error that names the line, the field, and the type that it must have, if err says that decoding JSON found another
-// type. Otherwise it returns err. The JSON is that of text, a document in YAML. The names of Go types mean nothing to those who write files.
+// type. Otherwise it returns err. The JSON is that of text, a document in YAML. The names of Go types mean nothing to those who write
+// files.
 func WrongType(err error, text []byte) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) || wrong.Field == "" {

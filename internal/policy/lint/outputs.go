@@ -35,8 +35,8 @@ type OutputConstant struct {
 	Always bool
 }
 
-// OutputConstants returns the constant texts in the values of the rules annotations, labels, and scheduling, sorted by position. Those below
-// a name that is not constant are left out.
+// OutputConstants returns the constant texts in the values of the rules annotations, labels, and scheduling, sorted by position. It leaves
+// out those below a name that is not constant.
 func OutputConstants(compiler *ast.Compiler) []OutputConstant {
 	var out []OutputConstant
 	elses := map[*ast.Rule]bool{}
