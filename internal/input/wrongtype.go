@@ -54,14 +54,13 @@ func WrongType(err error, text []byte) error {
 	return fmt.Errorf("%s: must be %s, is %s", placeOf(text, wrong.Field, wrong.Value), want, described(wrong.Value))
 }
 
-// placeOf returns the line and the path of the first value at a field that JSON calls so. The field has no indexes; placeOf returns it if
-// it does not find the value.
+// placeOf returns the line and the path of the first value at a field that the decoder of JSON calls so, as in "array" or "number 1.5". The
+// field has no indexes; placeOf returns it if it does not find the value.
 func placeOf(text []byte, field, value string) string {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil || len(document.Content) == 0 {
 		return field
 	}
-	value, _, _ = strings.Cut(value, " ")
 	path, line := find(document.Content[0], "", strings.Split(field, "."), value)
 	if line == 0 {
 		return field
@@ -74,7 +73,7 @@ func find(n *yaml.Node, path string, below []string, value string) (found string
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if len(below) == 0 && nameInJSON(n) == value {
+	if len(below) == 0 && value != "" && (value == nameInJSON(n) || value == nameInJSON(n)+" "+n.Value) {
 		return path, n.Line
 	}
 	switch n.Kind {
