@@ -174,6 +174,19 @@ several(objects) := concat(" and ", array.concat(
 	[sprintf("%d more", [count(objects) - 3]) | count(objects) > 3],
 ))
 
+# What a cluster lacks, as a text. Taints that differ in their value alone are one group, which is named without a value.
+lack_text(lack, _) := lack if is_string(lack)
+
+lack_text([key, effect, _], varied) := taint_text(key, "", effect) if [key, effect] in varied
+
+lack_text([key, effect, value], varied) := taint_text(key, value, effect) if not [key, effect] in varied
+
+# A taint, as in key=value:effect.
+taint_text(key, value, effect) := concat("", [
+	"with untolerated taint ",
+	trim_suffix(sprintf("%v:%v", [trim_suffix(sprintf("%v=%v", [key, value]), "="), effect]), ":"),
+])
+
 reasons(_, 0) := concat("", [": no inventory has a cluster" | count(ambiguous_names) == 0])
 
 reasons(lacks, clusters) := text if {
@@ -190,16 +203,3 @@ reasons(lacks, clusters) := text if {
 	before := [":" | count(groups) > 0]
 	text := concat(" ", array.concat(before, [concat(", ", array.concat(shown, rest)) | count(groups) > 0]))
 }
-
-# What a cluster lacks, as a text. Taints that differ in their value alone are one group, which is named without a value.
-lack_text(lack, _) := lack if is_string(lack)
-
-lack_text([key, effect, _], varied) := taint_text(key, "", effect) if [key, effect] in varied
-
-lack_text([key, effect, value], varied) := taint_text(key, value, effect) if not [key, effect] in varied
-
-# A taint, as in key=value:effect.
-taint_text(key, value, effect) := concat("", [
-	"with untolerated taint ",
-	trim_suffix(sprintf("%v:%v", [trim_suffix(sprintf("%v=%v", [key, value]), "="), effect]), ":"),
-])
