@@ -83,7 +83,7 @@ func findingsOfSettings(ours, theirs setter) []Finding {
 	}
 	var out []Finding
 	for _, our := range ours.sources {
-		for _, field := range slices.Sorted(maps.Keys(our.values)) {
+		for _, field := range slices.SortedFunc(maps.Keys(our.values), target.compare) {
 			i := slices.IndexFunc(theirs.sources, func(their source) bool {
 				value, both := their.values[field]
 				return both && value.text != our.values[field].text && our.meets(their, isLower)
@@ -102,7 +102,7 @@ func findingsOfSettings(ours, theirs setter) []Finding {
 			text := fmt.Sprintf("%s sets it to %q on %s, and they get %s: %s, or set the field in one of the policies", who, their.values[field].text, where,
 				winner, why)
 			if our.rule == "" {
-				text = field + ": " + text
+				text = field.String() + ": " + text
 			}
 			out = append(out, our.values[field].at.finding(Advice, text))
 		}

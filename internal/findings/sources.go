@@ -17,6 +17,7 @@ limitations under the License.
 package findings
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/rules"
@@ -47,9 +49,51 @@ type source struct {
 	before  []placementv1.RuleCondition
 	// always reports whether it decides each object that the policy matches.
 	always bool
-	// values has what it sets, by the field, such as labels[tier].
-	values map[string]fieldValue
+	// values has what it sets.
+	values map[target]fieldValue
 }
+
+// target is a field that policies set. key is empty for a field without keys.
+type target struct{ field, key string }
+
+// String names the field, as in labels[tier].
+func (t target) String() string {
+	if t.key == "" {
+		return t.field
+	}
+	return t.field + "[" + t.key + "]"
+}
+
+// compare compares fields by their names and keys.
+func (t target) compare(other target) int {
+	return cmp.Or(cmp.Compare(t.field, other.field), cmp.Compare(t.key, other.key))
+}
+
+// isSetBy reports whether a rule with these settings sets the field.
+func (t target) isSetBy(set *placementv1.RuleSettings) bool {
+	found := false
+	switch {
+	case set == nil:
+	case t.field == fieldLabels:
+		_, found = set.Labels[t.key]
+	case t.field == fieldAnnotations:
+		_, found = set.Annotations[t.key]
+	case t.field == podscheduling.NodeSelector:
+		_, found = set.NodeSelector[t.key]
+	case t.field == podscheduling.PriorityClassName:
+		found = set.PriorityClassName != ""
+	case t.field == fieldSchedulerName:
+		found = set.SchedulerName != ""
+	}
+	return found
+}
+
+// Fields that rules set, beside those that podscheduling names.
+const (
+	fieldLabels        = language.RuleLabels
+	fieldAnnotations   = language.RuleAnnotations
+	fieldSchedulerName = "schedulerName"
+)
 
 // fieldValue is a text that a policy sets, which may have placeholders.
 type fieldValue struct {
@@ -69,28 +113,20 @@ func (f *Finder) sourcesOf(ctx context.Context, name string, spec placementv1.Pl
 	if err != nil {
 		return nil
 	}
-	out := source{match: spec.Match, selects: selectedBy(spec.Match, nil), always: true, values: map[string]fieldValue{}}
+	out := source{match: spec.Match, selects: selectedBy(spec.Match, nil), always: true, values: map[target]fieldValue{}}
 	for _, c := range lint.OutputConstants(module.Compiler) {
 		path := c.Path
 		if path[0] == language.RuleScheduling {
 			path = path[1:]
 		}
 		if c.Always && len(path) <= 2 {
-			out.values[fieldAt(path...)] = fieldValue{place{Position: c.Position}, c.Value}
+			out.values[target{path[0], strings.Join(path[1:], "")}] = fieldValue{place{Position: c.Position}, c.Value}
 		}
 	}
 	if len(out.values) == 0 {
 		return nil
 	}
 	return []source{out}
-}
-
-// fieldAt names a field, such as labels[tier].
-func fieldAt(path ...string) string {
-	if len(path) == 1 {
-		return path[0]
-	}
-	return path[0] + "[" + path[1] + "]"
 }
 
 // sourcesInRules returns the rules that set fields of each object that they decide, without those that are certain to decide none.
@@ -112,25 +148,25 @@ func sourcesInRules(spec placementv1.PlacementPolicySpec) []source {
 }
 
 // valuesSetBy returns what a rule sets.
-func valuesSetBy(rule placementv1.Rule, i int) map[string]fieldValue {
-	set, at, out := rule.Set, specPath.Child("rules").Index(i).Child("set"), map[string]fieldValue{}
+func valuesSetBy(rule placementv1.Rule, i int) map[target]fieldValue {
+	set, at, out := rule.Set, specPath.Child("rules").Index(i).Child("set"), map[target]fieldValue{}
 	if set == nil {
 		return nil
 	}
 	for key, text := range set.Labels {
-		out[fieldAt("labels", key)] = fieldValue{placeOf(at.Child("labels").Key(key)), string(text)}
+		out[target{fieldLabels, key}] = fieldValue{placeOf(at.Child(fieldLabels).Key(key)), string(text)}
 	}
 	for key, text := range set.Annotations {
-		out[fieldAt("annotations", key)] = fieldValue{placeOf(at.Child("annotations").Key(key)), string(text)}
+		out[target{fieldAnnotations, key}] = fieldValue{placeOf(at.Child(fieldAnnotations).Key(key)), string(text)}
 	}
 	for key, text := range set.NodeSelector {
-		out[fieldAt("nodeSelector", key)] = fieldValue{placeOf(at.Child("nodeSelector").Key(key)), string(text)}
+		out[target{podscheduling.NodeSelector, key}] = fieldValue{placeOf(at.Child(podscheduling.NodeSelector).Key(key)), string(text)}
 	}
 	if set.PriorityClassName != "" {
-		out["priorityClassName"] = fieldValue{placeOf(at.Child("priorityClassName")), set.PriorityClassName}
+		out[target{field: podscheduling.PriorityClassName}] = fieldValue{placeOf(at.Child(podscheduling.PriorityClassName)), set.PriorityClassName}
 	}
 	if set.SchedulerName != "" {
-		out["schedulerName"] = fieldValue{placeOf(at.Child("schedulerName")), set.SchedulerName}
+		out[target{field: fieldSchedulerName}] = fieldValue{placeOf(at.Child(fieldSchedulerName)), set.SchedulerName}
 	}
 	return out
 }
@@ -160,24 +196,17 @@ func bothSelectors(a, b *metav1.LabelSelector) *metav1.LabelSelector {
 	return out
 }
 
-// mayMeet reports whether a policy may set a field that s sets, too. It only looks for rules, or for the names in Rego, so that it compiles
-// nothing.
+// mayMeet reports whether a policy may set a field that s sets, too. It only looks for the name in Rego, so that few policies are compiled.
 func (s setter) mayMeet(spec placementv1.PlacementPolicySpec) bool {
-	named := func(field string) bool {
-		_, key, _ := strings.Cut(strings.TrimSuffix(field, "]"), "[")
-		if key == "" {
-			key = field
-		}
-		return strings.Contains(spec.Rego, key)
-	}
-	return len(spec.Rules) > 0 || slices.ContainsFunc(s.sources, func(one source) bool {
-		for field := range one.values {
-			if named(field) {
+	for _, one := range s.sources {
+		for t := range one.values {
+			isSet := func(r placementv1.Rule) bool { return t.isSetBy(r.Set) }
+			if slices.ContainsFunc(spec.Rules, isSet) || strings.Contains(spec.Rego, cmp.Or(t.key, t.field)) {
 				return true
 			}
 		}
-		return false
-	})
+	}
+	return false
 }
 
 // meets reports whether some objects are certain to be decided by both s and another source. narrow demands that these are all that s
