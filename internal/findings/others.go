@@ -83,7 +83,7 @@ func findingsOfSettings(ours, theirs setter) []Finding {
 	}
 	var out []Finding
 	for _, our := range ours.sources {
-		for _, field := range slices.SortedFunc(maps.Keys(our.values), target.compare) {
+		for _, field := range slices.SortedFunc(maps.Keys(our.values), setField.compare) {
 			i := slices.IndexFunc(theirs.sources, func(their source) bool {
 				value, both := their.values[field]
 				return both && value.text != our.values[field].text && our.meets(their, isLower)

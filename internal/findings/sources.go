@@ -50,14 +50,14 @@ type source struct {
 	// always reports whether it decides each object that the policy matches.
 	always bool
 	// values has what it sets.
-	values map[target]fieldValue
+	values map[setField]fieldValue
 }
 
-// target is a field that policies set. key is empty for a field without keys.
-type target struct{ field, key string }
+// setField is a field that policies set. key is empty for a field without keys.
+type setField struct{ field, key string }
 
 // String names the field, as in labels[tier].
-func (t target) String() string {
+func (t setField) String() string {
 	if t.key == "" {
 		return t.field
 	}
@@ -65,12 +65,12 @@ func (t target) String() string {
 }
 
 // compare compares fields by their names and keys.
-func (t target) compare(other target) int {
+func (t setField) compare(other setField) int {
 	return cmp.Or(cmp.Compare(t.field, other.field), cmp.Compare(t.key, other.key))
 }
 
 // isSetBy reports whether a rule with these settings sets the field.
-func (t target) isSetBy(set *placementv1.RuleSettings) bool {
+func (t setField) isSetBy(set *placementv1.RuleSettings) bool {
 	found := false
 	switch {
 	case set == nil:
@@ -113,14 +113,14 @@ func (f *Finder) sourcesOf(ctx context.Context, name string, spec placementv1.Pl
 	if err != nil {
 		return nil
 	}
-	out := source{match: spec.Match, selects: selectedBy(spec.Match, nil), always: true, values: map[target]fieldValue{}}
+	out := source{match: spec.Match, selects: selectedBy(spec.Match, nil), always: true, values: map[setField]fieldValue{}}
 	for _, c := range lint.OutputConstants(module.Compiler) {
 		path := c.Path
 		if path[0] == language.RuleScheduling {
 			path = path[1:]
 		}
 		if c.Always && len(path) <= 2 {
-			out.values[target{path[0], strings.Join(path[1:], "")}] = fieldValue{place{Position: c.Position}, c.Value}
+			out.values[setField{path[0], strings.Join(path[1:], "")}] = fieldValue{place{Position: c.Position}, c.Value}
 		}
 	}
 	if len(out.values) == 0 {
@@ -148,25 +148,25 @@ func sourcesInRules(spec placementv1.PlacementPolicySpec) []source {
 }
 
 // valuesSetBy returns what a rule sets.
-func valuesSetBy(rule placementv1.Rule, i int) map[target]fieldValue {
-	set, at, out := rule.Set, specPath.Child("rules").Index(i).Child("set"), map[target]fieldValue{}
+func valuesSetBy(rule placementv1.Rule, i int) map[setField]fieldValue {
+	set, at, out := rule.Set, specPath.Child("rules").Index(i).Child("set"), map[setField]fieldValue{}
 	if set == nil {
 		return nil
 	}
 	for key, text := range set.Labels {
-		out[target{fieldLabels, key}] = fieldValue{placeOf(at.Child(fieldLabels).Key(key)), string(text)}
+		out[setField{fieldLabels, key}] = fieldValue{placeOf(at.Child(fieldLabels).Key(key)), string(text)}
 	}
 	for key, text := range set.Annotations {
-		out[target{fieldAnnotations, key}] = fieldValue{placeOf(at.Child(fieldAnnotations).Key(key)), string(text)}
+		out[setField{fieldAnnotations, key}] = fieldValue{placeOf(at.Child(fieldAnnotations).Key(key)), string(text)}
 	}
 	for key, text := range set.NodeSelector {
-		out[target{podscheduling.NodeSelector, key}] = fieldValue{placeOf(at.Child(podscheduling.NodeSelector).Key(key)), string(text)}
+		out[setField{podscheduling.NodeSelector, key}] = fieldValue{placeOf(at.Child(podscheduling.NodeSelector).Key(key)), string(text)}
 	}
 	if set.PriorityClassName != "" {
-		out[target{field: podscheduling.PriorityClassName}] = fieldValue{placeOf(at.Child(podscheduling.PriorityClassName)), set.PriorityClassName}
+		out[setField{field: podscheduling.PriorityClassName}] = fieldValue{placeOf(at.Child(podscheduling.PriorityClassName)), set.PriorityClassName}
 	}
 	if set.SchedulerName != "" {
-		out[target{field: fieldSchedulerName}] = fieldValue{placeOf(at.Child(fieldSchedulerName)), set.SchedulerName}
+		out[setField{field: fieldSchedulerName}] = fieldValue{placeOf(at.Child(fieldSchedulerName)), set.SchedulerName}
 	}
 	return out
 }
