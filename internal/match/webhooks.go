@@ -75,17 +75,19 @@ type mergedShape struct {
 	Key         string
 }
 
-// draftWebhook is a future webhook for policies that have the same common, whatever their resource rules are.
+// draftWebhook is a webhook for policies with the same sharingKey, before draftUnion merges it with others.
 type draftWebhook struct {
 	sharingKey
 	policies []string
 	rules    []admissionregistrationv1.RuleWithOperations
 }
 
-// draftWithoutLabel is a part without one of its requirements. values are the values of that requirement.
+// draftWithoutLabel is a draftWebhook without one of its label requirements.
 type draftWithoutLabel struct {
 	mergedShape
-	text   string
+	// keyText is the text of the mergedShape, or of the sharingKey if the draft has no requirement that can be left out.
+	keyText string
+	// values are the values of the requirement that is left out.
 	values []string
 }
 
@@ -99,61 +101,62 @@ type draftWithoutLabel struct {
 // The result is sorted and depends only on the set of hooks. A webhook's name does not depend on the label values that
 // it requires. The webhooks exclude kube-system and ownNamespace, which may be empty.
 func Webhooks(hooks []PolicyWebhook, ownNamespace string) []SharedWebhook {
-	parts := draftsOf(hooks)
-	cuts := make([][]draftWithoutLabel, len(parts))
+	drafts := draftsOf(hooks)
+	withoutLabel := make([][]draftWithoutLabel, len(drafts))
 	count := map[string]int{}
-	for i, p := range parts {
-		cuts[i] = p.withoutEachLabel()
-		for _, c := range cuts[i] {
-			count[c.text]++
+	for i, d := range drafts {
+		withoutLabel[i] = d.withoutEachLabel()
+		for _, w := range withoutLabel[i] {
+			count[w.keyText]++
 		}
 	}
 	shared := map[string]*draftUnion{}
-	for i, p := range parts {
-		c := draftWithoutLabel{mergedShape: mergedShape{sharingKey: p.sharingKey}, text: keyText(p.sharingKey)}
-		if len(cuts[i]) > 0 {
-			// If a part could share a webhook in several ways, use the one that most parts share.
-			c = slices.MaxFunc(cuts[i], func(a, b draftWithoutLabel) int {
-				return cmp.Or(cmp.Compare(count[a.text], count[b.text]), -strings.Compare(a.text, b.text))
+	for i, d := range drafts {
+		w := draftWithoutLabel{mergedShape: mergedShape{sharingKey: d.sharingKey}, keyText: keyText(d.sharingKey)}
+		if len(withoutLabel[i]) > 0 {
+			// If a draft could share a webhook in several ways, use the one that most drafts share.
+			w = slices.MaxFunc(withoutLabel[i], func(a, b draftWithoutLabel) int {
+				return cmp.Or(cmp.Compare(count[a.keyText], count[b.keyText]), -strings.Compare(a.keyText, b.keyText))
 			})
 		}
-		u, ok := shared[c.text]
+		u, ok := shared[w.keyText]
 		if !ok {
-			u = &draftUnion{draftWithoutLabel: c, rules: p.rules}
-			shared[c.text] = u
+			u = &draftUnion{draftWithoutLabel: w, rules: d.rules}
+			shared[w.keyText] = u
 		}
-		u.policies = append(u.policies, p.policies...)
-		u.wanted = append(u.wanted, c.values...)
+		u.policies = append(u.policies, d.policies...)
+		u.labelValues = append(u.labelValues, w.values...)
 	}
 	out := make([]SharedWebhook, 0, len(shared))
 	for _, u := range shared {
-		out = append(out, u.group(ownNamespace))
+		out = append(out, u.webhook(ownNamespace))
 	}
 	slices.SortFunc(out, func(a, b SharedWebhook) int { return strings.Compare(a.Webhook.Name, b.Webhook.Name) })
 	return out
 }
 
-// draftUnion is the set of parts that share a webhook. If their cut has a Key, wanted are all values that they require of
-// it.
+// draftUnion is the union of drafts that share a webhook.
 type draftUnion struct {
 	draftWithoutLabel
 	policies []string
 	rules    []admissionregistrationv1.RuleWithOperations
-	wanted   []string
+	// labelValues are the values that the drafts require of the label Key; none if Key is empty.
+	labelValues []string
 }
 
-func (u *draftUnion) group(ownNamespace string) SharedWebhook {
+// webhook returns the webhook that the drafts share.
+func (u *draftUnion) webhook(ownNamespace string) SharedWebhook {
 	key := u.sharingKey
 	if u.Key != "" {
-		wanted := requirementList{{Key: u.Key, Operator: metav1.LabelSelectorOpIn, Values: slices.Compact(slices.Sorted(slices.Values(u.wanted)))}}
+		required := requirementList{{Key: u.Key, Operator: metav1.LabelSelectorOpIn, Values: slices.Compact(slices.Sorted(slices.Values(u.labelValues)))}}
 		if u.OfNamespace {
-			key.NamespaceSelector = slices.Concat(key.NamespaceSelector, wanted)
+			key.NamespaceSelector = slices.Concat(key.NamespaceSelector, required)
 		} else {
-			key.ObjectSelector = slices.Concat(key.ObjectSelector, wanted)
+			key.ObjectSelector = slices.Concat(key.ObjectSelector, required)
 		}
 	}
 	slices.Sort(u.policies)
-	return SharedWebhook{Webhook: newWebhook(webhookName(u.FailurePolicy, u.text), key, u.rules, ownNamespace), Policies: u.policies}
+	return SharedWebhook{Webhook: newWebhook(webhookName(u.FailurePolicy, u.keyText), key, u.rules, ownNamespace), Policies: u.policies}
 }
 
 // draftsOf merges the hooks that differ only in their resource rules.
@@ -162,15 +165,15 @@ func draftsOf(hooks []PolicyWebhook) []*draftWebhook {
 	var out []*draftWebhook
 	add := func(policy string, key sharingKey, rules []admissionregistrationv1.RuleWithOperations) {
 		text := keyText(key)
-		p, ok := byKey[text]
+		d, ok := byKey[text]
 		if !ok {
-			p = &draftWebhook{sharingKey: key}
-			byKey[text] = p
-			out = append(out, p)
+			d = &draftWebhook{sharingKey: key}
+			byKey[text] = d
+			out = append(out, d)
 		}
-		p.policies = append(p.policies, policy)
+		d.policies = append(d.policies, policy)
 		for _, rule := range rules {
-			p.rules = appendRule(p.rules, rule)
+			d.rules = appendRule(d.rules, rule)
 		}
 	}
 	for _, hook := range slices.SortedFunc(slices.Values(hooks), func(a, b PolicyWebhook) int { return strings.Compare(a.Policy, b.Policy) }) {
@@ -179,8 +182,8 @@ func draftsOf(hooks []PolicyWebhook) []*draftWebhook {
 			add(hook.Policy, subresourceSharingKey(hook), rules)
 		}
 	}
-	for _, p := range out {
-		slices.SortFunc(p.rules, func(a, b admissionregistrationv1.RuleWithOperations) int {
+	for _, d := range out {
+		slices.SortFunc(d.rules, func(a, b admissionregistrationv1.RuleWithOperations) int {
 			return strings.Compare(ruleText(a), ruleText(b))
 		})
 	}
@@ -205,30 +208,30 @@ func sharingKeyOf(hook PolicyWebhook) sharingKey {
 	return key
 }
 
-// withoutEachLabel returns a cut for each In requirement of the part.
-func (p *draftWebhook) withoutEachLabel() []draftWithoutLabel {
+// withoutEachLabel returns a copy of the draft for each of its In requirements on labels, without that requirement.
+func (d *draftWebhook) withoutEachLabel() []draftWithoutLabel {
 	var rules []string
-	for _, r := range p.rules {
+	for _, r := range d.rules {
 		rules = append(rules, ruleText(r))
 	}
 	var out []draftWithoutLabel
 	for _, ofNamespace := range []bool{true, false} {
-		from := p.ObjectSelector
+		from := d.ObjectSelector
 		if ofNamespace {
-			from = p.NamespaceSelector
+			from = d.NamespaceSelector
 		}
 		for i, r := range from {
 			if r.Operator != metav1.LabelSelectorOpIn {
 				continue
 			}
-			c := draftWithoutLabel{mergedShape: mergedShape{sharingKey: p.sharingKey, ResourceRules: rules, OfNamespace: ofNamespace, Key: r.Key}, values: r.Values}
+			w := draftWithoutLabel{mergedShape: mergedShape{sharingKey: d.sharingKey, ResourceRules: rules, OfNamespace: ofNamespace, Key: r.Key}, values: r.Values}
 			if ofNamespace {
-				c.NamespaceSelector = from.except(i)
+				w.NamespaceSelector = from.except(i)
 			} else {
-				c.ObjectSelector = from.except(i)
+				w.ObjectSelector = from.except(i)
 			}
-			c.text = keyText(c.mergedShape)
-			out = append(out, c)
+			w.keyText = keyText(w.mergedShape)
+			out = append(out, w)
 		}
 	}
 	return out
