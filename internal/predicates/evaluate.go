@@ -66,13 +66,13 @@ func (s *Set) Reevaluate(ctx context.Context, snapshot *Snapshot, r *Report) (*R
 	return r, nil
 }
 
-// priorReport is an earlier report whose verdicts are valid for the snapshot in seen.
+// priorReport is an earlier report whose verdicts are valid for the snapshot of its validity.
 type priorReport struct {
 	*Report
 	*validity
 
-	// at and in are the positions that verdict has reached in the snapshot and in the verdicts.
-	at, in int
+	// candidateAt is the position that verdict has reached in the candidates of the snapshot, and verdictAt that in the verdicts.
+	candidateAt, verdictAt int
 }
 
 // verdict returns the earlier verdict on a candidate if it is still valid. It must be called in the order of names.
@@ -81,17 +81,17 @@ func (b *priorReport) verdict(now *Snapshot, name string, info fwk.NodeInfo) (Ve
 		return Verdict{}, false
 	}
 	then := b.snapshot
-	for b.at < len(then.names) && then.names[b.at] < name {
-		b.at++
+	for b.candidateAt < len(then.names) && then.names[b.candidateAt] < name {
+		b.candidateAt++
 	}
-	for b.in < len(b.Verdicts) && b.Verdicts[b.in].Name < name {
-		b.in++
+	for b.verdictAt < len(b.Verdicts) && b.Verdicts[b.verdictAt].Name < name {
+		b.verdictAt++
 	}
-	if b.at == len(then.names) || then.infos[b.at] != info || now.hasUnlimitedResources(name) != then.hasUnlimitedResources(name) ||
-		b.in == len(b.Verdicts) || b.Verdicts[b.in].Name != name {
+	if b.candidateAt == len(then.names) || then.infos[b.candidateAt] != info || now.hasUnlimitedResources(name) != then.hasUnlimitedResources(name) ||
+		b.verdictAt == len(b.Verdicts) || b.Verdicts[b.verdictAt].Name != name {
 		return Verdict{}, false
 	}
-	return b.Verdicts[b.in], true
+	return b.Verdicts[b.verdictAt], true
 }
 
 // aligned reports whether another snapshot has the same candidates, with their verdicts at the same positions. This is
@@ -206,12 +206,12 @@ func (j *evaluation) prepare(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if p.volumes && j.Name == "" && !j.Single {
+		if p.readsVolumes && j.Name == "" && !j.Single {
 			j.skipped[i] = true
 			skipped.Insert(p.Name)
 			continue
 		}
-		if p.volumes && claims(j.Pod) {
+		if p.readsVolumes && hasClaims(j.Pod) {
 			return &PluginError{Predicate: p.Name, Err: errClaims}
 		}
 		if p.pre == nil {

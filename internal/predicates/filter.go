@@ -134,7 +134,7 @@ func (j *evaluation) applies(i int, info fwk.NodeInfo) bool {
 	if j.skipped[i] {
 		return false
 	}
-	return !j.plugins[i].resources || !j.world.hasUnlimitedResources(info.Node().Name)
+	return !j.plugins[i].needsResources || !j.world.hasUnlimitedResources(info.Node().Name)
 }
 
 // filter runs each plugin until one rejects the candidate. It returns the name and status of that plugin.
@@ -165,7 +165,7 @@ func (j *evaluation) filter(
 // replicas returns how many of the workload's pods fit on a candidate on which one fits. It doubles the increment until
 // the predicates reject, and then bisects.
 func (w *worker) replicas(ctx context.Context, info fwk.NodeInfo) (int, error) {
-	if w.Replicas <= 1 || w.podless(info) {
+	if w.Replicas <= 1 || w.ignoresPods(info) {
 		return max(1, w.Replicas), nil
 	}
 	if w.tried == nil && w.extends() {
@@ -215,10 +215,10 @@ func (j *evaluation) bound(candidates int) int {
 	return min(j.Replicas, max(stride, min(each, maxReplicasPerCandidate)))
 }
 
-// podless reports whether none of the predicates for the candidate reads the pods on it.
-func (j *evaluation) podless(info fwk.NodeInfo) bool {
+// ignoresPods reports whether none of the predicates for the candidate reads the pods on it.
+func (j *evaluation) ignoresPods(info fwk.NodeInfo) bool {
 	for i := range j.plugins {
-		if j.applies(i, info) && !j.plugins[i].podless {
+		if j.applies(i, info) && !j.plugins[i].ignoresPods {
 			return false
 		}
 	}

@@ -80,8 +80,8 @@ func (c claimless) SharedCSIManager() fwk.CSIManager { return nil }
 // and classes, and tell the scheduler's binder which pods it assumes to run where.
 var errClaims = errors.New("the pod claims volumes, and nothing watches what they are: leave it out for such pods")
 
-// claims reports whether a pod has volumes with claims.
-func claims(pod *corev1.Pod) bool {
+// hasClaims reports whether a pod has volumes that are PersistentVolumeClaims, or for which one is created.
+func hasClaims(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.PersistentVolumeClaim != nil || v.Ephemeral != nil
 	})

@@ -244,6 +244,7 @@ func (w *NodeCache) snapshotAll() *Snapshot {
 	return newSnapshot(s)
 }
 
+// missing returns the plural names of the types that are not loaded.
 func (w *NodeCache) missing() []string {
 	var out []string
 	for resource := range reads() {

@@ -87,16 +87,16 @@ type knownPredicate struct {
 	Predicate
 	// inTree reports whether the plugin, with its type of arguments, is the scheduler's own.
 	inTree bool
-	// optional reports whether the predicate is in a list only if it is named there.
+	// optional reports whether the predicate is used only if a configured list names it. See Registry.Default.
 	optional bool
-	// resources reports whether the plugin is skipped for candidates whose resources are unknown.
-	resources bool
-	// podless reports whether the plugin does not read the pods on a node. It accepts any number of replicas there, or
+	// needsResources reports whether the plugin is skipped for candidates whose resources are unknown.
+	needsResources bool
+	// ignoresPods reports whether the plugin does not read the pods on a node. It accepts any number of replicas there, or
 	// none.
-	podless bool
-	// volumes reports whether the plugin evaluates a pod's volumes. The claims of a pod template are created with its
+	ignoresPods bool
+	// readsVolumes reports whether the plugin evaluates a pod's volumes. The claims of a pod template are created with its
 	// pods, so only existing pods have volumes to evaluate.
-	volumes bool
+	readsVolumes bool
 }
 
 // Registry is the set of known predicates. It is immutable.
@@ -115,23 +115,23 @@ func scheduler() []knownPredicate {
 	own := func(name string, judges Candidates, local bool, factory adaptable) knownPredicate {
 		return knownPredicate{Predicate: Predicate{Name: name, New: frameworkruntime.FactoryAdapter(fts, factory), Candidates: judges, Local: local}, inTree: true}
 	}
-	podless := func(name string, judges Candidates, factory adaptable) knownPredicate {
+	ignoresPods := func(name string, judges Candidates, factory adaptable) knownPredicate {
 		k := own(name, judges, true, factory)
-		k.podless = true
+		k.ignoresPods = true
 		return k
 	}
 	volumes := func(name string, factory adaptable) knownPredicate {
 		k := own(name, nodes, false, factory)
-		k.optional, k.volumes = true, true
+		k.optional, k.readsVolumes = true, true
 		return k
 	}
 	fit := own(noderesources.Name, both, true, noderesources.NewFit)
-	fit.resources = true
+	fit.needsResources = true
 	return []knownPredicate{
-		podless(nodeunschedulable.Name, both, nodeunschedulable.New),
-		podless(nodename.Name, nodes, nodename.New),
-		podless(tainttoleration.Name, both, tainttoleration.New),
-		podless(nodeaffinity.Name, both, nodeaffinity.New),
+		ignoresPods(nodeunschedulable.Name, both, nodeunschedulable.New),
+		ignoresPods(nodename.Name, nodes, nodename.New),
+		ignoresPods(tainttoleration.Name, both, tainttoleration.New),
+		ignoresPods(nodeaffinity.Name, both, nodeaffinity.New),
 		own(nodeports.Name, nodes, true, nodeports.New),
 		fit,
 		volumes(volumerestrictions.Name, volumerestrictions.New),

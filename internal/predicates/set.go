@@ -175,7 +175,7 @@ func (c *configuredPredicate) make(h *handle) (made plugin, err error) {
 		}
 	}()
 	var of fwk.Handle = h
-	if c.volumes {
+	if c.readsVolumes {
 		of = claimless{handle: h, informers: informers.NewSharedInformerFactory(nil, 0)}
 	}
 	p, err := c.New(context.Background(), c.args, of)

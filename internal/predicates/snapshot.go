@@ -157,6 +157,7 @@ func (s *Snapshot) Get(name string) (fwk.NodeInfo, error) {
 // IsPVCUsedByPods implements fwk.StorageInfoLister.
 func (s *Snapshot) IsPVCUsedByPods(key string) bool { return s.claims().Has(key) }
 
+// noPodGroups implements fwk.PodGroupStateLister without pod groups.
 type noPodGroups struct{}
 
 func (noPodGroups) Get(namespace, name string) (fwk.PodGroupState, error) {
