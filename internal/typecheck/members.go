@@ -66,8 +66,9 @@ type membership struct {
 	element, collection *ast.Term
 }
 
-// ask is a compiler stage that makes the type checker report an error for each operator `in`, which contains its types.
-func (m *memberships) ask(c *ast.Compiler) *ast.Error {
+// replaceOperators is a compiler stage that replaces each operator `in` by the function operands. The type checker then reports an
+// error for it that contains the types of its operands.
+func (m *memberships) replaceOperators(c *ast.Compiler) *ast.Error {
 	module := c.Modules[textFile]
 	m.pkg, m.rewritten = module.Package.Path, c.RewrittenVars
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
@@ -90,7 +91,7 @@ func (m *memberships) ask(c *ast.Compiler) *ast.Error {
 // collection. A new finding replaces the type checker's finding at the same position.
 func withMembers(in Input, input types.Type, found []Finding) ([]Finding, error) {
 	m := &memberships{at: map[lint.Position]membership{}, assigned: map[ast.Var]ast.Ref{}}
-	compiler, err := compile(in, input, []*ast.Builtin{operands}, m.ask)
+	compiler, err := compile(in, input, []*ast.Builtin{operands}, m.replaceOperators)
 	if err != nil {
 		return nil, err
 	}

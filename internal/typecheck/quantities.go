@@ -59,7 +59,7 @@ func quantities(in Input, source *ast.Module, byKind bool) []Finding {
 	var out []Finding
 	for i, kind := range in.Kinds {
 		operators := comparisons{}
-		compiler, err := compile(in, kind.Type, []*ast.Builtin{operands}, operators.ask)
+		compiler, err := compile(in, kind.Type, []*ast.Builtin{operands}, operators.replaceOperators)
 		if err != nil {
 			return nil
 		}
@@ -86,8 +86,9 @@ func orders(source *ast.Module) bool {
 	return ordered && !asked
 }
 
-// ask is a compiler stage that makes the type checker report an error for each comparison that orders its operands.
-func (o comparisons) ask(c *ast.Compiler) *ast.Error {
+// replaceOperators is a compiler stage that replaces each operator that orders values by the function operands. The type checker then
+// reports an error for it that contains the types of the values.
+func (o comparisons) replaceOperators(c *ast.Compiler) *ast.Error {
 	ast.WalkExprs(c.Modules[textFile], func(e *ast.Expr) bool {
 		if !e.IsCall() {
 			return false
