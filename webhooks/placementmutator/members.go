@@ -31,7 +31,7 @@ func members(text []byte) (out map[string]json.RawMessage, ok bool) {
 	}
 	out = map[string]json.RawMessage{}
 	if s.take('}') {
-		return out, s.end()
+		return out, s.atEnd()
 	}
 	for {
 		name, isText := s.value()
@@ -47,7 +47,7 @@ func members(text []byte) (out map[string]json.RawMessage, ok bool) {
 		switch {
 		case s.take(','):
 		case s.take('}'):
-			return out, s.end()
+			return out, s.atEnd()
 		default:
 			return nil, false
 		}
@@ -88,7 +88,8 @@ type splitter struct {
 	at   int
 }
 
-func (s *splitter) space() {
+// skipSpace skips white space.
+func (s *splitter) skipSpace() {
 	for s.at < len(s.text) {
 		switch s.text[s.at] {
 		case ' ', '\t', '\r', '\n':
@@ -101,7 +102,7 @@ func (s *splitter) space() {
 
 // take skips white space and the character c. It returns false if another character is next.
 func (s *splitter) take(c byte) bool {
-	s.space()
+	s.skipSpace()
 	if s.at == len(s.text) || s.text[s.at] != c {
 		return false
 	}
@@ -109,19 +110,20 @@ func (s *splitter) take(c byte) bool {
 	return true
 }
 
-func (s *splitter) end() bool {
-	s.space()
+// atEnd skips white space and reports whether nothing else is left.
+func (s *splitter) atEnd() bool {
+	s.skipSpace()
 	return s.at == len(s.text)
 }
 
 // value skips a value and returns its encoded text.
 func (s *splitter) value() (json.RawMessage, bool) {
-	s.space()
+	s.skipSpace()
 	start, depth := s.at, 0
 	for s.at < len(s.text) {
 		switch s.text[s.at] {
 		case '"':
-			if !s.quoted() {
+			if !s.skipString() {
 				return nil, false
 			}
 			if depth == 0 {
@@ -149,8 +151,8 @@ func (s *splitter) value() (json.RawMessage, bool) {
 	return nil, false
 }
 
-// quoted skips a string. It returns false if the string has no end.
-func (s *splitter) quoted() bool {
+// skipString skips a string. It returns false if the string has no end.
+func (s *splitter) skipString() bool {
 	for s.at++; s.at < len(s.text); s.at++ {
 		switch s.text[s.at] {
 		case '\\':
