@@ -65,9 +65,11 @@ var (
 
 // catalog is an immutable result of discovery.
 type catalog struct {
+	// byPlural has the types that can be watched by their plural name: one for each group, in the preferred version that serves it.
 	byPlural map[string][]policy.Resource
-	exact    map[schema.GroupVersionResource]policy.Resource
-	kinds    map[schema.GroupVersionResource]string
+	// watchable has the types that can be watched, in each version, and kinds their kinds.
+	watchable map[schema.GroupVersionResource]policy.Resource
+	kinds     map[schema.GroupVersionResource]string
 	// scalable holds the types that have a scale subresource.
 	scalable map[schema.GroupVersionResource]bool
 	// served holds all types, including those that can't be listed or watched, and the versions of groups that did not
@@ -161,10 +163,10 @@ func (c *Catalog) store(groups []*metav1.APIGroup, lists []*metav1.APIResourceLi
 
 func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed *discovery.ErrGroupDiscoveryFailed) *catalog {
 	out := &catalog{
-		byPlural: map[string][]policy.Resource{},
-		exact:    map[schema.GroupVersionResource]policy.Resource{},
-		kinds:    map[schema.GroupVersionResource]string{},
-		scalable: map[schema.GroupVersionResource]bool{},
+		byPlural:  map[string][]policy.Resource{},
+		watchable: map[schema.GroupVersionResource]policy.Resource{},
+		kinds:     map[schema.GroupVersionResource]string{},
+		scalable:  map[schema.GroupVersionResource]bool{},
 	}
 	byVersion := map[string]*metav1.APIResourceList{}
 	for _, list := range lists {
@@ -195,7 +197,7 @@ func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, fail
 				if !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") {
 					continue
 				}
-				out.exact[resource.GroupVersionResource] = resource
+				out.watchable[resource.GroupVersionResource] = resource
 				out.kinds[resource.GroupVersionResource] = r.Kind
 				if !known[r.Name] {
 					known[r.Name] = true
@@ -239,7 +241,7 @@ func (c *Catalog) Namespaced(t schema.GroupResource) (_ schema.GroupVersionResou
 
 // Exact implements policy.ServedTypes.
 func (c *Catalog) Exact(resource schema.GroupVersionResource) (policy.Resource, bool) {
-	r, ok := c.current.Load().exact[resource]
+	r, ok := c.current.Load().watchable[resource]
 	return r, ok
 }
 
@@ -290,7 +292,7 @@ func (c *Catalog) Select(selects func(schema.GroupVersionResource) bool) []polic
 				continue
 			}
 			var others []policy.Resource
-			for other, resource := range current.exact {
+			for other, resource := range current.watchable {
 				if other.GroupResource() == r.GroupResource() && selects(other) {
 					others = append(others, resource)
 				}

@@ -27,19 +27,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Kinds of classes.
+// Kinds of the classes that quotas name in their scopes and hard limits.
 var (
 	PriorityClass         = schedulingv1.SchemeGroupVersion.WithKind("PriorityClass")
 	StorageClass          = storagev1.SchemeGroupVersion.WithKind("StorageClass")
 	VolumeAttributesClass = storagev1.SchemeGroupVersion.WithKind("VolumeAttributesClass")
 )
 
-// Classes reads the names of the classes of one kind. It is safe for concurrent use.
+// Classes reads the names of the classes of one kind, to find classes that a quota names and that do not exist. It is safe for
+// concurrent use.
 type Classes struct {
 	// Reader reads metadata. It must not read a VolumeAttributesClass from a cache: a cache can't watch a type that older
 	// API servers do not serve.
 	Reader client.Reader
-	Kind   schema.GroupVersionKind
+	// Kind is the kind of the classes, such as StorageClass.
+	Kind schema.GroupVersionKind
 }
 
 // Names returns the names of all classes. It returns an error if the API server does not serve their kind.
