@@ -86,7 +86,7 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 		out = isTrue(placementv1.ReasonDelivered, progress)
 	}
 	if r.FirstNoted != nil {
-		out.Message += fmt.Sprintf("; %d in part, the first is %s: %s", r.Noted, subject(r.FirstNoted), r.FirstNoted.Note)
+		out.Message += fmt.Sprintf("; %d are delivered without a part of their decision, the first is %s: %s", r.Noted, subject(r.FirstNoted), r.FirstNoted.Note)
 	}
 	if r.FirstUndecided != nil {
 		out.Message += fmt.Sprintf("; no policy decides the clusters of %d more, which are not delivered, and keep what was delivered before: "+

@@ -129,14 +129,14 @@ func TestPartOfADecision(t *testing.T) {
 		"delivered": {
 			delivery.Result{}, metav1.Condition{
 				Status: "True", Reason: placementv1.ReasonDelivered,
-				Message: "2 of 2 placed objects are delivered; 1 in part, the first is workloads.kueue.x-k8s.io shop/a: " + note,
+				Message: "2 of 2 placed objects are delivered; 1 are delivered without a part of their decision, the first is workloads.kueue.x-k8s.io shop/a: " + note,
 			},
 		},
 		"another one failed": {
 			delivery.Result{Failure: &delivery.Failure{Reason: placementv1.ReasonForbidden, Message: "no grant"}}, metav1.Condition{
 				Status: "False", Reason: placementv1.ReasonForbidden,
 				Message: "1 of 2 placed objects are delivered; 1 failed, the first is workloads.kueue.x-k8s.io shop/b: no grant; " +
-					"1 in part, the first is workloads.kueue.x-k8s.io shop/a: " + note,
+					"1 are delivered without a part of their decision, the first is workloads.kueue.x-k8s.io shop/a: " + note,
 			},
 		},
 	} {

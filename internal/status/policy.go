@@ -237,7 +237,7 @@ func (s *setter) stalled(f Facts) *metav1.Condition {
 // replicated returns the condition Replicated. If a remote engine decides, it is False if the engine does not respond.
 func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Condition {
 	if f.State.Binding == nil {
-		return isUnknown(placementv1.ReasonCompileFailed, "what the policy reads is known when it compiles")
+		return isUnknown(placementv1.ReasonCompileFailed, "the policy does not compile, so what it reads is not known")
 	}
 	data := f.data()
 	complete := data.Status == metav1.ConditionTrue
@@ -449,9 +449,9 @@ func (f Facts) enforced() *metav1.Condition {
 	case unmatched != nil:
 		return unmatched
 	case f.Webhook.Generation != f.State.Policy.Generation:
-		return isFalse(placementv1.ReasonWebhookPending, "the webhook configuration does not have the policy's rules yet")
+		return isFalse(placementv1.ReasonWebhookPending, "the webhook configuration does not include the policy's match yet")
 	case f.Webhook.Rejected != "":
-		return isFalse(placementv1.ReasonWebhookRejected, "the API server refused the policy's rules: "+f.Webhook.Rejected)
+		return isFalse(placementv1.ReasonWebhookRejected, "the API server refused the webhook for the policy's match: "+f.Webhook.Rejected)
 	}
 	reason, limits := f.limits()
 	besides := func(message string) string { return strings.Join(append([]string{message}, limits...), "; ") }

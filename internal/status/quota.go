@@ -325,9 +325,9 @@ func (t LimitedType) ready(name string, hook WebhookState, generation int64) *me
 	case t.Impossible != "":
 		return isFalse(placementv1.ReasonNothingMatched, "the rule can't limit anything: "+t.Impossible)
 	case hook.Generation != generation:
-		return isFalse(placementv1.ReasonWebhookPending, "the webhook configuration does not have the rule yet")
+		return isFalse(placementv1.ReasonWebhookPending, "the webhook configuration does not include the LimitedResource yet")
 	case hook.Rejected != "":
-		return isFalse(placementv1.ReasonWebhookRejected, "the API server refused the rule: "+hook.Rejected)
+		return isFalse(placementv1.ReasonWebhookRejected, "the API server refused the webhook for the LimitedResource: "+hook.Rejected)
 	default:
 		return isTrue(placementv1.ReasonInForce, "what the rule matches is denied where no quota covers it")
 	}
