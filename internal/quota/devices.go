@@ -77,6 +77,7 @@ func (get podGetter) Pods(namespace string) corev1listers.PodNamespaceLister {
 	return namespacedPodGetter{get: get, namespace: namespace}
 }
 
+// namespacedPodGetter gets the pods of one namespace.
 type namespacedPodGetter struct {
 	get       podGetter
 	namespace string

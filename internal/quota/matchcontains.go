@@ -70,13 +70,13 @@ func (e *Evaluators) CheckMatchContains(spec *placementv1.LimitedResourceSpec) M
 func explainMatchContains(t schema.GroupResource, part string, names []string, possible bool) string {
 	switch {
 	case strings.ContainsAny(part, "*?"):
-		return fmt.Sprintf("nothing is limited by %q: the entries are parts of names, not patterns, and no name contains this", part)
+		return fmt.Sprintf("nothing is limited by %q: entries are parts of resource names, not patterns, and no resource name contains this", part)
 	case possible:
-		return fmt.Sprintf("%q is part of no common name of what %s are charged for", part, t)
+		return fmt.Sprintf("%q is part of no common resource name that %s are charged for", part, t)
 	case t == pods || t == claims || t == deviceClaims:
-		return fmt.Sprintf("nothing is limited by %q: no name of what %s are charged for can contain it", part, t)
+		return fmt.Sprintf("nothing is limited by %q: no resource name that %s are charged for can contain it", part, t)
 	default:
-		return fmt.Sprintf("nothing is limited by %q: %s are charged for %s alone, and the entries are parts of these names", part, t, strings.Join(names, ", "))
+		return fmt.Sprintf("nothing is limited by %q: the only resource names that %s are charged for are %s, and none of them contains it", part, t, strings.Join(names, ", "))
 	}
 }
 

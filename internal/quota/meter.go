@@ -120,7 +120,7 @@ func (m *Meter) Replace(resource schema.GroupResource, objects []*unstructured.U
 	m.types[resource] = next
 	m.revise(next)
 	if more := len(failed) - maxErrors; more > 0 {
-		failed = append(failed[:maxErrors], fmt.Errorf("%d more of %s can't be measured", more, resource))
+		failed = append(failed[:maxErrors], fmt.Errorf("the usage of %d more objects of %s can't be computed", more, resource))
 	}
 	return errors.Join(failed...)
 }
@@ -215,7 +215,7 @@ func (m *Meter) newEntry(resource schema.GroupResource, o *unstructured.Unstruct
 	}
 	measured, err := m.evaluators.measure(resource, object)
 	if err != nil {
-		return nil, fmt.Errorf("measuring %s %s/%s: %w", resource, o.GetNamespace(), o.GetName(), err)
+		return nil, fmt.Errorf("computing the usage of %s %s/%s: %w", resource, o.GetNamespace(), o.GetName(), err)
 	}
 	e := &objectEntry{uid: o.GetUID(), version: o.GetResourceVersion(), measurement: measured}
 	pod, isPod := object.(*corev1.Pod)

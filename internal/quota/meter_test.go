@@ -344,7 +344,7 @@ func TestAllUnreadableAreNamed(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, part := range []string{"ns/bad-0:", "ns/bad-9:", "2 more of pods can't be measured"} {
+	for _, part := range []string{"ns/bad-0:", "ns/bad-9:", "the usage of 2 more objects of pods can't be computed"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("error %q, want it to name %q", err, part)
 		}

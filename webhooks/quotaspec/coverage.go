@@ -53,11 +53,11 @@ func (h *Handler) warnOfCoverage(ctx context.Context, applied client.Object) []s
 		quotas, err = h.holding(ctx, applied)
 	}
 	if err != nil {
-		return []string{fmt.Sprintf("whether quotas cover what LimitedResources deny is not known: %v", err)}
+		return []string{fmt.Sprintf("can't tell whether quotas cover what LimitedResources deny: %v", err)}
 	}
 	namespaces, err := h.Namespaces.All(ctx)
 	if err != nil {
-		return []string{fmt.Sprintf("whether quotas cover what LimitedResources deny is not known: %v", err)}
+		return []string{fmt.Sprintf("can't tell whether quotas cover what LimitedResources deny: %v", err)}
 	}
 	labelsOf := maps.Collect(namespaces)
 	return h.gaps(applied, limits, quotas, labelsOf)

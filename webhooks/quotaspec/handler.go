@@ -258,7 +258,7 @@ func (h *Handler) warnOfSelector(ctx context.Context, s *placementv1.NamespaceSe
 	}
 	all, err := h.Namespaces.All(ctx)
 	if err != nil {
-		return []string{fmt.Sprintf("%s: whether any namespace is selected is not known: %v", fieldPath, err)}
+		return []string{fmt.Sprintf("%s: can't tell whether any namespace is selected: %v", fieldPath, err)}
 	}
 	selected := false
 	known := absent.LabelsOf("namespace", func(yield func(string, map[string]string) bool) {

@@ -147,7 +147,7 @@ func TestWarnings(t *testing.T) {
 		"milli":             {scoped, `{hard: {memory: 512m}}`, "spec.hard[memory]: 512m is 0.512 bytes"},
 		"scopes exclude":    {scoped, `{hard: {pods: 2}, scopes: [Terminating], scopeSelector: {matchExpressions: [{scopeName: NotTerminating, operator: Exists}]}}`, "no object matches both"},
 		"scope of pods":     {scoped, `{hard: {count/jobs.batch: 2}, scopes: [Terminating]}`, "jobs.batch do not have the scope Terminating"},
-		"limit, glob":       {limited, `{resource: pods, matchContains: ["requests.*"]}`, `not patterns, and no name contains this (did you mean "requests."?)`},
+		"limit, glob":       {limited, `{resource: pods, matchContains: ["requests.*"]}`, `not patterns, and no resource name contains this (did you mean "requests."?)`},
 		"limit, of pods":    {limited, `{apiGroup: apps, resource: deployments, matchContains: [requests.cpu]}`, "did you mean spec.resource pods?"},
 		"limit, kind":       {limited, `{resource: Pod, matchContains: [pods]}`, "spec.resource: the API server serves no Pod in namespaces (did you mean pods?)"},
 		"limit, class":      {limited, `{resource: pods, matchScopes: [{scopeName: PriorityClass, operator: In, values: [silver]}]}`, "there is no PriorityClass silver"},
