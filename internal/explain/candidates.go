@@ -254,7 +254,7 @@ func (e *explainer) notAllowed(ctx context.Context, v *placement.Verdict, name s
 			}
 		}
 	}
-	return []Reason{{Policy: v.Policy.Name, Message: "its rule clusters does not contain it"}}
+	return []Reason{{Policy: v.Policy.Name, Message: "its rule clusters does not contain the cluster"}}
 }
 
 // searchIn returns the search in a policy, or nil if its text can't be inspected.

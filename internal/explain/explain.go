@@ -321,6 +321,7 @@ func selectsPlural(p *simulation.Policy, resource schema.GroupVersionResource) b
 	})
 }
 
+// keyName identifies a key that policies set: the field, such as labels, and the key in it.
 type keyName struct{ field, key string }
 
 // values are the values of an object: its content, and its scheduling fields by merge key.

@@ -134,7 +134,7 @@ func (s *search) termLacks(ctx context.Context, rule *ast.Rule, name string, bef
 		return nil, ok
 	}
 	whole := s.reasonAt(name, term.Location, rule.Location)
-	whole.Message = textOf(term.Location) + " does not contain it"
+	whole.Message = textOf(term.Location) + " does not contain the cluster"
 	if depth >= maxDepth {
 		return whole, false
 	}
@@ -168,7 +168,7 @@ func (s *search) operationLacks(ctx context.Context, rule *ast.Rule, name string
 	if operator == ast.Minus.Name {
 		member := ast.Member.Expr(ast.StringTerm(candidate), right)
 		if _, excluded, _ := s.inspection.Solve(ctx, append(slices.Clone(before), member), s.module.Imports); excluded {
-			whole.Message = textOf(right.Location) + " contains it, and is subtracted"
+			whole.Message = textOf(right.Location) + " contains the cluster, and is subtracted"
 			return whole, false
 		}
 		return s.termLacks(ctx, rule, name, before, left, candidate, depth+1)

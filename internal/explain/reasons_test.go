@@ -205,12 +205,12 @@ certified contains name if {
 }
 
 closed contains "eu-1"`, map[string][]string{
-			"eu-1": {`clusters:3 closed contains it, and is subtracted`},
+			"eu-1": {`clusters:3 closed contains the cluster, and is subtracted`},
 			"us-1": {
-				`clusters:3 (european & certified) does not contain it`, `- clusters:3 european does not contain it`,
+				`clusters:3 (european & certified) does not contain the cluster`, `- clusters:3 european does not contain the cluster`,
 				`- - european:5 data.clusters[name].labels.region == "eu" | data.clusters[name].labels.region=us`,
 			},
-			"eu-2": {`clusters:3 (european & certified) does not contain it`, `- clusters:3 certified does not contain it`, `- - certified:9 c.labels.pci == "2" | c.labels.pci=1`},
+			"eu-2": {`clusters:3 (european & certified) does not contain the cluster`, `- clusters:3 certified does not contain the cluster`, `- - certified:9 c.labels.pci == "2" | c.labels.pci=1`},
 		}},
 		"a negation and a condition on the object": {`
 package p
@@ -285,7 +285,7 @@ clusters := {name | some name in good}`, map[string][]string{"us-1": {`clusters:
 		"a constant": {`
 package p
 
-clusters := {"eu-1"} if data.clusters`, map[string][]string{"us-1": {`clusters:3 {"eu-1"} does not contain it`}}},
+clusters := {"eu-1"} if data.clusters`, map[string][]string{"us-1": {`clusters:3 {"eu-1"} does not contain the cluster`}}},
 		"a name that no inventory has": {`
 package p
 
