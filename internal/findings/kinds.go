@@ -64,6 +64,7 @@ func (f *Finder) findingsOfKinds(m *match.Matcher, module *policy.Module) []Find
 	return out
 }
 
+// findings returns a finding for each constant that the field never has for an object of the types.
 func (f typeField) findings(constants []lint.InputConstant, types []match.ServedType) []Finding {
 	var values []string
 	for _, t := range types {

@@ -36,7 +36,7 @@ var matchPath = specPath.Child("match")
 func (f *Finder) Match(ctx context.Context, spec placementv1.Match, m *match.Matcher) []Finding {
 	if len(m.Coverage(f.Catalog.Served(), matchPath, f.OwnNamespace).Unserved) > 0 {
 		if err := f.Catalog.Refresh(ctx); err != nil {
-			return append(findingsOfSelectors(spec), notice("%s: whether the API server serves what the policy matches is not known: %v", matchPath, err))
+			return append(findingsOfSelectors(spec), notice("%s: can't tell whether the API server serves what the policy matches: %v", matchPath, err))
 		}
 	}
 	return f.match(ctx, spec, m)
@@ -76,7 +76,7 @@ func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Mat
 	}
 	namespaces, err := f.Namespaces.All(ctx)
 	if err != nil {
-		return append(out, notice("%s: whether any namespace is selected is not known: %v", path.Child("namespaceSelector"), err))
+		return append(out, notice("%s: can't tell whether any namespace is selected: %v", path.Child("namespaceSelector"), err))
 	}
 	problems := absent.LabelsOf("namespace", namespaces).Selector(spec.NamespaceSelector, path.Child("namespaceSelector"))
 	if coverage.Namespaced && m.SelectsNoneOf(namespaces, f.OwnNamespace) {
@@ -142,7 +142,7 @@ func (f *Finder) findingsOfWhen(ctx context.Context, spec placementv1.PlacementP
 	}
 	namespaces, err := f.Namespaces.All(ctx)
 	if err != nil {
-		return []Finding{notice("spec.rules: whether the rules apply to any namespace is not known: %v", err)}
+		return []Finding{notice("spec.rules: can't tell whether the rules apply to any namespace: %v", err)}
 	}
 	matched := absent.LabelsOf("matched namespace", func(yield func(string, map[string]string) bool) {
 		for name, labels := range namespaces {

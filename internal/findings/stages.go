@@ -100,7 +100,7 @@ func (f *Finder) findingsOfStages(ctx context.Context, list []placementv1.Rollou
 	}
 	namespaces, err := f.Namespaces.All(ctx)
 	if err != nil {
-		return []Finding{notice("%s: whether the stages select any namespace is not known: %v", path, err)}
+		return []Finding{notice("%s: can't tell whether the stages select any namespace: %v", path, err)}
 	}
 	counts, rest := f.countStages(ctx, namespaces, list, stages, m)
 	if counts == nil {

@@ -55,7 +55,7 @@ func (f *Finder) scaleFinding(ctx context.Context, resource schema.GroupVersionR
 	_, known, err := f.Scales.ReplicasPath(ctx, resource)
 	switch {
 	case err != nil:
-		return notice("whether kubectl scale of %s is decided by this policy is not known: %v", resource.GroupResource(), err)
+		return notice("can't tell whether this policy decides kubectl scale of %s: %v", resource.GroupResource(), err)
 	case !known:
 		return advice("kubectl scale of %s is not decided by this policy: no CustomResourceDefinition names the field that the scale "+
 			"subresource sets. Restrict who may update %s/scale", resource.GroupResource(), resource.Resource)

@@ -349,7 +349,7 @@ func (p population) read(c comparison, known []string) []Finding {
 	}
 	consequence := "never meets this"
 	if c.proportional {
-		consequence = "gets nothing of the weight"
+		consequence = "gets none of the preference's weight"
 	}
 	return []Finding{c.at.finding(Advice, fmt.Sprintf("%s of %s is no %s: %q %s%s", c.noun, which, strings.ToLower(string(c.as)), example, consequence,
 		c.readable(known)))}

@@ -410,7 +410,7 @@ func TestWarnOfStages(t *testing.T) {
 		},
 		"NotListed": {
 			stages: []placementv1.RolloutStage{percentage("all", 100)}, existing: namespaces(nil),
-			want: []string{"spec.rollout.stages: whether the stages select any namespace is not known: not synced"},
+			want: []string{"spec.rollout.stages: can't tell whether the stages select any namespace: not synced"},
 		},
 		"NoStages": {existing: namespaces(nil)},
 	}

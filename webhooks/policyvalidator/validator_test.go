@@ -598,7 +598,7 @@ func TestSubresourcesAreWarnedOf(t *testing.T) {
 		"Undefined":  {match: &custom, rego: `errors contains "no" if input.spec.replicas > 3`, want: []string{undecided}},
 		"NotRead":    {match: &custom, rego: `errors contains "no" if input.metadata.name == "x"`},
 		"Everything": {match: &custom, rego: `errors contains "no" if contains(json.marshal(input), "x")`, want: []string{undecided}},
-		"Unreadable": {rego: `errors contains "no" if input.spec.replicas > 3`, err: errors.New("oh"), want: []string{"whether kubectl scale of deployments.apps is decided by this policy is not known: oh"}},
+		"Unreadable": {rego: `errors contains "no" if input.spec.replicas > 3`, err: errors.New("oh"), want: []string{"can't tell whether this policy decides kubectl scale of deployments.apps: oh"}},
 		"Status":     {rego: `errors contains "no" if input.status.phase == "Bad"`, want: []string{"the policy reads status"}},
 	}
 	for name, tc := range tests {
