@@ -50,8 +50,9 @@ type bounds struct {
 	generation int64
 	// unavailable are the matched objects that are not ready, or that are moved by a patch that rolls pods.
 	unavailable tally[struct{}]
-	// settled is the epoch in which all matched objects have been observed. resuming reports whether an earlier leader may have been moving
-	// those that are not ready. left are the known moves of that leader to other clusters, until it is known which objects run there.
+	// settled is the value that Scheduler.epoch had when all matched objects had been observed; 0 if they were not. It is out of date if
+	// the epoch has increased since. resuming reports whether an earlier leader may have been moving those that are not ready. left are the
+	// known moves of that leader to other clusters, until it is known which objects run there.
 	settled  int
 	resuming bool
 	left     map[Key]Move

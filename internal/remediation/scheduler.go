@@ -73,7 +73,7 @@ type Scheduler struct {
 	// histories has the recent patches of each object. swept is when old ones were last removed.
 	histories map[Key]*history
 	swept     time.Time
-	// epoch increases when it has to be found out again which objects are ready.
+	// epoch is a number that increases whenever the controller must observe again which matched objects are ready. See Settled.
 	epoch int
 }
 

@@ -244,9 +244,9 @@ func notEvicted(pod *unstructured.Unstructured) string {
 	case static || owner != nil && owner.Kind == "Node":
 		return "it is a static Pod"
 	case owner == nil:
-		return "no controller will create another one"
+		return "no controller will create another Pod"
 	case !slices.Contains(recreating, schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()):
-		return fmt.Sprintf("its %s may create no other one, or only for the same node", owner.Kind)
+		return fmt.Sprintf("its %s may not create another Pod, or only on the same node", owner.Kind)
 	}
 	return ""
 }

@@ -197,8 +197,8 @@ var _ = Describe("Running Pods whose scheduling violates a decision", func() {
 			}
 			return out, err
 		}).WithContext(ctx).Should(MatchAllKeys(Keys{
-			"bare":        HaveSuffix("(not evicted: no controller will create another one)"),
-			"daemon":      HaveSuffix("(not evicted: its DaemonSet may create no other one, or only for the same node)"),
+			"bare":        HaveSuffix("(not evicted: no controller will create another Pod)"),
+			"daemon":      HaveSuffix("(not evicted: its DaemonSet may not create another Pod, or only on the same node)"),
 			"succeeded":   HaveSuffix("(not evicted: it has finished)"),
 			"failed":      HaveSuffix("(not evicted: it has finished)"),
 			"gated":       HaveSuffix("(not evicted: it has scheduling gates)"),
