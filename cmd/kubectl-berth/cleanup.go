@@ -143,7 +143,7 @@ func (o *cleanupOptions) run(ctx context.Context) error {
 	namespace := ""
 	if !o.allNamespaces {
 		if namespace, _, err = o.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
-			return fmt.Errorf("finding the namespace: %w", err)
+			return fmt.Errorf("reading the namespace of the kubeconfig: %w", err)
 		}
 	}
 	targets, unread := cleaner.Find(ctx, namespace)

@@ -60,12 +60,14 @@ type migrateOptions struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
 
-	files                            resource.FilenameOptions
-	allNamespaces                    bool
-	selector, dataSelector           string
-	packages, resources              []string
-	mode, remediation, regoVersion   string
-	allowPartial, resourcesAreChosen bool
+	files                          resource.FilenameOptions
+	allNamespaces                  bool
+	selector, dataSelector         string
+	packages, resources            []string
+	mode, remediation, regoVersion string
+	allowPartial                   bool
+	// resourcesGiven reports whether the user gave --resource, so that resources are not the default.
+	resourcesGiven bool
 }
 
 func newMigrateConfigMaps(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -77,7 +79,7 @@ func newMigrateConfigMaps(flags *genericclioptions.ConfigFlags, streams generici
 		Example: migrateExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.resourcesAreChosen = cmd.Flags().Changed("resource")
+			o.resourcesGiven = cmd.Flags().Changed("resource")
 			return o.run()
 		},
 	}
@@ -93,9 +95,9 @@ func newMigrateConfigMaps(flags *genericclioptions.ConfigFlags, streams generici
 			"clusters, errors or warnings becomes a policy.")
 	f.StringSliceVar(&o.resources, "resource", []string{defaultResource},
 		"Types that the policies match, as <plural>.<group>/<version>, or <plural>/<version> of the core group.")
-	f.StringVar(&o.mode, "mode", string(placementv1.ModeDryRun), "What decisions do: DryRun, Warn or Enforce.")
+	f.StringVar(&o.mode, "mode", string(placementv1.ModeDryRun), "Mode of the policies (spec.mode): DryRun, Warn or Enforce.")
 	f.StringVar(&o.remediation, "remediation", string(placementv1.RemediationManual),
-		"What becomes of existing objects: Manual, Approved, Automatic, NewOnly or Off.")
+		"How the policies remediate existing objects (spec.remediation.mode): Manual, Approved, Automatic, NewOnly or Off.")
 	cmd.MarkFlagsMutuallyExclusive("filename", "all-namespaces")
 	f.StringVar(&o.regoVersion, "rego-version", "auto", "Version of Rego that the modules are written in: v0, v1, or auto to find out from each text.")
 	f.BoolVar(&o.allowPartial, "allow-partial", false, "Print what could be converted although something was left out.")
@@ -190,7 +192,7 @@ func resourceRule(text string) (placementv1.ResourceRule, error) {
 func (o *migrateOptions) read(options migration.Options) ([]corev1.ConfigMap, error) {
 	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
-		return nil, fmt.Errorf("finding the namespace: %w", err)
+		return nil, fmt.Errorf("reading the namespace of the kubeconfig: %w", err)
 	}
 	builder := resource.NewBuilder(o.flags).Unstructured().Flatten()
 	if len(o.files.Filenames) > 0 {
@@ -248,7 +250,7 @@ func (o *migrateOptions) report(result migration.Result) error {
 		p.line("PlacementPolicy %q: Rego %s, mode %s, remediation %s, matches %s, reads %s",
 			policy.Object.Name, policy.Object.Spec.RegoVersion, o.mode, o.remediation, strings.Join(o.resources, ", "), watches)
 	}
-	if len(result.Policies) > 0 && !o.resourcesAreChosen {
+	if len(result.Policies) > 0 && !o.resourcesGiven {
 		p.line("ConfigMaps don't name the types of the objects: the policies match %s. Name others by --resource.", defaultResource)
 	}
 	return p.err

@@ -268,7 +268,7 @@ func (f *simulationFlags) manifests(files *resource.FilenameOptions) ([]*unstruc
 func (f *simulationFlags) existing(ctx context.Context, cluster simulation.Cluster, args []string) ([]*unstructured.Unstructured, error) {
 	namespace, _, err := f.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
-		return nil, fmt.Errorf("finding the namespace: %w", err)
+		return nil, fmt.Errorf("reading the namespace of the kubeconfig: %w", err)
 	}
 	static, ok := cluster.(*simulation.Static)
 	if !ok {

@@ -96,7 +96,7 @@ type limitedAmount struct {
 func (o *quotasOptions) run(ctx context.Context) error {
 	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
-		return fmt.Errorf("finding the namespace: %w", err)
+		return fmt.Errorf("reading the namespace of the kubeconfig: %w", err)
 	}
 	config, err := o.flags.ToRESTConfig()
 	if err != nil {

@@ -252,6 +252,7 @@ type junitSuites struct {
 	Suites  []junitSuite `xml:"testsuite"`
 }
 
+// junitSuite is the element testsuite of JUnit's XML, with the cases of one file.
 type junitSuite struct {
 	Name     string      `xml:"name,attr"`
 	Tests    int         `xml:"tests,attr"`
@@ -259,6 +260,7 @@ type junitSuite struct {
 	Cases    []junitCase `xml:"testcase"`
 }
 
+// junitCase is the element testcase.
 type junitCase struct {
 	Name    string        `xml:"name,attr"`
 	Class   string        `xml:"classname,attr"`
@@ -266,6 +268,7 @@ type junitCase struct {
 	Failure *junitFailure `xml:"failure,omitempty"`
 }
 
+// junitFailure is the element failure.
 type junitFailure struct {
 	Message string `xml:"message,attr"`
 	Text    string `xml:",chardata"`

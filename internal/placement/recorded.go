@@ -109,13 +109,13 @@ func (i *intent) recordedValue(r *record, field, key string, entry overwritten) 
 func (i *intent) unreadable(r *record, field, key string) error {
 	switch {
 	case field == fieldScheduling && len(i.pods.path) == 0:
-		return fmt.Errorf("where objects of the kind %s have the spec of their pods is not known", i.object.GetKind())
+		return fmt.Errorf("the path of the pod spec is not known for objects of kind %s", i.object.GetKind())
 	case field == fieldScheduling:
 		return i.pods.err
 	case field != fieldAnnotations || key != placementv1.ClustersAnnotation:
 		return nil
 	case i.clusters == nil && r.Form != "":
-		return fmt.Errorf("where objects of the kind %s list their clusters is not known", i.object.GetKind())
+		return fmt.Errorf("the path of the cluster list is not known for objects of kind %s", i.object.GetKind())
 	case i.clusters == nil:
 		return nil
 	}
