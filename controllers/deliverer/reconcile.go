@@ -276,7 +276,7 @@ func (c *Controller) needOf(ctx context.Context, versions []placedVersion, n *ne
 	}
 	kind := object.GroupVersionKind().GroupKind()
 	for _, p := range unknown {
-		c.leave(p, kind, "its match conditions fail for the object", n)
+		c.leave(p, kind, "its match conditions can't be evaluated for the object", n)
 	}
 	decision, placed, invalid := delivery.DecisionOf(object)
 	n.undecided = !placed || invalid != nil || !c.Decider.Decided(object, object.GetNamespace())
@@ -408,7 +408,7 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 		n.objects = append(n.objects, want)
 		n.note = cmp.Or(n.note, o.Note)
 		if o.Dangling != "" {
-			n.fail(placementv1.ReasonDeliveryFailed, "%s refers to no ClusterProfile for a decided cluster: %s", o.Object.GetName(), o.Dangling)
+			n.fail(placementv1.ReasonDeliveryFailed, "PlacementDecision %s leaves out a decided cluster: %s", o.Object.GetName(), o.Dangling)
 		}
 	}
 	if unread != nil && (next.Run.State != delivery.NotReported || !system.Reports() && len(decision.Clusters) > 0) {
@@ -789,6 +789,7 @@ func (c *Controller) find(ctx context.Context, id name, want *wanted, subject st
 // system made of it before; nil if it keeps all of it.
 type content struct{ body, status, answer *unstructured.Unstructured }
 
+// isIn reports whether an existing object has the content.
 func (d content) isIn(live *unstructured.Unstructured) bool {
 	return d.bodyIsIn(live) && d.statusIsIn(live)
 }

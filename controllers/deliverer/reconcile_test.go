@@ -618,7 +618,7 @@ func TestNothingIsDeletedWhileTheNeedIsUnknown(t *testing.T) {
 		message             string
 	}{
 		"a policy that does not compile":  {clusters: `["a"]`, broken: true, kept: true, message: "PlacementPolicy deliver may deliver the object, but it does not compile"},
-		"a condition that fails":          {clusters: `["a"]`, condition: "object.spec.missing == 1", kept: true, message: "its match conditions fail for the object"},
+		"a condition that fails":          {clusters: `["a"]`, condition: "object.spec.missing == 1", kept: true, message: "its match conditions can't be evaluated for the object"},
 		"an annotation that is no list":   {clusters: `a`, undecided: true, kept: true},
 		"clusters of the developer":       {clusters: `["b"]`, undecided: true, kept: true},
 		"an object without clusters":      {undecided: true, kept: true},

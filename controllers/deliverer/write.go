@@ -101,6 +101,7 @@ func (c *Controller) exceeds(kind delivery.Kind, id name, live, body *unstructur
 	return exceeds(kind, live, body) && !equality.Semantic.DeepEqual(c.delivered.defaultsOf(id), wholeOf(kind, live))
 }
 
+// exceeds reports whether an object has more in the field Kind.Whole than body, except for the member Kind.Others.
 func exceeds(kind delivery.Kind, live, body *unstructured.Unstructured) bool {
 	members, ok := wholeOf(kind, live).(map[string]any)
 	if !ok {

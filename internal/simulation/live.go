@@ -113,7 +113,7 @@ var placementPolicies = placementv1.GroupVersion.WithResource("placementpolicies
 // policiesOf returns the policies of a list.
 func policiesOf(objects []*unstructured.Unstructured, err error) ([]placementv1.PlacementPolicy, error) {
 	if apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("what policies decide is not known without them. An administrator can bind the ClusterRole "+
+		return nil, fmt.Errorf("you may not read PlacementPolicies, so what they decide is not known. An administrator can bind the ClusterRole "+
 			"whose name ends with placementpolicy-viewer-role to you; until then, kubectl berth explain TYPE/NAME shows what is recorded at an object, and "+
 			"kubectl apply --dry-run=server -o yaml -f FILE what policies decide for a manifest: %w", err)
 	}

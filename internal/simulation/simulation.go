@@ -270,6 +270,7 @@ func (s *Simulation) load(ctx context.Context) error {
 	return nil
 }
 
+// fieldsByType has the fields that are read of each type.
 type fieldsByType = map[schema.GroupVersionResource]*projection.FieldSet
 
 // union returns the types and fields that any of the policies reads.
@@ -452,7 +453,7 @@ func (s *Simulation) waits(p *placement.Policy, namespace string, status placeme
 func (s *Simulation) Matching(ctx context.Context, o Object) ([]*placement.Policy, error) {
 	matching, unknown, err := s.decider.Matching(ctx, s.request(o))
 	if err == nil && len(unknown) > 0 {
-		err = fmt.Errorf("the match conditions of PlacementPolicy %s fail for the object", unknown[0].Name)
+		err = fmt.Errorf("the match conditions of PlacementPolicy %s can't be evaluated for the object", unknown[0].Name)
 	}
 	return matching, err
 }
