@@ -264,10 +264,10 @@ func (i *Installation) checkWebhooks() []Finding {
 	}
 	var out []Finding
 	if len(i.Mutating) == 0 && enforced("PlacementPolicy") && !i.unread(ObjectMutating) {
-		out = append(out, Finding{Error, ObjectMutating, "there is none of Berth, so no policy decides requests: look at the logs of the leader", "webhookpending"})
+		out = append(out, Finding{Error, ObjectMutating, "Berth has none, so no policy decides requests: look at the logs of the leader", "webhookpending"})
 	}
 	if len(i.Validating) == 0 && len(i.Objects) > 0 && !i.unread(ObjectValidating) {
-		out = append(out, Finding{Error, ObjectValidating, "there is none of Berth, so policies are not checked when they are applied, and no " +
+		out = append(out, Finding{Error, ObjectValidating, "Berth has none, so policies are not checked when they are applied, and no " +
 			"quota is charged: look at the logs of the leader", "webhookpending"})
 	}
 	return out
