@@ -232,7 +232,7 @@ func (o *overlay) set(ctx context.Context, s Assignment) error {
 		return err
 	}
 	if next.GetName() != existing.GetName() || next.GetNamespace() != existing.GetNamespace() || next.GroupVersionKind() != existing.GroupVersionKind() {
-		return errors.New("its type, namespace, and name can't be changed")
+		return errors.New("a change can't set the type, namespace, or name of an object")
 	}
 	o.put(s.Reference, existing, next)
 	return nil

@@ -668,7 +668,7 @@ func TestBadChanges(t *testing.T) {
 		"nodes /n1 does not exist, so it can't be deleted":         {Delete: []whatif.Reference{none}},
 		"nodes /n1: does not exist, so no field of it can be set":  {Set: []whatif.Assignment{{Reference: none, Path: []string{"a"}, Value: "b"}}},
 		"Gadget a: the kind Gadget of example.com/v1 is not known": {Apply: parse(t, "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: a}")},
-		"deployments.apps shop/web: its type, namespace, and name can't be changed": {
+		"deployments.apps shop/web: a change can't set the type, namespace, or name of an object": {
 			Set: []whatif.Assignment{{Reference: reference("apps", "v1", "deployments", "shop", "web"), Path: []string{"metadata"}, Value: "x"}},
 		},
 		"ConfigMap: metadata.name is missing": {Apply: parse(t, "apiVersion: v1\nkind: ConfigMap\n")},
