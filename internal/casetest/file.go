@@ -244,9 +244,9 @@ func (f *File) validate(unknown []error) error {
 		case c.Object.Content == nil:
 			return fmt.Errorf("case %q: object is required", c.Name)
 		case c.Expect.empty() && c.Then == nil:
-			return fmt.Errorf("case %q: expect is required, with what becomes of the object, such as clusters: [eu-1] or denied: []", c.Name)
+			return fmt.Errorf("case %q: expect is required, with the result for the object, such as clusters: [eu-1] or denied: []", c.Name)
 		case c.Then != nil && c.Then.Expect.empty():
-			return fmt.Errorf("case %q: then.expect is required, with what becomes of the object", c.Name)
+			return fmt.Errorf("case %q: then.expect is required, with the result for the object", c.Name)
 		}
 		if unused, err := c.unused(); err != nil || unused != "" {
 			return cmp.Or(err, fmt.Errorf("case %q: matrix.%s has no effect: nothing but the name of the case has $(%s)", c.Name, unused, unused))

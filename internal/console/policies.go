@@ -189,7 +189,7 @@ func (s *state) policy(r *http.Request) (*placementv1.PlacementPolicy, error) {
 	name := r.URL.Query().Get("name")
 	i := slices.IndexFunc(policies, func(p placementv1.PlacementPolicy) bool { return p.Name == name })
 	if i < 0 {
-		return nil, problem{http.StatusNotFound, "there is no PlacementPolicy " + name + ": it may be deleted, so read the cluster again"}
+		return nil, problem{http.StatusNotFound, "there is no PlacementPolicy " + name + ": it may have been deleted; select Read again"}
 	}
 	return &policies[i], nil
 }

@@ -61,7 +61,7 @@ func chooseClusters(b *ast.Builtin) func(*rego.Rego) {
 func choose(ctx context.Context, b *ast.Builtin, operands []*ast.Term) (*ast.Term, error) {
 	object, ok := operands[0].Value.(ast.String)
 	if !ok {
-		return nil, errors.New("operand 1 (object): must be a text")
+		return nil, errors.New("operand 1 (object): must be a string")
 	}
 	last := b.Decl.Arity() - 1
 	options, err := choiceOptionsOf(operands[last].Value, last > 2)
@@ -240,7 +240,7 @@ func (k candidatesKey) prepare() (*candidates, error) {
 
 var (
 	errScores  = fmt.Errorf("must be an array or a set of names, or an object of integers from %d to %d", -maxScore, maxScore)
-	errDomains = errors.New("must be an object of texts")
+	errDomains = errors.New("must be an object whose values are strings")
 )
 
 // scoresOf returns the scores in a value, by name.
