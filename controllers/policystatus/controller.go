@@ -451,6 +451,7 @@ func missing(s *placement.PolicyState) (out []analysis.Read) {
 	return out
 }
 
+// facts collects what the status of a policy is computed from.
 func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	f := status.Facts{
 		Generation: obj.Generation, State: c.Registry.Get(obj.Name), Webhook: c.Webhooks.State(obj.Name), Resuming: c.Remediator.Resuming(),

@@ -253,6 +253,7 @@ func (c *Controller) listQuotas(ctx context.Context, namespace string) ([]placem
 // recount.
 const recountDelay = 50 * time.Millisecond
 
+// enqueue has a quota or a LimitedResource reconciled after recountDelay.
 func (c *Controller) enqueue(key quota.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -358,6 +359,8 @@ func (b recountBasis) explains(earlier recountBasis, now time.Time) bool {
 // conflictBackoff is the backoff for retries of a recount that conflicts with charges by webhooks.
 var conflictBackoff = wait.Backoff{Steps: 20, Duration: 5 * time.Millisecond, Factor: 1.15, Jitter: 1}
 
+// recount computes the usage of a quota and writes it to the status. It reads the quota by from. keepExpired has the results of
+// lookUpExpired from earlier attempts, and gets those of this one. recount returns the time of the next recount; zero for none.
 func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.Key, keepExpired map[string]bool) (time.Time, error) {
 	q := newQuota(key)
 	if err := from.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, q); err != nil {
@@ -557,6 +560,7 @@ func (c *Controller) changeMayExist(ctx context.Context, r placementv1.Reservati
 	return string(o.GetUID()) == r.ObjectUID && o.GetResourceVersion() != r.ObjectVersion
 }
 
+// untracked returns the names that a quota limits and that count no type of objects.
 func (c *Controller) untracked(q placementv1.Quota) []string {
 	_, names := c.Evaluators.Types(q.QuotaSpec())
 	var out []string

@@ -65,6 +65,7 @@ type typeTable struct {
 	queued, unrecorded int
 }
 
+// cachedObject is an object in the cache, with its state in the workqueue.
 type cachedObject struct {
 	object *unstructured.Unstructured
 	// queued is set while the object is in the workqueue and no worker has taken it. recorded is set once a decision on it was recorded.
@@ -92,6 +93,7 @@ func (t *objectCache) start(queue workqueue.TypedRateLimitingInterface[remediati
 	t.workqueue = queue
 }
 
+// started reports whether the controller runs, so that objects can be enqueued.
 func (t *objectCache) started() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -283,6 +285,7 @@ func (t *objectCache) idle(selects func(schema.GroupVersionResource) bool) map[s
 	return out
 }
 
+// within returns the cached objects of a namespace.
 func (t *objectCache) within(namespace string) (out []remediation.Key) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

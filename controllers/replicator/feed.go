@@ -149,6 +149,7 @@ func (s sink) Drop(resource schema.GroupVersionResource) {
 	s.tell(resource, s.store.Drop(resource))
 }
 
+// tell publishes that the content of a type changed, if it did.
 func (s sink) tell(resource schema.GroupVersionResource, changed bool) {
 	if changed {
 		s.content.Publish(resource)

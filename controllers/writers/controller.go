@@ -69,14 +69,15 @@ func Cached() map[client.Object]cache.ByObject {
 	}
 }
 
-// Controller maintains the policy and its binding. Create it with New.
+// Controller maintains the ValidatingAdmissionPolicy and its binding. Create it with New.
 type Controller struct {
 	client client.Client
-	// liveReader reads the CustomResourceDefinitions that own both.
+	// liveReader reads the CustomResourceDefinitions that own the policy and the binding.
 	liveReader client.Reader
 }
 
-// New returns a controller that writes with c and reads CustomResourceDefinitions with live, which must not be a cache.
+// New returns the controller that maintains the ValidatingAdmissionPolicy. It writes it by c, and reads the CustomResourceDefinitions that
+// own it by live, which must not be a cache.
 func New(c client.Client, live client.Reader) *Controller {
 	return &Controller{client: c, liveReader: live}
 }

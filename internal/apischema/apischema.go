@@ -46,6 +46,7 @@ var kinds = map[string]func() (*Schema, error){
 	"LimitedResource": once(crd.LimitedResources),
 }
 
+// once returns a function that compiles the schema of a CustomResourceDefinition when it is first called.
 func once(text []byte) func() (*Schema, error) {
 	return sync.OnceValues(func() (*Schema, error) {
 		var definition apiextensionsv1.CustomResourceDefinition

@@ -332,6 +332,7 @@ type Coverage struct {
 	byPolicy map[string]*policyCoverage
 }
 
+// policyCoverage collects the evaluated lines of one policy.
 type policyCoverage struct {
 	text   string
 	name   string

@@ -156,6 +156,7 @@ type layout struct {
 	references *references
 }
 
+// read returns the names of clusters in an object, and where they are written.
 func (l layout) read(obj map[string]any) (Names, written, error) {
 	if l.references != nil {
 		return l.references.read(obj)

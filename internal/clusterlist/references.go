@@ -131,6 +131,7 @@ func (r *references) write(obj map[string]any, want Names, entries []any) error 
 	return nil
 }
 
+// unique returns the names without repetitions, in the order of their first occurrence.
 func unique(names []string) []string {
 	var out []string
 	for _, name := range names {

@@ -77,6 +77,7 @@ func (s slot) value(obj map[string]any) ([]any, error) {
 	return list, nil
 }
 
+// texts returns the names of clusters in a list. A list with NoCluster alone has none.
 func (s slot) texts(list []any) ([]string, error) {
 	var out []string
 	for i, item := range list {
@@ -202,6 +203,7 @@ func put(obj map[string]any, path []any, value any) {
 	at.(map[string]any)[path[len(path)-1].(string)] = value
 }
 
+// lookup returns the value at a path; nil if there is none.
 func lookup(obj map[string]any, path []any) any {
 	var at any = obj
 	for _, element := range path {
@@ -224,6 +226,7 @@ func child(value, element any) any {
 	return nil
 }
 
+// elements returns a path of names in the form that lookup takes.
 func elements(path []string) []any {
 	out := make([]any, len(path))
 	for i, name := range path {

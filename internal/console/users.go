@@ -443,6 +443,7 @@ func (c *Credentials) Wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
+// roundTripper is a function that implements http.RoundTripper.
 type roundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.

@@ -150,6 +150,7 @@ func (s *state) listed(ctx context.Context, resource schema.GroupVersionResource
 // counter collects values by name.
 type counter map[string]map[string]bool
 
+// add adds a value of a name, unless there are too many names or values.
 func (c counter) add(name string, value any) {
 	text := fmt.Sprint(value)
 	if value == nil || text == "" || len(text) > maxValueLength || c[name] == nil && len(c) >= maxNames {
@@ -182,6 +183,7 @@ func (c counter) names(name string) []string {
 	return append([]string{}, slices.Sorted(maps.Keys(c[name]))...)
 }
 
+// lists returns the sorted values of each name.
 func (c counter) lists() map[string][]string {
 	out := map[string][]string{}
 	for name := range c {

@@ -92,6 +92,7 @@ func (s Server) listener() net.Listener {
 	})}
 }
 
+// lateListener is a listener that begins to listen when it is first used.
 type lateListener struct {
 	address address
 	listen  func() (net.Listener, error)
@@ -127,9 +128,11 @@ func (address) Network() string { return "tcp" }
 // String implements net.Addr.
 func (a address) String() string { return string(a) }
 
+// contextKey is the key of the function, in the context of a request, that declares its client known.
 type contextKey struct{}
 
-// WithoutStrangers returns a handler that takes the client of a request for known. Put it behind what authenticates clients.
+// WithoutStrangers returns a handler that counts the client of each request as known, so that Server.Strangers does not limit its
+// connection. Call it only with requests whose client is authenticated.
 func WithoutStrangers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if known, ok := r.Context().Value(contextKey{}).(func()); ok {
@@ -163,6 +166,7 @@ type strangers struct {
 	of     map[string]int
 }
 
+// stranger is an open connection of an unknown client.
 type stranger struct {
 	connection net.Conn
 	// address is the one of the client, without its port.

@@ -55,6 +55,7 @@ func Limit(reader io.Reader, limit int64, tooLarge error) io.Reader {
 	return &limited{reader: reader, left: limit, tooLarge: tooLarge}
 }
 
+// limited is the reader that Limit returns. left is the number of bytes that it may still return.
 type limited struct {
 	reader   io.Reader
 	left     int64

@@ -205,6 +205,7 @@ func (b bucket[T]) with(m *Matcher, item T) bucket[T] {
 	return b
 }
 
+// without returns the bucket without the item, whose matcher is m.
 func (b bucket[T]) without(m *Matcher, item T) bucket[T] {
 	if len(m.required) == 0 {
 		b.always = without(b.always, item)

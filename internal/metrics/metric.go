@@ -122,6 +122,7 @@ type scraped struct {
 	descs map[string]*prometheus.Desc
 }
 
+// setGauge sets the value of a gauge for some values of its labels.
 type setGauge func(m Metric, value float64, labels ...string)
 
 func newScraped(read func(set setGauge), gauges ...Metric) prometheus.Collector {

@@ -266,6 +266,7 @@ type purpose struct {
 	verdictsOnly bool
 }
 
+// evaluateFunc evaluates a policy on an object, of which input has the fields that the policy reads.
 type evaluateFunc = func(ctx context.Context, p *Policy, input map[string]any) (Decision, error)
 
 // AdmissionOf returns the admission request in which match conditions see an object that no client requests, as if user did.

@@ -75,19 +75,19 @@ func (d *Decider) follow(ctx context.Context, r *Request, current *intent, verdi
 	}
 }
 
-// clusterCopy is a list of clusters that an object with a controller has.
+// clusterCopy is the list of clusters of an object with a controller, which probably copied it from the object that it made this one from.
 type clusterCopy struct {
 	controller *metav1.OwnerReference
-	names      []string
-	// list and shares are the values of the annotations, and names are those in the list, sorted; shares is nil if there is none.
+	// names are the names in the list, sorted and unique.
+	names []string
+	// list is the value of the annotation with the clusters, and shares that of the one with their shares; nil if there is none.
 	list   string
 	shares *string
-	// kept reports whether the controller keeps the annotations of the object, so that they must stay as they are: otherwise it would
-	// write them again and again.
+	// kept reports whether the controller restores the annotations of the object when they change. They must then stay as they are.
 	kept bool
 }
 
-// copiedClusters returns the list of an object with a controller. ok is false if the object has no controller, or no valid list.
+// copiedClusters returns the clusterCopy of an object. ok is false if the object has no controller, or no valid list.
 func copiedClusters(r *Request, current *intent) (c clusterCopy, ok bool) {
 	requested := current.wanted[fieldAnnotations]
 	text, listed := requested[placementv1.ClustersAnnotation]

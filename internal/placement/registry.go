@@ -165,6 +165,7 @@ type registryState struct {
 	end       func()
 }
 
+// namedState is the state of a policy with its name.
 type namedState struct {
 	name  string
 	state *PolicyState

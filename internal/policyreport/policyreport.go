@@ -61,6 +61,7 @@ type Format struct {
 	sourceOfReport bool
 }
 
+// reportType is the type of a report: its plural name and its kind.
 type reportType struct{ resource, kind string }
 
 // formats are all formats. The first one is the successor of the other.

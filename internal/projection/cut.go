@@ -71,6 +71,7 @@ func (f *FieldSet) projectObject(document map[string]any, whole func(any) any) m
 	return out
 }
 
+// project returns the fields of a document that are in the set. whole returns the copy of a value that is in it completely.
 func (f *FieldSet) project(document any, whole func(any) any) any {
 	if f.all {
 		return whole(document)

@@ -45,6 +45,7 @@ type FieldSet struct {
 	names []namedMember
 }
 
+// namedMember is a member of an object: its name, as text and as a term, and the fields of it in the set.
 type namedMember struct {
 	text   string
 	term   *ast.Term

@@ -40,6 +40,7 @@ import (
 // List has candidates from the lowest to the highest level, and those of one level by name. It is immutable.
 type List []candidate
 
+// candidate is the name of a candidate, with its level. Lower levels are chosen first.
 type candidate struct {
 	name  string
 	level int64

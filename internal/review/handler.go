@@ -172,6 +172,7 @@ func (h *Handler) withoutDecision(reason *apierrors.StatusError) *admission.Webh
 // Lenient returns a Decider for a webhook whose failure policy is Ignore: it admits, with a warning, what is not decided.
 func Lenient(h admission.Handler) Decider { return lenient{h} }
 
+// lenient is the Decider that Lenient returns.
 type lenient struct{ admission.Handler }
 
 // HandleUnread implements Decider.

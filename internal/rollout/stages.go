@@ -36,6 +36,7 @@ type Stages struct {
 	list   []stage
 }
 
+// stage selects namespaces, of which percent are in the stage.
 type stage struct {
 	namespaces labels.Selector
 	percent    int

@@ -80,6 +80,7 @@ type converter struct {
 	open map[string]bool
 }
 
+// component returns the type of a named component.
 func (c *converter) component(name string) types.Type {
 	if t, ok := c.done[name]; ok {
 		return t
@@ -101,6 +102,7 @@ func (c *converter) component(name string) types.Type {
 // quantityPattern is the pattern that controller-gen writes into a custom resource's schema for a resource.Quantity.
 const quantityPattern = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
 
+// convert returns the type of the values that a schema accepts, including null if it accepts that.
 func (c *converter) convert(s *openAPISchema) types.Type {
 	t := c.bare(s)
 	if s != nil && (s.Nullable || s.Format == "date-time") {
@@ -112,6 +114,7 @@ func (c *converter) convert(s *openAPISchema) types.Type {
 	return t
 }
 
+// bare returns the type of the values of a schema, without null.
 func (c *converter) bare(s *openAPISchema) types.Type {
 	switch {
 	case s == nil, s.PreserveUnknown, s.Embedded:

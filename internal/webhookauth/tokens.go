@@ -113,6 +113,7 @@ type Tokens struct {
 	current atomic.Pointer[string]
 }
 
+// digest is the SHA-256 digest of a token.
 type digest [sha256.Size]byte
 
 // Add adds two controllers to a manager: the rotation, which runs on the leader, and the loading, which runs on every

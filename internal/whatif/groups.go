@@ -31,6 +31,7 @@ type groups struct {
 	byPolicy map[*placement.Policy]map[string]*group
 }
 
+// group is a set of objects that a policy decides alike, with the decision.
 type group struct {
 	once sync.Once
 	// input has what the policy reads of a member, whose namespace is namespace.

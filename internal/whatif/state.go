@@ -62,6 +62,7 @@ func texts(reasons []reason) []string {
 	return out
 }
 
+// valueKey identifies a value of an object: the field, such as labels, and the key in it.
 type valueKey struct{ field, key string }
 
 // wanted are the values that policies decide for a key.
@@ -296,6 +297,7 @@ func (s *state) failed(r reason) bool {
 	return slices.ContainsFunc(s.failures, func(known reason) bool { return known.policy == r.policy })
 }
 
+// moves reports whether a value decides where the object runs, and is set at once.
 func moves(v Value) bool {
 	if v.Pending {
 		return false

@@ -113,6 +113,7 @@ var (
 	namespaces        = corev1.SchemeGroupVersion.WithResource("namespaces")
 )
 
+// objectKey identifies an object.
 type objectKey struct {
 	resource schema.GroupVersionResource
 	name     types.NamespacedName

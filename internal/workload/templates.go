@@ -203,6 +203,7 @@ func (t *Templates) kind(gk schema.GroupKind) (k kind, ok bool) {
 	return k, ok
 }
 
+// knows reports whether a kind is built in or declared.
 func (t *Templates) knows(gk schema.GroupKind) bool {
 	_, ok := t.kind(gk)
 	return ok

@@ -99,6 +99,7 @@ type given struct {
 	version bool
 }
 
+// bind defines the flags of the command line, whose defaults the options change.
 func bind(f *flag.FlagSet, options ...Option) *given {
 	g := &given{}
 	for _, change := range options {

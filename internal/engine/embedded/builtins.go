@@ -137,6 +137,7 @@ func quantityFunction(b *ast.Builtin, apply func(x, y resource.Quantity) *ast.Te
 	})
 }
 
+// quantity returns the quantity that a string or a number denotes. A quantity with too many digits ends the evaluation.
 func quantity(t *ast.Term) (resource.Quantity, error) {
 	var text string
 	switch v := t.Value.(type) {

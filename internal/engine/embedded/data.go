@@ -108,6 +108,7 @@ type record struct {
 	projected *projectedObject
 }
 
+// recordLess reports whether a sorts before b: by namespace, then by name.
 func recordLess(a, b record) bool {
 	if a.namespace != b.namespace {
 		return a.namespace.Value() < b.namespace.Value()

@@ -142,6 +142,7 @@ func (m *decisionCache) get(revision uint64, key []byte) *cachedDecision {
 	return r
 }
 
+// find returns the cached decision of a key. young reports whether it is in the generation that put adds to.
 func (m *decisionCache) find(revision uint64, key []byte) (r *cachedDecision, young bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -173,6 +173,7 @@ func (t *policyQueue) next() *namespaceQueue {
 	return next
 }
 
+// grant gives a free slot to an evaluation of a policy in a namespace.
 func (q *queue) grant(t *policyQueue, s *namespaceQueue) {
 	q.free--
 	t.slots++

@@ -40,6 +40,7 @@ func scale(_ rego.BuiltinContext, values, lowest, highest *ast.Term) (*ast.Term,
 	return ast.NewTerm(out), nil
 }
 
+// scaled maps numbers and quantities, by name, to integers: the least to lowest, the greatest to highest, others in proportion.
 func scaled(values ast.Value, lowest, highest *ast.Term) (ast.Object, error) {
 	amounts, err := amountsOf(values)
 	if err != nil {

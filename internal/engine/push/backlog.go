@@ -54,6 +54,7 @@ type window struct {
 	bytes   int
 }
 
+// changeKey identifies the object of a change.
 type changeKey struct {
 	resource schema.GroupVersionResource
 	objectKey

@@ -139,6 +139,8 @@ func (e *Engine) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable. Every replica sends requests.
 func (*Engine) NeedLeaderElection() bool { return false }
 
+// runDue declares that the data of policies whose refresh interval has passed may have changed, and notifies the observer of the health
+// of all policies.
 func (e *Engine) runDue(now time.Time) {
 	for _, p := range e.inForce() {
 		if p.refreshDue(now) {
@@ -150,6 +152,7 @@ func (e *Engine) runDue(now time.Time) {
 	}
 }
 
+// revise increases the data revision of a policy and notifies the observer, which has the existing objects decided again.
 func (e *Engine) revise(p *evaluator) {
 	p.newRevision()
 	if e.Observer != nil {
@@ -171,6 +174,7 @@ func (e *Engine) inForce() []*evaluator {
 	return out
 }
 
+// requested notifies the observer of a request to an endpoint, which ended with err after the time took.
 func (e *Engine) requested(endpoint string, err error, took time.Duration) {
 	if e.Observer != nil {
 		e.Observer.Requested(endpoint, engine.FaultOf(err), took)

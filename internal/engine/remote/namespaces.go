@@ -91,6 +91,7 @@ func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (lea
 // running.
 var errNamespaceBusy = errors.New("many requests for objects of this namespace are under way, and none ended in time")
 
+// done ends a request of a namespace, and records its outcome for the namespace's circuit breaker.
 func (n *namespaces) done(s *namespaceState, outcome error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -69,6 +69,7 @@ type fieldNode struct {
 	each   bool
 }
 
+// read records that a field of the input is read; with all that is below it if deep is true.
 func (u *reader) read(n *fieldNode, deep bool) {
 	if n.input {
 		u.reads = append(u.reads, fieldRead{n, deep})

@@ -254,6 +254,7 @@ func (a *fieldAnalyser) follow(from places, operands []operand) places {
 	return from
 }
 
+// descend returns the members of a field that an operand of a reference can select.
 func (a *fieldAnalyser) descend(f place, o operand) places {
 	many := f.many || o.many
 	if len(o.texts) == 0 || slices.ContainsFunc(o.texts, isIndex) {

@@ -48,6 +48,7 @@ type class struct {
 	value         places
 }
 
+// root returns the class that c was merged into, directly or not; c itself if it was not merged.
 func (c *class) root() *class {
 	for c.parent != nil {
 		c = c.parent
@@ -55,6 +56,7 @@ func (c *class) root() *class {
 	return c
 }
 
+// class returns the class of a variable, and creates it if needed.
 func (s *fieldScope) class(v ast.Var) *class {
 	c, ok := s.classes[v]
 	if !ok {
@@ -72,6 +74,7 @@ func (s *fieldScope) define(v ast.Var, definition func() places) {
 	c.definitions = append(c.definitions, definition)
 }
 
+// equate merges the classes of two variables.
 func (s *fieldScope) equate(v, w ast.Var) {
 	c, d := s.class(v), s.class(w)
 	if c == d {
@@ -111,6 +114,7 @@ func (s *fieldScope) collect(r *ast.Rule, arguments []places) {
 	ast.WalkExprs(r.Head, equations)
 }
 
+// equations adds the equations of an expression to the classes of its variables.
 func (s *fieldScope) equations(e *ast.Expr) {
 	if every, ok := e.Terms.(*ast.Every); ok {
 		if every.Key != nil {

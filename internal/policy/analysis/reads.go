@@ -151,6 +151,7 @@ func (d *Dependencies) analyseReads(module *ast.Module, listed bool) error {
 	return nil
 }
 
+// visit adds what a reference reads.
 func (a *analyser) visit(ref ast.Ref) {
 	if ref.Equal(language.FeasibleClusters.Ref()) {
 		a.add(ref, Read{Clusters: true})

@@ -58,6 +58,7 @@ urlquery.decode urlquery.decode_object urlquery.encode urlquery.encode_object uu
 walk yaml.is_valid yaml.marshal yaml.unmarshal
 `)
 
+// restricted returns the capabilities of a Rego version with the builtin functions that policies may call, and without network access.
 func restricted(version ast.RegoVersion) *ast.Capabilities {
 	capabilities := ast.CapabilitiesForThisVersion(ast.CapabilitiesRegoVersion(version))
 	capabilities.Builtins = slices.DeleteFunc(slices.Clone(capabilities.Builtins), func(b *ast.Builtin) bool {
