@@ -112,11 +112,11 @@ func scheduler() []knownPredicate {
 	fts := plfeature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
 	type adaptable = frameworkruntime.PluginFactoryWithFts[fwk.Plugin]
 	both, nodes := Nodes|Clusters, Nodes
-	own := func(name string, judges Candidates, local bool, factory adaptable) knownPredicate {
-		return knownPredicate{Predicate: Predicate{Name: name, New: frameworkruntime.FactoryAdapter(fts, factory), Candidates: judges, Local: local}, inTree: true}
+	own := func(name string, candidates Candidates, local bool, factory adaptable) knownPredicate {
+		return knownPredicate{Predicate: Predicate{Name: name, New: frameworkruntime.FactoryAdapter(fts, factory), Candidates: candidates, Local: local}, inTree: true}
 	}
-	ignoresPods := func(name string, judges Candidates, factory adaptable) knownPredicate {
-		k := own(name, judges, true, factory)
+	ignoresPods := func(name string, candidates Candidates, factory adaptable) knownPredicate {
+		k := own(name, candidates, true, factory)
 		k.ignoresPods = true
 		return k
 	}
@@ -157,9 +157,9 @@ func NewRegistry(others ...Predicate) (*Registry, error) {
 		case r.lookup(p.Name) != nil:
 			return nil, fmt.Errorf("there are two predicates %s", p.Name)
 		case p.New == nil:
-			return nil, fmt.Errorf("predicate %s: nothing makes it", p.Name)
+			return nil, fmt.Errorf("predicate %s: New is required", p.Name)
 		case p.Candidates&(Nodes|Clusters) == 0:
-			return nil, fmt.Errorf("predicate %s: it judges neither nodes nor clusters", p.Name)
+			return nil, fmt.Errorf("predicate %s: Candidates must be Nodes, Clusters, or both", p.Name)
 		}
 		r.predicates = append(r.predicates, knownPredicate{Predicate: p})
 	}

@@ -48,8 +48,8 @@ func TestRegistry(t *testing.T) {
 	for reason, p := range map[string]Predicate{
 		"a predicate needs a name":                                     {New: mine.New, Candidates: Nodes},
 		"there are two predicates NodeName":                            {Name: "NodeName", New: mine.New, Candidates: Nodes},
-		"predicate Mine: nothing makes it":                             {Name: "Mine", Candidates: Nodes},
-		"predicate Mine: it judges neither nodes nor clusters":         {Name: "Mine", New: mine.New},
+		"predicate Mine: New is required":                              {Name: "Mine", Candidates: Nodes},
+		"predicate Mine: Candidates must be Nodes, Clusters, or both":  {Name: "Mine", New: mine.New},
 		`predicate "A,B": a name has no commas, blanks or line breaks`: {Name: "A,B", New: mine.New, Candidates: Nodes},
 	} {
 		if _, err := NewRegistry(p); err == nil || err.Error() != reason {
