@@ -370,7 +370,7 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 		}
 	}
 	for _, name := range result.Resumed {
-		c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationResumed, "remediation goes on: what the change would do is within the bound again")
+		c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationResumed, "remediation resumes: the effect of the change is within the bound again")
 	}
 	c.changed(changed)
 	c.changed(result.Changed)

@@ -292,12 +292,12 @@ func (r *releases) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	// A plan that can't be stored does not keep what follows from taking effect.
 	saved := r.save(ctx, p)
 	if pause := p.Annotations[placementv1.ResumeAfterFailuresAnnotation]; pause != "" && r.Scheduler.Release(p.Name, pause) {
-		r.Events.On(p, events.RemediationResumed, "remediation goes on: the pause "+pause+" after failures was released")
+		r.Events.On(p, events.RemediationResumed, "remediation resumes: the pause "+pause+" after failures was released")
 		r.Changed(p.Name)
 	}
 	if change, set := p.Annotations[placementv1.ReleaseBlastRadiusAnnotation]; set {
 		if r.Ledger.Release(r.Clock.Now(), p.Name, change) {
-			r.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation goes on: change %s was released", change))
+			r.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation resumes: change %s was released", change))
 			r.Changed(p.Name)
 			r.Scheduler.Reconsider()
 		} else if paused := r.Ledger.Report(p.Name).Pause; paused != nil {
