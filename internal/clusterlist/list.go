@@ -49,7 +49,7 @@ func At(obj map[string]any, path string) (List, error) {
 	if kind == nil {
 		names := strings.Split(path, ".")
 		if len(names) < 2 {
-			return List{}, fmt.Errorf("%s is no path of a list of clusters", path)
+			return List{}, fmt.Errorf("%s is not the path of a list of clusters", path)
 		}
 		kind = newNames("", "", names)
 	}
@@ -92,7 +92,7 @@ func (k *Kind) Write(obj map[string]any, text *string, form string) (map[string]
 	if text != nil {
 		var ok bool
 		if want, ok = Parse(*text); !ok {
-			return nil, fmt.Errorf("%s: %q is no text of clusters", strings.Join(l.path, "."), *text)
+			return nil, fmt.Errorf("%s: %q does not list clusters", strings.Join(l.path, "."), *text)
 		}
 	}
 	if now := current.Text(); now == text || now != nil && text != nil && *now == *text {

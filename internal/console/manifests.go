@@ -105,7 +105,7 @@ func (d *document) objects() ([]*unstructured.Unstructured, *Mistake) {
 	}
 	obj := &unstructured.Unstructured{}
 	if err := obj.UnmarshalJSON(text); err != nil {
-		return nil, &Mistake{Line: d.before + 1, Column: 1, Error: true, fatal: true, Message: "this is no object of Kubernetes: " + err.Error()}
+		return nil, &Mistake{Line: d.before + 1, Column: 1, Error: true, fatal: true, Message: "this is not an object of Kubernetes: " + err.Error()}
 	}
 	if !obj.IsList() {
 		return []*unstructured.Unstructured{obj}, nil
@@ -130,7 +130,7 @@ func (d *document) syntaxMistake(err error) *Mistake {
 		out.Column = 1 + indentation(d.line(line))
 		message = strings.Replace(message, found[0], "", 1)
 	}
-	out.Message = "this is no valid YAML: " + message
+	out.Message = "this is not valid YAML: " + message
 	return out
 }
 

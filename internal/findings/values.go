@@ -351,7 +351,7 @@ func (p population) read(c comparison, known []string) []Finding {
 	if c.proportional {
 		consequence = "gets none of the preference's weight"
 	}
-	return []Finding{c.at.finding(Advice, fmt.Sprintf("%s of %s is no %s: %q %s%s", c.noun, which, strings.ToLower(string(c.as)), example, consequence,
+	return []Finding{c.at.finding(Advice, fmt.Sprintf("%s of %s is not a %s: %q %s%s", c.noun, which, strings.ToLower(string(c.as)), example, consequence,
 		c.readable(known)))}
 }
 

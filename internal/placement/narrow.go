@@ -477,7 +477,7 @@ func (a askedClusters) tooMany(terms ...[]string) error {
 func parseClusterNames(text string) ([]string, error) {
 	var names []string
 	if err := json.Unmarshal([]byte(text), &names); err != nil || names == nil {
-		return nil, fmt.Errorf("annotation %s is %q, which is no list of clusters; write a JSON array of their names, as in %q",
+		return nil, fmt.Errorf("annotation %s is %q, which is not a list of clusters; write a JSON array of their names, as in %q",
 			placementv1.ClustersAnnotation, printable.Truncate(text, maxText), `["eu-1","eu-2"]`)
 	}
 	return names, nil

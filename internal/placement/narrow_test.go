@@ -175,10 +175,10 @@ func TestClustersOfNewObjects(t *testing.T) {
 		}, want: `["eu"]`},
 		"OverrideOfNoList": {asked: `eu`, policies: func(t *testing.T) policies { return policies{with(allows(t, "a", a), overrides)} }, want: `["ap","eu"]`},
 		"NoList": {asked: `eu,us`, policies: func(t *testing.T) policies { return policies{allows(t, "a", a)} }, want: `eu,us`, errors: map[string]string{
-			"a": `annotation placement.berth.dev/clusters is "eu,us", which is no list of clusters; write a JSON array of their names`,
+			"a": `annotation placement.berth.dev/clusters is "eu,us", which is not a list of clusters; write a JSON array of their names`,
 		}},
 		"Null": {asked: `null`, policies: func(t *testing.T) policies { return policies{allows(t, "a", a)} }, want: `null`, errors: map[string]string{
-			"a": `is "null", which is no list`,
+			"a": `is "null", which is not a list`,
 		}},
 		"NothingLeft": {policies: func(t *testing.T) policies { return policies{allows(t, "a", []string{"ap"}), allows(t, "b", b)} }, errors: map[string]string{
 			"a": `no cluster is left: this policy allows ap; PlacementPolicy "b" allows eu, us`,

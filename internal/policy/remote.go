@@ -195,7 +195,7 @@ func (r *Remote) locate() string {
 	case document.Scheme != "https" && document.Scheme != "http" || document.Hostname() == "":
 		return "must be https://<host>[:<port>]/<path>"
 	case err != nil || port == 0:
-		return document.Port() + " is no port"
+		return document.Port() + " is not a port"
 	case document.Scheme == "http" && !r.Spec.Insecure:
 		return "plain http needs insecure: true"
 	case document.User != nil || document.RawQuery != "" || document.ForceQuery || document.Fragment != "":

@@ -55,7 +55,7 @@ func TestRemoteIsRefused(t *testing.T) {
 		"NoAddress": {remoteSpec("https://opa.example:x/v1"), []string{`spec.remote.url: berth_remote_error: parse "https://opa.example:x/v1": invalid port ":x" after host`}},
 		"Scheme":    {remoteSpec("ftp://opa.example/v1/data/p"), []string{"spec.remote.url: berth_remote_error: must be https://<host>[:<port>]/<path>"}},
 		"NoHost":    {remoteSpec("https://:8181/v1/data/p"), []string{"spec.remote.url: berth_remote_error: must be https://<host>[:<port>]/<path>"}},
-		"Port":      {remoteSpec("https://opa.example:70000/v1/data/p"), []string{"spec.remote.url: berth_remote_error: 70000 is no port"}},
+		"Port":      {remoteSpec("https://opa.example:70000/v1/data/p"), []string{"spec.remote.url: berth_remote_error: 70000 is not a port"}},
 		"PlainHTTP": {remoteSpec("http://opa.example/v1/data/p"), []string{"spec.remote.url: berth_remote_error: plain http needs insecure: true"}},
 		"User":      {remoteSpec("https://me:secret@opa.example/v1/data/p"), []string{"spec.remote.url: berth_remote_error: must have neither user and password nor query or fragment"}},
 		"Query":     {remoteSpec(opaDocument + "?pretty=true"), []string{"spec.remote.url: berth_remote_error: must have neither user and password nor query or fragment"}},

@@ -238,7 +238,7 @@ func (d Declaration) compile(at *field.Path) (inventory, field.ErrorList) {
 	check("resource", d.Resource, validation.IsDNS1035Label)
 	resource := schema.GroupVersionResource{Group: d.Group, Version: d.Version, Resource: d.Resource}
 	if isQuota(resource.GroupResource()) {
-		errs = append(errs, field.Invalid(at.Child("resource"), d.Resource, "quotas are no clusters"))
+		errs = append(errs, field.Invalid(at.Child("resource"), d.Resource, "a type of quotas can't be an inventory"))
 	}
 	read, name, invalid := d.Fields.compile(at.Child("fields"))
 	return inventory{resource: resource, read: read, name: name}, append(errs, invalid...)

@@ -94,7 +94,7 @@ func TestDeclarationsAreValidated(t *testing.T) {
 			d.Group, d.Version, d.Resource = known.Group, known.Version, known.Resource
 		}), []string{"inventories[0]: Duplicate value: \"multicluster.x-k8s.io/v1alpha1 clusterprofiles\""}},
 		"Twice":            {[]replication.Declaration{declaredSites, declaredSites}, []string{"inventories[1]: Duplicate value: \"fleet.example.com/v1 sites\""}},
-		"Quota":            {with(func(d *replication.Declaration) { d.Group, d.Resource = "placement.berth.dev", "scopedquotas" }), []string{"inventories[0].resource: Invalid value: \"scopedquotas\": quotas"}},
+		"Quota":            {with(func(d *replication.Declaration) { d.Group, d.Resource = "placement.berth.dev", "scopedquotas" }), []string{"inventories[0].resource: Invalid value: \"scopedquotas\": a type of quotas"}},
 		"EmptyName":        {fields(replication.DeclaredFields{Region: "spec..region"}), []string{`inventories[0].fields.region: Invalid value: "spec..region"`, `"..region"`}},
 		"OnlyADot":         {fields(replication.DeclaredFields{Labels: "."}), []string{`inventories[0].fields.labels: Invalid value: "."`}},
 		"DotAtTheEnd":      {fields(replication.DeclaredFields{Labels: "a."}), []string{"inventories[0].fields.labels: Invalid value"}},
