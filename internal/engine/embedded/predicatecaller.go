@@ -45,7 +45,7 @@ const (
 )
 
 var (
-	errNoPredicates = errors.New("there are no predicates to ask: they are part of the manager, with --predicates")
+	errNoPredicates = errors.New("predicates are not available here: only a manager with --predicates evaluates them")
 	errNoNodes      = errors.New("there are no nodes to evaluate predicates on")
 )
 

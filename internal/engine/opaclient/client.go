@@ -199,7 +199,7 @@ func (c *Client) token(ctx context.Context) (string, error) {
 	bearer := strings.TrimSpace(value)
 	if strings.ContainsFunc(bearer, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return "", c.Fault(engine.FaultCredentials,
-			fmt.Errorf("spec.remote.tokenSecretRef: what key %s of Secret %s has is no bearer token", ref.Key, ref.Name))
+			fmt.Errorf("spec.remote.tokenSecretRef: key %s of Secret %s has no valid bearer token", ref.Key, ref.Name))
 	}
 	c.bearer.Store(&bearer)
 	return bearer, nil

@@ -61,9 +61,9 @@ func (e *Engine) Probe(ctx context.Context, r *policy.Remote) string {
 	var contract *placement.ContractError
 	switch {
 	case errors.As(err, &contract):
-		return fmt.Sprintf("the document %s is no decision: %v; spec.remote.url must end with the package of the rules", r.Document, err)
+		return fmt.Sprintf("the document %s is not a decision: %v; spec.remote.url must end with the package of the rules", r.Document, err)
 	case err != nil:
-		return fmt.Sprintf("what the engine answers can't be read: %v", err)
+		return fmt.Sprintf("the response of the engine can't be read: %v", err)
 	case !found:
 		return fmt.Sprintf("the engine has no result for %s: %s", r.Document, hint)
 	}

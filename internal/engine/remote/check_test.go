@@ -34,8 +34,8 @@ func TestProbe(t *testing.T) {
 		"Decides":     {handler: says(`{"result": {"errors": []}}`)},
 		"Undefined":   {handler: says(`{}`), want: "the engine has no result for "},
 		"NotFound":    {handler: rejects(http.StatusNotFound), want: "the engine has no document "},
-		"Rule":        {handler: says(`{"result": ["a"]}`), want: "is no decision: "},
-		"NotJSON":     {handler: says(`hello`), want: "what the engine answers can't be read: "},
+		"Rule":        {handler: says(`{"result": ["a"]}`), want: "is not a decision: "},
+		"NotJSON":     {handler: says(`hello`), want: "the response of the engine can't be read: "},
 		"Unavailable": {handler: rejects(http.StatusServiceUnavailable), want: "the engine does not answer"},
 		"Supplied":    {handler: says(`{}`), modules: true},
 	}

@@ -170,7 +170,7 @@ func (w *manifestReader) verifyAfter(ctx context.Context, before *opaclient.Mani
 	case missing != "":
 		return false, w.client.Fault(engine.FaultIncomplete, errors.New("it "+missing))
 	case current.LoadID != before.LoadID:
-		return false, w.client.Fault(engine.FaultIncomplete, errors.New("it lost data while it decided, and has them again"))
+		return false, w.client.Fault(engine.FaultIncomplete, errors.New("it lost data while it decided, and has loaded the data again"))
 	}
 	return superseded, nil
 }
