@@ -187,7 +187,7 @@ func printPolicy(p *printer, policy explain.Policy) {
 	}
 	printDecision(p, policy.Decision)
 	if policy.Follows != "" {
-		p.line("  leaves it the clusters of %s, which controls it", policy.Follows)
+		p.line("  keeps the clusters that it has from its controller, %s", policy.Follows)
 	} else if policy.Decision.Empty() {
 		p.line("  decides nothing for it")
 	}
