@@ -427,7 +427,7 @@ func (c *converter) settle() {
 	for _, m := range c.modules {
 		switch {
 		case m.refused != "" && m.converted:
-			c.find(m.source, LeftOut, "other packages have what they read of it, but it is no policy itself: %s", m.refused)
+			c.find(m.source, LeftOut, "it is not converted to a policy of its own, but policies of packages that read it contain it: %s", m.refused)
 		case m.refused != "":
 			c.find(m.source, LeftOut, "%s", m.refused)
 		case m.converted:

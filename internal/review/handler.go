@@ -196,7 +196,7 @@ func answerEarly(ctx context.Context, w http.ResponseWriter, body io.Reader, res
 
 // refuse responds to a body that is not an AdmissionReview, so that the response can't contain the UID of a request.
 func refuse(ctx context.Context, w http.ResponseWriter, err error) {
-	ctrllog.FromContext(ctx).Error(err, "Refusing what is no admission review")
+	ctrllog.FromContext(ctx).Error(err, "Refusing a request that is not an AdmissionReview")
 	write(ctx, w, admission.Errored(http.StatusBadRequest, err))
 }
 

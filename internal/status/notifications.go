@@ -79,7 +79,7 @@ func notReady(ready metav1.Condition) string {
 // delivering are the reasons of Delivered while no delivery fails.
 var delivering = []string{placementv1.ReasonDelivering, placementv1.ReasonWarnMode, placementv1.ReasonDryRunMode}
 
-// undelivered returns that a delivery fails, once for each reason.
+// undelivered returns a notification that a delivery fails, once for each reason.
 func undelivered(before, after placementv1.PlacementPolicyStatus) []Notification {
 	was, is := conditionOf(before, placementv1.ConditionDelivered), conditionOf(after, placementv1.ConditionDelivered)
 	if after.Delivery == nil || is.Status != metav1.ConditionFalse || is.Reason == was.Reason || slices.Contains(delivering, is.Reason) {
@@ -90,7 +90,7 @@ func undelivered(before, after placementv1.PlacementPolicyStatus) []Notification
 			is.Reason, number(after.Delivery.Delivered), number(after.Delivery.Placed))}}
 }
 
-// approved returns that a plan was approved.
+// approved returns a notification that a plan was approved.
 func approved(before, after *placementv1.RemediationPlan) []Notification {
 	if after == nil || after.Approval == nil {
 		return nil
@@ -101,7 +101,7 @@ func approved(before, after *placementv1.RemediationPlan) []Notification {
 	return []Notification{{events.PlanApproved, fmt.Sprintf("plan %s was approved by %s", after.Digest, after.Approval.User)}}
 }
 
-// unapproved returns that a plan waits for an approval, once for each plan, or that another one is approved.
+// unapproved returns a notification that a plan waits for an approval, once for each plan, or that another one is approved.
 func unapproved(before, after placementv1.PlacementPolicyStatus) []Notification {
 	was, is := conditionOf(before, placementv1.ConditionPaused), conditionOf(after, placementv1.ConditionPaused)
 	old, plan := ptr.Deref(before.Plan, placementv1.RemediationPlan{}), ptr.Deref(after.Plan, placementv1.RemediationPlan{})
