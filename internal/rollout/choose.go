@@ -16,10 +16,7 @@ limitations under the License.
 
 // Package rollout decides which version of a policy is in force (Choose; docs/versions.md), and brings versions into force in stages: it
 // finds the stage of a namespace, and decides when a rollout goes on to its next stage (Next).
-//
-// A version is a policy's spec without spec.rollout and spec.remediation, which apply at once. At most two versions decide at the same
-// time: the one that is rolled out, in the namespaces of the stages that are reached, and the one before everywhere else. Only the leader
-// writes the status that says so, so a replica that has not read the newest one has reached fewer stages, never more.
+// A version is a policy's spec without spec.rollout and spec.remediation, which apply at once.
 package rollout
 
 import (
@@ -37,19 +34,14 @@ import (
 // Ref names a version of a policy: a stored revision by its number, or one of the constants.
 type Ref int64
 
+// The versions without a number.
 const (
-	// None stands for no version: the policy matches nothing.
-	None Ref = -iota
-	// Newest is the version in the policy's spec.
-	Newest
-	// LastInForce is the version that was in force everywhere last, as the leader stored it.
-	LastInForce
-	// Earlier is the version that this replica had in force everywhere last, of which all types were served if possible. It is not Newest.
-	Earlier
-	// Kept stands for all that this replica has in force.
-	Kept
-	// Lost stands for a version that can't be loaded. It fails whenever it has to decide.
-	Lost
+	None        Ref = -iota // No version: the policy matches nothing.
+	Newest                  // The version in the policy's spec.
+	LastInForce             // The version that was in force everywhere last, as the leader stored it.
+	Earlier                 // What this replica had in force everywhere last, if possible with all types served; never Newest.
+	Kept                    // All that this replica has in force.
+	Lost                    // A version that can't be loaded. It fails whenever it has to decide.
 )
 
 // ErrNotStored means that a version is not stored, or not in the cache yet.
@@ -63,8 +55,7 @@ type ChoiceFacts struct {
 	Digest   string
 	Revision int64
 	Position Position
-	// Kept is what this replica has in force.
-	Kept KeptFacts
+	Kept     KeptFacts // What this replica has in force.
 	// Versions is what came of loading versions. It always has Newest. Choose asks for others if it needs them.
 	Versions map[Ref]VersionFacts
 	// Now is the time, and Data what is known of the data that the versions read.
@@ -79,8 +70,7 @@ type ChoiceFacts struct {
 type KeptFacts struct {
 	Exists  bool
 	InForce InForce
-	// Lost reports whether a version of it is Lost.
-	Lost bool
+	Lost    bool // Whether a version of it is Lost.
 }
 
 // VersionFacts is what came of loading a version.
@@ -89,9 +79,8 @@ type VersionFacts struct {
 	// version can decide if no other one can. Of Newest, Err says so, too.
 	Err        error
 	Incomplete bool
-	// Number and Version are the number and the digest of a stored version.
-	Number  int64
-	Version string
+	Number     int64  // The number of a stored version.
+	Version    string // Its digest.
 }
 
 // DataFacts describes the data that versions read. The zero value stands for versions that need not wait.
@@ -226,15 +215,15 @@ func (f *ChoiceFacts) stay(reason error) Choice {
 	if f.Kept.Exists && !f.Kept.Lost {
 		return f.everywhere(Kept, reason)
 	}
-	reached, failed := 0, error(nil)
-	if target := Ref(f.Position.Revision); f.Position.IsOfStages(f.Digest) {
+	reached, failed, p := 0, error(nil), f.Position
+	if target := Ref(p.Revision); p.Digest != "" && !p.IsSingle() && stagesOf(p.Digest) == stagesOf(f.Digest) {
 		if target == None {
 			// Another client wrote the status.
 			failed = fmt.Errorf("revision 0: %w", ErrNotStored)
 		} else if failed = f.version(target).Err; failed == nil {
 			return f.inStages(target, reason)
 		}
-		reached = f.Position.Reached
+		reached = p.Reached
 	}
 	switch last, lost := f.lastInForce(); {
 	case lost != nil:
@@ -280,16 +269,12 @@ func (f *ChoiceFacts) Stores(c Choice) (last, numbered bool) {
 
 // Position is the part of a rollout's status by which replicas decide. The zero value stands for no status.
 type Position struct {
-	// Digest identifies the rollout, and Revision its version.
-	Digest   string
-	Revision int64
-	// Reached is the number of stages in which the version decides. Complete reports whether it decides everywhere.
-	Reached  int
-	Complete bool
-	// Previous is the revision that decides where the version does not; 0 for none.
-	Previous int64
-	// rolledBack reports whether spec.rollout.revision selected the version.
-	rolledBack bool
+	Digest     string // Identifies the rollout.
+	Revision   int64  // The revision that is its version.
+	Reached    int    // The number of stages in which the version decides.
+	Complete   bool   // Whether the version decides everywhere.
+	Previous   int64  // The revision that decides where the version does not; 0 for none.
+	rolledBack bool   // Whether spec.rollout.revision selected the version.
 }
 
 // PositionOf returns the position in a status, which may be nil.
@@ -318,11 +303,6 @@ func (p Position) Concerns(digest string) bool {
 	}
 }
 
-// IsOfStages reports whether the position is that of a rollout that is not complete, with the stages in the digest of a rollout.
-func (p Position) IsOfStages(digest string) bool {
-	return p.Digest != "" && !p.IsSingle() && stagesOf(p.Digest) == stagesOf(digest)
-}
-
 // Everywhere returns the revision that was in force everywhere last; 0 if there was none.
 func (p Position) Everywhere() int64 {
 	if p.IsSingle() {
@@ -332,13 +312,9 @@ func (p Position) Everywhere() int64 {
 }
 
 // Assignment says which versions of a policy decide, and where, as a replica finds it that starts with the policy's status. It
-// is immutable.
+// is immutable. Target and Before are equal if one version decides everywhere.
 type Assignment struct {
-	// Target is the version that decides in the stages that are reached, and Before the one that decides everywhere else. They
-	// are equal if one version decides everywhere.
-	Target, Before Ref
-
-	reached  int
+	Choice
 	stages   *Stages
 	spec     *placementv1.PolicyRollout
 	position Position
@@ -366,12 +342,11 @@ func Assign(obj *placementv1.PlacementPolicy) Assignment {
 			out.why = "its rollout is complete"
 		}
 	}
-	choice := Choose(f)
-	for ; choice.Load != None; choice = Choose(f) {
-		f.Versions[choice.Load] = VersionFacts{}
+	out.Choice = Choose(f)
+	for ; out.Load != None; out.Choice = Choose(f) {
+		f.Versions[out.Load] = VersionFacts{}
 	}
-	out.Target, out.Before, out.reached = choice.Target, choice.Before, choice.InForce.Reached
-	if choice.InForce.Complete {
+	if out.InForce.Complete {
 		out.Before = out.Target
 	}
 	return out
@@ -385,7 +360,7 @@ func (a Assignment) Reached(namespace string, labels map[string]string) bool {
 	if !a.Partial() {
 		return a.Target != None
 	}
-	return a.stages.Of(namespace, labels) < a.reached
+	return a.stages.Of(namespace, labels) < a.InForce.Reached
 }
 
 // Explain returns which version decides in a namespace, and why. It returns "" for a policy without spec.rollout.
@@ -414,15 +389,14 @@ func (a Assignment) Explain(namespace string, labels map[string]string) string {
 
 // stageOf says which stage a namespace belongs to, and whether the stage is reached.
 func (a Assignment) stageOf(namespace string, labels map[string]string) string {
-	stage := a.stages.Of(namespace, labels)
+	stage, reached := a.stages.Of(namespace, labels), "is not reached"
 	switch {
 	case namespace == "":
 		return "objects without a namespace follow after the last stage"
 	case stage == a.stages.Len():
 		return fmt.Sprintf("namespace %s is in no stage and follows after the last one", namespace)
-	case stage < a.reached:
-		return fmt.Sprintf("namespace %s is in stage %s, which is reached", namespace, a.spec.Stages[stage].Name)
-	default:
-		return fmt.Sprintf("namespace %s is in stage %s, which is not reached", namespace, a.spec.Stages[stage].Name)
+	case stage < a.InForce.Reached:
+		reached = "is reached"
 	}
+	return fmt.Sprintf("namespace %s is in stage %s, which %s", namespace, a.spec.Stages[stage].Name, reached)
 }

@@ -18,6 +18,10 @@ package rollout
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -27,6 +31,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -36,32 +42,25 @@ import (
 // MaxRevisions is the number of stored revisions that a status lists at most.
 const MaxRevisions = 10
 
-// Revision is a stored version of a policy. It is named by the generation in which the version first was in the spec. The zero
-// value stands for none.
+// Revision is a stored version of a policy. The zero value stands for none.
 type Revision struct {
-	Number int64
-	// Version is the version's digest.
-	Version string
+	Number  int64  // The generation in which the version first was in the spec.
+	Version string // The version's digest.
 }
 
 // InForce is what a replica has in force of a policy with a rollout.
 type InForce struct {
-	// Digest identifies the version that decides in the stages that are reached, or its rollout.
-	Digest string
-	// Reached is the number of these stages. Complete reports whether the version decides everywhere.
-	Reached  int
-	Complete bool
-	// Revision is the revision in spec.rollout.revision; 0 if there is none.
-	Revision int64
+	Digest   string // The version that decides in the stages that are reached, or its rollout.
+	Reached  int    // The number of these stages.
+	Complete bool   // Whether the version decides everywhere.
+	Revision int64  // The revision in spec.rollout.revision; 0 for none.
 }
 
 // Counts are numbers of existing objects in the namespaces of one stage.
 type Counts struct {
-	Matched int
-	// Namespaces is the number of the namespaces that have matched objects.
-	Namespaces int
-	// Moved are the objects that are as their version decides.
-	Moved int
+	Matched    int
+	Namespaces int // The namespaces that have matched objects.
+	Moved      int // The objects that are as their version decides.
 	// Failed are the objects that can't be decided or that could not be moved, and Denied the others that their version denies, by
 	// namespace. Pending are the others that have to be moved.
 	Failed, Denied map[string]int
@@ -102,24 +101,20 @@ func sum(objects map[string]int) (out int) {
 const maxDeniedIn = 32
 
 // first returns the namespaces with most objects, sorted by name.
-func first(objects map[string]int) []placementv1.NamespaceObjects {
-	var out []placementv1.NamespaceObjects
-	for namespace, n := range objects {
-		out = append(out, placementv1.NamespaceObjects{Namespace: namespace, Objects: int32(n)})
+func first(objects map[string]int) (out []placementv1.NamespaceObjects) {
+	names := slices.SortedFunc(maps.Keys(objects), func(a, b string) int { return cmp.Or(cmp.Compare(objects[b], objects[a]), cmp.Compare(a, b)) })
+	names = names[:min(len(names), maxDeniedIn)]
+	slices.Sort(names)
+	for _, name := range names {
+		out = append(out, placementv1.NamespaceObjects{Namespace: name, Objects: int32(objects[name])})
 	}
-	slices.SortFunc(out, func(a, b placementv1.NamespaceObjects) int {
-		return cmp.Or(cmp.Compare(b.Objects, a.Objects), cmp.Compare(a.Namespace, b.Namespace))
-	})
-	out = out[:min(len(out), maxDeniedIn)]
-	slices.SortFunc(out, func(a, b placementv1.NamespaceObjects) int { return cmp.Compare(a.Namespace, b.Namespace) })
 	return out
 }
 
 // Facts is what Next needs to know of a policy.
 type Facts struct {
-	Now time.Time
-	// Spec is the newest spec.rollout.
-	Spec *placementv1.PolicyRollout
+	Now  time.Time
+	Spec *placementv1.PolicyRollout // The newest spec.rollout.
 	// Candidate identifies the rollout of the version in the newest spec, as Digest returns it. It is empty while that version can't decide.
 	Candidate string
 	// InForce is what this process, the leader, has in force. It is nil while the newest spec is not loaded.
@@ -130,13 +125,10 @@ type Facts struct {
 	Fallback Revision
 	// Busy reports whether the counts may be about to change: existing objects wait for their decision, or rollouts of patched
 	// objects are not complete.
-	Busy bool
-	// Paused says why remediation of the policy is paused; empty if it is not.
-	Paused string
-	// Approved is the value of the annotation that approves a stage.
-	Approved string
-	// Counts are the numbers for each stage of Spec. They are needed unless Settled.
-	Counts []Counts
+	Busy     bool
+	Paused   string   // Why remediation of the policy is paused; empty if it is not.
+	Approved string   // The value of the annotation that approves a stage.
+	Counts   []Counts // The numbers for each stage of Spec. They are needed unless Settled.
 	// Rest describes what the version matches and no stage has, as DescribeRest returns it; "" for nothing. It follows the last stage.
 	Rest string
 }
@@ -231,14 +223,14 @@ func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 		return out
 	}
 	out.State = placementv1.RolloutProgressing
-	for _, stage := range f.Spec.Stages {
-		out.Stages = append(out.Stages, placementv1.RolloutStageStatus{Name: stage.Name})
-	}
-	if s != nil && !everywhere(s) && stagesOf(s.Digest) == stagesOf(f.Candidate) && len(s.Stages) == len(out.Stages) {
-		// Objects of these stages are still decided by the version that is superseded.
-		for i := range out.Stages {
-			out.Stages[i].DeniedBefore, out.Stages[i].DeniedBeforeIn = s.Stages[i].DeniedBefore, s.Stages[i].DeniedBeforeIn
+	// Objects of the same stages are still decided by the version that is superseded.
+	same := s != nil && !everywhere(s) && stagesOf(s.Digest) == stagesOf(f.Candidate) && len(s.Stages) == len(f.Spec.Stages)
+	for i, stage := range f.Spec.Stages {
+		next := placementv1.RolloutStageStatus{Name: stage.Name}
+		if same {
+			next.DeniedBefore, next.DeniedBeforeIn = s.Stages[i].DeniedBefore, s.Stages[i].DeniedBeforeIn
 		}
+		out.Stages = append(out.Stages, next)
 	}
 	return out
 }
@@ -272,15 +264,12 @@ func (f *Facts) find(like Revision) (Revision, bool) {
 
 // lost declares that a rollout can't begin, because the version that has to decide in its other stages is not stored any more.
 func lost(s *placementv1.RolloutStatus) {
-	number := s.PreviousRevision
-	if everywhere(s) {
-		number = s.Revision
-	} else {
+	if !everywhere(s) {
 		s.State = placementv1.RolloutPaused
 	}
 	s.Message = fmt.Sprintf("the version in the spec can't be rolled out, because revision %d, which decides in stages that are not "+
 		"reached, is not stored any more: set spec.rollout.revision to one of status.rollout.revisions, or remove spec.rollout to put the "+
-		"version in the spec in force everywhere at once", number)
+		"version in the spec in force everywhere at once", PositionOf(s).Everywhere())
 }
 
 // advance updates a rollout that is not complete. It returns when it has to be called again.
@@ -310,8 +299,13 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	}
 	next := f.step(reached)
 	if next.approval && !f.approved(s, next.name) {
+		mistaken := ""
+		// The identity of an earlier wait stays in the annotation after the approval.
+		if f.Approved != "" && !IsApproval(f.Approved) {
+			mistaken = fmt.Sprintf(" (its value %.64q approves nothing)", f.Approved)
+		}
 		s.State = placementv1.RolloutWaitingForApproval
-		s.Message = fmt.Sprintf("%s: set the annotation %s to %s%s%s", next.waits, placementv1.ApproveStageAnnotation, s.ApprovalID, f.mistaken(), f.after(reached))
+		s.Message = fmt.Sprintf("%s: set the annotation %s to %s%s%s", next.waits, placementv1.ApproveStageAnnotation, s.ApprovalID, mistaken, f.after(reached))
 		return time.Time{}
 	}
 	if reached == len(s.Stages) {
@@ -334,15 +328,6 @@ var approvalID = regexp.MustCompile(`^[0-9]+-[-_a-z0-9]+-[a-z0-9]+$`)
 
 // IsApproval reports whether a value of the annotation approve-stage can be the identity of a wait.
 func IsApproval(value string) bool { return approvalID.MatchString(value) }
-
-// mistaken says that the annotation has a value that is the identity of no wait, and so approves nothing. It says nothing of the identity
-// of an earlier wait, which stays in the annotation after the approval.
-func (f *Facts) mistaken() string {
-	if f.Approved == "" || IsApproval(f.Approved) {
-		return ""
-	}
-	return fmt.Sprintf(" (its value %.64q approves nothing)", f.Approved)
-}
 
 // DescribeRest returns a description of what no stage has, for the beginning of a sentence: a number of namespaces, of which one is named,
 // and cluster-scoped objects. It returns "" for nothing.
@@ -388,14 +373,13 @@ func (f *Facts) approved(s *placementv1.RolloutStatus, name string) bool {
 
 // after returns what follows the next step, for appending to a message; "" for nothing.
 func (f *Facts) after(reached int) string {
-	switch next := f.step(reached + 1); {
-	case next.name == "":
+	next, how := f.step(reached+1), "without an approval"
+	if next.name == "" {
 		return ""
-	case next.approval:
-		return fmt.Sprintf("; after it, %s after another approval", next.follows)
-	default:
-		return fmt.Sprintf("; after it, %s without an approval", next.follows)
+	} else if next.approval {
+		how = "after another approval"
 	}
+	return fmt.Sprintf("; after it, %s %s", next.follows, how)
 }
 
 // holds returns why a rollout can't go on before the soak of its present stage; an empty state if it can.
@@ -436,14 +420,122 @@ func complete(s *placementv1.RolloutStatus) {
 
 // summarize sets the summary for display.
 func (f *Facts) summarize(s *placementv1.RolloutStatus) {
-	switch reached := int(ptr.Deref(s.Reached, 0)); {
+	reached := int(ptr.Deref(s.Reached, 0))
+	s.Stage = fmt.Sprintf("%d/%d", reached, len(s.Stages))
+	switch {
 	case s.State == placementv1.RolloutComplete:
-		s.Stage = "Complete"
+		s.Stage = string(s.State)
 	case s.State == placementv1.RolloutRolledBack:
 		s.Stage = fmt.Sprintf("Revision %d", s.Revision)
-	case reached == 0:
-		s.Stage = fmt.Sprintf("0/%d", len(s.Stages))
-	default:
-		s.Stage = fmt.Sprintf("%s %d/%d", s.Stages[reached-1].Name, reached, len(s.Stages))
+	case reached > 0:
+		s.Stage = s.Stages[reached-1].Name + " " + s.Stage
 	}
+}
+
+// Stages are the compiled stages of a policy's rollout. They are immutable and safe for concurrent use.
+type Stages struct {
+	policy string
+	list   []stage
+}
+
+// stage selects namespaces, of which percent are in the stage.
+type stage struct {
+	namespaces labels.Selector
+	percent    int32
+}
+
+// NewStages compiles the stages of a policy. Errors have the field's path below path. The result is never nil. A stage with an
+// invalid selector selects no namespace.
+func NewStages(policy string, stages []placementv1.RolloutStage, path *field.Path) (*Stages, field.ErrorList) {
+	out, errs := &Stages{policy: policy, list: make([]stage, len(stages))}, field.ErrorList(nil)
+	for i, s := range stages {
+		// A nil selector selects nothing.
+		selector, err := metav1.LabelSelectorAsSelector(s.NamespaceSelector)
+		if err != nil {
+			errs = append(errs, field.Invalid(path.Index(i).Child("namespaceSelector"), s.NamespaceSelector, err.Error()))
+			selector = labels.Nothing()
+		}
+		out.list[i] = stage{selector, s.Percent}
+	}
+	return out, errs
+}
+
+// Len returns the number of stages.
+func (s *Stages) Len() int { return len(s.list) }
+
+// Of returns the index of the stage that a namespace belongs to, the first one that selects it. It returns Len for a namespace
+// that no stage selects, and for objects without a namespace, whose name is empty.
+func (s *Stages) Of(namespace string, l map[string]string) int {
+	for i := range s.list {
+		if s.Selects(i, namespace, l) {
+			return i
+		}
+	}
+	return s.Len()
+}
+
+// Selects reports whether a stage selects a namespace, even if the namespace belongs to an earlier stage.
+func (s *Stages) Selects(stage int, namespace string, l map[string]string) bool {
+	at := s.list[stage]
+	return namespace != "" && (at.percent > 0 && share(s.policy, namespace) < at.percent || at.namespaces.Matches(labels.Set(l)))
+}
+
+// SelectsAll reports whether a stage selects all namespaces.
+func SelectsAll(s placementv1.RolloutStage) bool {
+	return s.Percent >= 100 || s.NamespaceSelector != nil && len(s.NamespaceSelector.MatchLabels)+len(s.NamespaceSelector.MatchExpressions) == 0
+}
+
+// share returns a number from 0 to 99 that depends only on the names of the policy and the namespace. The name of the policy
+// makes different policies begin with different namespaces.
+func share(policy, namespace string) int32 {
+	sum := sha256.Sum256([]byte(policy + "/" + namespace))
+	return int32(binary.BigEndian.Uint64(sum[:8]) % 100)
+}
+
+// VersionDigest identifies the version in a spec: all of the spec but rollout and remediation.
+func VersionDigest(spec placementv1.PlacementPolicySpec) string {
+	spec = spec.WithDefaults()
+	spec.Remediation, spec.Rollout = placementv1.Remediation{}, nil
+	return digest(spec)
+}
+
+// Effective returns the spec by which a version decides, with defaults: version, with those parts of the newest spec that are not
+// versioned and apply at once.
+func Effective(version, newest placementv1.PlacementPolicySpec) placementv1.PlacementPolicySpec {
+	version, newest = version.WithDefaults(), newest.WithDefaults()
+	version.Remediation, version.Rollout = newest.Remediation, newest.Rollout
+	return version
+}
+
+// Digest identifies the rollout of the version in a spec: the version, and the namespaces of each stage.
+func Digest(spec placementv1.PlacementPolicySpec) string {
+	var namespaces []placementv1.RolloutStage
+	if spec.Rollout != nil {
+		for _, s := range spec.Rollout.Stages {
+			namespaces = append(namespaces, placementv1.RolloutStage{Name: s.Name, NamespaceSelector: s.NamespaceSelector, Percent: s.Percent})
+		}
+	}
+	return VersionDigest(spec) + "-" + digest(namespaces)
+}
+
+func digest(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		// Data is the only part that a client formats. The API server refuses data that are not JSON.
+		text = []byte(err.Error())
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// stagesOf returns the stages in a digest of a rollout.
+func stagesOf(digest string) string {
+	_, stages, _ := strings.Cut(digest, "-")
+	return stages
+}
+
+// versionOf returns the version in a digest of a rollout.
+func versionOf(digest string) string {
+	version, _, _ := strings.Cut(digest, "-")
+	return version
 }
