@@ -168,7 +168,7 @@ func newReplica(t testing.TB, s *store, m *metrics.Metrics) *replica {
 	t.Helper()
 	r := &replica{cache: &cache{store: s, policy: len(s.policies) - 1, revision: len(s.revisions) - 1}, registry: placement.NewRegistry()}
 	r.loader = New(Deps{Policies: r.cache, Revisions: r.cache, Namespace: "berth-system", Registry: r.registry, Catalog: &cluster{}, Metrics: m, Engine: noEngine{}})
-	r.revisions = policyrevision.New(r.cache, stateCluster{cache: r.cache}, r.registry, policyrevision.Options{Namespace: "berth-system"})
+	r.revisions = &policyrevision.Controller{Policies: r.cache, State: stateCluster{cache: r.cache}, Registry: r.registry, Namespace: "berth-system"}
 	return r
 }
 

@@ -15,9 +15,8 @@ limitations under the License.
 */
 
 // Package policyrevision provides the controller that stores versions of policies as ControllerRevisions in Berth's own namespace, which
-// may be in another cluster than the policies. It runs on the leader, and stores what rollout.ChoiceFacts.Stores says: the last version of
-// each policy that was in force everywhere, and, of a policy that comes into force in stages, its versions under their numbers. The policy
-// controller on every replica reads the revisions.
+// may be in another cluster than the policies. It runs on the leader, and stores what rollout.ChoiceFacts.Stores says. The policy controller
+// on every replica reads the revisions.
 package policyrevision
 
 import (
@@ -51,30 +50,24 @@ import (
 	"github.com/berth-dev/berth/internal/rollout"
 )
 
-// Options configure the controller.
-type Options struct {
-	// Namespace is the namespace of the revisions.
-	Namespace string
-	// Owned sets an owner reference from a revision to its policy, for garbage collection. Both must be in the same
-	// cluster: otherwise the garbage collector would not find the policy and would delete the revision.
-	Owned bool
-}
-
-// The annotations of a revision: the name and the UID of its policy, and the digest of the version. indexPolicy is the index of the cache
-// by the name of the policy.
+// The annotations of a revision: the name and the UID of its policy, and the digest of the version. The cache has an index of the names.
 const (
 	annotationPolicy  = "placement.berth.dev/policy"
 	annotationUID     = "placement.berth.dev/policy-uid"
 	annotationVersion = "placement.berth.dev/version"
-	indexPolicy       = "policy"
 )
 
-// Controller stores the revisions of policies. Create it with New.
+// Controller stores the revisions of policies.
 type Controller struct {
-	policies client.Reader
-	state    cluster.Cluster
-	registry *placement.Registry
-	options  Options
+	Policies client.Reader
+	Registry *placement.Registry
+	// State is the cluster of the revisions, and Namespace their namespace.
+	State     cluster.Cluster
+	Namespace string
+	// Owned sets an owner reference from a revision to its policy, for garbage collection. Both must be in the same
+	// cluster: otherwise the garbage collector would not find the policy and would delete the revision.
+	Owned bool
+
 	// changed has the policies whose numbered revisions may have changed.
 	changed notify.Topic[string]
 }
@@ -88,7 +81,7 @@ func (c *Controller) Numbered(ctx context.Context, obj *placementv1.PlacementPol
 	stored, err := c.stored(ctx, obj.Name)
 	for _, r := range stored {
 		switch revision := (rollout.Revision{Number: r.Revision, Version: r.Annotations[annotationVersion]}); {
-		case !isOf(&r, obj):
+		case r.Annotations[annotationUID] != string(obj.UID):
 		case r.Name == policy.RevisionName(obj.Name):
 			last = revision
 		default:
@@ -98,40 +91,30 @@ func (c *Controller) Numbered(ctx context.Context, obj *placementv1.PlacementPol
 	return numbered, last, err
 }
 
-// stored returns the revisions of all policies that had a name, the newest first.
+// stored returns the revisions of all policies that had a name, whatever their UID, the newest first.
 func (c *Controller) stored(ctx context.Context, policyName string) ([]appsv1.ControllerRevision, error) {
 	list := &appsv1.ControllerRevisionList{}
-	err := c.state.GetClient().List(ctx, list, client.InNamespace(c.options.Namespace), client.MatchingFields{indexPolicy: policyName})
+	err := c.State.GetClient().List(ctx, list, client.InNamespace(c.Namespace), client.MatchingFields{annotationPolicy: policyName})
 	slices.SortFunc(list.Items, func(a, b appsv1.ControllerRevision) int { return cmp.Compare(b.Revision, a.Revision) })
 	return list.Items, err
 }
 
-// isOf reports whether a revision is that of a policy, and not of another one that had its name.
-func isOf(r *appsv1.ControllerRevision, obj *placementv1.PlacementPolicy) bool {
-	return r.Annotations[annotationUID] == string(obj.UID)
-}
-
-// New returns a controller that reads policies from policies and stores revisions in state.
-func New(policies client.Reader, state cluster.Cluster, registry *placement.Registry, o Options) *Controller {
-	return &Controller{policies: policies, state: state, registry: registry, options: o}
-}
-
 // SetupWithManager adds the controller to a manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	if err := c.state.GetFieldIndexer().IndexField(context.Background(), &appsv1.ControllerRevision{}, indexPolicy, policiesOf); err != nil {
+	if err := c.State.GetFieldIndexer().IndexField(context.Background(), &appsv1.ControllerRevision{}, annotationPolicy, policiesOf); err != nil {
 		return err
 	}
-	request := func(name string) reconcile.Request {
-		return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
-	}
-	enqueue := func(_ context.Context, revision client.Object) (out []reconcile.Request) {
-		for _, name := range policiesOf(revision) {
-			out = append(out, request(name))
+	requests := func(names ...string) (out []reconcile.Request) {
+		for _, name := range names {
+			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 		}
 		return out
 	}
+	enqueue := func(_ context.Context, revision client.Object) []reconcile.Request {
+		return requests(policiesOf(revision)...)
+	}
 	subscribe := func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		c.registry.Subscribe(func(change placement.PolicyChange) { queue.Add(request(change.Name)) })
+		c.Registry.Subscribe(func(change placement.PolicyChange) { queue.Add(requests(change.Name)[0]) })
 		return nil
 	}
 	return builder.ControllerManagedBy(mgr).
@@ -139,7 +122,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(subscribe)).
 		// The initial list enqueues the policies of all revisions, because policies may have been deleted while no leader ran.
-		WatchesRawSource(source.Kind[client.Object](c.state.GetCache(), &appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(enqueue))).
+		WatchesRawSource(source.Kind[client.Object](c.State.GetCache(), &appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(enqueue))).
 		Complete(c)
 }
 
@@ -159,12 +142,12 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	obj := &placementv1.PlacementPolicy{}
-	if err := c.policies.Get(ctx, req.NamespacedName, obj); apierrors.IsNotFound(err) {
+	if err := c.Policies.Get(ctx, req.NamespacedName, obj); apierrors.IsNotFound(err) {
 		return reconcile.Result{}, c.remove(ctx, stored...)
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
-	state := c.registry.Get(obj.Name)
+	state := c.Registry.Get(obj.Name)
 	if state == nil || state.Loaded != (placement.LoadedVersion{UID: obj.UID, Generation: obj.Generation}) {
 		// The registry sends an event when the version in the spec is loaded.
 		return reconcile.Result{}, nil
@@ -189,7 +172,7 @@ func (c *Controller) storeNumbered(ctx context.Context, obj *placementv1.Placeme
 	for _, r := range stored {
 		switch {
 		case r.Name == policy.RevisionName(obj.Name):
-		case isOf(&r, obj) && staged != nil && (len(numbered) < rollout.MaxRevisions || named(r.Revision)):
+		case r.Annotations[annotationUID] == string(obj.UID) && staged != nil && (len(numbered) < rollout.MaxRevisions || named(r.Revision)):
 			numbered = append(numbered, r)
 			digests.Insert(r.Annotations[annotationVersion])
 		default:
@@ -231,28 +214,26 @@ func (c *Controller) store(ctx context.Context, obj *placementv1.PlacementPolicy
 	}
 	revision := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.options.Namespace, Name: name,
+			Namespace: c.Namespace, Name: name,
 			Labels:      map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"},
 			Annotations: map[string]string{annotationPolicy: obj.Name, annotationUID: string(obj.UID), annotationVersion: rollout.VersionDigest(version.Spec)},
 		},
 		Revision: version.Generation,
 		Data:     runtime.RawExtension{Raw: text},
 	}
-	if c.options.Owned {
-		if err := controllerutil.SetOwnerReference(obj, revision, c.state.GetScheme()); err != nil {
+	if c.Owned {
+		if err := controllerutil.SetOwnerReference(obj, revision, c.State.GetScheme()); err != nil {
 			return err
 		}
 	}
 	// If the cache does not have a revision of the name yet, its event will enqueue the policy.
-	err = c.state.GetClient().Create(ctx, revision)
-	return client.IgnoreAlreadyExists(err)
+	return client.IgnoreAlreadyExists(c.State.GetClient().Create(ctx, revision))
 }
 
 // remove deletes revisions.
 func (c *Controller) remove(ctx context.Context, revisions ...appsv1.ControllerRevision) error {
 	for i := range revisions {
-		err := c.state.GetClient().Delete(ctx, &revisions[i], client.Preconditions{UID: &revisions[i].UID})
-		if client.IgnoreNotFound(err) != nil {
+		if err := c.State.GetClient().Delete(ctx, &revisions[i], client.Preconditions{UID: &revisions[i].UID}); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}

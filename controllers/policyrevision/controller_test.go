@@ -72,7 +72,7 @@ func newFixture(t *testing.T) *fixture {
 	changed := func(object client.Object) {
 		f.writes = append(f.writes, object.GetName())
 	}
-	revisions := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&appsv1.ControllerRevision{}, indexPolicy, policiesOf).WithInterceptorFuncs(interceptor.Funcs{
+	revisions := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&appsv1.ControllerRevision{}, annotationPolicy, policiesOf).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.CreateOption) error {
 			// The fake client sets no UIDs.
 			object.SetUID(types.UID(fmt.Sprint("revision-", len(f.writes))))
@@ -88,7 +88,7 @@ func newFixture(t *testing.T) *fixture {
 			return err
 		},
 	}).Build()
-	f.Controller = New(f.policies, state{client: revisions}, placement.NewRegistry(), Options{Namespace: namespace})
+	f.Controller = &Controller{Policies: f.policies, State: state{client: revisions}, Registry: placement.NewRegistry(), Namespace: namespace}
 	f.create("uid")
 	return f
 }
@@ -149,7 +149,7 @@ func (f *fixture) load() {
 func (f *fixture) set(s *placement.PolicyState) {
 	f.Helper()
 	s.Policy, s.Loaded = &placement.Policy{Name: name}, placement.LoadedVersion{UID: f.obj.UID, Generation: f.obj.Generation}
-	f.registry.Set(name, s)
+	f.Registry.Set(name, s)
 	f.reconcile()
 }
 
@@ -167,7 +167,7 @@ func (f *fixture) reconcile() {
 func (f *fixture) stored(want map[string]string) {
 	f.Helper()
 	list := &appsv1.ControllerRevisionList{}
-	if err := f.state.GetClient().List(f.Context(), list, client.InNamespace(namespace)); err != nil {
+	if err := f.State.GetClient().List(f.Context(), list, client.InNamespace(namespace)); err != nil {
 		f.Fatal(err)
 	}
 	got := map[string]string{}
@@ -213,7 +213,7 @@ func TestEachVersionIsStoredOnce(t *testing.T) {
 	f.stored(map[string]string{"last": "1 uid package a"})
 
 	// The version in force gets a number, once.
-	first := f.registry.Get(name).Last
+	first := f.Registry.Get(name).Last
 	f.change(f.stages)
 	f.set(&placement.PolicyState{Numbered: []*policy.Revision{first, {UID: f.obj.UID, Generation: 2, Spec: f.obj.Spec}}})
 	f.numbers(1)
@@ -259,7 +259,7 @@ func TestAnotherSpecIsNotStored(t *testing.T) {
 	f.change(f.stages)
 	for _, loaded := range []placement.LoadedVersion{{}, {UID: "uid", Generation: 1}, {UID: "another", Generation: 2}} {
 		revision := &policy.Revision{UID: loaded.UID, Generation: loaded.Generation}
-		f.registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name}, Loaded: loaded, Last: revision, Numbered: []*policy.Revision{revision}})
+		f.Registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name}, Loaded: loaded, Last: revision, Numbered: []*policy.Revision{revision}})
 		f.reconcile()
 		f.stored(map[string]string{})
 	}
@@ -299,7 +299,7 @@ func TestRemovedWithThePolicy(t *testing.T) {
 	if err := f.policies.Delete(t.Context(), f.obj); err != nil {
 		t.Fatal(err)
 	}
-	f.registry.Remove(name)
+	f.Registry.Remove(name)
 
 	// A policy of the same name does not use them, and replaces them.
 	f.create("another")

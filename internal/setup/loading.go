@@ -66,9 +66,10 @@ func newLoading(ctx context.Context, base *base, evaluation *evaluation) (*loadi
 	return &loading{
 		replication: replication,
 		policies:    policies,
-		revisions: policyrevision.New(base.mgr.GetClient(), base.stateCluster(), evaluation.registry, policyrevision.Options{
-			Namespace: base.options.Namespace, Owned: base.state.host == nil,
-		}),
+		revisions: &policyrevision.Controller{
+			Policies: base.mgr.GetClient(), Registry: evaluation.registry,
+			State: base.stateCluster(), Namespace: base.options.Namespace, Owned: base.state.host == nil,
+		},
 		pusher: enginepusher.New(enginepusher.Deps{
 			Watches: base.hub, Registry: evaluation.registry, Clients: evaluation.clients, Inventories: base.settings.inventories,
 			ContentChanged: evaluation.engines.remote.PushedDataChanged, Observer: base.metrics.Remote, Loaded: policies.Loaded,
