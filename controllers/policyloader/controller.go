@@ -20,8 +20,11 @@ limitations under the License.
 package policyloader
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"reflect"
 	"runtime"
 	"slices"
@@ -29,12 +32,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,9 +54,11 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/compilation"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/rollout"
 )
 
@@ -75,8 +84,7 @@ const (
 	missingInterval = 2 * time.Second
 	// maxWait is how long a new version waits at most for the data that it reads. The earlier version decides meanwhile.
 	maxWait = 30 * time.Second
-	// dataInterval is the interval at which the controller checks whether the data of a version that waits are complete. It becomes
-	// longer with the wait.
+	// dataInterval is how often the controller checks at first whether the data of a version that waits are complete.
 	dataInterval = 50 * time.Millisecond
 	// defaultMaxStaleness is how long data may be unconfirmed if a policy does not set spec.maxStaleness. The API server
 	// confirms a watch without events about once a minute.
@@ -150,14 +158,13 @@ var positionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool
 	return before.UID != after.UID || rollout.PositionOf(before.Status.Rollout) != rollout.PositionOf(after.Status.Rollout)
 }}
 
-// Workers returns how many policies are loaded at once. Compilation keeps a processor busy, and a policy that waits for
-// the API server must not block all others.
+// Workers returns how many policies are loaded at once. One that waits for the API server must not block all others.
 func Workers() int { return max(2, runtime.GOMAXPROCS(0)) }
 
 // +kubebuilder:rbac:groups=placement.berth.dev,resources=placementpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 
-// Reconcile loads one policy. It takes a request instead of the object because it also removes deleted policies from the registry.
+// Reconcile loads one policy, or removes a deleted one from the registry.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	obj := &placementv1.PlacementPolicy{}
 	if err := c.Policies.Get(ctx, req.NamespacedName, obj); apierrors.IsNotFound(err) {
@@ -186,12 +193,10 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // again returns after which time a policy has to be loaded again although no object changes that Berth watches; 0 for never.
 func (l *loading) again(s *placement.PolicyState) time.Duration {
-	lacksTypes := func(b *policy.Binding) bool { return len(b.Missing) > 0 }
 	_, notServed := errors.AsType[*policy.NotServedError](s.Err)
 	switch {
 	case l.waits():
-		waited := maxWait - l.until.Sub(l.facts.Now)
-		return max(dataInterval, waited/10)
+		return max(dataInterval, (maxWait-l.until.Sub(l.facts.Now))/10)
 	case notServed, policy.IsAmbiguous(s.Err), policy.IsUnfinished(s.Err), errors.Is(s.Err, rollout.ErrNotStored), slices.ContainsFunc(s.InForce(), lacksTypes):
 		// A missing type may be served, the leader may record what the policy's types are bound to, a compilation may end, or the cache
 		// may get a stored revision.
@@ -202,23 +207,443 @@ func (l *loading) again(s *placement.PolicyState) time.Duration {
 
 // entryOf returns what this replica keeps of a policy.
 func (c *Controller) entryOf(name string) (out entry) {
-	if kept, known := c.entries.Load(name); known {
-		out = kept.(entry)
-	}
+	kept, _ := c.entries.Load(name)
+	out, _ = kept.(entry)
 	return out
 }
 
 // Loaded reports whether every policy that existed when this replica started has been processed.
 func (c *Controller) Loaded(ctx context.Context) bool {
-	if c.loaded.Load() {
-		return true
-	}
-	list := &placementv1.PlacementPolicyList{}
-	if err := c.Policies.List(ctx, list); err != nil {
-		return false
-	}
-	if !slices.ContainsFunc(list.Items, func(p placementv1.PlacementPolicy) bool { return c.entryOf(p.Name).uid == "" }) {
+	list, unknown := &placementv1.PlacementPolicyList{}, func(p placementv1.PlacementPolicy) bool { return c.entryOf(p.Name).uid == "" }
+	if !c.loaded.Load() && c.Policies.List(ctx, list) == nil && !slices.ContainsFunc(list.Items, unknown) {
 		c.loaded.Store(true)
 	}
 	return c.loaded.Load()
+}
+
+// version is a compiled version of a policy. Its spec has the default values.
+type version struct {
+	policy.Revision
+	module  *policy.Module
+	matcher *match.Matcher
+	// binding and evaluator are nil before the version is prepared to decide.
+	binding   *policy.Binding
+	evaluator placement.Evaluator
+	// stored reports whether the version was read as a numbered revision.
+	stored bool
+	// lost is set if the version stands for one that can't be loaded, and says why. Then it always fails, and has no binding.
+	lost error
+}
+
+// entry is what a replica keeps of a policy. The zero value stands for a policy that was never loaded. Only the reconcile of the policy
+// writes it, and reconciles of one policy never overlap.
+type entry struct {
+	uid types.UID
+	// used are the versions that decide, and earlier is the one to which the policy can go back: the last one in force everywhere, of which
+	// all types were served if there was such a one. known are these and those of the last load.
+	used, known []*version
+	earlier     *version
+	// until is when the version that waits for its data comes into force at the latest; zero if none waits.
+	until time.Time
+}
+
+func (e entry) waits() bool { return !e.until.IsZero() }
+
+// loading is one load of a policy.
+type loading struct {
+	*Controller
+	entry
+
+	obj *placementv1.PlacementPolicy
+	// current is the registry's state of the policy; nil for none. stages are those of the spec; nil for a policy without spec.rollout.
+	current *placement.PolicyState
+	stages  *rollout.Stages
+	facts   rollout.ChoiceFacts
+	// versions are those that are loaded.
+	versions map[rollout.Ref]*version
+}
+
+func (c *Controller) newLoading(obj *placementv1.PlacementPolicy) *loading {
+	l := &loading{Controller: c, entry: c.entryOf(obj.Name), obj: obj, versions: map[rollout.Ref]*version{}}
+	if l.uid != obj.UID {
+		// A policy that was deleted and created again under the same name has no earlier versions.
+		l.entry = entry{uid: obj.UID}
+	}
+	l.facts = rollout.ChoiceFacts{Versions: map[rollout.Ref]rollout.VersionFacts{}, Now: c.clock.Now()}
+	if r := obj.Spec.Rollout; r != nil {
+		l.stages, _ = rollout.NewStages(obj.Name, r.Stages, field.NewPath("spec", "rollout", "stages"))
+		l.facts.Staged, l.facts.Digest, l.facts.Revision, l.facts.Position = true, rollout.Digest(obj.Spec), r.Revision, rollout.PositionOf(obj.Status.Rollout)
+	}
+	if s := c.Registry.Get(obj.Name); s != nil && s.Loaded.UID == obj.UID {
+		l.current = s
+		lost := slices.ContainsFunc(l.used, func(v *version) bool { return v.lost != nil })
+		kept := rollout.KeptFacts{Exists: !s.Broken, InForce: rollout.InForce{Complete: true}, Lost: lost}
+		switch {
+		case s.Staged != nil:
+			kept.InForce = s.Staged.InForce
+			kept.Exists = kept.Exists && kept.InForce != (rollout.InForce{})
+		case l.stages != nil && !s.Broken:
+			kept.InForce.Digest = rollout.VersionDigest(l.used[0].Spec)
+		}
+		l.facts.Kept = kept
+	}
+	return l
+}
+
+// run returns the state that is to be in force. An error means that the caller must retry.
+func (l *loading) run(ctx context.Context) (*placement.PolicyState, error) {
+	choice := rollout.Choose(l.facts)
+	for ; choice.Load != rollout.None; choice = rollout.Choose(l.facts) {
+		if err := l.find(ctx, choice.Load); err != nil {
+			return nil, err
+		}
+	}
+	versions := l.deciding(choice)
+	state := l.stateOf(choice, versions)
+	if held := l.await(choice, state); held != nil {
+		state = held
+	} else {
+		l.use(choice, versions)
+		l.setStored(choice, state)
+	}
+	l.known = nil
+	for _, v := range slices.Concat(l.used, []*version{l.earlier}, slices.Collect(maps.Values(l.versions))) {
+		if v != nil && !slices.Contains(l.known, v) {
+			l.known = append(l.known, v)
+		}
+	}
+	return state, nil
+}
+
+// find finds out what Choose has to know of a version. It returns an error that says nothing about the version.
+func (l *loading) find(ctx context.Context, ref rollout.Ref) error {
+	v, err := l.version(ctx, ref)
+	if err == nil {
+		err = l.prepare(ctx, v)
+	}
+	_, refused := errors.AsType[*policy.CompileError](err)
+	_, invalid := errors.AsType[utilerrors.Aggregate](err)
+	facts := rollout.VersionFacts{Err: err}
+	switch {
+	case err == nil:
+		l.versions[ref] = v
+		facts.Number, facts.Version, facts.Incomplete = v.Generation, rollout.VersionDigest(v.Spec), len(v.binding.Missing) > 0
+	case !refused && !invalid && !errors.Is(err, rollout.ErrNotStored):
+		return err
+	}
+	if ref == rollout.Newest && facts.Incomplete {
+		facts.Err = &policy.NotServedError{Missing: v.binding.Missing}
+	}
+	l.facts.Versions[ref] = facts
+	return nil
+}
+
+// version returns a version, compiled.
+func (l *loading) version(ctx context.Context, ref rollout.Ref) (*version, error) {
+	switch ref {
+	case rollout.Newest:
+		return l.newest(ctx)
+	case rollout.Earlier:
+		if l.earlier == nil || l.earlier.Generation == l.obj.Generation {
+			return nil, rollout.ErrNotStored
+		}
+		return l.earlier, nil
+	case rollout.LastInForce:
+		last, err := l.read(ctx, policy.RevisionName(l.obj.Name))
+		if err != nil || last.Generation == l.obj.Generation {
+			return nil, cmp.Or(err, rollout.ErrNotStored)
+		}
+		v, err := l.compile(ctx, last)
+		if err != nil {
+			err = fmt.Errorf("the version that was in force last: %w", err)
+		}
+		return v, err
+	default:
+		return l.numbered(ctx, int64(ref))
+	}
+}
+
+// newest returns the version in the spec. The types of a source that was bound before, in this replica or in another one, stay bound to
+// their groups.
+func (l *loading) newest(ctx context.Context) (*version, error) {
+	for _, v := range l.known {
+		if v.Generation == l.obj.Generation && !v.stored && v.lost == nil {
+			return v, nil
+		}
+	}
+	v, err := l.compile(ctx, policy.Revision{UID: l.obj.UID, Generation: l.obj.Generation, Spec: l.obj.Spec})
+	if err != nil || !v.module.ReadsByPluralOnly() {
+		return v, err
+	}
+	last, err := l.read(ctx, policy.RevisionName(l.obj.Name))
+	if err != nil && !errors.Is(err, rollout.ErrNotStored) {
+		return nil, err
+	}
+	for _, earlier := range slices.Concat([]*version{{Revision: last}}, l.known) {
+		if earlier.Bindings != nil && policy.SameRegoAndReplicate(earlier.Spec, v.Spec) {
+			v.Bindings = earlier.Bindings
+		}
+	}
+	return v, nil
+}
+
+// numbered returns a stored revision.
+func (l *loading) numbered(ctx context.Context, number int64) (*version, error) {
+	for _, v := range l.known {
+		if v.stored && v.Generation == number {
+			return v, nil
+		}
+	}
+	revision, err := l.read(ctx, policy.NumberedRevisionName(l.obj.Name, number))
+	var v *version
+	if err == nil {
+		v, err = l.compile(ctx, revision)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("revision %d: %w", number, err)
+	}
+	v.stored = true
+	return v, nil
+}
+
+// compile compiles a version.
+func (l *loading) compile(ctx context.Context, source policy.Revision) (*version, error) {
+	out := &version{Revision: source}
+	out.Spec = source.Spec.WithDefaults()
+	var err error
+	if out.module, err = l.Compiler.Compile(ctx, l.obj.Name, out.Spec); errors.Is(err, compilation.ErrBusy) {
+		err = policy.Unfinished(l.obj.Name, out.Spec, err.Error()+"; Berth tries again")
+	}
+	if err != nil {
+		return nil, err
+	}
+	var errs field.ErrorList
+	if out.matcher, errs = match.New(out.Spec.Match, field.NewPath("spec", "match")); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return out, nil
+}
+
+// read returns the version of a policy in a stored object. It ignores one that can't be decoded, or that belongs to another policy.
+func (l *loading) read(ctx context.Context, name string) (policy.Revision, error) {
+	object := &appsv1.ControllerRevision{}
+	err := l.Revisions.Get(ctx, types.NamespacedName{Namespace: l.Namespace, Name: name}, object)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return policy.Revision{}, err
+	}
+	revision, invalid := policy.DecodeRevision(object.Data.Raw)
+	if err != nil || invalid != nil || revision.UID != l.obj.UID {
+		return policy.Revision{}, rollout.ErrNotStored
+	}
+	return revision, nil
+}
+
+// prepare binds a version to the types that the API server serves, and prepares its evaluator, unless the version is prepared already.
+func (l *loading) prepare(ctx context.Context, v *version) error {
+	if err := l.Engine.Check(v.module); err != nil {
+		return err
+	}
+	binding, err := policy.BindToCurrent(ctx, l.obj.Name, v.module, v.Spec.Replicate, l.Catalog, v.Bindings)
+	if err != nil {
+		return err
+	}
+	if v.module.Nodes {
+		binding.PredicateReads = predicates.Reads()
+	}
+	binding.MaxStaleness = ptr.Deref(v.Spec.MaxStaleness, metav1.Duration{Duration: defaultMaxStaleness}).Duration
+	if reflect.DeepEqual(v.binding, binding) {
+		return nil
+	}
+	evaluator, err := l.Engine.Prepare(ctx, l.obj.Name, v.module, binding)
+	if err != nil {
+		return err
+	}
+	if to, ok := evaluator.(placement.Successor); ok {
+		// It takes over what these versions have decided, as far as that still holds.
+		for _, earlier := range l.known {
+			to.TakeOver(ctx, earlier.evaluator)
+		}
+	}
+	v.binding, v.evaluator, v.Bindings = binding, evaluator, binding.Bindings
+	return nil
+}
+
+// deciding returns the versions of a choice that decide. Where no version decides, the newest one is in force in no stage.
+func (l *loading) deciding(c rollout.Choice) []*version {
+	switch target := l.versions[c.Target]; {
+	case c.Target == rollout.Kept:
+		return l.used
+	case c.Target == rollout.None:
+		return []*version{l.versions[rollout.Newest]}
+	case c.Target == rollout.Lost:
+		// Without the invalid parts of its match, the policy matches, and denies, more objects.
+		spec := l.obj.Spec.WithDefaults()
+		matcher, _ := match.New(spec.Match, field.NewPath("spec", "match"))
+		lost := version{Revision: policy.Revision{Generation: l.obj.Generation, Spec: spec}, matcher: matcher}
+		return []*version{l.lost(lost, fmt.Errorf("the policy does not compile: %w", c.Err))}
+	case c.Before == rollout.Lost:
+		before := *target
+		before.Generation, before.stored, before.binding = l.facts.Position.Previous, false, nil
+		return []*version{target, l.lost(before, c.Err)}
+	case c.Before != rollout.None:
+		return []*version{target, l.versions[c.Before]}
+	default:
+		return []*version{target}
+	}
+}
+
+// lost returns a version that always fails because of an error. Its evaluator stays the same for as long as the error does.
+func (l *loading) lost(v version, err error) *version {
+	v.lost, v.evaluator = err, placement.NewFailing(err)
+	for _, before := range l.used {
+		if before.lost != nil && before.lost.Error() == err.Error() {
+			v.evaluator = before.evaluator
+		}
+	}
+	return &v
+}
+
+// stateOf returns the state of a policy in which the versions of a choice decide.
+func (l *loading) stateOf(c rollout.Choice, versions []*version) *placement.PolicyState {
+	target, reached := versions[0], l.reached(c)
+	var out placement.PolicyState
+	var staged placement.StagedVersions
+	if c.Target == rollout.Kept {
+		if out = *l.current; out.Staged != nil {
+			staged = *out.Staged
+		}
+	} else {
+		out.Policy, out.Binding, out.Broken = l.policyOf(versions, 0, c, reached), target.binding, target.lost != nil
+		if m := target.module; m != nil {
+			out.Warnings = slices.Concat(m.Warnings, target.binding.AmbiguousNames(l.Catalog))
+			out.DecidesNothing, out.ModuleDigest = m.DecidesNothing(), m.RulesDigest()
+		}
+		if len(versions) > 1 {
+			staged.Before = l.policyOf(versions, 1, c, func(namespace string, labels map[string]string) bool { return !reached(namespace, labels) })
+			staged.BeforeBinding = versions[1].binding
+		}
+	}
+	out.Err, out.Generation, out.Next = c.Err, l.obj.Generation, nil
+	out.Loaded = placement.LoadedVersion{UID: l.obj.UID, Generation: l.obj.Generation}
+	if l.stages != nil {
+		staged.InForce, staged.Stages, staged.Candidate = c.InForce, l.stages, ""
+		if newest := l.versions[rollout.Newest]; l.facts.Versions[rollout.Newest].Err == nil {
+			staged.Candidate = l.facts.Digest
+			if newest != target {
+				out.Next = []*policy.Binding{newest.binding}
+			}
+		}
+		out.Staged = &staged
+	}
+	return &out
+}
+
+// reached returns a function that reports whether a namespace is in a stage that a choice has reached; nil if all are.
+func (l *loading) reached(c rollout.Choice) func(namespace string, labels map[string]string) bool {
+	if c.InForce.Complete {
+		return nil
+	}
+	// The function stays as long as the policy is in force, so it must not refer to the load, which has what was in force before.
+	stages, reached := l.stages, c.InForce.Reached
+	return func(namespace string, labels map[string]string) bool { return stages.Of(namespace, labels) < reached }
+}
+
+// policyOf returns one of the deciding versions as the decider needs it, in the namespaces for which within returns true, or in all if it
+// is nil. A version of a policy with spec.rollout has those parts of the newest spec that apply at once. If the version has decided the
+// same objects until now, the policy is the same, so that nothing is decided again.
+func (l *loading) policyOf(versions []*version, i int, c rollout.Choice, within func(string, map[string]string) bool) *placement.Policy {
+	v := versions[i]
+	generation, spec := v.Generation, v.Spec
+	if l.stages != nil {
+		generation, spec = l.obj.Generation, rollout.Effective(v.Spec, l.obj.Spec)
+	}
+	s := l.current
+	if s != nil && (s.Staged == nil) == (l.stages == nil) && (l.stages == nil || s.Loaded.Generation == generation && s.Staged.InForce == c.InForce) {
+		if before := s.Versions(); i < len(before) && before[i].Generation == generation && before[i].Evaluator == v.evaluator {
+			return before[i]
+		}
+	}
+	schedules := v.module != nil && v.module.Schedules()
+	return placement.NewPolicy(l.obj.Name, generation, spec, v.matcher.Within(within), v.evaluator, schedules)
+}
+
+// await returns the state that stays in force while the data are incomplete that the next one reads; nil if that is to be in force. The
+// state records what next waits for. A new version that reads more must not cause denied requests until its data are complete.
+//
+// The registry has what next reads before await checks the data. Otherwise data that the version before last left behind could be
+// complete at the check, and be dropped right after.
+func (l *loading) await(c rollout.Choice, next *placement.PolicyState) *placement.PolicyState {
+	old, until := l.current, l.until
+	if !l.waits() {
+		until = l.facts.Now.Add(maxWait)
+	}
+	l.facts.Data = rollout.DataFacts{Until: until, Held: l.Settled != nil && old != nil && !slices.Equal(old.Versions(), next.Versions()) &&
+		canDecide(old) && canDecide(next) && l.settled(old)}
+	if !rollout.Choose(l.facts).Waits {
+		return nil
+	}
+	l.until = until
+	held := *old
+	held.Loaded, held.Next = next.Loaded, slices.Concat(next.InForce(), next.Next)
+	if staged := next.Staged; staged != nil {
+		held.Staged = &placement.StagedVersions{InForce: l.facts.Kept.InForce, Candidate: staged.Candidate, Stages: staged.Stages}
+		if old.Staged != nil {
+			held.Staged.Before, held.Staged.BeforeBinding = old.Staged.Before, old.Staged.BeforeBinding
+		}
+	}
+	c.Waits = true
+	l.setStored(c, &held)
+	if slices.ContainsFunc(held.Next, func(b *policy.Binding) bool { return !old.Reads(b) }) {
+		l.Registry.Set(l.obj.Name, &held)
+	}
+	if l.facts.Data.Complete = l.settled(next); rollout.Choose(l.facts).Waits {
+		return &held
+	}
+	return nil
+}
+
+// settled reports whether the data that the versions of a state read are complete.
+func (l *loading) settled(s *placement.PolicyState) bool {
+	return !slices.ContainsFunc(s.InForce(), func(b *policy.Binding) bool { return !l.Settled(b) })
+}
+
+// canDecide reports whether the policy of a registry entry can decide once its data is complete.
+func canDecide(s *placement.PolicyState) bool {
+	return !s.Broken && !slices.ContainsFunc(s.InForce(), lacksTypes)
+}
+
+func lacksTypes(b *policy.Binding) bool { return len(b.Missing) > 0 }
+
+// use keeps the versions of a choice that come into force, and the one to which the policy can go back.
+func (l *loading) use(c rollout.Choice, versions []*version) {
+	l.until = time.Time{}
+	if c.Target == rollout.Kept {
+		return
+	}
+	l.used = versions
+	isEverywhere := c.InForce.Complete && (!l.facts.Staged || c.Target == rollout.Newest)
+	target := versions[0]
+	if target.lost == nil && (l.earlier == nil || isEverywhere && (len(target.binding.Missing) == 0 || len(l.earlier.binding.Missing) > 0)) {
+		l.earlier = target
+	}
+}
+
+// setStored sets which versions the leader stores after a choice.
+func (l *loading) setStored(c rollout.Choice, s *placement.PolicyState) {
+	last, numbered := l.facts.Stores(c)
+	s.Last, s.Numbered = nil, nil
+	if last {
+		s.Last = &l.versions[rollout.Newest].Revision
+	}
+	if l.stages == nil {
+		return
+	}
+	for _, v := range l.used {
+		if v.lost == nil {
+			s.Numbered = append(s.Numbered, &v.Revision)
+		}
+	}
+	if newest := l.versions[rollout.Newest]; numbered && !slices.Contains(l.used, newest) {
+		s.Numbered = append(s.Numbered, &newest.Revision)
+	}
 }
