@@ -41,8 +41,20 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 	}
 	s, newest := f.State, placement.LoadedVersion{UID: obj.UID, Generation: obj.Generation}
 	if s != nil && !s.Broken && s.Staged != nil && s.Loaded == newest {
-		if err := c.observe(ctx, obj, f, &facts); err != nil {
-			return 0, err
+		facts.InForce, facts.Candidate = &s.Staged.InForce, s.Staged.Candidate
+		// State was read first, then whether the objects are assessed, and then the counts. So if the objects are decided, it is by the
+		// versions in State, and the counts have them.
+		facts.Busy = f.Resuming || !c.Remediator.Assessed(s.Versions()...) || f.Waiting.Resuming || f.Waiting.Rollouts > 0 || !f.MatchedWatches.Settled()
+		switch {
+		case f.Report.Pause.Everywhere() || f.Waiting.Paused():
+			facts.Paused = "remediation of the policy is paused; see the Paused condition"
+		case f.MatchedWatches.Err != nil && !f.MatchedWatches.Synced:
+			facts.Paused = "existing objects can't be read; see the Compliant condition"
+		}
+		if !facts.Settled(obj.Status.Rollout) {
+			if facts.Counts, facts.Rest, err = c.stageCounts(ctx, s.Policy, s.Staged.Stages, f); err != nil {
+				return 0, err
+			}
 		}
 	}
 	next, at := rollout.Next(obj.Status.Rollout, facts)
@@ -55,31 +67,6 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 		again = max(at.Sub(facts.Now), settle)
 	}
 	return again, nil
-}
-
-// observe adds what the leader has in force, and the state of existing objects.
-func (c *Controller) observe(ctx context.Context, obj *placementv1.PlacementPolicy, f *status.Facts, facts *rollout.Facts) (err error) {
-	s := f.State
-	facts.InForce, facts.Candidate = &s.Staged.InForce, s.Staged.Candidate
-	// State was read first, then whether the objects are assessed, and then the counts. So if the objects are decided, it is by the
-	// versions in State, and the counts have them.
-	facts.Busy = f.Resuming || !c.Remediator.Assessed(s.Versions()...) || f.Waiting.Resuming || f.Waiting.Rollouts > 0 || !f.MatchedWatches.Settled()
-	facts.Paused = pausedBecause(f)
-	if !facts.Settled(obj.Status.Rollout) {
-		facts.Counts, facts.Rest, err = c.stageCounts(ctx, s.Policy, s.Staged.Stages, f)
-	}
-	return err
-}
-
-// pausedBecause returns why remediation of the policy is paused; empty if it is not.
-func pausedBecause(f *status.Facts) string {
-	switch {
-	case f.Report.Pause.Everywhere() || f.Waiting.Paused():
-		return "remediation of the policy is paused; see the Paused condition"
-	case f.MatchedWatches.Err != nil && !f.MatchedWatches.Synced:
-		return "existing objects can't be read; see the Compliant condition"
-	}
-	return ""
 }
 
 // stageCounts returns the numbers of existing objects in each stage, and a description of what no stage has.
@@ -101,13 +88,7 @@ func (c *Controller) stageCounts(ctx context.Context, p *placement.Policy, stage
 		rest = slices.Min(without)
 	}
 	rest = rollout.DescribeRest(len(without), rest, p.Matcher.MayMatchOutsideNamespaces(c.Catalog.Served()))
-	groupOf := func(namespace string) int {
-		if stage, exists := stageOf[namespace]; exists {
-			return stage
-		}
-		return stages.Len()
-	}
-	counts = c.Ledger.RolloutCounts(p.Name, stages.Len(), groupOf, f.Waiting)
+	counts = c.Ledger.RolloutCounts(p.Name, stages.Len(), stageOf, f.Waiting)
 	if !p.Automatic() && !p.NeedsApproval() {
 		// Berth moves no objects, so the rollout does not wait for that.
 		for i := range counts {

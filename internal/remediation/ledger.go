@@ -613,16 +613,16 @@ func (l *Ledger) Report(policy string) Report {
 	return out
 }
 
-// RolloutCounts returns the numbers of a policy's matched objects by group, of which there are n. groupOf returns the group of the objects
-// in a namespace, and of the Namespace itself; it may return n for none. waiting has the objects whose patch or rollout failed. Objects
-// that have to be moved in namespaces in which alone remediation is paused have failed, too: the others do not wait for them. It takes time
-// in proportion to the number of matched objects.
-func (l *Ledger) RolloutCounts(policy string, n int, groupOf func(namespace string) int, waiting Waiting) []rollout.Counts {
+// RolloutCounts returns the numbers of a policy's matched objects in n stages. stageOf has the stage of the objects in a namespace, and of
+// the Namespace itself; n for none. waiting has the objects whose patch or rollout failed. Objects that have to be moved in namespaces in
+// which alone remediation is paused have failed, too: the others do not wait for them. It takes time in proportion to the number of matched
+// objects.
+func (l *Ledger) RolloutCounts(policy string, n int, stageOf map[string]int, waiting Waiting) []rollout.Counts {
 	unmoved := sets.New[Key]()
 	for _, f := range waiting.Failures {
 		unmoved.Insert(unversioned(f.Key))
 	}
-	out, groups := make([]rollout.Counts, n), map[string]int{}
+	out, counted := make([]rollout.Counts, n), sets.New[string]()
 	for i := range out {
 		out[i] = rollout.Counts{Failed: map[string]int{}, Denied: map[string]int{}}
 	}
@@ -640,16 +640,13 @@ func (l *Ledger) RolloutCounts(policy string, n int, groupOf func(namespace stri
 		if key.Resource.GroupResource() == corev1.Resource("namespaces") {
 			namespace = key.Name
 		}
-		group, known := groups[namespace]
-		if !known {
-			group = groupOf(namespace)
-			groups[namespace] = group
-		}
-		if group >= n {
+		stage, exists := stageOf[namespace]
+		if !exists || stage >= n {
 			continue
 		}
-		c := &out[group]
-		c.Namespaces += count(!known)
+		c := &out[stage]
+		c.Namespaces += count(!counted.Has(namespace))
+		counted.Insert(namespace)
 		c.Matched++
 		switch {
 		case f.failure != "" || f.unsettled || unmoved.Has(unversioned(key)):

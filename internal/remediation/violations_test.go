@@ -231,33 +231,27 @@ func TestRolloutCounts(t *testing.T) {
 	}
 	record(key("nodes", "", "n1"), false, verdict("p", change("a")))
 	record(key("deployments", "elsewhere", "web"), false, verdict("p", change("a")))
-	stages := map[string]int{"canary": 0, "prod": 1}
-	groupOf := func(namespace string) int {
-		if stage, ok := stages[namespace]; ok {
-			return stage
-		}
-		return 2
-	}
+	stages := map[string]int{"canary": 0, "prod": 1, "elsewhere": 2}
 	waiting := remediation.Waiting{Failures: []remediation.Failure{{Key: remediation.Key{Resource: failed.Resource.GroupResource().WithVersion(""), Namespace: failed.Namespace, Name: failed.Name}}}}
 	none := map[string]int{}
 	want := []rollout.Counts{
 		{Matched: 7, Namespaces: 1, Moved: 2, Failed: map[string]int{"canary": 3}, Denied: map[string]int{"canary": 1}, Pending: 1},
 		{Matched: 1, Namespaces: 1, Moved: 1, Failed: none, Denied: none},
 	}
-	if diff := cmp.Diff(want, l.RolloutCounts("p", 2, groupOf, waiting)); diff != "" {
+	if diff := cmp.Diff(want, l.RolloutCounts("p", 2, stages, waiting)); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
 	// A pause of the whole policy holds the rollout itself. While only the objects of a namespace are not patched, it does not wait for them.
 	waiting.Pause = "1-a"
-	if diff := cmp.Diff(want, l.RolloutCounts("p", 2, groupOf, waiting)); diff != "" {
+	if diff := cmp.Diff(want, l.RolloutCounts("p", 2, stages, waiting)); diff != "" {
 		t.Errorf("counts while the policy is paused (-want +got):\n%s", diff)
 	}
 	waiting.PausedIn = containment.Scope{"canary"}
 	want[0].Failed, want[0].Pending = map[string]int{"canary": 4}, 0
-	if diff := cmp.Diff(want, l.RolloutCounts("p", 2, groupOf, waiting)); diff != "" {
+	if diff := cmp.Diff(want, l.RolloutCounts("p", 2, stages, waiting)); diff != "" {
 		t.Errorf("counts while a namespace is paused (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]rollout.Counts{{Failed: none, Denied: none}}, l.RolloutCounts("unknown", 1, func(string) int { return 0 }, remediation.Waiting{})); diff != "" {
+	if diff := cmp.Diff([]rollout.Counts{{Failed: none, Denied: none}}, l.RolloutCounts("unknown", 1, map[string]int{"": 0}, remediation.Waiting{})); diff != "" {
 		t.Errorf("counts of a policy that matches nothing (-want +got):\n%s", diff)
 	}
 }
