@@ -28,21 +28,18 @@ import (
 
 // rolledOut returns the condition RolledOut, or nil if the policy has no rollout.
 func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
-	if s == nil && !f.RolloutPending {
-		return nil
-	}
-	if f.State.Err != nil && s != nil {
-		return isFalse(placementv1.ReasonRollingOut, "the newest version can't decide, so it is not rolled out further; see the Compiled and "+
-			"Replicated conditions; "+whereDecided(s))
-	}
-	if f.RolloutPending {
-		return isFalse(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version before, as "+
-			"a ControllerRevision first; if it can't, remove spec.rollout to put the newest version in force everywhere")
-	}
 	reasons := map[placementv1.RolloutState]string{
 		placementv1.RolloutPaused: placementv1.ReasonRolloutPaused, placementv1.RolloutWaitingForApproval: placementv1.ReasonWaitingForApproval,
 	}
 	switch {
+	case s == nil && !f.RolloutPending:
+		return nil
+	case f.State.Err != nil && s != nil:
+		return isFalse(placementv1.ReasonRollingOut, "the newest version can't decide, so it is not rolled out further; see the Compiled and "+
+			"Replicated conditions; "+whereDecided(s))
+	case f.RolloutPending:
+		return isFalse(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version before, as "+
+			"a ControllerRevision first; if it can't, remove spec.rollout to put the newest version in force everywhere")
 	case s.Message != "" && rollout.PositionOf(s).IsSingle():
 		return isFalse(placementv1.ReasonRolloutPaused, fmt.Sprintf("revision %d decides everywhere: ", s.Revision)+s.Message)
 	case s.State == placementv1.RolloutComplete:
@@ -64,9 +61,8 @@ func whereDecided(s *placementv1.RolloutStatus) string {
 	if s.PreviousRevision != 0 {
 		everywhere = fmt.Sprintf("revision %d decides", s.PreviousRevision)
 	}
-	n := int(number(s.Reached))
-	if n == 0 {
-		return fmt.Sprintf("revision %d decides in no stage yet, and %s everywhere", s.Revision, everywhere)
+	if n := number(s.Reached); n > 0 {
+		return fmt.Sprintf("revision %d decides in the first %d of %d stages, and %s everywhere else", s.Revision, n, len(s.Stages), everywhere)
 	}
-	return fmt.Sprintf("revision %d decides in the first %d of %d stages, and %s everywhere else", s.Revision, n, len(s.Stages), everywhere)
+	return fmt.Sprintf("revision %d decides in no stage yet, and %s everywhere", s.Revision, everywhere)
 }
