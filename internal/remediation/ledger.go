@@ -74,9 +74,8 @@ type Ledger struct {
 	// assessments are those that are not concluded. late are the objects that were not decided when an assessment ended, with its policies.
 	assessments []*Assessment
 	late        map[Key]sets.Set[string]
-	// blamed has why objects are decided again that are in no assessment. joined is the last result of join.
+	// blamed has why objects are decided again that are in no assessment.
 	blamed map[Key][]blame
-	joined *occasion
 	// skipped are the objects that can't be decided for now.
 	skipped sets.Set[Key]
 	// contested are the objects that others change back. They are unsettled in the findings.

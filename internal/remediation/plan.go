@@ -36,17 +36,9 @@ import (
 	"github.com/berth-dev/berth/internal/printable"
 )
 
-// A policy with mode Approved makes only the moves of an approved plan. Two checks see to it:
-//
-//   - The leader patches an object for the policy only while the approved digest is that of the plan, the plan is stored, it has
-//     all moves that are required, and the required move of the object is the one in the plan. See Ledger.Permit.
-//   - The webhook, which makes the changes, may know newer data than the leader. So the patch names the move that the leader
-//     means, in its field manager, and the webhook makes no other changes for the policy. See PermitsOf.
-//
-// A new leader goes on with an approved plan if what is left to do is part of what is stored. See Ledger.Continue.
-//
-// If several policies with mode Approved move an object, it waits until the plans of all of them are approved: what one of them moves alone
-// may differ from what the plans say.
+// A policy with mode Approved makes only the moves of an approved plan: the leader permits no others (Ledger.Permit), and names those in the
+// field manager of its patch, because the webhook, which makes the changes, may know newer data (PermitsOf). If several such policies move
+// an object, it waits until the plans of all of them are approved: what one of them moves alone may differ from what the plans say.
 
 // Plan is what remediation of a policy had to do when all objects that a change concerns were decided, before the first patch.
 type Plan struct {
@@ -621,22 +613,7 @@ type occasion struct {
 	since      time.Time
 	generation int64
 	// of are the occasions that it was made of; nil for those of an assessment.
-	of [2]*occasion
-}
-
-// join returns an occasion with the causes of both. Either may be nil.
-func (l *Ledger) join(a, b *occasion) *occasion {
-	if a == nil || b == nil || a == b {
-		return cmp.Or(a, b)
-	}
-	// The objects that wait for the same assessments share one.
-	if of := [2]*occasion{a, b}; l.joined == nil || l.joined.of != of {
-		l.joined = &occasion{cause: a.cause.and(b.cause), since: a.since, of: of}
-		if b.since.Before(a.since) {
-			l.joined.since = b.since
-		}
-	}
-	return l.joined
+	of []*occasion
 }
 
 // blame is why an object is decided again for policies outside of an assessment, or after its end.
@@ -668,26 +645,31 @@ func (a *Assessment) Explain(cause Cause) {
 
 // occasionOf returns why an object is decided again for a policy of which a generation decides; nil if nothing is known but that the object
 // or its namespace changed. known is false if the policy has not decided the object before.
-func (l *Ledger) occasionOf(key Key, policy string, generation int64, a *account, known bool) (out *occasion) {
-	for _, of := range l.assessments {
-		if _, waits := of.pending[key]; waits && of.accounts[policy] == a {
-			out = l.join(out, of.occasion)
+func (l *Ledger) occasionOf(key Key, policy string, generation int64, a *account, known bool) *occasion {
+	var of []*occasion
+	for _, assessment := range l.assessments {
+		if _, waits := assessment.pending[key]; waits && assessment.accounts[policy] == a {
+			of = append(of, assessment.occasion)
 		}
 	}
 	for _, b := range l.blamed[key] {
-		if slices.Contains(b.policies, policy) {
-			out = l.join(out, b.occasion)
+		if slices.Contains(b.policies, policy) && !slices.Contains(of, b.occasion) {
+			of = append(of, b.occasion)
 		}
 	}
 	if !known && a.inForce != nil {
 		// The types that a new policy matches may be listed only after it has come into force.
-		out = a.inForce
+		of = []*occasion{a.inForce}
 	}
-	if out == nil {
+	if len(of) == 0 {
 		return nil
 	}
-	if a.shared == nil || a.shared.of[0] != out || a.shared.generation != generation {
-		a.shared = &occasion{cause: out.cause, since: out.since, generation: generation, of: [2]*occasion{out}}
+	// The objects that wait for the same assessments share one.
+	if a.shared == nil || a.shared.generation != generation || !slices.Equal(a.shared.of, of) {
+		a.shared = &occasion{of[0].cause, of[0].since, generation, of}
+		for _, o := range of[1:] {
+			a.shared.cause, a.shared.since = a.shared.cause.and(o.cause), earliest(a.shared.since, o.since)
+		}
 	}
 	return a.shared
 }
