@@ -224,9 +224,7 @@ func (c *Controller) selecting(resource schema.GroupVersionResource) (out []*pla
 
 // follow processes changes of policies and data until ctx ends.
 func (c *Controller) follow(ctx context.Context) {
-	if c.Data != nil {
-		c.swept.Store(new(c.Data.State()))
-	}
+	c.swept.Store(new(c.Data.State()))
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		select {
 		case <-ctx.Done():
@@ -241,10 +239,6 @@ func (c *Controller) catchUp(ctx context.Context) {
 	policies := c.backlog.policies()
 	c.policiesChanged(ctx, policies)
 	changes := c.backlog.take(len(policies))
-	if c.Data == nil {
-		c.sweep(ctx, &changes)
-		return
-	}
 	// Until the sweep ends, what changed since the sweep before may be the cause of a decision.
 	state := c.Data.State()
 	c.sweep(ctx, &changes)
@@ -319,8 +313,7 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 			evaluate := func(namespace string, input map[string]any) (placement.Decision, error) {
 				return c.evaluate(placement.WithNamespace(ctx, namespace), p, input)
 			}
-			facts := func() []remediation.Fact { return c.facts(p) }
-			c.assess(ctx, cause, facts, []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.groups.Sweep(p, evaluate, enqueue) })
+			c.assess(ctx, cause, c.facts, []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.groups.Sweep(p, evaluate, enqueue) })
 			return nil
 		})
 	}
@@ -345,9 +338,9 @@ func (c *Controller) enqueueTogether(cause remediation.Cause, policies []*placem
 
 // assess enqueues the objects that find passes to its argument. Patches for the policies wait until all these objects are decided. Then
 // the ledger knows what the change that causes the decisions requires, and whether it would harm too many objects. facts, if it is not nil,
-// returns the facts of the cause. It is called once there are such objects.
-func (c *Controller) assess(ctx context.Context, cause remediation.Cause, facts func() []remediation.Fact, policies []*placement.Policy,
-	find func(enqueue func([]remediation.Key))) {
+// returns the facts of the cause for the first policy. It is called once there are such objects.
+func (c *Controller) assess(ctx context.Context, cause remediation.Cause, facts func(*placement.Policy) []remediation.Fact,
+	policies []*placement.Policy, find func(enqueue func([]remediation.Key))) {
 	remediated := sets.New[string]()
 	for _, p := range policies {
 		if p.RemediatesExisting() && c.Registry.Get(p.Name).Decides(p) {
@@ -357,7 +350,7 @@ func (c *Controller) assess(ctx context.Context, cause remediation.Cause, facts 
 	assessment := c.Ledger.Assess(c.Clock.Now(), cause, sets.List(remediated)...)
 	find(func(keys []remediation.Key) {
 		if facts != nil {
-			assessment.Explain(withFacts(cause, facts()))
+			assessment.Explain(withFacts(cause, facts(policies[0])))
 			facts = nil
 		}
 		assessment.Add(keys...)
@@ -473,11 +466,8 @@ type dataChanges struct {
 	facts sync.Map
 }
 
-// changesSinceSweep returns what changed in the data since the last sweep began; nil if that is not known.
-func (c *Controller) changesSinceSweep() *dataChanges {
-	if c.Data == nil {
-		return nil
-	}
+// facts returns facts about the changes since the last sweep in what a policy reads, with at most remediation.MaxCauses objects of a type.
+func (c *Controller) facts(p *placement.Policy) []remediation.Fact {
 	from, to := c.swept.Load(), c.Data.State()
 	if from == nil || *from == to {
 		return nil
@@ -487,21 +477,12 @@ func (c *Controller) changesSinceSweep() *dataChanges {
 		changes = &dataChanges{Changes: to.Since(*from)}
 		c.lately.Store(changes)
 	}
-	return changes
-}
-
-// facts returns facts about the changes since the last sweep in what a policy reads, with at most remediation.MaxCauses objects of a type.
-func (c *Controller) facts(p *placement.Policy) []remediation.Fact {
-	changes := c.changesSinceSweep()
-	if changes == nil {
-		return nil
+	known, ok := changes.facts.Load(p)
+	if !ok {
+		known = c.factsOf(changes.Changes, c.Registry.Get(p.Name).BindingOf(p))
+		changes.facts.Store(p, known)
 	}
-	if known, ok := changes.facts.Load(p); ok {
-		return known.([]remediation.Fact)
-	}
-	out := c.factsOf(changes.Changes, c.Registry.Get(p.Name).BindingOf(p))
-	changes.facts.Store(p, out)
-	return out
+	return known.([]remediation.Fact)
 }
 
 // factsOf returns facts about changes in what the policy of a binding reads; none if the binding is nil.
@@ -606,9 +587,6 @@ func movedNote(action string, reasons remediation.Reasons) string {
 func (c *Controller) logMove(ctx context.Context, s *scope, outcome string, began time.Time, reasons remediation.Reasons) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(tracing.Cause.StringSlice(reasons.Causes))
-	}
-	if c.Decisions == nil {
-		return
 	}
 	if !reasons.Since.IsZero() {
 		began = reasons.Since

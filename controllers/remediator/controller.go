@@ -87,7 +87,7 @@ type Deps struct {
 	Ledger   *remediation.Ledger
 	// Scheduler says when objects may be patched.
 	Scheduler *remediation.Scheduler
-	// Data is what the engine has replicated. It may be nil; then causes do not name the objects that changed.
+	// Data is what the engine has replicated.
 	Data *embedded.Data
 	// Decisions is the log of decisions. It may be nil.
 	Decisions *decisionlog.Log

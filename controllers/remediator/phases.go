@@ -110,16 +110,20 @@ func (c *Controller) decide(ctx context.Context, s *scope) bool {
 	return !s.waits
 }
 
-// assessObject sets the outcome and the decisions. If engines were queried, it decides the object again with their responses, because
-// policies and namespaces may have changed meanwhile.
+// assessObject sets the outcome and the decisions: those on an update by Berth without a change. If engines were queried, it decides the
+// object again with their responses, because policies and namespaces may have changed meanwhile.
 func (c *Controller) assessObject(ctx context.Context, s *scope) (err error) {
+	request := placement.Request{
+		Resource: s.key.Resource, Namespace: s.key.Namespace, Object: s.object, Old: s.object, Evaluate: c.evaluator(s),
+		Admission: placement.AdmissionOf(admissionv1.Update, s.key.Resource, s.key.Namespace, s.object, c.Identity),
+	}
 	for {
 		if s.task != nil {
 			s.task.again.Store(false)
 		}
 		known := len(s.responses)
 		s.decisions = nil
-		s.outcome, err = c.Decider.Assess(ctx, c.request(s))
+		s.outcome, err = c.Decider.Assess(ctx, request)
 		if err != nil || len(s.responses) == known {
 			return err
 		}
@@ -129,14 +133,6 @@ func (c *Controller) assessObject(ctx context.Context, s *scope) (err error) {
 				response.Err = v.Err
 			}
 		}
-	}
-}
-
-// request returns the request to decide an existing object as if Berth updated it without a change.
-func (c *Controller) request(s *scope) placement.Request {
-	return placement.Request{
-		Resource: s.key.Resource, Namespace: s.key.Namespace, Object: s.object, Old: s.object, Evaluate: c.evaluator(s),
-		Admission: placement.AdmissionOf(admissionv1.Update, s.key.Resource, s.key.Namespace, s.object, c.Identity),
 	}
 }
 
