@@ -557,7 +557,7 @@ func (r rollouts) Put(resource schema.GroupVersionResource, o *unstructured.Unst
 }
 
 func (r rollouts) Delete(resource schema.GroupVersionResource, namespace, name string) {
-	r.Scheduler.Unobserve(remediation.Key{Resource: resource, Namespace: namespace, Name: name})
+	r.Scheduler.Unobserve(remediation.Key{Resource: resource, Namespace: namespace, Name: name}, false)
 }
 
 func (r rollouts) Drop(resource schema.GroupVersionResource) {
@@ -577,7 +577,7 @@ func (c *Controller) ObjectDelivered(d delivery.Reconciled) {
 	key := keyOf(d.Resource, d.Object)
 	switch {
 	case !d.Reports:
-		c.Scheduler.EndReports(key)
+		c.Scheduler.Unobserve(key, true)
 		return
 	case d.Run.State == delivery.RunUnknown:
 		return

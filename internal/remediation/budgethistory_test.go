@@ -534,7 +534,7 @@ func (h *history) disturb() {
 	default:
 		h.leave(key)
 		delete(h.objects, key)
-		h.budget.Unobserve(key)
+		h.budget.Unobserve(key, false)
 		h.follow()
 		h.budget.Forget(h.now, key)
 		h.follow()

@@ -216,7 +216,7 @@ func TestMovesBetweenClusters(t *testing.T) {
 	})
 	t.Run("end when no system reports any more, or with the object", func(t *testing.T) {
 		for name, end := range map[string]func(*budgetCase, remediation.Key){
-			"no report": func(c *budgetCase, key remediation.Key) { c.EndReports(key) },
+			"no report": func(c *budgetCase, key remediation.Key) { c.Unobserve(key, true) },
 			"deleted":   func(c *budgetCase, key remediation.Key) { c.Forget(c.now, key) },
 		} {
 			c := newBudgetCase(t, remediation.Limits{})

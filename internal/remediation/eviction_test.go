@@ -282,7 +282,7 @@ func TestEvictionsAreMoves(t *testing.T) {
 			c.Observe(c.now, key, remediation.Rollout{UID: "u", Generation: 8})
 		}, false},
 		"DecidedAgain": {func(c *budgetCase, key remediation.Key) { c.Decided(key, nil) }, false},
-		"Gone":         {func(c *budgetCase, key remediation.Key) { c.Unobserve(key) }, true},
+		"Gone":         {func(c *budgetCase, key remediation.Key) { c.Unobserve(key, false) }, true},
 		"Forgotten":    {func(c *budgetCase, key remediation.Key) { c.Forget(c.now, key) }, true},
 		"AnotherOfTheName": {func(c *budgetCase, key remediation.Key) {
 			c.Observe(c.now, key, remediation.Rollout{UID: "v", Generation: 1})
@@ -317,7 +317,7 @@ func TestEvictionsAndAvailability(t *testing.T) {
 	c.spends(podKey("b"), due, false)
 	// The ReplicaSet creates another one before the first one is gone.
 	c.observe(podKey("new"), remediation.Rollout{UID: "new"})
-	c.Unobserve(podKey("a"))
+	c.Unobserve(podKey("a"), false)
 	c.spends(podKey("b"), due, false)
 	if diff := cmp.Diff(1, c.waiting("p").Unavailable); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
@@ -366,7 +366,7 @@ func TestNewLeaderCountsUnreadyPods(t *testing.T) {
 	if c.ask(podKey("b"), due, remediation.Carrier{}) {
 		t.Error("a Pod is evicted while one of the predecessor is not gone")
 	}
-	c.Unobserve(podKey("terminating"))
+	c.Unobserve(podKey("terminating"), false)
 	if diff := cmp.Diff([]remediation.Key{podKey("b")}, c.next().keys); diff != "" {
 		t.Errorf("next (-want +got):\n%s", diff)
 	}

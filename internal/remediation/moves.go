@@ -302,16 +302,11 @@ func (s *Scheduler) Unsettle() {
 	s.epoch++
 }
 
-// Unobserve declares that an object does not exist any more, or that another one has its name.
-func (s *Scheduler) Unobserve(key Key) {
+// Unobserve declares that an object does not exist any more, or that another one has its name; or, if reports is set, only that no system
+// reports any more where it runs.
+func (s *Scheduler) Unobserve(key Key, reports bool) {
 	defer s.lock()()
-	s.unobserve(key)
-}
-
-// EndReports declares that no system reports any more where an object runs.
-func (s *Scheduler) EndReports(key Key) {
-	defer s.lock()()
-	if s.reported(key) {
+	if !reports || s.reported(key) {
 		s.unobserve(key)
 	}
 }
