@@ -554,11 +554,15 @@ func (s *Scheduler) Judge(now time.Time, key Key, d Decided) (out Judgment) {
 	}
 	out = settling
 	for _, c := range required.changes() {
-		n, last := h.roundsOf(c)
+		n := 0
+		for _, r := range h.rounds {
+			if slices.ContainsFunc(decodeChanges(r.changes.Value()), func(of placement.Change) bool { return of.Field == c.Field && of.Key == c.Key }) {
+				n, out.Stability = n+1, r.stability
+			}
+		}
 		if n < maxRounds {
 			return settling
 		}
-		out.Stability = last.stability
 	}
 	if out.Due = required; len(out.Due) > 0 {
 		out.Began, out.Again = len(h.rounds) > before, roundWindow-now.Sub(h.rounds[0].at)
@@ -581,7 +585,7 @@ func (h *history) count(now time.Time, d Decided, required Due, written bool) {
 		return
 	case len(again) == 0 && !written:
 		// A plan that is approved later is no result of the patch.
-		if others := required.needNoApproval().changes(); len(others) > 0 && !h.last.judged {
+		if others := required.needing(false).changes(); len(others) > 0 && !h.last.judged {
 			h.last.judged = true
 			h.rounds = append(h.rounds, round{now, unique.Make(encodeChanges(others)), NotSettling})
 		}
@@ -601,16 +605,6 @@ func (h *history) count(now time.Time, d Decided, required Due, written bool) {
 	if len(again) > 0 {
 		h.rounds = append(h.rounds, round{now, unique.Make(encodeChanges(again)), Contested})
 	}
-}
-
-// roundsOf returns how many patches of a field did not last, and the last of them.
-func (h *history) roundsOf(c placement.Change) (n int, last round) {
-	for _, r := range h.rounds {
-		if slices.ContainsFunc(decodeChanges(r.changes.Value()), func(of placement.Change) bool { return of.Field == c.Field && of.Key == c.Key }) {
-			n, last = n+1, r
-		}
-	}
-	return n, last
 }
 
 // holds reports whether an object has the annotations and labels that the patch set.

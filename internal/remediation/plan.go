@@ -459,7 +459,7 @@ func (l *Ledger) Approve(policy string, approval *Approval) []Key {
 func (l *Ledger) Permit(key Key, uid types.UID, verdicts []*placement.Verdict) Due {
 	defer l.lock()()
 	due := DueOf(released(verdicts))
-	needs := due.needApproval()
+	needs := due.needing(true)
 	refused := slices.ContainsFunc(needs, func(v *placement.Verdict) bool {
 		a := l.account(v.Policy.Name)
 		f := a.objects[key]
@@ -472,7 +472,7 @@ func (l *Ledger) Permit(key Key, uid types.UID, verdicts []*placement.Verdict) D
 	for _, v := range needs {
 		l.account(v.Policy.Name).refused = true
 	}
-	return DueOf(verdicts).needNoApproval()
+	return DueOf(verdicts).needing(false)
 }
 
 // Unsaved returns the approved plan of a policy that is not stored yet; nil for none. The caller must store it, and call Saved afterwards.

@@ -140,13 +140,9 @@ func Names(verdicts []*placement.Verdict) []string {
 	return out
 }
 
-// needApproval returns those verdicts that need an approval, and needNoApproval the others.
-func (d Due) needApproval() Due {
-	return slices.DeleteFunc(slices.Clone(d), func(v *placement.Verdict) bool { return !v.Policy.NeedsApproval() })
-}
-
-func (d Due) needNoApproval() Due {
-	return slices.DeleteFunc(slices.Clone(d), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() })
+// needing returns those verdicts that need an approval, or the others.
+func (d Due) needing(approval bool) Due {
+	return slices.DeleteFunc(slices.Clone(d), func(v *placement.Verdict) bool { return v.Policy.NeedsApproval() != approval })
 }
 
 // Evicts reports whether the verdicts on an object of a type require an eviction: they change the scheduling of a Pod, which can't be
@@ -274,7 +270,7 @@ const (
 // FieldManagerFor returns the field manager of the patch of an object. It names the moves that verdicts require and that need an approval.
 func FieldManagerFor(key Key, uid types.UID, due Due) string {
 	var ids []moveID
-	for _, v := range due.needApproval() {
+	for _, v := range due.needing(true) {
 		ids = append(ids, identify(key, uid, encodeChanges(v.Changes)))
 	}
 	if ids == nil {
