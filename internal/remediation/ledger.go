@@ -64,9 +64,17 @@ func compareKeys(a, b Key) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
+// locked is a mutex. Exported methods of what has it begin with defer lock()().
+type locked struct{ mu sync.Mutex }
+
+func (l *locked) lock() (unlock func()) {
+	l.mu.Lock()
+	return l.mu.Unlock
+}
+
 // Ledger records the findings of all policies on existing objects. It is safe for concurrent use. Callers of unexported methods hold mu.
 type Ledger struct {
-	mu       sync.Mutex
+	locked
 	accounts map[string]*account
 	// matched are the objects that policies match, and lists their numbers by the text of their lists of clusters.
 	matched map[Key]matchedObject
@@ -225,11 +233,6 @@ func NewLedger() *Ledger {
 		accounts: map[string]*account{}, matched: map[Key]matchedObject{}, lists: map[string]*listCount{},
 		late: map[Key]sets.Set[string]{}, blamed: map[Key][]blame{}, skipped: sets.New[Key](), contested: map[Key]contest{},
 	}
-}
-
-func (l *Ledger) lock() (unlock func()) {
-	l.mu.Lock()
-	return l.mu.Unlock
 }
 
 // find returns the account of a policy; an empty one, which is not kept, if there is none.

@@ -21,7 +21,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,21 +32,17 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// Scheduler says when existing objects may be patched or evicted. It keeps to the budgets and windows of the policies and of all policies
-// together, delays patches while the data of their policy keeps changing, and lets one patch probe for others when patches fail. It delays
-// patches and never drops any. docs/scheduler.md has its states, its rules, and what always holds. It is safe for concurrent use. Callers
-// of unexported methods hold mu.
+// Scheduler says when existing objects may be patched or evicted. It delays patches and never drops any. docs/scheduler.md has its states,
+// its rules, and what always holds. It is safe for concurrent use. Callers of unexported methods hold mu.
 //
-// An object that is not ready, or that is moved by a patch that rolls pods, is unavailable. To patch an object that is unavailable anyway
-// does not make more objects unavailable, so it does not wait for others to be available.
-//
-// An eviction is a patch that rolls the one pod that the object is. The one in its place is another object.
+// To patch an object that is unavailable anyway does not make more objects unavailable, so it does not wait for others to be available. An
+// eviction is a patch that rolls the one pod that the object is. The one in its place is another object.
 type Scheduler struct {
+	locked
 	objects Matches
 	exempt  func(policy string) bool
 	changes notify.Signal
 
-	mu    sync.Mutex
 	began time.Time
 	// policies has the bounds of each policy that patched anything, and all those of all policies together.
 	policies map[string]*bounds
@@ -92,8 +87,8 @@ type Matches interface {
 
 // Limits are bounds for all policies together. 0 means no bound.
 type Limits struct {
-	// MaxPerMinute bounds the patches a minute, and MaxConcurrent the objects that are moved at the same time.
-	MaxPerMinute, MaxConcurrent int
+	MaxPerMinute  int // The patches a minute.
+	MaxConcurrent int // The objects that are moved at the same time.
 }
 
 // Next is what the caller of Schedule must do next.
@@ -118,11 +113,6 @@ func NewScheduler(limits Limits, objects Matches, exempt func(policy string) boo
 	}
 	s.all.limits.MaxPerMinute, s.all.limits.MaxConcurrent = int32(limits.MaxPerMinute), int32(limits.MaxConcurrent)
 	return s
-}
-
-func (s *Scheduler) lock() (unlock func()) {
-	s.mu.Lock()
-	return s.mu.Unlock
 }
 
 // Changes wakes the one caller of Schedule: something may have changed that it returns.
@@ -410,8 +400,15 @@ const (
 // blocked returns what keeps an object back. granted reports whether it was granted a patch, so that its turn has come.
 func (s *Scheduler) blocked(now time.Time, w *waiter, granted bool) block {
 	for _, c := range w.claims {
-		if out := s.held(now, w, c.name); out.reason != forNothing {
-			return out
+		since, paused := s.objects.Holds(c.name, w.key.Namespace)
+		assessed := !since.IsZero()
+		if w.since.After(since) {
+			since = w.since
+		}
+		if until := since.Add(holdLimit); paused {
+			return block{reason: forChange, policy: c.name}
+		} else if assessed && now.Before(until) {
+			return block{forChange, c.name, until}
 		}
 	}
 	for _, c := range w.claims {
@@ -425,21 +422,6 @@ func (s *Scheduler) blocked(now time.Time, w *waiter, granted bool) block {
 		}
 	}
 	return s.all.blocked(now, w.key, granted)
-}
-
-// held returns how the ledger keeps an object back.
-func (s *Scheduler) held(now time.Time, w *waiter, policy string) (out block) {
-	assessed, paused := s.objects.Holds(policy, w.key.Namespace)
-	since := w.since
-	if assessed.After(since) {
-		since = assessed
-	}
-	if until := since.Add(holdLimit); paused {
-		out = block{reason: forChange, policy: policy}
-	} else if !assessed.IsZero() && now.Before(until) {
-		out = block{forChange, policy, until}
-	}
-	return out
 }
 
 // blockedBy returns how one of the policies that want to patch an object keeps it back.
