@@ -15,8 +15,8 @@ limitations under the License.
 */
 
 // Package policyrevision provides the controller that stores versions of policies as ControllerRevisions in Berth's own namespace, which
-// may be in another cluster than the policies. It runs on the leader, and stores what rollout.ChoiceFacts.Stores says. The policy controller
-// on every replica reads the revisions.
+// may be in another cluster than the policies. It runs on the leader, and stores what rollout.ChoiceFacts.Stores says. The policy
+// controller on every replica reads the revisions.
 package policyrevision
 
 import (
