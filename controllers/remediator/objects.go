@@ -463,12 +463,10 @@ func (t *typeCache) matched(p *placement.Policy) []schema.GroupVersionResource {
 func (t *typeCache) fields(resource schema.GroupVersionResource) *projection.FieldSet {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out, known := t.needed[resource]
-	if !known {
-		out = t.compute(resource)
-		t.needed[resource] = out
+	if t.needed[resource] == nil {
+		t.needed[resource] = t.compute(resource)
 	}
-	return out
+	return t.needed[resource]
 }
 
 // fieldsChanged drops the field sets because policies read other fields. The versions before are no longer in force.
@@ -502,8 +500,7 @@ func (t *typeCache) schedule(resource schema.GroupVersionResource) bool {
 
 // compute returns the field set of a type. The caller holds mu.
 func (t *typeCache) compute(resource schema.GroupVersionResource) *projection.FieldSet {
-	sets, known := []*projection.FieldSet{always}, map[*projection.FieldSet]bool{}
-	schedules := t.scheduled.Has(resource)
+	sets, schedules := []*projection.FieldSet{always}, t.scheduled.Has(resource)
 	for _, p := range t.Registry.InForce() {
 		if !p.Matcher.SelectsResource(resource) {
 			continue
@@ -516,12 +513,10 @@ func (t *typeCache) compute(resource schema.GroupVersionResource) *projection.Fi
 		if remediation.EvictsFrom(p, resource.GroupResource()) {
 			sets = append(sets, evictionFields)
 		}
-		if known[reads] {
+		if slices.Contains(sets, reads) {
 			continue
 		}
-		known[reads] = true
-		sets = append(sets, reads)
-		if reads.Covers(copied) {
+		if sets = append(sets, reads); reads.Covers(copied) {
 			sets = append(sets, withCopy)
 		}
 	}
