@@ -299,7 +299,7 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 	var group errgroup.Group
 	group.SetLimit(sweepers)
 	for _, p := range c.Registry.InForce() {
-		if !c.groups.Stale(p) {
+		if !c.Ledger.Groups.Stale(p) {
 			continue
 		}
 		cause, concerned := changes.cause(p, c.Registry.Get(p.Name))
@@ -313,7 +313,7 @@ func (c *Controller) sweep(ctx context.Context, changes *changes) {
 			evaluate := func(namespace string, input map[string]any) (placement.Decision, error) {
 				return c.evaluate(placement.WithNamespace(ctx, namespace), p, input)
 			}
-			c.assess(ctx, cause, c.facts, []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.groups.Sweep(p, evaluate, enqueue) })
+			c.assess(ctx, cause, c.facts, []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.Ledger.Groups.Sweep(p, evaluate, enqueue) })
 			return nil
 		})
 	}
@@ -435,7 +435,7 @@ func (c *Controller) blame(key remediation.Key, verdicts []*placement.Verdict) {
 // dataCause returns the cause for changes of data that the sweep has not followed yet; the zero Cause if there are none.
 func (c *Controller) dataCause(p *placement.Policy) (out remediation.Cause) {
 	facts := c.facts(p)
-	if len(facts) == 0 && !c.groups.Stale(p) {
+	if len(facts) == 0 && !c.Ledger.Groups.Stale(p) {
 		return out
 	}
 	return withFacts(remediation.Cause{Data: sets.New(anyData)}, facts)

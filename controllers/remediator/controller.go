@@ -118,7 +118,6 @@ type Controller struct {
 	// rollouts receives the readiness of the objects of policies that watch rollouts.
 	rollouts    *watches.Consumer
 	types       *typeCache
-	groups      *remediation.Groups
 	remoteQueue *remoteQueue
 	backlog     *backlog
 	// rewatch wakes watch when the set of watched types or fields may change.
@@ -138,7 +137,7 @@ type Controller struct {
 // New returns a controller.
 func New(d Deps) *Controller {
 	c := &Controller{
-		Deps: d, groups: remediation.NewGroups(), rewatch: notify.NewSignal(), resumed: make(chan struct{}),
+		Deps: d, rewatch: notify.NewSignal(), resumed: make(chan struct{}),
 		backlog: &backlog{due: notify.NewSignal(), changes: changes{types: sets.New[schema.GroupVersionResource]()}},
 		types: &typeCache{
 			Deps: d, scheduled: sets.New[schema.GroupVersionResource](), needed: map[schema.GroupVersionResource]*projection.FieldSet{},

@@ -61,7 +61,6 @@ func (c *Controller) gather(ctx context.Context, s *scope) bool {
 		read = c.objects.get
 	}
 	if s.object, s.fields = read(s.key); s.object == nil {
-		c.groups.Forget(s.key)
 		c.Scheduler.Forget(c.Clock.Now(), s.key)
 		c.remoteQueue.forget(s.key)
 		c.conclude(ctx, c.Ledger.Forget(s.key)...)
@@ -142,7 +141,7 @@ func (c *Controller) evaluator(s *scope) func(context.Context, *placement.Policy
 	return func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 		var decision *remediation.PolicyDecision
 		if engine, remote := p.Remote(); !remote {
-			if decision = c.groups.Lookup(p, input); !decision.Known {
+			if decision = c.Ledger.Groups.Lookup(p, input); !decision.Known {
 				decision.Decision, decision.Err = c.evaluate(ctx, p, input)
 			}
 		} else if s.task == nil {
@@ -185,7 +184,7 @@ func (c *Controller) evaluate(ctx context.Context, p *placement.Policy, input ma
 // record records the decisions, and finds out which of them require a patch. It reports whether there are any, and the object settles.
 func (c *Controller) record(ctx context.Context, s *scope) bool {
 	verdicts := s.outcome.Verdicts
-	c.decideAgain(s.key, verdicts, c.groups.Record(s.key, s.decisions))
+	c.decideAgain(s.key, verdicts, c.Ledger.Groups.Record(s.key, s.decisions))
 	s.retryWithin(c.remoteQueue.decided(s.key, verdicts))
 	for _, v := range verdicts {
 		if !v.Until.IsZero() {

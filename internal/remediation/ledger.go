@@ -36,7 +36,6 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/clusterlist"
-	"github.com/berth-dev/berth/internal/containment"
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/printable"
@@ -74,6 +73,8 @@ func (l *locked) lock() (unlock func()) {
 
 // Ledger records the findings of all policies on existing objects. It is safe for concurrent use. Callers of unexported methods hold mu.
 type Ledger struct {
+	// Groups have the objects with equal decisions.
+	Groups *Groups
 	locked
 	accounts map[string]*account
 	// matched are the objects that policies match, and lists their numbers by the text of their lists of clusters.
@@ -230,7 +231,7 @@ func findingOf(v *placement.Verdict, key Key, uid types.UID, version string, uns
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
-		accounts: map[string]*account{}, matched: map[Key]matchedObject{}, lists: map[string]*listCount{},
+		Groups: NewGroups(), accounts: map[string]*account{}, matched: map[Key]matchedObject{}, lists: map[string]*listCount{},
 		late: map[Key]sets.Set[string]{}, blamed: map[Key][]blame{}, skipped: sets.New[Key](), contested: map[Key]contest{},
 	}
 }
@@ -343,8 +344,11 @@ func (l *Ledger) record(key Key, a *account, v *placement.Verdict, now finding, 
 	return before.violates() || now.violates()
 }
 
-// Forget removes an object from the findings of all policies. It returns the policies whose findings changed.
-func (l *Ledger) Forget(key Key) []string { return l.Record(key, "", "", nil, false) }
+// Forget removes an object from the groups, and from the findings of all policies. It returns the policies whose findings changed.
+func (l *Ledger) Forget(key Key) []string {
+	l.Groups.Forget(key)
+	return l.Record(key, "", "", nil, false)
+}
 
 // ForgetPolicy removes all findings of a policy.
 func (l *Ledger) ForgetPolicy(name string) {
@@ -634,12 +638,9 @@ func (l *Ledger) RolloutCounts(policy string, n int, stageOf map[string]int, wai
 	}
 	defer l.lock()()
 	a := l.find(policy)
-	var paused containment.Scope
+	paused := slices.Clone(waiting.PausedIn)
 	if a.pause != nil {
 		paused = append(paused, a.pause.Scope...)
-	}
-	if waiting.Pause != "" {
-		paused = append(paused, waiting.PausedIn...)
 	}
 	for key, f := range a.objects {
 		namespace := key.Namespace
