@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -164,7 +165,8 @@ func (c *Controller) query(ctx context.Context, s *scope, p *placement.Policy, e
 	if response != nil {
 		return response
 	}
-	if slot := c.remoteQueue.slot(endpoint); slot.Acquire(ctx, 1) == nil {
+	slot, _ := c.remoteQueue.slots.LoadOrStore(endpoint, semaphore.NewWeighted(maxRunningTasks))
+	if slot := slot.(*semaphore.Weighted); slot.Acquire(ctx, 1) == nil {
 		defer slot.Release(1)
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)

@@ -25,7 +25,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -86,14 +85,14 @@ type remoteQueue struct {
 
 	// ctx is the context of the tasks. When it ends, tasks that wait never run. It is set before any task is added.
 	ctx context.Context
+	// slots has a *semaphore.Weighted for each endpoint, which limits the queries to it.
+	slots sync.Map
 
 	mu sync.Mutex
 	// tasks holds the task of each object that waits or runs.
 	tasks map[remediation.Key]*remoteTask
 	// queues holds the queues that have such tasks, by the endpoints of the engines.
 	queues map[string]*taskQueue
-	// slots limit the queries to each endpoint.
-	slots map[string]*semaphore.Weighted
 	// undecided holds, for each object, the policies that could not decide it for a temporary reason.
 	undecided map[remediation.Key][]string
 }
@@ -119,8 +118,7 @@ func newRemoteQueue(objects *objectCache, reconcile func(context.Context, *remot
 	return &remoteQueue{
 		objects: objects, reconcile: reconcile,
 		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](failureDelay, failureDelayMax),
-		tasks:    map[remediation.Key]*remoteTask{}, queues: map[string]*taskQueue{}, slots: map[string]*semaphore.Weighted{},
-		undecided: map[remediation.Key][]string{},
+		tasks:    map[remediation.Key]*remoteTask{}, queues: map[string]*taskQueue{}, undecided: map[remediation.Key][]string{},
 	}
 }
 
@@ -200,16 +198,6 @@ func (r *remoteQueue) run(t *remoteTask) {
 		}
 	}()
 	delay = r.reconcile(r.ctx, t)
-}
-
-// slot returns what limits the queries to an endpoint.
-func (r *remoteQueue) slot(endpoint string) *semaphore.Weighted {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.slots[endpoint] == nil {
-		r.slots[endpoint] = semaphore.NewWeighted(maxRunningTasks)
-	}
-	return r.slots[endpoint]
 }
 
 // commit reports whether the decision of a task on a version of its object counts: the task was not dropped, and the object has not
