@@ -110,7 +110,7 @@ func (c *Controller) decide(ctx context.Context, s *scope) bool {
 	return !s.waits
 }
 
-// assessObject sets the outcome and the decisions: those on an update by Berth without a change. If engines were queried, it decides the
+// assessObject sets the outcome and the decisions, as if Berth updated the object without a change. If engines were queried, it decides the
 // object again with their responses, because policies and namespaces may have changed meanwhile.
 func (c *Controller) assessObject(ctx context.Context, s *scope) (err error) {
 	request := placement.Request{

@@ -63,7 +63,7 @@ func compareKeys(a, b Key) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// locked is a mutex. Exported methods of what has it begin with defer lock()().
+// locked is the mutex of a Ledger or a Scheduler. Their exported methods begin with defer lock()().
 type locked struct{ mu sync.Mutex }
 
 func (l *locked) lock() (unlock func()) {
