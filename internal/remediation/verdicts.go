@@ -313,29 +313,26 @@ func ManagerOf(entries []metav1.ManagedFieldsEntry, due Due) string {
 	return cmp.Or(owner.Manager, writer.Manager)
 }
 
-// owns reports whether a field manager owns a field that one of the changes sets.
-func owns(entry metav1.ManagedFieldsEntry, changes []placement.Change) (found bool) {
+// owns reports whether a field manager owns a field that one of the changes sets, or part of it.
+func owns(entry metav1.ManagedFieldsEntry, changes []placement.Change) bool {
 	var fields fieldpath.Set
 	if entry.FieldsV1 == nil || fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) != nil {
 		return false
 	}
-	fields.Iterate(func(path fieldpath.Path) {
-		found = found || slices.ContainsFunc(changes, func(c placement.Change) bool { return within(path, c) })
-	})
-	return found
-}
-
-// within reports whether a path is that of a field which a change sets, or part of it.
-func within(path fieldpath.Path, c placement.Change) bool {
-	prefix := []string{"metadata", c.Field, c.Key}
-	switch {
-	case c.ChangesPods():
-		member, _, _ := strings.Cut(c.Key, "/")
-		prefix = append(slices.Clone(c.PodSpec), member)
-	case c.ChangesClusters():
-		prefix = strings.Split(c.Key, ".")
-	}
-	return len(path) >= len(prefix) && slices.EqualFunc(path[:len(prefix)], prefix, func(e fieldpath.PathElement, name string) bool {
-		return e.FieldName != nil && *e.FieldName == name
+	return slices.ContainsFunc(changes, func(c placement.Change) bool {
+		names := []string{"metadata", c.Field, c.Key}
+		switch {
+		case c.ChangesPods():
+			member, _, _ := strings.Cut(c.Key, "/")
+			names = append(slices.Clone(c.PodSpec), member)
+		case c.ChangesClusters():
+			names = strings.Split(c.Key, ".")
+		}
+		path, parts := fieldpath.Path{}, &fields
+		for _, name := range names {
+			path = append(path, fieldpath.PathElement{FieldName: &name})
+			parts = parts.WithPrefix(path[len(path)-1])
+		}
+		return fields.Has(path) || !parts.Empty()
 	})
 }
