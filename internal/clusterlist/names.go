@@ -38,12 +38,15 @@ type Names struct {
 
 // Parse parses the text of an object's clusters. ok is false if the text has no valid form.
 func Parse(text string) (n Names, ok bool) {
-	var names []string
+	if names, ok := plainArray(text); ok {
+		return Names{Terms: [][]string{names}}, true
+	}
 	if json.Unmarshal([]byte(text), &n.Terms) == nil && len(n.Terms) > 0 {
 		n.Several = true
 		return n, true
 	}
-	if json.Unmarshal([]byte(text), &names) != nil || names == nil {
+	names, err := ParseArray(text)
+	if err != nil || names == nil {
 		return Names{}, false
 	}
 	return Names{Terms: [][]string{names}}, true
@@ -51,15 +54,14 @@ func Parse(text string) (n Names, ok bool) {
 
 // Text returns the text of the names, which Parse parses; nil if there is one term and it names no clusters.
 func (n Names) Text() *string {
-	var value any = n.Terms
 	if !n.Several {
 		if len(n.Terms) == 0 || n.Terms[0] == nil {
 			return nil
 		}
-		value = n.Terms[0]
+		return new(ArrayText(n.Terms[0]))
 	}
 	// Marshaling does not fail: all values are strings.
-	text, _ := json.Marshal(value)
+	text, _ := json.Marshal(n.Terms)
 	return new(string(text))
 }
 

@@ -17,8 +17,6 @@ limitations under the License.
 package placement
 
 import (
-	"encoding/json"
-
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/clusterlist"
 )
@@ -69,8 +67,8 @@ func namesClusters(key string, value *string) bool {
 	}
 	switch key {
 	case placementv1.ClustersAnnotation:
-		var names []string
-		return json.Unmarshal([]byte(*value), &names) == nil && len(names) > 0
+		names, err := clusterlist.ParseArray(*value)
+		return err == nil && len(names) > 0
 	case PreferencesAnnotation:
 		names, all, ok := Decision{Annotations: map[string]string{key: *value}}.Preferred()
 		return ok && (all || len(names) > 0)

@@ -17,7 +17,6 @@ limitations under the License.
 package placement
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,7 +24,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -405,9 +403,9 @@ func (a askedClusters) join(shares []clusterShare) (*string, error) {
 		// This is the most frequent case, and what a policy decides is sorted.
 		return new(clustersText(alone.names)), a.tooMany(alone.names)
 	}
-	allowed := sets.New(shares[0].names...)
+	allowed := sortedNames(shares[0].names)
 	for _, s := range shares[1:] {
-		allowed = allowed.Intersection(sets.New(s.names...))
+		allowed = intersection(allowed, sortedNames(s.names))
 	}
 	narrows := developerNarrows(shares)
 	handling := onEmpty(shares)
@@ -426,7 +424,7 @@ func (a askedClusters) join(shares []clusterShare) (*string, error) {
 		return nil, err
 	case !left && handling != placementv1.OnEmptyClear:
 		return nil, errNoCluster
-	case a.text != nil && invalid == nil && ptr.Equal(own.Text(), next.Text()):
+	case a.text != nil && invalid == nil && slices.EqualFunc(own.Terms, next.Terms, sameTerm):
 		return a.text, nil
 	}
 	return next.Text(), a.tooMany(next.Terms...)
@@ -436,9 +434,9 @@ func (a askedClusters) join(shares []clusterShare) (*string, error) {
 // more, and the names of a small object with many terms take gigabytes.
 const maxListed = 1 << 16
 
-// narrow returns the terms with the allowed names alone. A term that names no clusters gets all of them, and so does each term if
+// narrow returns the terms with the allowed names alone, which are sorted. A term that names no clusters gets all of them, and so does each term if
 // narrows is false. A term with the same names stays as it is written. narrow returns an error if there are too many names.
-func (a askedClusters) narrow(own clusterlist.Names, allowed sets.Set[string], narrows bool) (clusterlist.Names, error) {
+func (a askedClusters) narrow(own clusterlist.Names, allowed []string, narrows bool) (clusterlist.Names, error) {
 	open := 0
 	for _, term := range own.Terms {
 		if term == nil || !narrows {
@@ -452,16 +450,53 @@ func (a askedClusters) narrow(own clusterlist.Names, allowed sets.Set[string], n
 	}
 	out := clusterlist.Names{Several: own.Several, Terms: make([][]string, len(own.Terms))}
 	for i, term := range own.Terms {
-		names := allowed
-		if term != nil && narrows {
-			names = allowed.Intersection(sets.New(term...))
+		if term == nil {
+			out.Terms[i] = allowed
+			continue
 		}
-		if out.Terms[i] = term; term == nil || !names.Equal(sets.New(term...)) {
-			out.Terms[i] = sets.List(names)
+		written, names := sortedNames(term), allowed
+		if narrows {
+			names = intersection(allowed, written)
+		}
+		if out.Terms[i] = term; !slices.Equal(names, written) {
+			out.Terms[i] = names
 		}
 	}
 	return out, nil
 }
+
+// sortedNames returns names in their order, each once; not nil. Names that are so already are not copied.
+func sortedNames(names []string) []string {
+	for i := 1; i < len(names); i++ {
+		if names[i-1] >= names[i] {
+			return slices.Compact(slices.Sorted(slices.Values(names)))
+		}
+	}
+	if names == nil {
+		return []string{}
+	}
+	return names
+}
+
+// intersection returns the names that two sorted lists have in common; not nil.
+func intersection(a, b []string) []string {
+	out := make([]string, 0, min(len(a), len(b)))
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		switch order := strings.Compare(a[i], b[j]); {
+		case order < 0:
+			i++
+		case order > 0:
+			j++
+		default:
+			out = append(out, a[i])
+			i, j = i+1, j+1
+		}
+	}
+	return out
+}
+
+// sameTerm reports whether two terms have the same text.
+func sameTerm(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
 
 // tooMany returns an error if the system accepts no list of that many clusters.
 func (a askedClusters) tooMany(terms ...[]string) error {
@@ -475,22 +510,15 @@ func (a askedClusters) tooMany(terms ...[]string) error {
 
 // parseClusterNames parses a value of the clusters annotation.
 func parseClusterNames(text string) ([]string, error) {
-	var names []string
-	if err := json.Unmarshal([]byte(text), &names); err != nil || names == nil {
+	names, err := clusterlist.ParseArray(text)
+	if err != nil || names == nil {
 		return nil, fmt.Errorf("annotation %s is %q, which is not a list of clusters; write a JSON array of their names, as in %q",
 			placementv1.ClustersAnnotation, printable.Truncate(text, maxText), `["eu-1","eu-2"]`)
 	}
 	return names, nil
 }
 
-func clustersText(names []string) string {
-	if names == nil {
-		names = []string{}
-	}
-	// Marshaling does not fail: all values are strings.
-	text, _ := json.Marshal(names)
-	return string(text)
-}
+func clustersText(names []string) string { return clusterlist.ArrayText(names) }
 
 // deny adds an error to the verdicts of the shares. It skips excluded verdicts, verdicts that could not decide, and
 // those that already have errors.
