@@ -583,26 +583,52 @@ func (s *Simulation) Matched(ctx context.Context) iter.Seq2[Object, error] {
 // MatchedWith is Matched with more fields of the objects of each type; nil for no more.
 func (s *Simulation) MatchedWith(ctx context.Context, more func(schema.GroupResource) *projection.FieldSet) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
+		for l, err := range s.matchedLists(ctx, more) {
+			if err != nil {
+				if !yield(Object{Resource: l.Resource.GroupVersionResource}, err) {
+					return
+				}
+				continue
+			}
+			for _, content := range l.Contents {
+				if !yield(l.Object(content), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// List are the existing objects of a type that policies may match.
+type List struct {
+	Resource policy.Resource
+	Contents []*unstructured.Unstructured
+}
+
+// Object returns an object of the list.
+func (l List) Object(content *unstructured.Unstructured) Object {
+	out := Object{Resource: l.Resource.GroupVersionResource, Content: content, Exists: true}
+	if l.Resource.Namespaced {
+		out.Namespace = content.GetNamespace()
+	}
+	return out
+}
+
+// MatchedLists is Matched that yields the objects of each type at once. If an error ends a type, the list has its name alone.
+func (s *Simulation) MatchedLists(ctx context.Context) iter.Seq2[List, error] {
+	return s.matchedLists(ctx, func(schema.GroupResource) *projection.FieldSet { return nil })
+}
+
+func (s *Simulation) matchedLists(ctx context.Context, more func(schema.GroupResource) *projection.FieldSet) iter.Seq2[List, error] {
+	return func(yield func(List, error) bool) {
 		for _, resource := range s.cluster.Catalog().Select(s.selects) {
 			fields := s.inputFields(resource.GroupVersionResource)
 			if added := more(resource.GroupResource()); fields != nil && added != nil {
 				fields = projection.Union(fields, added)
 			}
-			objects, err := s.cluster.List(ctx, resource.GroupVersionResource, fields)
-			if err != nil {
-				if !yield(Object{Resource: resource.GroupVersionResource}, err) {
-					return
-				}
-				continue
-			}
-			for _, content := range objects {
-				o := Object{Resource: resource.GroupVersionResource, Content: content, Exists: true}
-				if resource.Namespaced {
-					o.Namespace = content.GetNamespace()
-				}
-				if !yield(o, nil) {
-					return
-				}
+			contents, err := s.cluster.List(ctx, resource.GroupVersionResource, fields)
+			if !yield(List{resource, contents}, err) {
+				return
 			}
 		}
 	}

@@ -62,8 +62,9 @@ type Session struct {
 	partial bool
 	// missing are those types of them that policies match before the changes.
 	missing []string
-	// objects are the existing objects that policies may match, and states what the policies make of them.
+	// objects are the existing objects that policies may match, by type, and states what the policies make of them.
 	objects []simulation.Object
+	lists   map[schema.GroupVersionResource]listed
 	states  []*state
 	index   map[objectKey]int
 	groups  *groups
@@ -86,23 +87,41 @@ func newSession(ctx context.Context, cluster simulation.Cluster, o simulation.Op
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{cluster: cached, options: o, before: before, partial: partial, index: map[objectKey]int{}, groups: newGroups()}
-	for o, err := range before.Matched(ctx) {
+	s := &Session{
+		cluster: cached, options: o, before: before, partial: partial, index: map[objectKey]int{}, groups: newGroups(),
+		lists: map[schema.GroupVersionResource]listed{},
+	}
+	for l, err := range before.MatchedLists(ctx) {
 		if s.mayLeaveOut(err) {
-			s.missing = append(s.missing, o.Resource.GroupResource().String())
+			s.missing = append(s.missing, l.Resource.GroupResource().String())
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		s.index[keyOf(o)] = len(s.objects)
-		s.objects = append(s.objects, o)
+		s.lists[l.Resource.GroupVersionResource] = listed{l.Contents, len(s.objects)}
+		for _, content := range l.Contents {
+			o := l.Object(content)
+			s.index[keyOf(o)] = len(s.objects)
+			s.objects = append(s.objects, o)
+		}
 	}
 	s.states = make([]*state, len(s.objects))
 	return s, simulation.Parallel(len(s.objects), func(i int) (err error) {
 		s.states[i], err = stateOf(ctx, before, s.objects[i], s.groups.evaluateFor(i))
 		return err
 	})
+}
+
+// listed are the contents of the objects of a type, which are one after the other from an index.
+type listed struct {
+	contents []*unstructured.Unstructured
+	first    int
+}
+
+// isList reports whether two lists are the same, without comparing their members.
+func isList(a, b []*unstructured.Unstructured) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // mayLeaveOut reports whether a type may be left out because of an error.
@@ -190,13 +209,11 @@ type question struct {
 
 // read reads the objects with the fields that policies after the changes read.
 func (q *question) read(ctx context.Context) error {
-	q.contents = slices.Clone(q.objects)
-	found := make([]bool, len(q.objects))
-	q.missing = slices.Clone(q.Session.missing)
-	next := 0
-	for o, err := range q.after.Matched(ctx) {
+	q.contents, q.missing = q.objects, slices.Clone(q.Session.missing)
+	own := false
+	for l, err := range q.after.MatchedLists(ctx) {
 		if q.mayLeaveOut(err) {
-			if missing := o.Resource.GroupResource().String(); !slices.Contains(q.missing, missing) {
+			if missing := l.Resource.GroupResource().String(); !slices.Contains(q.missing, missing) {
 				q.missing = append(q.missing, missing)
 			}
 			continue
@@ -204,8 +221,27 @@ func (q *question) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		before := q.lists[l.Resource.GroupVersionResource]
+		if isList(before.contents, l.Contents) {
+			// Most lists are as they were.
+			continue
+		}
+		if !own {
+			q.contents, own = slices.Clone(q.objects), true
+		}
+		q.readAgain(before, l)
+	}
+	return nil
+}
+
+// readAgain takes over the objects of a list that differs from the one before.
+func (q *question) readAgain(before listed, after simulation.List) {
+	found := make([]bool, len(before.contents))
+	next := 0
+	for _, content := range after.Contents {
+		o := after.Object(content)
 		// Most objects come as they did before, and in the same order.
-		i, known := next, next < len(q.objects) && q.objects[next].Content == o.Content
+		i, known := before.first+next, next < len(before.contents) && before.contents[next] == content
 		if !known {
 			i, known = q.index[keyOf(o)]
 		}
@@ -213,19 +249,16 @@ func (q *question) read(ctx context.Context) error {
 			q.others = append(q.others, o)
 			continue
 		}
-		q.contents[i], found[i] = o, true
-		next = i + 1
+		q.contents[i], found[i-before.first] = o, true
+		next = i - before.first + 1
 	}
-	for i, o := range q.objects {
-		if found[i] {
-			continue
-		}
-		_, changes := q.changed.change(keyOf(o))
-		if !changes && slices.ContainsFunc(q.after.Policies(), func(p *simulation.Policy) bool { return p.SelectsResource(o.Resource) }) {
+	for n := range before.contents {
+		i := before.first + n
+		if _, changes := q.changed.change(keyOf(q.objects[i])); !found[n] && !changes {
+			// It does not exist any more.
 			q.contents[i].Content = nil
 		}
 	}
-	return nil
 }
 
 // mark marks the objects to which something may happen: those that change, and those for which a policy that changes, or
@@ -382,6 +415,10 @@ type result struct {
 func (q *question) compare(ctx context.Context, p pair) (result, error) {
 	if p.Content == nil {
 		return result{unmatched: true}, nil
+	}
+	if err := ctx.Err(); err != nil {
+		// Nobody waits for the answer.
+		return result{}, err
 	}
 	decides := q.after
 	if !p.Exists {
