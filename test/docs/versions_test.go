@@ -17,7 +17,9 @@ limitations under the License.
 package docs_test
 
 import (
+	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -63,6 +65,46 @@ func contents(t *testing.T, file string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// TestModulesShareVersions checks that what the operator shares with the control plane of tests and with OPA has the same version there.
+// Otherwise, Go compiles it and all that imports it once more, which takes minutes with an empty cache.
+func TestModulesShareVersions(t *testing.T) {
+	own := requirements(t, root)
+	for _, dir := range []string{"hack/controlplane", "hack/opa"} {
+		var raise []string
+		for module, version := range requirements(t, filepath.Join(root, filepath.FromSlash(dir))) {
+			if want, shared := own[module]; shared && version != want {
+				raise = append(raise, module+"@"+want)
+			}
+		}
+		if slices.Sort(raise); len(raise) > 0 {
+			t.Errorf("modules have other versions in %[1]s/go.mod than in go.mod; unless these are older, run: cd %[1]s && go get %[2]s && go mod tidy",
+				dir, strings.Join(raise, " "))
+		}
+	}
+}
+
+// requirements returns the versions that the go.mod in a directory requires, by module.
+func requirements(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	cmd := exec.Command("go", "mod", "edit", "-json")
+	cmd.Dir = dir
+	text, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parsed struct {
+		Require []struct{ Path, Version string }
+	}
+	if err := json.Unmarshal(text, &parsed); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, r := range parsed.Require {
+		out[r.Path] = r.Version
+	}
+	return out
 }
 
 // TestSupportedVersions checks that the supported versions in documents and manifests begin with the oldest release

@@ -287,7 +287,8 @@ func wanted(ctx context.Context, c component) (string, error) {
 
 func compile(ctx context.Context, pkg, ldflags, target, label string, started time.Time) error {
 	// All builds of Kubernetes here must have equal flags: those of make, which sets GOFLAGS. With other flags they would not
-	// share the cache. Go keeps what go run has linked in the cache, too, so that a fresh clone does not link it again. What go run runs here
+	// share the cache, and neither with other versions of modules. So go.mod has the versions of the operator's, of which most packages are
+	// compiled already. Go keeps what go run has linked in the cache, too, so that a fresh clone does not link it again. What go run runs here
 	// is cp PROGRAM TARGET.
 	cmd := exec.CommandContext(ctx, "go", "run", "-v", "-ldflags", ldflags, "-exec", "cp", pkg, target)
 	cmd.Env = buildEnv()
