@@ -343,6 +343,9 @@ console-image: ## Build the image that config/console runs: dist/image/berth-con
 	go -C hack/image run . -source $(CURDIR) -out $(IMAGE_DIR) -package ./cmd/kubectl-berth -archive berth-console.tar \
 	  -name $(CONSOLE_IMG) -version $(VERSION) -platforms $(PLATFORMS) -commit "$$(git rev-parse HEAD)" -date "$$(git log -1 --format=%cI)"
 
+.PHONY: assets
+assets: $(assets) $(engine) ## Build the control plane and the OPA server of the tests, unless KUBEBUILDER_ASSETS has them.
+
 .PHONY: controlplane
 controlplane: bin/controlplane ## Build the control plane from Go modules into bin/; minutes at first, then seconds.
 	cd hack/controlplane && ../../bin/controlplane -out ../../bin
