@@ -143,7 +143,7 @@ type Rule struct {
 	Candidates RuleCandidates `json:"candidates,omitempty"`
 
 	// require lists what a cluster must meet to be eligible: all of it. Each requirement compares one value of the cluster
-	// (field, label, annotation, property, allocatable, or free) with values, or with a label or an annotation of the
+	// (field, label, annotation, property, allocatable, free, or score) with values, or with a label or an annotation of the
 	// object (valueFrom). Example: {label: pci-level, operator: Gte, values: ["2"]}. At most 16.
 	// +optional
 	// +listType=atomic
@@ -314,11 +314,19 @@ type Subject struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	Free string `json:"free,omitempty"`
+
+	// score is a score of the cluster in an AddOnPlacementScore of Open Cluster Management, in the namespace with the name of
+	// the cluster: the names of that object and of the score, such as resource-usage/cpuAvailable.
+	// +optional
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/.+$`
+	Score string `json:"score,omitempty"`
 }
 
 // Requirement compares a value of a cluster or node.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.field), has(self.label), has(self.annotation), has(self.property), has(self.allocatable), has(self.free)].filter(x, x).size() == 1",message="exactly one of field, label, annotation, property, allocatable and free is required"
+// +kubebuilder:validation:XValidation:rule="[has(self.field), has(self.label), has(self.annotation), has(self.property), has(self.allocatable), has(self.free), has(self.score)].filter(x, x).size() == 1",message="exactly one of field, label, annotation, property, allocatable, free and score is required"
 // +kubebuilder:validation:XValidation:rule="!(self.operator in ['Exists', 'DoesNotExist', 'Most', 'Least']) || !(has(self.values) || has(self.valueFrom))",message="Exists, DoesNotExist, Most and Least have no values: remove values and valueFrom",fieldPath=".operator"
 // +kubebuilder:validation:XValidation:rule="self.operator in ['Exists', 'DoesNotExist', 'Most', 'Least'] || has(self.values) != has(self.valueFrom)",message="exactly one of values and valueFrom is required",fieldPath=".values"
 // +kubebuilder:validation:XValidation:rule="!(self.operator in ['Gt', 'Gte', 'Lt', 'Lte']) || !has(self.values) || self.values.size() == 1",message="Gt, Gte, Lt and Lte need exactly one value",fieldPath=".values"

@@ -215,6 +215,7 @@ func newValidator(cluster simulation.Cluster, options simulation.Options) *polic
 func completeValidator(cluster simulation.Cluster, options simulation.Options) *policyvalidator.Validator {
 	out := newValidator(cluster, options)
 	out.Clusters, out.Namespaces, out.Nodes, out.PriorityClasses = clustersOf{cluster}, namespacesOf{cluster}, nodesOf{cluster}, priorityClassesOf(cluster)
+	out.Scores = scoresOf{cluster}
 	live, ok := cluster.(interface{ TypeChecker() *schemas.Checker })
 	if ok {
 		out.Types = live.TypeChecker()
@@ -361,6 +362,18 @@ func (c clustersOf) All(ctx context.Context) (clusters []map[string]any, idle []
 		clusters, idle = append(clusters, some...), append(idle, none...)
 	}
 	return clusters, idle, nil
+}
+
+// scoresOf implements findings.Scores.
+type scoresOf struct{ simulation.Cluster }
+
+// All returns the scores of each cluster.
+func (s scoresOf) All(ctx context.Context) (map[string]map[string]any, error) {
+	if _, ok := s.Catalog().Exact(replication.AddOnPlacementScores); !ok {
+		return nil, nil
+	}
+	objects, err := s.List(ctx, replication.AddOnPlacementScores, nil)
+	return replication.Scores(objects), err
 }
 
 // namespacesOf implements policyvalidator.Namespaces.

@@ -108,7 +108,7 @@ func said(t *testing.T, world []*unstructured.Unstructured, manifest string) []s
 	}
 	v := c.policies
 	finder := &findings.Finder{
-		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, Nodes: v.Nodes, PriorityClasses: v.PriorityClasses, Quotas: v.Quotas,
+		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, Scores: v.Scores, Nodes: v.Nodes, PriorityClasses: v.PriorityClasses, Quotas: v.Quotas,
 		OwnNamespace: v.OwnNamespace, ClusterPredicates: v.ClusterPredicates, Templates: v.Templates, Policies: v.Policies,
 	}
 	matched, decided, err := decidedBy(t.Context(), cluster, options, p.Name)

@@ -26,6 +26,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/engine/push"
@@ -95,7 +96,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		Clients: c.Clients, Inventories: c.Inventories, Observer: c.Observer,
 		ContentChanged: c.ContentChanged, StateChanged: c.notify,
 	})
-	consumer := c.Watches.NewConsumer(pusher, func(r schema.GroupVersionResource) { c.notify(c.policiesNeeding(r)...) })
+	consumer := c.Watches.NewConsumer(watches.Valid(pusher, clock.RealClock{}), func(r schema.GroupVersionResource) { c.notify(c.policiesNeeding(r)...) })
 	consumer.Prepare = c.Inventories.Prepare
 	// The poll returns an error only if ctx ends.
 	if wait.PollUntilContextCancel(ctx, loadedPollInterval, true, func(ctx context.Context) (bool, error) { return c.Loaded(ctx), nil }) != nil {

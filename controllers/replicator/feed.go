@@ -23,6 +23,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
@@ -67,7 +68,7 @@ type feed struct {
 
 func newFeed(hub *watches.Hub, store Store, reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet) *feed {
 	f := &feed{store: store, reads: reads}
-	f.watches = hub.NewConsumer(sink{f}, f.states.Publish)
+	f.watches = hub.NewConsumer(watches.Valid(sink{f}, clock.RealClock{}), f.states.Publish)
 	return f
 }
 
@@ -96,7 +97,7 @@ func (f *feed) wanted(registry *placement.Registry) map[schema.GroupVersionResou
 	}
 	out := make(map[schema.GroupVersionResource]*projection.FieldSet, len(sets))
 	for resource, all := range sets {
-		out[resource] = projection.Union(all...)
+		out[resource] = watches.WithValidity(resource, projection.Union(all...))
 	}
 	return out
 }

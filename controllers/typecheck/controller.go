@@ -316,6 +316,9 @@ func (c *Controller) finder(isRecent bool) *findings.Finder {
 		return &out
 	}
 	out.Clusters, out.Scales = &c.recent, &c.recent
+	if out.Scores != nil {
+		out.Scores = recentScores{&c.recent}
+	}
 	if out.Nodes != nil {
 		out.Nodes = recentNodes{&c.recent}
 	}

@@ -30,6 +30,7 @@ import (
 
 var (
 	_ findings.Clusters = (*recent)(nil)
+	_ findings.Scores   = recentScores{}
 	_ findings.Nodes    = recentNodes{}
 	_ findings.Quotas   = recentQuotas{}
 	_ findings.Scales   = (*recent)(nil)
@@ -42,6 +43,7 @@ type recent struct {
 
 	mu       sync.Mutex
 	clusters kept[clusters]
+	scores   kept[map[string]map[string]any]
 	nodes    kept[[]map[string]any]
 	quotas   kept[[]placementv1.Quota]
 	paths    map[schema.GroupVersionResource]kept[replicasPath]
@@ -104,6 +106,17 @@ func (r *recent) ReplicasPath(ctx context.Context, resource schema.GroupVersionR
 		r.paths[resource] = known
 	}
 	return known.value.path, known.value.ok, err
+}
+
+// recentScores are the scores that recent has.
+type recentScores struct{ *recent }
+
+// All implements findings.Scores.
+func (r recentScores) All(ctx context.Context) (_ map[string]map[string]any, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.scores, err = r.scores.current(r.clock, func() (map[string]map[string]any, error) { return r.source.Scores.All(ctx) })
+	return r.scores.value, err
 }
 
 // recentNodes are the nodes that recent has.

@@ -51,11 +51,16 @@ func (s *counter) ReplicasPath(context.Context, schema.GroupVersionResource) (pa
 	return []string{"spec", "replicas"}, true, s.read()
 }
 
-// clustersOf and nodesOf are the clusters and nodes of a counter.
+// clustersOf, scoresOf, and nodesOf are the clusters, their scores, and the nodes of a counter.
 type (
 	clustersOf struct{ *counter }
+	scoresOf   struct{ *counter }
 	nodesOf    struct{ *counter }
 )
+
+func (s scoresOf) All(context.Context) (map[string]map[string]any, error) {
+	return map[string]map[string]any{"eu-1": {"usage/cpu": int64(1)}}, s.read()
+}
 
 func (s clustersOf) All(context.Context) (clusters []map[string]any, idle []string, err error) {
 	return []map[string]any{{"name": "eu-1"}}, nil, s.read()
@@ -69,6 +74,7 @@ func (s nodesOf) All(context.Context) ([]map[string]any, error) {
 func TestRecent(t *testing.T) {
 	for name, read := range map[string]func(*recent) (int, error){
 		"Clusters": func(r *recent) (int, error) { list, _, err := r.All(t.Context()); return len(list), err },
+		"Scores":   func(r *recent) (int, error) { list, err := recentScores{r}.All(t.Context()); return len(list), err },
 		"Nodes":    func(r *recent) (int, error) { list, err := recentNodes{r}.All(t.Context()); return len(list), err },
 		"Quotas":   func(r *recent) (int, error) { list, err := recentQuotas{r}.All(t.Context()); return len(list), err },
 		"Paths": func(r *recent) (int, error) {
@@ -77,7 +83,7 @@ func TestRecent(t *testing.T) {
 		},
 	} {
 		s, clock := &counter{err: errors.New("down")}, testingclock.NewFakeClock(time.Now())
-		r := New(Deps{Clock: clock, Finder: &findings.Finder{Clusters: clustersOf{s}, Nodes: nodesOf{s}, Quotas: s, Scales: s}})
+		r := New(Deps{Clock: clock, Finder: &findings.Finder{Clusters: clustersOf{s}, Scores: scoresOf{s}, Nodes: nodesOf{s}, Quotas: s, Scales: s}})
 		if _, err := read(&r.recent); err == nil {
 			t.Errorf("%s: no error of the first read", name)
 		}

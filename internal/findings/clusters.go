@@ -18,6 +18,7 @@ package findings
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/rules"
 )
 
 // findingsOfClusters finds spec.clusters in a policy that does not decide clusters, and what only rules honor in a policy without them.
@@ -81,10 +83,42 @@ func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.Place
 	if len(clusters) == 0 {
 		return out
 	}
+	clusters, notices := f.compareScores(ctx, &mentioned, clusters)
+	out = append(out, notices...)
 	all := population{"cluster", clusters}
 	out = slices.Concat(out, all.findings(mentioned), all.tolerations(spec.Rules, false), all.taintKeys(spec.Rules, false),
 		findingsOfEligible(spec.Rules, clusters))
 	return append(out, noticesOfUnready(spec, module, clusters)...)
+}
+
+func isScore(k key) bool { return k.Document == rules.DocumentScores }
+
+// compareScores returns the clusters with their scores, if the policy names one. If the scores are not known, it removes what the policy
+// names of them.
+func (f *Finder) compareScores(ctx context.Context, m *mentions, clusters []map[string]any) ([]map[string]any, []Finding) {
+	if !slices.ContainsFunc(m.keys, isScore) {
+		return clusters, nil
+	}
+	var scores map[string]map[string]any
+	var err error
+	if f.Scores != nil {
+		scores, err = f.Scores.All(ctx)
+	}
+	switch {
+	case err != nil:
+		m.keys = slices.DeleteFunc(m.keys, isScore)
+		return clusters, []Finding{notice("cannot check that the scores that the policy names exist: %v", err)}
+	case f.Scores == nil:
+		m.keys = slices.DeleteFunc(m.keys, isScore)
+		return clusters, nil
+	}
+	out := make([]map[string]any, len(clusters))
+	for i, cluster := range clusters {
+		name, _ := cluster["name"].(string)
+		out[i] = maps.Clone(cluster)
+		out[i][rules.DocumentScores] = scores[name]
+	}
+	return out, nil
 }
 
 // noticesOfUnready says in which clusters existing objects stay although they are not ready, if that has no end.

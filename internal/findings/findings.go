@@ -120,6 +120,12 @@ type Clusters interface {
 	All(ctx context.Context) (clusters []map[string]any, idle []string, err error)
 }
 
+// Scores reads the scores that add-ons of Open Cluster Management report.
+type Scores interface {
+	// All returns the scores of each cluster, by the names that rules give them. It returns none if no cluster has scores.
+	All(ctx context.Context) (map[string]map[string]any, error)
+}
+
 // Namespaces reads the labels of all namespaces.
 type Namespaces interface {
 	// All yields the name and labels of each existing namespace. Callers must not modify the labels.
@@ -152,6 +158,8 @@ type Finder struct {
 	Namespaces Namespaces
 	// Clusters reads the existing clusters. If it is nil, they are not compared.
 	Clusters Clusters
+	// Scores reads the scores of clusters. If it is nil, they are not compared.
+	Scores Scores
 	// Nodes reads the nodes. If it is nil, they are not compared.
 	Nodes Nodes
 	// PriorityClasses lists the priority classes. If it is nil, they are not compared.

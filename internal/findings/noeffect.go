@@ -212,16 +212,20 @@ func findingsOfMoves(spec placementv1.PlacementPolicySpec, module *policy.Module
 		"ends with its patch, and only maxPerMinute bounds it. Deliver the objects to one of them, here or in another policy", strings.Join(set, ", "))}
 }
 
-// findingsOfVolatile finds preferences by which existing objects move whenever pods start or end somewhere.
+// findingsOfVolatile finds preferences by which existing objects move whenever pods start or end somewhere, or a score is reported.
 func findingsOfVolatile(spec placementv1.PlacementPolicySpec) []Finding {
 	mode := spec.WithDefaults().Remediation.Mode
 	if mode == placementv1.RemediationNewOnly || mode == placementv1.RemediationOff {
 		return nil
 	}
 	var out []Finding
-	for _, at := range rules.Volatile(spec.Rules) {
-		out = append(out, advice("%s: free quantities change with each pod, so that an existing object moves whenever another cluster is a little better. "+
-			"Set minGain, such as a fifth of the weight, or remediation.mode: NewOnly, which weights need", at))
+	for _, c := range rules.Volatile(spec.Rules) {
+		changes := "free quantities change with each pod"
+		if c.Score != "" {
+			changes = "scores change with each report"
+		}
+		out = append(out, advice("%s: %s, so that an existing object moves whenever another cluster is a little better. "+
+			"Set minGain, such as a fifth of the weight, or remediation.mode: NewOnly, which weights need", c.Field, changes))
 	}
 	return out
 }

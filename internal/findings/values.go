@@ -125,7 +125,7 @@ func mentionsIn(spec placementv1.PlacementPolicySpec, module *policy.Module) men
 }
 
 // documents are the fields of clusters that have members with names of their own, with what a member is called.
-var documents = map[string]string{"labels": "label", "annotations": "annotation", "properties": "property"}
+var documents = map[string]string{"labels": "label", "annotations": "annotation", "properties": "property", rules.DocumentScores: "score"}
 
 // mentionsInRules returns what rules for clusters, or those for nodes, compare.
 func mentionsInRules(list []placementv1.Rule, ofNodes bool) (out mentions) {
@@ -171,6 +171,10 @@ func (m *mentions) add(c rules.Compared) {
 	}
 	if k, ok := c.Key(); ok {
 		m.keys = append(m.keys, key{k, placeOf(k.Field), none, noEffect})
+	}
+	if c.Score != "" {
+		// Its value may change with each report.
+		return
 	}
 	as, ordered := c.Ordered()
 	if !ordered {
@@ -387,6 +391,8 @@ func (p population) look(k key) []Finding {
 	unknown := fmt.Sprintf("no %s has the %s %q", p.noun, what, k.Name)
 	near := cmp.Or(misspelt(k.Name, known), similarLabel(k.Name, known))
 	switch isRego := k.at.Row > 0; {
+	case k.Document == rules.DocumentScores:
+		return p.lookForScore(k, known)
 	case k.Document == "properties":
 		return []Finding{k.at.finding(Mistake, unknown+suggestion(k.Name, known))}
 	case isRego && k.none == "" && near == "":
@@ -414,6 +420,24 @@ func (p population) look(k key) []Finding {
 	default:
 		return []Finding{k.at.finding(Advice, unknown+" now, "+k.none)}
 	}
+}
+
+// lookForScore returns the finding in a score that no cluster has. known are those that clusters have. A score is missing while its add-on
+// does not report it.
+func (p population) lookForScore(k key, known []string) []Finding {
+	text := fmt.Sprintf("no cluster has the score %q now", k.Name)
+	if k.none != "" {
+		text += ", " + k.none
+	}
+	switch {
+	case len(known) == 0:
+		text += "; there is no AddOnPlacementScore in the namespaces of the clusters"
+	case len(known) <= maxListed:
+		text += "; there are " + absent.Quoted(known, ", ")
+	default:
+		text += suggestion(k.Name, known)
+	}
+	return []Finding{k.at.finding(Advice, text)}
 }
 
 // isNodeLabel reports whether Kubernetes sets a label on nodes alone.

@@ -32,11 +32,14 @@ type Compared struct {
 	Preferred, OfNodes bool
 }
 
+// DocumentScores is where the findings in a policy have the scores of a cluster. data.clusters[name] does not have them.
+const DocumentScores = "scores"
+
 // Key is the key of a member of clusters that rules read.
 type Key struct {
 	// Field is the field of the rules.
 	Field *field.Path
-	// Document is the field of data.clusters[name] that has the member: "labels", "annotations", or "properties".
+	// Document is the field of data.clusters[name] that has the member: "labels", "annotations", or "properties"; or DocumentScores.
 	Document, Name string
 }
 
@@ -72,7 +75,7 @@ func (c Compared) Key() (key Key, ok bool) { return keyOf(c.Subject, c.Field) }
 
 func keyOf(s placementv1.Subject, at *field.Path) (key Key, ok bool) {
 	for _, one := range []struct{ name, document, key string }{
-		{"label", "labels", s.Label}, {"annotation", "annotations", s.Annotation}, {"property", "properties", s.Property},
+		{"label", "labels", s.Label}, {"annotation", "annotations", s.Annotation}, {"property", "properties", s.Property}, {"score", DocumentScores, s.Score},
 	} {
 		if one.key != "" {
 			return Key{at.Child(one.name), one.document, one.key}, true
@@ -82,7 +85,7 @@ func keyOf(s placementv1.Subject, at *field.Path) (key Key, ok bool) {
 }
 
 // Path returns the path of the compared value below data.clusters[name], or in a node: of a list, the members are compared. Free
-// quantities, of which clusters have only the parts, have the path of what is allocatable.
+// quantities, of which clusters have only the parts, have the path of what is allocatable. Scores are below DocumentScores.
 func (c Compared) Path() []string {
 	switch s := c.Subject; {
 	case c.OfNodes && s.Field != placementv1.ClusterFieldName:
@@ -95,6 +98,8 @@ func (c Compared) Path() []string {
 		return []string{"properties", s.Property}
 	case s.Allocatable != "" || s.Free != "":
 		return []string{"allocatable", s.Allocatable + s.Free}
+	case s.Score != "":
+		return []string{DocumentScores, s.Score}
 	case s.Field == placementv1.ClusterFieldZone:
 		return []string{"zones"}
 	default:
@@ -105,7 +110,7 @@ func (c Compared) Path() []string {
 // Noun names what is compared, as in "label env" or "field region".
 func (c Compared) Noun() string {
 	for _, one := range []struct{ noun, key string }{
-		{"label", c.Label}, {"annotation", c.Annotation}, {"property", c.Property}, {"allocatable", c.Allocatable}, {"free", c.Free},
+		{"label", c.Label}, {"annotation", c.Annotation}, {"property", c.Property}, {"allocatable", c.Allocatable}, {"free", c.Free}, {"score", c.Score},
 	} {
 		if one.key != "" {
 			return one.noun + " " + one.key

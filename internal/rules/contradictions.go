@@ -67,7 +67,7 @@ func requirementConditions(require []placementv1.Requirement, path *field.Path, 
 // subjectOf returns the field of a subject that is set, and its value.
 func subjectOf(s placementv1.Subject) (kind, name string) {
 	for _, one := range []struct{ kind, name string }{
-		{"label", s.Label}, {"annotation", s.Annotation}, {"property", s.Property}, {"allocatable", s.Allocatable}, {"free", s.Free},
+		{"label", s.Label}, {"annotation", s.Annotation}, {"property", s.Property}, {"allocatable", s.Allocatable}, {"free", s.Free}, {"score", s.Score},
 	} {
 		if one.name != "" {
 			return one.kind, one.name

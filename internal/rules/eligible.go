@@ -38,9 +38,10 @@ func Required(list []placementv1.Rule, i int) []Compared {
 }
 
 // MayMeet reports whether a cluster that has these values at Path may meet the comparison. It returns true if that depends on the object,
-// or on what changes at any time: whether the cluster is ready, and what is free in it.
+// or on what changes at any time: whether the cluster is ready, what is free in it, and its scores.
 func (c Compared) MayMeet(values []string) bool {
-	if c.ValueFrom != nil && len(values) > 0 || c.Requirement.Field == placementv1.ClusterFieldReady || c.Free != "" {
+	if c.ValueFrom != nil && len(values) > 0 || c.Requirement.Field == placementv1.ClusterFieldReady || c.Free != "" ||
+		c.Score != "" {
 		return true
 	}
 	isValue := func(v string) bool { return slices.Contains(c.Values, v) }

@@ -113,18 +113,19 @@ func scores(prefer []placementv1.Preference) (sum, step int32) {
 	return sum, step
 }
 
-// Volatile returns the preferences for the most or the least of what is free in a cluster, of rules without minGain, and of rules that give
-// weights. Free quantities change with each pod, so that such a rule chooses another cluster for an object whenever that is a little
-// better, or other weights.
-func Volatile(rules []placementv1.Rule) []*field.Path {
-	var out []*field.Path
+// Volatile returns the preferences for the most or the least of what is free in a cluster, or of a score, of rules without minGain, and of
+// rules that give weights. Free quantities change with each pod, and scores with each report, so that such a rule chooses another cluster
+// for an object whenever that is a little better, or other weights.
+func Volatile(rules []placementv1.Rule) []Compared {
+	var out []Compared
 	for i, rule := range rules {
 		if !choosesClusters(rule) || rule.Weights == "" && (!choosesBest(rule) || rule.MinGain > 1) {
 			continue
 		}
 		for j, p := range rule.Prefer {
-			if p.Free != "" && isProportional(p.Operator) {
-				out = append(out, field.NewPath("spec", "rules").Index(i).Child("prefer").Index(j))
+			if (p.Free != "" || p.Score != "") && isProportional(p.Operator) {
+				at := field.NewPath("spec", "rules").Index(i).Child("prefer").Index(j)
+				out = append(out, Compared{Requirement: p.Requirement, Field: at, Preferred: true})
 			}
 		}
 	}

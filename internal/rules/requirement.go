@@ -37,6 +37,7 @@ const (
 	functionVersion  = "version"
 	functionFree     = "free"
 	functionAmount   = "amount"
+	functionScore    = "add_on_score"
 )
 
 // functionTaintParts is the Rego function that returns the key, the effect, and the value of a taint.
@@ -78,6 +79,10 @@ func (g *generator) operandOf(s placementv1.Subject) operand {
 		out := member("properties", s.Property, "property")
 		out.exists, out.mixed = fmt.Sprintf("%s(%s)", g.use(functionText), out.ref), true
 		return out
+	case s.Score != "":
+		object, name, _ := strings.Cut(s.Score, "/")
+		ref := fmt.Sprintf("%s(cluster.name, %s, %s)", g.use(functionScore), quote(object), quote(name))
+		return operand{ref: ref, exists: fmt.Sprintf("%s(%s)", g.use(functionText), ref), mixed: true, noun: "score " + s.Score}
 	case s.Allocatable != "":
 		return member("allocatable", s.Allocatable, "allocatable")
 	case s.Free != "":

@@ -134,6 +134,13 @@ free(allocatable, allocated, name) := k8s.quantity.sub(quantity(allocatable), qu
 # A quantity as a text that k8s.scale can read.
 amount(value) := k8s.quantity.add(quantity(value), "0")
 `},
+	{functionScore, `
+# A score of a cluster in an AddOnPlacementScore, which is in the namespace with the name of the cluster.
+add_on_score(cluster, object, name) := [score.value |
+	some score in data.resources["cluster.open-cluster-management.io/v1alpha1"].addonplacementscores[cluster][object].status.scores
+	score.name == name
+][0]
+`},
 	{functionQuantity, `
 # A quantity.
 quantity(value) := value if is_number(value)

@@ -284,6 +284,11 @@ func (v *validator) subject(s placementv1.Subject, path *field.Path) {
 		}
 	}
 	v.property(path.Child("property"), s.Property)
+	v.property(path.Child("score"), s.Score)
+	if object, name, _ := strings.Cut(s.Score, "/"); s.Score != "" && (name == "" || len(validation.IsDNS1123Subdomain(object)) > 0) {
+		v.fail(path.Child("score"), s.Score, "must be the names of an AddOnPlacementScore and of a score, joined by a slash, such as "+
+			"resource-usage/cpuAvailable")
+	}
 }
 
 // property refuses names of properties that OPA's formatter can't write.
@@ -339,8 +344,8 @@ func (v *validator) proportional(q placementv1.Requirement, path *field.Path, no
 		v.forbid(path.Child("field"), "Most and Least read numbers and quantities, and no versions: set operator: Gte with a version, once for each step "+
 			"that matters")
 	case q.Field != "":
-		v.forbid(path.Child("field"), "the field %s is a text. Most and Least need a number or a quantity: set label, annotation, property, allocatable or "+
-			"free", q.Field)
+		v.forbid(path.Child("field"), "the field %s is a text. Most and Least need a number or a quantity: set label, annotation, property, "+
+			"allocatable, free or score", q.Field)
 	case len(q.Values) > 0 || q.ValueFrom != nil:
 		// The schema refuses this, too. Commands read files that no API server has checked.
 		v.fail(path.Child("operator"), q.Operator, "Exists, DoesNotExist, Most and Least have no values: remove values and valueFrom")

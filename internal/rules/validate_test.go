@@ -46,6 +46,7 @@ func TestInvalidRules(t *testing.T) {
 		"LeastOfNumbers":       {`[{name: a, limit: 1, prefer: [{weight: 1, free: cpu, operator: Least, as: Number}]}]`, []string{`supported values: "Quantity"`}},
 		"LeastOfValues":        {`[{name: a, limit: 1, prefer: [{weight: 1, label: a, operator: Least, values: ["1"]}]}]`, []string{"spec.rules[0].prefer[0].operator", "have no values"}},
 		"MostOfNodes":          {`[{name: a, candidates: Nodes, prefer: [{weight: 1, label: a, operator: Most}]}]`, []string{"spec.rules[0].prefer[0].operator", "set Gt or Lt"}},
+		"MostOfScore":          {`[{name: a, limit: 1, prefer: [{weight: 1, score: cpuAvailable, operator: Most}]}]`, []string{"spec.rules[0].prefer[0].score", "joined by a slash"}},
 		"MostOfKey":            {`[{name: a, limit: 1, prefer: [{weight: 1, label: "a b", operator: Most}]}]`, []string{"spec.rules[0].prefer[0].label"}},
 		"OrderOfZones":         {`[{name: a, require: [{field: zone, operator: Gt, values: ["1"]}]}]`, []string{"spec.rules[0].require[0].operator", "DoesNotExist"}},
 		"NoBoolean":            {`[{name: a, require: [{field: ready, operator: In, values: ["yes"]}]}]`, []string{`spec.rules[0].require[0].values[0]: Unsupported value: "yes"`}},

@@ -215,6 +215,7 @@ func newFinder(base *base, evaluation *evaluation, scales findings.Scales) *find
 	return &findings.Finder{
 		Catalog: evaluation.catalog, Scales: scales, Namespaces: base.namespaces, OwnNamespace: base.options.exemptNamespace(),
 		Clusters: &watches.Clusters{Client: base.served.dynamic, Catalog: evaluation.catalog},
+		Scores:   &watches.Scores{Client: base.served.dynamic, Catalog: evaluation.catalog},
 		Nodes:    &watches.Nodes{Client: base.served.dynamic}, PriorityClasses: &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},
 		ClusterPredicates: base.settings.predicates.NamesOf(predicates.Clusters), Templates: base.settings.templates,
 		Policies: policiesOf(base.mgr.GetClient()), Quotas: &watches.Quotas{Cache: base.mgr.GetClient(), Live: base.mgr.GetAPIReader()},

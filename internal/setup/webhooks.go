@@ -93,6 +93,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 			Policies:          policiesOf(base.mgr.GetClient()),
 			Quotas:            &watches.Quotas{Cache: base.mgr.GetClient(), Live: base.mgr.GetAPIReader()},
 			Clusters:          &watches.Clusters{Client: base.served.dynamic, Catalog: evaluation.catalog},
+			Scores:            &watches.Scores{Client: base.served.dynamic, Catalog: evaluation.catalog},
 			Nodes:             &watches.Nodes{Client: base.served.dynamic},
 			PriorityClasses:   &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},
 			ClusterPredicates: base.settings.predicates.NamesOf(predicates.Clusters),

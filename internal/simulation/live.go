@@ -19,6 +19,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -135,14 +136,27 @@ func policiesOf(objects []*unstructured.Unstructured, err error) ([]placementv1.
 // List implements Cluster. It reads page by page, and keeps only the given fields of each object.
 func (l *Live) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	objects, _, err := l.list(ctx, resource, fields)
-	return objects, err
+	return valid(resource, objects), err
+}
+
+// valid returns what is valid now of objects of a live cluster. Objects that were recorded, or are in files, are not used at a time that
+// their validity could be compared with.
+func valid(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	if _, ok := replication.ValidityFields(resource); !ok {
+		return objects
+	}
+	now, out := time.Now(), make([]*unstructured.Unstructured, len(objects))
+	for i, obj := range objects {
+		out[i], _ = replication.Valid(resource, obj, now)
+	}
+	return out
 }
 
 // list is List that returns the resource version of the list, too.
 func (l *Live) list(
 	ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet,
 ) (out []*unstructured.Unstructured, version string, err error) {
-	keep := keptFields(fields)
+	keep := keptFields(watches.WithValidity(resource, fields))
 	lists := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		page, err := l.client.Resource(resource).List(ctx, o)
 		if err == nil {

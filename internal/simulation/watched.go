@@ -35,6 +35,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/watches"
 )
 
 // Watched is a live cluster that keeps the lists that were read, and follows their changes when its caller wants that, so that the next
@@ -110,7 +111,7 @@ func (w *Watched) List(ctx context.Context, resource schema.GroupVersionResource
 	known := w.lists[resource]
 	if known != nil && !known.outdated && (known.fields == nil || fields != nil && known.fields.Covers(fields)) {
 		defer w.mu.Unlock()
-		return known.list(), nil
+		return valid(resource, known.list()), nil
 	}
 	w.mu.Unlock()
 	if known != nil && fields != nil {
@@ -132,7 +133,7 @@ func (w *Watched) List(ctx context.Context, resource schema.GroupVersionResource
 	if w.following != nil && w.following.Err() == nil {
 		go w.watch(w.following, resource, added)
 	}
-	return added.list(), nil
+	return valid(resource, added.list()), nil
 }
 
 func nameOf(obj *unstructured.Unstructured) types.NamespacedName {
@@ -161,7 +162,7 @@ const (
 
 // watch follows a list until the context ends, another list of the type replaces it, or its changes are lost.
 func (w *Watched) watch(ctx context.Context, resource schema.GroupVersionResource, list *watchedList) {
-	keep := keptFields(list.fields)
+	keep := keptFields(watches.WithValidity(resource, list.fields))
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		w.mu.Lock()
 		version, current := list.version, w.lists[resource] == list && !list.outdated

@@ -111,4 +111,9 @@ var (
 		GroupVersionKind: schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "PlacementDecision"},
 		File:             "multicluster.x-k8s.io_placementdecisions.yaml", Plural: "placementdecisions", Scope: apiextensionsv1.NamespaceScoped,
 	}
+	AddOnPlacementScores = Definition{
+		GroupVersionKind: schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1alpha1", Kind: "AddOnPlacementScore"},
+		File:             "0000_05_clusters.open-cluster-management.io_addonplacementscores.crd.yaml", Plural: "addonplacementscores",
+		Scope: apiextensionsv1.NamespaceScoped, Status: true,
+	}
 )

@@ -231,6 +231,7 @@ func requirements() map[string]construct {
 		"property":    matching(func(r *placementv1.Requirement) bool { return r.Property != "" }),
 		"allocatable": matching(func(r *placementv1.Requirement) bool { return r.Allocatable != "" }),
 		"free":        matching(func(r *placementv1.Requirement) bool { return r.Free != "" }),
+		"score":       matching(func(r *placementv1.Requirement) bool { return r.Score != "" }),
 		"the default of as": func(r *placementv1.Requirement) (has, remove bool) {
 			has = slices.Contains(orders, r.Operator) && r.As == "" && r.Field == placementv1.ClusterFieldVersion
 			if has {
@@ -285,6 +286,7 @@ func requirements() map[string]construct {
 		"prefer in proportion to quantities": inRequirements(false, true, func(r *placementv1.Requirement) (has, remove bool) {
 			return isProportional(r) && r.As == placementv1.ValueTypeQuantity && zero(&r.As), false
 		}),
+		"prefer the most or the least of a score":      inRequirements(false, true, matching(func(r *placementv1.Requirement) bool { return isProportional(r) && r.Score != "" })),
 		"prefer the most or the least of what is free": inRequirements(false, true, matching(func(r *placementv1.Requirement) bool { return isProportional(r) && r.Free != "" })),
 		"require.reason": inRequirements(false, false, func(r *placementv1.Requirement) (has, remove bool) { return zero(&r.Reason), false }),
 	}

@@ -44,8 +44,8 @@ import (
 const matchAll = `{resourceRules: [{apiGroups: ["", apps, batch], apiVersions: [v1], resources: [namespaces, pods, deployments, replicasets, jobs, cronjobs]}]}`
 
 // definition is the definition of a type of the inventories.
-const definition = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %[1]s.fleet.example.com}, spec: {group: fleet.example.com,
-  scope: Namespaced, names: {plural: %[1]s, singular: %[1]s, kind: %[2]s}, versions: [{name: v1, served: true, storage: true}]}}`
+const definition = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %[1]s.%[3]s}, spec: {group: %[3]s,
+  scope: Namespaced, names: {plural: %[1]s, singular: %[1]s, kind: %[2]s}, versions: [{name: %[4]s, served: true, storage: true}]}}`
 
 // explained is an object, how it is explained, and what that is compared with.
 type explained struct {
@@ -128,9 +128,16 @@ func (e example) simulate(t *testing.T, s served, clusters map[string]map[string
 		t.Fatal(err)
 	}
 	objects := append(s.objects(t, clusters, slices.Sorted(maps.Keys(clusters))), &unstructured.Unstructured{Object: content})
+	for _, document := range clusters {
+		objects = append(objects, scoresOf(document)...)
+	}
+	definitions := []string{fmt.Sprintf(definition, scoresResource.Resource, "AddOnPlacementScore", scoresResource.Group, scoresResource.Version)}
 	for plural, kind := range kindOf {
+		definitions = append(definitions, fmt.Sprintf(definition, plural, kind, "fleet.example.com", "v1"))
+	}
+	for _, text := range definitions {
 		crd := &unstructured.Unstructured{}
-		decode(t, fmt.Sprintf(definition, plural, kind), &crd.Object)
+		decode(t, text, &crd.Object)
 		objects = append(objects, crd)
 	}
 	for name, set := range e.namespaces {

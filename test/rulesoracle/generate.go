@@ -75,6 +75,13 @@ const (
 	keyFlag     = "flag"
 )
 
+// addOnScores is the member of a cluster with the scores that AddOnPlacementScores have, by the names that rules give them. data.clusters
+// does not have it.
+const addOnScores = "addOnScores"
+
+// scoreNames name scores: the AddOnPlacementScore, and the score in it.
+var scoreNames = []string{"usage/cpuAvailable", "usage/memory \"free\"", "other.usage/cpuAvailable"}
+
 var keys = []string{keyTier, keyNumber, keyQuantity, keyVersion, keyRegion, keyZone}
 
 func pick[T any](g *Generator, values []T) T { return values[g.random.IntN(len(values))] }
@@ -296,6 +303,13 @@ func (g *Generator) cluster(name string) map[string]any {
 	if amounts := g.amounts(); len(amounts) > 0 {
 		optional("allocated", amounts)
 	}
+	scores := map[string]any{}
+	for _, name := range scoreNames {
+		if g.chance(70) {
+			scores[name] = pick(g, []any{int64(-100), int64(0), int64(1), int64(2), int64(100)})
+		}
+	}
+	optional(addOnScores, scores)
 	return c
 }
 

@@ -312,6 +312,9 @@ func (g *Generator) subject() (placementv1.Subject, []string) {
 		key = pick(g, append([]string{keyFlag, keyOdd, keyNumber, keyNumber}, keys...))
 		return placementv1.Subject{Property: key}, keyPools[key]
 	}
+	if g.chance(30) {
+		return placementv1.Subject{Score: pick(g, scoreNames)}, []string{"-100", "0", "1", "2", "100"}
+	}
 	if g.chance(50) {
 		return placementv1.Subject{Allocatable: pick(g, resources)}, quantities
 	}

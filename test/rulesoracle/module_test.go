@@ -23,6 +23,7 @@ import (
 	"maps"
 	goruntime "runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,6 +73,8 @@ type served struct {
 
 var namespaceResource = policy.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("namespaces")}
 
+var scoresResource = policy.Resource{GroupVersionResource: replication.AddOnPlacementScores, Namespaced: true}
+
 func newServed(t *testing.T) served {
 	t.Helper()
 	inventories, errs := replication.NewInventories(nil, inventory("sites"), inventory("halls"))
@@ -93,8 +96,10 @@ func (s served) ByPlural(plural string) []policy.Resource {
 }
 
 func (s served) Exact(r schema.GroupVersionResource) (policy.Resource, bool) {
-	if r == namespaceResource.GroupVersionResource {
-		return namespaceResource, true
+	for _, one := range []policy.Resource{namespaceResource, scoresResource} {
+		if r == one.GroupVersionResource {
+			return one, true
+		}
 	}
 	return policy.Resource{GroupVersionResource: r, Namespaced: true}, r.Group == "fleet.example.com"
 }
@@ -152,6 +157,10 @@ func (m *module) load(t *testing.T, namespaces map[string]map[string]string, clu
 		resource := resourceOf(o.Object["document"].(map[string]any)["source"].(string))
 		objects[resource] = append(objects[resource], o)
 	}
+	for _, name := range order {
+		resource := scoresResource.GroupVersionResource
+		objects[resource] = append(objects[resource], scoresOf(clusters[name])...)
+	}
 	for _, r := range m.binding.Resources {
 		for i, o := range objects[r.GroupVersionResource] {
 			objects[r.GroupVersionResource][i] = o.DeepCopy()
@@ -168,12 +177,16 @@ func (s served) objects(t *testing.T, clusters map[string]map[string]any, order 
 	for _, name := range order {
 		document := maps.Clone(clusters[name])
 		if twin, ok := document[Twin].(map[string]any); ok {
+			twin = maps.Clone(twin)
+			delete(twin, addOnScores)
 			documents = append(documents, twin)
 			delete(document, Twin)
 		}
 		documents = append(documents, document)
 	}
 	for _, document := range documents {
+		document = maps.Clone(document)
+		delete(document, addOnScores)
 		meta := map[string]any{"name": document["name"], "annotations": document["annotations"]}
 		if document["namespace"] != "" {
 			meta["namespace"] = document["namespace"]
@@ -193,6 +206,25 @@ func (s served) objects(t *testing.T, clusters map[string]map[string]any, order 
 
 // kindOf are the kinds of the objects of the inventories, by plural.
 var kindOf = map[string]string{"sites": "Site", "halls": "Hall"}
+
+// scoresOf returns the AddOnPlacementScores of a cluster.
+func scoresOf(document map[string]any) (out []*unstructured.Unstructured) {
+	scores, _ := document[addOnScores].(map[string]any)
+	byObject := map[string][]any{}
+	for _, name := range slices.Sorted(maps.Keys(scores)) {
+		object, score, _ := strings.Cut(name, "/")
+		byObject[object] = append(byObject[object], map[string]any{"name": score, "value": scores[name]})
+	}
+	for _, object := range slices.Sorted(maps.Keys(byObject)) {
+		o := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": scoresResource.GroupVersion().String(), "kind": "AddOnPlacementScore", "status": map[string]any{"scores": byObject[object]},
+		}}
+		o.SetName(object)
+		o.SetNamespace(document["name"].(string))
+		out = append(out, o)
+	}
+	return out
+}
 
 // example is a set of rules and what they decide.
 type example struct {

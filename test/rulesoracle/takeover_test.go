@@ -94,7 +94,8 @@ func (c comparedWith) changed(list []placementv1.Rule, random *rand.Rand) (out [
 // TestDecisionsThatAreTakenOver verifies that rules with another value decide as the oracle does, after they took over the decisions
 // of the rules before on the same clusters. Some of these are taken over, and some are not.
 func TestDecisionsThatAreTakenOver(t *testing.T) {
-	examples := budget.Rounds(120)
+	// Not every set of rules has a value that can be another one.
+	examples, least := budget.Rounds(200), budget.Rounds(120)
 	values := comparedWith{}
 	for n := range uint64(400) {
 		constants(newExample(*seed+n).rules, func(r *placementv1.Requirement) {
@@ -137,7 +138,7 @@ func TestDecisionsThatAreTakenOver(t *testing.T) {
 		}
 	}
 	t.Logf("%d decisions were taken over, %d were made", found, evaluated)
-	if found < examples || evaluated < examples {
-		t.Errorf("%d decisions were taken over and %d were made, want at least %d of each", found, evaluated, examples)
+	if found < least || evaluated < least {
+		t.Errorf("%d decisions were taken over and %d were made, want at least %d of each", found, evaluated, least)
 	}
 }

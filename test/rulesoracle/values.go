@@ -140,6 +140,8 @@ func valuesOf(s placementv1.Subject, cluster map[string]any) []string {
 		return scalar(member("annotations", s.Annotation))
 	case s.Property != "":
 		return scalar(member("properties", s.Property))
+	case s.Score != "":
+		return scalar(member(addOnScores, s.Score))
 	case s.Allocatable != "":
 		return scalar(member("allocatable", s.Allocatable))
 	}

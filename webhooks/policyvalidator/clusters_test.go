@@ -19,6 +19,7 @@ package policyvalidator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -26,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-dev/berth/internal/findings"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/webhooks/policyvalidator"
 )
@@ -170,6 +172,51 @@ func TestWarnOfConstantsInRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			v := &policyvalidator.Validator{Catalog: &inventories{}, Checker: allows(), Clusters: existing}
+			warnings, err := v.ValidateCreate(t.Context(), p)
+			if diff := cmp.Diff(tc.want, []string(warnings)); diff != "" || err != nil {
+				t.Errorf("error %v, warnings (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// scores are the existing scores of clusters. If it is nil, they can't be read.
+type scores map[string]map[string]any
+
+func (s scores) All(context.Context) (map[string]map[string]any, error) {
+	if s == nil {
+		return nil, errors.New("forbidden")
+	}
+	return s, nil
+}
+
+func TestWarnOfScores(t *testing.T) {
+	one, many := scores{"eu-1": {"usage/cpuAvailable": int64(20)}, "eu-2": {"cost/perHour": int64(3)}}, scores{"eu-1": {}}
+	for i := range 10 {
+		many["eu-1"][fmt.Sprintf("usage/cpu%c", 'A'+i)] = int64(i)
+	}
+	for name, tc := range map[string]struct {
+		rule   string
+		scores findings.Scores
+		want   []string
+	}{
+		"Known":     {`require: [{score: cost/perHour, operator: Lt, values: ["2"]}, {score: cost/perHour, operator: NotIn, values: ["7"]}]`, one, nil},
+		"Required":  {`require: [{score: usage/cpu, operator: Gt, values: ["0"]}]`, one, []string{`spec.rules[0].require[0].score: no cluster has the score "usage/cpu" now, so that no cluster is eligible; there are "cost/perHour", "usage/cpuAvailable"`}},
+		"Preferred": {`prefer: [{score: usage/cpu, operator: Most, weight: 10}], minGain: 2, limit: 1`, one, []string{`spec.rules[0].prefer[0].score: no cluster has the score "usage/cpu" now, so that this makes no cluster better than others; there are "cost/perHour", "usage/cpuAvailable"`}},
+		"Absent":    {`require: [{score: usage/cpu, operator: DoesNotExist}]`, one, []string{`spec.rules[0].require[0].score: no cluster has the score "usage/cpu" now; there are "cost/perHour", "usage/cpuAvailable"`}},
+		"Many":      {`require: [{score: usage/cpua, operator: Exists}]`, many, []string{`spec.rules[0].require[0].score: no cluster has the score "usage/cpua" now, so that no cluster is eligible; did you mean "usage/cpuA"?`}},
+		"None":      {`require: [{score: usage/cpu, operator: Exists}]`, scores{}, []string{`spec.rules[0].require[0].score: no cluster has the score "usage/cpu" now, so that no cluster is eligible; there is no AddOnPlacementScore in the namespaces of the clusters`}},
+		"Volatile":  {`prefer: [{score: cost/perHour, operator: Least, weight: 10}], limit: 1`, one, []string{`spec.rules[0].prefer[0]: scores change with each report, so that an existing object moves whenever another cluster is a little better. Set minGain, such as a fifth of the weight, or remediation.mode: NewOnly, which weights need`}},
+		"Unknown":   {`require: [{score: usage/cpu, operator: Exists}]`, scores(nil), []string{`cannot check that the scores that the policy names exist: forbidden`}},
+		"NotRead":   {`require: [{score: usage/cpu, operator: Exists}]`, nil, nil},
+		"NotNamed":  {`require: [{field: name, operator: Exists}]`, scores(nil), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPolicy("")
+			if err := yaml.UnmarshalStrict([]byte("[{name: a, "+tc.rule+"}]"), &p.Spec.Rules); err != nil {
+				t.Fatal(err)
+			}
+			v := &policyvalidator.Validator{Catalog: &inventories{}, Checker: allows(), Clusters: clusters{{"name": "eu-1"}, {"name": "eu-2"}}, Scores: tc.scores}
 			warnings, err := v.ValidateCreate(t.Context(), p)
 			if diff := cmp.Diff(tc.want, []string(warnings)); diff != "" || err != nil {
 				t.Errorf("error %v, warnings (-want +got):\n%s", err, diff)

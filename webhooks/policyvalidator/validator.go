@@ -95,6 +95,8 @@ type Validator struct {
 	ClusterPredicates []string
 	// Clusters reads the existing clusters. If it is nil, they are not checked.
 	Clusters findings.Clusters
+	// Scores reads the scores of clusters. If it is nil, they are not checked.
+	Scores findings.Scores
 	// Nodes reads the nodes, and PriorityClasses lists the priority classes. What rules compare of nodes, and the classes that they set, are
 	// not compared with them if they are nil.
 	Nodes           findings.Nodes
@@ -297,8 +299,9 @@ func sourceField(spec placementv1.PlacementPolicySpec) string {
 // finder returns what finds the mistakes that do not keep a policy from being stored.
 func (v *Validator) finder() *findings.Finder {
 	return &findings.Finder{
-		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, Nodes: v.Nodes, PriorityClasses: v.PriorityClasses,
-		OwnNamespace: v.OwnNamespace, ClusterPredicates: v.ClusterPredicates, Groups: v.Groups, Policies: v.Policies, Quotas: v.Quotas,
+		Catalog: v.Catalog, Scales: v.Scales, Namespaces: v.Namespaces, Clusters: v.Clusters, Scores: v.Scores, Nodes: v.Nodes,
+		PriorityClasses: v.PriorityClasses,
+		OwnNamespace:    v.OwnNamespace, ClusterPredicates: v.ClusterPredicates, Groups: v.Groups, Policies: v.Policies, Quotas: v.Quotas,
 		Templates: v.Templates, Compiler: v.Compiler,
 	}
 }
