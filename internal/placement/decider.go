@@ -93,6 +93,27 @@ type Successor interface {
 	TakeOver(ctx context.Context, earlier Evaluator)
 }
 
+// Chooser is an Evaluator that can tell what a policy decides on all equal objects from the clusters that it chooses for each of them by its
+// path (rules.ObjectPath).
+type Chooser interface {
+	Evaluator
+	// Open returns what the policy decides on an input apart from the choice of clusters, and the path of the object. It evaluates nothing: ok
+	// is false until Evaluate has decided an equal input on the present data, and for inputs of which that is not known apart.
+	Open(input map[string]any) (open OpenDecision, path string, ok bool)
+	// OpenInput returns the fields of the input that open decisions depend on, always the same. It returns nil if Open returns none.
+	OpenInput() *projection.FieldSet
+}
+
+// OpenDecision is what a policy decides on objects with equal values in the fields of OpenInput. It can be compared by ==, and equal ones need
+// not be identical.
+type OpenDecision interface {
+	// Complete returns the decision on an object with a path.
+	Complete(path string) Decision
+	// ChangesTo compares it with a later one. concerns reports whether the later decision on an object may differ from the one on it before,
+	// which has the clusters. ok is false if it may differ for every object.
+	ChangesTo(later OpenDecision) (concerns func(path string, clusters []string) bool, ok bool)
+}
+
 // Explainer is an Evaluator that can say why its policy does not give an object clusters.
 type Explainer interface {
 	Evaluator

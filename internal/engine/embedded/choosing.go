@@ -116,6 +116,17 @@ func (c choice) of(object string) (clusters, domains []string) {
 	return c.domains.Choose(object, c.bounds)
 }
 
+// changesTo returns the changes to a later choice with the same bounds; nil if the two can't be compared.
+func (c choice) changesTo(later *choice) *ranking.Changes {
+	switch {
+	case (c.domains == nil) != (later.domains == nil):
+		return nil
+	case c.domains == nil:
+		return c.list.ChangesTo(later.list, c.bounds.Limit)
+	}
+	return c.domains.ChangesTo(later.domains, c.bounds)
+}
+
 // choices are the choices in one evaluation. They are not safe for concurrent use.
 type choices struct {
 	// rules is the rule cache; nil for none.

@@ -66,6 +66,8 @@ type cachedDecision struct {
 	nodes atomic.Uint64
 	// choice chooses the clusters of the decision for an object. It is nil if the decision is complete.
 	choice *choice
+	// path is that of the object that an open decision was made for.
+	path string
 }
 
 func newCachedDecision(state evaluationState, a evaluation) *cachedDecision {

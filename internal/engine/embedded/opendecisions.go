@@ -73,11 +73,11 @@ func (o *openDecisions) decide(revision uint64, state evaluationState, input map
 		return placement.Decision{}, false
 	}
 	o.use.hits.Add(1)
-	return known.complete(path), true
+	return known.Complete(path), true
 }
 
-// complete returns the decision on an object with a path.
-func (r *cachedDecision) complete(path string) placement.Decision {
+// Complete implements placement.OpenDecision.
+func (r *cachedDecision) Complete(path string) placement.Decision {
 	out := r.decision
 	if r.choice != nil {
 		out.Clusters, _ = r.choice.of(path)
@@ -97,10 +97,85 @@ func (o *openDecisions) put(revision uint64, state evaluationState, input map[st
 		open.choice = &a.choices[0]
 	}
 	path, ok := rules.ObjectPath(input)
-	if !ok || !open.complete(path).Equal(a.decision) || open.choice != nil && (len(open.choice.names) > maxOpenCandidates || !open.choice.valid()) {
+	open.path = path
+	if !ok || !open.Complete(path).Equal(a.decision) || open.choice != nil && (len(open.choice.names) > maxOpenCandidates || !open.choice.valid()) {
 		return
 	}
 	if key, ok := o.fields.AppendKey(nil, input); ok {
 		o.cache.put(revision, key, open)
 	}
+}
+
+var (
+	_ placement.Chooser      = (*evaluator)(nil)
+	_ placement.OpenDecision = (*cachedDecision)(nil)
+)
+
+// OpenInput implements placement.Chooser.
+func (p *evaluator) OpenInput() *projection.FieldSet {
+	if p.openDecisions == nil {
+		return nil
+	}
+	return p.openDecisions.fields
+}
+
+// Open implements placement.Chooser.
+func (p *evaluator) Open(input map[string]any) (open placement.OpenDecision, path string, ok bool) {
+	o := p.openDecisions
+	if o == nil || len(toleratedIn(input)) > 0 || !o.use.repeats() || engine.CheckInput(p.module.Input, input, p.module.InputBytes) != nil {
+		return nil, "", false
+	}
+	path, ok = rules.ObjectPath(input)
+	if !ok {
+		return nil, "", false
+	}
+	known := p.opened(input)
+	if known == nil {
+		return nil, "", false
+	}
+	if path != known.path {
+		o.use.lookups.Add(1)
+		o.use.hits.Add(1)
+		p.engine.Observer.DecisionCacheHit()
+	}
+	return known, path, true
+}
+
+// opened returns the open decision on an input that is known for the present data; nil if there is none.
+func (p *evaluator) opened(input map[string]any) *cachedDecision {
+	state, err := p.currentState()
+	if err != nil {
+		return nil
+	}
+	buffer := keyBuffers.Get().(*[]byte)
+	defer keyBuffers.Put(buffer)
+	key, ok := p.openDecisions.fields.AppendKey((*buffer)[:0], input)
+	*buffer = key
+	if !ok {
+		return nil
+	}
+	return p.openDecisions.cache.get(p.revision(state.snapshot), key)
+}
+
+// ChangesTo implements placement.OpenDecision.
+func (r *cachedDecision) ChangesTo(later placement.OpenDecision) (concerns func(path string, clusters []string) bool, ok bool) {
+	next, ok := later.(*cachedDecision)
+	if !ok || (r.choice == nil) != (next.choice == nil) {
+		return nil, false
+	}
+	before, after := r.decision, next.decision
+	if r.choice == nil {
+		return func(string, []string) bool { return false }, before.Equal(after)
+	}
+	before.Clusters, after.Clusters = nil, nil
+	if !before.Equal(after) || r.choice.bounds != next.choice.bounds {
+		return nil, false
+	}
+	changes := r.choice.changesTo(next.choice)
+	if changes == nil {
+		return nil, false
+	}
+	return func(path string, clusters []string) bool {
+		return changes.Concern(path, clusters) && !slices.Equal(clusters, next.Complete(path).Clusters)
+	}, true
 }
