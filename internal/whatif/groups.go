@@ -25,10 +25,10 @@ import (
 )
 
 // groups are the objects that each policy decides, grouped by what the policy reads of them. A policy decides the members of
-// a group alike.
+// a group alike, apart from the clusters that it chooses for each of them if the group has an open decision.
 type groups struct {
 	mu       sync.Mutex
-	byPolicy map[*placement.Policy]map[string]*group
+	byPolicy map[*placement.Policy]map[any]*group
 }
 
 // group is a set of objects that a policy decides alike, with the decision.
@@ -39,38 +39,77 @@ type group struct {
 	namespace string
 	decision  placement.Decision
 	err       error
+	// open is what the policy decides on all members apart from their clusters; nil if it decides all members alike.
+	open placement.OpenDecision
 	// members are the indices of the objects.
 	members []int
+	// chosen has, for each member of an open decision, what its clusters were chosen by, and the clusters.
+	chosen []chosen
 }
 
-func newGroups() *groups { return &groups{byPolicy: map[*placement.Policy]map[string]*group{}} }
+// chosen are the clusters that are chosen for an object with a path.
+type chosen struct {
+	path     string
+	clusters []string
+}
+
+func newGroups() *groups { return &groups{byPolicy: map[*placement.Policy]map[any]*group{}} }
 
 // evaluateFor returns the function that evaluates policies on the object of the index, and adds it to the groups. It is
 // safe for concurrent use.
 func (g *groups) evaluateFor(index int) func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 	return func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+		if decision, ok := g.choose(ctx, p, input, index); ok {
+			return decision, nil
+		}
+		evaluate := func() (placement.Decision, error) { return p.Evaluator.Evaluate(ctx, input) }
+		if chooser, ok := p.Evaluator.(placement.Chooser); ok && chooser.OpenInput() != nil {
+			decided, err := evaluate()
+			if decision, ok := g.choose(ctx, p, input, index); ok && err == nil {
+				return decision, nil
+			}
+			evaluate = func() (placement.Decision, error) { return decided, err }
+		}
 		fields := p.Evaluator.Input()
 		key, ok := fields.AppendKey(nil, input)
 		if !ok {
 			// An input without a key is alone in its group. No key starts like this.
 			key = fmt.Appendf(nil, "object %d", index)
 		}
-		known := g.join(p, string(key), index)
+		known := g.join(p, string(key), index, nil)
 		// Other groups are evaluated at the same time.
 		known.once.Do(func() {
 			known.input, known.namespace = fields.Project(input), placement.NamespaceOf(ctx)
-			known.decision, known.err = p.Evaluator.Evaluate(ctx, input)
+			known.decision, known.err = evaluate()
 		})
 		return known.decision, known.err
 	}
 }
 
-// join adds the object of the index to the group of the key.
-func (g *groups) join(p *placement.Policy, key string, index int) *group {
+// choose decides an object by an open decision, and adds it to the group of that. ok is false if there is no open decision.
+func (g *groups) choose(ctx context.Context, p *placement.Policy, input map[string]any, index int) (decision placement.Decision, ok bool) {
+	chooser, ok := p.Evaluator.(placement.Chooser)
+	if !ok {
+		return decision, false
+	}
+	open, path, ok := chooser.Open(input)
+	if !ok {
+		return decision, false
+	}
+	decision = open.Complete(path)
+	known := g.join(p, open, index, &chosen{path, decision.Clusters})
+	known.once.Do(func() {
+		known.input, known.namespace, known.open = p.Evaluator.Input().Project(input), placement.NamespaceOf(ctx), open
+	})
+	return decision, true
+}
+
+// join adds the object of the index to the group of the key, with the clusters that are chosen for it; nil if none are.
+func (g *groups) join(p *placement.Policy, key any, index int, c *chosen) *group {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.byPolicy[p] == nil {
-		g.byPolicy[p] = map[string]*group{}
+		g.byPolicy[p] = map[any]*group{}
 	}
 	known, ok := g.byPolicy[p][key]
 	if !ok {
@@ -78,6 +117,9 @@ func (g *groups) join(p *placement.Policy, key string, index int) *group {
 		g.byPolicy[p][key] = known
 	}
 	known.members = append(known.members, index)
+	if c != nil {
+		known.chosen = append(known.chosen, *c)
+	}
 	return known
 }
 
@@ -86,4 +128,48 @@ func (g *groups) each(p *placement.Policy, f func(*group)) {
 	for _, known := range g.byPolicy[p] {
 		f(known)
 	}
+}
+
+// concerned calls mark with the members whose decision by a later evaluator of the policy may differ.
+func (g *group) concerned(ctx context.Context, before, after placement.Evaluator, mark func(index int)) {
+	all := func() {
+		for _, index := range g.members {
+			mark(index)
+		}
+	}
+	ctx = placement.WithNamespace(ctx, g.namespace)
+	if g.open == nil {
+		if decision, err := after.Evaluate(ctx, g.input); err != nil || g.err != nil || !decision.Equal(g.decision) {
+			all()
+		}
+		return
+	}
+	concerns, ok := g.changes(ctx, before, after)
+	if !ok {
+		all()
+		return
+	}
+	for i, c := range g.chosen {
+		if concerns(c.path, c.clusters) {
+			mark(g.members[i])
+		}
+	}
+}
+
+// changes compares the open decision with that of a later evaluator. ok is false if the decisions on all members may differ.
+func (g *group) changes(ctx context.Context, before, after placement.Evaluator) (concerns func(path string, clusters []string) bool, ok bool) {
+	was, wasChooser := before.(placement.Chooser)
+	is, isChooser := after.(placement.Chooser)
+	// The members are equal for the later open decision, too, if that reads nothing else.
+	if !wasChooser || !isChooser || is.OpenInput() == nil || !was.OpenInput().Covers(is.OpenInput()) {
+		return nil, false
+	}
+	if _, err := after.Evaluate(ctx, g.input); err != nil {
+		return nil, false
+	}
+	open, _, ok := is.Open(g.input)
+	if !ok {
+		return nil, false
+	}
+	return g.open.ChangesTo(open)
 }

@@ -32,7 +32,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/rollout"
@@ -283,10 +282,7 @@ func (q *question) mark(ctx context.Context) error {
 			continue
 		}
 		q.groups.each(before.Policy, func(g *group) {
-			decision, err := after.Evaluator.Evaluate(placement.WithNamespace(ctx, g.namespace), g.input)
-			if err != nil || g.err != nil || !decision.Equal(g.decision) {
-				q.markAll(g)
-			}
+			g.concerned(ctx, before.Evaluator, after.Evaluator, func(index int) { q.marked[index] = true })
 		})
 	}
 	for _, after := range q.after.Policies() {
