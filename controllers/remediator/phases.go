@@ -143,7 +143,7 @@ func (c *Controller) evaluator(s *scope) func(context.Context, *placement.Policy
 		var decision *remediation.PolicyDecision
 		if engine, remote := p.Remote(); !remote {
 			if decision = c.Ledger.Groups.Lookup(p, input); !decision.Known {
-				decision.Decision, decision.Err = c.evaluate(ctx, p, input)
+				decision.Evaluated(c.evaluate(ctx, p, input))
 			}
 		} else if s.task == nil {
 			return placement.Decision{}, errPending

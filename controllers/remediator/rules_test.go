@@ -23,12 +23,14 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/test/growth"
 )
@@ -68,14 +70,20 @@ func thresholds(t testing.TB, level string, mode placementv1.RemediationMode) pl
 // newThresholdLeader returns a leader with placed objects, and the counter of its evaluations.
 func newThresholdLeader(t testing.TB, objects int, mode placementv1.RemediationMode) (*leader, *evaluations) {
 	t.Helper()
+	return newRulesLeader(t, objects, 50, thresholds(t, "2", mode))
+}
+
+// newRulesLeader returns a leader with clusters, a policy of rules, and placed objects, and the counter of its evaluations.
+func newRulesLeader(t testing.TB, objects, clusters int, spec placementv1.PlacementPolicySpec) (*leader, *evaluations) {
+	t.Helper()
 	l, seen := newLeader(t), &evaluations{}
 	l.eng.Observer = seen
-	clusters := fleet(50)
-	for _, o := range clusters {
+	profilesOf := fleet(clusters)
+	for _, o := range profilesOf {
 		replication.Known().Prepare(profiles, o)
 	}
-	l.data.Load(profiles, projection.AllFields(), clusters)
-	l.apply("p", thresholds(t, "2", mode))
+	l.data.Load(profiles, projection.AllFields(), profilesOf)
+	l.apply("p", spec)
 	l.catchUp(t.Context())
 	fields := l.types.fields(deployments)
 	list := make([]*unstructured.Unstructured, objects)
@@ -151,4 +159,73 @@ func BenchmarkThreshold(b *testing.B) {
 	}
 	b.ReportMetric(spent.Seconds()*1e3/float64(b.N), "cpu-ms/all")
 	b.ReportMetric(float64(evaluated)/float64(b.N), "evaluated/change")
+}
+
+// preferring is a policy that chooses one cluster for each object, and prefers those in the EU.
+func preferring(t testing.TB) placementv1.PlacementPolicySpec {
+	t.Helper()
+	spec := onDeployments("", "")
+	spec.Rego, spec.RegoVersion, spec.Remediation.Mode = "", "", manual
+	const text = `[{name: a, limit: 1, prefer: [{label: topology.berth.dev/jurisdiction, operator: In, values: [eu], weight: 10}]}]`
+	if err := yaml.UnmarshalStrict([]byte(text), &spec.Rules); err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+// moveCluster gives a cluster another jurisdiction, and returns how many objects were decided because of that.
+func (l *leader) moveCluster(i int, jurisdiction string) int {
+	l.t.Helper()
+	o := profile(i, jurisdiction, "0")
+	replication.Known().Prepare(profiles, o)
+	if !l.data.Put(profiles, o) {
+		l.t.Fatal("nothing changed")
+	}
+	l.catchUp(l.t.Context())
+	return l.drain()
+}
+
+// TestOnlyConcernedObjectsAreDecided verifies that a cluster that becomes better causes the decisions on the objects that it is now best
+// for, and no others, and that deciding all objects finds no other violation.
+func TestOnlyConcernedObjectsAreDecided(t *testing.T) {
+	const objects = 1000
+	l, seen := newRulesLeader(t, objects, 50, preferring(t))
+	for i, jurisdiction := range []string{"eu", "us", "eu"} {
+		before := seen.n.Load()
+		decided := l.moveCluster(1, jurisdiction)
+		// There are 25 others in the EU. What moved there is a violation, because nothing is patched.
+		if decided < 20 || decided > 60 || seen.n.Load() != before+1 {
+			t.Errorf("change %d: %d objects decided by %d evaluations", i, decided, seen.n.Load()-before)
+		}
+		violations := l.Ledger.Report("p").Violations
+		if want := []int{decided, 0, decided}[i]; violations != want {
+			t.Errorf("change %d: %d violations of %d decided objects", i, violations, decided)
+		}
+		var all []remediation.Key
+		for _, byNamespace := range l.objects.idle(func(schema.GroupVersionResource) bool { return true }) {
+			for _, list := range byNamespace {
+				for _, o := range list {
+					all = append(all, keyOf(deployments, o))
+				}
+			}
+		}
+		l.objects.enqueue(all...)
+		if n := l.drain(); n != objects || l.Ledger.Report("p").Violations != violations {
+			t.Errorf("change %d: %d violations after %d objects were decided, and %d before", i, l.Ledger.Report("p").Violations, n, violations)
+		}
+	}
+}
+
+// BenchmarkChoices moves one of 1,000 clusters to the jurisdiction that a rule prefers, and back, with many placed Deployments of distinct
+// names, for each of which the rule chooses one cluster.
+func BenchmarkChoices(b *testing.B) {
+	l, _ := newRulesLeader(b, manyObjects, 1000, preferring(b))
+	decided, i := 0, 0
+	start := growth.ProcessorTime(b)
+	for b.Loop() {
+		decided += l.moveCluster(1, []string{"eu", "us"}[i%2])
+		i++
+	}
+	b.ReportMetric((growth.ProcessorTime(b)-start).Seconds()*1e3/float64(i), "cpu-ms/all")
+	b.ReportMetric(float64(decided)/float64(i)/float64(manyObjects), "decided/object")
 }

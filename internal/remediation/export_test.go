@@ -27,7 +27,7 @@ func (g *Groups) Members(p *placement.Policy) []Key {
 		return nil
 	}
 	out := []Key{}
-	for _, group := range in.groups {
+	for group := range in.all() {
 		out = append(out, group.keys()...)
 	}
 	return append(out, in.rest.keys()...)

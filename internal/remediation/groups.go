@@ -18,6 +18,7 @@ package remediation
 
 import (
 	"hash/maphash"
+	"iter"
 	"sync"
 
 	"github.com/berth-dev/berth/internal/placement"
@@ -26,6 +27,9 @@ import (
 
 // Groups stores, for each policy, groups of objects that are equal in all fields that it reads. Each is decided once. It is safe for
 // concurrent use.
+//
+// A policy that is a placement.Chooser chooses clusters for each object by its path. Objects that are equal apart from their paths form one
+// group, whose open decision is decided once. If that changes, only those members are decided again for which other clusters may be chosen.
 //
 // Two rules ensure that every object gets the decision for the newest data in the end, in whatever order data changes and is swept:
 //
@@ -47,7 +51,9 @@ type Groups struct {
 type policyGroups struct {
 	policy *placement.Policy
 	fields *projection.FieldSet
-	groups map[string]*group
+	// groups are the groups of equal objects by what they have in those fields, and choosing the groups with an open decision by what they
+	// have in the fields that this depends on.
+	groups, choosing map[string]*group
 	// rest has the members that are in no other group. To save memory, a group is only created for the second equal object: until then, the
 	// first one is also in single, by a hash of the fields that the policy reads.
 	rest   *group
@@ -58,12 +64,15 @@ type policyGroups struct {
 	decided bool
 }
 
-// group is a set of objects that are equal in all fields that the policy reads.
+// group is a set of objects that are equal in all fields that the policy reads, or in all that its open decision depends on.
 type group struct {
 	in       *policyGroups
 	key      string
 	input    map[string]any
 	decision placement.Decision
+	// chooses reports whether open is the open decision of the group; decision is not used then.
+	chooses bool
+	open    placement.OpenDecision
 	// revision is that of the data when the evaluation of decision began. If the data changed meanwhile, it never occurs again.
 	revision uint64
 	members  []*membership
@@ -82,6 +91,14 @@ type membership struct {
 	index  int
 	// hash is the key of the membership in single; 0 if the membership is not there.
 	hash uint64
+	// chosen are the clusters that an open decision has for the object; nil in other groups.
+	chosen *chosen
+}
+
+// chosen are the clusters that an open decision has for an object with a path.
+type chosen struct {
+	path     string
+	clusters []string
 }
 
 // NewGroups returns empty groups.
@@ -94,7 +111,8 @@ const keyBytes = 256
 
 // PolicyDecision is the decision of one policy on one object, with what it is based on. Lookup and NewPolicyDecision create it.
 type PolicyDecision struct {
-	// Decision is valid only if Err is nil. Lookup sets it if Known is true. Otherwise the caller sets it after evaluating the policy.
+	// Decision is valid only if Err is nil. Lookup sets it if Known is true. Otherwise the caller sets it after evaluating the policy, by
+	// Evaluated if Lookup returned the PolicyDecision.
 	Decision placement.Decision
 	Err      error
 	// Known reports whether the policy has already decided an equal object on the same data.
@@ -106,6 +124,9 @@ type PolicyDecision struct {
 	// input is the object's input. key identifies the fields of it that the policy reads; it is nil if the decision must not be shared.
 	input map[string]any
 	key   []byte
+	// open is the open decision that the decision is completed from for the path; nil for none. key then identifies what it depends on.
+	open placement.OpenDecision
+	path string
 }
 
 // NewPolicyDecision returns a PolicyDecision that is not shared with other objects. Call it before evaluating the policy, so that Record
@@ -114,11 +135,12 @@ func NewPolicyDecision(p *placement.Policy) *PolicyDecision {
 	return &PolicyDecision{policy: p, fields: p.Evaluator.Input(), revision: p.Evaluator.Revision()}
 }
 
-// Lookup returns a PolicyDecision with the policy's decision on the input, if it is known. Call it like NewPolicyDecision.
+// Lookup returns a PolicyDecision with the policy's decision on the input, if it is known, or if the policy only has to choose clusters for
+// the object. Call it like NewPolicyDecision.
 func (g *Groups) Lookup(p *placement.Policy, input map[string]any) *PolicyDecision {
 	out := NewPolicyDecision(p)
 	out.input = input
-	if out.fields.IsAll() || out.revision == 0 {
+	if out.fields.IsAll() || out.revision == 0 || out.choose() {
 		return out
 	}
 	key, ok := out.fields.AppendKey(make([]byte, 0, keyBytes), input)
@@ -134,6 +156,31 @@ func (g *Groups) Lookup(p *placement.Policy, input map[string]any) *PolicyDecisi
 		}
 	}
 	return out
+}
+
+// Evaluated sets what the policy decided on an input whose decision was not known.
+func (d *PolicyDecision) Evaluated(decision placement.Decision, err error) {
+	if d.Decision, d.Err = decision, err; err == nil && d.input != nil && !d.fields.IsAll() && d.revision != 0 {
+		d.choose()
+	}
+}
+
+// choose makes the decision by an open decision. It reports whether there is one.
+func (d *PolicyDecision) choose() bool {
+	chooser, ok := d.policy.Evaluator.(placement.Chooser)
+	if !ok {
+		return false
+	}
+	open, path, ok := chooser.Open(d.input)
+	if !ok {
+		return false
+	}
+	key, ok := chooser.OpenInput().AppendKey(make([]byte, 0, keyBytes), d.input)
+	if !ok {
+		return false
+	}
+	d.Decision, d.Known, d.key, d.open, d.path = open.Complete(path), true, key, open, path
+	return true
 }
 
 // Record replaces the decisions on an object by those of the policies that match it now. It returns the objects that must be decided again,
@@ -163,7 +210,7 @@ func (g *Groups) Record(key Key, decisions []*PolicyDecision) (again []Key) {
 	for _, m := range before {
 		if m != nil {
 			m.leave()
-			if in := m.group.in; len(in.groups)+len(in.rest.members) == 0 {
+			if in := m.group.in; in.empty() {
 				delete(g.policies, in.policy)
 			}
 		}
@@ -174,6 +221,10 @@ func (g *Groups) Record(key Key, decisions []*PolicyDecision) (again []Key) {
 	return again
 }
 
+func (in *policyGroups) empty() bool {
+	return len(in.groups)+len(in.choosing)+len(in.rest.members) == 0
+}
+
 // Forget removes an object.
 func (g *Groups) Forget(key Key) { g.Record(key, nil) }
 
@@ -181,7 +232,10 @@ func (g *Groups) Forget(key Key) { g.Record(key, nil) }
 func (g *Groups) assign(m *membership, decision *PolicyDecision) (again []Key) {
 	in := g.policies[decision.policy]
 	if in == nil {
-		in = &policyGroups{policy: decision.policy, fields: decision.fields, groups: map[string]*group{}, single: map[uint64]*membership{}, swept: decision.revision}
+		in = &policyGroups{
+			policy: decision.policy, fields: decision.fields, groups: map[string]*group{}, choosing: map[string]*group{},
+			single: map[uint64]*membership{}, swept: decision.revision,
+		}
 		in.rest = &group{in: in}
 		g.policies[decision.policy] = in
 	}
@@ -192,9 +246,12 @@ func (g *Groups) assign(m *membership, decision *PolicyDecision) (again []Key) {
 	if m.group == nil {
 		m.enter(in.rest)
 	}
-	if decision.Err != nil || decision.key == nil || decision.fields != fields {
+	switch {
+	case decision.Err != nil || decision.key == nil || decision.fields != fields:
 		m.move(in.rest)
-	} else {
+	case decision.open != nil:
+		m.joinChoosing(decision)
+	default:
 		again = append(again, g.join(m, decision)...)
 	}
 	in.decided = in.decided || decision.revision != 0
@@ -204,7 +261,7 @@ func (g *Groups) assign(m *membership, decision *PolicyDecision) (again []Key) {
 		return append(again, m.object.key)
 	}
 	if m.group != in.rest {
-		for _, key := range m.group.agree(decision.Decision, decision.revision) {
+		for _, key := range m.group.agree(decision) {
 			if key != m.object.key {
 				again = append(again, key)
 			}
@@ -239,13 +296,51 @@ func (g *Groups) join(m *membership, decision *PolicyDecision) (again []Key) {
 	return []Key{first.object.key}
 }
 
-// agree stores a group's decision on data of the revision or newer. It returns the members if they must be decided again.
-func (g *group) agree(decision placement.Decision, revision uint64) []Key {
-	if g.revision = revision; g.decision.Equal(decision) {
+// joinChoosing moves a membership to the group of its open decision, which it creates for the first such object.
+func (m *membership) joinChoosing(decision *PolicyDecision) {
+	in := m.group.in
+	to := in.choosing[string(decision.key)]
+	if to == nil {
+		to = &group{
+			in: in, key: string(decision.key), input: decision.fields.Project(decision.input), chooses: true, open: decision.open,
+			revision: decision.revision,
+		}
+		in.choosing[to.key] = to
+	}
+	m.move(to)
+	m.chosen = &chosen{decision.path, decision.Decision.Clusters}
+}
+
+// agree stores a group's decision on data of its revision or newer. It returns the members that must be decided again.
+func (g *group) agree(d *PolicyDecision) []Key {
+	g.revision = d.revision
+	if g.chooses {
+		before := g.open
+		g.open = d.open
+		return g.concerned(before, d.open)
+	}
+	if g.decision.Equal(d.Decision) {
 		return nil
 	}
-	g.decision = decision
+	g.decision = d.Decision
 	return g.keys()
+}
+
+// concerned returns the members for which a later open decision may have other clusters than the one before.
+func (g *group) concerned(before, later placement.OpenDecision) (out []Key) {
+	if before == later {
+		return nil
+	}
+	concerns, ok := before.ChangesTo(later)
+	if !ok {
+		return g.keys()
+	}
+	for _, m := range g.members {
+		if concerns(m.chosen.path, m.chosen.clusters) {
+			out = append(out, m.object.key)
+		}
+	}
+	return out
 }
 
 // Stale reports whether Sweep has anything to do for the policy.
@@ -264,6 +359,8 @@ func (in *policyGroups) stale(revision uint64) bool {
 // fields that the policy reads. It calls again with the objects to decide again: the members of groups whose decision changed or whose
 // evaluation failed, and the objects in no group.
 //
+// Of a group with an open decision, it evaluates that of one member, and calls again with the members that it concerns.
+//
 // Only one goroutine at a time may call Sweep, after each change of data. If no data that the policy reads has changed, it does nothing.
 func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, input map[string]any) (placement.Decision, error), again func([]Key)) {
 	stale, due := g.stale(p, p.Evaluator.Revision())
@@ -272,12 +369,26 @@ func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, inpu
 	}
 	for group, namespace := range stale {
 		// If the data changes during the evaluation, the decision may be based on either state. So keep the older revision.
-		before := p.Evaluator.Revision()
-		decision, err := evaluate(namespace, group.input)
-		if due := g.swept(p, group, before, decision, err); len(due) > 0 {
+		result := &PolicyDecision{policy: p, revision: p.Evaluator.Revision()}
+		if result.Decision, result.Err = evaluate(namespace, group.input); group.chooses {
+			result.open = open(p, group.input)
+		}
+		if due := g.swept(group, result); len(due) > 0 {
 			again(due)
 		}
 	}
+}
+
+// open returns the open decision of a policy on an input; nil if there is none.
+func open(p *placement.Policy, input map[string]any) placement.OpenDecision {
+	chooser, ok := p.Evaluator.(placement.Chooser)
+	if !ok {
+		return nil
+	}
+	if out, _, ok := chooser.Open(input); ok {
+		return out
+	}
+	return nil
 }
 
 // stale returns the groups whose decision is not based on the revision, with the namespace of one of their members, and the objects that
@@ -294,7 +405,7 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale map[*group]s
 		in.regroup(fields)
 	}
 	stale, again = map[*group]string{}, in.rest.keys()
-	for _, group := range in.groups {
+	for group := range in.all() {
 		switch {
 		case revision == 0:
 			// Nothing can be decided without data. Each object must be evaluated to report this.
@@ -306,25 +417,46 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale map[*group]s
 	return stale, again
 }
 
-// swept stores the result of a group's evaluation on data of the revision or newer. It returns the objects to decide again.
-func (g *Groups) swept(p *placement.Policy, group *group, revision uint64, decision placement.Decision, err error) []Key {
+// all yields the groups of equal objects, and those with an open decision.
+func (in *policyGroups) all() iter.Seq[*group] {
+	return func(yield func(*group) bool) {
+		for _, groups := range []map[string]*group{in.groups, in.choosing} {
+			for _, group := range groups {
+				if !yield(group) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// swept stores the result of a group's evaluation on data of its revision or newer. It returns the objects to decide again.
+func (g *Groups) swept(group *group, result *PolicyDecision) []Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	in := g.policies[p]
-	if in == nil || in.groups[group.key] != group {
+	in := g.policies[result.policy]
+	if in == nil || in.sharing(group)[group.key] != group {
 		// All members have left the group meanwhile.
 		return nil
 	}
-	if err != nil {
+	if result.Err != nil || group.chooses && result.open == nil {
 		return group.dissolve()
 	}
-	return group.agree(decision, revision)
+	return group.agree(result)
+}
+
+// sharing returns the groups among which a group is.
+func (in *policyGroups) sharing(g *group) map[string]*group {
+	if g.chooses {
+		return in.choosing
+	}
+	return in.groups
 }
 
 // regroup dissolves all groups because the policy turned out to read other fields. All members must be decided again.
 func (in *policyGroups) regroup(fields *projection.FieldSet) (again []Key) {
 	in.fields = fields
-	for _, group := range in.groups {
+	for group := range in.all() {
 		group.dissolve()
 	}
 	for _, m := range in.rest.members {
@@ -367,6 +499,7 @@ func (m *membership) enter(to *group) {
 // leave removes a membership from its group.
 func (m *membership) leave() {
 	m.unlist()
+	m.chosen = nil
 	from := m.group
 	last := len(from.members) - 1
 	moved := from.members[last]
@@ -374,7 +507,7 @@ func (m *membership) leave() {
 	from.members[last] = nil
 	from.members = from.members[:last]
 	if last == 0 && from != from.in.rest {
-		delete(from.in.groups, from.key)
+		delete(from.in.sharing(from), from.key)
 	}
 }
 

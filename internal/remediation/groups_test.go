@@ -29,6 +29,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/ranking"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/test/budget"
 )
@@ -41,6 +42,10 @@ type reader struct {
 	// during is called during an evaluation, before and after it reads the data.
 	during    func()
 	evaluated int
+	// chooses reports whether the policy chooses clusters by the name of the object, and nothing else depends on that.
+	chooses bool
+	// opened has the revisions at which the policy was evaluated, by the name.
+	opened map[string]uint64
 }
 
 var errEvaluation = errors.New("no such data")
@@ -51,8 +56,16 @@ func readField() *projection.FieldSet {
 	return f.Seal()
 }
 
+// some returns the fields that the policy reads if it does not read all.
+func (r *reader) some() *projection.FieldSet {
+	if r.chooses {
+		return projection.Fields("read", "name")
+	}
+	return readField()
+}
+
 func newReader() *reader {
-	return &reader{fields: readField(), revision: 1, data: map[string]string{}}
+	return &reader{fields: readField(), revision: 1, data: map[string]string{}, opened: map[string]uint64{}}
 }
 
 func (r *reader) Evaluate(_ context.Context, input map[string]any) (placement.Decision, error) {
@@ -60,6 +73,9 @@ func (r *reader) Evaluate(_ context.Context, input map[string]any) (placement.De
 	if r.during != nil {
 		r.during()
 		defer r.during()
+	}
+	if name, _ := input["read"].(string); r.chooses {
+		r.opened[name] = r.revision
 	}
 	return r.fresh(input)
 }
@@ -69,7 +85,55 @@ func (r *reader) fresh(input map[string]any) (placement.Decision, error) {
 	if r.revision == 0 || r.data[name] == "error" {
 		return placement.Decision{}, errEvaluation
 	}
+	if r.chooses {
+		return r.openOf(name).Complete(pathOf(input)), nil
+	}
 	return placement.Decision{Annotations: map[string]string{"value": r.data[name]}}, nil
+}
+
+func pathOf(input map[string]any) string { return fmt.Sprint("ConfigMap/shop/", input["name"]) }
+
+// Open implements placement.Chooser. What was evaluated before the data changed is not known any more.
+func (r *reader) Open(input map[string]any) (open placement.OpenDecision, path string, ok bool) {
+	name, _ := input["read"].(string)
+	if !r.chooses || r.fields.IsAll() || r.opened[name] != r.revision || r.revision == 0 || r.data[name] == "error" {
+		return nil, "", false
+	}
+	return r.openOf(name), pathOf(input), true
+}
+
+// OpenInput implements placement.Chooser.
+func (r *reader) OpenInput() *projection.FieldSet { return projection.Fields("read") }
+
+// openOf returns the open decision on objects that read a name.
+func (r *reader) openOf(name string) *openDecision {
+	value := len(r.data[name]) + int(strings.Compare(r.data[name], "2"))
+	out := &openDecision{note: fmt.Sprint(r.data[name] == "3")}
+	scores := map[string]int64{}
+	for i := range 8 {
+		if i != value {
+			scores[fmt.Sprint("cluster-", i)] = int64(1 - i/6)
+		}
+	}
+	out.list = ranking.NewList(scores, 1)
+	return out
+}
+
+// openDecision chooses two clusters of a list.
+type openDecision struct {
+	note string
+	list ranking.List
+}
+
+// Complete implements placement.OpenDecision.
+func (d *openDecision) Complete(path string) placement.Decision {
+	return placement.Decision{Annotations: map[string]string{"note": d.note}, Clusters: slices.Sorted(slices.Values(d.list.Best(path, 2)))}
+}
+
+// ChangesTo implements placement.OpenDecision.
+func (d *openDecision) ChangesTo(later placement.OpenDecision) (concerns func(path string, clusters []string) bool, ok bool) {
+	next, _ := later.(*openDecision)
+	return d.list.ChangesTo(next.list, 2).Concern, d.note == next.note
 }
 
 func (r *reader) Revision() uint64            { return r.revision }
@@ -94,7 +158,7 @@ func decide(t *testing.T, g *remediation.Groups, k remediation.Key, input map[st
 	for _, p := range policies {
 		decision := g.Lookup(p, input)
 		if !decision.Known {
-			decision.Decision, decision.Err = p.Evaluator.Evaluate(t.Context(), input)
+			decision.Evaluated(p.Evaluator.Evaluate(t.Context(), input))
 		}
 		decisions = append(decisions, decision)
 	}
@@ -319,12 +383,13 @@ func (w *world) change() {
 		w.enqueue(k)
 	case 1, 2, 3:
 		w.inputs[k] = read(fmt.Sprint(w.r.IntN(4)))
+		w.inputs[k]["name"] = k.Name
 		w.enqueue(k)
 	case 4:
 		// Load a new version of a policy, and decide its objects.
 		i := w.r.IntN(len(w.policies))
 		old := w.policies[i]
-		r := &reader{fields: readerOf(old).fields, revision: readerOf(old).revision, data: readerOf(old).data, during: w.elsewhere}
+		r := &reader{fields: readerOf(old).fields, revision: readerOf(old).revision, data: readerOf(old).data, during: w.elsewhere, chooses: readerOf(old).chooses, opened: map[string]uint64{}}
 		w.policies[i] = policyOf(old.Name, r)
 		w.enqueue(w.groups.Members(old)...)
 		for k := range w.inputs {
@@ -332,7 +397,7 @@ func (w *world) change() {
 		}
 	case 5:
 		r := readerOf(pick(w.r, w.policies))
-		r.fields = pick(w.r, []*projection.FieldSet{projection.AllFields(), readField()})
+		r.fields = pick(w.r, []*projection.FieldSet{projection.AllFields(), r.some()})
 	default:
 		r := readerOf(pick(w.r, w.policies))
 		w.revision++
@@ -374,7 +439,7 @@ func (w *world) work() {
 		p := at.policies[n]
 		decision := w.groups.Lookup(p, at.input)
 		if !decision.Known {
-			decision.Decision, decision.Err = p.Evaluator.Evaluate(w.t.Context(), at.input)
+			decision.Evaluated(p.Evaluator.Evaluate(w.t.Context(), at.input))
 		}
 		at.decisions = append(at.decisions, decision)
 		w.workers = append(w.workers, at)
@@ -446,6 +511,8 @@ func TestNoDecisionIsLost(t *testing.T) {
 		for _, name := range []string{"p", "q"} {
 			r := newReader()
 			r.during = w.elsewhere
+			r.chooses = name == "q" && seed%2 == 0
+			r.fields = r.some()
 			w.policies = append(w.policies, policyOf(name, r))
 		}
 		for range 200 {
@@ -475,5 +542,55 @@ func TestNoDecisionIsLost(t *testing.T) {
 		if len(w.applied) != len(w.inputs) {
 			t.Fatalf("seed %d: %d objects, %d decided", seed, len(w.inputs), len(w.applied))
 		}
+	}
+}
+
+// TestSweepOfChoices checks that a change of what clusters are chosen from causes one evaluation, and that exactly the objects are decided
+// again that get other clusters.
+func TestSweepOfChoices(t *testing.T) {
+	g, r := remediation.NewGroups(), newReader()
+	r.chooses, r.fields = true, projection.Fields("read", "name")
+	r.set(1, "a", "1")
+	p := policyOf("p", r)
+	inputs := map[remediation.Key]map[string]any{}
+	for i := range 500 {
+		k := numbered(i)
+		inputs[k] = read("a")
+		inputs[k]["name"] = k.Name
+	}
+	settle(t, g, p, inputs)
+	var want []remediation.Key
+	before := r.openOf("a")
+	r.set(2, "a", "22")
+	for k, input := range inputs {
+		if !before.Complete(pathOf(input)).Equal(r.openOf("a").Complete(pathOf(input))) {
+			want = append(want, k)
+		}
+	}
+	r.evaluated = 0
+	again := sweep(t, g, p)
+	byName := func(a, b remediation.Key) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(want, byName)
+	slices.SortFunc(again, byName)
+	if diff := cmp.Diff(want, again); diff != "" || len(want) < 50 || len(want) > 450 || r.evaluated != 1 {
+		t.Fatalf("%d of %d objects get other clusters, %d evaluations, called for (-want +got):\n%s", len(want), len(inputs), r.evaluated, diff)
+	}
+	for _, k := range again {
+		if more := decide(t, g, k, inputs[k], p); len(more) > 0 {
+			t.Errorf("%s calls for %v", k, more)
+		}
+	}
+	if again := sweep(t, g, p); len(again) > 0 {
+		t.Errorf("without a change: called for %v", again)
+	}
+	r.set(3, "a", "error")
+	if again := sweep(t, g, p); len(again) != len(inputs) {
+		t.Errorf("after a failure: called for %d objects", len(again))
+	}
+	for k := range inputs {
+		g.Forget(k)
+	}
+	if rest := g.Members(p); len(rest) > 0 {
+		t.Errorf("%v are left", rest)
 	}
 }
