@@ -17,9 +17,12 @@ limitations under the License.
 package v1alpha1
 
 import (
+	"strings"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -532,9 +535,8 @@ type Remediation struct {
 }
 
 // RemediationBudget bounds how fast Berth patches existing objects. An object that several policies change waits for
-// the budgets of all of them. An object is being moved from its patch until the patch is done; if the patch changes the
-// pod template, until the rollout is complete or has failed; and if a system of spec.delivery reports where the object
-// runs, until it runs in its new clusters. An evicted Pod is being moved until it is gone.
+// the budgets of all of them. An object is being moved until its patch is done, its rollout is complete or has failed, and
+// it runs in its new clusters, if a system of spec.delivery reports that. An evicted Pod is, until it is gone.
 //
 // +kubebuilder:validation:MinProperties=1
 type RemediationBudget struct {
@@ -581,11 +583,10 @@ type RemediationBudget struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
 	// pauseAfterFailures is the number of failed objects after which Berth patches no more objects of their namespaces, or
-	// none of the policy if they are in three namespaces. An object fails if the API server refuses its patch, its rollout
-	// fails, or moveTimeout passes. Failures that others may share, such as an unavailable webhook, do not count. Patches
-	// go on when the annotation placement.berth.dev/resume-after-failures is status.failures.pause, or with the next
-	// generation. 0 stops all patches at the first failure, and Never stops none. Must be from 0 to 100, or Never.
-	// Defaults to 10.
+	// none of the policy if they are in three namespaces. Failures that others may share, such as an unavailable webhook,
+	// do not count. Patches go on when the annotation placement.berth.dev/resume-after-failures is status.failures.pause,
+	// or with the next generation. 0 stops all patches at the first failure, and Never stops none. Must be from 0 to 100,
+	// or Never. Defaults to 10.
 	// +optional
 	// +default=10
 	// +kubebuilder:validation:XIntOrString
@@ -707,8 +708,7 @@ type PlacementPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	Rules []RuleStatus `json:"rules,omitempty"`
 
-	// remediated is the number of patches and evictions that remediated existing objects. It never decreases. If a leader
-	// was killed before it wrote the number, what it did is taken from its plan.
+	// remediated is the number of patches and evictions that remediated existing objects. It never decreases.
 	// +optional
 	Remediated *int64 `json:"remediated,omitempty"`
 
@@ -742,18 +742,21 @@ type PlacementPolicyStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	UsedApproval string `json:"usedApproval,omitempty"`
 
-	// violationSample lists some of the objects in violation, ordered by resource, namespace and name. At most 10.
+	// violationSample lists some of the objects in violation, ordered by resource, namespace and name. At most 5.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:MaxItems=5
 	ViolationSample []Violation `json:"violationSample,omitempty"`
 
 	// findings lists the probable mistakes in the policy, and what it leaves open: what kubectl apply warns of and no
-	// condition says. At most 10; the condition Compiled has their number.
+	// condition says. One in rego begins with its line and column, such as "rego:3:21: ". At most 10; the condition
+	// Compiled has their number.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
-	Findings []Finding `json:"findings,omitempty"`
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	Findings []string `json:"findings,omitempty"`
 
 	// paused describes the change that paused remediation. It is absent unless remediation is paused.
 	// +optional
@@ -771,7 +774,7 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Delivery *DeliveryStatus `json:"delivery,omitempty"`
 
-	// dependencies lists the resource types that the policy reads. At most 64.
+	// dependencies lists the resource types that the policy reads; kubectl berth deps lists their fields. At most 64.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -831,31 +834,11 @@ type WaitingObjects struct {
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 
-	// policy is the other policy for whose window or availability the objects wait.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	Policy string `json:"policy,omitempty"`
-
 	// message says what the objects wait for, when they go on, and the command for that if there is one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 }
-
-// PlanReason is why existing objects have to be patched.
-//
-// +kubebuilder:validation:Enum=PolicyChanged;DataChanged;ObjectsChanged
-type PlanReason string
-
-const (
-	// PlanPolicyChanged means that another generation of the policy came into force.
-	PlanPolicyChanged PlanReason = "PolicyChanged"
-	// PlanDataChanged means that data changed that the policy reads.
-	PlanDataChanged PlanReason = "DataChanged"
-	// PlanObjectsChanged means that objects or the labels of namespaces changed, or that Berth read the objects for the
-	// first time.
-	PlanObjectsChanged PlanReason = "ObjectsChanged"
-)
 
 // PlanState is how far a plan is.
 //
@@ -888,13 +871,7 @@ type RemediationPlan struct {
 	// +required
 	State PlanState `json:"state,omitempty"`
 
-	// reason is why objects have to be patched. PolicyChanged: another generation came into force. DataChanged: data
-	// changed that the policy reads. ObjectsChanged: objects or the labels of namespaces changed, or Berth read the
-	// objects for the first time.
-	// +required
-	Reason PlanReason `json:"reason,omitempty"`
-
-	// message describes the change that is the reason.
+	// message describes the change because of which objects have to be patched.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -931,33 +908,14 @@ type RemediationPlan struct {
 	// +optional
 	Approval *PlanApproval `json:"approval,omitempty"`
 
-	// denied is the number of objects that the plan leaves alone because the policy denies them.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	Denied int32 `json:"denied,omitempty"`
-
-	// undecided is the number of those that the policy can't decide.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	Undecided int32 `json:"undecided,omitempty"`
-
-	// leftAlone is the number of those that no patch can change: a field is immutable and Berth does not evict the object,
-	// the object is being deleted, or another policy denies it.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	LeftAlone int32 `json:"leftAlone,omitempty"`
-
-	// transitions lists the changes with their numbers of objects, the most frequent first. At most 10.
+	// transitions describes the changes and their numbers of objects, such as "12 objects: annotation
+	// placement.berth.dev/clusters from eu-1 to eu-2". The most frequent ones come first. At most 5.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=10
-	Transitions []PlanTransition `json:"transitions,omitempty"`
-
-	// sample lists some of the objects to patch, ordered by resource, namespace and name. At most 10.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=10
-	Sample []PlannedMove `json:"sample,omitempty"`
+	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1152
+	Transitions []string `json:"transitions,omitempty"`
 }
 
 // PlanApproval is the approval of a plan.
@@ -973,55 +931,6 @@ type PlanApproval struct {
 	// time is when the plan was approved. It is absent if the user is unknown.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
-}
-
-// PlanTransition is a change that a plan makes.
-type PlanTransition struct {
-	// field is what changes, such as "annotation placement.berth.dev/clusters".
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=512
-	Field string `json:"field,omitempty"`
-
-	// from is the present value. It is absent if there is none.
-	// +optional
-	// +kubebuilder:validation:MaxLength=256
-	From *string `json:"from,omitempty"`
-
-	// to is the new value. It is absent if the value is removed.
-	// +optional
-	// +kubebuilder:validation:MaxLength=256
-	To *string `json:"to,omitempty"`
-
-	// objects is the number of objects with this change.
-	// +required
-	// +kubebuilder:validation:Minimum=1
-	Objects int32 `json:"objects,omitempty"`
-}
-
-// PlannedMove is an object that a plan patches.
-type PlannedMove struct {
-	// resource is the resource type of the object, such as "deployments.apps".
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=317
-	Resource string `json:"resource,omitempty"`
-
-	// namespace is its namespace. It is empty for cluster-scoped objects.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace,omitempty"`
-
-	// name is its name.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name,omitempty"`
-
-	// changes describes its changes.
-	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	Changes string `json:"changes,omitempty"`
 }
 
 // RolloutState is how far the rollout of a version is.
@@ -1143,22 +1052,18 @@ type RolloutStageStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Denied int32 `json:"denied,omitempty"`
 
-	// deniedBefore is the number of objects of the stage that the version before denied. It is absent before the stage is reached.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	DeniedBefore *int32 `json:"deniedBefore,omitempty"`
-
-	// deniedBeforeIn has these numbers by namespace, for the 32 namespaces with most of them.
+	// deniedBefore has, by namespace, how many objects of the stage the version before denied: the 32 namespaces with most
+	// of them, and the sum of the others as "*". It is absent before the stage is reached.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
-	// +kubebuilder:validation:MaxItems=32
-	DeniedBeforeIn []NamespaceObjects `json:"deniedBeforeIn,omitempty"`
+	// +kubebuilder:validation:MaxItems=33
+	DeniedBefore []NamespaceObjects `json:"deniedBefore,omitempty"`
 }
 
 // NamespaceObjects is a number of objects in a namespace.
 type NamespaceObjects struct {
-	// namespace is the name of the namespace.
+	// namespace is the name of the namespace, or "*" for all that the list does not name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -1166,8 +1071,8 @@ type NamespaceObjects struct {
 
 	// objects is the number of objects.
 	// +required
-	// +kubebuilder:validation:Minimum=1
-	Objects int32 `json:"objects,omitempty"`
+	// +kubebuilder:validation:Minimum=0
+	Objects *int32 `json:"objects,omitempty"`
 }
 
 // MoveFailures describes the objects that failed.
@@ -1202,22 +1107,9 @@ type MoveFailures struct {
 
 // FailedMove is an object that failed.
 type FailedMove struct {
-	// resource is the resource type of the object, such as "deployments.apps".
+	// object is the object, such as "deployments.apps shop/web".
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=317
-	Resource string `json:"resource,omitempty"`
-
-	// namespace is its namespace. It is empty for cluster-scoped objects.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace,omitempty"`
-
-	// name is its name.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name,omitempty"`
+	Object ObjectReference `json:"object,omitempty"`
 
 	// reason is what failed. PatchRefused: the API server refused the patch. RolloutFailed: the rollout failed after the
 	// patch, or the object did not run in its new clusters in time.
@@ -1232,22 +1124,9 @@ type FailedMove struct {
 
 // MovingObject is an object that Berth moved to other clusters and that does not run there yet.
 type MovingObject struct {
-	// resource is the resource type of the object, such as "deployments.apps".
+	// object is the object, such as "deployments.apps shop/web".
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=317
-	Resource string `json:"resource,omitempty"`
-
-	// namespace is its namespace. It is empty for cluster-scoped objects.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace,omitempty"`
-
-	// name is its name.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name,omitempty"`
+	Object ObjectReference `json:"object,omitempty"`
 
 	// since is when the object was moved.
 	// +required
@@ -1294,41 +1173,35 @@ type PausedChange struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
-// Finding is a probable mistake in a policy, such as an expression that never has the expected value, or something that
-// the policy leaves open, such as a kind of workload that it does not match.
-type Finding struct {
-	// line is the line in rego, starting at 1. It is absent if the finding is in another field, which the message names.
-	// +optional
-	Line int32 `json:"line,omitempty"`
+// ObjectReference names an object by its resource type, its namespace if it has one, and its name, such as
+// "deployments.apps shop/web" or "nodes n-1".
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=635
+type ObjectReference string
 
-	// column is the column in the line, in bytes, starting at 1.
-	// +optional
-	Column int32 `json:"column,omitempty"`
+// ReferenceTo returns the reference to an object. A cluster-scoped object has no namespace.
+func ReferenceTo(resource schema.GroupResource, namespace, name string) ObjectReference {
+	if namespace != "" {
+		name = namespace + "/" + name
+	}
+	return ObjectReference(resource.String() + " " + name)
+}
 
-	// message describes the finding, with a suggestion if Berth has one.
-	// +required
-	// +kubebuilder:validation:MaxLength=512
-	Message string `json:"message,omitempty"`
+// Parse returns what the reference names.
+func (r ObjectReference) Parse() (resource schema.GroupResource, namespace, name string) {
+	kind, name, _ := strings.Cut(string(r), " ")
+	if in, rest, namespaced := strings.Cut(name, "/"); namespaced {
+		namespace, name = in, rest
+	}
+	return schema.ParseGroupResource(kind), namespace, name
 }
 
 // Violation is an existing object that differs from its placement, or that the policy can't decide.
 type Violation struct {
-	// resource is the resource type of the object, such as "deployments.apps".
+	// object is the object, such as "deployments.apps shop/web".
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=317
-	Resource string `json:"resource,omitempty"`
-
-	// namespace is its namespace. It is empty for cluster-scoped objects.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace,omitempty"`
-
-	// name is its name.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name,omitempty"`
+	Object ObjectReference `json:"object,omitempty"`
 
 	// message describes the violation: the error of the policy, the difference from the placement, or why the object can't
 	// be decided.
@@ -1350,27 +1223,10 @@ type Dependency struct {
 	// +kubebuilder:validation:MaxLength=63
 	Version string `json:"version,omitempty"`
 
-	// fields lists the fields that the policy reads, and that alone Berth replicates, each with everything below it. "*"
-	// is every member, "**" is the whole object, and a last "..." means that there are more. Paths of data.clusters and
-	// data.berth are relative to these documents. At most 64.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=256
-	Fields []string `json:"fields,omitempty"`
-
-	// objects is the number of replicated objects.
+	// objects is the number of replicated objects. It is absent while the replica is not complete; the condition Replicated
+	// says why.
 	// +optional
 	Objects *int32 `json:"objects,omitempty"`
-
-	// synced reports whether the replica is complete.
-	// +required
-	Synced *bool `json:"synced,omitempty"`
-
-	// message explains why the replica is not complete.
-	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	Message string `json:"message,omitempty"`
 }
 
 // PlacementPolicy decides where the objects that it matches may run, by one object and the replicated data alone. Berth

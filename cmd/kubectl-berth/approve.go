@@ -151,7 +151,7 @@ func waitingIn(policy *placementv1.PlacementPolicy) (out []awaited) {
 		lines = append(lines, "  Cause: "+cause)
 	}
 	for _, t := range plan.Transitions {
-		lines = append(lines, fmt.Sprintf("  %s: %s from %s to %s", objects(int(t.Objects)), t.Field, plainText(t.From), plainText(t.To)))
+		lines = append(lines, "  "+t)
 	}
 	lines = append(lines, fmt.Sprintf("All of them: kubectl berth plan %s", policy.Name))
 	return append(out, awaited{placementv1.ApproveAnnotation, plan.Digest, lines})

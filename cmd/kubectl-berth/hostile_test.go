@@ -149,7 +149,7 @@ spec:
   rules:
   - name: a
     when: {objectSelector: {matchLabels: {a: VALUE}}}
-    require: [{label: a, operator: Gt, values: [VALUE]}, {field: region, operator: In, values: [VALUE]}, {property: VALUE, operator: Exists}]
+    require: [{label: a, operator: Gt, values: [VALUE]}, {field: region, operator: In, values: [VALUE]}]
     set: {labels: {a: VALUE}, annotations: {VALUE: "{VALUE}"}}
     deny: VALUE
 `,
@@ -457,7 +457,7 @@ func TestHostileReports(t *testing.T) {
 		"approve": func(out io.Writer, value string) {
 			o := &approveOptions{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}}
 			policy := &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: placementv1.PlacementPolicyStatus{Plan: &placementv1.RemediationPlan{
-				Digest: "d", State: placementv1.PlanWaitingForApproval, Moves: 1, Message: value, Transitions: []placementv1.PlanTransition{{Field: value, From: &value, To: &value, Objects: 1}},
+				Digest: "d", State: placementv1.PlanWaitingForApproval, Moves: 1, Message: value, Transitions: []string{value},
 			}}}
 			for _, line := range waitingIn(policy)[0].lines {
 				newPrinter(out).line("%s", line)

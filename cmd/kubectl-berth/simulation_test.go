@@ -311,8 +311,8 @@ spec:
   rego: "package moving\n\nclusters := {\"eu-1\"}\n"
 status:
   plan: {digest: 0123456789abcdef0123456789abcdef, state: InProgress, moves: 3, done: 2}
-  moving: [{resource: deployments.apps, namespace: shop, name: web, since: "2026-01-01T12:00:00Z", deadline: "2026-01-01T12:10:00Z"}]
-  failures: {objects: 1, sample: [{resource: deployments.apps, namespace: shop, name: nobody, reason: PatchRefused, message: "denied\n::error::forged"}]}
+  moving: [{object: deployments.apps shop/web, since: "2026-01-01T12:00:00Z", deadline: "2026-01-01T12:10:00Z"}]
+  failures: {objects: 1, sample: [{object: deployments.apps shop/nobody, reason: PatchRefused, message: "denied\n::error::forged"}]}
 `,
 	"region_test.yaml": `apiVersion: config.berth.dev/v1alpha1
 kind: PolicyTest
@@ -585,7 +585,7 @@ func TestCheckQuotas(t *testing.T) {
 		"\n\nClusterScopedQuota all\n  warning: spec.namespaceSelector is not set: all namespaces share the amounts of spec.hard.",
 		"\n\nLimitedResource shop/pods\n  warning: metadata.namespace has no effect: a LimitedResource is in no namespace. Select namespaces in spec.namespaceSelector\n" +
 			"  warning: spec.resource: the API server serves no Pod in namespaces (did you mean pods?): nothing is limited until it does\n\n",
-		"\n\nScopedQuota wrong\n  error: unknown field \"spec.moed\"\n  error: spec.hard: Invalid value: ",
+		"\n\nScopedQuota wrong\n  error: unknown field \"spec.moed\"\n  error: spec.hard[",
 		"\n\nScopedQuotas gpus\n  error: there is no kind ScopedQuotas in placement.berth.dev/v1alpha1: " +
 			"the kinds of placement.berth.dev/v1alpha1 are ClusterScopedQuota, LimitedResource, PlacementPolicy, ScopedQuota\n",
 	} {

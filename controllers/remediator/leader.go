@@ -128,18 +128,19 @@ func leftOf(p *placementv1.PlacementPolicy) remediation.Left {
 	plan := p.Status.Plan
 	out := remediation.Left{Generation: p.Status.GenerationInForce, Moving: plan != nil && (plan.State == placementv1.PlanInProgress || plan.Rollouts > 0)}
 	// The status names objects without the version of their resource.
-	keyOf := func(resource, namespace, name string) remediation.Key {
-		return remediation.Key{Resource: schema.ParseGroupResource(resource).WithVersion(""), Namespace: namespace, Name: name}
+	keyOf := func(object placementv1.ObjectReference) remediation.Key {
+		resource, namespace, name := object.Parse()
+		return remediation.Key{Resource: resource.WithVersion(""), Namespace: namespace, Name: name}
 	}
 	for _, o := range p.Status.Moving {
 		out.Moves = append(out.Moves, remediation.Move{
-			Key: keyOf(o.Resource, o.Namespace, o.Name), Since: o.Since.Time, Deadline: ptr.Deref(o.Deadline, metav1.Time{}).Time,
+			Key: keyOf(o.Object), Since: o.Since.Time, Deadline: ptr.Deref(o.Deadline, metav1.Time{}).Time,
 		})
 	}
 	if f := p.Status.Failures; f != nil {
 		out.Pause, out.PausedIn = f.Pause, f.PausedNamespaces
 		for _, o := range f.Sample {
-			failure := remediation.Failure{Key: keyOf(o.Resource, o.Namespace, o.Name), Reason: o.Message, Rollout: o.Reason == placementv1.RolloutFailed}
+			failure := remediation.Failure{Key: keyOf(o.Object), Reason: o.Message, Rollout: o.Reason == placementv1.RolloutFailed}
 			out.Failed = append(out.Failed, failure)
 		}
 	}

@@ -41,7 +41,7 @@ func TestTerminating(t *testing.T) {
 	l.fill(deployments, []*unstructured.Unstructured{held, fine})
 	l.decided()
 	r := l.Ledger.Report("p")
-	if r.Matched != 2 || r.Violations != 1 || len(r.Unsettled) > 0 || r.Sample[0].Name != "held" || !strings.Contains(r.Sample[0].Message, "being deleted") {
+	if r.Matched != 2 || r.Violations != 1 || len(r.Unsettled) > 0 || !strings.HasSuffix(string(r.Sample[0].Object), "/held") || !strings.Contains(r.Sample[0].Message, "being deleted") {
 		t.Errorf("%+v", r)
 	}
 	l.objects.Delete(deployments, "shop", "held")

@@ -186,25 +186,18 @@ func eventsOf(p *placementv1.PlacementPolicy) []policyEvent {
 		}
 	}
 	if plan := p.Status.Plan; plan != nil {
-		add(plan.StartTime, "plan", planText(plan), slices.Concat(plan.Causes, transitionTexts(plan.Transitions))...)
+		add(plan.StartTime, "plan", planText(plan), slices.Concat(plan.Causes, plan.Transitions)...)
 		if plan.Approval != nil && plan.Approval.Time != nil {
 			add(*plan.Approval.Time, "approval", fmt.Sprintf("%s approved the plan %s", plan.Approval.User, plan.Digest))
 		}
 	}
 	for _, m := range p.Status.Moving {
-		add(m.Since, "move", fmt.Sprintf("%s %s was moved, and does not run in its new clusters yet", m.Resource, strings.TrimPrefix(m.Namespace+"/"+m.Name, "/")))
+		add(m.Since, "move", string(m.Object)+" was moved, and does not run in its new clusters yet")
 	}
 	for _, condition := range p.Status.Conditions {
 		add(condition.LastTransitionTime, "condition", fmt.Sprintf("%s became %s: %s", condition.Type, condition.Status, condition.Reason), condition.Message)
 	}
 	return out
-}
-
-// planReasons are the reasons of plans as text.
-var planReasons = map[placementv1.PlanReason]string{
-	placementv1.PlanPolicyChanged:  "another generation of the policy came into force",
-	placementv1.PlanDataChanged:    "data changed that the policy reads",
-	placementv1.PlanObjectsChanged: "objects or the labels of namespaces changed",
 }
 
 // planText describes a plan.
@@ -213,20 +206,5 @@ func planText(plan *placementv1.RemediationPlan) string {
 	if plan.Done != nil {
 		done = *plan.Done
 	}
-	return fmt.Sprintf("plan %s because %s: %d of %d objects done", plan.Digest, cmp.Or(plan.Message, planReasons[plan.Reason]), done, plan.Moves)
-}
-
-// transitionTexts describes the changes that a plan makes.
-func transitionTexts(transitions []placementv1.PlanTransition) []string {
-	value := func(text *string) string {
-		if text == nil {
-			return "none"
-		}
-		return *text
-	}
-	var out []string
-	for _, t := range transitions {
-		out = append(out, fmt.Sprintf("%d objects: %s from %s to %s", t.Objects, t.Field, value(t.From), value(t.To)))
-	}
-	return out
+	return fmt.Sprintf("plan %s because %s: %d of %d objects done", plan.Digest, plan.Message, done, plan.Moves)
 }

@@ -257,13 +257,11 @@ func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
 
 // movesOf returns what the status of a policy says of moves of an object.
 func movesOf(policy string, status placementv1.PlacementPolicyStatus, o simulation.Object) (out []string) {
-	names := func(resource, namespace, name string) bool {
-		return resource == o.Resource.GroupResource().String() && namespace == o.Namespace && name == o.Content.GetName()
-	}
+	own := placementv1.ReferenceTo(o.Resource.GroupResource(), o.Namespace, o.Content.GetName())
 	if status.Failures != nil {
 		for _, f := range status.Failures.Sample {
 			switch {
-			case !names(f.Resource, f.Namespace, f.Name):
+			case f.Object != own:
 			case f.Reason == placementv1.PatchRefused:
 				out = append(out, "the API server refused the last patch of it: "+f.Message)
 			default:
@@ -274,7 +272,7 @@ func movesOf(policy string, status placementv1.PlacementPolicyStatus, o simulati
 	for _, m := range status.Moving {
 		text := "Berth moved it to other clusters at " + m.Since.UTC().Format(time.RFC3339)
 		switch {
-		case !names(m.Resource, m.Namespace, m.Name):
+		case m.Object != own:
 		case m.Deadline != nil:
 			out = append(out, fmt.Sprintf("%s: it waits %s", text, waiting.Wait{Reason: waiting.Running, Policy: policy, Until: m.Deadline.Time}))
 		case len(out) == 0:

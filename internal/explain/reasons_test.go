@@ -832,7 +832,7 @@ spec: {placement: {clusterAffinity: {clusterNames: [us-1, eu-1]}}}`
 
 // TestMoves checks what is said of moves of an object by the status of a policy.
 func TestMoves(t *testing.T) {
-	const object = "resource: deployments.apps, namespace: shop, name: web"
+	const object = "object: deployments.apps shop/web"
 	for name, tc := range map[string]struct {
 		status string
 		exists bool
@@ -846,8 +846,8 @@ func TestMoves(t *testing.T) {
 		"failed, and was released": {`{moving: [{` + object + `, since: "2026-01-01T12:00:00Z"}]}`, true,
 			[]string{"Berth moved it to other clusters at 2026-01-01T12:00:00Z, where it did not run in time"}},
 		"refused":         {`{failures: {objects: 1, sample: [{` + object + `, reason: PatchRefused, message: denied}]}}`, true, []string{"the API server refused the last patch of it: denied"}},
-		"of another":      {`{failures: {objects: 1, sample: [{resource: deployments.apps, namespace: shop, name: other, reason: PatchRefused, message: denied}]}}`, true, nil},
-		"of another type": {`{failures: {objects: 1, sample: [{resource: statefulsets.apps, namespace: shop, name: web, reason: PatchRefused, message: denied}]}}`, true, nil},
+		"of another":      {`{failures: {objects: 1, sample: [{object: deployments.apps shop/other, reason: PatchRefused, message: denied}]}}`, true, nil},
+		"of another type": {`{failures: {objects: 1, sample: [{object: statefulsets.apps shop/web, reason: PatchRefused, message: denied}]}}`, true, nil},
 		"created anew":    {`{failures: {objects: 1, sample: [{` + object + `, reason: PatchRefused, message: denied}]}}`, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

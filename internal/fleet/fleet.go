@@ -154,7 +154,7 @@ type builder struct {
 	simulation *simulation.Simulation
 	memo       *memo
 	// reports are the reports on moves of objects in the status of each policy.
-	reports map[string]map[objectKey]finding
+	reports map[string]map[placementv1.ObjectReference]finding
 	// all reports whether objects count for which no policy chooses clusters.
 	all   bool
 	notes []string

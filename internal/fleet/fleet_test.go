@@ -119,9 +119,9 @@ spec:
     errors contains "no region" if not input.metadata.labels.region
 status:
   moving:
-  - {resource: deployments.apps, namespace: shop, name: moving, since: "2026-01-01T12:00:00Z", deadline: "2026-01-01T12:10:00Z"}
-  - {resource: deployments.apps, namespace: shop, name: late, since: "2026-01-01T12:00:00Z"}
-  failures: {objects: 1, sample: [{resource: deployments.apps, namespace: shop, name: refused, reason: PatchRefused, message: "no"}]}
+  - {object: deployments.apps shop/moving, since: "2026-01-01T12:00:00Z", deadline: "2026-01-01T12:10:00Z"}
+  - {object: deployments.apps shop/late, since: "2026-01-01T12:00:00Z"}
+  failures: {objects: 1, sample: [{object: deployments.apps shop/refused, reason: PatchRefused, message: "no"}]}
 ---
 apiVersion: placement.berth.dev/v1alpha1
 kind: PlacementPolicy

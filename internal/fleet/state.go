@@ -78,7 +78,7 @@ func worse(a, b finding) finding {
 // assess returns the state of an object. The verdicts are qualified.
 func (b *builder) assess(o simulation.Object, verdicts []*placement.Verdict) finding {
 	out, blocked := finding{state: Running}, remediation.Blocks(verdicts)
-	key := objectKey{o.Resource.GroupResource().String(), o.Namespace, o.Content.GetName()}
+	key := placementv1.ReferenceTo(o.Resource.GroupResource(), o.Namespace, o.Content.GetName())
 	for _, v := range verdicts {
 		if v.Policy.Remediation == placementv1.RemediationNewOnly {
 			// It decides new objects alone.
@@ -196,14 +196,11 @@ func decidedList(current *string, verdicts []*placement.Verdict) *string {
 	return current
 }
 
-// objectKey identifies an object as the status of a policy does.
-type objectKey struct{ resource, namespace, name string }
-
 // reportsOf returns what the status of each policy says of the moves of objects.
-func reportsOf(policies []*simulation.Policy) map[string]map[objectKey]finding {
-	out := map[string]map[objectKey]finding{}
+func reportsOf(policies []*simulation.Policy) map[string]map[placementv1.ObjectReference]finding {
+	out := map[string]map[placementv1.ObjectReference]finding{}
 	for _, p := range policies {
-		reports := map[objectKey]finding{}
+		reports := map[placementv1.ObjectReference]finding{}
 		for _, m := range p.Object.Status.Moving {
 			since := m.Since.UTC().Format(time.RFC3339)
 			found := finding{state: Violating, reason: fmt.Sprintf("Berth moved it at %s, and it did not run in its clusters in time", since)}
@@ -211,14 +208,14 @@ func reportsOf(policies []*simulation.Policy) map[string]map[objectKey]finding {
 				found = finding{state: Moving, reason: fmt.Sprintf("Berth moved it at %s; the move fails at %s if it does not run by then", since,
 					m.Deadline.UTC().Format(time.RFC3339))}
 			}
-			reports[objectKey{m.Resource, m.Namespace, m.Name}] = found
+			reports[m.Object] = found
 		}
 		for _, f := range ptr.Deref(p.Object.Status.Failures, placementv1.MoveFailures{}).Sample {
 			text := "its last move failed: " + f.Message
 			if f.Reason == placementv1.PatchRefused {
 				text = "the API server refused its last patch: " + f.Message
 			}
-			reports[objectKey{f.Resource, f.Namespace, f.Name}] = finding{state: Violating, reason: text}
+			reports[f.Object] = finding{state: Violating, reason: text}
 		}
 		out[p.Name] = reports
 	}

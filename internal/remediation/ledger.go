@@ -50,8 +50,11 @@ type Key struct {
 }
 
 // String returns resource, namespace, and name, for example "deployments.apps default/web".
-func (k Key) String() string {
-	return k.Resource.GroupResource().String() + " " + strings.TrimPrefix(k.Namespace+"/"+k.Name, "/")
+func (k Key) String() string { return string(k.Reference()) }
+
+// Reference returns the name of the object in the status of a policy.
+func (k Key) Reference() placementv1.ObjectReference {
+	return placementv1.ReferenceTo(k.Resource.GroupResource(), k.Namespace, k.Name)
 }
 
 func compareKeys(a, b Key) int {
@@ -551,8 +554,8 @@ type Report struct {
 
 // Limits for a policy's status: of the objects and transitions that it lists, and of the bytes of a message.
 const (
-	maxSample      = 10
-	maxTransitions = 10
+	maxSample      = 5
+	maxTransitions = 5
 	maxMessage     = 256
 )
 
@@ -608,7 +611,7 @@ func (l *Ledger) Report(policy string) Report {
 			message = "can't be decided: " + message
 		}
 		out.Sample = append(out.Sample, placementv1.Violation{
-			Resource: key.Resource.GroupResource().String(), Namespace: key.Namespace, Name: key.Name, Message: printable.Truncate(message, maxMessage),
+			Object: key.Reference(), Message: printable.Truncate(message, maxMessage),
 		})
 	}
 	slices.SortFunc(unsettled, compareKeys)

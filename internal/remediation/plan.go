@@ -52,14 +52,12 @@ type Plan struct {
 	Since      time.Time
 	// Moves is the number of objects to patch, and Done the number of those that no longer have to be patched.
 	Moves, Done int
-	// Denied, Undecided, and LeftAlone are the numbers of objects that the plan does not move although they violate the decision: the policy
-	// denies them, can't decide them, or a patch can't make the changes or would be denied.
-	Denied, Undecided, LeftAlone int
+	// Undecided is the number of objects that the policy could not decide.
+	Undecided int
 	// Approval approves the plan; nil if it is not approved.
 	Approval *Approval
-	// Transitions are the most frequent changes of the plan, and Sample the first objects by name.
+	// Transitions are the most frequent changes of the plan.
 	Transitions []Transition
-	Sample      []PlannedMove
 }
 
 // Transition is a change that a plan makes to a number of objects.
@@ -363,29 +361,19 @@ func (a *account) replan(now time.Time) bool {
 	}
 	cause, causes := a.causeOfStrays()
 	plan, kinds := &Plan{Cause: cause, Causes: causes, Generation: a.generation, Since: now, Moves: a.moves}, map[string]int{}
-	ids, sample := make([]moveID, 0, a.moves), []Key{}
+	ids := make([]moveID, 0, a.moves)
 	for key, f := range a.objects {
-		result := f.result()
 		if f.move != (moveID{}) {
 			f.planned = asPlanned
 			a.objects[key] = f
 			ids = append(ids, f.move)
-			kinds[result.changes]++
-			sample = keepFirst(sample, key, maxSample, compareKeys)
+			kinds[f.result().changes]++
 		}
-		switch {
-		case f.failure != "":
+		if f.failure != "" {
 			plan.Undecided++
-		case result.denied:
-			plan.Denied++
-		case result.violation != "" && f.move == moveID{}:
-			plan.LeftAlone++
 		}
 	}
 	plan.Digest, plan.Transitions = digestOf(ids), transitions(kinds)
-	for _, key := range sample {
-		plan.Sample = append(plan.Sample, PlannedMove{key, decodeChanges(a.objects[key].result().changes)})
-	}
 	a.current, a.content, a.planned, a.changed = plan, &ApprovedPlan{plan.Digest, ids}, a.moves, 0
 	if a.continued != nil && !slices.ContainsFunc(ids, func(id moveID) bool {
 		_, found := slices.BinarySearchFunc(a.continued.moves, id, compareMoves)

@@ -137,10 +137,10 @@ func TestReport(t *testing.T) {
 	want := remediation.Report{
 		Matched: 5, Violations: 4, Denied: 1, Moved: 1, Conflicted: 1, Failed: 2, FailedMessage: "daemonsets.apps z/z: oh", Remediated: 2, Outstanding: 1,
 		Sample: []placementv1.Violation{
-			{Resource: "daemonsets.apps", Namespace: "z", Name: "z", Message: "can't be decided: oh"},
-			{Resource: "deployments.apps", Namespace: "a", Name: "z", Message: "not here; nor there"},
-			{Resource: "deployments.apps", Namespace: "b", Name: "a", Message: "annotation k is absent, should be x; annotation l is absent, should be x"},
-			{Resource: "statefulsets.apps", Namespace: "a", Name: "a", Message: "can't be decided: oh"},
+			{Object: "daemonsets.apps z/z", Message: "can't be decided: oh"},
+			{Object: "deployments.apps a/z", Message: "not here; nor there"},
+			{Object: "deployments.apps b/a", Message: "annotation k is absent, should be x; annotation l is absent, should be x"},
+			{Object: "statefulsets.apps a/a", Message: "can't be decided: oh"},
 		},
 		Conflicts: []string{"b", "z"}, Unsettled: []string{"deployments.apps b/a"},
 	}

@@ -73,15 +73,15 @@ func (c Counts) failures(s placementv1.RolloutStageStatus, most int) (failed, de
 	by := map[string]int{}
 	maps.Copy(by, c.Failed)
 	for namespace, n := range c.Denied {
-		i := slices.IndexFunc(s.DeniedBeforeIn, func(b placementv1.NamespaceObjects) bool { return b.Namespace == namespace })
+		i := slices.IndexFunc(s.DeniedBefore, func(b placementv1.NamespaceObjects) bool { return b.Namespace == namespace })
 		if i >= 0 {
-			n -= int(s.DeniedBeforeIn[i].Objects)
+			n -= int(*s.DeniedBefore[i].Objects)
 		}
 		if n > 0 {
 			by[namespace] += n
 		}
 	}
-	failed, denied = sum(c.Failed), max(0, sum(c.Denied)-int(ptr.Deref(s.DeniedBefore, 0)))
+	failed, denied = sum(c.Failed), max(0, sum(c.Denied)-total(s.DeniedBefore))
 	if failed+denied < max(most, 1) {
 		return failed, denied, false
 	}
@@ -97,18 +97,35 @@ func sum(objects map[string]int) (out int) {
 	return out
 }
 
-// maxDeniedIn is the number of namespaces for which a status has the number of denied objects.
-const maxDeniedIn = 32
-
-// first returns the namespaces with most objects, sorted by name.
-func first(objects map[string]int) (out []placementv1.NamespaceObjects) {
-	names := slices.SortedFunc(maps.Keys(objects), func(a, b string) int { return cmp.Or(cmp.Compare(objects[b], objects[a]), cmp.Compare(a, b)) })
-	names = names[:min(len(names), maxDeniedIn)]
-	slices.Sort(names)
-	for _, name := range names {
-		out = append(out, placementv1.NamespaceObjects{Namespace: name, Objects: int32(objects[name])})
+// total returns the number of objects in all namespaces of a status.
+func total(objects []placementv1.NamespaceObjects) (out int) {
+	for _, o := range objects {
+		out += int(*o.Objects)
 	}
 	return out
+}
+
+const (
+	// maxDeniedIn is the number of namespaces for which a status has the number of denied objects.
+	maxDeniedIn = 32
+	// otherNamespaces stands for the other namespaces. It is no valid name, so no namespace has it.
+	otherNamespaces = "*"
+)
+
+// byNamespace returns the numbers of objects for a status: those of the namespaces with most objects, sorted by name, and the sum of the
+// others. It is never empty, so a status shows that no object was denied. Cluster-scoped objects count among the others.
+func byNamespace(objects map[string]int) []placementv1.NamespaceObjects {
+	most := slices.SortedFunc(maps.Keys(objects), func(a, b string) int {
+		return cmp.Or(cmp.Compare(objects[b], objects[a]), cmp.Compare(a, b))
+	})
+	most = slices.DeleteFunc(most, func(namespace string) bool { return namespace == "" || objects[namespace] == 0 })
+	most = most[:min(len(most), maxDeniedIn)]
+	slices.Sort(most)
+	var out []placementv1.NamespaceObjects
+	for _, namespace := range most {
+		out = append(out, placementv1.NamespaceObjects{Namespace: namespace, Objects: new(int32(objects[namespace]))})
+	}
+	return append(out, placementv1.NamespaceObjects{Namespace: otherNamespaces, Objects: new(int32(sum(objects) - total(out)))})
 }
 
 // Facts is what Next needs to know of a policy.
@@ -228,7 +245,7 @@ func (f *Facts) begin(s *placementv1.RolloutStatus) *placementv1.RolloutStatus {
 	for i, stage := range f.Spec.Stages {
 		next := placementv1.RolloutStageStatus{Name: stage.Name}
 		if same {
-			next.DeniedBefore, next.DeniedBeforeIn = s.Stages[i].DeniedBefore, s.Stages[i].DeniedBeforeIn
+			next.DeniedBefore = s.Stages[i].DeniedBefore
 		}
 		out.Stages = append(out.Stages, next)
 	}
@@ -316,8 +333,7 @@ func (f *Facts) advance(s *placementv1.RolloutStatus) (again time.Time) {
 	s.Reached = new(int32(reached + 1))
 	s.Stages[reached].StartTime = new(metav1.NewTime(f.Now).Rfc3339Copy())
 	if s.Stages[reached].DeniedBefore == nil {
-		denied := f.Counts[reached].Denied
-		s.Stages[reached].DeniedBefore, s.Stages[reached].DeniedBeforeIn = new(int32(sum(denied))), first(denied)
+		s.Stages[reached].DeniedBefore = byNamespace(f.Counts[reached].Denied)
 	}
 	s.State, s.Message = placementv1.RolloutProgressing, fmt.Sprintf("objects of stage %s are being decided", next.name)
 	return time.Time{}

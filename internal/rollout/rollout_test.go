@@ -358,7 +358,7 @@ func TestNext(t *testing.T) {
 			}
 			before := old.DeepCopy()
 			got, again := rollout.Next(old, f)
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(placementv1.RolloutStageStatus{}, "DeniedBefore", "DeniedBeforeIn")); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(placementv1.RolloutStageStatus{}, "DeniedBefore")); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
 			if !again.Equal(tc.again) {
@@ -434,9 +434,10 @@ func TestDeniedBeforeIsBounded(t *testing.T) {
 		f.Counts[0].Denied[fmt.Sprintf("n-%02d", i)] = 1 + i/50
 	}
 	next, _ := rollout.Next(complete("a", 1, r), f)
-	got := next.Stages[0]
-	if *got.DeniedBefore != 150 || len(got.DeniedBeforeIn) != 32 || got.DeniedBeforeIn[0] != (placementv1.NamespaceObjects{Namespace: "n-50", Objects: 2}) {
-		t.Errorf("%d denied before, in %v", *got.DeniedBefore, got.DeniedBeforeIn)
+	got := next.Stages[0].DeniedBefore
+	first, rest := got[0], got[len(got)-1]
+	if len(got) != 33 || first.Namespace != "n-50" || *first.Objects != 2 || rest.Namespace != "*" || *rest.Objects != 150-32*2 {
+		t.Errorf("denied before: %v", got)
 	}
 }
 

@@ -38,7 +38,6 @@ import (
 	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/printable"
-	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/watches"
@@ -101,20 +100,18 @@ type Replica struct {
 
 // Limits on texts and lists in a status. They are lower than the schema's limits.
 const (
-	maxConditionMessage  = 4096
-	maxDependencyMessage = 512
-	maxDependencyName    = 317
-	maxDependencies      = 64
-	maxFields            = 64
-	maxFieldName         = 256
-	maxFieldText         = 16 << 10
-	maxNames             = 3
-	maxFieldSubject      = 512
-	maxChanges           = 512
-	maxUser              = 512
-	maxDigest            = 64
-	maxFailures          = 100
-	maxMoving            = 100
+	maxConditionMessage = 4096
+	maxPlanMessage      = 512
+	maxDependencyName   = 317
+	maxDependencies     = 64
+	maxNames            = 3
+	maxTransitionField  = 512
+	maxTransitionValue  = 256
+	maxFailureMessage   = 256
+	maxUser             = 512
+	maxDigest           = 64
+	maxFailures         = 100
+	maxMoving           = 100
 )
 
 // Compute returns the policy's status for the facts. From the old status it keeps the transition times. It also keeps
@@ -374,7 +371,6 @@ func targets(err error) (reason, message string) {
 // read is a type that a policy reads, or that its predicates read, or both.
 type read struct {
 	resource schema.GroupVersionResource
-	fields   *projection.FieldSet
 	Replica
 }
 
@@ -384,20 +380,18 @@ func (f Facts) reads() []read {
 	var out []read
 	binding := f.State.Binding
 	for _, r := range binding.PushedTypes {
-		out = append(out, read{r.GroupVersionResource, nil, f.Pushed[r.GroupVersionResource]})
+		out = append(out, read{r.GroupVersionResource, f.Pushed[r.GroupVersionResource]})
 	}
 	for _, r := range binding.Resources {
-		out = append(out, read{r.GroupVersionResource, binding.Fields[r.GroupVersionResource], f.Replicated[r.GroupVersionResource]})
+		out = append(out, read{r.GroupVersionResource, f.Replicated[r.GroupVersionResource]})
 	}
 	byName := func(a, b schema.GroupVersionResource) int { return strings.Compare(a.String(), b.String()) }
 	for _, r := range slices.SortedFunc(maps.Keys(binding.PredicateReads), byName) {
-		fields := binding.PredicateReads[r]
 		at := slices.IndexFunc(out, func(other read) bool { return other.resource == r })
 		if at < 0 {
-			out = append(out, read{r, fields, f.World[r]})
+			out = append(out, read{r, f.World[r]})
 			continue
 		}
-		out[at].fields = projection.Union(out[at].fields, fields)
 		// The type is synced only when both watches are.
 		if out[at].Synced {
 			out[at].State = f.World[r].State
@@ -411,36 +405,17 @@ func dependencies(f Facts) []placementv1.Dependency {
 		return nil
 	}
 	var out []placementv1.Dependency
-	budget := maxFieldText
 	for _, r := range f.reads() {
-		d := placementv1.Dependency{Resource: r.resource.GroupResource().String(), Version: r.resource.Version, Synced: &r.Synced,
-			Fields: fieldNames(r.fields, &budget)}
+		d := placementv1.Dependency{Resource: r.resource.GroupResource().String(), Version: r.resource.Version}
 		if r.Synced {
 			d.Objects = new(int32(r.Objects))
-		}
-		if r.Err != nil {
-			d.Message = printable.Truncate(r.Err.Error(), maxDependencyMessage)
 		}
 		out = append(out, d)
 	}
 	for _, read := range f.State.Binding.Missing {
-		name := printable.Truncate(read.String(), maxDependencyName)
-		out = append(out, placementv1.Dependency{Resource: name, Synced: new(false), Message: "not served by the API server"})
+		out = append(out, placementv1.Dependency{Resource: printable.Truncate(read.String(), maxDependencyName)})
 	}
 	return out[:min(len(out), maxDependencies)]
-}
-
-// fieldNames returns the names of fields that fit into the status. The budget, in bytes, is shared by all dependencies.
-func fieldNames(fields *projection.FieldSet, budget *int) []string {
-	var out []string
-	for _, path := range replication.Paths(fields) {
-		name := printable.Truncate(path, maxFieldName)
-		if *budget -= len(name); *budget < 0 || len(out) == maxFields-1 {
-			return append(out, "...")
-		}
-		out = append(out, name)
-	}
-	return out
 }
 
 func (f Facts) enforced() *metav1.Condition {
@@ -529,31 +504,19 @@ func (f Facts) plan(old *placementv1.RemediationPlan) *placementv1.RemediationPl
 		return old
 	}
 	out := &placementv1.RemediationPlan{
-		Digest: p.Digest, State: f.planState(p), Reason: placementv1.PlanObjectsChanged,
-		Message: printable.Truncate(p.Cause.Explain(p.Generation), maxDependencyMessage), Causes: p.Causes,
+		Digest: p.Digest, State: f.planState(p), Message: printable.Truncate(p.Cause.Explain(p.Generation), maxPlanMessage), Causes: p.Causes,
 		StartTime: metav1.NewTime(p.Since.Truncate(time.Second)), Moves: int32(p.Moves), Done: new(int32(p.Done)),
-		Rollouts: int32(f.Waiting.Rollouts), Denied: int32(p.Denied), Undecided: int32(p.Undecided), LeftAlone: int32(p.LeftAlone),
+		Rollouts: int32(f.Waiting.Rollouts), Transitions: transitions(p),
 	}
-	switch {
-	case old != nil && old.Digest == p.Digest:
-		// An earlier leader made the same plan.
-		out.Reason, out.Message, out.Causes, out.StartTime = old.Reason, old.Message, old.Causes, old.StartTime
-	case p.Cause.Policy:
-		out.Reason = placementv1.PlanPolicyChanged
-	case len(p.Cause.Data) > 0:
-		out.Reason = placementv1.PlanDataChanged
+	if old != nil && old.Digest == p.Digest {
+		// An earlier leader made the same plan, of which this one may know only the rest.
+		out.Message, out.Causes, out.StartTime, out.Transitions = old.Message, old.Causes, old.StartTime, old.Transitions
 	}
 	if a := p.Approval; a != nil && f.State.Policy.NeedsApproval() {
 		out.Approval = &placementv1.PlanApproval{User: cmp.Or(printable.Truncate(a.By, maxUser), "unknown")}
 		if !a.At.IsZero() {
 			out.Approval.Time = new(metav1.NewTime(a.At))
 		}
-	}
-	if old != nil && old.Digest == p.Digest {
-		// This leader may know only the rest of the plan.
-		out.Transitions, out.Sample = old.Transitions, old.Sample
-	} else {
-		describeMoves(out, p)
 	}
 	return out
 }
@@ -599,17 +562,19 @@ func (f Facts) usedApproval(old string) string {
 	}
 }
 
-// describeMoves sets the transitions and the sample of a plan.
-func describeMoves(out *placementv1.RemediationPlan, p *remediation.Plan) {
+// transitions describes the changes that a plan makes.
+func transitions(p *remediation.Plan) (out []string) {
+	value := func(text *string) string {
+		if text == nil {
+			return "(none)"
+		}
+		return printable.Truncate(*text, maxTransitionValue)
+	}
 	for _, t := range p.Transitions {
-		out.Transitions = append(out.Transitions, placementv1.PlanTransition{Field: printable.Truncate(t.Subject(), maxFieldSubject), From: shorten(t.From),
-			To: shorten(t.To), Objects: int32(t.Objects)})
+		out = append(out, fmt.Sprintf("%s: %s from %s to %s", countOf(t.Objects, "object"), printable.Truncate(t.Subject(), maxTransitionField),
+			value(t.From), value(t.To)))
 	}
-	for _, m := range p.Sample {
-		out.Sample = append(out.Sample, placementv1.PlannedMove{
-			Resource: m.Resource.GroupResource().String(), Namespace: m.Namespace, Name: m.Name, Changes: printable.Truncate(m.Action(), maxChanges),
-		})
-	}
+	return out
 }
 
 // planState returns how far a plan is.
@@ -653,14 +618,6 @@ func CarriedOut(p *placementv1.RemediationPlan) (moves, done int) {
 		return 0, 0
 	}
 	return int(p.Moves), int(number(p.Done))
-}
-
-// shorten returns a value of a transition, cut to the schema's limit.
-func shorten(value *string) *string {
-	if value == nil {
-		return nil
-	}
-	return new(printable.Truncate(*value, maxFieldName))
 }
 
 // counts sets the numbers of objects. The parameter before is the number of undecided objects in the old status.
@@ -709,8 +666,7 @@ func waitingObjects(w remediation.Waiting, plan *placementv1.RemediationPlan) []
 // moving lists the objects that were moved to other clusters and do not run there yet.
 func moving(w remediation.Waiting) (out []placementv1.MovingObject) {
 	for _, m := range w.Moves[:min(len(w.Moves), maxMoving)] {
-		next := placementv1.MovingObject{Resource: m.Resource.GroupResource().String(), Namespace: m.Namespace, Name: m.Name,
-			Since: metav1.NewTime(m.Since.Truncate(time.Second))}
+		next := placementv1.MovingObject{Object: m.Key.Reference(), Since: metav1.NewTime(m.Since.Truncate(time.Second))}
 		if !m.Deadline.IsZero() {
 			next.Deadline = new(metav1.NewTime(m.Deadline.Truncate(time.Second)))
 		}
@@ -727,8 +683,8 @@ func failures(w remediation.Waiting) *placementv1.MoveFailures {
 	out := &placementv1.MoveFailures{Objects: new(int32(len(w.Failures))), Pause: w.Pause, PausedNamespaces: w.PausedIn}
 	for _, f := range w.Failures[:min(len(w.Failures), maxFailures)] {
 		next := placementv1.FailedMove{
-			Resource: f.Resource.GroupResource().String(), Namespace: f.Namespace, Name: f.Name, Reason: placementv1.PatchRefused,
-			Message: printable.Truncate(f.Reason, maxFieldName),
+			Object: f.Key.Reference(), Reason: placementv1.PatchRefused,
+			Message: printable.Truncate(f.Reason, maxFailureMessage),
 		}
 		if f.Rollout {
 			next.Reason = placementv1.RolloutFailed

@@ -474,12 +474,12 @@ func TestStalledGoes(t *testing.T) {
 func TestCounts(t *testing.T) {
 	facts := sound()
 	facts.RemediatedBefore, facts.Report.Remediated, facts.Report.Moved = 7, 2, 1
-	facts.Report.Sample = []placementv1.Violation{{Resource: "pods", Name: "a"}}
+	facts.Report.Sample = []placementv1.Violation{{Object: "pods a"}}
 	got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	if *got.Remediated != 9 || *got.Matched != 5 || *got.Violations != 1 || len(got.ViolationSample) != 1 {
 		t.Errorf("status %+v", got)
 	}
-	if want := []placementv1.Dependency{{Resource: "clusterprofiles.multicluster.x-k8s.io", Version: "v1alpha1", Fields: []string{"region"}, Objects: new(int32(3)), Synced: new(true)}}; !cmp.Equal(want, got.Dependencies) {
+	if want := []placementv1.Dependency{{Resource: "clusterprofiles.multicluster.x-k8s.io", Version: "v1alpha1", Objects: new(int32(3))}}; !cmp.Equal(want, got.Dependencies) {
 		t.Errorf("dependencies (-want +got):\n%s", cmp.Diff(want, got.Dependencies))
 	}
 	// A new leader that has not loaded the policy yet keeps the counts of the previous leader.
@@ -543,7 +543,7 @@ func TestUndecidedObjectsAreNotForgotten(t *testing.T) {
 func TestFindingsAreKeptWhileObjectsAreDecided(t *testing.T) {
 	facts := sound()
 	facts.Report.Moved, facts.Report.Violations, facts.Report.Plan = 2, 2, &remediation.Plan{Digest: "d", Moves: 2}
-	facts.Report.Sample = []placementv1.Violation{{Resource: "pods", Name: "a"}}
+	facts.Report.Sample = []placementv1.Violation{{Object: "pods a"}}
 	old := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	facts = sound()
 	facts.Report.Assessing, facts.Report.Matched, facts.Report.Denied, facts.Report.Violations, facts.Report.Remediated = true, 1, 1, 1, 3
@@ -569,20 +569,16 @@ func TestPlan(t *testing.T) {
 	since := time.Date(2026, 1, 1, 0, 0, 0, 500, time.UTC)
 	made := func() *remediation.Plan {
 		return &remediation.Plan{
-			Digest: "d1", Cause: remediation.Cause{Policy: true}, Causes: []string{"the first", "the second"}, Generation: 4, Since: since, Moves: 3, Done: 1, Denied: 4, Undecided: 5, LeftAlone: 6,
+			Digest: "d1", Cause: remediation.Cause{Policy: true}, Causes: []string{"the first", "the second"}, Generation: 4, Since: since, Moves: 3, Done: 1, Undecided: 5,
 			Transitions: []remediation.Transition{{Change: placement.Change{Field: "annotations", Key: "a/b", From: new("x"), To: new(strings.Repeat("y", 300))}, Objects: 3}},
-			Sample: []remediation.PlannedMove{{
-				Key: remediation.Key{Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Namespace: "shop", Name: "web"}, Changes: []placement.Change{{Field: "annotations", Key: "a/b", To: new("x")}},
-			}},
 		}
 	}
 	want := func(change func(*placementv1.RemediationPlan)) *placementv1.RemediationPlan {
 		out := &placementv1.RemediationPlan{
-			Digest: "d1", State: placementv1.PlanInProgress, Reason: placementv1.PlanPolicyChanged, Message: "generation 4 of the policy came into force",
+			Digest: "d1", State: placementv1.PlanInProgress, Message: "generation 4 of the policy came into force",
 			Causes:    []string{"the first", "the second"},
-			StartTime: metav1.NewTime(since.Truncate(time.Second)), Moves: 3, Done: new(int32(1)), Denied: 4, Undecided: 5, LeftAlone: 6,
-			Transitions: []placementv1.PlanTransition{{Field: "annotation a/b", From: new("x"), To: new(strings.Repeat("y", 253) + "..."), Objects: 3}},
-			Sample:      []placementv1.PlannedMove{{Resource: "deployments.apps", Namespace: "shop", Name: "web", Changes: "set annotation a/b to x"}},
+			StartTime: metav1.NewTime(since.Truncate(time.Second)), Moves: 3, Done: new(int32(1)),
+			Transitions: []string{"3 objects: annotation a/b from x to " + strings.Repeat("y", 253) + "..."},
 		}
 		change(out)
 		return out
@@ -603,10 +599,10 @@ func TestPlan(t *testing.T) {
 		})},
 		"Off": {func(f *status.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff }, older, nil},
 		"Data": {func(f *status.Facts) { f.Report.Plan.Cause = remediation.Cause{Data: sets.New("nodes")} }, nil, want(func(p *placementv1.RemediationPlan) {
-			p.Reason, p.Message = placementv1.PlanDataChanged, "nodes changed"
+			p.Message = "nodes changed"
 		})},
 		"Objects": {func(f *status.Facts) { f.Report.Plan.Cause = remediation.Cause{} }, nil, want(func(p *placementv1.RemediationPlan) {
-			p.Reason, p.Message = placementv1.PlanObjectsChanged, "objects or namespaces changed"
+			p.Message = "objects or namespaces changed"
 		})},
 		"SamePlanOfANewLeader": {func(f *status.Facts) {
 			f.Report.Plan.Cause, f.Report.Plan.Causes, f.Report.Plan.Since = remediation.Cause{}, []string{"the leader changed"}, since.Add(time.Hour)
@@ -667,7 +663,7 @@ func TestBudgetInStatus(t *testing.T) {
 	if n := len(got.Failures.Sample); *got.Failures.Objects != 12 || n != 12 || got.Failures.Pause != "7-abc" {
 		t.Errorf("failures %+v", got.Failures)
 	}
-	if diff := cmp.Diff(placementv1.FailedMove{Resource: "deployments.apps", Namespace: "shop", Name: "0", Reason: placementv1.RolloutFailed, Message: "denied"}, got.Failures.Sample[0]); diff != "" {
+	if diff := cmp.Diff(placementv1.FailedMove{Object: "deployments.apps shop/0", Reason: placementv1.RolloutFailed, Message: "denied"}, got.Failures.Sample[0]); diff != "" {
 		t.Errorf("sample (-want +got):\n%s", diff)
 	}
 	for condition, parts := range map[string][]string{
@@ -730,8 +726,8 @@ func TestMoving(t *testing.T) {
 		{Key: remediation.Key{Resource: deployment, Namespace: "shop", Name: "web"}, Since: at, Deadline: at.Add(10 * time.Minute)},
 	}
 	want := []placementv1.MovingObject{
-		{Resource: "deployments.apps", Namespace: "shop", Name: "late", Since: metav1.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC)},
-		{Resource: "deployments.apps", Namespace: "shop", Name: "web", Since: metav1.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), Deadline: new(metav1.Date(2026, 1, 1, 12, 10, 0, 0, time.UTC))},
+		{Object: "deployments.apps shop/late", Since: metav1.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC)},
+		{Object: "deployments.apps shop/web", Since: metav1.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), Deadline: new(metav1.Date(2026, 1, 1, 12, 10, 0, 0, time.UTC))},
 	}
 	old := placementv1.PlacementPolicyStatus{Moving: want[:1]}
 	many := slices.Repeat(facts.Waiting.Moves, 60)
@@ -927,45 +923,6 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestFields checks that the status lists the fields that fit, followed by "..." if there are more.
-func TestFields(t *testing.T) {
-	var many []string
-	for i := range 70 {
-		many = append(many, fmt.Sprintf("f%02d", i))
-	}
-	labels := &projection.FieldSet{}
-	labels.AddName("metadata").AddName("labels").AddName("example.com/zone").AddAll()
-	labels.AddName("spec").AddName("taints").AddEach().AddName("key").AddAll()
-	labels.AddName("status")
-	whole := &projection.FieldSet{}
-	whole.AddAll()
-	normal := &projection.FieldSet{}
-	normal.AddName("labels").AddName("region").AddAll()
-	normal.AddName("ready").AddAll()
-	tests := map[string]struct {
-		fields *projection.FieldSet
-		want   []string
-	}{
-		"Some":    {labels.Seal(), []string{`metadata.labels["example.com/zone"]`, "spec.taints.*.key", "status"}},
-		"None":    {fields(), nil},
-		"Whole":   {whole.Seal(), []string{"**"}},
-		"Normal":  {replication.NormalFields(normal.Seal()), []string{"labels.region", "ready"}},
-		"Names":   {replication.NormalFields(fields()), nil},
-		"Most":    {fields(many[:63]...), many[:63]},
-		"TooMany": {fields(many...), append(slices.Clone(many[:63]), "...")},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			facts := sound()
-			facts.State.Binding.Fields[profiles.GroupVersionResource] = tc.fields
-			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
-			if diff := cmp.Diff(tc.want, got.Dependencies[0].Fields); diff != "" {
-				t.Errorf("fields (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 // TestStatusKeepsTheSchemasLimits checks that the status fits the schema for all facts. Berth would retry a rejected
 // status forever.
 func TestStatusKeepsTheSchemasLimits(t *testing.T) {
@@ -1156,25 +1113,24 @@ func check(path string, value any, schema apiextensionsv1.JSONSchemaProps) []str
 }
 
 // TestDependenciesOfPredicates checks that a type that both a policy and its predicates read is one dependency, which
-// is synced when both are.
+// has its objects when both have theirs.
 func TestDependenciesOfPredicates(t *testing.T) {
-	yes, no := new(true), new(false)
-	own := placementv1.Dependency{Resource: "clusterprofiles.multicluster.x-k8s.io", Version: "v1alpha1", Fields: []string{"region"}, Objects: new(int32(3)), Synced: yes}
+	own := placementv1.Dependency{Resource: "clusterprofiles.multicluster.x-k8s.io", Version: "v1alpha1", Objects: new(int32(3))}
 	tests := map[string]struct {
 		change func(*status.Facts)
 		want   placementv1.Dependency
 	}{
 		"Beside": {
 			change: func(f *status.Facts) { asks(f, watches.State{Synced: true}) },
-			want:   placementv1.Dependency{Resource: "nodes", Version: "v1", Fields: []string{"spec"}, Objects: new(int32(3)), Synced: yes},
+			want:   placementv1.Dependency{Resource: "nodes", Version: "v1", Objects: new(int32(3))},
 		},
 		"Both": {
 			change: func(f *status.Facts) { asks(f, watches.State{Synced: true}); reads(f, nodes) },
-			want:   placementv1.Dependency{Resource: "nodes", Version: "v1", Fields: []string{"metadata", "spec"}, Objects: new(int32(3)), Synced: yes},
+			want:   placementv1.Dependency{Resource: "nodes", Version: "v1", Objects: new(int32(3))},
 		},
 		"BothButNotThere": {
 			change: func(f *status.Facts) { asks(f, watches.State{Err: errors.New("broken pipe")}); reads(f, nodes) },
-			want:   placementv1.Dependency{Resource: "nodes", Version: "v1", Fields: []string{"metadata", "spec"}, Synced: no, Message: "broken pipe"},
+			want:   placementv1.Dependency{Resource: "nodes", Version: "v1"},
 		},
 		"ThereButNotBoth": {
 			change: func(f *status.Facts) {
@@ -1182,7 +1138,7 @@ func TestDependenciesOfPredicates(t *testing.T) {
 				reads(f, nodes)
 				f.Replicated = replicas{profiles: {Synced: true}}.types()
 			},
-			want: placementv1.Dependency{Resource: "nodes", Version: "v1", Fields: []string{"metadata", "spec"}, Synced: no},
+			want: placementv1.Dependency{Resource: "nodes", Version: "v1"},
 		},
 	}
 	for name, tc := range tests {

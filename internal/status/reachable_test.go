@@ -284,13 +284,12 @@ func TestUnreachableIsSteady(t *testing.T) {
 	}
 }
 
-// TestDependenciesOfEngines checks that the types that are pushed to the engine are dependencies with all of their
-// fields.
+// TestDependenciesOfEngines checks that the types that are pushed to the engine are dependencies.
 func TestDependenciesOfEngines(t *testing.T) {
 	f := elsewhere()
 	supplied(&f, replicas{nodes: {Synced: true}})
 	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
-	want := []placementv1.Dependency{{Resource: "nodes", Version: "v1", Fields: []string{"**"}, Objects: new(int32(3)), Synced: new(true)}}
+	want := []placementv1.Dependency{{Resource: "nodes", Version: "v1", Objects: new(int32(3))}}
 	if diff := cmp.Diff(want, got.Dependencies); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

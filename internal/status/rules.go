@@ -23,7 +23,6 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/findings"
-	"github.com/berth-dev/berth/internal/printable"
 )
 
 const (
@@ -77,11 +76,9 @@ func (s *setter) idle(found findings.Finding) bool {
 
 // few reports whether the policy matches many objects, but fewer than a finding says. A finding that was told stays until the number is
 // clearly another one.
-func (s *setter) few(found findings.Finding, told []placementv1.Finding) bool {
+func (s *setter) few(found findings.Finding, told []string) bool {
 	matched, from, below := number(s.out.Matched), int32(manyObjects), found.Below
-	if slices.ContainsFunc(told, func(f placementv1.Finding) bool {
-		return f.Message == printable.Truncate(found.Message, maxFindingMessage)
-	}) {
+	if slices.Contains(told, textOf(found.Position, found.Message)) {
 		from, below = someObjects, max(found.Below, found.Until)
 	}
 	return matched >= from && matched < below

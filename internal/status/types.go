@@ -84,9 +84,9 @@ func (s *setter) checked(old placementv1.PlacementPolicyStatus, f Facts) (reason
 	var found string
 	switch {
 	case mistakes > 0:
-		found = fmt.Sprintf("%s (status.findings, such as %s)", countOf(mistakes, "probable mistake"), textOf(s.out.Findings[0]))
+		found = fmt.Sprintf("%s (status.findings, such as %s)", countOf(mistakes, "probable mistake"), s.out.Findings[0])
 	case total > 0:
-		found = fmt.Sprintf("%s (status.findings, such as %s)", countOf(total, "remark"), textOf(s.out.Findings[0]))
+		found = fmt.Sprintf("%s (status.findings, such as %s)", countOf(total, "remark"), s.out.Findings[0])
 	}
 	besides := func(message string) string {
 		if found == "" {
@@ -113,8 +113,7 @@ func (s *setter) checked(old placementv1.PlacementPolicyStatus, f Facts) (reason
 func (s *setter) findings(t *TypeState) (total, mistakes int, impossible []string) {
 	add := func(at lint.Position, message string) {
 		if len(s.out.Findings) < maxFindings {
-			message = printable.Truncate(message, maxFindingMessage)
-			s.out.Findings = append(s.out.Findings, placementv1.Finding{Line: int32(at.Row), Column: int32(at.Col), Message: message})
+			s.out.Findings = append(s.out.Findings, textOf(at, message))
 		}
 	}
 	for _, found := range t.Findings {
@@ -139,12 +138,12 @@ func (s *setter) findings(t *TypeState) (total, mistakes int, impossible []strin
 	return total, mistakes, impossible
 }
 
-// textOf returns a finding with its position.
-func textOf(f placementv1.Finding) string {
-	if f.Line == 0 {
-		return f.Message
+// textOf returns a finding with its position in rego, if it has one.
+func textOf(at lint.Position, message string) string {
+	if at.Row > 0 {
+		message = fmt.Sprintf("rego:%d:%d: %s", at.Row, at.Col, message)
 	}
-	return fmt.Sprintf("rego:%d:%d: %s", f.Line, f.Column, f.Message)
+	return printable.Truncate(message, maxFindingMessage)
 }
 
 // countOf returns a number with a noun.

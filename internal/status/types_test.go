@@ -95,11 +95,7 @@ func TestTypeChecked(t *testing.T) {
 				}
 			}
 			if tc.others != nil {
-				var messages []string
-				for _, finding := range got.Findings {
-					messages = append(messages, finding.Message)
-				}
-				if diff := cmp.Diff(tc.others, messages, cmpopts.EquateEmpty()); diff != "" {
+				if diff := cmp.Diff(tc.others, got.Findings, cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("findings (-want +got):\n%s", diff)
 				}
 				tc.findings = int32(len(tc.others))

@@ -33,10 +33,7 @@ func (s *setter) waiting(f Facts) {
 	s.out.Waiting = waitingObjects(f.Waiting, s.out.Plan)
 	for i := range s.out.Waiting {
 		entry := &s.out.Waiting[i]
-		wait := f.wait(entry.Reason)
-		if entry.Message = printable.Truncate(wait.String(), maxFindingMessage); wait.Policy != f.State.Policy.Name {
-			entry.Policy = wait.Policy
-		}
+		entry.Message = printable.Truncate(f.wait(entry.Reason).String(), maxFindingMessage)
 	}
 }
 

@@ -71,10 +71,7 @@ export interface DeliveryStatus {
 export interface Dependency {
   resource?: string;
   version?: string;
-  fields?: string[];
   objects?: number;
-  synced?: boolean;
-  message?: string;
 }
 
 export interface ExplainCandidate {
@@ -195,16 +192,8 @@ export interface ExplainValue {
 }
 
 export interface FailedMove {
-  resource?: string;
-  namespace?: string;
-  name?: string;
+  object?: string;
   reason?: string;
-  message?: string;
-}
-
-export interface Finding {
-  line?: number;
-  column?: number;
   message?: string;
 }
 
@@ -316,9 +305,7 @@ export interface MoveFailures {
 }
 
 export interface MovingObject {
-  resource?: string;
-  namespace?: string;
-  name?: string;
+  object?: string;
   since?: string;
   deadline?: string;
 }
@@ -381,7 +368,7 @@ export interface PlacementPolicyStatus {
   plan?: RemediationPlan;
   usedApproval?: string;
   violationSample?: Violation[];
-  findings?: Finding[];
+  findings?: string[];
   paused?: PausedChange;
   failures?: MoveFailures;
   rollout?: RolloutStatus;
@@ -392,13 +379,6 @@ export interface PlacementPolicyStatus {
 export interface PlanApproval {
   user?: string;
   time?: string;
-}
-
-export interface PlanTransition {
-  field?: string;
-  from?: string;
-  to?: string;
-  objects?: number;
 }
 
 export interface PlanView {
@@ -417,13 +397,6 @@ export interface PlanView {
   waiting: WaitingObjects[] | null;
   approvals: Approval[] | null;
   command: string;
-}
-
-export interface PlannedMove {
-  resource?: string;
-  namespace?: string;
-  name?: string;
-  changes?: string;
 }
 
 export interface PoliciesView {
@@ -487,7 +460,6 @@ export interface Refreshed {
 export interface RemediationPlan {
   digest?: string;
   state?: string;
-  reason?: string;
   message?: string;
   causes?: string[];
   startTime?: string;
@@ -495,11 +467,7 @@ export interface RemediationPlan {
   done?: number;
   rollouts?: number;
   approval?: PlanApproval;
-  denied?: number;
-  undecided?: number;
-  leftAlone?: number;
-  transitions?: PlanTransition[];
-  sample?: PlannedMove[];
+  transitions?: string[];
 }
 
 export interface RolloutStageStatus {
@@ -510,8 +478,7 @@ export interface RolloutStageStatus {
   moved?: number;
   failed?: number;
   denied?: number;
-  deniedBefore?: number;
-  deniedBeforeIn?: NamespaceObjects[];
+  deniedBefore?: NamespaceObjects[];
 }
 
 export interface RolloutStatus {
@@ -563,9 +530,7 @@ export interface ValuesView {
 }
 
 export interface Violation {
-  resource?: string;
-  namespace?: string;
-  name?: string;
+  object?: string;
   message?: string;
 }
 
@@ -573,7 +538,6 @@ export interface WaitingObjects {
   reason?: string;
   objects?: number;
   until?: string;
-  policy?: string;
   message?: string;
 }
 

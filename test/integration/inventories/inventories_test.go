@@ -65,7 +65,7 @@ annotations := {sprintf("seen.example.com/%s", [name]): cluster | some name, clu
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.MustKubectl(ctx, string(manifest), "apply", "--dry-run=server", "-f", "-")).To(ContainSubstring("Warning: " + text))
 		f.CreateReadyPolicy(ctx, p)
-		Eventually(f.Kubectl).WithContext(ctx).WithArguments("", "get", "plpol", p.Name, "-o", "jsonpath={.status.findings[*].message}").Should(ContainSubstring(text))
+		Eventually(f.Kubectl).WithContext(ctx).WithArguments("", "get", "plpol", p.Name, "-o", "jsonpath={.status.findings}").Should(ContainSubstring(text))
 	})
 
 	It("gives no object a cluster whose name several objects have, and says which", func(ctx SpecContext) {

@@ -18,6 +18,7 @@ package lifecycle_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -61,10 +62,10 @@ var _ = Describe("What is replicated of objects", Label("versions"), func() {
 		return out
 	}
 	fields := func(ctx context.Context, policy string) []string {
-		p, err := f.Policy(ctx, policy)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(p.Status.Dependencies).To(HaveLen(1))
-		return p.Status.Dependencies[0].Fields
+		var types []struct{ Fields []string }
+		Expect(json.Unmarshal([]byte(f.MustKubectl(ctx, "", "berth", "deps", policy, "-o", "json")), &types)).To(Succeed())
+		Expect(types).To(HaveLen(1))
+		return types[0].Fields
 	}
 
 	It("grows with what policies read, and none of them fails meanwhile", func(ctx SpecContext) {

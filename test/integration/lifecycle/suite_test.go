@@ -43,6 +43,7 @@ func TestLifecycle(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	f = framework.Start(ctx)
 	DeferCleanup(f.Stop)
+	f.InstallPlugin(ctx)
 	f.MustKubectl(ctx, "", "apply", "-f", "hack/demo/clusterprofile-crd.yaml")
 	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "-f", "hack/demo/clusterprofile-crd.yaml")
 })

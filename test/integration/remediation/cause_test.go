@@ -90,7 +90,7 @@ var _ = Describe("The cause of a move", func() {
 		certify(ctx, fleet, cluster, "no")
 		cause := fmt.Sprintf(`ClusterProfile %s/%s: label pci "yes" → "no"`, fleet, cluster)
 		done := plan(ctx, name, placementv1.PlanCompleted, Fields{
-			"Reason": Equal(placementv1.PlanDataChanged), "Message": Equal("clusterprofiles.multicluster.x-k8s.io changed"), "Causes": ConsistOf(cause),
+			"Message": Equal("clusterprofiles.multicluster.x-k8s.io changed"), "Causes": ConsistOf(cause),
 		})
 		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.ReasonRemediated).Should(ConsistOf(HaveSuffix("; cause: " + cause)))
 		logged().Should(ContainElement(MatchFields(IgnoreExtras, Fields{
@@ -102,7 +102,7 @@ var _ = Describe("The cause of a move", func() {
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Rego, p.Spec.Remediation.Mode = always(key, "maybe"), placementv1.RemediationApproved
 		})
-		waiting := plan(ctx, name, placementv1.PlanWaitingForApproval, Fields{"Reason": Equal(placementv1.PlanPolicyChanged), "Digest": Not(Equal(done.Digest))})
+		waiting := plan(ctx, name, placementv1.PlanWaitingForApproval, Fields{"Message": ContainSubstring("of the policy came into force"), "Digest": Not(Equal(done.Digest))})
 		f.MustKubectl(ctx, "", "annotate", "placementpolicy", name, "--overwrite", placementv1.ApproveAnnotation+"="+waiting.Digest)
 		logged().Should(ContainElement(MatchFields(IgnoreExtras, Fields{
 			"Causes": ConsistOf(MatchRegexp(`^generation \d+ of PlacementPolicy "%s" came into force$`, name)), "Plans": ConsistOf(waiting.Digest),

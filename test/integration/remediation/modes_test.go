@@ -58,7 +58,7 @@ var _ = Describe("A policy that comes after the objects", func() {
 		p, err := f.Policy(ctx, policy)
 		out := map[string]string{}
 		for _, v := range p.Status.ViolationSample {
-			out[v.Resource+" "+v.Namespace+"/"+v.Name] = v.Message
+			out[string(v.Object)] = v.Message
 		}
 		return out, err
 	}

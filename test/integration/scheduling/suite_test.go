@@ -148,7 +148,8 @@ func violations(ctx context.Context, name string) ([]string, error) {
 	}
 	var out []string
 	for _, v := range p.Status.ViolationSample {
-		out = append(out, v.Resource+" "+v.Name+": "+v.Message)
+		resource, _, object := v.Object.Parse()
+		out = append(out, resource.String()+" "+object+": "+v.Message)
 	}
 	return out, nil
 }

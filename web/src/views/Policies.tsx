@@ -4,7 +4,7 @@ import { Badge, Command, Lines, Note, Notes, PolicyLink, Waiting } from "../comp
 import { type Column, Table } from "../components/Table";
 import { useData } from "../hooks";
 import { inState, planStates, waitingText } from "../states";
-import { count, qualified, when } from "../text";
+import { count, when } from "../text";
 import { fleetStates, type PolicyView, type V1Condition } from "../types.gen";
 
 const ready = (p: PolicyView) => p.status.conditions?.find((c) => c.type === "Ready");
@@ -86,7 +86,7 @@ function Detail({ of: p, scroll }: { of: PolicyView; scroll: boolean }) {
         </>
       )}
       {p.status.conditions && p.status.conditions.length > 0 && <><h3>Conditions</h3><Table caption="Conditions" rows={p.status.conditions} columns={conditionColumns} /></>}
-      {p.status.findings && p.status.findings.length > 0 && <><h3>Findings</h3><ul>{p.status.findings.map((f, i) => <li key={i}>{f.line !== undefined && `Line ${f.line}: `}{f.message}</li>)}</ul></>}
+      {p.status.findings && p.status.findings.length > 0 && <><h3>Findings</h3><ul>{p.status.findings.map((f, i) => <li key={i}>{f}</li>)}</ul></>}
     </section>
   );
 }
@@ -121,12 +121,12 @@ function Objects({ of: p }: { of: PolicyView }) {
       {((status.waiting?.length ?? 0) > 0 || status.paused) && <h3>What waits, and why</h3>}
       {status.waiting?.map((w) => <p key={w.reason}>{waitingText(w)}</p>)}
       {status.moving && status.moving.length > 0 && (
-        <><h3>Moving</h3><ul>{status.moving.map((m, i) => <li key={i}>{m.resource} {qualified({ namespace: m.namespace, name: m.name ?? "" })} since {when(m.since)}</li>)}</ul></>
+        <><h3>Moving</h3><ul>{status.moving.map((m, i) => <li key={i}>{m.object} since {when(m.since)}</li>)}</ul></>
       )}
       {status.failures && (
         <>
           <h3>{count(status.failures.objects ?? 0, "object")} failed</h3>
-          <ul>{status.failures.sample?.map((f, i) => <li key={i}>{f.resource} {qualified({ namespace: f.namespace, name: f.name ?? "" })}: {f.reason}{f.message && `: ${f.message}`}</li>)}</ul>
+          <ul>{status.failures.sample?.map((f, i) => <li key={i}>{f.object}: {f.reason}{f.message && `: ${f.message}`}</li>)}</ul>
         </>
       )}
     </div>
