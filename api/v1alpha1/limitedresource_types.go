@@ -24,7 +24,6 @@ import (
 // the configuration of the ResourceQuota admission plugin, and a namespace selector.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.matchContains) && size(self.matchContains) > 0) || (has(self.matchScopes) && size(self.matchScopes) > 0)",message="one of matchContains and matchScopes is needed: without them nothing is limited",fieldPath=".matchContains"
-// +kubebuilder:validation:XValidation:rule="!has(self.matchScopes) || self.matchScopes.all(s, s.scopeName == 'VolumeAttributesClass' ? self.resource == 'persistentvolumeclaims' && (!has(self.apiGroup) || size(self.apiGroup) == 0) : self.resource == 'pods' && (!has(self.apiGroup) || size(self.apiGroup) == 0))",message="only pods have the scopes of pods, only persistentvolumeclaims have VolumeAttributesClass, and nothing else has scopes",fieldPath=".matchScopes"
 type LimitedResourceSpec struct {
 	// apiGroup is the API group of the resource. Empty is the core group.
 	// +optional

@@ -120,7 +120,6 @@ const RuleWeightsScore RuleWeights = "Score"
 
 // Rule decides the objects to which it applies. The first rule of a policy that applies to an object decides it.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.deny) || !(has(self.require) || has(self.prefer) || has(self.tolerate) || has(self.spread) || has(self.limit) || has(self.set) || has(self.message) || has(self.otherwise) || has(self.minGain) || has(self.weights) || has(self.candidates))",message="a rule that denies decides nothing else: move the other fields to a rule of its own",reason=FieldValueForbidden,fieldPath=".deny"
 // +kubebuilder:validation:XValidation:rule="!has(self.minGain) || has(self.prefer)",message="minGain compares scores, which only prefer gives",reason=FieldValueForbidden,fieldPath=".minGain"
 // +kubebuilder:validation:XValidation:rule="!has(self.weights) || has(self.prefer)",message="weights are scores, which only prefer gives",reason=FieldValueForbidden,fieldPath=".weights"
 // +kubebuilder:validation:XValidation:rule="!has(self.candidates) || self.candidates != 'Nodes' || !(has(self.limit) || has(self.minGain) || has(self.weights) || has(self.message) || has(self.otherwise))",message="the scheduler chooses nodes: limit, minGain, weights, message and otherwise are for clusters",reason=FieldValueForbidden,fieldPath=".candidates"
@@ -142,9 +141,8 @@ type Rule struct {
 	// +optional
 	Candidates RuleCandidates `json:"candidates,omitempty"`
 
-	// require lists what a cluster must meet to be eligible: all of it. Each requirement compares one value of the cluster
-	// (field, label, annotation, property, allocatable, free, or score) with values, or with a label or an annotation of the
-	// object (valueFrom). Example: {label: pci-level, operator: Gte, values: ["2"]}. At most 16.
+	// require lists what a cluster must meet to be eligible: all of it. Example: {label: pci-level, operator: Gte, values:
+	// ["2"]}. At most 16.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -337,8 +335,7 @@ type Requirement struct {
 	// missing. Exists and DoesNotExist: it is there, or is missing. Gt, Gte, Lt and Lte: it is greater, greater or equal,
 	// less, or less or equal; a value that is missing or unreadable meets none of these. Most and Least, in prefer alone:
 	// the eligible cluster with the greatest, or least, value gets the weight, the one at the other end gets 0, and those
-	// between get a part in proportion; a missing or unreadable value gets 0. Only In, NotIn, Gt, Gte, Lt and Lte have
-	// values.
+	// between get a part in proportion; a missing or unreadable value gets 0.
 	// +required
 	Operator RequirementOperator `json:"operator,omitempty"`
 

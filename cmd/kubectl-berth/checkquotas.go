@@ -32,6 +32,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/numeral"
+	"github.com/berth-dev/berth/internal/printable"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/simulation"
 	"github.com/berth-dev/berth/internal/whatif"
@@ -70,7 +71,11 @@ func checkQuota(ctx context.Context, h *quotaspec.Handler, obj *unstructured.Uns
 	default:
 		object = &placementv1.LimitedResource{}
 	}
-	if out.Errors = decodeStrictly(ctx, obj.GetKind(), obj, object); len(out.Errors) > 0 {
+	out.Errors = decodeStrictly(ctx, obj.GetKind(), obj, object)
+	for _, err := range h.Errors(object, nil) {
+		out.Errors = append(out.Errors, printable.Text(err.Error()))
+	}
+	if len(out.Errors) > 0 {
 		return out
 	}
 	_, namespaced := object.(*placementv1.ScopedQuota)

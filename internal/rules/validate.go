@@ -183,11 +183,19 @@ func (v *validator) rule(rule placementv1.Rule, path *field.Path, last bool) {
 	}
 }
 
+// decidesBesides reports whether a rule that denies has fields that decide something else.
+func decidesBesides(rule placementv1.Rule) bool {
+	return selects(rule) || rule.Set != nil || rule.Message != "" || rule.Otherwise != "" || rule.MinGain > 0 || rule.Weights != "" ||
+		rule.Candidates != ""
+}
+
 // effect refuses rules that decide nothing, and fields that have no effect in a rule.
 func (v *validator) effect(rule placementv1.Rule, path *field.Path, last bool) {
 	decides := selects(rule) || rule.Set != nil || rule.Warn != "" || rule.Deny != ""
 	forClusters := rule.Otherwise != "" || rule.Message != ""
 	switch {
+	case rule.Deny != "" && decidesBesides(rule):
+		v.forbid(path.Child("deny"), "a rule that denies decides nothing else: move the other fields to a rule of its own")
 	case !decides && last:
 		v.forbid(path, "rule %s decides nothing, and no rule follows from which it could exempt objects: set one of require, prefer, tolerate, spread, "+
 			"limit, set, warn and deny", rule.Name)

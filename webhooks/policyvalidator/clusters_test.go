@@ -353,7 +353,11 @@ func TestWarnOfUnmatchedRules(t *testing.T) {
 			if err := yaml.Unmarshal([]byte("{"+tc.match+"}"), &p.Spec.Match); err != nil {
 				t.Fatal(err)
 			}
-			if err := yaml.UnmarshalStrict([]byte("[{name: a, when: {"+tc.when+"}, limit: 1, "+tc.text+"}]"), &p.Spec.Rules); err != nil {
+			effect := tc.text
+			if !strings.HasPrefix(effect, "deny") {
+				effect = "limit: 1, " + effect
+			}
+			if err := yaml.UnmarshalStrict([]byte("[{name: a, when: {"+tc.when+"}, "+effect+"}]"), &p.Spec.Rules); err != nil {
 				t.Fatal(err)
 			}
 			v := &policyvalidator.Validator{Catalog: &inventories{}, Checker: allows()}

@@ -129,6 +129,7 @@ func TestUpdatesListNothing(t *testing.T) {
 		}
 		response := h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 			Operation: operation, Kind: metav1.GroupVersionKind(placementv1.GroupVersion.WithKind("ScopedQuota")), Object: runtime.RawExtension{Raw: text},
+			OldObject: runtime.RawExtension{Raw: text},
 		}})
 		if !response.Allowed || lists != want {
 			t.Errorf("%s: allowed %t, %d lists, want %d", operation, response.Allowed, lists, want)

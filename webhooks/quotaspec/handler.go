@@ -14,8 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package quotaspec provides the validating webhook that warns, at apply, about quotas and LimitedResources that name
-// what they can't count or limit. It refuses nothing, because a type that a quota names may be installed later.
+// Package quotaspec provides the validating webhook for quotas and LimitedResources. It refuses what the API server would refuse of a
+// ResourceQuota and the schema admits. It warns about what they can't count or limit, because a type that a quota names may be installed
+// later.
 package quotaspec
 
 import (
@@ -29,6 +30,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -92,35 +94,67 @@ type Handler struct {
 	Live, Cache client.Reader
 }
 
-// Handle implements admission.Handler. It admits every request that it can decode.
+// Handle implements admission.Handler.
 func (h *Handler) Handle(ctx context.Context, r admission.Request) admission.Response {
-	warnings, err := h.warnings(ctx, r)
+	object, old := newObject(r.Kind.Kind), newObject(r.Kind.Kind)
+	if object == nil {
+		return admission.Allowed("")
+	}
+	err := h.Decoder.Decode(r, object)
+	switch {
+	case err != nil:
+	case r.Operation == admissionv1.Update:
+		err = h.Decoder.DecodeRaw(r.OldObject, old)
+	default:
+		old = nil
+	}
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true, Warnings: warnings}}
+	if errs := h.Errors(object, old); len(errs) > 0 {
+		refusal := apierrors.NewInvalid(placementv1.GroupVersion.WithKind(r.Kind.Kind).GroupKind(), object.GetName(), errs)
+		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &refusal.ErrStatus}}
+	}
+	out := admission.Allowed("").WithWarnings(h.Warnings(ctx, object)...)
+	if r.Operation == admissionv1.Create {
+		out = out.WithWarnings(h.WarningsOfExisting(ctx, object)...)
+	}
+	return out
 }
 
-func (h *Handler) warnings(ctx context.Context, r admission.Request) ([]string, error) {
-	var object client.Object
-	switch r.Kind.Kind {
+// newObject returns an empty object of a kind, or nil for a kind of which the webhook knows nothing.
+func newObject(kind string) client.Object {
+	switch kind {
 	case quota.KindScopedQuota:
-		object = &placementv1.ScopedQuota{}
+		return &placementv1.ScopedQuota{}
 	case quota.KindClusterScopedQuota:
-		object = &placementv1.ClusterScopedQuota{}
+		return &placementv1.ClusterScopedQuota{}
 	case quota.KindLimitedResource:
-		object = &placementv1.LimitedResource{}
+		return &placementv1.LimitedResource{}
 	default:
-		return nil, nil
+		return nil
 	}
-	if err := h.Decoder.Decode(r, object); err != nil {
-		return nil, err
+}
+
+// Errors returns the mistakes for which a ScopedQuota, a ClusterScopedQuota, or a LimitedResource is refused. old is the object before an
+// update, whose mistakes may stay; nil for a new one.
+func (h *Handler) Errors(object, old client.Object) field.ErrorList {
+	switch o := object.(type) {
+	case placementv1.Quota:
+		var before *placementv1.QuotaSpec
+		if q, updated := old.(placementv1.Quota); updated {
+			before = q.QuotaSpec()
+		}
+		return quota.CheckSpec(o.QuotaSpec(), before, h.Catalog.Served())
+	case *placementv1.LimitedResource:
+		var before *placementv1.LimitedResourceSpec
+		if l, updated := old.(*placementv1.LimitedResource); updated {
+			before = &l.Spec
+		}
+		return quota.CheckLimit(&o.Spec, before)
+	default:
+		return nil
 	}
-	out := h.Warnings(ctx, object)
-	if r.Operation == admissionv1.Create {
-		out = append(out, h.WarningsOfExisting(ctx, object)...)
-	}
-	return out, nil
 }
 
 // Warnings returns the warnings about a ScopedQuota, a ClusterScopedQuota, or a LimitedResource; none about other objects.

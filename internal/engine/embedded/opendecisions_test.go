@@ -43,7 +43,7 @@ func TestOpenDecisions(t *testing.T) {
 		"Prefer":        {`[{name: a, limit: 1, ` + prefer + `, set: {labels: {tier: gold}}, warn: "{kind} {label:team}"}]`, 1},
 		"Spread":        {`[{name: a, limit: 1, spread: {label: pci}, ` + prefer + `}]`, 1},
 		"TooFewDomains": {`[{name: a, limit: 4, spread: {label: pci, minDomains: 4}}]`, 1},
-		"NextRule":      {`[{name: a, spread: {label: pci, minDomains: 4}, otherwise: NextRule}, {name: b, limit: 2, deny: "{kind}"}]`, 1},
+		"NextRule":      {`[{name: a, spread: {label: pci, minDomains: 4}, otherwise: NextRule}, {name: b, limit: 2, warn: "{kind}"}]`, 1},
 		"Namespace":     {`[{name: a, limit: 1, warn: "{namespace}"}]`, 10},
 		"Name":          {`[{name: a, limit: 1, warn: "{name}"}]`, 10},
 		"Clusters":      {`[{name: a, limit: 1, set: {annotations: {on: "{clusters}"}}}]`, 10},
